@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...memory.spaces import bit_of
+from ...memory.tensor_maps import Place
 from ...simt import clusters
-from .records import U32, U64, Array32, Array64, Pointer, Pointers, Record
+from .records import U8, U16, U32, U64, Array8, Array16, Array32, Array64, Pointer, Pointers, Record
 
 if TYPE_CHECKING:
     from ...ptx.syntax import Instruction
@@ -35,16 +36,21 @@ __all__ = [
     "UNWRITTEN",
     "WAIT_CODE",
     "Barrier",
+    "BeyondRecord",
+    "Breach",
+    "Breaches",
     "Bulk",
     "Cluster",
     "Context",
     "Counter",
     "Cta",
+    "Entry",
     "Event",
     "GlobalShape",
     "Line",
     "Presence",
     "Race",
+    "Range",
     "Reach",
     "Reason",
     "Segment",
@@ -53,6 +59,7 @@ __all__ = [
     "SiteCache",
     "State",
     "Status",
+    "TensorMap",
     "Wait",
     "YieldBits",
     "instruction_at",
@@ -165,7 +172,7 @@ class Context(Record):
     MOVED = U64(504)  # bytes of a tensor copy
     REACHES = U64(512)  # a byte per site: the bits of the memory that it may reach (``spaces.reachable``)
     STRICT = U64(520)  # rules whose breach is an error, a bit each (``isa.rules.Noted``)
-    NOTED = U64(528)  # records of breaches that are noted, behind their number
+    NOTED: Pointer[Breaches] = Pointer(528)  # records of breaches that are noted, behind their number
     RACE_SITES = U64(536)  # a byte per site: bits of ``Race``; zeros where races are not looked for
     RACES_FOUND = U64(544)  # how many, and their rows of ``Race.COLUMNS`` words
     # stamp of the asynchronous copy that accesses memory now, and the rank of its CTA << 32; 0: the warp does
@@ -213,7 +220,14 @@ class BeyondRecord(Record):
     THREAD = U64(8)  # warp · 32 + lane
     ADDRESS = U64(16)
     EXCESS = U64(24)  # bytes past the object, at most
-    BYTES = 32
+    BYTES = BEYOND_BYTES
+
+
+class Breaches(Record):
+    """The ``Breach`` records of a launch follow."""
+
+    COUNT = U64(0)
+    BYTES = 8
 
 
 class Breach(Record):
@@ -221,6 +235,10 @@ class Breach(Record):
 
     RULE = U64(0)
     SITE = U64(8)
+    CTA = U64(16)
+    WARP = U64(24)
+    LANE = U64(32)
+    ADDRESS = U64(40)
 
 
 class Entry(Record):
@@ -290,6 +308,7 @@ class Cta(Record):
     """The CTA being run; fields of eight bytes."""
 
     INDEX = U64(0)
+    INDICES = Array64(8)  # X, Y and Z
     X = U64(8)
     Y = U64(16)
     Z = U64(24)
@@ -521,6 +540,28 @@ class Reach:
     PARAM = bit_of("param")
     SHARED = bit_of("shared")
     LOCAL = bit_of("local")
+
+
+class TensorMap(Record):
+    """A tensor map; see ``memory.tensor_maps``."""
+
+    ADDRESS = U64(Place.ADDRESS)
+    RANK = U32(Place.RANK)
+    TYPE = U32(Place.TYPE)
+    SWIZZLE = U32(Place.SWIZZLE)
+    FILL = U32(Place.FILL)
+    MODE = U32(Place.MODE)
+    INTERLEAVE = U32(Place.INTERLEAVE)
+    BOX = Array16(Place.BOX)
+    STEPS = Array8(Place.STEPS)
+    ATOM = U8(Place.ATOM)
+    STRIDES = Array64(Place.STRIDES)
+    SHAPE = Array32(Place.SHAPE)
+    LOWER = Array16(Place.LOWER)
+    UPPER = Array16(Place.UPPER)
+    CHANNELS = U16(Place.CHANNELS)
+    PIXELS = U16(Place.PIXELS)
+    UNSET = U32(Place.UNSET)
 
 
 class Bulk:

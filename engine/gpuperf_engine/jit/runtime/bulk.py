@@ -7,7 +7,7 @@ them. ``how``: bits of ``Bulk``.
 from __future__ import annotations
 
 from ...isa.mbarriers import Mbarrier
-from ..ir.abi import Bulk, Context, Counter, Cta
+from ..ir.abi import Bulk, Context, Counter, Cta, State
 from .compile_python import call, load8, load32, load64, store8, store64, trailing_zeros, unsigned_less
 from .count import bump
 from .mbarrier import in_rank, mbarrier_change, mbarrier_report, refuse_mbarrier
@@ -16,9 +16,9 @@ from .races import race_bulk
 from .races_shared import race_range
 
 
-def count_bulk(context: int, site: int, address: int, size: int, how: int, again: int) -> int:
+def count_bulk(context: Context, site: int, address: int, size: int, how: int, again: int) -> int:
     """Count the units that a range touches; ``again``: the same bytes go to a further CTA."""
-    if load64(context + Context.COUNTING) == 0 or size == 0:
+    if context.COUNTING == 0 or size == 0:
         return 0
     waves = (size + 127) >> 7
     bump(context, site, Counter.WAVEFRONTS, waves)
@@ -33,44 +33,48 @@ def count_bulk(context: int, site: int, address: int, size: int, how: int, again
     return 0
 
 
-def mbarrier_of_copy(context: int, cta: int, mbarrier: int, rank: int, how: int) -> int:
+def mbarrier_of_copy(context: Context, cta: Cta, mbarrier: int, rank: int, how: int) -> int:
     """Where the mbarrier lies that a copy signals."""
     if how & Bulk.GENERIC:
-        mbarrier = (
-            mbarrier - load64(context + Context.SHARED_WINDOW) - load64(cta + Cta.WINDOW)
-        ) & 4294967295
+        mbarrier = (mbarrier - context.SHARED_WINDOW - cta.WINDOW) & 4294967295
     if how & Bulk.MULTICAST:
         if how & Bulk.PAIRED:
-            rank = (rank & -2) | (((mbarrier + load64(cta + Cta.WINDOW)) >> 24) & 1)
+            rank = (rank & -2) | (((mbarrier + cta.WINDOW) >> 24) & 1)
         mbarrier = in_rank(cta, mbarrier, rank)
     return mbarrier
 
 
 def signal_copied(
-    context: int, cta: int, site: int, mbarriers: int, lane: int, rank: int, how: int, size: int, found: int
+    context: Context,
+    cta: Cta,
+    site: int,
+    mbarriers: int,
+    lane: int,
+    rank: int,
+    how: int,
+    size: int,
+    found: int,
 ) -> int:
     """So many bytes have come: the mbarrier of a lane, in the CTA of that rank of a multicast, is signalled (of a pair of CTAs the one
     whose rank is odd or even as that of the mbarrier); ``found``: and that something is to be reported. 1 if refused."""
     if mbarriers == 0:
         return 0
     mbarrier = load64(mbarriers + lane * 8)
-    if how & Bulk.GENERIC and not unsigned_less(
-        mbarrier - load64(context + Context.SHARED_WINDOW), load64(context + Context.WINDOW_BYTES)
-    ):
+    if how & Bulk.GENERIC and not unsigned_less(mbarrier - context.SHARED_WINDOW, context.WINDOW_BYTES):
         refuse_mbarrier(context, site, lane, mbarrier, Mbarrier.NOT_SHARED, 0, 0)
         return 1
     mbarrier = mbarrier_of_copy(context, cta, mbarrier, rank, how)
     if found and mbarrier_report(context, cta, site | Bulk.SIGNALS, lane, mbarrier, 512) == 0:
         return 1
-    store64(context + Context.RACE_TOLD, 0)
+    context.RACE_TOLD = 0
     mbarrier_change(context, cta, site | Bulk.SIGNALS, lane, mbarrier, Mbarrier.COMPLETE | 512, 1, size)
-    return load64(context + Context.FAULTED)
+    return context.FAULTED
 
 
 def bulk_move(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     lane: int,
     source: int,
@@ -117,7 +121,7 @@ def bulk_move(
         if how & Bulk.ANSWER == 0 and (edges == 0 or chosen == 65535):
             come = reach(context, cta, state, site, lane, source + done, 16, reads)
             if come == 0:
-                store64(context + Context.FAULT_WORD, 1)
+                context.FAULT_WORD = 1
                 return 1
         go = reach(context, cta, state, site, lane, target + done, 16, writes)
         if go == 0:
@@ -139,7 +143,7 @@ def bulk_move(
                     if edges:
                         one = reach(context, cta, state, site, lane, source + done + index, 1, reads & 15)
                         if one == 0:
-                            store64(context + Context.FAULT_WORD, 1)
+                            context.FAULT_WORD = 1
                             return 1
                     store8(go + index, load8(one))
                 index += 1
@@ -148,7 +152,7 @@ def bulk_move(
 
 
 def holds_pattern(
-    context: int, cta: int, state: int, site: int, lane: int, source: int, size: int, kind: int
+    context: Context, cta: Cta, state: State, site: int, lane: int, source: int, size: int, kind: int
 ) -> int:
     """Whether bytes of global memory hold a pattern that is reported; ``kind``: 1 + its place in ``Bulk.PATTERNS``."""
     done = 0
@@ -175,9 +179,9 @@ def holds_pattern(
 
 
 def bulk_lanes(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     mask: int,
     sources: int,
@@ -198,7 +202,7 @@ def bulk_lanes(
         if size & 15:
             place = target
             if how & Bulk.TO_GLOBAL == 0:
-                place = (target + load64(cta + Cta.WINDOW) * (load64(cta + Cta.CLUSTER) != 0)) & 4294967295
+                place = (target + cta.WINDOW * (cta.CLUSTER != 0)) & 4294967295
             refuse_mbarrier(context, site, lane, place, Mbarrier.SIZE, 0, size)
             return 1
         bytes = 65535
@@ -218,14 +222,14 @@ def bulk_lanes(
             ranks = load32(words + lane * 4)
             if how & Bulk.ANSWER:
                 ranks = 1
-                if load64(context + Context.CLUSTER_CTAS):
-                    ranks = (1 << load64(context + Context.CLUSTER_CTAS)) - 1
+                if context.CLUSTER_CTAS:
+                    ranks = (1 << context.CLUSTER_CTAS) - 1
         if how & Bulk.GENERIC:
-            window = load64(context + Context.SHARED_WINDOW)
-            if not unsigned_less(target - window, load64(context + Context.WINDOW_BYTES)):
+            window = context.SHARED_WINDOW
+            if not unsigned_less(target - window, context.WINDOW_BYTES):
                 refuse_mbarrier(context, site, lane, target, Mbarrier.NOT_SHARED, 0, 0)
                 return 1
-            target = (target - window - load64(cta + Cta.WINDOW)) & 4294967295
+            target = (target - window - cta.WINDOW) & 4294967295
         again = 0
         while ranks:
             rank = trailing_zeros(ranks)
@@ -238,7 +242,7 @@ def bulk_lanes(
                     context, cta, mbarrier_of_copy(context, cta, load64(mbarriers + lane * 8), rank, how)
                 )
             refused = bulk_move(context, cta, state, site, lane, source, to, size, how, bytes, edges, combine)
-            store64(context + Context.RACE_AGENT, 0)
+            context.RACE_AGENT = 0
             if refused:
                 return 1
             kind = how >> Bulk.REPORT
@@ -254,7 +258,7 @@ def bulk_lanes(
 
 
 def fill_lanes(
-    context: int, cta: int, state: int, site: int, mask: int, targets: int, sizes: int, generic: int
+    context: Context, cta: Cta, state: State, site: int, mask: int, targets: int, sizes: int, generic: int
 ) -> int:
     """``st.bulk``. 1 if refused."""
     while mask:
@@ -265,15 +269,13 @@ def fill_lanes(
         near = 1
         if generic:
             near = 3
-            if not unsigned_less(
-                target - load64(context + Context.SHARED_WINDOW), load64(context + Context.WINDOW_BYTES)
-            ):
+            if not unsigned_less(target - context.SHARED_WINDOW, context.WINDOW_BYTES):
                 refuse_mbarrier(context, site, lane, target, Mbarrier.NOT_SHARED, 0, 0)
                 return 1
         if size & 7:
             place = target
             if generic == 0:
-                place = (target + load64(cta + Cta.WINDOW) * (load64(cta + Cta.CLUSTER) != 0)) & 4294967295
+                place = (target + cta.WINDOW * (cta.CLUSTER != 0)) & 4294967295
             refuse_mbarrier(context, site, lane, place, Mbarrier.WORDS, 0, size)
             return 1
         done = 0
@@ -283,7 +285,7 @@ def fill_lanes(
                 return 1
             store64(host, 0)
             done += 8
-        if load64(context + Context.COUNTING):
+        if context.COUNTING:
             waves = (size + 127) >> 7
             bump(context, site, Counter.WAVEFRONTS, waves)
             bump(context, site, Counter.IDEAL, waves)

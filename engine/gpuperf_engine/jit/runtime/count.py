@@ -20,14 +20,14 @@ from .compile_python import (
 )
 
 
-def bump(context: int, site: int, counter: int, amount: int) -> int:
+def bump(context: Context, site: int, counter: int, amount: int) -> int:
     """Add to a counter of a site."""
-    cell = load64(context + Context.SITES) + site * SITE_BYTES + counter
+    cell = context.SITES + site * SITE_BYTES + counter
     store64(cell, load64(cell) + amount)
     return amount
 
 
-def count_sectors(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
+def count_sectors(context: Context, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
     """Add the distinct 32-byte sectors and 128-byte lines of the active lanes, and of loads the wavefronts in the banks of L1, to a
     site's counters; gives sectors + 64 · lines."""
     found = sectors_of(addresses, mask)
@@ -40,10 +40,10 @@ def count_sectors(context: int, site: int, mask: int, addresses: int, size: int,
     return found
 
 
-def count_local(context: int, site: int, mask: int, addresses: int, size: int) -> int:
+def count_local(context: Context, site: int, mask: int, addresses: int, size: int) -> int:
     """Add the sectors of an access of local memory, in which word w of lane l lies at 128 · w + 4 · l: in each group of eight
     lanes one for every word. Addresses may be those of the window."""
-    seen = load64(context + Context.SCRATCH)
+    seen = context.SCRATCH
     words = 1
     if size > 4:
         words = size >> 2
@@ -51,9 +51,11 @@ def count_local(context: int, site: int, mask: int, addresses: int, size: int) -
     return bump(context, site, Counter.LOCAL_SECTORS, bits_count(first_of(seen, mask)) * words)
 
 
-def count_lanes(context: int, site: int, mask: int, addresses: int, size: int, space: int, loads: int) -> int:
+def count_lanes(
+    context: Context, site: int, mask: int, addresses: int, size: int, space: int, loads: int
+) -> int:
     """Count a whole access by its space."""
-    if load64(context + Context.COUNTING) == 0 or mask == 0:
+    if context.COUNTING == 0 or mask == 0:
         return 0
     if space == 1:
         return count_wavefronts(context, site, mask, addresses, size, loads)
@@ -64,9 +66,9 @@ def count_lanes(context: int, site: int, mask: int, addresses: int, size: int, s
     return count_sectors(context, site, mask, addresses, size, loads)
 
 
-def in_window(context: int, mask: int, addresses: int, window: int) -> int:
+def in_window(context: Context, mask: int, addresses: int, window: int) -> int:
     """The active lanes whose addresses lie in the shared or local window."""
-    span = load64(context + Context.WINDOW_BYTES)
+    span = context.WINDOW_BYTES
     inside = 0
     while mask:
         lane = trailing_zeros(mask)
@@ -77,17 +79,17 @@ def in_window(context: int, mask: int, addresses: int, window: int) -> int:
 
 
 def count_atomic(
-    context: int, site: int, mask: int, addresses: int, size: int, space: int, loads: int
+    context: Context, site: int, mask: int, addresses: int, size: int, space: int, loads: int
 ) -> int:
     """Count an atomic: lanes on one address are served one by one, in shared memory each in a wavefront of its own."""
-    if load64(context + Context.COUNTING) == 0 or mask == 0:
+    if context.COUNTING == 0 or mask == 0:
         return 0
     count_lanes(context, site, mask, addresses, size, space, 0)
     shared = 0
     if space == 1:
         shared = mask
     elif space == 3:
-        shared = in_window(context, mask, addresses, load64(context + Context.SHARED_WINDOW))
+        shared = in_window(context, mask, addresses, context.SHARED_WINDOW)
     if shared:
         most = most_alike(addresses, shared)
         bump(context, site, Counter.SHARED_SERIALIZATIONS, most)
@@ -97,11 +99,11 @@ def count_atomic(
     return 0
 
 
-def count_windows(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
+def count_windows(context: Context, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
     """A generic access: sectors of the lanes in the arena and in the local window, wavefronts of those in the shared window,
     lanes and requests of each."""
-    in_shared = in_window(context, mask, addresses, load64(context + Context.SHARED_WINDOW))
-    in_local = in_window(context, mask, addresses, load64(context + Context.LOCAL_WINDOW))
+    in_shared = in_window(context, mask, addresses, context.SHARED_WINDOW)
+    in_local = in_window(context, mask, addresses, context.LOCAL_WINDOW)
     if in_shared:
         bump(context, site, Counter.SHARED_LANES, bits_count(in_shared))
         bump(context, site, Counter.SHARED_REQUESTS, 1)
@@ -126,7 +128,7 @@ def paired(mask: int, addresses: int, distance: int) -> int:
     return (mask & partners & ~neighbours(addresses, distance)) == 0
 
 
-def count_wavefronts(context: int, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
+def count_wavefronts(context: Context, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
     """Add the wavefronts of a shared access and their ideal number to a site's counters; gives wavefronts + 64 · ideal."""
     found = wavefronts_of(context, mask, addresses, size, loads, 0)
     bump(context, site, Counter.WAVEFRONTS, found & 63)
@@ -134,13 +136,13 @@ def count_wavefronts(context: int, site: int, mask: int, addresses: int, size: i
     return found
 
 
-def wavefronts_of(context: int, mask: int, addresses: int, size: int, merges: int, distinct: int) -> int:
+def wavefronts_of(context: Context, mask: int, addresses: int, size: int, merges: int, distinct: int) -> int:
     """Wavefronts of an access and their ideal number, as wavefronts + 64 · ideal.
 
     Words of 8 and 16 bytes take a phase per half and quarter warp; two phases are merged as ``simt.counters`` tells if ``merges``. A
     phase takes the most different words that one bank has. ``distinct``: no two lanes are known to have the same word.
     """
-    seen = load64(context + Context.SCRATCH)
+    seen = context.SCRATCH
     banks = seen + 256
     width = 4
     if size > 4:

@@ -5,7 +5,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Race, State
+from ..ir.abi import Context, Cta, Race, State
 from .compile_python import load16, load32, load64, store16, store32, store64
 from .memory import reach
 from .races import race_products
@@ -13,7 +13,7 @@ from .races_shared import race_pieces
 
 
 def matrix_words(
-    context: int, cta: int, state: int, site: int, descriptor: int, first: int, lines: int, words: int, across: int,
+    context: Context, cta: Cta, state: State, site: int, descriptor: int, first: int, lines: int, words: int, across: int,
     target: int, pitch: int,
 ) -> int:  # fmt: skip
     """Words of ``lines`` rows of A or columns of B, from ``first`` on: word w of line l to ``target + 4 (w pitch + l)``.
@@ -35,14 +35,14 @@ def matrix_words(
     race_products(context)
     ways = 8
     # all warps of a warpgroup read the same B, and whoever waits for one of them waits for all
-    if first == 0 and load32(state + State.INDEX) & 3:
+    if first == 0 and state.INDEX & 3:
         ways = 8 + 16
     step = 1
     pieces = words >> 2
     if across:
         step = 8
         pieces = words * 2
-    places = load64(context + Context.SCRATCH) + Race.PLACES
+    places = context.SCRATCH + Race.PLACES
     line = 0
     piece = 0
     while line < lines:
@@ -62,17 +62,17 @@ def matrix_words(
             how += 16
         if matrix_pieces(context, cta, state, site, count, begin, step, pieces, target, pitch, how) == 0:
             line = lines
-    store64(context + Context.RACE_AGENT, 0)
+    context.RACE_AGENT = 0
     return 0
 
 
 def matrix_pieces(
-    context: int, cta: int, state: int, site: int, count: int, begin: int, step: int, pieces: int, target: int, pitch: int,
+    context: Context, cta: Cta, state: State, site: int, count: int, begin: int, step: int, pieces: int, target: int, pitch: int,
     how: int,
 ) -> int:  # fmt: skip
     """As ``matrix_words``, of some pieces of 16 bytes whose places are known; ``begin``: line << 32 | piece of the first.
     0 if refused."""
-    places = load64(context + Context.SCRATCH) + Race.PLACES
+    places = context.SCRATCH + Race.PLACES
     line = begin >> 32
     piece = begin & 4294967295
     index = 0

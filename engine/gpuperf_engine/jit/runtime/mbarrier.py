@@ -8,53 +8,53 @@ A ``site`` below 0 is −1 − the place of the instruction in its block.
 from __future__ import annotations
 
 from ...isa.mbarriers import COUNT_MAX, SMALL_MAX, Mbarrier
-from ..ir.abi import AREA_SHIFT, Context, Cta, State
+from ..ir.abi import AREA_SHIFT, Context, Cta, Entry, State
 from .cluster import cluster_cta
-from .compile_python import load32, load64, store32, store64, trailing_zeros, unsigned_less
+from .compile_python import load32, load64, store64, trailing_zeros, unsigned_less
 from .memory import fault, mark
 from .races import race_phase, race_told, race_waited
 
 
 def refuse_mbarrier(
-    context: int, site: int, lane: int, address: int, problem: int, word: int, amount: int
+    context: Context, site: int, lane: int, address: int, problem: int, word: int, amount: int
 ) -> int:
     """Note the first operation that an object does not allow, for the message."""
-    if load64(context + Context.FAULTED) == 0:
-        store64(context + Context.FAULT_WORD, word)
-        store64(context + Context.FAULT_AMOUNT, amount)
+    if context.FAULTED == 0:
+        context.FAULT_WORD = word
+        context.FAULT_AMOUNT = amount
     return fault(context, site, lane, address, problem)
 
 
-def mbarrier_at(context: int, cta: int, site: int, lane: int, address: int, how: int) -> int:
+def mbarrier_at(context: Context, cta: Cta, site: int, lane: int, address: int, how: int) -> int:
     """Host address of one lane's object, or 0 after noting the fault; the CTA that has it is in ``OWNER``."""
     place = address
     if how & 256:
-        place = address - load64(context + Context.SHARED_WINDOW)
-        if not unsigned_less(place, load64(context + Context.WINDOW_BYTES)):
+        place = address - context.SHARED_WINDOW
+        if not unsigned_less(place, context.WINDOW_BYTES):
             return refuse_mbarrier(context, site, lane, address, Mbarrier.NOT_SHARED, 0, 0)
-    elif load64(cta + Cta.CLUSTER):
+    elif cta.CLUSTER:
         # addresses of shared memory are given from the start of the CTA's own on
-        place = (place + load64(cta + Cta.WINDOW)) & 4294967295
+        place = (place + cta.WINDOW) & 4294967295
     owner = cta
     offset = place
-    if load64(cta + Cta.CLUSTER):
-        owner = 0
-        if place >> 24 == load64(cta + Cta.RANK) or how & 512:
+    if cta.CLUSTER:
+        owner = Cta(0)
+        if place >> 24 == cta.RANK or how & 512:
             owner = cluster_cta(context, cta, site, lane, place, how & 15 == Mbarrier.ARRIVE)
         offset = place & 16777215
-    limit = load64(context + Context.SHARED_BYTES)
+    limit = context.SHARED_BYTES
     if owner == 0 or offset & 7 or limit < 8 or unsigned_less(limit - 8, offset):
         return fault(context, site, lane, place, 1)
-    store64(context + Context.OWNER, owner)
-    return load64(owner + Cta.SHARED) + offset
+    context.OWNER = owner
+    return owner.SHARED + offset
 
 
-def in_rank(cta: int, place: int, rank: int) -> int:
+def in_rank(cta: Cta, place: int, rank: int) -> int:
     """An address of shared memory, in the CTA of that rank; one of no shared memory as it is, to be refused."""
-    whole = (place + load64(cta + Cta.WINDOW)) & 4294967295
+    whole = (place + cta.WINDOW) & 4294967295
     if place >> 32 or whole >> 28:
         return place
-    return ((rank << 24) + (whole & 16777215) - load64(cta + Cta.WINDOW)) & 4294967295
+    return ((rank << 24) + (whole & 16777215) - cta.WINDOW) & 4294967295
 
 
 def is_object(word: int) -> int:
@@ -72,7 +72,7 @@ def most(word: int) -> int:
 
 
 def mbarrier_settle(
-    context: int, cta: int, host: int, arrivals: int, expected: int, transactions: int
+    context: Context, cta: Cta, host: int, arrivals: int, expected: int, transactions: int
 ) -> int:
     """Store an object with these counts, in its next phase if nothing is pending any more."""
     old = load64(host)
@@ -87,8 +87,8 @@ def mbarrier_settle(
         if old >> Mbarrier.TAG == Mbarrier.REPORTING:
             # reported in this phase becomes reported in the last one; without, the conditional phase ends as well
             flags = ((flags & 1) << 1) | ((flags & 4) ^ (4 - ((flags & 1) << 2)))
-        store64(cta + Cta.PHASES, load64(cta + Cta.PHASES) + 1)
-        store64(context + Context.PASSED, load64(context + Context.PASSED) + 1)
+        cta.PHASES += 1
+        context.PASSED += 1
     made = ((old >> Mbarrier.TAG) << Mbarrier.TAG) | (phase << Mbarrier.PARITY) | (flags << Mbarrier.REPORT)
     made = made | ((transactions + 1048576) << Mbarrier.TRANSACTIONS)
     store64(host, made | (expected << Mbarrier.EXPECTED) | arrivals)
@@ -96,22 +96,22 @@ def mbarrier_settle(
 
 
 def mbarrier_change(
-    context: int, cta: int, site: int, lane: int, address: int, how: int, count: int, moved: int
+    context: Context, cta: Cta, site: int, lane: int, address: int, how: int, count: int, moved: int
 ) -> int:
     """One operation of one lane; ``moved`` are the transactions that it adds. Gives the object as it was, 0 where refused."""
     host = mbarrier_at(context, cta, site, lane, address, how)
     if host == 0:
         return 0
-    cta = load64(context + Context.OWNER)
+    cta = context.OWNER
     kind = how & 15
     old = load64(host)
     if kind == Mbarrier.INIT:
         tag = Mbarrier.VALID + ((how & Mbarrier.REPORTS) != 0)
         if count == 0 or count > most(tag << Mbarrier.TAG):
             return refuse_mbarrier(context, site, lane, address, Mbarrier.COUNT, old, count)
-        distance = load64(cta + Cta.SHARED_SHADOW)
+        distance = cta.SHARED_SHADOW
         if distance:
-            store64(cta + Cta.MARKED, 1)
+            cta.MARKED = 1
             mark(host + distance, 8)
         made = (tag << Mbarrier.TAG) | (1048576 << Mbarrier.TRANSACTIONS)
         store64(host, made | (count << Mbarrier.EXPECTED) | count)
@@ -127,7 +127,7 @@ def mbarrier_change(
     expected = (old >> Mbarrier.EXPECTED) & most(old)
     transactions = ((old >> Mbarrier.TRANSACTIONS) & 2097151) - 1048576
     if kind != Mbarrier.EXPECT:
-        race_told(context, cta, host - load64(cta + Cta.SHARED), how & 1024, kind == Mbarrier.COMPLETE)
+        race_told(context, cta, host - cta.SHARED, how & 1024, kind == Mbarrier.COMPLETE)
     if kind == Mbarrier.CHECK:
         if arrivals == most(old):
             return refuse_mbarrier(context, site, lane, address, Mbarrier.TOO_MANY, old, count)
@@ -148,14 +148,14 @@ def mbarrier_change(
             expected -= count
         if how & Mbarrier.STAYS and arrivals == 0 and transactions == 0:
             return refuse_mbarrier(context, site, lane, address, Mbarrier.COMPLETES, old, count)
-    phases = load64(cta + Cta.PHASES)
+    phases = cta.PHASES
     mbarrier_settle(context, cta, host, arrivals, expected, transactions)
-    if phases != load64(cta + Cta.PHASES):
-        race_phase(cta, host - load64(cta + Cta.SHARED))
+    if phases != cta.PHASES:
+        race_phase(cta, host - cta.SHARED)
     return old
 
 
-def mbarrier_report(context: int, cta: int, site: int, lane: int, address: int, how: int) -> int:
+def mbarrier_report(context: Context, cta: Cta, site: int, lane: int, address: int, how: int) -> int:
     """Note in an object that something is to be reported. 0 if refused."""
     host = mbarrier_at(context, cta, site, lane, address, how)
     if host == 0:
@@ -170,8 +170,8 @@ def mbarrier_report(context: int, cta: int, site: int, lane: int, address: int, 
 
 
 def mbarrier_multicast(
-    context: int,
-    cta: int,
+    context: Context,
+    cta: Cta,
     site: int,
     mask: int,
     addresses: int,
@@ -181,7 +181,7 @@ def mbarrier_multicast(
     words: int,
 ) -> int:
     """As ``mbarrier_lanes``, in all CTAs of the cluster whose bit in a lane's word is set."""
-    store64(context + Context.RACE_TOLD, 0)
+    context.RACE_TOLD = 0
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
@@ -195,22 +195,22 @@ def mbarrier_multicast(
             ranks = ranks & (ranks - 1)
             address = load64(addresses + lane * 8)
             if how & 256:
-                window = load64(context + Context.SHARED_WINDOW)
-                if unsigned_less(address - window, load64(context + Context.WINDOW_BYTES)):
+                window = context.SHARED_WINDOW
+                if unsigned_less(address - window, context.WINDOW_BYTES):
                     address = window + (((address - window) & 16777215) | (rank << 24))
             else:
                 address = in_rank(cta, address, rank)
             mbarrier_change(context, cta, site, lane, address, how, count, more)
-            if load64(context + Context.FAULTED):
+            if context.FAULTED:
                 return 1
     return 0
 
 
 def mbarrier_lanes(
-    context: int, cta: int, site: int, mask: int, addresses: int, counts: int, moved: int, how: int
+    context: Context, cta: Cta, site: int, mask: int, addresses: int, counts: int, moved: int, how: int
 ) -> int:
     """One instruction, lane after lane; the objects as they were take the place of the addresses. ``moved`` 0: no transactions."""
-    store64(context + Context.RACE_TOLD, 0)
+    context.RACE_TOLD = 0
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
@@ -220,14 +220,14 @@ def mbarrier_lanes(
         address = load64(addresses + lane * 8)
         count = load32(counts + lane * 4)
         old = mbarrier_change(context, cta, site, lane, address, how, count, more)
-        if load64(context + Context.FAULTED):
+        if context.FAULTED:
             return 1
         store64(addresses + lane * 8, old)
     return 0
 
 
 def mbarrier_wait(
-    context: int, cta: int, state: int, site: int, mask: int, addresses: int, states: int, how: int
+    context: Context, cta: Cta, state: State, site: int, mask: int, addresses: int, states: int, how: int
 ) -> int:
     """The lanes whose phases are complete, + 2^32 if the wait is over, + 2^33 if it gives up; whether something was reported takes the
     place of the states. ``how``: 1 where parities are given, + 2 of conditional phases, + 256 generic."""
@@ -256,28 +256,28 @@ def mbarrier_wait(
         reported = 0
         if ((phase ^ given) & 1) != 0:
             complete = complete | 1 << lane
-            owner = load64(context + Context.OWNER)
-            race_waited(context, owner, host - load64(owner + Cta.SHARED))
+            owner = context.OWNER
+            race_waited(context, owner, host - owner.SHARED)
             if word >> Mbarrier.TAG == Mbarrier.REPORTING:
                 reported = (word >> Mbarrier.REPORTED) & 1
         store64(states + lane * 8, reported)
     if complete == mask:
-        store32(state + State.EXPIRED, 0)
+        state.EXPIRED = 0
         return complete | 4294967296
-    if load32(state + State.EXPIRED) == 0:
+    if state.EXPIRED == 0:
         return complete
-    store32(state + State.EXPIRED, 0)
+    state.EXPIRED = 0
     return complete | 12884901888
 
 
-def others_can_run(state: int) -> int:
+def others_can_run(state: State) -> int:
     """Whether another path of the warp than the running one is ready to run."""
-    depth = load32(state + State.DEPTH)
-    live = load32(state + State.LIVE)
-    entry = state + State.STACK
+    depth = state.DEPTH
+    live = state.LIVE
+    entry = Entry(state + State.STACK)
     while depth:
-        if load32(entry + 12) & ((1 << AREA_SHIFT) - 1) == 1 and load32(entry + 4) & live:
+        if entry.KIND & ((1 << AREA_SHIFT) - 1) == 1 and entry.MASK & live:
             return 1
-        entry += State.ENTRY
+        entry = Entry(entry + State.ENTRY)
         depth -= 1
     return 0

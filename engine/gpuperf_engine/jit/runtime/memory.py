@@ -6,7 +6,7 @@ parameters), 1 shared, 2 local, 3 generic.
 
 from __future__ import annotations
 
-from ..ir.abi import UNWRITTEN, Context, Counter, Cta, Race, Reach, State
+from ..ir.abi import UNWRITTEN, BeyondRecord, Context, Counter, Cta, Race, Range, Reach, SiteCache, State
 from .cluster import cluster_cta
 from .compile_python import (
     call,
@@ -28,105 +28,105 @@ from .races_global import race_alone
 from .races_shared import race_at, race_pieces
 
 
-def find(context: int, address: int) -> int:
+def find(context: Context, address: int) -> Range:
     """Host address of the row of the last allocation that starts at or below an address; 0 if there is none."""
-    table = load64(context + Context.TABLE)
+    table = context.TABLE
     low = 0
-    high = load64(context + Context.TABLE_ROWS)
+    high = context.TABLE_ROWS
     while low < high:
         middle = (low + high) >> 1
-        if unsigned_less(address, load64(table + middle * 32)):
+        if unsigned_less(address, Range(table + middle * Range.BYTES).START):
             high = middle
         else:
             low = middle + 1
     if low == 0:
-        return 0
-    return table + (low - 1) * 32
+        return Range(0)
+    return Range(table + (low - 1) * Range.BYTES)
 
 
-def refill(context: int, site: int, address: int, size: int, writes: int) -> int:
+def refill(context: Context, site: int, address: int, size: int, writes: int) -> int:
     """Point the cache of a site to the allocation that holds an access; 0 if none does or it may not be written."""
     row = find(context, address)
     if row == 0:
         return 0
-    start = load64(row)
-    end = load64(row + 8)
+    start = row.START
+    end = row.END
     if unsigned_less(end, address + size) or unsigned_less(address + size, address):
         return 0
-    kind = load64(row + 16) & 255
-    reaches = load8(load64(context + Context.REACHES) + site)
+    kind = row.KIND & 255
+    reaches = load8(context.REACHES + site)
     if (writes and kind) or (reaches >> kind) & 1 == 0:
         return 0
-    if reaches == Reach.PARAM and start != load64(context + Context.PARAM_ADDRESS):
+    if reaches == Reach.PARAM and start != context.PARAM_ADDRESS:
         return 0
-    cache = load64(context + Context.CACHE) + site * 32
-    store64(cache, start)
-    store64(cache + 8, end - start)
-    store64(cache + 16, 1 - is_initialized(context, row, writes))
+    cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
+    cache.START = start
+    cache.SPAN = end - start
+    cache.TRACKED = 1 - is_initialized(context, row, writes)
     return 1
 
 
-def is_initialized(context: int, row: int, writes: int) -> int:
+def is_initialized(context: Context, row: Range, writes: int) -> int:
     """Whether every byte of an allocation has been written. Somebody may save it before the first store to it."""
-    if writes and load64(row + 24) & 2:
-        call(load64(context + Context.SAVE), context, row, row)
-    return load64(row + 24) & 1
+    if writes and row.FLAGS & 2:
+        call(context.SAVE, context, row, row)
+    return row.FLAGS & 1
 
 
-def fault(context: int, site: int, lane: int, address: int, space: int) -> int:
+def fault(context: Context, site: int, lane: int, address: int, space: int) -> int:
     """Note the first refused access for the message."""
-    if load64(context + Context.FAULTED):
+    if context.FAULTED:
         return 0
-    store64(context + Context.FAULTED, 1)
-    store64(context + Context.FAULT_SITE, site)
-    store64(context + Context.FAULT_LANE, lane)
-    store64(context + Context.FAULT_ADDRESS, address)
-    store64(context + Context.FAULT_SPACE, space)
+    context.FAULTED = 1
+    context.FAULT_SITE = site
+    context.FAULT_LANE = lane
+    context.FAULT_ADDRESS = address
+    context.FAULT_SPACE = space
     return 0
 
 
-def note(context: int, address: int, size: int, how: int) -> int:
+def note(context: Context, address: int, size: int, how: int) -> int:
     """Note which bytes of the arena are read and written, where the footprint is observed."""
-    if how & 8 and load64(context + Context.READS):
-        fill(load64(context + Context.READS) + address, 1, size)
-    if how & 4 and load64(context + Context.WRITES):
-        fill(load64(context + Context.WRITES) + address, 1, size)
+    if how & 8 and context.READS:
+        fill(context.READS + address, 1, size)
+    if how & 4 and context.WRITES:
+        fill(context.WRITES + address, 1, size)
     return 0
 
 
 def beyond(
-    context: int, cta: int, state: int, site: int, lane: int, address: int, size: int, how: int
+    context: Context, cta: Cta, state: State, site: int, lane: int, address: int, size: int, how: int
 ) -> int:
     """Whether an access that no object holds whole may run into the padding behind one; notes it if so."""
     row = find(context, address)
     if row == 0:
         return 0
-    end = load64(row + 8)
-    kind = load64(row + 16)
+    end = row.END
+    kind = row.KIND
     last = address + size
-    if kind & 255 or kind < 256 or load8(load64(context + Context.REACHES) + site) & 1 == 0:
+    if kind & 255 or kind < 256 or load8(context.REACHES + site) & 1 == 0:
         return 0
     if kind & 256:
-        piece = load8(load64(context + Context.PIECES) + site)
-        if piece == 0 or load64(context + Context.STRICT) or not unsigned_less(last - piece, end):
+        piece = load8(context.PIECES + site)
+        if piece == 0 or context.STRICT or not unsigned_less(last - piece, end):
             return 0
     elif unsigned_less(end + (kind >> 9), last):
         return 0
-    place = load64(context + Context.BEYOND) + site * 32
-    index = load64(cta + Cta.INDEX) + 1
-    thread = load32(state + State.INDEX) * 32 + lane
-    known = load64(place)
-    if known == 0 or index < known or (index == known and thread < load64(place + 8)):
-        store64(place, index)
-        store64(place + 8, thread)
-        store64(place + 16, address)
-    if load64(place + 24) < last - end:
-        store64(place + 24, last - end)
+    first = BeyondRecord(context.BEYOND + site * BeyondRecord.BYTES)
+    index = cta.INDEX + 1
+    thread = state.INDEX * 32 + lane
+    known = first.CTA
+    if known == 0 or index < known or (index == known and thread < first.THREAD):
+        first.CTA = index
+        first.THREAD = thread
+        first.ADDRESS = address
+    if first.EXCESS < last - end:
+        first.EXCESS = last - end
     inside = 0
     if unsigned_less(address, end):
         inside = end - address
     if is_initialized(context, row, how & 4) == 0:
-        shadow = address + load64(context + Context.SHADOW)
+        shadow = address + context.SHADOW
         if how & 8:
             unseen(context, site, shadow, inside)
         if how & 4:
@@ -135,12 +135,12 @@ def beyond(
     return 1
 
 
-def unseen(context: int, site: int, shadow: int, size: int) -> int:
+def unseen(context: Context, site: int, shadow: int, size: int) -> int:
     """Note if any of these bytes was never written."""
     index = 0
     while index < size:
         if load8(shadow + index) == 0:
-            store64(load64(context + Context.UNSEEN) + site * 8, 1)
+            store64(context.UNSEEN + site * 8, 1)
         index += 1
     return 0
 
@@ -154,43 +154,41 @@ def mark(shadow: int, size: int) -> int:
     return 0
 
 
-def reach(context: int, cta: int, state: int, site: int, lane: int, address: int, size: int, how: int) -> int:
+def reach(
+    context: Context, cta: Cta, state: State, site: int, lane: int, address: int, size: int, how: int
+) -> int:
     """Host address of one lane's access, or 0 after noting the fault. ``how``: space + 4 if it writes + 8 if it reads + 16 if races in
     shared memory have been looked for."""
     space = how & 3
     place = address
     if space == 3:
         space = 0
-        if unsigned_less(
-            address - load64(context + Context.SHARED_WINDOW), load64(context + Context.WINDOW_BYTES)
-        ):
+        if unsigned_less(address - context.SHARED_WINDOW, context.WINDOW_BYTES):
             space = 1
-            place = address - load64(context + Context.SHARED_WINDOW)
-            if load8(load64(context + Context.REACHES) + site) & Reach.SHARED == 0:
+            place = address - context.SHARED_WINDOW
+            if load8(context.REACHES + site) & Reach.SHARED == 0:
                 return fault(context, site, lane, place, 1)
-        elif unsigned_less(
-            address - load64(context + Context.LOCAL_WINDOW), load64(context + Context.WINDOW_BYTES)
-        ):
+        elif unsigned_less(address - context.LOCAL_WINDOW, context.WINDOW_BYTES):
             space = 2
-            place = address - load64(context + Context.LOCAL_WINDOW)
-            if load8(load64(context + Context.REACHES) + site) & Reach.LOCAL == 0:
+            place = address - context.LOCAL_WINDOW
+            if load8(context.REACHES + site) & Reach.LOCAL == 0:
                 return fault(context, site, lane, place, 2)
     if space == 0:
-        races = load8(load64(context + Context.RACE_SITES) + site)
+        races = load8(context.RACE_SITES + site)
         if races & Race.IS_STRONG:
             race_flag(context, site, how)
-        cache = load64(context + Context.CACHE) + site * 32
-        offset = address - load64(cache)
-        span = load64(cache + 8)
+        cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
+        offset = address - cache.START
+        span = cache.SPAN
         if address & (size - 1):
             return fault(context, site, lane, address, 0)
         known = span >= size and not unsigned_less(span - size, offset)
         if not known and refill(context, site, address, size, how & 4) == 0:
             if beyond(context, cta, state, site, lane, address, size, how):
-                return address + load64(context + Context.ARENA)
+                return address + context.ARENA
             return fault(context, site, lane, address, 0)
-        if load64(cache + 16):
-            shadow = address + load64(context + Context.SHADOW)
+        if cache.TRACKED:
+            shadow = address + context.SHADOW
             if how & 8:
                 unseen(context, site, shadow, size)
             if how & 4:
@@ -198,23 +196,23 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
         note(context, address, size, how)
         if races & Race.GLOBAL:
             race_alone(context, site, lane, address, size, how)
-        return address + load64(context + Context.ARENA)
-    limit = load64(context + Context.SHARED_BYTES)
-    if space == 1 and load64(cta + Cta.CLUSTER):
+        return address + context.ARENA
+    limit = context.SHARED_BYTES
+    if space == 1 and cta.CLUSTER:
         if how & 3 == 1:
             # addresses of shared memory are given from the start of the CTA's own on
-            place = (place + load64(cta + Cta.WINDOW)) & 4294967295
-        remote = how & 3 == 3 or load8(load64(context + Context.REMOTE) + site)
-        if place >> 24 != load64(cta + Cta.RANK) and not remote:
+            place = (place + cta.WINDOW) & 4294967295
+        remote = how & 3 == 3 or load8(context.REMOTE + site)
+        if place >> 24 != cta.RANK and not remote:
             return fault(context, site, lane, place, 1)
         cta = cluster_cta(context, cta, site, lane, place, 0)
         if cta == 0:
             return fault(context, site, lane, place, 1)
         place = place & 16777215
-    host = load64(cta + Cta.SHARED) + place
-    distance = load64(cta + Cta.SHARED_SHADOW)
+    host = cta.SHARED + place
+    distance = cta.SHARED_SHADOW
     if space == 2:
-        limit = load64(context + Context.LOCAL_BYTES)
+        limit = context.LOCAL_BYTES
     if (
         place & (size - 1)
         or limit < size
@@ -222,18 +220,18 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
         or (space == 2 and (how & 12) == 12)
     ):
         if space == 1:
-            place += load64(cta + Cta.WINDOW)
+            place += cta.WINDOW
         return fault(context, site, lane, place, space)
     if space == 2:
         return reach_local(context, cta, state, site, lane, place, size, how)
-    checked = how & 16 or load8(load64(context + Context.RACE_SITES) + site) & Race.CHECKED == 0
-    if checked == 0 and load64(cta + Cta.RACES):
+    checked = how & 16 or load8(context.RACE_SITES + site) & Race.CHECKED == 0
+    if checked == 0 and cta.RACES:
         race_at(context, cta, site, lane, place, size, how)
-    if load64(context + Context.WATCH) == 2:
+    if context.WATCH == 2:
         return watched(context, cta, site, host, size, how)
     if distance:
         if how & 4:
-            store64(cta + Cta.MARKED, 1)
+            cta.MARKED = 1
         if how & 8:
             unseen(context, site, host + distance, size)
         if how & 4:
@@ -242,12 +240,12 @@ def reach(context: int, cta: int, state: int, site: int, lane: int, address: int
 
 
 def reach_local(
-    context: int, cta: int, state: int, site: int, lane: int, place: int, size: int, how: int
+    context: Context, cta: Cta, state: State, site: int, lane: int, place: int, size: int, how: int
 ) -> int:
     """Host address of the first word of an access of local memory; the next are 128 bytes further each."""
-    warp = load32(state + State.INDEX) * 32 * load64(context + Context.LOCAL_BYTES)
-    host = load64(cta + Cta.LOCAL) + warp + (place >> 2) * 128 + lane * 4 + (place & 3)
-    shadow = host + load64(cta + Cta.LOCAL_SHADOW)
+    warp = state.INDEX * 32 * context.LOCAL_BYTES
+    host = cta.LOCAL + warp + (place >> 2) * 128 + lane * 4 + (place & 3)
+    shadow = host + cta.LOCAL_SHADOW
     part = size
     if size > 4:
         part = 4
@@ -262,10 +260,10 @@ def reach_local(
     return host
 
 
-def is_local(context: int, address: int, space: int) -> int:
+def is_local(context: Context, address: int, space: int) -> int:
     """Whether an access goes to local memory."""
-    window = load64(context + Context.LOCAL_WINDOW)
-    if space == 3 and unsigned_less(address - window, load64(context + Context.WINDOW_BYTES)):
+    window = context.LOCAL_WINDOW
+    if space == 3 and unsigned_less(address - window, context.WINDOW_BYTES):
         return 1
     return space == 2
 
@@ -299,10 +297,10 @@ def move(host: int, place: int, size: int, width: int, lane: int, local: int, st
     return 0
 
 
-def watched(context: int, cta: int, site: int, host: int, size: int, how: int) -> int:
+def watched(context: Context, cta: Cta, site: int, host: int, size: int, how: int) -> int:
     """An access of shared memory whose unwritten words hold ``UNWRITTEN``; the shadow tells those to which just that was
     stored. Unwritten words read as 0. Gives the host address to use."""
-    distance = load64(cta + Cta.SHARED_SHADOW)
+    distance = cta.SHARED_SHADOW
     start = host & -4
     end = host + size
     missing = 0
@@ -316,13 +314,13 @@ def watched(context: int, cta: int, site: int, host: int, size: int, how: int) -
             store8(word + distance, 1)
         word += 4
     if how & 4:
-        store64(cta + Cta.MARKED, 1)
+        cta.MARKED = 1
     if (how & 8) == 0 or missing == 0:
         return host
-    store64(load64(context + Context.UNSEEN) + site * 8, 1)
+    store64(context.UNSEEN + site * 8, 1)
     if how & 4:
         return host
-    place = load64(context + Context.SCRATCH) + 4096
+    place = context.SCRATCH + 4096
     word = start
     while word < end:
         value = load32(word)
@@ -348,30 +346,30 @@ def phases_of(mask: int, size: int, together: int) -> int:
 
 
 def reach_one(
-    context: int, cta: int, state: int, site: int, mask: int, address: int, size: int, how: int
+    context: Context, cta: Cta, state: State, site: int, mask: int, address: int, size: int, how: int
 ) -> int:
     """Host address of a load that all active lanes make from one place of the arena or of shared memory, never 0; counts it.
     ``how``: space, + 4 where it is not counted."""
     host = 0
-    cache = load64(context + Context.CACHE) + site * 32
-    offset = address - load64(cache)
-    span = load64(cache + 8)
-    flags = load8(load64(context + Context.RACE_SITES) + site)
+    cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
+    offset = address - cache.START
+    span = cache.SPAN
+    flags = load8(context.RACE_SITES + site)
     plain = (
         (how & 3) == 0
         and flags & (Race.IS_STRONG | Race.GLOBAL) == 0
         and (address & (size - 1)) == 0
-        and load64(cache + 16) == 0
+        and cache.TRACKED == 0
     )
     if plain and span >= size and unsigned_less(offset, span - size + 1):
-        host = address + load64(context + Context.ARENA)
+        host = address + context.ARENA
         note(context, address, size, 8)
     else:
         host = reach(context, cta, state, site, trailing_zeros(mask), address, size, (how & 3) + 8)
         if host == 0:
-            host = load64(context + Context.SCRATCH) + 4096
+            host = context.SCRATCH + 4096
             fill(host, 0, 32)
-    if load64(context + Context.COUNTING) and how < 4:
+    if context.COUNTING and how < 4:
         if how == 0:
             bump(context, site, Counter.SECTORS, 1)
             bump(context, site, Counter.LINES, 1)
@@ -384,24 +382,24 @@ def reach_one(
     return host
 
 
-def near(context: int, site: int, address: int, size: int, space: int) -> int:
+def near(context: Context, site: int, address: int, size: int, space: int) -> int:
     """Host address of an access inside the allocation that the site's cache points to, else 0."""
-    cache = load64(context + Context.CACHE) + site * 32
-    offset = address - load64(cache)
-    span = load64(cache + 8)
-    if space == 1 or space == 2 or address & (size - 1) or span < size or load64(cache + 16):
+    cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
+    offset = address - cache.START
+    span = cache.SPAN
+    if space == 1 or space == 2 or address & (size - 1) or span < size or cache.TRACKED:
         return 0
-    if load8(load64(context + Context.RACE_SITES) + site) & Race.GLOBAL:
+    if load8(context.RACE_SITES + site) & Race.GLOBAL:
         return 0
     if unsigned_less(span - size, offset):
         return 0
-    return address + load64(context + Context.ARENA)
+    return address + context.ARENA
 
 
 def load_lanes(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     mask: int,
     addresses: int,
@@ -415,9 +413,9 @@ def load_lanes(
 
 
 def store_lanes(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     mask: int,
     addresses: int,
@@ -431,9 +429,9 @@ def store_lanes(
 
 
 def move_lanes(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     mask: int,
     addresses: int,
@@ -442,14 +440,14 @@ def move_lanes(
     size: int,
     how: int,
 ) -> int:
-    store64(context + Context.RACE_WIDTH, width)
+    context.RACE_WIDTH = width
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
         address = load64(addresses + lane * 8)
-        store64(context + Context.RACE_VALUE, 0)
+        context.RACE_VALUE = 0
         if how & 4:
-            store64(context + Context.RACE_VALUE, place + lane * width)
+            context.RACE_VALUE = place + lane * width
         host = near(context, site, address, size, how & 3)
         local = 0
         if host:
@@ -460,13 +458,13 @@ def move_lanes(
             if host == 0:
                 return 1
         move(host, place, size, width, lane, local, how & 4)
-    store64(context + Context.RACE_VALUE, 0)
+    context.RACE_VALUE = 0
     return 0
 
 
-def mark_lanes(context: int, mask: int, first: int, size: int) -> int:
+def mark_lanes(context: Context, mask: int, first: int, size: int) -> int:
     """Note a store of consecutive lanes in the shadow; ``first`` is the address of lane 0."""
-    shadow = first + load64(context + Context.SHADOW)
+    shadow = first + context.SHADOW
     while mask:
         lane = trailing_zeros(mask)
         lanes = trailing_zeros(~(mask >> lane))
@@ -475,10 +473,10 @@ def mark_lanes(context: int, mask: int, first: int, size: int) -> int:
     return 0
 
 
-def seen_lanes(context: int, site: int, mask: int, first: int, size: int) -> int:
+def seen_lanes(context: Context, site: int, mask: int, first: int, size: int) -> int:
     """Note if any byte of a load of consecutive lanes was never written; ``first`` is the address of lane 0."""
-    flag = load64(context + Context.UNSEEN) + site * 8
-    shadow = first + load64(context + Context.SHADOW)
+    flag = context.UNSEEN + site * 8
+    shadow = first + context.SHADOW
     while mask and load64(flag) == 0:
         lane = trailing_zeros(mask)
         lanes = trailing_zeros(~(mask >> lane))
@@ -496,9 +494,9 @@ def seen_lanes(context: int, site: int, mask: int, first: int, size: int) -> int
 
 
 def copy_lanes(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     mask: int,
     sources: int,
@@ -520,12 +518,12 @@ def copy_lanes(
             filled = filled | 1 << lane
         whole = size == width or (size and source & (width - 1))
         if whole and reach(context, cta, state, site, lane, source, width, 8) == 0:
-            store64(context + Context.RACE_AGENT, 0)
+            context.RACE_AGENT = 0
             return 1
         index = 0
         while size < width and index < size:
             if reach(context, cta, state, site, lane, source + index, 1, 8) == 0:
-                store64(context + Context.RACE_AGENT, 0)
+                context.RACE_AGENT = 0
                 return 1
             index += 1
     how = 4 + 1
@@ -537,10 +535,10 @@ def copy_lanes(
         rest = rest & (rest - 1)
         host = reach(context, cta, state, site, lane, load64(targets + lane * 8), width, how)
         if host == 0:
-            store64(context + Context.RACE_AGENT, 0)
+            context.RACE_AGENT = 0
             return 1
         size = load64(sizes + lane * 8)
-        source = load64(sources + lane * 8) + load64(context + Context.ARENA)
+        source = load64(sources + lane * 8) + context.ARENA
         index = 0
         while index < width:
             if index < size:
@@ -548,7 +546,7 @@ def copy_lanes(
             else:
                 store8(host + index, 0)
             index += 1
-    store64(context + Context.RACE_AGENT, 0)
+    context.RACE_AGENT = 0
     count_lanes(context, site, filled, sources, width, 0, 1)
     count_lanes(context, site, mask, targets, width, 1, 0)
     return 0

@@ -5,15 +5,15 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.abi import Context
+from ..ir.abi import Context, Cta, SiteCache, State
 from .compile_python import load64, trailing_zeros, unsigned_less
 from .memory import mark, move, note, reach, refill
 
 
 def store_parts(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     mask: int,
     addresses: int,
@@ -25,13 +25,13 @@ def store_parts(
 ) -> int:
     """Stores to global memory as of ``store_lanes``, only of the elements with a bit in ``parts``. 1 if refused."""
     size = width * count
-    cache = load64(context + Context.CACHE) + site * 32
+    cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
         address = load64(addresses + lane * 8)
-        offset = address - load64(cache)
-        span = load64(cache + 8)
+        offset = address - cache.START
+        span = cache.SPAN
         good = 0
         if address & (size - 1) == 0:
             good = 1
@@ -45,10 +45,10 @@ def store_parts(
             element = trailing_zeros(left)
             left = left & (left - 1)
             place = address + element * width
-            if good and load64(cache + 16):
-                mark(place + load64(context + Context.SHADOW), width)
+            if good and cache.TRACKED:
+                mark(place + context.SHADOW, width)
             if good:
                 note(context, place, width, 4)
-            host = place + load64(context + Context.ARENA)
+            host = place + context.ARENA
             move(host, values + element * width * 32, width, width, lane, 0, 1)
     return 0

@@ -21,6 +21,8 @@ from ..ir.abi import (
     RETURN_CODE,
     SYNC_CODE,
     Context,
+    Cta,
+    Entry,
     Event,
     Reason,
     State,
@@ -30,42 +32,42 @@ from ..ir.abi import (
 from .compile_python import call, copy, load32, load64, store32, store64, trailing_zeros
 
 
-def entry_at(state: int, number: int) -> int:
+def entry_at(state: State, number: int) -> Entry:
     """Address of an entry of the stack."""
-    return state + State.STACK + (number - 1) * State.ENTRY
+    return Entry(state + State.STACK + (number - 1) * State.ENTRY)
 
 
-def kind_of(state: int, number: int) -> int:
+def kind_of(state: State, number: int) -> int:
     """The kind of an entry."""
-    return load32(entry_at(state, number) + 12) & KIND
+    return entry_at(state, number).KIND & KIND
 
 
-def opens(state: int, number: int) -> int:
+def opens(state: State, number: int) -> int:
     """Whether an entry opens a group."""
     kind = kind_of(state, number)
     return (kind == RECONVERGE) | (kind == CALL_FRAME)
 
 
-def point_of(state: int, number: int) -> int:
+def point_of(state: State, number: int) -> int:
     """Where the lanes of a group converge: a reconvergence point, or the exit of a function."""
     entry = entry_at(state, number)
     if kind_of(state, number) == CALL_FRAME:
-        return EXIT_CODE - 1 + (load32(entry + 12) >> AREA_SHIFT)
-    return load32(entry)
+        return EXIT_CODE - 1 + (entry.KIND >> AREA_SHIFT)
+    return entry.PLACE
 
 
-def owner_of(context: int, number: int) -> int:
+def owner_of(context: Context, number: int) -> int:
     """The group of an entry, as ``look`` found it."""
-    return load32(load64(context + Context.SCRATCH) + number * 4)
+    return load32(context.SCRATCH + number * 4)
 
 
-def look(context: int, state: int) -> int:
+def look(context: Context, state: State) -> int:
     """Note the group of each entry: the innermost open one whose point is its own."""
-    owners = load64(context + Context.SCRATCH)
-    depth = load32(state + State.DEPTH)
+    owners = context.SCRATCH
+    depth = state.DEPTH
     number = 1
     while number <= depth:
-        identity = load32(entry_at(state, number) + 8)
+        identity = entry_at(state, number).ID
         group = innermost(context, state, number - 1)
         while group and point_of(state, group) != identity:
             group = load32(owners + group * 4)
@@ -74,14 +76,14 @@ def look(context: int, state: int) -> int:
     return 0
 
 
-def innermost(context: int, state: int, number: int) -> int:
+def innermost(context: Context, state: State, number: int) -> int:
     """The innermost group that is open behind an entry."""
     if number and not opens(state, number):
         return owner_of(context, number)
     return number
 
 
-def turn_round(state: int, first: int, middle: int, end: int) -> int:
+def turn_round(state: State, first: int, middle: int, end: int) -> int:
     """Entries from ``middle`` to before ``end`` come before those from ``first`` to before ``middle``."""
     turn_back(state, first, middle - 1)
     turn_back(state, middle, end - 1)
@@ -89,7 +91,7 @@ def turn_round(state: int, first: int, middle: int, end: int) -> int:
     return 0
 
 
-def turn_back(state: int, first: int, last: int) -> int:
+def turn_back(state: State, first: int, last: int) -> int:
     """Entries in the opposite order."""
     while first < last:
         one = entry_at(state, first)
@@ -104,20 +106,20 @@ def turn_back(state: int, first: int, last: int) -> int:
     return 0
 
 
-def runs(state: int, first: int) -> int:
+def runs(state: State, first: int) -> int:
     """Whether a path from that entry on can run."""
-    live = load32(state + State.LIVE)
-    depth = load32(state + State.DEPTH)
+    live = state.LIVE
+    depth = state.DEPTH
     while first <= depth:
-        if kind_of(state, first) == PENDING and load32(entry_at(state, first) + 4) & live:
+        if kind_of(state, first) == PENDING and entry_at(state, first).MASK & live:
             return 1
         first += 1
     return 0
 
 
-def activate(context: int, state: int, group: int) -> int:
+def activate(context: Context, state: State, group: int) -> int:
     """Bring a path of a group that can run, the topmost, to the top; there is one, and the group is at the top."""
-    depth = load32(state + State.DEPTH)
+    depth = state.DEPTH
     while 1:
         top = depth
         while owner_of(context, top) != group:
@@ -132,32 +134,32 @@ def activate(context: int, state: int, group: int) -> int:
     return 0
 
 
-def arrived(context: int, state: int, group: int) -> int:
+def arrived(context: Context, state: State, group: int) -> int:
     """Lanes of a group that are in none of its members."""
-    lanes = load32(entry_at(state, group) + 4) & load32(state + State.LIVE)
-    depth = load32(state + State.DEPTH)
+    lanes = entry_at(state, group).MASK & state.LIVE
+    depth = state.DEPTH
     number = group + 1
     while number <= depth:
         if owner_of(context, number) == group:
-            lanes = lanes & ~load32(entry_at(state, number) + 4)
+            lanes = lanes & ~entry_at(state, number).MASK
         number += 1
     return lanes
 
 
-def let_leave(context: int, state: int, group: int, lanes: int) -> int:
+def let_leave(context: Context, state: State, group: int, lanes: int) -> int:
     """Arrived lanes leave their group, and run."""
     entry = entry_at(state, group)
-    store32(entry + 4, load32(entry + 4) & ~lanes)
-    store32(state + State.YIELDING, load32(state + State.YIELDING) | YieldBits.LEFT_EARLY)
-    store32(state + State.PC, load32(entry))
-    store32(state + State.MASK, lanes)
-    store32(state + State.ID, load32(entry + 8))
+    entry.MASK &= ~lanes
+    state.YIELDING |= YieldBits.LEFT_EARLY
+    state.PC = entry.PLACE
+    state.MASK = lanes
+    state.ID = entry.ID
     return 0
 
 
-def leave_innermost(context: int, state: int) -> int:
+def leave_innermost(context: Context, state: State) -> int:
     """The arrived lanes of the innermost group that has any leave it, top members first; 0 if there are none."""
-    depth = load32(state + State.DEPTH)
+    depth = state.DEPTH
     inner = depth
     lanes = 0
     while inner:
@@ -179,12 +181,12 @@ def leave_innermost(context: int, state: int) -> int:
             break
         end = stop
         group = owner_of(context, group)
-    if load32(state + State.PC) == load32(state + State.ID):
+    if state.PC == state.ID:
         pop(context, state)
     return 1
 
 
-def end_of(context: int, group: int, depth: int) -> int:
+def end_of(context: Context, group: int, depth: int) -> int:
     """The number behind the last entry inside a group."""
     number = group + 1
     while number <= depth and owner_of(context, number) >= group:
@@ -192,30 +194,30 @@ def end_of(context: int, group: int, depth: int) -> int:
     return number
 
 
-def pop(context: int, state: int) -> int:
+def pop(context: Context, state: State) -> int:
     """The next path on the stack runs."""
-    while load32(state + State.DEPTH):
-        depth = load32(state + State.DEPTH)
+    while state.DEPTH:
+        depth = state.DEPTH
         entry = entry_at(state, depth)
-        lanes = load32(entry + 4) & load32(state + State.LIVE)
-        if lanes and load32(entry + 12) & KIND == WAIT:
+        lanes = entry.MASK & state.LIVE
+        if lanes and entry.KIND & KIND == WAIT:
             return choose(context, state)
-        store32(state + State.DEPTH, depth - 1)
+        state.DEPTH = depth - 1
         if lanes:
-            store32(state + State.PC, load32(entry))
-            store32(state + State.MASK, lanes)
-            store32(state + State.ID, load32(entry + 8))
-            if load32(entry) != load32(entry + 8):
+            state.PC = entry.PLACE
+            state.MASK = lanes
+            state.ID = entry.ID
+            if entry.PLACE != entry.ID:
                 return 0
-    store32(state + State.MASK, 0)
+    state.MASK = 0
     return 0
 
 
-def choose(context: int, state: int) -> int:
+def choose(context: Context, state: State) -> int:
     """No path runs: find the next, from the innermost group outwards. The mask is 0 if there is none."""
-    store32(state + State.MASK, 0)
+    state.MASK = 0
     look(context, state)
-    depth = load32(state + State.DEPTH)
+    depth = state.DEPTH
     group = innermost(context, state, depth)
     while 1:
         if runs(state, group + 1):
@@ -224,46 +226,46 @@ def choose(context: int, state: int) -> int:
         if group == 0:
             break
         group = owner_of(context, group)
-    if load32(state + State.YIELDING) & YieldBits.LEFT_EARLY == 0 and waits_for(state, Reason.ALIGNED):
+    if state.YIELDING & YieldBits.LEFT_EARLY == 0 and waits_for(state, Reason.ALIGNED):
         return 0
     return leave_innermost(context, state)
 
 
-def waits_for(state: int, reason: int) -> int:
+def waits_for(state: State, reason: int) -> int:
     """How many paths wait for that; for anything, those of which no lane lives too, if it is 0."""
-    number = load32(state + State.DEPTH)
+    number = state.DEPTH
     found = 0
     while number:
         entry = entry_at(state, number)
-        waits = load32(entry + 12) & KIND == WAIT
-        here = load32(entry + 12) >> AREA_SHIFT == reason and load32(entry + 4) & load32(state + State.LIVE)
+        waits = entry.KIND & KIND == WAIT
+        here = entry.KIND >> AREA_SHIFT == reason and entry.MASK & state.LIVE
         if waits and (reason == 0 or here):
             found += 1
         number -= 1
     return found
 
 
-def switch_path(context: int, state: int) -> int:
+def switch_path(context: Context, state: State) -> int:
     """The running path lets others of the warp go on, if any can."""
-    depth = load32(state + State.DEPTH) + 1
+    depth = state.DEPTH + 1
     entry = entry_at(state, depth)
-    store32(entry, load32(state + State.PC))
-    store32(entry + 4, load32(state + State.MASK))
-    store32(entry + 8, load32(state + State.ID))
-    store32(entry + 12, PENDING)
-    store32(state + State.DEPTH, depth)
+    entry.PLACE = state.PC
+    entry.MASK = state.MASK
+    entry.ID = state.ID
+    entry.KIND = PENDING
+    state.DEPTH = depth
     look(context, state)
-    slices = load32(state + State.SLICES) + 1
-    store32(state + State.SLICES, slices)
+    slices = state.SLICES + 1
+    state.SLICES = slices
     if slices > YIELD_THRESHOLD:
-        store32(state + State.YIELDING, load32(state + State.YIELDING) | YieldBits.YIELDS)
-        store32(state + State.SLICE_SHIFT, SLICE_SHIFT)
+        state.YIELDING |= YieldBits.YIELDS
+        state.SLICE_SHIFT = SLICE_SHIFT
     group = owner_of(context, depth)
-    while group and load32(state + State.YIELDING) & YieldBits.YIELDS:
+    while group and state.YIELDING & YieldBits.YIELDS:
         lanes = arrived(context, state, group)
         if lanes:
             let_leave(context, state, group, lanes)
-            if load32(state + State.PC) == load32(state + State.ID):
+            if state.PC == state.ID:
                 pop(context, state)
             return 0
         group = owner_of(context, group)
@@ -280,60 +282,60 @@ def switch_path(context: int, state: int) -> int:
     return pop(context, state)
 
 
-def complete(context: int, cta: int, state: int) -> int:
+def complete(context: Context, cta: Cta, state: State) -> int:
     """Carry out every ``.sync`` operation that has all its lanes, and let paths go on that wait for none any more. Gives 0, or what
     ``proceed`` returns if Python has to go on."""
-    number = load32(state + State.DEPTH)
+    number = state.DEPTH
     found = 0
     while number and found == 0:
         entry = entry_at(state, number)
-        if load32(entry + 12) & KIND == WAIT and load32(entry + 12) >> AREA_SHIFT >= Reason.EXCHANGE:
-            rest = load32(entry + 4) & load32(state + State.LIVE)
+        if entry.KIND & KIND == WAIT and entry.KIND >> AREA_SHIFT >= Reason.EXCHANGE:
+            rest = entry.MASK & state.LIVE
             while rest and found == 0:
-                member = load32(state + State.MEMBERS + trailing_zeros(rest) * 4)
+                member = state.MEMBERS[trailing_zeros(rest)]
                 rest = rest & ~wanting(state, rest, member)
                 if member:
                     found = carry_out(context, cta, state, number, member)
         number -= 1
-    number = load32(state + State.DEPTH)
+    number = state.DEPTH
     while number:
         entry = entry_at(state, number)
-        if load32(entry + 12) & KIND == WAIT and load32(entry + 12) >> AREA_SHIFT >= Reason.EXCHANGE:
-            lanes = load32(entry + 4) & load32(state + State.LIVE)
+        if entry.KIND & KIND == WAIT and entry.KIND >> AREA_SHIFT >= Reason.EXCHANGE:
+            lanes = entry.MASK & state.LIVE
             if lanes == wanting(state, lanes, 0):
-                store32(entry, SYNC_CODE + load32(entry))
-                store32(entry + 12, PENDING)
+                entry.PLACE = SYNC_CODE + entry.PLACE
+                entry.KIND = PENDING
         number -= 1
     if found == 0:
         complete_gathering(context, state)
     return found
 
 
-def wanting(state: int, lanes: int, member: int) -> int:
+def wanting(state: State, lanes: int, member: int) -> int:
     """Those of some lanes that gave a member mask; 0 for those that have had their operation."""
     found = 0
     rest = lanes
     while rest:
         lane = trailing_zeros(rest)
         rest = rest & (rest - 1)
-        if load32(state + State.MEMBERS + lane * 4) == member:
+        if state.MEMBERS[lane] == member:
             found = found | 1 << lane
     return found
 
 
-def carry_out(context: int, cta: int, state: int, number: int, member: int) -> int:
+def carry_out(context: Context, cta: Cta, state: State, number: int, member: int) -> int:
     """Carry out the operation at which an entry waits, for the lanes of a member mask, if all are there."""
-    reason = load32(entry_at(state, number) + 12)
-    block = load32(entry_at(state, number))
-    live = load32(state + State.LIVE)
+    reason = entry_at(state, number).KIND
+    block = entry_at(state, number).PLACE
+    live = state.LIVE
     there = 0
     apart = 0
-    other = load32(state + State.DEPTH)
+    other = state.DEPTH
     while other:
         entry = entry_at(state, other)
-        if load32(entry + 12) == reason:
-            lanes = wanting(state, load32(entry + 4) & live, member)
-            if lanes and load32(entry) != block:
+        if entry.KIND == reason:
+            lanes = wanting(state, entry.MASK & live, member)
+            if lanes and entry.PLACE != block:
                 apart = 1
             there = there | lanes
         other -= 1
@@ -341,43 +343,43 @@ def carry_out(context: int, cta: int, state: int, number: int, member: int) -> i
         return 0
     if apart:
         return APART
-    place = load32(state + State.PC)
-    mask = load32(state + State.MASK)
-    store32(state + State.PC, CONVERGE_CODE + block)
-    store32(state + State.MASK, there)
-    store32(state + State.CONVERGING, 1)
-    status = call(load64(context + Context.WARP_CODE), context, cta, state)
-    store32(state + State.CONVERGING, 0)
-    if status != Status.EVENT or load32(state + State.EVENT) != Event.CONVERGED:
+    place = state.PC
+    mask = state.MASK
+    state.PC = CONVERGE_CODE + block
+    state.MASK = there
+    state.CONVERGING = 1
+    status = call(context.WARP_CODE, context, cta, state)
+    state.CONVERGING = 0
+    if status != Status.EVENT or state.EVENT != Event.CONVERGED:
         return status + 8
-    store32(state + State.PC, place)
-    store32(state + State.MASK, mask)
+    state.PC = place
+    state.MASK = mask
     while there:
-        store32(state + State.MEMBERS + trailing_zeros(there) * 4, 0)
+        state.MEMBERS[trailing_zeros(there)] = 0
         there = there & (there - 1)
     return 0
 
 
-def complete_gathering(context: int, state: int) -> int:
+def complete_gathering(context: Context, state: State) -> int:
     """Make one path of the paths at an aligned barrier, if they are all that live, at one barrier, in one group."""
-    number = load32(state + State.DEPTH)
+    number = state.DEPTH
     first = 0
     there = 0
     while number:
         entry = entry_at(state, number)
-        if load32(entry + 12) == WAIT | Reason.ALIGNED << AREA_SHIFT:
-            if first and load32(entry) != load32(entry_at(state, first)):
+        if entry.KIND == WAIT | Reason.ALIGNED << AREA_SHIFT:
+            if first and entry.PLACE != entry_at(state, first).PLACE:
                 return 0
             first = number
-            there = there | load32(entry + 4)
+            there = there | entry.MASK
         number -= 1
-    if first == 0 or load32(state + State.LIVE) & ~there:
+    if first == 0 or state.LIVE & ~there:
         return 0
     look(context, state)
-    depth = load32(state + State.DEPTH)
+    depth = state.DEPTH
     number = first + 1
     while number <= depth:
-        gathers = load32(entry_at(state, number) + 12) == WAIT | Reason.ALIGNED << AREA_SHIFT
+        gathers = entry_at(state, number).KIND == WAIT | Reason.ALIGNED << AREA_SHIFT
         if gathers and owner_of(context, number) != owner_of(context, first):
             return 0
         number += 1
@@ -385,35 +387,35 @@ def complete_gathering(context: int, state: int) -> int:
     last = first
     while number <= depth:
         entry = entry_at(state, number)
-        if load32(entry + 12) != WAIT | Reason.ALIGNED << AREA_SHIFT:
+        if entry.KIND != WAIT | Reason.ALIGNED << AREA_SHIFT:
             last += 1
             copy(entry_at(state, last), entry, 16)
         number += 1
-    store32(state + State.DEPTH, last)
+    state.DEPTH = last
     entry = entry_at(state, first)
-    store32(entry, GATHER_CODE + load32(entry))
-    store32(entry + 4, there)
-    store32(entry + 12, PENDING)
+    entry.PLACE = GATHER_CODE + entry.PLACE
+    entry.MASK = there
+    entry.KIND = PENDING
     return 0
 
 
-def settle(context: int, cta: int, state: int) -> int:
+def settle(context: Context, cta: Cta, state: State) -> int:
     """What the paths of a warp do at an event: 0 if the warp goes on, 1 if its time slice is over, else status + 8, as ``proceed``."""
-    event = load32(state + State.EVENT)
+    event = state.EVENT
     stops = event == Event.PARK or event == Event.DIVERGENT_BARRIER
     if not stops and event != Event.CHOOSE and event != Event.EXITED and event != Event.SPIN:
         return Status.EVENT + 8
     # one entry more, at most
-    if load64(context + Context.ENTRIES) <= load32(state + State.DEPTH):
+    if context.ENTRIES <= state.DEPTH:
         return Status.EVENT + 8
     over = 0
     if event == Event.SPIN:
         over = 1
-        if load32(state + State.PC) >= EXIT_CODE:
-            store32(state + State.PC, load32(state + State.ID))
-        if load32(state + State.PC) == load32(state + State.ID):
+        if state.PC >= EXIT_CODE:
+            state.PC = state.ID
+        if state.PC == state.ID:
             pop(context, state)
-        if load32(state + State.MASK):
+        if state.MASK:
             switch_path(context, state)
     elif event == Event.CHOOSE:
         choose(context, state)
@@ -422,44 +424,44 @@ def settle(context: int, cta: int, state: int) -> int:
             stop_here(state, event)
         found = complete(context, cta, state)
         if found == APART:
-            store32(state + State.EVENT, Event.CONVERGE)
-            store32(state + State.DETAIL, stops)
+            state.EVENT = Event.CONVERGE
+            state.DETAIL = stops
             found = Status.EVENT + 8
         if found:
             return found
         if stops:
             choose(context, state)
-        elif load32(state + State.MASK) == 0:
+        elif state.MASK == 0:
             pop(context, state)
-    store32(state + State.WAITS, waits_for(state, 0))
-    place = load32(state + State.PC)
-    whole = load32(state + State.MASK) == load32(state + State.LIVE)
+    state.WAITS = waits_for(state, 0)
+    place = state.PC
+    whole = state.MASK == state.LIVE
     if whole and place >= GATHER_CODE and place < RETURN_CODE:
-        store32(state + State.BARRIER_LANES, load32(state + State.HOLDS))
+        state.BARRIER_LANES = state.HOLDS
         copy(state + State.BARRIER_ID, state + State.GATHERED, 12)
-        store32(state + State.HOLDS, 0)
-    if load32(state + State.MASK) == 0 and load32(state + State.LIVE):
-        store32(state + State.EVENT, Event.BLOCKED)
+        state.HOLDS = 0
+    if state.MASK == 0 and state.LIVE:
+        state.EVENT = Event.BLOCKED
         return Status.EVENT + 8
     return over
 
 
-def stop_here(state: int, event: int) -> int:
+def stop_here(state: State, event: int) -> int:
     """The running path waits for others: at an exchange, or at an aligned barrier."""
-    place = load32(state + State.PC)
-    reason = load32(state + State.DETAIL)
+    place = state.PC
+    reason = state.DETAIL
     if event == Event.DIVERGENT_BARRIER:
         place = place - GATHER_CODE
         reason = Reason.ALIGNED
-        store32(state + State.HOLDS, load32(state + State.HOLDS) | load32(state + State.BARRIER_LANES))
+        state.HOLDS |= state.BARRIER_LANES
         # until all are there, other lanes may come to another barrier
         copy(state + State.GATHERED, state + State.BARRIER_ID, 12)
-    depth = load32(state + State.DEPTH) + 1
-    store32(state + State.DEPTH, depth)
+    depth = state.DEPTH + 1
+    state.DEPTH = depth
     entry = entry_at(state, depth)
-    store32(entry, place)
-    store32(entry + 4, load32(state + State.MASK))
-    store32(entry + 8, load32(state + State.ID))
-    store32(entry + 12, WAIT | reason << AREA_SHIFT)
-    store32(state + State.MASK, 0)
+    entry.PLACE = place
+    entry.MASK = state.MASK
+    entry.ID = state.ID
+    entry.KIND = WAIT | reason << AREA_SHIFT
+    state.MASK = 0
     return 0

@@ -7,70 +7,70 @@ Written in the subset of ``compile_python`` and compiled, never run as Python. `
 from __future__ import annotations
 
 from ...memory.tensor_maps import Place
-from ..ir.abi import Bulk, Context, Counter
+from ..ir.abi import Bulk, Context, Counter, Cta, State, TensorMap
 from .compile_python import call, load8, load16, load32, load64, store8, store16, store32, store64
 from .count import bump
 from .memory import near, note, reach
 
 
-def element_bytes(layout: int) -> int:
+def element_bytes(layout: TensorMap) -> int:
     """Bytes of an element, or of so many packed ones as are moved together."""
-    return (Place.SIZES >> (load32(layout + Place.TYPE) * 4)) & 15
+    return (Place.SIZES >> (layout.TYPE * 4)) & 15
 
 
-def is_padded(layout: int) -> int:
+def is_padded(layout: TensorMap) -> int:
     """Whether elements have room behind them in shared memory."""
-    return (Place.PADDED >> load32(layout + Place.TYPE)) & 1
+    return (Place.PADDED >> layout.TYPE) & 1
 
 
-def unit_bytes(layout: int) -> int:
+def unit_bytes(layout: TensorMap) -> int:
     """Bytes of global memory that are moved as one: an element, packed ones, or a slice of an interleaved tensor."""
-    interleave = load32(layout + Place.INTERLEAVE)
+    interleave = layout.INTERLEAVE
     if interleave:
         return 8 << interleave
     return element_bytes(layout)
 
 
-def unit_held(layout: int) -> int:
+def unit_held(layout: TensorMap) -> int:
     """Bytes of shared memory from one unit to the next."""
     if is_padded(layout):
         return Place.PADDED_HELD
     return unit_bytes(layout)
 
 
-def unit_elements(layout: int) -> int:
+def unit_elements(layout: TensorMap) -> int:
     """What the first coordinate of the next unit is more, where none is left out."""
-    if load32(layout + Place.INTERLEAVE):
+    if layout.INTERLEAVE:
         return 1
     if is_padded(layout):
         return Place.PADDED_ELEMENTS
-    if load32(layout + Place.TYPE) == Place.PACKED_4:
+    if layout.TYPE == Place.PACKED_4:
         return 2
     return 1
 
 
-def row_units(layout: int) -> int:
+def row_units(layout: TensorMap) -> int:
     """Units that lie side by side."""
-    if load32(layout + Place.MODE):
-        if load32(layout + Place.INTERLEAVE):
+    if layout.MODE:
+        if layout.INTERLEAVE:
             return 1
-        return load16(layout + Place.CHANNELS) // unit_elements(layout)
-    if load32(layout + Place.INTERLEAVE):
-        step = load8(layout + Place.STEPS)
-        return (load16(layout + Place.BOX) + step - 1) // step
-    return load16(layout + Place.BOX) // unit_elements(layout)
+        return layout.CHANNELS // unit_elements(layout)
+    if layout.INTERLEAVE:
+        step = layout.STEPS[0]
+        return (layout.BOX[0] + step - 1) // step
+    return layout.BOX[0] // unit_elements(layout)
 
 
-def swizzled(layout: int, place: int) -> int:
+def swizzled(layout: TensorMap, place: int) -> int:
     """Where in shared memory the byte lies that would lie at a place without a swizzle."""
-    mode = load32(layout + Place.SWIZZLE)
+    mode = layout.SWIZZLE
     bits = mode
     unit = 4
     moved = place
     if mode == Place.SWIZZLE_96:
         bits = 1
-    if mode == Place.SWIZZLE_128 and load8(layout + Place.ATOM):
-        atom = load8(layout + Place.ATOM)
+    if mode == Place.SWIZZLE_128 and layout.ATOM:
+        atom = layout.ATOM
         bits = 2
         unit = 5
         if atom == Place.ATOM_64B:
@@ -105,9 +105,9 @@ def element(source: int, size: int) -> int:
     return load8(source)
 
 
-def filling(layout: int) -> int:
+def filling(layout: TensorMap) -> int:
     """64 bits of what the elements outside of the tensor are filled with."""
-    if load32(layout + Place.FILL) and (Place.FLOATS >> load32(layout + Place.TYPE)) & 1:
+    if layout.FILL and (Place.FLOATS >> layout.TYPE) & 1:
         return Place.NAN
     return 0
 
@@ -125,7 +125,7 @@ def six_bits(word: int) -> int:
 
 
 def tensor_piece(
-    context: int, cta: int, state: int, site: int, lane: int, layout: int, place: int, how: int
+    context: Context, cta: Cta, state: State, site: int, lane: int, layout: TensorMap, place: int, how: int
 ) -> int:
     """Host address of the byte of shared memory that stands for a place; it has been checked."""
     ways = 4 + 1
@@ -136,7 +136,15 @@ def tensor_piece(
 
 
 def tensor_packed(
-    context: int, cta: int, state: int, site: int, lane: int, layout: int, outer: int, place: int, how: int
+    context: Context,
+    cta: Cta,
+    state: State,
+    site: int,
+    lane: int,
+    layout: TensorMap,
+    outer: int,
+    place: int,
+    how: int,
 ) -> int:
     """Sixteen bytes of shared memory, six bits of each, to twelve of global memory. 1 if refused."""
     low = load64(tensor_piece(context, cta, state, site, lane, layout, place, how))
@@ -145,9 +153,9 @@ def tensor_packed(
     second = six_bits(high) | (six_bits(high >> 32) << 24)
     done = 0
     while done < 12:
-        store64(context + Context.FAULT_SIZE, 4)
+        context.FAULT_SIZE = 4
         host = reach(context, cta, state, site, lane, outer + done, 4, 4)
-        store64(context + Context.FAULT_SIZE, 4 * (host == 0))
+        context.FAULT_SIZE = 4 * (host == 0)
         if host == 0:
             return 1
         word = first
@@ -161,12 +169,12 @@ def tensor_packed(
 
 
 def tensor_unit(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     lane: int,
-    layout: int,
+    layout: TensorMap,
     outer: int,
     place: int,
     how: int,
@@ -174,7 +182,7 @@ def tensor_unit(
 ) -> int:
     """One unit, in words that neither end splits. 1 if refused."""
     size = unit_bytes(layout)
-    kind = load32(layout + Place.TYPE)
+    kind = layout.TYPE
     if kind == Place.PACKED_6 and how & Bulk.TO_GLOBAL:
         return tensor_packed(context, cta, state, site, lane, layout, outer, place, how)
     word = size & (0 - size)
@@ -188,9 +196,9 @@ def tensor_unit(
         word = element_bytes(layout)
     done = 0
     while done < size:
-        store64(context + Context.FAULT_SIZE, word)
+        context.FAULT_SIZE = word
         host = reach(context, cta, state, site, lane, outer + done, word, ways)
-        store64(context + Context.FAULT_SIZE, word * (host == 0))
+        context.FAULT_SIZE = word * (host == 0)
         if host == 0:
             return 1
         inner = 0
@@ -213,7 +221,7 @@ def tensor_unit(
 
 
 def tensor_fill(
-    context: int, cta: int, state: int, site: int, lane: int, layout: int, place: int, how: int
+    context: Context, cta: Cta, state: State, site: int, lane: int, layout: TensorMap, place: int, how: int
 ) -> int:
     """A unit of shared memory whose elements lie outside of the tensor."""
     size = unit_bytes(layout)
@@ -232,9 +240,9 @@ def tensor_fill(
     return 0
 
 
-def unit_reported(context: int, outer: int, size: int, kind: int) -> int:
+def unit_reported(context: Context, outer: int, size: int, kind: int) -> int:
     """Whether a unit of the tensor, which has been reached, holds a pattern; ``kind`` as for ``holds_pattern``."""
-    host = outer + load64(context + Context.ARENA)
+    host = outer + context.ARENA
     done = 0
     while done < size:
         if kind == 5 and load8(host + done) == 255:
@@ -253,12 +261,12 @@ def unit_reported(context: int, outer: int, size: int, kind: int) -> int:
 
 
 def tensor_row(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     lane: int,
-    layout: int,
+    layout: TensorMap,
     address: int,
     start: int,
     inside: int,
@@ -271,20 +279,20 @@ def tensor_row(
     held = unit_held(layout)
     each = unit_elements(layout)
     step = each
-    if load32(layout + Place.INTERLEAVE):
-        step = load8(layout + Place.STEPS)
-    length = load32(layout + Place.SHAPE) + 1
+    if layout.INTERLEAVE:
+        step = layout.STEPS[0]
+    length = layout.SHAPE[0] + 1
     units = row_units(layout)
     # 16 bytes at once where nothing is left out, padded, rounded or combined
     many = 0
     plain = size <= 8 and held == size and step == each and combine == 0
-    if plain and (Place.ROUNDED >> load32(layout + Place.TYPE)) & 1 == 0:
+    if plain and (Place.ROUNDED >> layout.TYPE) & 1 == 0:
         many = 16 // size
     report = how >> Bulk.REPORT & 7
     if report:
         many = 0
     flipped = 0
-    if load32(layout + Place.SWIZZLE) == Place.SWIZZLE_128 and load8(layout + Place.ATOM) == Place.FLIPPED:
+    if layout.SWIZZLE == Place.SWIZZLE_128 and layout.ATOM == Place.FLIPPED:
         flipped = 1
     first = 0
     last = 0
@@ -325,7 +333,7 @@ def tensor_row(
             if tensor_unit(context, cta, state, site, lane, layout, outer, inner, how, combine):
                 return 1
             if report and unit_reported(context, outer, size, report):
-                store64(load64(context + Context.SCRATCH) + Bulk.FOUND, 1)
+                store64(context.SCRATCH + Bulk.FOUND, 1)
         elif (how & Bulk.TO_GLOBAL) == 0:
             tensor_fill(context, cta, state, site, lane, layout, inner, how)
         if good:
@@ -334,8 +342,8 @@ def tensor_row(
             within += taken
             last = outer + size * taken
         index += taken
-    if within and load64(context + Context.COUNTING) and (how & Bulk.AGAIN) == 0:
+    if within and context.COUNTING and (how & Bulk.AGAIN) == 0:
         bump(context, site, Counter.SECTORS, ((last - 1) >> 5) - (first >> 5) + 1)
         bump(context, site, Counter.LINES, ((last - 1) >> 7) - (first >> 7) + 1)
-    store64(context + Context.MOVED, load64(context + Context.MOVED) + within * size)
+    context.MOVED += within * size
     return 0

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from ...isa.tensor_maps import Problem
 from ...memory.tensor_maps import Place
-from ..ir.abi import Bulk, Context, Counter, Cta
+from ..ir.abi import Bulk, Context, Counter, Cta, State, TensorMap
 from .bulk import mbarrier_of_copy, signal_copied
 from .compile_python import (
-    load8,
-    load16,
     load32,
     load64,
     store8,
@@ -44,7 +42,15 @@ from .tensor_checks import (
 
 
 def tensor_reached(
-    context: int, cta: int, state: int, site: int, lane: int, layout: int, place: int, units: int, how: int
+    context: Context,
+    cta: Cta,
+    state: State,
+    site: int,
+    lane: int,
+    layout: TensorMap,
+    place: int,
+    units: int,
+    how: int,
 ) -> int:
     """Check the shared memory of a copy, without padding. 1 if refused."""
     held = unit_held(layout)
@@ -76,56 +82,56 @@ def tensor_reached(
 
 
 def tensor_line(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     lane: int,
-    layout: int,
+    layout: TensorMap,
     cursor: int,
     place: int,
     how: int,
     combine: int,
 ) -> int:
     """The row whose coordinates stand at the cursor, eight bytes each. 1 if refused."""
-    address = load64(layout + Place.ADDRESS)
+    address = layout.ADDRESS
     inside = 1
     axis = 1
-    while axis < load32(layout + Place.RANK):
+    while axis < layout.RANK:
         at = load64(cursor + axis * 8)
-        if at < 0 or at > load32(layout + Place.SHAPE + axis * 4):
+        if at < 0 or at > layout.SHAPE[axis]:
             inside = 0
-        address += at * load64(layout + Place.STRIDES + axis * 8 - 8)
+        address += at * layout.STRIDES[axis - 1]
         axis += 1
     start = load64(cursor)
     return tensor_row(context, cta, state, site, lane, layout, address, start, inside, place, how, combine)
 
 
-def box_count(layout: int, axis: int, how: int) -> int:
+def box_count(layout: TensorMap, axis: int, how: int) -> int:
     """Elements of a box along an axis but the innermost."""
     if how & Bulk.FOUR_ROWS:
         return 4
-    if load32(layout + Place.INTERLEAVE) and axis + 2 == load32(layout + Place.RANK):
+    if layout.INTERLEAVE and axis + 2 == layout.RANK:
         return 1
-    step = load8(layout + Place.STEPS + axis)
-    return (load16(layout + Place.BOX + axis * 2) + step - 1) // step
+    step = layout.STEPS[axis]
+    return (layout.BOX[axis] + step - 1) // step
 
 
 def tensor_box(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     lane: int,
-    layout: int,
+    layout: TensorMap,
     vectors: int,
     place: int,
     how: int,
     combine: int,
 ) -> int:
     """The rows of a box, or four rows. 1 if refused."""
-    axes = load32(layout + Place.RANK)
-    cursor = load64(context + Context.SCRATCH) + Bulk.CURSOR
+    axes = layout.RANK
+    cursor = context.SCRATCH + Bulk.CURSOR
     rows = 1
     axis = 1
     while axis < axes:
@@ -142,7 +148,7 @@ def tensor_box(
         axis = 1
         while axis < axes:
             count = box_count(layout, axis, how)
-            at = coordinate(vectors, lane, axis) + rest % count * load8(layout + Place.STEPS + axis)
+            at = coordinate(vectors, lane, axis) + rest % count * layout.STEPS[axis]
             if how & Bulk.FOUR_ROWS:
                 at = coordinate(vectors, lane, row + 1)
             store64(cursor + axis * 8, at)
@@ -154,44 +160,44 @@ def tensor_box(
     return tensor_counted(context, site, layout, rows * units, how)
 
 
-def next_pixel(layout: int, cursor: int, spatial: int, moved: int) -> int:
+def next_pixel(layout: TensorMap, cursor: int, spatial: int, moved: int) -> int:
     """Go on to the next pixel of the bounding box, which is moved by so many along W."""
     first = first_spatial(layout)
     axis = 0
     while axis < spatial:
         cell = cursor + (first + axis) * 8
-        at = load64(cell) + load8(layout + Place.STEPS + first + axis)
-        upper = load32(layout + Place.SHAPE + (first + axis) * 4) + 1 + upper_corner(layout, axis)
+        at = load64(cell) + layout.STEPS[first + axis]
+        upper = layout.SHAPE[first + axis] + 1 + upper_corner(layout, axis)
         if at < upper + moved:
             store64(cell, at)
             return 0
         store64(cell, lower_corner(layout, axis) + moved)
         axis += 1
-    last = cursor + (load32(layout + Place.RANK) - 1) * 8
+    last = cursor + (layout.RANK - 1) * 8
     store64(last, load64(last) + 1)
     return 0
 
 
 def tensor_pixels(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     lane: int,
-    layout: int,
+    layout: TensorMap,
     vectors: int,
     place: int,
     how: int,
     combine: int,
 ) -> int:
     """The pixels of an im2col copy; ``tensor_boxes`` says in which order halo pixels lie. 1 if refused."""
-    axes = load32(layout + Place.RANK)
-    cursor = load64(context + Context.SCRATCH) + Bulk.CURSOR
+    axes = layout.RANK
+    cursor = context.SCRATCH + Bulk.CURSOR
     line = cursor + 40
     first = first_spatial(layout)
-    mode = load32(layout + Place.MODE)
+    mode = layout.MODE
     spatial = axes - 2
-    pixels = load16(layout + Place.PIXELS)
+    pixels = layout.PIXELS
     halo = 0
     moved = 0
     groups = 1
@@ -240,22 +246,22 @@ def tensor_pixels(
     return tensor_counted(context, site, layout, every * units, how)
 
 
-def tensor_counted(context: int, site: int, layout: int, units: int, how: int) -> int:
+def tensor_counted(context: Context, site: int, layout: TensorMap, units: int, how: int) -> int:
     """Count a copy of so many units, and note the bytes that it moved."""
-    if load64(context + Context.COUNTING):
+    if context.COUNTING:
         waves = (units * unit_held(layout) + 127) >> 7
         bump(context, site, Counter.WAVEFRONTS, waves)
         bump(context, site, Counter.IDEAL, waves)
         if (how & Bulk.AGAIN) == 0:
-            bump(context, site, Counter.LANES, (load64(context + Context.MOVED) + 15) >> 4)
-    store64(context + Context.MOVED, units * unit_bytes(layout))
+            bump(context, site, Counter.LANES, (context.MOVED + 15) >> 4)
+    context.MOVED = units * unit_bytes(layout)
     return 0
 
 
 def tensor_lanes(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     mask: int,
     maps: int,
@@ -278,19 +284,19 @@ def tensor_lanes(
             return 1
         place = load64(places + lane * 8)
         whole = place
-        if load64(cta + Cta.CLUSTER):
-            whole = (place + load64(cta + Cta.WINDOW)) & 4294967295
+        if cta.CLUSTER:
+            whole = (place + cta.WINDOW) & 4294967295
         if how & Bulk.READDRESSED:
             if override_refused(context, site, lane, whole, how, axes, vectors):
                 return 1
-            layout = overridden(context, lane, layout, how, axes, vectors)
-        found = load64(context + Context.SCRATCH) + Bulk.FOUND
+            layout = TensorMap(overridden(context, lane, layout, how, axes, vectors))
+        found = context.SCRATCH + Bulk.FOUND
         store64(found, 0)
         if layout_refused(context, site, lane, layout, whole, how, axes, kinds):
             return 1
         if start_refused(context, site, lane, layout, whole, how, axes, vectors):
             return 1
-        column = load32(layout + Place.MODE)
+        column = layout.MODE
         if column and column_refused(context, site, lane, layout, whole, how, axes, vectors):
             return 1
         ranks = 1
@@ -303,7 +309,7 @@ def tensor_lanes(
             to = place
             if how & Bulk.MULTICAST:
                 to = in_rank(cta, place, rank)
-            store64(context + Context.MOVED, 0)
+            context.MOVED = 0
             failed = 0
             if mbarriers:
                 race_bulk(
@@ -317,10 +323,10 @@ def tensor_lanes(
                 failed = tensor_box(
                     context, cta, state, site, lane, layout, vectors, to, how | again, combine
                 )
-            store64(context + Context.RACE_AGENT, 0)
+            context.RACE_AGENT = 0
             if failed:
                 return 1
-            moved = load64(context + Context.MOVED)
+            moved = context.MOVED
             if signal_copied(context, cta, site, mbarriers, lane, rank, how, moved, load64(found)):
                 return 1
             again = Bulk.AGAIN
@@ -328,9 +334,9 @@ def tensor_lanes(
 
 
 def replace_lanes(
-    context: int,
-    cta: int,
-    state: int,
+    context: Context,
+    cta: Cta,
+    state: State,
     site: int,
     instruction: int,
     mask: int,
@@ -354,14 +360,14 @@ def replace_lanes(
         address = load64(maps + lane * 8)
         host = map_to_change(context, cta, state, site, lane, address, space)
         if host == 0:
-            store64(context + Context.FAULT_SITE, instruction)
-            store64(context + Context.FAULT_SIZE, 16)
+            context.FAULT_SITE = instruction
+            context.FAULT_SIZE = 16
             return 1
         value = load64(values + lane * 8)
         if unsigned_less(value, low) or unsigned_less(high, value) or value & (multiple - 1):
             refuse_mbarrier(context, instruction, lane, address, Problem.VALUE, word, value)
             return 1
-        store32(host + Place.UNSET, load32(host + Place.UNSET) & ~bit)
+        TensorMap(host).UNSET &= ~bit
         target = host + place
         if size == 1:
             store8(target, value + bias)

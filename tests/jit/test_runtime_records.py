@@ -1,0 +1,94 @@
+"""Records in the subset of Python that the runtime is written in, against ``struct``."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuperf_engine.jit import llvm
+from gpuperf_engine.jit.ir import records
+from gpuperf_engine.jit.runtime import compile_python
+
+
+class Inner(records.Record):
+    COUNT = records.U16(2)
+    WIDE = records.Array64(8)
+
+
+class Outer(records.Record):
+    FLAG = records.U8(0)
+    NUMBER = records.U32(4)
+    INNER: records.Pointer[Inner] = records.Pointer(8)
+    WORDS = records.Array32(16)
+    BYTES = records.Array8(32)
+    SIZE = 40
+
+
+CONSTANTS = {"Inner": Inner, "Outer": Outer}
+
+
+def run(path: Path, body: str, *given: int) -> int:
+    """``f(outer, i)`` with that body, compiled and called."""
+    path.write_text(
+        f"def f(outer: Outer, i: int) -> int:\n    {body}\n\ndef inner_of(outer: Outer) -> Inner:\n    return outer.INNER\n"
+    )
+    text = compile_python.translate([path], CONSTANTS)
+    library = llvm.link([llvm.compile_object(text, 0)], ("f",), {})
+    call: Callable[..., int] = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(
+        library.addresses["f"]
+    )
+    return call(*given)
+
+
+@pytest.mark.parametrize(
+    "body, result",
+    [
+        ("return outer.FLAG", 0xFE),
+        ("return outer.NUMBER", 0xFFFFFFF0),
+        ("return outer.WORDS[0] * 1000 + outer.WORDS[2]", 5007),
+        ("return outer.WORDS[i + 1]", 8),
+        ("return outer.BYTES[i]", 12),
+        ("return outer.INNER.COUNT", 513),
+        ("return inner_of(outer).WIDE[i]", 92),
+        ("inner = outer.INNER\n    return inner.WIDE[0]", 90),
+        ("return Inner(outer.INNER + 8).COUNT", 0),
+        ("return outer.NUMBER == 4294967280 and not outer.FLAG == 1", 1),
+        ("outer.FLAG += 3\n    return outer.FLAG", 1),
+        ("outer.WORDS[i] = -1\n    return outer.WORDS[2] - outer.WORDS[1]", 0xFFFFFFFF - 6),
+        ("outer.INNER.WIDE[1] -= 200\n    return outer.INNER.WIDE[1]", 91 - 200),
+        ("outer.INNER = Inner(outer.INNER + 8)\n    return outer.INNER - i", 6),
+        ("return Outer.WORDS + Outer.SIZE", 56),
+    ],
+)
+def test_fields(tmp_path: Path, body: str, result: int) -> None:
+    inner = ctypes.create_string_buffer(struct.pack("<HHIQQQ", 0, 513, 0, 90, 91, 92))
+    at = ctypes.addressof(inner)
+    outer = ctypes.create_string_buffer(
+        struct.pack("<B3xIQ4I8B", 0xFE, 0xFFFFFFF0, at, 5, 6, 7, 8, *range(10, 18))
+    )
+    if "outer.INNER - i" in body:
+        result += at
+    assert run(tmp_path / "f.py", body, ctypes.addressof(outer), 2) == result
+
+
+@pytest.mark.parametrize(
+    "body, message",
+    [
+        ("return outer.SIZE", "outer.SIZE is no field of Outer"),
+        ("return outer.NUMBER[1]", r"outer.NUMBER\[1\] is no field of Outer"),
+        ("return outer.WORDS", "outer.WORDS is no field of Outer"),
+        (
+            "outer = i\n    return outer.NUMBER",
+            "outer is the address of a record, and is assigned something else",
+        ),
+        ("return i.NUMBER", "i.NUMBER cannot be translated"),
+        ("i.NUMBER = 1", "i.NUMBER cannot be assigned"),
+    ],
+)
+def test_what_is_no_field_is_refused(tmp_path: Path, body: str, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"^f, line \d: {message}$"):
+        run(tmp_path / "f.py", body, 0, 0)

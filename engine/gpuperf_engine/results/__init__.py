@@ -1,0 +1,44 @@
+"""What the engine tells its users: plain immutable records, free of engine objects, ready for JSON."""
+
+from __future__ import annotations
+
+from .control_flow import (
+    BlockProfile,
+    Branches,
+    BranchProfile,
+    Cause,
+    DivergentBranch,
+    Explanation,
+    LineProfile,
+    LoopProfile,
+)
+from .estimate import Estimate
+from .finding import Finding
+from .memory import SECTOR_BYTES, Memory, ObjectFootprint, SiteProfile
+from .profile import Profile, Resources
+from .races import Race, RaceAccess, race_error
+from .values import AffineFit, ValueRecord
+
+__all__ = [
+    "SECTOR_BYTES",
+    "AffineFit",
+    "BlockProfile",
+    "BranchProfile",
+    "Branches",
+    "Cause",
+    "DivergentBranch",
+    "Estimate",
+    "Explanation",
+    "Finding",
+    "LineProfile",
+    "LoopProfile",
+    "Memory",
+    "ObjectFootprint",
+    "Profile",
+    "Race",
+    "RaceAccess",
+    "Resources",
+    "SiteProfile",
+    "ValueRecord",
+    "race_error",
+]

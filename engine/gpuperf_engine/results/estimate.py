@@ -1,0 +1,30 @@
+"""Predicted time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Estimate"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Predicted time of one profile on one machine. ``bounds`` maps each resource to the time in µs below which it cannot
+    go; ``time_us`` includes ``launch_us`` and is never below any bound; ``limiter`` names what decides."""
+
+    machine: str
+    machine_revision: int
+    model: str
+    time_us: float
+    launch_us: float
+    cycles: float
+    limiter: str
+    bounds: Mapping[str, float]
+    occupancy: float
+    ctas_per_sm: int
+    occupancy_limiter: str
+    waves: float
+    notes: tuple[str, ...] = ()
+    timeline: tuple[Any, ...] = ()

@@ -1,0 +1,87 @@
+"""Races of a launch, and the error that ``races="error"`` raises for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..errors import RaceError
+
+__all__ = ["Race", "RaceAccess", "race_error"]
+
+
+@dataclass(frozen=True, slots=True)
+class RaceAccess:
+    """One side of a race: the position in the PTX text (``file:line:column``), that in the source (``file:line``, ``""`` without
+    ``.loc``), the opcode, and the indices of the block and of the thread in it."""
+
+    location: str
+    source: str
+    opcode: str
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+
+    @property
+    def place(self) -> str:
+        """``softmax.cu:12 (softmax.ptx:88:2)``."""
+        return f"{self.source} ({self.location})" if self.source else self.location
+
+    def __str__(self) -> str:
+        return f"{self.opcode or 'the access'} by thread {self.thread} of block {self.block}"
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two accesses of different warps to the same memory that nothing orders, at least one of them a store.
+
+    ``kind``: ``RAW`` if the later one, in the order in which they ran here, reads what the other stores, ``WAR`` if it stores what the
+    other has read, ``WAW`` if both store; of blocks that cannot wait for one another in the order of their numbers. ``object`` is a
+    variable or an argument, with the offset in bytes; ``address`` that in the state space; ``count`` how often accesses of these two
+    instructions met so in shared memory. The threads are those of the first time in the first blocks. ``missing``: the fence that is
+    missing where the accesses are ordered, but the later one is by another proxy (``fence.proxy.async``), else ``""``.
+    """
+
+    kind: str
+    space: str
+    object: str
+    address: int
+    first: RaceAccess
+    second: RaceAccess
+    count: int = 1
+    missing: str = ""
+
+    @property
+    def message(self) -> str:
+        """One line: where, what, and who."""
+        did = {"RAW": "reads what", "WAR": "stores to what", "WAW": "stores to what"}[self.kind]
+        done = "has read" if self.kind == "WAR" else "has stored"
+        other = f"{self.first} at {self.first.place} {done}"
+        if self.first.block == self.second.block:
+            other = other.replace(f" of block {self.first.block}", "", 1)
+        return (
+            f"{self.second.place}: race on {self.space} memory ({self.kind}): {self.second} {did} {other}, at {self.object}, "
+            f"with {f'no {self.missing} between' if self.missing else 'nothing between that orders them'}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+
+_UNORDERED = "order them (a barrier, or a fence and a flag), or make both accesses atomic"
+_UNFENCED = (
+    "execute fence.proxy.async after the stores and before the barrier that orders them with what reads"
+)
+
+
+def race_error(kernel: str, races: Sequence[Race]) -> RaceError:
+    """What ``races="error"`` raises."""
+    more = [race.message for race in races[1:3]]
+    if len(races) > 3:
+        more.append(f"and {len(races) - 3} more")
+    return RaceError(
+        races[0].message,
+        details=[f"kernel {kernel}", *more],
+        hint=_UNFENCED if races[0].missing else _UNORDERED,
+    )

@@ -1,0 +1,80 @@
+"""What the accesses of a launch carried."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["AffineFit", "ValueRecord"]
+
+
+@dataclass(frozen=True, slots=True)
+class AffineFit:
+    """A line through the elements of an object: element ``index`` (bytes from the object's start / width of an element) holds
+    ``base + slope · (index − start)``; integers modulo 2^bits, floats to their rounding. ``fits`` of the accesses carried
+    that value; the line goes through the first access and the first one at another index."""
+
+    start: int
+    base: int | float
+    slope: int | float
+    fits: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRecord:
+    """What the accesses of one instruction to one object carried. Counts are of elements: a lane that loads ``.v4`` counts four times.
+
+    ``function``, ``line``, ``opcode`` and ``source`` as in ``SiteProfile``; ``site`` its place in ``Profile.sites``, ``element``
+    that of the element in a vector access. ``kind`` is ``load``, ``store``, ``atomic`` or ``reduction`` (of these two the operand
+    that lanes give is recorded); ``space`` ``global``, ``const``, ``param``, ``shared`` or ``local``; ``object`` the name of the
+    allocation, ``shared memory`` or ``local memory``. ``type`` is what the bits are (``f32``, ``s32``, ``u8`` …), ``b32`` where
+    that cannot be told.
+
+    ``minimum`` and ``maximum`` leave NaN out and are ``None`` if all are NaN. ``zeros`` counts −0.0 too. ``silent``: stores to
+    global memory of the bits that were there. ``top``: up to 16 values with counts, most frequent first; each stands for at most
+    ``top_error`` accesses more than counted, and what is not among them for at most ``top_error`` ≤ count / 17 (Misra and Gries,
+    1982; merged as by Agarwal et al., "Mergeable summaries", 2012, a warp at a time). ``distinct`` is exact if ``distinct_exact``,
+    which it is up to 384 values, else an estimate with a standard error of 9 % (adaptive sampling, Flajolet, 1990).
+    ``mantissa_bits``: of the fraction, those from the first to the last one that any value sets; ``None`` for integers.
+    ``smallest``: the least absolute value but 0 of floats. ``affine``: see there; ``None`` if all accesses are at one index or no
+    integer slope fits.
+    """
+
+    function: str
+    line: int
+    opcode: str
+    source: str
+    site: int
+    element: int
+    kind: str
+    space: str
+    object: str
+    type: str
+    width: int
+    count: int
+    minimum: int | float | None
+    maximum: int | float | None
+    zeros: int
+    nans: int
+    silent: int
+    top: tuple[tuple[int | float, int], ...]
+    top_error: int
+    distinct: int
+    distinct_exact: bool
+    mantissa_bits: int | None
+    smallest: float | None
+    affine: AffineFit | None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the accesses moved."""
+        return self.count * self.width
+
+    @property
+    def single(self) -> bool:
+        """Whether all accesses carried one value."""
+        return self.zeros == self.count or (self.distinct_exact and self.distinct == 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON, ``bytes`` included."""
+        return {**asdict(self), "bytes": self.bytes}

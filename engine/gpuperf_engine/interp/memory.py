@@ -18,7 +18,8 @@ from ..isa.model import Form
 from ..isa.selectors import select
 from ..isa.spaces import RANK_SHIFT, WINDOWS
 from ..isa.types import ScalarType, scalar_type
-from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access
+from ..memory.access_faults import Access, memory_fault
+from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from ..memory.spaces import bit_of, piece_of, reachable
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
 from ..simt.clusters import reaches_peers
@@ -365,7 +366,8 @@ class MemoryStep:
 
     def _fault(self, warp: ReferenceWarp, lane: int, address: int, space: str, limit: int) -> MemoryFault:
         plan = warp.cta.plan
-        return warp.cta.arena.memory.fault(
+        return memory_fault(
+            warp.cta.arena.memory,
             Access(
                 self.instruction,
                 warp.cta.program.kernel.name,
@@ -379,7 +381,7 @@ class MemoryStep:
                 cluster=warp.cta.refusal(address, self.remote, self.arrives) if space == "shared" else None,
                 reaches=self.reaches,
                 parameters=plan.parameter_address,
-            )
+            ),
         )
 
     # -- what it does ----------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from ..interp.values import LaneValue, dtype_of
 from ..isa.effects import ASYNC_COPY, BULK_COPY, CLUSTER_BARRIER, MBARRIER, MBARRIER_WAIT, WARPGROUP
 from ..isa.frame import extend
 from ..isa.mbarriers import Mbarrier
-from ..memory.arena import Access
+from ..memory.access_faults import Access, memory_fault
 from ..memory.images import image_fault
 from ..memory.spaces import reachable
 from ..ptx.syntax import Instruction, Register
@@ -666,13 +666,14 @@ class NativeWarp:
             kind = "store"
         if instruction.effect is BULK_COPY and number < Bulk.SIGNALS:
             kind = _end_kind(instruction, space, kind, worker.get(Context.FAULT_WORD) != 0)
-        return worker.launch.memory.fault(
+        return memory_fault(
+            worker.launch.memory,
             Access(
                 instruction, self.program.kernel.name, kind, space, address, size,
                 thread_of(plan, place.warp, lane), cta_of(plan, place.cta), limit,
                 cluster=self._beyond(instruction, address) if space == "shared" else None,
                 reaches=_reaches(instruction, space), parameters=plan.parameter_address,
-            )
+            ),
         )  # fmt: skip
 
     def _beyond(self, instruction: Instruction, address: int) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Device memory: one arena with virtual, fixed addresses, and the messages for accesses that miss it.
+"""Device memory: one arena with virtual, fixed addresses (``access_faults`` has the messages for accesses that miss it).
 
 Global addresses do not depend on the host: the first allocation of every device starts at ``GLOBAL_BASE``, each further
 one at the next multiple of 256 behind a gap of one page, so that an overrun lands in no allocation. Constant variables and kernel
@@ -19,32 +19,33 @@ import bisect
 import contextlib
 import mmap
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LaunchError, MemoryFault
-from ..isa.spaces import WINDOWS, space_of
-from ..ptx.syntax import Instruction, Variable
+from ..errors import LaunchError
+from ..isa.spaces import WINDOWS
+from ..ptx.syntax import Variable
 from ..source import Span
 from .heap import HEAP_BYTES, Heap, Kept
 from .image_rows import Images
-from .spaces import ANY, KINDS, bit_of, piece_of, words
+from .spaces import KINDS
 
 __all__ = [
     "ALIGNMENT",
     "ARENA_BASE",
     "DEFAULT_BYTES",
     "FAR",
+    "GAP",
     "GLOBAL_BASE",
     "LOCAL_WINDOW",
     "PADDED",
+    "READ_ONLY",
     "SHARED_WINDOW",
     "WINDOW_BYTES",
-    "Access",
     "Allocation",
     "Memory",
     "Saved",
@@ -93,26 +94,6 @@ class Allocation:
     @property
     def end(self) -> int:
         return self.address + self.size
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One faulting access, for the message: which thread did what where."""
-
-    instruction: Instruction
-    kernel: str
-    kind: str  # load, store, atomic, reduction
-    space: str  # state space that was accessed: global shared local const
-    address: int  # generic, but in shared and local memory as the instruction gave it
-    size: int  # bytes per lane
-    thread: tuple[int, int, int]
-    block: tuple[int, int, int]
-    limit: int = 0  # size in bytes of the shared or local space
-    of: str = ""  # what made the access, if it is not the instruction itself
-    packed: bool = False  # bytes at any address
-    reaches: int = ANY  # bits of the memory that it may reach (``spaces``)
-    parameters: int = 0  # where the parameters of the kernel are
-    cluster: tuple[str, str] | None = None  # why an address of the cluster cannot be reached, and what to do
 
 
 #: allocations with whether they were initialised, their bytes and their shadow
@@ -398,10 +379,6 @@ class Memory:
         """Changes with ``table``."""
         return self.generation, self.heap.generation
 
-    def fault(self, access: Access) -> MemoryFault:
-        """The error for an access that was refused; finds out why from the address."""
-        return _fault(self, access)
-
 
 def _all_set(flags: NDArray[np.uint8]) -> bool:
     """Whether no byte is 0; looks no further than the first piece that has one, so that large untouched arrays cost nothing."""
@@ -430,160 +407,3 @@ def _reserve(size: int) -> NDArray[np.uint8]:
         with contextlib.suppress(OSError):  # a kernel without huge pages; only speed is lost
             pages.madvise(mmap.MADV_HUGEPAGE, start)
     return np.frombuffer(pages, dtype=np.uint8)
-
-
-def _where(access: Access) -> list[str]:
-    x, y, z = access.thread
-    bx, by, bz = access.block
-    lines = [f"thread ({x}, {y}, {z}) of block ({bx}, {by}, {bz}) of kernel {access.kernel!r}"]
-    location = access.instruction.location
-    if location is not None:
-        lines[0] += f", source line {location}"
-    return lines
-
-
-def _fault(memory: Memory, access: Access) -> MemoryFault:
-    verb = {"load": "load from", "store": "store to", "atomic": "atomic on", "reduction": "reduction on"}[
-        access.kind
-    ]
-    what = f"{access.of or access.instruction.opcode}: {access.size}-byte {verb}"
-    if (misplaced := _misplaced(memory, access)) is not None:
-        why, where, remedy = misplaced
-        return _memory_fault(access, f"{what} {where}: {why}", remedy)
-    if access.space in ("shared", "local"):
-        return _window_fault(access, what)
-    return _arena_fault(memory, access, what)
-
-
-def _memory_fault(access: Access, message: str, hint: str | None, more: Sequence[str] = ()) -> MemoryFault:
-    span: Span = access.instruction.span
-    return MemoryFault(message, span=span, details=[*_where(access), *more], hint=hint)
-
-
-def _misaligned(access: Access, what: str, where: str) -> MemoryFault:
-    return _memory_fault(
-        access, f"misaligned {what} {where}", f"the address must be a multiple of {access.size}"
-    )
-
-
-def _window_fault(access: Access, what: str) -> MemoryFault:
-    """Of an access of shared or local memory."""
-    if access.address >= FAR:
-        return _memory_fault(
-            access,
-            f"out-of-bounds {what} {access.space} address beyond 4 GiB",
-            f"a global or generic address? cvta.to.{access.space} makes one of {access.space} memory of it",
-        )
-    where = f"{access.space} address {access.address:#x}"
-    if access.cluster is not None:
-        reason, remedy = access.cluster
-        return _memory_fault(access, f"{what} {where}: {reason}", remedy)
-    if access.address % access.size and not access.packed:
-        return _misaligned(access, what, where)
-    owner, hint = "of the thread's local memory", None
-    if access.space == "shared":
-        owner = "of the block's shared memory (static + dynamic)"
-        hint = "pass shared_bytes= at launch if the kernel uses dynamic shared memory"
-    return _memory_fault(
-        access, f"out-of-bounds {what} {where}: beyond the {access.limit:,} bytes {owner}", hint
-    )
-
-
-def _arena_fault(memory: Memory, access: Access, what: str) -> MemoryFault:
-    """Of an access of memory that all threads of the device see."""
-    address = access.address
-    within, named = _named(access)
-    where = f"{named} address {within:#x}" if named else f"{address:#x}"
-    if within < GAP:
-        return _memory_fault(
-            access, f"{what} {where}: null pointer", "a pointer argument is None, or was computed from one"
-        )
-    holder = memory.resolve(address, access.size)
-    if holder is not None and access.kind != "load" and holder.kind != "global":
-        word = "constant" if holder.kind == "const" else "parameter"
-        return _memory_fault(access, f"{what} {where}: {holder.name!r} is {word} memory", None)
-    freed = memory.heap.below(address) if memory.heap.holds(address) else None
-    if freed is not None and not freed.live and address < freed.address + freed.size:
-        block = f"in a block of {freed.size:,} bytes at {freed.address:#x} that was freed"
-        return _memory_fault(access, f"{what} {where}: use after free", None, [block])
-    below = memory.below(address)
-    if not access.packed and address % access.size and below is not None and address < below.end:
-        return _misaligned(access, what, where)
-    piece = piece_of(access.instruction)
-    runs_past = (
-        below is not None and below.pad is None and piece and address + access.size - piece < below.end
-    )
-    neighbour = _neighbour(memory, address, access.size, named) + (" [object-end]" if runs_past else "")
-    return _memory_fault(
-        access, f"out-of-bounds {what} {where}", _converted(memory, within, named), [neighbour]
-    )
-
-
-def _named(access: Access) -> tuple[int, str]:
-    """The address as the instruction gave it, and the space that it is an address of, if not of generic ones."""
-    space = access.instruction.form.space or ""
-    if space not in READ_ONLY:
-        return access.address, ""
-    return (access.address - WINDOWS[space][0]) % (1 << 64), space
-
-
-def _converted(memory: Memory, within: int, named: str) -> str | None:
-    """If the address is one of another space, how to convert it."""
-    if named:
-        if memory.resolve(within) is None:
-            return None
-        return f"a global or generic address? cvta.to.{named} makes one of {READ_ONLY[named]} memory of it"
-    for kind, word in READ_ONLY.items():
-        if memory.resolve(WINDOWS[kind][0] + within) is not None:
-            return f"an address of {word} memory? cvta.{kind} makes a generic one of it"
-    return None
-
-
-def _misplaced(memory: Memory, access: Access) -> tuple[str, str, str] | None:
-    """If the address is one of memory that the instruction may not reach: what is there, how to call the address, and a hint."""
-    where, hint = f"{access.address:#x}", f"the address must be one of {words(access.reaches)} memory"
-    if access.space in ("shared", "local"):
-        if access.reaches & bit_of(access.space):
-            return None
-        return f"that is {access.space} memory", f"{access.space} address {where}", hint
-    within, named = _named(access)
-    window, _ = space_of(access.address)
-    if window in ("shared", "local") and not named:
-        return f"that is the generic address of {window} memory", where, hint
-    holder = memory.resolve(access.address, access.size)
-    only_parameters = access.reaches == bit_of("param")
-    if holder is None or (access.reaches & bit_of(holder.kind) and not only_parameters):
-        if not only_parameters:
-            return None
-    elif not only_parameters:
-        return f"{holder.name!r} is {words(bit_of(holder.kind))} memory", where, hint
-    own = memory.resolve(access.parameters)
-    if holder is not None and holder is own:
-        return None
-    if own is None:
-        return f"kernel {access.kernel!r} has no parameters", where, hint
-    where = f"{named} address {within:#x}"
-    beyond = f"outside the {own.size:,} bytes of {own.name!r} at {own.address - WINDOWS['param'][0]:#x}"
-    return beyond, where, "the address must lie inside the parameters of the kernel"
-
-
-def _neighbour(memory: Memory, address: int, size: int, named: str) -> str:
-    """Where the address lies relative to the nearest allocation of its space; ``named``: the one whose addresses are told."""
-    if memory.heap.holds(address):
-        below = memory.below(address)
-        if below is None:
-            return "in the heap, where malloc has given nothing"
-        return f"{address + size - below.end:,} bytes past the end of {below.name} ({below.size:,} bytes at {below.address:#x})"
-    window, _ = space_of(address)
-    kind = window if window in READ_ONLY else "global"
-    base = WINDOWS[named][0] if named else 0
-    near = [item for item in memory.allocations if item.kind == kind]
-    index = bisect.bisect_right([item.address for item in near], address)
-    below = near[index - 1] if index else None
-    above = near[index] if index < len(near) else None
-    if below is not None and below.size and (above is None or address - below.end <= above.address - address):
-        over = address + size - below.end
-        return f"{over:,} bytes past the end of {below.name!r} ({below.size:,} bytes at {below.address - base:#x})"
-    if above is not None:
-        return f"{above.address - address:,} bytes before {above.name!r} ({above.size:,} bytes at {above.address - base:#x})"
-    return "no allocation is near"

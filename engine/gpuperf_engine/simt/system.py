@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from ..errors import EngineError, TrapError, Unsupported
 from ..isa.system import DEVICE_LAUNCH, SYSTEM_FUNCTIONS
-from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Access, Memory
+from ..memory.access_faults import Access, memory_fault
+from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
 from ..ptx.syntax import Function, Instruction
 from ..ptx.text import shorten
 from .faults import Place, cta_of, lanes_of, thread_of
@@ -90,11 +91,12 @@ class SystemCall:
             space, limit, address = "shared", self.shared.size, address - SHARED_WINDOW
         elif 0 <= address - LOCAL_WINDOW < WINDOW_BYTES:
             space, limit, address = "local", self.local(lane).size, address - LOCAL_WINDOW
-        return self.memory.fault(
+        return memory_fault(
+            self.memory,
             Access(
                 self.instruction, self.place.program.kernel.name, "load", space, address, size,
                 thread_of(plan, self.place.warp, lane), cta_of(plan, self.place.cta), limit, self._name(), packed=True,
-            )
+            ),
         )  # fmt: skip
 
     def _name(self) -> str:

@@ -118,7 +118,7 @@ def add_parser(commands: Subcommands) -> None:
 
 def _backend(name: str) -> str:
     """The name of a backend; of one that it had before, the present one, with a warning."""
-    from gpuperf_engine.device.device import FORMER_BACKENDS
+    from gpuperf_engine.device.options import FORMER_BACKENDS
 
     present = FORMER_BACKENDS.get(name, name)
     if present != name:

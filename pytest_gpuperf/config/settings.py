@@ -133,7 +133,7 @@ def _backend(config: pytest.Config, name: str) -> str:
     """The backend of that name, be it the one that it had before."""
     if name in CHOICES["backend"]:
         return name
-    from gpuperf_engine.device.device import FORMER_BACKENDS
+    from gpuperf_engine.device.options import FORMER_BACKENDS
 
     present = FORMER_BACKENDS.get(name, name)
     if present != name:

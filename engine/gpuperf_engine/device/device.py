@@ -13,15 +13,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..errors import LaunchError, NotObserved, UnknownName, nearest, warn_renamed
+from ..errors import LaunchError, NotObserved, UnknownName
 from ..flow.slicing import Slice
 from ..isa.rules import STRICTNESS
-from ..isa.spaces import WINDOWS
 from ..memory.arena import DEFAULT_BYTES, Allocation, Memory
-from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, converted, dtype_of_variable
+from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, converted
 from ..memory.heap import HEAP_BYTES
 from ..memory.images import ImageObject, surface_row, texture_row
-from ..ptx.syntax import Function, Module, Variable, make_current
+from ..ptx.syntax import Function, Module, make_current
 from ..simt.clusters import check_cluster, cluster_remark
 from ..simt.console import PRINTF_BYTES, Console
 from ..simt.counters import Observation
@@ -41,21 +40,13 @@ from ..symbolic.choose import observe_addresses, observe_control
 from ..symbolic.known_contents import KnownContents, resolve_demand
 from ..symbolic.slice_program import reduced
 from .footprint import take_footprint
+from .options import RACES, RESOURCES, check_backend, check_name, check_observe
 from .recording import Event, Snapshot, Watching, Write, call_site, snapshot, written
+from .symbols import Symbols
 
-__all__ = ["FORMER_BACKENDS", "OBSERVABLE", "Runtime", "program_of"]
+__all__ = ["Runtime", "program_of"]
 
 _numbers = itertools.count()
-OBSERVABLE = ("footprint", "memory", "threads", "values")
-BACKENDS = ("llvm", "reference")
-
-FORMER_BACKENDS = {"native": "llvm", "lanes": "reference"}
-"""Their names before: accepted with a warning."""
-RESOURCES = ("estimate", "ptxas")
-RACES = ("off", "note", "error")
-#: functions are given addresses of their own, outside every window, for indirect calls
-FUNCTION_BASE = 0x0000_7D00_0000_0000
-FUNCTION_STEP = 16
 
 
 class Backend(Protocol):
@@ -111,7 +102,7 @@ def _backend(name: str) -> Backend:
 class Runtime:
     """The parts of a device below profiles: memory, arrays, the recorded program, and running a kernel.
 
-    ``observe`` is a subset of ``OBSERVABLE``; ``resources`` says where registers come from: ``estimate`` or ``ptxas``.
+    ``observe`` is a subset of ``options.OBSERVABLE``; ``resources`` says where registers come from: ``estimate`` or ``ptxas``.
     ``printer`` is given what each launch printed, also if it fails. ``strict``: what becomes of breaches of rules that work on
     today's GPUs, one of ``isa.rules.STRICTNESS``.
     """
@@ -130,32 +121,13 @@ class Runtime:
         strict: str = "note",
         races: str | None = None,
     ) -> None:
-        try:
-            self.observe = frozenset((observe,) if isinstance(observe, str) else observe)
-        except TypeError:
-            raise UnknownName(
-                f"cannot observe {observe!r:.60}", hint=nearest(observe, OBSERVABLE, noun="observation")
-            ) from None
-        for name in sorted(self.observe - set(OBSERVABLE), key=str):
-            raise UnknownName(f"cannot observe {name!r}", hint=nearest(name, OBSERVABLE, noun="observation"))
-        if isinstance(backend, str) and backend in FORMER_BACKENDS:
-            former, backend = backend, FORMER_BACKENDS[backend]
-            warn_renamed(f"Device(backend={former!r})", f"Device(backend={backend!r})")
-        if backend not in BACKENDS:
-            raise UnknownName(f"no backend {backend!r}", hint=nearest(backend, BACKENDS, noun="backend"))
-        if resources not in RESOURCES:
-            raise UnknownName(
-                f"no resources {resources!r}", hint=nearest(resources, RESOURCES, noun="source of resources")
-            )
-        if strict not in STRICTNESS:
-            raise UnknownName(f"strict is {strict!r:.60}", hint=nearest(strict, STRICTNESS, noun="value"))
-        self.strict = strict
-        if races is None:  # the reference backend does not look for them
-            races = "note" if backend == "llvm" else "off"
-        if races not in RACES:
-            raise UnknownName(f"no way {races!r} to treat races", hint=nearest(races, RACES, noun="way"))
-        self.races = races
-        self.resources = resources
+        self.observe = check_observe(observe)
+        backend = check_backend(backend)
+        self.resources = check_name(resources, RESOURCES, "no resources {}", "source of resources")
+        self.strict = check_name(strict, STRICTNESS, "strict is {}", "value")
+        # the reference backend does not check for races
+        default = "note" if backend == "llvm" else "off"
+        self.races = check_name(default if races is None else races, RACES, "no way {} to treat races", "way")
         self.memory = Memory(as_whole(memory_bytes, "memory_bytes", 0), as_whole(heap_bytes, "heap_bytes", 0))
         self.printf_bytes = as_whole(printf_bytes, "printf_bytes", 0)
         self._printer = printer
@@ -172,12 +144,9 @@ class Runtime:
         #: names of arrays
         self._taken: set[str] = set()
         self._backend = _backend(backend)
-        self._variables: dict[Variable, DeviceArray] = {}
+        self._symbols = Symbols(self, self.memory)
         self._parameters: dict[Function, Allocation] = {}
-        self._bound: dict[Variable, ImageObject] = {}
         self._names: dict[str, int] = {}
-        #: where the addresses of a module's functions begin
-        self._functions: dict[Module, int] = {}
         self._number = next(_numbers)
         self._launched: set[Module] = set()
         make_current(self)
@@ -298,8 +267,8 @@ class Runtime:
                 span=variable.span,
                 hint="accepted: .global and .const variables that the module defines",
             )
-        self._check_room(kernel.module)
-        array = self._variable(variable)
+        self._symbols.check_room(kernel.module)
+        array = self._symbols.variable(variable)
         kernel.module.expected_on = None
         return array
 
@@ -319,58 +288,16 @@ class Runtime:
             )
         kernel.module.expected_on = None
         if kernel.module not in self._launched:
-            self._check_room(kernel.module)
+            self._symbols.check_room(kernel.module)
         self._launched.add(kernel.module)
         make_current(self)
-
-    def _check_room(self, module: Module) -> None:
-        """Raises ``LaunchError`` if the module's variables do not fit, used or not: a driver refuses to load it then
-        (``cuModuleLoad``, CUDA_ERROR_OUT_OF_MEMORY)."""
-        self.memory.require(
-            item
-            for item in module.variables.values()
-            if item.space in ("global", "const") and item.linkage != "extern" and item not in self._variables
-        )
 
     def share_variables(self, kernels: Iterable[Function]) -> None:
         """Let variables that the kernels' modules declare alike, by name, size and initial contents, be the same memory.
 
         For kernels that stand for one another, such as one source compiled for several targets.
         """
-        groups: dict[tuple[object, ...], list[Variable]] = {}
-        for module in dict.fromkeys(kernel.module for kernel in kernels):
-            for item in module.variables.values():
-                if item.space in ("global", "const") and item.linkage != "extern" and not item.relocations:
-                    alike = (item.name, item.space, item.type, item.vector, item.dims, item.initial)
-                    groups.setdefault(alike, []).append(item)
-        for same in groups.values():
-            first = next((item for item in same if item in self._variables), same[0])
-            for item in same if len(same) > 1 else ():
-                self._variables.setdefault(item, self._variable(first))
-
-    def _variable(self, variable: Variable) -> DeviceArray:
-        known = self._variables.get(variable)
-        if known is not None:
-            return known
-        kind = "const" if variable.space == "const" else "global"
-        allocation = self.memory.allocate(variable.size, variable.name, kind, variable.align)
-        dims = tuple(int(size or 0) for size in variable.dims)
-        dtype = dtype_of_variable(variable)
-        shape = (*dims, variable.vector) if variable.vector > 1 else dims
-        if math.prod(shape) * dtype.itemsize != variable.size:
-            dtype, shape = np.dtype(np.uint8), (variable.size,)
-        array = self._variables[variable] = DeviceArray(self, allocation, 0, shape, dtype)
-        if variable.initial is None and not variable.relocations:
-            self.memory.clear(allocation)
-            return array
-        image = bytearray(variable.initial or bytes(variable.size))
-        for offset, width, target, addend, generic in variable.relocations:
-            address = self._symbol_address(target) + addend
-            if isinstance(target, Variable) and target.space == "const" and not generic:
-                address -= WINDOWS["const"][0]
-            image[offset : offset + width] = (address % (1 << 64)).to_bytes(8, "little")[:width]
-        self.memory.write(allocation, 0, bytes(image))
-        return array
+        self._symbols.share(dict.fromkeys(kernel.module for kernel in kernels))
 
     def texture(
         self,
@@ -425,37 +352,7 @@ class Runtime:
                 span=variable.span,
                 hint=f"make a {'surface' if wanted == 'surf' else 'texture'} of this device",
             )
-        self._bound[variable] = image
-
-    def _symbol_address(self, target: Variable | Function) -> int:
-        if isinstance(target, Variable) and target.space == "tex":
-            if target not in self._bound:
-                raise LaunchError(
-                    f"{target.name!r} is bound to no image",
-                    span=target.span,
-                    hint=f"bind one first: device.bind(kernel, {target.name!r}, device.texture(array))",
-                )
-            return self._bound[target].handle
-        if isinstance(target, Variable):
-            return self._variable(target).address
-        module = target.module
-        start = self._functions.get(module)
-        if start is None:
-            before = sum(len(other.functions) for other in self._functions)
-            start = self._functions[module] = FUNCTION_BASE + FUNCTION_STEP * before
-        return start + FUNCTION_STEP * list(module.functions).index(target.name)
-
-    def _describe(self, address: int) -> str:
-        """What is at an address, in words."""
-        if address == 0:
-            return "null"
-        for module, start in self._functions.items():
-            index, rest = divmod(address - start, FUNCTION_STEP)
-            if rest == 0 and 0 <= index < len(module.functions):
-                name = list(module.functions)[index]
-                return f"that of {name!r} of {module.path}"
-        holder = self.memory.resolve(address)
-        return "of nothing" if holder is None else f"in {holder.name!r} ({holder.kind} memory)"
+        self._symbols.bind(variable, image)
 
     # -- launches -------------------------------------------------------------------------------------------------------
 
@@ -493,7 +390,7 @@ class Runtime:
             budget = as_whole(max_instructions, "max_instructions", 1)
         raw = marshal(kernel, args, self._address_of)
         self._name_by_parameter(kernel, args)
-        symbols = self._symbols(program, cooperative)
+        symbols = self._addresses_of_symbols(program, cooperative)
         resident = resident_ctas(math.prod(shape), math.prod(threads), cooperative, math.prod(together))
         name = f"launch {self._launches + 1} (of {kernel.name!r}, demand={demand!r})"
         executed = self._contents.slice_for(program, demand, raw, symbols, name if keep else None)
@@ -517,7 +414,7 @@ class Runtime:
             images=self.memory.images.sizes(np.concatenate([words, symbols])),
             kept=choose_ctas(threads_of, shape) if "threads" in observe else (),
             only_kept=sampled and running.order_free and not cooperative and not in_clusters,
-            describe=self._describe,
+            describe=self._symbols.describe,
             cluster=together,
             explicit_cluster=explicit,
             strict=self.strict,
@@ -544,11 +441,11 @@ class Runtime:
             )
         return observe
 
-    def _symbols(self, program: Program, cooperative: bool) -> NDArray[np.uint64]:
+    def _addresses_of_symbols(self, program: Program, cooperative: bool) -> NDArray[np.uint64]:
         """Addresses of ``program.symbols``."""
         return np.array(
             [
-                0 if target is program.grid_workspace and not cooperative else self._symbol_address(target)
+                0 if target is program.grid_workspace and not cooperative else self._symbols.address(target)
                 for target in program.symbols
             ],
             dtype=np.uint64,
@@ -577,7 +474,7 @@ class Runtime:
                 self._printer(plan.console.text)
             footprint = take_footprint(self.memory)
             writes = watching.changes() if watching is not None else ()
-            self.memory.settle((*pointed, *(array.allocation for array in self._variables.values())))
+            self.memory.settle((*pointed, *(array.allocation for array in self._symbols.variables.values())))
             if saved is not None:
                 self.memory.restore(saved)
         if "footprint" in observe:
@@ -668,7 +565,7 @@ class Runtime:
         variable = next(
             (
                 key
-                for key, known_array in self._variables.items()
+                for key, known_array in self._symbols.variables.items()
                 if known_array.allocation is array.allocation
             ),
             None,
@@ -691,7 +588,7 @@ class Runtime:
                 before = Snapshot(np.zeros(mask.size, dtype=np.uint8), np.zeros(mask.size, dtype=np.bool_))
             whole = self._array_of.get(target.allocation)
             if whole is None:
-                variables = self._variables.values()
+                variables = self._symbols.variables.values()
                 whole = next((item for item in variables if item.allocation is target.allocation), target)
                 if whole in variables and whole not in self.set_variables:
                     self.set_variables.append(whole)

@@ -1,0 +1,114 @@
+"""What the names of modules stand for on a device: arrays of variables, addresses of functions, and bound images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..errors import LaunchError
+from ..isa.spaces import WINDOWS
+from ..memory.arena import Memory
+from ..memory.arrays import ArrayOwner, DeviceArray, dtype_of_variable
+from ..memory.images import ImageObject
+from ..ptx.syntax import Function, Module, Variable
+
+__all__ = ["Symbols"]
+
+#: functions are given addresses of their own, outside every window, for indirect calls
+FUNCTION_BASE = 0x0000_7D00_0000_0000
+FUNCTION_STEP = 16
+
+
+class Symbols:
+    """``variables``: the arrays of variables that are in memory; they belong to ``owner``."""
+
+    def __init__(self, owner: ArrayOwner, memory: Memory) -> None:
+        self._owner, self._memory = owner, memory
+        self.variables: dict[Variable, DeviceArray] = {}
+        self._bound: dict[Variable, ImageObject] = {}
+        #: where the addresses of a module's functions begin
+        self._functions: dict[Module, int] = {}
+
+    def check_room(self, module: Module) -> None:
+        """Raises ``LaunchError`` if the module's variables do not fit, used or not: a driver refuses to load it then
+        (``cuModuleLoad``, CUDA_ERROR_OUT_OF_MEMORY)."""
+        self._memory.require(
+            item
+            for item in module.variables.values()
+            if item.space in ("global", "const") and item.linkage != "extern" and item not in self.variables
+        )
+
+    def share(self, modules: Iterable[Module]) -> None:
+        """Let variables that the modules declare alike, by name, size and initial contents, be the same memory."""
+        groups: dict[tuple[object, ...], list[Variable]] = {}
+        for module in modules:
+            for item in module.variables.values():
+                if item.space in ("global", "const") and item.linkage != "extern" and not item.relocations:
+                    alike = (item.name, item.space, item.type, item.vector, item.dims, item.initial)
+                    groups.setdefault(alike, []).append(item)
+        for same in groups.values():
+            first = next((item for item in same if item in self.variables), same[0])
+            for item in same if len(same) > 1 else ():
+                self.variables.setdefault(item, self.variable(first))
+
+    def variable(self, variable: Variable) -> DeviceArray:
+        """The array of a variable, allocated and loaded with its initial contents on first use."""
+        known = self.variables.get(variable)
+        if known is not None:
+            return known
+        kind = "const" if variable.space == "const" else "global"
+        allocation = self._memory.allocate(variable.size, variable.name, kind, variable.align)
+        dims = tuple(int(size or 0) for size in variable.dims)
+        dtype = dtype_of_variable(variable)
+        shape = (*dims, variable.vector) if variable.vector > 1 else dims
+        if math.prod(shape) * dtype.itemsize != variable.size:
+            dtype, shape = np.dtype(np.uint8), (variable.size,)
+        array = self.variables[variable] = DeviceArray(self._owner, allocation, 0, shape, dtype)
+        if variable.initial is None and not variable.relocations:
+            self._memory.clear(allocation)
+            return array
+        image = bytearray(variable.initial or bytes(variable.size))
+        for offset, width, target, addend, generic in variable.relocations:
+            address = self.address(target) + addend
+            if isinstance(target, Variable) and target.space == "const" and not generic:
+                address -= WINDOWS["const"][0]
+            image[offset : offset + width] = (address % (1 << 64)).to_bytes(8, "little")[:width]
+        self._memory.write(allocation, 0, bytes(image))
+        return array
+
+    def bind(self, variable: Variable, image: ImageObject) -> None:
+        """Let a ``.texref`` or ``.surfref`` variable mean an image."""
+        self._bound[variable] = image
+
+    def address(self, target: Variable | Function) -> int:
+        """The address of a variable or function, or the handle of the image that a reference is bound to. Raises ``LaunchError``."""
+        if isinstance(target, Variable) and target.space == "tex":
+            if target not in self._bound:
+                raise LaunchError(
+                    f"{target.name!r} is bound to no image",
+                    span=target.span,
+                    hint=f"bind one first: device.bind(kernel, {target.name!r}, device.texture(array))",
+                )
+            return self._bound[target].handle
+        if isinstance(target, Variable):
+            return self.variable(target).address
+        module = target.module
+        start = self._functions.get(module)
+        if start is None:
+            before = sum(len(other.functions) for other in self._functions)
+            start = self._functions[module] = FUNCTION_BASE + FUNCTION_STEP * before
+        return start + FUNCTION_STEP * list(module.functions).index(target.name)
+
+    def describe(self, address: int) -> str:
+        """What is at an address, in words."""
+        if address == 0:
+            return "null"
+        for module, start in self._functions.items():
+            index, rest = divmod(address - start, FUNCTION_STEP)
+            if rest == 0 and 0 <= index < len(module.functions):
+                name = list(module.functions)[index]
+                return f"that of {name!r} of {module.path}"
+        holder = self._memory.resolve(address)
+        return "of nothing" if holder is None else f"in {holder.name!r} ({holder.kind} memory)"

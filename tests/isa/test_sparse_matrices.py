@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import random
 import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +20,8 @@ from tests.isa.assembler import forms
 from tests.isa.sample import sampled
 
 Words = npt.NDArray[np.uint64]
+#: codes of scales: of 16 rows and of 8 columns
+Scales = tuple[list[list[int]], list[list[int]]]
 #: bits that an element takes, its own bits, the lowest of them, and where its value can be looked up
 ELEMENTS = {
     "f16": (16, 16, 0, np.float16),
@@ -110,16 +110,22 @@ def few() -> list[str]:
     ]
 
 
-def decoded(pattern: int, kind: str) -> float:
-    """The value of an element."""
+def wide(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        return values.astype(np.float64)
+
+
+def decoded(patterns: npt.ArrayLike, kind: str) -> npt.NDArray[Any]:
+    """The values of elements: int64, or float64, which holds each exactly."""
+    codes = np.asarray(patterns, np.uint64)
     if kind in ELEMENTS:
         _, own, low, type = ELEMENTS[kind]
-        code = pattern >> low & (1 << own) - 1
-        return float(np.array([code], f"u{max(1, own // 8)}").view(type)[0])
+        codes = codes >> np.uint64(low) & np.uint64((1 << own) - 1)
+        return wide(codes.astype(f"u{max(1, own // 8)}").view(type))
     if kind == "tf32":
-        return float(struct.unpack("<f", struct.pack("<I", pattern & 0xFFFFE000))[0])
-    bits = int(kind[1:])
-    return pattern - (1 << bits) if kind[0] == "s" and pattern >> (bits - 1) else pattern
+        return wide((codes & np.uint64(0xFFFFE000)).astype(np.uint32).view(np.float32))
+    bits, values = int(kind[1:]), codes.astype(np.int64)
+    return np.where(values >> (bits - 1), values - (1 << bits), values) if kind[0] == "s" else values
 
 
 def pattern_of(rng: random.Random, kind: str, edges: bool) -> int:
@@ -136,7 +142,7 @@ def pattern_of(rng: random.Random, kind: str, edges: bool) -> int:
 class Product:
     """Random matrices of one case, as the words that the lanes hold, and the product."""
 
-    def __init__(self, case: Case, seed: int, edges: bool = False) -> None:
+    def __init__(self, case: Case, seed: int, edges: bool = False, selector: int | None = None) -> None:
         self.case, rng = case, random.Random(seed)
         _, a, b, c = case.types
         stored = case.depth // 2 if case.sparse else case.depth
@@ -144,6 +150,8 @@ class Product:
         self.right = [[pattern_of(rng, b, edges) for _ in range(8)] for _ in range(case.depth)]
         self.added = [[self._added(rng, c, edges) for _ in range(8)] for _ in range(16)]
         self.selector = rng.randrange(4 // case.threads) if case.sparse else 0
+        if selector is not None:
+            self.selector = selector
         self.places = [self._places(rng) for _ in range(16)] if case.sparse else []
         self.rng = rng
 
@@ -219,7 +227,7 @@ class Product:
             made[lane, : len(registers)] = registers
         return made
 
-    def scale(self) -> tuple[list[list[int]], list[list[int]]]:
+    def scale(self) -> Scales:
         """Codes of scales: of 16 rows and 8 columns."""
         ue8m0 = ".ue8m0" in self.case.opcode
         low, high = (110, 144) if ue8m0 else (0, 127)
@@ -230,61 +238,49 @@ class Product:
         )
         return rows_, columns
 
-    def result(
-        self, scales: tuple[list[list[int]], list[list[int]]] | None = None
-    ) -> list[list[int | float]]:
-        """What d must be: for floats the documented order of sums, in double precision, rounded once."""
+    def result(self, scales: Scales | None = None) -> npt.NDArray[Any]:
+        """What d must be, (16, 8): for floats the documented order of sums, in double precision, rounded once.
+
+        No product is rounded before: factors have at most 11 significant bits, scales 4.
+        """
         case = self.case
         d, a, b, c = case.types
-        found: list[list[int | float]] = []
-        for row in range(16):
-            columns = (
-                [column for _, part in self.places[row] for column in part]
-                if case.sparse
-                else list(range(case.depth))
-            )
-            line: list[int | float] = []
-            for column in range(8):
-                total = start(self.added[row][column], c)
-                for stored, k in enumerate(columns):
-                    x, y = decoded(self.left[row][stored], a), decoded(self.right[k][column], b)
-                    if scales is not None:
-                        part = k * case.scales // case.depth
-                        x *= scale_of(scales[0][row][part], case.opcode)
-                        y *= scale_of(scales[1][column][part], case.opcode)
-                    if math.isfinite(x) and math.isfinite(y):
-                        assert Fraction(x) * Fraction(y) == Fraction(x * y)
-                    total = total + x * y
-                line.append(finish(total, d, "satfinite" in case.words))
-            found.append(line)
-        return found
+        x, y, total = decoded(self.left, a), decoded(self.right, b), start(self.added, c)
+        columns = np.broadcast_to(np.arange(case.depth), (16, case.depth))
+        if case.sparse:
+            columns = np.array([[column for _, part in row for column in part] for row in self.places])
+        if scales is not None:
+            rows_, columns_ = (scale_of(codes, case.opcode) for codes in scales)
+            x = x * np.take_along_axis(rows_, columns * case.scales // case.depth, 1)
+            y = y * np.repeat(columns_, case.depth // case.scales, 1).T
+        with np.errstate(invalid="ignore"):
+            for stored, ks in enumerate(columns.T):
+                total = total + x[:, stored, None] * y[ks]
+        return finish(total, d, "satfinite" in case.words)
 
 
 def join(pieces: list[int], bits: int) -> int:
     return sum(piece << bits * place for place, piece in enumerate(pieces))
 
 
-def scale_of(code: int, opcode: str) -> float:
+def scale_of(codes: npt.ArrayLike, opcode: str) -> npt.NDArray[np.float64]:
     type = ml_dtypes.float8_e8m0fnu if ".ue8m0" in opcode else ml_dtypes.float8_e4m3fn
-    return float(np.array([code], np.uint8).view(type)[0])
+    return np.asarray(codes, np.uint8).view(type).astype(np.float64)
 
 
-def start(bits: int, kind: str) -> int | float:
+def start(patterns: npt.ArrayLike, kind: str) -> npt.NDArray[Any]:
+    """The values of sums."""
+    codes = np.asarray(patterns, np.uint64).astype(np.uint16 if kind == "f16" else np.uint32)
     if kind == "s32":
-        return bits - (1 << 32) if bits >> 31 else bits
-    if kind == "f16":
-        return float(struct.unpack("<e", struct.pack("<H", bits))[0])
-    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+        return codes.view(np.int32).astype(np.int64)
+    return wide(codes.view(np.float16 if kind == "f16" else np.float32))
 
 
-def finish(total: int | float, kind: str, limited: bool) -> int | float:
+def finish(total: npt.NDArray[Any], kind: str, limited: bool) -> npt.NDArray[Any]:
     if kind == "s32":
-        whole = int(total)
-        if limited:
-            return max(-(1 << 31), min((1 << 31) - 1, whole))
-        return (whole + (1 << 31)) % (1 << 32) - (1 << 31)
+        return np.clip(total, -(1 << 31), (1 << 31) - 1) if limited else total.astype(np.int32)
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.float64(total).astype(np.float16 if kind == "f16" else np.float32))
+        return total.astype(np.float16 if kind == "f16" else np.float32).astype(np.float64)
 
 
 def module(case: Case, selector: int, before: str = "") -> str:
@@ -333,36 +329,34 @@ ret;
 
 
 def run(case: Case, words: Words, selector: int, backend: str) -> npt.NDArray[np.uint64]:
+    """Each warp with 32 rows of words."""
     device = ge.Device(backend=backend)
-    given, out = device.array(words), device.zeros((32, 4), np.uint64)
+    given, out = device.array(words), device.zeros((len(words), 4), np.uint64)
     kernel = ge.parse(module(case, selector), path="mma.ptx")["k"]
-    device.launch(kernel, grid=1, block=32, args=[given, out])
+    device.launch(kernel, grid=1, block=len(words), args=[given, out])
     if backend == "llvm":
         assert kernel.memo["llvm"] is not None
     return out.numpy()
 
 
-def matrix(case: Case, found: npt.NDArray[np.uint64]) -> list[list[int | float]]:
-    """d from the registers."""
+def matrix(case: Case, found: npt.NDArray[np.uint64]) -> npt.NDArray[Any]:
+    """d from the registers of a warp, (16, 8)."""
     d = case.types[0]
-    made: list[list[int | float]] = [[math.nan] * 8 for _ in range(16)]
-    for lane in range(32):
-        for place in range(4):
-            if d == "f16":
-                bits = int(found[lane, place // 2]) >> 16 * (place % 2) & 0xFFFF
-            else:
-                bits = int(found[lane, place])
-            made[lane // 4 + 8 * (place // 2)][2 * (lane % 4) + place % 2] = start(bits, d)
-    return made
+    if d == "f16":
+        found = np.stack([found[:, place // 2] >> np.uint64(16 * (place % 2)) for place in range(4)], 1)
+    values = start(found & np.uint64(0xFFFF if d == "f16" else 0xFFFFFFFF), d)
+    # lane 4 g + t holds elements (g, 2 t), (g, 2 t + 1), (g + 8, 2 t), (g + 8, 2 t + 1)
+    return values.reshape(8, 4, 2, 2).transpose(2, 0, 1, 3).reshape(16, 8)
 
 
-def same(found: list[list[int | float]], expected: list[list[int | float]]) -> None:
-    for one, other in zip(itertools.chain(*found), itertools.chain(*expected)):
-        assert one == other or (one != one and other != other), (found, expected)
-        assert math.copysign(1, one) == math.copysign(1, other) or one != one
+def same(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:
+    """Equal, NaN where NaN is expected, and zeros with their signs."""
+    assert found.shape == expected.shape and np.array_equal(found, expected, equal_nan=True)
+    numbers = ~np.isnan(expected)
+    assert np.array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))
 
 
-def scaled_words(product: Product, words: Words) -> tuple[Words, tuple[list[list[int]], list[list[int]]]]:
+def scaled_words(product: Product, words: Words) -> tuple[Words, Scales]:
     """Adds scales and their selectors. Threads that are not chosen hold other factors."""
     case, rng = product.case, product.rng
     rows_, columns = product.scale()
@@ -391,21 +385,25 @@ def scaled_words(product: Product, words: Words) -> tuple[Words, tuple[list[list
 
 @pytest.mark.parametrize("opcode", CASES)
 def test_every_product_on_the_reference_backend(opcode: str) -> None:
-    check(CASES[opcode], "reference", 1)
+    check(CASES[opcode], "reference", [Product(CASES[opcode], 1)])
 
 
 @pytest.mark.parametrize("opcode", sampled(few(), 3))
 def test_products_of_each_shape_on_the_native_backend(opcode: str) -> None:
-    for seed in range(3):
-        check(CASES[opcode], "llvm", seed, edges=seed == 2)
+    """A warp for each of three products with one selector."""
+    case, selector = CASES[opcode], Product(CASES[opcode], 0).selector
+    check(case, "llvm", [Product(case, seed, seed == 2, selector) for seed in range(3)])
 
 
-def check(case: Case, backend: str, seed: int, edges: bool = False) -> None:
-    product = Product(case, seed, edges)
-    words, scales = product.words(), None
-    if case.scales:
-        words, scales = scaled_words(product, words)
-    same(matrix(case, run(case, words, product.selector, backend)), product.result(scales))
+def check(case: Case, backend: str, products: list[Product]) -> None:
+    words, expected = [], []
+    for product in products:
+        held, scales = scaled_words(product, product.words()) if case.scales else (product.words(), None)
+        words.append(held)
+        expected.append(product.result(scales))
+    found = run(case, np.concatenate(words), products[0].selector, backend)
+    for warp, result in enumerate(expected):
+        same(matrix(case, found[32 * warp : 32 * warp + 32]), result)
 
 
 REFUSED = {
@@ -458,7 +456,7 @@ def test_what_is_not_stored_is_not_multiplied(backend: str) -> None:
             product.right[k] = [0x7C00] * 8
     found = matrix(case, run(case, product.words(), product.selector, backend))
     same(found, product.result())
-    assert all(math.isfinite(value) for row in found for value in row)
+    assert np.isfinite(found).all()
 
 
 def test_a_scale_that_is_no_number_spoils_its_row(backend: str) -> None:
@@ -468,4 +466,4 @@ def test_a_scale_that_is_no_number_spoils_its_row(backend: str) -> None:
     words[:, 10:16] = [0x7F, 0, 0, 0x7F, 0, 0]
     words[4 * 3 + 1, 10] = 0xFF
     found = matrix(case, run(case, words, 0, backend))
-    assert [all(value != value for value in row) for row in found] == [row == 11 for row in range(16)]
+    assert np.isnan(found).all(axis=1).tolist() == [row == 11 for row in range(16)]

@@ -27,6 +27,7 @@ __all__ = ["Assembly", "assemble", "assemble_all", "numbered"]
 
 _NOT_NEWLINE = re.compile(r"[^\n]")
 _TOO_OLD = re.compile(r"Value '[^']*' is not defined for option 'gpu-name'|Unsupported \.version")
+_LATER = "higher than default SM version"
 #: a longer name is not passed on a command line: then all kernels of the module are assembled
 _LONGEST_NAME = 4096
 
@@ -132,6 +133,12 @@ def _refusal(tool: Tool, kernel: Function, architecture: str, said: str) -> Mach
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     first = next((line for line in lines if "error" in line or "fatal" in line), "no message")
     first = first.removeprefix("ptxas ").replace("module.ptx, line ", f"{kernel.module.path}:")
+    if _LATER in first:
+        return MachineError(
+            f"{kernel.name!r} is PTX for {kernel.module.target}, which {architecture} does not run",
+            details=[first],
+            hint="compile it for an architecture that all targets run, or ask for another target",
+        )
     if _TOO_OLD.search(first):
         return MachineError(
             f"ptxas {tool.version} cannot assemble {kernel.name!r} for {architecture}: {first}",

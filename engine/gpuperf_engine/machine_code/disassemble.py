@@ -1,0 +1,41 @@
+"""Assembled kernels read with ``nvdisasm``."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from ..errors import MachineError
+from ..jit import cache
+from .assemble import Assembly
+from .listing import Listing, read_listing
+from .tools import Tool, find_tool, run_tool
+
+__all__ = ["disassemble"]
+
+_OPTIONS = ("-g", "-c", "-hex")
+
+
+def disassemble(assembly: Assembly) -> Listing:
+    """The machine code of an assembly. Raises ``MachineError`` if ``nvdisasm`` is missing, too old for it, fails or does not end."""
+    tool = find_tool("nvdisasm")
+    name = cache.key("nvdisasm", tool.full_version, *_OPTIONS, assembly.cubin)
+    known = cache.read(name)
+    if known is None:
+        known = _run(tool, assembly).encode()
+        cache.write(name, known)
+    return read_listing(known.decode())
+
+
+def _run(tool: Tool, assembly: Assembly) -> str:
+    with tempfile.TemporaryDirectory(prefix="gpuperf-") as folder:
+        Path(folder, "module.cubin").write_bytes(assembly.cubin)
+        done = run_tool("nvdisasm", [tool.path, *_OPTIONS, "module.cubin"], folder)
+    if done.returncode or not done.stdout:
+        said = next((line.strip() for line in done.stderr.splitlines() if line.strip()), "no message")
+        raise MachineError(
+            f"nvdisasm {tool.version} cannot read what ptxas {assembly.tool.version} made of {assembly.kernel!r} "
+            f"for {assembly.architecture}: {said}",
+            hint="install an nvdisasm at least as new as ptxas: pip install 'pytest-gpuperf[nvcc]'",
+        )
+    return done.stdout

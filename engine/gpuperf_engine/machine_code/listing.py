@@ -1,0 +1,155 @@
+"""The text that ``nvdisasm -g -c -hex`` prints, as instructions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..errors import MachineError
+from .encoding import Control, control_of
+
+__all__ = ["Decoded", "Listing", "read_listing"]
+
+_SECTION = re.compile(r"\s*\.section\s+(\.text\.[^\s,]+|[^\s,]+)")
+_LABEL = re.compile(r"([^\s:/]+):\s*$")
+_LINE = re.compile(r'\s*//## File "[^"]*", line (\d+)')
+_FUNCTION = re.compile(r"\s*\.type\s+([^\s,]+)\s*,\s*@function")
+_INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,16})\*/\s+(.*?)\s*/\* 0x([0-9a-f]{16}) \*/\s*$")
+_UPPER_HALF = re.compile(r"\s*/\* 0x([0-9a-f]{16}) \*/\s*$")
+_PREDICATE = re.compile(r"@!?U?P[0-9T]+\s+")
+_TARGET = re.compile(r"`\(([^)]+)\)")
+_TARGETS = re.compile(r'\(\*"BRANCH_TARGETS ([^"]*)"\*\)')
+_OPERAND = re.compile(r"(?:[^,\[\](){}]|\[[^\]]*\]|\([^)]*\)|\{[^}]*\})+")
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One machine instruction. ``ptx`` is the number of the PTX instruction that it was made of (``assemble.numbered``); 0 for
+    code that the assembler brought itself. ``function`` is the label that it stands behind, ``encoding`` its 128 bits."""
+
+    section: str
+    function: str
+    address: int
+    text: str
+    ptx: int
+    encoding: int
+
+    @cached_property
+    def predicate(self) -> str:
+        """``@P0``, ``@!UP1``; empty if there is none, or if it always holds."""
+        match = _PREDICATE.match(self.text)
+        found = match.group().strip() if match is not None else ""
+        return "" if found in ("@PT", "@UPT") else found
+
+    @cached_property
+    def opcode(self) -> str:
+        """With all modifiers: ``IMAD.WIDE.U32``."""
+        return _PREDICATE.sub("", self.text).split(None, 1)[0]
+
+    @property
+    def base(self) -> str:
+        """The opcode without modifiers."""
+        return self.opcode.partition(".")[0]
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """As written, without the targets that ``nvdisasm`` adds to an indirect branch."""
+        rest = _TARGETS.sub("", _PREDICATE.sub("", self.text)).split(None, 1)
+        return tuple(part.strip() for part in _OPERAND.findall(rest[1]) if part.strip()) if rest[1:] else ()
+
+    @cached_property
+    def control(self) -> Control:
+        return control_of(self.encoding)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The labels that it names."""
+        listed = _TARGETS.search(self.text)
+        if listed is not None:
+            return tuple(name.strip() for name in listed[1].split(","))
+        return tuple(_TARGET.findall(self.text))
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Instructions in the order of the text; for each label the position of the instruction that it stands before; ``functions`` are
+    the labels that begin one."""
+
+    instructions: tuple[Decoded, ...]
+    labels: dict[str, int]
+    functions: frozenset[str]
+
+
+def read_listing(text: str) -> Listing:
+    """The instructions of all sections of code, without what fills the end of a section.
+
+    Raises ``MachineError`` for text that does not look like a listing.
+    """
+    instructions: list[Decoded] = []
+    labels: dict[str, int] = {}
+    functions: set[str] = set()
+    section, function, ptx = "", "", 0
+    lines = iter(text.split("\n"))
+    for line in lines:
+        if match := _INSTRUCTION.match(line):
+            upper = _UPPER_HALF.match(next(lines, ""))
+            if upper is None:
+                raise MachineError(
+                    f"nvdisasm prints instruction {match[1]} of {section} without its second half",
+                    hint="machine code is read for Volta (sm_70) and later",
+                )
+            encoding = int(match[3], 16) | int(upper[1], 16) << 64
+            body = match[2].rstrip("; ")
+            instructions.append(Decoded(section, function, int(match[1], 16), body, ptx, encoding))
+        elif match := _LINE.match(line):
+            ptx = int(match[1])
+        elif match := _SECTION.match(line):
+            section = function = match[1]
+            ptx = 0
+        elif match := _FUNCTION.match(line):
+            functions.add(match[1])
+        elif match := _LABEL.match(line):
+            labels[match[1]] = len(instructions)
+            if match[1] in functions:
+                function, ptx = match[1], 0
+    kept, moved = _without_padding(instructions)
+    return Listing(
+        tuple(kept),
+        {label: moved[at] for label, at in labels.items() if at in moved},
+        frozenset(functions),
+    )
+
+
+def _without_padding(instructions: list[Decoded]) -> tuple[list[Decoded], dict[int, int]]:
+    """Without the branch to itself and the ``NOP`` behind it that end each section; and for each position its new one."""
+    kept: list[Decoded] = []
+    moved: dict[int, int] = {}
+    for start, end in _sections(instructions):
+        last = end
+        while last > start and instructions[last - 1].opcode == "NOP":
+            last -= 1
+        if last > start and _is_padding(instructions[last - 1]):
+            last -= 1
+        for position in range(start, last):
+            moved[position] = len(kept)
+            kept.append(instructions[position])
+    return kept, moved
+
+
+def _sections(instructions: list[Decoded]) -> Iterator[tuple[int, int]]:
+    start = 0
+    for position in range(1, len(instructions) + 1):
+        if position == len(instructions) or instructions[position].section != instructions[start].section:
+            yield start, position
+            start = position
+
+
+def _is_padding(item: Decoded) -> bool:
+    """``BRA`` to its own address: an offset of minus its length."""
+    return (
+        item.opcode == "BRA"
+        and not item.predicate
+        and item.encoding >> 32 & 0xFFFFFFFF in (0xFFFFFFF0, 0xFFFFFFFC)
+    )

@@ -1,0 +1,73 @@
+"""Kernels of the examples through ``ptxas`` and ``nvdisasm``, where they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.machine_code import disassemble as module
+from gpuperf_engine.machine_code.assemble import assemble, numbered
+from gpuperf_engine.machine_code.disassemble import disassemble
+from gpuperf_engine.machine_code.graph import build_graph
+from gpuperf_engine.machine_code.tools import Tool, find_tool
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "kernels"
+
+
+def there(name: str) -> bool:
+    try:
+        find_tool(name)
+    except ge.MachineError:
+        return False
+    return True
+
+
+needs_both = pytest.mark.skipif(
+    not (there("ptxas") and there("nvdisasm")), reason="ptxas and nvdisasm are not here"
+)
+
+
+@needs_both
+@pytest.mark.parametrize(
+    ("stem", "entry", "architectures"),
+    [
+        ("sgemm", "sgemm_tiled", ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")),
+        ("softmax", "softmax", ("sm_80", "sm_120")),
+        ("expressions", "evaluate", ("sm_86",)),
+        ("warpgroup_gemm_tma", "hgemm_tma", ("sm_90a",)),
+    ],
+)
+def test_every_instruction_is_mapped_and_reached(
+    stem: str, entry: str, architectures: tuple[str, ...]
+) -> None:
+    kernel = ge.parse((EXAMPLES / f"{stem}.ptx").read_text(encoding="utf-8"), path=f"{stem}.ptx")[entry]
+    _, instructions = numbered(kernel)
+    for architecture in architectures:
+        graph = build_graph(disassemble(assemble(kernel, architecture)), entry)
+        own = [item for item in graph.listing.instructions if not item.function.startswith("$__internal")]
+        assert len(own) > 50
+        assert all(1 <= item.ptx <= len(instructions) for item in own)
+        stores = {
+            instructions[item.ptx - 1].opcode.split(".")[0] for item in own if item.base in ("STG", "LDG")
+        }
+        assert stores <= {"ld", "st", "cp"}
+        assert graph.reached == set(range(len(graph.blocks)))
+
+
+def test_a_failing_disassembler_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    import subprocess
+
+    from gpuperf_engine.machine_code.assemble import Assembly
+
+    tool = Tool("nvdisasm", "/nvdisasm", "12.0", "12.0.1")
+    failed = subprocess.CompletedProcess(["nvdisasm"], 255, "", "nvdisasm fatal   : Unknown machine\n")
+    monkeypatch.setattr(module, "find_tool", lambda name: tool)
+    monkeypatch.setattr(module, "run_tool", lambda *_: failed)
+    assembly = Assembly("k", "sm_120", Tool("ptxas", "/ptxas", "13.0", "13.0.88"), b"no such cubin", "")
+    with pytest.raises(
+        ge.MachineError,
+        match=r"nvdisasm 12\.0 cannot read what ptxas 13\.0 made of 'k' for sm_120: .*Unknown",
+    ):
+        disassemble(assembly)

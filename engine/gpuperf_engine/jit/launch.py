@@ -83,6 +83,7 @@ class Launch:
         self.threads = make_table(program, plan) if "threads" in observe else None
         self._kept = np.array([*plan.kept, -1] if self.threads is not None else [], dtype=np.int64)
         self.contexts: list[WorkerContext] = []
+        self._groups: list[Group] = []
         self.free: list[Slot] = []
         self.races = RaceMemory(program, plan, memory)
         self._near = code.tables.near(plan.shared_bytes > 0, code.generated.watch)
@@ -205,7 +206,7 @@ class Launch:
                 aligned(2 * shared),
                 aligned(2 * local + 64),
                 aligned(warps * CAPACITY * area).reshape(warps, -1, max(1, area)),
-                self.races.records(self._pooled),
+                self.races.records(),
             )
         except (MemoryError, ValueError):
             raise LaunchError(
@@ -234,6 +235,7 @@ class Launch:
             group.put(Cluster.PEERS + 8 * rank, address_of(slot.record))
             slot.put(Cta.CLUSTER, address_of(group.record))
             slot.group = group
+        self._groups.append(group)
         return group
 
     # --------------------------------------------------------------------------------------------- reuse by the next launch
@@ -251,15 +253,21 @@ class Launch:
     def end(self) -> None:
         """The launch has ended and its counters have been read: keep what it allocated for the next."""
         if not self._pooled:
+            self._keep_race_records()
             return
         if len(self.contexts) == 1 and self.free and self.free[0].bytes <= _KEPT_BYTES:
             self.code.slots[self._shape] = self.free[0]
-        elif self.races.checked:
-            self.races.keep([slot.races for slot in self.free])
+        else:
+            self._keep_race_records()
         kept = [context for context in self.contexts if context.whole.size <= _KEPT_BYTES][:_MOST_KEPT]
         for context in kept:
             context.reset()
         self.code.contexts += kept[: max(0, _MOST_KEPT - len(self.code.contexts))]
+
+    def _keep_race_records(self) -> None:
+        if self.races.checked:
+            in_clusters = (slot for group in self._groups for slot in group.slots)
+            self.races.keep([slot.races for slot in (*self.free, *in_clusters)])
 
 
 @lru_cache(maxsize=64)

@@ -19,8 +19,8 @@ __all__ = ["RaceMemory"]
 
 #: after all lines of global memory
 _NO_LINE = (1 << 63) - 1
-#: records of CTAs that are kept for later launches
-_MOST_KEPT = 4
+#: about how many bytes of records of CTAs are kept for later launches
+_MOST_KEPT = 1 << 25
 #: records of CTAs that have ended, by their shape
 _kept: dict[tuple[int, ...], list[NDArray[np.uint8]]] = {}
 
@@ -90,7 +90,8 @@ class RaceMemory:
             step = 1 << (self._plan.cluster_ctas - 1).bit_length()
             clock = step * Race.PEER
         clock *= 1 + self._proxies
-        records = Race.MOST_MBARRIERS * (Race.ARRIVING + 2 * clock) + 32 * (Race.CLOCK + 2 * clock)
+        warps = self._plan.warps_per_cta * (Race.CLOCK + 2 * clock)
+        records = Race.MOST_MBARRIERS * (Race.ARRIVING + 2 * clock) + warps
         return step, clock, Race.CLOCKS_COUNT * clock + records
 
     @property
@@ -99,7 +100,7 @@ class RaceMemory:
 
     @property
     def _shape(self) -> tuple[int, ...]:
-        return (*self._sizes, self._plane, self._plan.warps_per_cta)
+        return (*self._sizes, self._plane, self._plan.warps_per_cta, self._windows, self.orders)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -116,21 +117,31 @@ class RaceMemory:
         """Bytes about a CTA's accesses of global memory."""
         return self.orders * Segments.BYTES + self._windows * Line.ALL
 
-    def records(self, pooled: bool) -> NDArray[np.uint8]:
+    def records(self) -> NDArray[np.uint8]:
         """Records of a CTA: zeros, or those of an earlier CTA, which compiled code resets; empty where nothing is checked."""
         if not self.checked:
             return aligned(0)
-        kept = _kept.get(self._shape, []) if pooled else []
         try:
-            return kept.pop()
+            kept = _kept.get(self._shape, []).pop()
         except IndexError:
             return aligned(self._room + self._extra)
+        if self._plan.cluster_ctas > 1:
+            kept[Race.CLOCKS + self._sizes[2] : self._room] = 0
+        if self._windows:
+            # they tell CTAs apart by numbers that another device gives, too
+            kept[self._room + Line.TAGS :][: Line.WINDOW * 8] = 0
+        return kept
 
     def keep(self, records: list[NDArray[np.uint8]]) -> None:
         """Keep records of CTAs that have ended for later launches."""
-        if sum(map(len, _kept.values())) > _MOST_KEPT:
+        if sum(record.nbytes for kept in _kept.values() for record in kept) > _MOST_KEPT:
             _kept.clear()
-        _kept.setdefault(self._shape, []).extend(records[:_MOST_KEPT])
+        alike = _kept.setdefault(self._shape, [])
+        alike += records
+        # whichever CTAs will be those of a cluster: what their clocks tell of one another happened before they begin
+        now = max((struct.unpack_from("<q", record, Race.NOW)[0] for record in alike), default=0)
+        for record in alike:
+            struct.pack_into("<q", record, Race.NOW, now)
 
     def lay_out(self, records: NDArray[np.uint8], cta_record: NDArray[np.uint8]) -> None:
         """Set the fields of ``Race`` in the records of a CTA."""

@@ -49,6 +49,8 @@ class Trace:
     phases: Counter[Any] = field(default_factory=Counter)
     thread: Any = None
     statement: Any = None
+    #: of each CTA its events in order, once all has run
+    ordered: dict[Any, list[tuple[Event, Any]]] = field(default_factory=dict)
 
     def note(self, thread: Any, what: str, **more: Any) -> None:
         self.events[thread.cta].append(
@@ -89,32 +91,45 @@ class Trace:
 
     def races(self, without: int = 0) -> set[tuple[int, int]]:
         """Pairs of lines, where waits and barriers of a line are left out."""
+        if not self.ordered:
+            self.ordered = {cta: _in_order(events) for cta, events in self.events.items()}
         return {
-            pair for cta, events in self.events.items() for pair in _races(events, without, len(cta.warps))
+            pair for cta, events in self.ordered.items() for pair in _races(events, without, len(cta.warps))
         }
 
 
-def _races(events: list[Event], without: int, warps: int) -> set[tuple[int, int]]:
-    # of a warp in the order of its instructions: lanes of the interpreter run one after the other
+def _in_order(events: list[Event]) -> list[tuple[Event, Any]]:
+    """Of a warp in the order of its instructions: lanes of the interpreter run one after the other."""
     order = sorted(events, key=lambda e: (e.phase, e.what == "meet", e.thread // 32, e.step, e.thread))
+    return list(_together(order))
+
+
+def _site(at: Event, warps: int) -> tuple[int, int, bool]:
+    """Who accesses, where, and whether it stores."""
+    return at.kind * warps + at.thread // 32, at.line, at.stores
+
+
+def _races(events: list[tuple[Event, Any]], without: int, warps: int) -> set[tuple[int, int]]:
     clocks = np.zeros((warps, 3 * warps), np.int64)
     groups: Counter[tuple[int, int]] = Counter()
-    last: dict[tuple[int, int, bool], Any] = {}
-    size = 1 + max((event.words[-1] for event in events if event.words), default=0)
+    sites = sorted({_site(at, warps) for at, words in events if words is not None})
+    row_of = {site: row for row, site in enumerate(sites)}
+    actors, lines, stored = np.array(sites, np.int64).reshape(-1, 3).T
+    size = 1 + max((int(words[-1]) for _, words in events if words is not None), default=0)
+    #: of each site and word when it was accessed last
+    last = np.full((len(sites), size), -1)
     found: set[tuple[int, int]] = set()
-    for at, words in _together(order):
+    for at, words in events:
         warp, place = at.thread // 32, (at.thread, at.kind)
         if at.what == "access":
-            actor = at.kind * warps + warp
+            actor, row = at.kind * warps + warp, row_of[_site(at, warps)]
             time = groups[place] if at.kind else clocks[warp, warp]
-            for (other, line, stored), times in last.items():
-                if other == warp or not (at.stores or stored):
-                    continue
-                pending = times[words] >= clocks[warp, other]
-                if (pending & ((other != actor) | (times[words] != time))).any():
-                    found.add((min(line, at.line), max(line, at.line)))
-            mine = last.setdefault((actor, at.line, at.stores), np.full(size, -1))
-            mine[words] = time
+            times = last[:, words]
+            pending = times >= clocks[warp, actors, None]
+            pending &= (actors != actor)[:, None] | (times != time)
+            races = pending.any(axis=1) & (actors != warp) & (stored.astype(bool) | at.stores)
+            found |= {(min(line, at.line), max(line, at.line)) for line in lines[races].tolist()}
+            last[row, words] = time
         elif at.what == "commit":
             groups[place] += 1
         elif at.line == without:

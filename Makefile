@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # The tests start Python hundreds of times; where this is set, each start compiles the engine anew, which takes four times as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast check bench docs fuzz hardware-kit hardware clean
+.PHONY: help demo test test-fast check compare bench docs fuzz hardware-kit hardware clean
 
 help: ## Lists what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ check: $(READY) ## Lints, checks types and layers, and that the generated pages 
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m benchmarks.docs --check
+
+compare: $(READY) ## Compares the JSON reports of the examples at HEAD with those at BASE=main
+	$(BIN)/python -m benchmarks.compare_commits $(or $(BASE),main) HEAD -- -n auto examples
 
 bench: $(READY) ## Measures the engine and the plugin
 	$(BIN)/python -m benchmarks

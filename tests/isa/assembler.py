@@ -244,11 +244,13 @@ def _with_parts(form: Form) -> Iterator[Form]:
         found: dict[str, str | bool] = {}
         for slot in form.operands:
             if slot.selector and generator.random() < 0.7:
-                found[slot.selector] = generator.choice(SELECTORS[row.selectors[slot.selector]].examples)
+                found[slot.selector] = generator.choice(
+                    SELECTORS[row.accepts.selectors[slot.selector]].examples
+                )
             if slot.negatable and generator.random() < 0.4:
                 found[f"{slot.name}_negated"] = True
         made = select(form, found)
-        if made is not form and not (row.valid and row.valid(made.modifiers)):
+        if made is not form and not (row.accepts.valid and row.accepts.valid(made.modifiers)):
             yield made
 
 

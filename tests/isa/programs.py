@@ -64,7 +64,7 @@ def lines() -> dict[str, list[str]]:
         if (
             row.effect is PURE
             and row.semantics is not None
-            and row.checked is None
+            and row.applied.checked is None
             and row.available.removed is None
         ):
             of_target = made.setdefault(target_of(row), {})

@@ -102,7 +102,7 @@ def probes() -> Iterator[Probe]:
         if (
             row.semantics is None
             or row.effect is not PURE
-            or row.checked is not None
+            or row.applied.checked is not None
             or row.available.removed is not None
         ):
             continue

@@ -123,4 +123,4 @@ def test_exchanges(opcode: str) -> None:
 
 def test_matrices_in_memory_are_told_by_their_effect() -> None:
     for row in rows():
-        assert (row.moves is not None) == (row.effect in (MATRIX_LOAD, MATRIX_STORE)), row.syntax
+        assert (row.applied.moves is not None) == (row.effect in (MATRIX_LOAD, MATRIX_STORE)), row.syntax

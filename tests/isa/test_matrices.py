@@ -27,7 +27,7 @@ FLOATS = {
 def products() -> Iterator[Form]:
     """Every form of mma with a dense A and no kind; for the others see ``test_sparse_matrices``."""
     for row in rows():
-        if row.name == "mma" and row.checked is None and "kind::" not in row.syntax:
+        if row.name == "mma" and row.applied.checked is None and "kind::" not in row.syntax:
             yield from forms(row, 40)
 
 

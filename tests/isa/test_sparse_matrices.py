@@ -89,7 +89,7 @@ class Case:
 def cases() -> Iterator[Case]:
     """All opcodes that ``test_matrices`` leaves out."""
     for row in rows():
-        if row.name == "mma" and (row.checked is not None or "kind::" in row.syntax):
+        if row.name == "mma" and (row.applied.checked is not None or "kind::" in row.syntax):
             for form in forms(row, 200):
                 yield Case(form.opcode)
 

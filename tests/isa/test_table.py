@@ -193,7 +193,7 @@ def _check_types(form: Form, generator: random.Random) -> None:
     constants = [False] * len(first) + [slot.constant for slot in slots]
     constants += [False] * (form.reads_carry + form.reads_rank)
     expected = [slot.type for slot in form.destinations for _ in range(slot.vector)]
-    expected += [PRED] * (form.writes_carry or form.row.checked is not None)
+    expected += [PRED] * (form.writes_carry or form.row.applied.checked is not None)
     moves = form.moves
     if moves is not None:
         moved = [scalar_type(f"b{8 * part.bytes}") for part in moves.parts for _ in range(part.count)]

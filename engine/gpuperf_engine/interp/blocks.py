@@ -191,7 +191,7 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
     targets = destinations(instruction)
     function = to.number
     reads_carry, writes_carry = form.reads_carry, form.writes_carry
-    reads_rank, is_checked = form.reads_rank, form.row.checked is not None
+    reads_rank, is_checked = form.reads_rank, form.row.applied.checked is not None
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = to.program.predicated_of.get(instruction)
 

@@ -224,7 +224,7 @@ class Matrix(Exchange):
             int(value.data[0]) if slot.constant else value for slot, value in zip(slots, joint.values())
         ]
         results = [lane_value(result) for result in evaluate(self.form, values)]
-        if self.form.row.checked is not None and (wrong := _ballot(results.pop(), participants)):
+        if self.form.row.applied.checked is not None and (wrong := _ballot(results.pop(), participants)):
             raise meaningless_operands(warp.place(), self.instruction, wrong)
         return results
 

@@ -75,7 +75,7 @@ def _table(group: list[Row]) -> Iterator[str]:
             "<br>".join(
                 [
                     *(f"`.{name}` = {_values(values)}" for name, values in row.modifiers.items()),
-                    *(f"`.{slot}` = {SELECTORS[name].text}" for slot, name in row.selectors.items()),
+                    *(f"`.{slot}` = {SELECTORS[name].text}" for slot, name in row.accepts.selectors.items()),
                     *_requirements(row),
                     *_constants(row),
                 ]
@@ -109,7 +109,7 @@ def _requirements(row: Row) -> Iterator[str]:
 
 def _constants(row: Row) -> Iterator[str]:
     """Which constants operands take."""
-    for words, (_, text) in row.constants.items():
+    for words, (_, text) in row.accepts.constants.items():
         name, *only = words.split()
         yield f"{name}{''.join(f' with `.{word}`' for word in only)}: {text}"
 

@@ -31,7 +31,7 @@ effect                      ``evaluate(form, sources)``
 ``vote``, ``match``,        none: the handler reads ``form.modifiers`` (``mode``)
 ``activemask``, ``elect``
 ``barrier`` with ``.red``   none: ``modifiers["op"]`` is ``popc``, ``and`` or ``or``
-``matrix``                  the instruction's own, on the fragments of all 32 lanes; if ``row.checked``, then as the last result
+``matrix``                  the instruction's own, on the fragments of all 32 lanes; if ``applied.checked``, then as the last result
                             the lanes whose operands mean nothing
 ``stack``                   ``(operands …, stack pointer) → (stack pointer,)``; the destination gets the same
 ``warpgroup``               ``(0, words)``: the elements of A in some words; ``(1, words)`` those of B; ``(2, rows, columns, scale_d,
@@ -131,7 +131,7 @@ def _make_plan(form: Form) -> _Plan:
     row, modifiers = form.row, form.modifiers
     if row.semantics is None:
         raise Unsupported(f"{form.opcode} is not implemented yet: it is parsed and counted, but cannot run")
-    lanes = 1 if row.whole else form.lanes
+    lanes = 1 if row.applied.whole else form.lanes
     keywords: dict[str, object] = {}
     for name in row.asks:
         value = modifiers.get(name)
@@ -149,7 +149,7 @@ def _make_plan(form: Form) -> _Plan:
     folded = form.effect.folded or form.space is not None
     types = [slot.type for slot in form.destinations for _ in range(slot.vector)]
     elements = [slot for slot in form.sources for _ in range(slot.vector)]
-    if form.writes_carry or row.checked is not None:
+    if form.writes_carry or row.applied.checked is not None:
         types.append(scalar_type("pred"))
     return _Plan(
         row.semantics,

@@ -14,8 +14,12 @@ from .types import SCALAR_TYPES, ScalarType
 
 __all__ = [
     "CATEGORIES",
+    "EVERYTHING",
     "FLOPS",
+    "LANE_BY_LANE",
     "UNITS",
+    "Accepts",
+    "Applied",
     "ByModifier",
     "Constants",
     "Constraint",
@@ -74,6 +78,44 @@ Constraint = Callable[[Mapping[str, Modifier]], str]
 Constants = Mapping[str, tuple[Callable[..., bool], str]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Accepts:
+    """What may be written beyond what the syntax line says.
+
+    ``valid`` says why a combination of modifiers is not allowed; ``constants`` which constants operands take; ``selectors`` maps the
+    slots of operands to what stands there (``selectors.SELECTORS``).
+    """
+
+    valid: Constraint | None = None
+    constants: Constants = field(default_factory=dict)
+    selectors: Mapping[str, str] = field(default_factory=dict)
+
+
+#: All that the syntax line says.
+EVERYTHING = Accepts()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """How semantics are applied.
+
+    ``reads_carry``: the condition code CC.CF is a source, after those written; ``reads_rank``: the rank of the CTA in its cluster
+    (``%cluster_ctarank``, u32) is the last source; ``whole``: packed values are taken whole, not lane by lane; ``checked``: the last
+    result are the lanes whose operands mean nothing, with what to call that and what is accepted; ``moves`` gives the accesses that
+    the lanes of a warp make together.
+    """
+
+    reads_carry: bool = False
+    reads_rank: bool = False
+    whole: bool = False
+    checked: tuple[str, str] | None = None
+    moves: Callable[[Mapping[str, Modifier]], Moves] | None = None
+
+
+#: To the values of the operands written, one lane of packed types at a time.
+LANE_BY_LANE = Applied()
+
+
 @dataclass(frozen=True, slots=True)
 class OperandSlot:
     """One operand of a form.
@@ -112,12 +154,7 @@ class Row:
 
     ``modifiers`` maps slot names to their value sets. ``flop`` is the kind of floating-point operation done per thread and lane of
     the type (``FLOPS``). ``asks``
-    are the modifiers that the semantics take as keywords; ``moves`` gives the accesses that the lanes of a warp make together;
-    ``whole`` says that they take packed values whole, not lane by lane; ``checked`` says that the last result of the semantics are
-    the lanes whose operands mean nothing, with what to call that and what is accepted;
-    ``reads_rank`` that the rank of the CTA in its cluster is its last source. ``words`` are all that any place of the opcode takes;
-    ``constants`` says which constants operands take.
-    ``selectors`` maps the slots of operands to what stands there (``SELECTORS``).
+    are the modifiers that the semantics take as keywords. ``words`` are all that any place of the opcode takes.
     """
 
     name: str
@@ -130,20 +167,14 @@ class Row:
     available: Available
     documentation: str
     flop: str = ""
-    reads_carry: bool = False
-    reads_rank: bool = False
-    whole: bool = False
-    checked: tuple[str, str] | None = None
+    accepts: Accepts = field(default=EVERYTHING, repr=False)
+    applied: Applied = field(default=LANE_BY_LANE, repr=False)
     asks: tuple[str, ...] = ()
     pattern: tuple[Item, ...] = field(default=(), repr=False)
     words: frozenset[str] = field(default=frozenset(), repr=False)
     operand_choices: tuple[tuple[Operand, ...], ...] = field(default=(), repr=False)
     categories: ByModifier = ""
     units: ByModifier = ""
-    valid: Constraint | None = field(default=None, repr=False)
-    constants: Constants = field(default_factory=dict, repr=False)
-    selectors: Mapping[str, str] = field(default_factory=dict, repr=False)
-    moves: Callable[[Mapping[str, Modifier]], Moves] | None = field(default=None, repr=False)
 
     @property
     def runs(self) -> bool:
@@ -212,7 +243,7 @@ class Form:
     @cached_property
     def moves(self) -> Moves | None:
         """The accesses that the lanes of a warp make together to load or store a matrix."""
-        return None if self.row.moves is None else self.row.moves(self.modifiers)
+        return None if self.row.applied.moves is None else self.row.applied.moves(self.modifiers)
 
     @cached_property
     def vector(self) -> int:
@@ -222,12 +253,12 @@ class Form:
     @cached_property
     def reads_carry(self) -> bool:
         """Whether the condition code CC.CF is a source, after those written."""
-        return self.row.reads_carry
+        return self.row.applied.reads_carry
 
     @cached_property
     def reads_rank(self) -> bool:
         """Whether the rank of the CTA in its cluster (``%cluster_ctarank``, u32) is the last source."""
-        return self.row.reads_rank
+        return self.row.applied.reads_rank
 
     @cached_property
     def writes_carry(self) -> bool:

@@ -15,14 +15,15 @@ from typing import Any, TypeVar
 from ..errors import PtxError, nearest
 from .availability import Available, Needs, Version
 from .effects import EFFECTS, PURE, Effect
-from .fragments import Moves
 from .model import (
     CATEGORIES,
+    EVERYTHING,
     FLOPS,
+    LANE_BY_LANE,
     UNITS,
+    Accepts,
+    Applied,
     ByModifier,
-    Constants,
-    Constraint,
     Form,
     Modifier,
     OperandSlot,
@@ -67,15 +68,9 @@ def instruction(
     requires: Mapping[str, Needs] | None = None,
     available: Available | None = None,
     flop: str = "",
-    reads_carry: bool = False,
-    reads_rank: bool = False,
-    whole: bool = False,
-    checked: tuple[str, str] | None = None,
     leads: str = "",
-    valid: Constraint | None = None,
-    constants: Constants | None = None,
-    selectors: Mapping[str, str] | None = None,
-    moves: Callable[[Mapping[str, Modifier]], Moves] | None = None,
+    accepts: Accepts = EVERYTHING,
+    applied: Applied = LANE_BY_LANE,
     documentation: str = "",
     **value_sets: str | tuple[str, ...],
 ) -> Callable[[_Semantics], _Semantics]:
@@ -84,9 +79,8 @@ def instruction(
     ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced the line; ``only`` names the targets
     that have it (``100f 120a``) in place of ``target``; ``requires`` gives version and target of single modifier values. Where that
     does not say it all, ``available`` stands in place of the four. ``leads`` is a slot that is part of the name: nothing may stand
-    before it that does not in the syntax line. ``valid`` says why a combination of modifiers is not allowed. ``selectors`` names
-    what may be chosen of operands (``selectors.SELECTORS``). Value sets are tuples or words in one string. Raises ``ValueError``
-    for a row that contradicts itself.
+    before it that does not in the syntax line. Value sets are tuples or words in one string. Raises ``ValueError`` for a row that
+    contradicts itself.
     """
     sets = {
         name: tuple(values.split()) if isinstance(values, str) else values
@@ -108,15 +102,9 @@ def instruction(
             available=available or told,
             documentation=documentation or (semantics.__doc__ or "").strip(),
             flop=flop,
-            reads_carry=reads_carry,
-            reads_rank=reads_rank,
-            whole=whole,
-            checked=checked,
             leads=leads,
-            valid=valid,
-            constants=dict(constants or {}),
-            selectors=dict(selectors or {}),
-            moves=moves,
+            accepts=accepts,
+            applied=applied,
         )
         _ROWS.setdefault(row.name, []).append(row)
         return semantics
@@ -303,7 +291,9 @@ def _lookup(opcode: str) -> tuple[Form, ...]:
         bound = bind(row.pattern, tokens)
         if bound is None:
             continue
-        if row.valid is not None and (refusal := row.valid({**dict.fromkeys(names(row.pattern)), **bound})):
+        if row.accepts.valid is not None and (
+            refusal := row.accepts.valid({**dict.fromkeys(names(row.pattern)), **bound})
+        ):
             reason = refusal
         else:
             forms.extend(_forms_of(row, opcode, bound))

@@ -177,7 +177,7 @@ def _scalar(form: Form, slot: OperandSlot, shape: Shape) -> str:
     if kind == "part":
         if not slot.selector:
             return f"{name} is taken whole, found '.{shape[1]}'"
-        selector = SELECTORS[form.row.selectors[slot.selector]]
+        selector = SELECTORS[form.row.accepts.selectors[slot.selector]]
         if selector.accepts.fullmatch(shape[1]) is None:
             return f"{name} takes {selector.text}, found '.{shape[1]}'"
         return _scalar(form, slot, shape[2])

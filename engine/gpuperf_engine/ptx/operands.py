@@ -217,7 +217,7 @@ def check_constants(form: Form, operands: list[Any]) -> None:
     """Raises ``PtxError`` for a constant that its operand does not take."""
     modifiers = {name if value is True else value for name, value in form.modifiers.items()}
     slots = [slot for slot in form.operands if not slot.pair]
-    for words, (accepts, text) in form.row.constants.items():
+    for words, (accepts, text) in form.row.accepts.constants.items():
         name, *only = words.split()
         if not modifiers.issuperset(only):
             continue

@@ -279,7 +279,7 @@ class _Body:
         )
         if self.pragmas:
             instruction.pragmas, self.pragmas = self.pragmas, ()
-        if form.row.constants:
+        if form.row.accepts.constants:
             check_constants(form, operands)
         effect = form.effect
         if effect is BRANCH or effect is INDIRECT_BRANCH:
@@ -347,8 +347,8 @@ class _Body:
                 if not reason and (parts := chosen(form, keys)):
                     form = select(form, parts)
                     # an access that names a variable keeps the modifiers of a generic one
-                    if form.row.valid and parts.keys() - {"space"}:
-                        reason = form.row.valid(form.modifiers)
+                    if form.row.accepts.valid and parts.keys() - {"space"}:
+                        reason = form.row.accepts.valid(form.modifiers)
                 if not reason:
                     check_available(form, self.module.version, *self.target)
                     if 0 < self.target[0] < _KEEPS_SUBNORMALS:
@@ -405,7 +405,11 @@ class _Body:
 def _flushing(form: Form) -> Form:
     """The form with ``.ftz``, if it may have it: what it means on sm_1x without."""
     flushing = select(form, {"ftz": True}) if "ftz" in form.modifiers else form
-    return form if flushing.row.valid is not None and flushing.row.valid(flushing.modifiers) else flushing
+    return (
+        form
+        if flushing.row.accepts.valid is not None and flushing.row.accepts.valid(flushing.modifiers)
+        else flushing
+    )
 
 
 def _has_float(key: Shape) -> bool:

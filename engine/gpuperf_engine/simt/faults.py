@@ -139,8 +139,8 @@ def incomplete_warp(place: Place, instruction: Instruction, lanes: int) -> TrapE
 
 def meaningless_operands(place: Place, instruction: Instruction, lanes: int) -> TrapError:
     """Operands for which the manual defines no result."""
-    assert instruction.form.row.checked is not None
-    what, accepted = instruction.form.row.checked
+    assert instruction.form.row.applied.checked is not None
+    what, accepted = instruction.form.row.applied.checked
     return TrapError(
         f"{instruction.opcode}: {what}",
         span=instruction.span,

@@ -15,6 +15,7 @@ from ..flow.loops import find_loops
 from ..flow.slicing import Slice, slice_program
 from ..flow.uniformity import analyse_uniformity, may_stop
 from ..isa.effects import HINT, MATRIX, MEETING, PURE, WARPGROUP
+from ..isa.model import EVERYTHING, LANE_BY_LANE
 from ..ptx.syntax import Instruction
 from ..simt.program import Program, is_order_free
 
@@ -88,7 +89,7 @@ def _is_most(program: Program, wanted: Slice) -> bool:
     left_out = {
         item for block in program.blocks for item in block.instructions if item not in wanted.instructions
     }
-    if any(item.effect is not PURE or item.form.row.checked is not None for item in left_out):
+    if any(item.effect is not PURE or item.form.row.applied.checked is not None for item in left_out):
         return False
     depths = dict.fromkeys((block.index for block in program.blocks), 0)
     for number in range(len(program.functions)):
@@ -157,13 +158,13 @@ def _stub(instruction: Instruction) -> Instruction:
 
 def _only_converges(instruction: Instruction, wanted: Slice) -> bool:
     """Whether this is a product whose operands may be wrong, so that they must not be looked at: lanes only wait there."""
-    checked = instruction.effect is MATRIX and instruction.form.row.checked is not None
+    checked = instruction.effect is MATRIX and instruction.form.row.applied.checked is not None
     looks = instruction.effect is WARPGROUP or checked
     return looks and instruction in wanted.instructions and instruction not in wanted.complete
 
 
 def _convergence_alone(instruction: Instruction) -> Instruction:
-    row = replace(instruction.form.row, checked=None, constants={})
+    row = replace(instruction.form.row, accepts=EVERYTHING, applied=LANE_BY_LANE)
     form = replace(instruction.form, row=row, effect=MEETING, operands=())
     return replace(instruction, form=form, operands=(), registers_read=None, registers_written=None)
 

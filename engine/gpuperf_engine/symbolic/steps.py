@@ -163,7 +163,7 @@ def _compute(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
     targets = destinations(instruction)
     function, space = to.number, run.space
     reads_carry, writes_carry = form.reads_carry, form.writes_carry
-    reads_rank, is_checked = form.reads_rank, form.row.checked is not None
+    reads_rank, is_checked = form.reads_rank, form.row.applied.checked is not None
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = run.predicated(instruction)
 

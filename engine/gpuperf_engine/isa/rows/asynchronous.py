@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import effects
+from ..model import Accepts
 from ..table import declare
 
 COPY: dict[str, Any] = {
@@ -26,11 +27,13 @@ TRANSFER: dict[str, Any] = {
     "to": "shared shared::cta",
     "hint": "L2::cache_hint",
     "size": "L2::64B L2::128B L2::256B",
-    "constants": {
-        "bytes": (lambda size: size in (4, 8, 16), "4, 8 or 16 bytes"),
-        "bytes cg": (lambda size: size == 16, "16 bytes with .cg"),
-        "source_bytes": (lambda size: 0 <= size <= 16, "0 to 16"),
-    },
+    "accepts": Accepts(
+        constants={
+            "bytes": (lambda size: size in (4, 8, 16), "4, 8 or 16 bytes"),
+            "bytes cg": (lambda size: size == 16, "16 bytes with .cg"),
+            "source_bytes": (lambda size: 0 <= size <= 16, "0 to 16"),
+        }
+    ),
 }
 
 declare(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import effects
+from ..model import Accepts
 from ..primitives import Value, maximum, minimum, select
 from ..table import Modifier, instruction
 
@@ -102,7 +103,12 @@ def swap(old: Value, b: Value, c: Value) -> Value:
 
 
 def _rows(name: str, destination: str, family: dict[str, Any]) -> None:
-    scalar = {**family, "requires": {**NEEDS, **HINT}, "hint": "L2::cache_hint", "valid": _hinted}
+    scalar = {
+        **family,
+        "requires": {**NEEDS, **HINT},
+        "hint": "L2::cache_hint",
+        "accepts": Accepts(valid=_hinted),
+    }
     policy = ", policy:u64?hint"
     for op, types, options in OPERATIONS:
         instruction(
@@ -155,7 +161,7 @@ for _type, _options in EXCHANGES:
     instruction(
         f"atom{PREFIX}.exch{{.hint}}.{_type} d, [a], b, policy:u64?hint",
         hint="L2::cache_hint",
-        valid=_hinted,
+        accepts=Accepts(valid=_hinted),
         **{**_SCALAR_ATOM, "requires": {**NEEDS, **HINT}, **_options},
     )(exchange)
 for _type, _options in SWAPS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import effects
+from ..model import Accepts
 from ..table import declare
 
 BARRIER: dict[str, Any] = {"category": "barrier", "unit": "adu", "effect": effects.BARRIER}
@@ -14,7 +15,7 @@ CONSTANTS = {
 }
 ALIGNED: dict[str, Any] = {
     **BARRIER,
-    "constants": CONSTANTS,
+    "accepts": Accepts(constants=CONSTANTS),
     "requires": {"cta": ((7, 8), 0)},
     "leads": "cta",
 }
@@ -124,7 +125,7 @@ declare(
 declare(
     "fence.proxy.tensormap::generic.acquire.scope [addr], size:imm",
     "Orders reads of tensor maps.",
-    constants={"size": (lambda size: size == 128, "128, the bytes of a tensor map")},
+    accepts=Accepts(constants={"size": (lambda size: size == 128, "128, the bytes of a tensor map")}),
     scope="cta cluster gpu sys",
     **{**FENCE, "since": (8, 3), "target": 90},
 )

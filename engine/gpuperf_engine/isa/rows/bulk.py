@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import effects
+from ..model import Accepts
 from ..table import Modifier, declare, instruction
 from .atomic import combine, combine_half
 
@@ -18,7 +19,7 @@ _SIXTEENTHS = {
 BULK: dict[str, Any] = {
     **HOPPER,
     "effect": effects.BULK_COPY,
-    "constants": _SIXTEENTHS,
+    "accepts": Accepts(constants=_SIXTEENTHS),
     "requires": {"weak": ((9, 3), 90), "multicast::cluster::16b": ((9, 4), 90)},
 }
 HINTED: dict[str, Any] = {**BULK, "hint": "L2::cache_hint"}
@@ -62,7 +63,7 @@ _TO_SHARED: dict[str, Any] = {
     **HINTED,
     "dst": f"{ANY} {OWN}",
     "src": "global",
-    "valid": _cluster,
+    "accepts": Accepts(constants=_SIXTEENTHS, valid=_cluster),
     "requires": {**BULK["requires"], OWN: ((8, 6), 90)},
 }
 _ENDS = "[d]:dst, [a]:src, size:u32"
@@ -89,7 +90,12 @@ for _report, _options in (("", {"since": (9, 2)}), (".mbarrier::report::disabled
         f"{_ENDS}, left:u32, right:u32, [m]:dst{_POLICY}",
         "As without .ignore_oob, but for left bytes at the beginning and right bytes at the end, which need not exist: here the "
         "target keeps its own.",
-        **{**_TO_SHARED, "dst": OWN, "constants": {**_SIXTEENTHS, **_IGNORED}, **_options},
+        **{
+            **_TO_SHARED,
+            "dst": OWN,
+            "accepts": Accepts(constants={**_SIXTEENTHS, **_IGNORED}, valid=_cluster),
+            **_options,
+        },
     )
 _copies(
     f"cp.async.bulk.dst.src.{TELLS}",
@@ -232,7 +238,7 @@ declare(
     "Puts b at address a of a block of the cluster, and tells the mbarrier at m there.",
     space=ANY,
     vec="v2 v4",
-    valid=_fits,
+    accepts=Accepts(valid=_fits),
     **_STORE,
 )
 declare(
@@ -240,7 +246,7 @@ declare(
     "Puts b at address a.",
     space="global",
     scope="gpu sys",
-    valid=_system,
+    accepts=Accepts(valid=_system),
     **{
         **_STORE,
         "since": (8, 7),
@@ -266,7 +272,7 @@ for _ops, _types in (
         documentation="The value at address a, combined with b.",
         space="global",
         scope="gpu sys",
-        valid=_system,
+        accepts=Accepts(valid=_system),
         op=_ops,
         type=_types,
         **{**_REDUCE, "since": (8, 7), "target": 100},
@@ -288,12 +294,14 @@ declare(
         "requires": {},
         "since": (8, 6),
         "target": 100,
-        "constants": {
-            "bytes": (
-                lambda size: 0 <= size <= 1 << 24 and size % 8 == 0,
-                "a multiple of 8, at most 16,777,216",
-            ),
-            "value": (lambda value: value == 0, "0"),
-        },
+        "accepts": Accepts(
+            constants={
+                "bytes": (
+                    lambda size: 0 <= size <= 1 << 24 and size % 8 == 0,
+                    "a multiple of 8, at most 16,777,216",
+                ),
+                "value": (lambda value: value == 0, "0"),
+            }
+        ),
     },
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..model import Accepts
 from ..primitives import Value, select
 from ..table import Modifier, instruction
 from ..types import ScalarType
@@ -31,7 +32,7 @@ def comparable(modifiers: Mapping[str, Modifier]) -> str:
     "setp.cmp.type p:pred{|q:pred}, a, b",
     cmp=INTEGER_OPS,
     type=INTEGERS,
-    valid=comparable,
+    accepts=Accepts(valid=comparable),
     category="compare_select",
     unit="alu",
 )
@@ -50,7 +51,7 @@ def setp(a: Value, b: Value, *, cmp: str) -> tuple[Value, Value]:
     cmp=INTEGER_OPS,
     op=BOOL_OPS,
     type=INTEGERS,
-    valid=comparable,
+    accepts=Accepts(valid=comparable),
     category="compare_select",
     unit="alu",
 )
@@ -83,7 +84,7 @@ SET_TYPES = "u32 s32 f32"
     cmp=INTEGER_OPS,
     dtype=SET_TYPES,
     stype=INTEGERS,
-    valid=comparable,
+    accepts=Accepts(valid=comparable),
     category="compare_select",
     unit="alu",
 )
@@ -113,7 +114,7 @@ def set_number(a: Value, b: Value, *, cmp: str, dtype: ScalarType) -> Value:
     op=BOOL_OPS,
     dtype=SET_TYPES,
     stype=INTEGERS,
-    valid=comparable,
+    accepts=Accepts(valid=comparable),
     category="compare_select",
     unit="alu",
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from math import gcd
 from typing import Any
 
+from ..model import Applied
 from ..primitives import Value, select
 from ..table import instruction
 from ..types import scalar_type
@@ -110,7 +111,7 @@ def _compress(bits: int, index: int) -> None:
         element=f"b{bits}",
         index=f"b{index}",
         num=_numbers(dense, kept, metadata),
-        checked=DESCRIPTOR,
+        applied=Applied(checked=DESCRIPTOR),
         **SPARSE,
     )
     def compress(*operands: Value) -> tuple[Value, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import effects
 from ..availability import Available
+from ..model import Accepts
 from ..table import declare
 
 CONTROL: dict[str, Any] = {"category": "control", "unit": "cbu"}
@@ -35,13 +36,13 @@ declare(
     "pmevent a:imm",
     "Triggers performance-monitor event a.",
     since=(1, 4),
-    constants={"a": (lambda event: 0 <= event <= 15, "the events 0 to 15")},
+    accepts=Accepts(constants={"a": (lambda event: 0 <= event <= 15, "the events 0 to 15")}),
     **MISC,
 )
 declare(
     "pmevent.mask a:imm",
     "Triggers the performance-monitor events of the mask.",
-    constants={"a": (lambda mask: 0 <= mask < 1 << 16, "a mask of 16 bits")},
+    accepts=Accepts(constants={"a": (lambda mask: 0 <= mask < 1 << 16, "a mask of 16 bits")}),
     since=(3, 0),
     target=20,
     **MISC,
@@ -59,9 +60,11 @@ declare(
     "Changes the number of registers that the warp may use.",
     action="inc dec",
     leads="action",
-    constants={
-        "count": (lambda count: 24 <= count <= 256 and count % 8 == 0, "a multiple of 8 from 24 to 256")
-    },
+    accepts=Accepts(
+        constants={
+            "count": (lambda count: 24 <= count <= 256 and count % 8 == 0, "a multiple of 8 from 24 to 256")
+        }
+    ),
     available=Available(since=(8, 0), target=90, variant="a"),
     **MISC,
 )

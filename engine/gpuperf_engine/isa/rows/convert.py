@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..model import Accepts
 from ..primitives import Value, is_nan, maximum, minimum, select
 from ..table import Modifier, instruction
 from ..types import ScalarType, scalar_type
@@ -37,7 +38,7 @@ def _saturable(modifiers: Mapping[str, Modifier]) -> str:
     "cvt{.sat}.dtype.atype d:dtype+, a:atype+",
     dtype=INTEGERS,
     atype=INTEGERS,
-    valid=_saturable,
+    accepts=Accepts(valid=_saturable),
     category="bit_convert",
     unit="alu",
 )
@@ -66,7 +67,7 @@ def _flushable(modifiers: Mapping[str, Modifier]) -> str:
     rnd=ROUNDINGS,
     dtype=IEEE,
     atype=INTEGERS,
-    valid=_flushable,
+    accepts=Accepts(valid=_flushable),
     **CONVERT,
 )
 def integer_to_float(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
@@ -88,7 +89,7 @@ def integer_to_float(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
     rnd=INTEGER_ROUNDINGS,
     dtype=INTEGERS,
     atype=IEEE,
-    valid=_flushable,
+    accepts=Accepts(valid=_flushable),
     **CONVERT,
 )
 def float_to_integer(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
@@ -127,7 +128,7 @@ def _exact(modifiers: Mapping[str, Modifier]) -> str:
     rnd=ROUNDINGS,
     dtype=IEEE,
     atype=IEEE,
-    valid=_narrowing,
+    accepts=Accepts(valid=_narrowing),
     **CONVERT,
 )
 def float_to_narrower(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
@@ -142,7 +143,11 @@ def float_to_narrower(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
 @instruction("cvt{.rnd}.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f32", since=(7, 1), **AMPERE)
 @instruction("cvt.dtype.bf16 d:dtype, a:bf16", dtype="bf16", **BFLOAT)
 @instruction(
-    "cvt{.ftz}{.sat}.dtype.atype d:dtype+, a:atype+", dtype=IEEE, atype=IEEE, valid=_exact, **CONVERT
+    "cvt{.ftz}{.sat}.dtype.atype d:dtype+, a:atype+",
+    dtype=IEEE,
+    atype=IEEE,
+    accepts=Accepts(valid=_exact),
+    **CONVERT,
 )
 def float_to_wider(a: Value, *, dtype: ScalarType) -> Value:
     """a in a type that holds all its values."""
@@ -161,7 +166,7 @@ def _same(modifiers: Mapping[str, Modifier]) -> str:
     rnd=INTEGER_ROUNDINGS,
     dtype=IEEE,
     atype=IEEE,
-    valid=_same,
+    accepts=Accepts(valid=_same),
     **CONVERT,
 )
 def float_to_integral(a: Value, *, rnd: str) -> Value:

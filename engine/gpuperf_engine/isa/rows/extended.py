@@ -7,6 +7,7 @@ is *no* borrow. Both are the same within a chain of subtractions, but nvcc's 128
 
 from __future__ import annotations
 
+from ..model import Applied
 from ..primitives import Value, high, select
 from ..table import instruction
 from ..types import scalar_type
@@ -28,7 +29,7 @@ def add_carry(a: Value, b: Value) -> tuple[Value, Value]:
     unit="alu",
     since=(1, 2),
     requires=LONG,
-    reads_carry=True,
+    applied=Applied(reads_carry=True),
 )
 def addc(a: Value, b: Value, carry: Value) -> tuple[Value, Value]:
     """a + b + CC.CF; .cc: CC.CF becomes the carry."""
@@ -48,7 +49,7 @@ def sub_borrow(a: Value, b: Value) -> tuple[Value, Value]:
     unit="alu",
     since=(1, 2),
     requires=LONG,
-    reads_carry=True,
+    applied=Applied(reads_carry=True),
 )
 def subc(a: Value, b: Value, carry: Value) -> tuple[Value, Value]:
     """a − b, less 1 where CC.CF is 0; .cc: CC.CF becomes 1 where nothing is borrowed."""
@@ -81,7 +82,7 @@ def mad_carry(a: Value, b: Value, c: Value, *, mode: str) -> tuple[Value, Value]
     since=(3, 0),
     target=20,
     requires=LONG,
-    reads_carry=True,
+    applied=Applied(reads_carry=True),
 )
 def madc(a: Value, b: Value, c: Value, carry: Value, *, mode: str) -> tuple[Value, Value]:
     """The low or high half of a · b, plus c, plus CC.CF; .cc: CC.CF becomes the carry of those additions."""

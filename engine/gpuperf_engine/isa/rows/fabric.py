@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import effects
+from ..model import Accepts
 from ..table import declare
 
 FABRIC: dict[str, Any] = {"category": "load_store", "unit": "lsu", "since": (9, 3), "target": 100}
@@ -64,7 +65,7 @@ for _ops, _types, _only in (
         "[d]:shared, [handle:endpoint, offset:u64%], size:u32, [m]:shared, membermask:imm",
         "Combines size bytes of all members of a logical endpoint into shared memory, and tells the mbarrier at m.",
         type=_types,
-        constants=_EVERY,
+        accepts=Accepts(constants=_EVERY),
         **({"op": _ops} if _several else {}),
         **({**FABRIC, "only": _only} if _only else FABRIC),
     )

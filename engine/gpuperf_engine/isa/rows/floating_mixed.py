@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..model import Applied
 from ..primitives import Value, concat, fma, split
 from ..table import instruction
 from ..types import ScalarType, scalar_type
@@ -16,7 +17,7 @@ ROUNDINGS = "rn rz rm rp"
 SINGLE: dict[str, Any] = {"category": "fp32", "unit": "fma"}
 BLACKWELL: dict[str, Any] = {**SINGLE, "since": (8, 6), "target": 100}
 #: Packed operands of several precisions, taken whole.
-RUBIN: dict[str, Any] = {**SINGLE, "since": (9, 4), "only": "107f", "whole": True}
+RUBIN: dict[str, Any] = {**SINGLE, "since": (9, 4), "only": "107f", "applied": Applied(whole=True)}
 HALVES, PAIRS = "f16 bf16", "f16x2 bf16x2"
 
 

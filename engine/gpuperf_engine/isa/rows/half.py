@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..model import Accepts
 from ..primitives import Value, fma, maximum, minimum, select
 from ..table import instruction
 from ..tensor_maps import OUT_OF_BOUNDS
@@ -189,7 +190,12 @@ def _set_rows() -> None:
     """All ``set`` with a half-precision side: they differ in types and in ``.ftz`` only."""
     lines: list[tuple[str, dict[str, Any]]] = []
     for half, since, ftz in (("f16", SINCE_F16, "{.ftz}"), ("bf16", SINCE_BF16, "")):
-        integers = {"dtype": half, "stype": INTEGERS, "cmp": INTEGER_OPS, "valid": comparable}
+        integers = {
+            "dtype": half,
+            "stype": INTEGERS,
+            "cmp": INTEGER_OPS,
+            "accepts": Accepts(valid=comparable),
+        }
         lines.append(("set.cmp@.dtype.stype", {**integers, **since}))
         lines.append(("set.cmp@.dtype.stype", {"dtype": half, "stype": "f64", "cmp": FLOAT_OPS, **since}))
         lines.append(

@@ -23,11 +23,17 @@ from ..images import (
     write_samples,
     write_surface,
 )
+from ..model import Accepts, Applied
 from ..primitives import Value
 from ..table import declare, instruction
 from ..types import ScalarType
 
-TEX: dict[str, Any] = {"category": "texture", "unit": "tex", "effect": effects.TEXTURE, "whole": True}
+TEX: dict[str, Any] = {
+    "category": "texture",
+    "unit": "tex",
+    "effect": effects.TEXTURE,
+    "applied": Applied(whole=True),
+}
 FETCH: dict[str, Any] = {**TEX, "requires": {"f16": ((4, 2), 53), "f16x2": ((4, 2), 53)}}
 #: results by the width of the opcode: operand and types
 RESULTS = {"v4": ("d:dtype*4", "u32 s32 f16 f32"), "v2": ("d:dtype*2", "f16x2")}
@@ -160,7 +166,12 @@ def istypep(image: Image, *, query: str) -> Value:
     return is_kind(image, {"texref": TEXTURE, "surfref": SURFACE}.get(query, -1))
 
 
-SURF: dict[str, Any] = {"category": "texture", "unit": "tex", "mode": "trap clamp zero", "whole": True}
+SURF: dict[str, Any] = {
+    "category": "texture",
+    "unit": "tex",
+    "mode": "trap clamp zero",
+    "applied": Applied(whole=True),
+}
 #: geometries by their coordinates
 PLACES = (("1d", "b:s32*1"), ("2d", "b:s32*2"), ("3d", "b:s32*4"), ("a1d", "b:b32*2"), ("a2d", "b:b32*4"))
 
@@ -222,14 +233,14 @@ for _geometry, _where in PLACES:
         cop="ca cg cs cv",
         vec="v2 v4",
         dtype="b8 b16 b32 b64",
-        valid=_fits,
+        accepts=Accepts(valid=_fits),
         **_load,
     )(suld)
     _store: dict[str, Any] = {**_load, "effect": effects.SURFACE, "cop": "wb cg cs wt", "vec": "v2 v4"}
     instruction(
         f"sust.b.geom{{.cop}}{{.vec}}.ctype.mode [a:image, {_where}], c:ctype+*vec",
         ctype="b8 b16 b32 b64",
-        valid=_fits,
+        accepts=Accepts(valid=_fits),
         **_store,
     )(sust)
     instruction(f"sust.p.geom{{.cop}}{{.vec}}.b32.mode [a:image, {_where}], c:b32*vec", **_store)(

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import effects
 from ..fragments import LANES, Move, Moves
+from ..model import Applied
 from ..primitives import Value, choose, concat, permute, split
 from ..table import instruction
 from .products import Product
@@ -23,7 +24,7 @@ SHARED: dict[str, Any] = {
     "space": "shared shared::cta",
     "requires": {"shared::cta": ((7, 8), 75)},
     # the first eight lanes for each matrix give the address of a row
-    "moves": lambda modifiers: Moves((Move(4, 4, 8 * int(modifiers["num"][1:])),)),
+    "applied": Applied(moves=lambda modifiers: Moves((Move(4, 4, 8 * int(str(modifiers["num"])[1:])),))),
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import effects
 from ..fragments import LANES, Move, Moves
+from ..model import Applied
 from ..primitives import Value, choose, permute
 from ..table import instruction
 from ..types import scalar_type
@@ -81,7 +82,7 @@ def _byte_of(words: Sequence[Value]) -> Value:
 
 @instruction(
     "ldmatrix.sync.aligned.m8n16.num{.space}.dtype.source d:b32*num, [a]",
-    **{**BYTES, **FORMATS, "moves": _moves(8, ROW)},
+    **{**BYTES, **FORMATS, "applied": Applied(moves=_moves(8, ROW))},
 )
 def expanded_rows(*words: Value, num: str, source: str) -> tuple[Value, ...]:
     """Loads 8×16 matrices of 6- or 4-bit elements, a row from each address, as fragments of bytes."""
@@ -90,7 +91,7 @@ def expanded_rows(*words: Value, num: str, source: str) -> tuple[Value, ...]:
 
 @instruction(
     "ldmatrix.sync.aligned.m16n16.num.trans{.space}.b8 d:b32*num*2, [a]",
-    **{**BYTES, "num": "x1 x2", "moves": _moves(16, ROW)},
+    **{**BYTES, "num": "x1 x2", "applied": Applied(moves=_moves(16, ROW))},
 )
 def byte_columns(*words: Value, num: str) -> tuple[Value, ...]:
     """Loads 16×16 matrices of bytes, a row from each address, as fragments of what they are transposed."""
@@ -99,7 +100,7 @@ def byte_columns(*words: Value, num: str) -> tuple[Value, ...]:
 
 @instruction(
     "ldmatrix.sync.aligned.m16n16.num.trans{.space}.dtype.source d:b32*num*2, [a]",
-    **{**BYTES, **FORMATS, "num": "x1 x2", "moves": _moves(16, ROW)},
+    **{**BYTES, **FORMATS, "num": "x1 x2", "applied": Applied(moves=_moves(16, ROW))},
 )
 def expanded_columns(*words: Value, num: str, source: str) -> tuple[Value, ...]:
     """Loads 16×16 matrices of 6- or 4-bit elements, a row from each address, as fragments of bytes of what they are transposed."""
@@ -114,7 +115,7 @@ def expanded_columns(*words: Value, num: str, source: str) -> tuple[Value, ...]:
         "source": "s4",
         "since": (9, 4),
         "only": "90a 100f 110f 120f",
-        "moves": _moves(8, PACKED_ROW),
+        "applied": Applied(moves=_moves(8, PACKED_ROW)),
     },
 )
 def signed_rows(*words: Value, num: str) -> tuple[Value, ...]:
@@ -125,7 +126,7 @@ def signed_rows(*words: Value, num: str) -> tuple[Value, ...]:
 
 @instruction(
     "stmatrix.sync.aligned.m16n8.num.trans{.space}.b8 [a], b:b32*num",
-    **{**BYTES, "effect": effects.MATRIX_STORE, "moves": _moves(8, ROW)},
+    **{**BYTES, "effect": effects.MATRIX_STORE, "applied": Applied(moves=_moves(8, ROW))},
 )
 def store_columns(*fragments: Value) -> tuple[Value, ...]:
     """Stores fragments of 16×8 matrices of bytes, a column to each address."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import effects
 from ..mbarriers import COUNT_MAX
+from ..model import Accepts
 from ..primitives import Value
 from ..table import declare, instruction
 from ..types import scalar_type
@@ -83,7 +84,7 @@ for _name, _what in (
         **ORDER,
         **MBARRIER,
         "requires": _REQUIRES,
-        "constants": {"count": (lambda count: count > 0, "more than 0")},
+        "accepts": Accepts(constants={"count": (lambda count: count > 0, "more than 0")}),
     }
     declare(f"mbarrier.{_name}{{.sem.scope}}{{.space}}.b64 d:u64, [a]", _what + _STATE, space=OWN, **_order)
     declare(
@@ -142,7 +143,7 @@ for _name, _text, _options in (
         "sem": "acquire relaxed",
         "scope": "cta cluster",
         "requires": _REQUIRES,
-        "constants": {"parity": (lambda parity: parity in (0, 1), "0 and 1")},
+        "accepts": Accepts(constants={"parity": (lambda parity: parity in (0, 1), "0 and 1")}),
     }
     _hint = "{, hint:u32}" if _name == "try_wait" else ""
     _reports: dict[str, Any] = {**_waits, "since": (9, 3), "target": 90}

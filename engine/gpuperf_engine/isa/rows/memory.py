@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import effects
+from ..model import Accepts
 from ..table import Modifier, declare
 
 LONG_TYPES = "b32 u32 s32 f32 b64 u64 s64 f64"
@@ -60,8 +61,8 @@ def _long(modifiers: Mapping[str, Modifier]) -> str:
 
 def _line(name: str, text: str, rest: str, operands: str, priorities: bool, **options: Any) -> None:
     """A line of the manual as two: accesses of up to 128 bits, and of 256, which may have an eviction priority of L2."""
-    short = {"requires": NEEDS, "type": TYPES, **options, "vec": "v2 v4 v8", "valid": _fits}
-    long = {**short, "vec": "v4 v8", "type": LONG_TYPES, "valid": _long, "target": 100}
+    short = {"requires": NEEDS, "type": TYPES, **options, "vec": "v2 v4 v8", "accepts": Accepts(valid=_fits)}
+    long = {**short, "vec": "v4 v8", "type": LONG_TYPES, "accepts": Accepts(valid=_long), "target": 100}
     long["since"] = max((8, 8), short.get("since", (1, 0)))
     level1 = level2 = ""
     if priorities:
@@ -113,7 +114,7 @@ declare(
     space="global",
     vec="v2 v4",
     type=TYPES,
-    valid=_fits,
+    accepts=Accepts(valid=_fits),
     requires=NEEDS,
     since=(2, 0),
     target=20,
@@ -183,7 +184,7 @@ declare("prefetchu.L1 [a]", "Brings a cache line into the uniform cache.", since
 declare(
     "discard{.space}.L2 [a], size:imm",
     "Drops a cache line; its contents become undefined (here they stay).",
-    constants=LINE,
+    accepts=Accepts(constants=LINE),
     space="global",
     since=(7, 4),
     target=80,
@@ -192,7 +193,7 @@ declare(
 declare(
     "applypriority{.space}.L2::evict_normal [a], size:imm",
     "Sets the eviction priority of a cache line.",
-    constants=LINE,
+    accepts=Accepts(constants=LINE),
     space="global",
     since=(7, 4),
     target=80,
@@ -201,7 +202,7 @@ declare(
 declare(
     "applypriority.async.bulk{.space}.bulk_group.L2::evict_normal [a], size:u32",
     "Sets the eviction priority of size bytes.",
-    constants={"size": (lambda size: size >= 0 and size % 16 == 0, "a multiple of 16")},
+    accepts=Accepts(constants={"size": (lambda size: size >= 0 and size % 16 == 0, "a multiple of 16")}),
     space="global",
     since=(9, 4),
     only="107f",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..model import Accepts, Applied
 from ..primitives import Value, concat, minimum, split
 from ..spaces import RANK_SHIFT, WINDOWS
 from ..table import Modifier, instruction
@@ -31,7 +32,7 @@ def _fits(modifiers: Mapping[str, Modifier]) -> str:
 @instruction(
     "mov.vec.type d*vec, a*vec",
     vec="v2 v4",
-    valid=_fits,
+    accepts=Accepts(valid=_fits),
     type=SCALARS,
     category="move",
     unit="alu",
@@ -145,7 +146,7 @@ def getctarank(a: Value) -> Value:
     since=(2, 0),
     target=20,
     requires=NEEDS,
-    reads_rank=True,
+    applied=Applied(reads_rank=True),
 )
 def isspacep(a: Value, rank: Value, *, space: str) -> Value:
     """Whether a, a generic address, lies in the window of the space; that of .shared::cta is in that of .shared::cluster, that of
@@ -170,7 +171,7 @@ def isspacep(a: Value, rank: Value, *, space: str) -> Value:
     since=(2, 0),
     target=20,
     requires=NEEDS,
-    reads_rank=True,
+    applied=Applied(reads_rank=True),
 )
 def isspacep_short(a: Value, rank: Value, *, space: str) -> Value:
     """Whether a, a generic address of 32 bits, lies in the window of the space."""

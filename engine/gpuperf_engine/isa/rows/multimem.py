@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import effects
+from ..model import Accepts
 from ..table import Modifier, declare, instruction
 from .atomic import combine, combine_half
 
@@ -54,7 +55,7 @@ _LOAD: dict[str, Any] = {
     "effect": effects.LOAD,
     "sem": "relaxed acquire",
     "scope": SCOPES,
-    "valid": _fits,
+    "accepts": Accepts(valid=_fits),
 }
 _LOADED = "The reduction of the values at the locations of a: here of one, the value itself."
 _PRECISE: dict[str, Any] = {"requires": {"acc::f32": ((8, 2), 90)}}

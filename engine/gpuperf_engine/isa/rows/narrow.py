@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..model import Applied
 from ..primitives import Value, concat, is_nan, maximum, minimum, select
 from ..table import instruction
 from ..types import ScalarType, scalar_type
 
 F32, U32, U16 = scalar_type("f32"), scalar_type("u32"), scalar_type("u16")
-PACK: dict[str, Any] = {"category": "bit_convert", "unit": "xu", "whole": True}
+PACK: dict[str, Any] = {"category": "bit_convert", "unit": "xu", "applied": Applied(whole=True)}
 AMPERE: dict[str, Any] = {**PACK, "since": (7, 0), "target": 80, "requires": {"satfinite": ((8, 1), 80)}}
 #: Without negative zeros.
 RUBIN: dict[str, Any] = {**PACK, "since": (9, 4), "only": "107f"}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..formats import FORMATS, decode, encode, scale
+from ..model import Applied
 from ..primitives import Value, select, split
 from ..table import instruction
 from ..types import ScalarType, scalar_type
@@ -20,7 +21,7 @@ OPERANDS = "e5m2x4 e4m3x4 e3m2x4 e2m3x4 e2m1x4 e2m1p4x4 ue8m0x4"
 NARROW: dict[str, Any] = {
     "category": "fp16",
     "unit": "fp16",
-    "whole": True,
+    "applied": Applied(whole=True),
     "since": (9, 4),
     "only": "100a 103a",
     "rnd": "rn",

@@ -9,13 +9,14 @@ from typing import Any
 
 from ..availability import Available
 from ..formats import FORMATS, decode, encode, fixed, power, scale, unfixed
+from ..model import Accepts, Applied
 from ..primitives import Value, brev, concat, maximum, minimum, select, split
 from ..table import Modifier, instruction
 from ..types import ScalarType, scalar_type
 from .narrow import limited
 
 F32, U32, BF16 = scalar_type("f32"), scalar_type("u32"), scalar_type("bf16")
-PACK: dict[str, Any] = {"category": "bit_convert", "unit": "xu", "whole": True}
+PACK: dict[str, Any] = {"category": "bit_convert", "unit": "xu", "applied": Applied(whole=True)}
 EIGHT: dict[str, Any] = {**PACK, "available": Available(since=(7, 8), target=90, also=((8, 1), 89))}
 FAMILIES = "100f 110f 120f"
 BLACKWELL: dict[str, Any] = {**PACK, "only": FAMILIES}
@@ -38,7 +39,7 @@ def _newer(modifiers: Mapping[str, Modifier]) -> str:
     rnd="rz rn",
     scaled=ONE_SCALE,
     dtype=NARROW,
-    valid=_newer,
+    accepts=Accepts(valid=_newer),
     **RUBIN,
 )
 def scaled_singles_to_narrow(
@@ -61,7 +62,7 @@ def scaled_singles_to_narrow(
     scaled=ONE_SCALE,
     dtype=NARROW,
     atype="f16x2 bf16x2",
-    valid=_newer,
+    accepts=Accepts(valid=_newer),
     **RUBIN,
 )
 def scaled_halves_to_narrow(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..model import Accepts
 from ..primitives import Value, maximum, minimum, select
 from ..table import instruction
 from ..types import scalar_type
@@ -56,7 +57,7 @@ def neg(a: Value) -> Value:
     "set.cmp.type d, a, b",
     cmp=INTEGER_OPS,
     type=f"{BYTES} {HALVES}",
-    valid=comparable,
+    accepts=Accepts(valid=comparable),
     category="compare_select",
     unit="alu",
     since=(9, 4),

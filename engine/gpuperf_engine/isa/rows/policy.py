@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..model import Accepts, Applied
 from ..primitives import Value, clz, maximum, minimum, select
 from ..table import instruction
 from ..types import scalar_type
@@ -33,8 +34,8 @@ PART = "fraction is not a part of the cache lines", "more than 0, at most 1"
 
 @instruction(
     "createpolicy.fractional.primary{.secondary}.b64 d:u64, fraction:f32",
-    checked=PART,
-    constants={"fraction": (lambda part: 0 < part <= 1, PART[1])},
+    applied=Applied(checked=PART),
+    accepts=Accepts(constants={"fraction": (lambda part: 0 < part <= 1, PART[1])}),
     **LEVELS,
     **POLICY,
 )
@@ -57,13 +58,15 @@ ORDER = "primary_size is more than total_size", "primary_size of at most total_s
 @instruction(
     "createpolicy.range{.space}.primary{.secondary}.b64 d:u64, [a], primary_size:u32, total_size:u32",
     space="global",
-    checked=ORDER,
-    constants={
-        "primary_size,total_size": (
-            lambda primary, total: int(primary) % 2**32 <= int(total) % 2**32,
-            ORDER[1],
-        )
-    },
+    applied=Applied(checked=ORDER),
+    accepts=Accepts(
+        constants={
+            "primary_size,total_size": (
+                lambda primary, total: int(primary) % 2**32 <= int(total) % 2**32,
+                ORDER[1],
+            )
+        }
+    ),
     **LEVELS,
     **POLICY,
 )

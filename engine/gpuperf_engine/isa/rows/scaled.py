@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..model import Accepts, Applied
 from ..primitives import Value
 from ..table import instruction
 from .matrix import MATRIX
@@ -47,7 +48,9 @@ def _dense(syntax: str, kind: str, scales: Scales, depth: int, **options: Any) -
         made = product(registers[:10], around=around, left=left, right=right)
         return (*made, scales.refused(selectors))
 
-    instruction(syntax, documentation=_SCALED, checked=_CHECKED, **options, **MATRIX)(semantics)
+    instruction(syntax, documentation=_SCALED, applied=Applied(checked=_CHECKED), **options, **MATRIX)(
+        semantics
+    )
 
 
 def _sparse(syntax: str, kind: str, scales: Scales, depth: int, **options: Any) -> None:
@@ -68,7 +71,12 @@ def _sparse(syntax: str, kind: str, scales: Scales, depth: int, **options: Any) 
     said = _SCALED.replace("warp,", "warp, a sparse,")
     constants = {"selector": (lambda number: number == 0, "0")}
     instruction(
-        syntax, documentation=said, checked=_SPARSE_CHECKED, constants=constants, **options, **MATRIX
+        syntax,
+        documentation=said,
+        applied=Applied(checked=_SPARSE_CHECKED),
+        accepts=Accepts(constants=constants),
+        **options,
+        **MATRIX,
     )(semantics)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..model import Constants
+from ..model import Accepts, Applied, Constants
 from ..primitives import Value
 from ..table import instruction
 from .matrix import MATRIX
@@ -22,7 +22,7 @@ CHECKED = (
 _SPARSE = "d = a · b + c on fragments of a warp; of a only the elements that may be other than zero are held."
 BOTH: dict[str, Any] = {
     "spvariant": "sp sp::ordered_metadata",
-    "checked": CHECKED,
+    "applied": Applied(checked=CHECKED),
     "documentation": _SPARSE,
     **MATRIX,
 }
@@ -71,7 +71,7 @@ def _row(syntax: str, product: Product, sparsity: Sparsity, **options: Any) -> N
         *registers, selector = operands
         return sparse_product(product, sparsity, tuple(registers), _number(selector), spvariant != "sp")
 
-    instruction(syntax, constants=selectors(sparsity), **{**BOTH, **options})(semantics)
+    instruction(syntax, accepts=Accepts(constants=selectors(sparsity)), **{**BOTH, **options})(semantics)
 
 
 def _typed(syntax: str, product: Product, sparsity: Sparsity, **options: Any) -> None:
@@ -81,7 +81,7 @@ def _typed(syntax: str, product: Product, sparsity: Sparsity, **options: Any) ->
             product, sparsity, tuple(registers), _number(selector), spvariant != "sp", left=str(atype), right=str(btype)
         )  # fmt: skip
 
-    instruction(syntax, constants=selectors(sparsity), **{**BOTH, **options})(semantics)
+    instruction(syntax, accepts=Accepts(constants=selectors(sparsity)), **{**BOTH, **options})(semantics)
 
 
 def _integer(syntax: str, product: Product, sparsity: Sparsity, types: str, **options: Any) -> None:
@@ -94,9 +94,13 @@ def _integer(syntax: str, product: Product, sparsity: Sparsity, types: str, **op
             satfinite=bool(satfinite), left=str(atype), right=str(btype),
         )  # fmt: skip
 
-    instruction(syntax, atype=types, btype=types, constants=selectors(sparsity), **{**BOTH, **options})(
-        semantics
-    )
+    instruction(
+        syntax,
+        atype=types,
+        btype=types,
+        accepts=Accepts(constants=selectors(sparsity)),
+        **{**BOTH, **options},
+    )(semantics)
 
 
 def _number(selector: object) -> int:

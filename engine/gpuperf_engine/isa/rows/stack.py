@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import effects
+from ..model import Accepts
 from ..primitives import Value
 from ..table import instruction
 
@@ -24,12 +25,14 @@ LEAST_ALIGNMENT, MOST_ALIGNMENT = 8, 1 << 23
 
 @instruction(
     "alloca.type d, size{, align:imm}",
-    constants={
-        "align": (
-            lambda align: 0 < align <= MOST_ALIGNMENT and int(align).bit_count() == 1,
-            f"a power of two, at most {MOST_ALIGNMENT:,}",
-        )
-    },
+    accepts=Accepts(
+        constants={
+            "align": (
+                lambda align: 0 < align <= MOST_ALIGNMENT and int(align).bit_count() == 1,
+                f"a power of two, at most {MOST_ALIGNMENT:,}",
+            )
+        }
+    ),
     **STACK,
 )
 def alloca(size: Value, align: Value | int, pointer: Value | None = None) -> Value:

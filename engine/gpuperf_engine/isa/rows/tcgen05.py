@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import effects
+from ..model import Accepts
 from ..table import Modifier, declare
 
 #: Families of targets that have tensor memory, and single targets: of the first ones only, and in earlier versions.
@@ -32,27 +33,31 @@ declare(
     "Allocates columns of tensor memory when no others are; their address goes to a in shared memory.",
     space="shared::cta",
     exclusive="exclusive",
-    constants=EXCLUSIVE,
+    accepts=Accepts(constants=EXCLUSIVE),
     **{**GROUPS, "unit": "adu", "since": (9, 4)},
 )
 declare(
     "tcgen05.dealloc.exclusive.group.sync.aligned.b32 taddr:u32%, columns:u32",
     "Frees the only columns of tensor memory.",
     exclusive="exclusive",
-    constants=EXCLUSIVE,
+    accepts=Accepts(constants=EXCLUSIVE),
     **{**GROUPS, "unit": "adu", "since": (9, 4)},
 )
 declare(
     "tcgen05.alloc.group.sync.aligned{.space}.b32 [a], columns:u32",
     "Allocates columns of tensor memory; their address goes to a in shared memory.",
     space="shared::cta",
-    constants=COLUMNS,
+    accepts=Accepts(constants=COLUMNS),
     **{**GROUPS, "unit": "adu"},
 )
 declare(
     "tcgen05.dealloc.group.sync.aligned.b32 taddr:u32%, columns:u32",
     "Frees columns of tensor memory.",
-    constants={"columns": (lambda count: 0 < count < 1 << 32 and count % 32 == 0, "a multiple of 32, not 0")},
+    accepts=Accepts(
+        constants={
+            "columns": (lambda count: 0 < count < 1 << 32 and count % 32 == 0, "a multiple of 32, not 0")
+        }
+    ),
     **{**GROUPS, "unit": "adu"},
 )
 declare(
@@ -126,7 +131,7 @@ for _format, _source in (("", ""), (".b8x16.source", "b6x16_p32 b4x16_p64")):
         "Copies a matrix from shared to tensor memory.",
         shape="128x256b 4x256b 128x128b 64x128b 32x128b",
         multicast="warpx2::02_13 warpx2::01_23 warpx4",
-        valid=_copied,
+        accepts=Accepts(valid=_copied),
         **({"source": _source} if _source else {}),
         **GROUPS,
     )
@@ -193,8 +198,9 @@ for _group, _lanes in (("cta_group::1", 4), ("cta_group::2", 8)):
                 f"tcgen05.mma{_sparse}.{_group}.kind{_shift}{{.collector}}{_kept} [d]:tmem, {_a}, b:u64, {_META}, {_ends}{_scale}",
                 _PRODUCT,
                 kind=tuple(f"kind::{kind}" for kind in _kinds.split()),
-                valid=_shifted,
-                constants={"scale": (lambda scale: 0 <= scale <= 15, "0 to 15")},
+                accepts=Accepts(
+                    valid=_shifted, constants={"scale": (lambda scale: 0 <= scale <= 15, "0 to 15")}
+                ),
                 **_LUT,
             )
         declare(
@@ -240,8 +246,9 @@ for _group, _lanes in (("cta_group::1", 4), ("cta_group::2", 8)):
                 f"[d]:tmem, {_a}, b:u64, {_META}, idesc:u32{{, mask:u32*{_lanes}}}, {{!}}enable:pred{_scale}",
                 _PRODUCT,
                 kind=tuple(f"kind::{kind}" for kind in _kinds.split()),
-                valid=_shifted,
-                constants={"scale": (lambda scale: 0 <= scale <= 15, "0 to 15")},
+                accepts=Accepts(
+                    valid=_shifted, constants={"scale": (lambda scale: 0 <= scale <= 15, "0 to 15")}
+                ),
                 **{**TENSOR, **_KEPT, "only": _only},
             )
 for _a in ("a:u64", "[a]:tmem"):

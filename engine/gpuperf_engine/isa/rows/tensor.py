@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import effects
 from ..availability import Available
+from ..model import Accepts
 from ..primitives import Value
 from ..table import Modifier, declare
 from ..tensor_maps import FIELDS, Field
@@ -79,7 +80,7 @@ def _load(slot: str, coordinates: str, more: str, text: str, **options: Any) -> 
             f"cp.async.bulk.tensor.dim.dst.src{slot}.{TELLS}{several}{group}{{.hint}} "
             f"[d]:dst, [t, c:s32*{coordinates}], [m]:dst{more}{mask}{POLICY}",
             text,
-            valid=_cluster,
+            accepts=Accepts(valid=_cluster),
             **merged,
         )
 
@@ -104,7 +105,7 @@ def _load_newer(slot: str, coordinates: str, more: str, text: str, **options: An
             f"cp.async.bulk.tensor.dim.dst.src{slot}.{TELLS}{report}{multicast}{{.group}}{{.hint}}{base} "
             f"[d]:dst, [t, base:u64?base, c:s32*{coordinates}], [m]:dst{more}, {mask}{POLICY}",
             text,
-            valid=_cluster if "}" in multicast else _wide,
+            accepts=Accepts(valid=_cluster if "}" in multicast else _wide),
             **_written(merged, report + multicast + base),
         )
 
@@ -126,7 +127,7 @@ def _load_attributes() -> None:
                 f"cp.async.bulk.tensor.dim.dst.src{{.mode}}.{TELLS}{{.report}}{multicast}{{.group}}{{.hint}}{end} "
                 f"[d]:dst, [t{operands}, c:s32*dim], [m]:dst{mask}{POLICY}",
                 f"{_BOX}.",
-                valid=_wide if multicast else None,
+                accepts=Accepts(valid=_wide if multicast else None),
                 **_written(
                     {
                         **LOAD,
@@ -323,7 +324,7 @@ for _field, _type in (("box_dim global_dim element_stride", "u32"), ("global_str
     declare(
         f"tensormap.replace.mode.field{{.space}}.b1024.b{_type[1:]} [a], ordinal:imm, value:{_type}",
         _CHANGED,
-        constants={"ordinal": (lambda ordinal: 0 <= ordinal <= 4, "0 to 4")},
+        accepts=Accepts(constants={"ordinal": (lambda ordinal: 0 <= ordinal <= 4, "0 to 4")}),
         mode="tile",
         field=_field,
         **REPLACE,
@@ -334,9 +335,12 @@ _KINDS = ("elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", 
 declare(
     "tensormap.replace.mode.field{.space}.b1024.b32 [a], value:imm",
     _CHANGED,
-    constants={
-        f"value {field}": (partial(_within, FIELDS[field]), f"0 to {FIELDS[field].high}") for field in _KINDS
-    },
+    accepts=Accepts(
+        constants={
+            f"value {field}": (partial(_within, FIELDS[field]), f"0 to {FIELDS[field].high}")
+            for field in _KINDS
+        }
+    ),
     mode="tile",
     field=" ".join(_KINDS),
     **{**REPLACE, "available": replace(_REPLACED, requires={"swizzle_atomicity": ((8, 6), 100)})},
@@ -344,7 +348,7 @@ declare(
 declare(
     "tensormap.cp_fenceproxy.dst.src.tensormap::generic.release.scope.sync.aligned [d]:dst, [a]:src, size:imm",
     "Copies a tensor map to global memory, once for the warp, and orders it.",
-    constants={"size": (lambda size: size == 128, "128, the bytes of a tensor map")},
+    accepts=Accepts(constants={"size": (lambda size: size == 128, "128, the bytes of a tensor map")}),
     category="load_store",
     unit="lsu",
     effect=effects.BULK_COPY,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..model import Accepts
 from ..primitives import Value, maximum, minimum, select
 from ..table import Modifier, instruction
 from ..types import ScalarType, scalar_type
@@ -121,13 +122,13 @@ def _add(
 ) -> None:
     """Rows for both numbers of operands."""
     for op2, operands in _FORMS:
-        more: dict[str, Any] = {"op2": SECOND, "valid": _third} if op2 else {}
+        more: dict[str, Any] = {"op2": SECOND} if op2 else {}
         selectors = PARTS if op2 else {"asel": "part", "bsel": "part"}
         also = "; then the second operation with c, or the low part put into c" if op2 else ""
         instruction(
             f"{name}.{types}{op2} {operands.replace('btype', second)}",
             documentation=f"{text}{also}.",
-            selectors=selectors,
+            accepts=Accepts(selectors=selectors, valid=_third if op2 else None),
             **options,
             **more,
         )(semantics)
@@ -150,12 +151,14 @@ for _name in ("vshl", "vshr"):
 for _op2, _operands in _FORMS:
     _options: dict[str, Any] = {key: value for key, value in VIDEO.items() if key != "dtype"}
     if _op2:
-        _options.update(op2=SECOND, valid=_third)
+        _options.update(op2=SECOND)
     instruction(
         f"vset.atype.btype.cmp{_op2} {_operands.replace('dtype', 'u32')}",
         documentation="1 or 0, as words, halves or bytes compare"
         + ("; then the second operation with c, or the low part put into c." if _op2 else "."),
-        selectors=PARTS if _op2 else {"asel": "part", "bsel": "part"},
+        accepts=Accepts(
+            selectors=PARTS if _op2 else {"asel": "part", "bsel": "part"}, valid=_third if _op2 else None
+        ),
         cmp=COMPARISONS,
         **_options,
     )(compared)
@@ -173,8 +176,7 @@ def _negation(modifiers: Mapping[str, Modifier]) -> str:
 @instruction(
     "vmad.dtype.atype.btype{.po}{.sat}{.scale} d:dtype, {-}a{.asel}:atype, {-}b{.bsel}:btype, {-}c:dtype",
     scale="shr7 shr15",
-    selectors={"asel": "part", "bsel": "part"},
-    valid=_negation,
+    accepts=Accepts(selectors={"asel": "part", "bsel": "part"}, valid=_negation),
     **{**VIDEO, "unit": "imad"},
 )
 def vmad(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..model import Accepts
 from ..primitives import Value, maximum, minimum, select
 from ..table import Modifier, instruction
 from ..types import ScalarType, scalar_type
@@ -82,8 +83,7 @@ def _packed(name: str, lanes: int) -> None:
         f"{name}{lanes}.dtype.atype.btype{{.sat}}{{.add}} {_operands('dtype')}",
         documentation=f"{name[1:]} of {'halves' if lanes == 2 else 'bytes'} of a and b, those outside the mask from c; "
         ".add: c plus the sum of those in the mask.",
-        selectors=_selectors(lanes),
-        valid=_exclusive,
+        accepts=Accepts(selectors=_selectors(lanes), valid=_exclusive),
         **PACKED,
     )
     def packed(
@@ -107,7 +107,7 @@ def _compared(lanes: int) -> None:
         f"vset{lanes}.atype.btype.cmp{{.add}} {_operands('u32')}",
         documentation=f"1 or 0 for {'halves' if lanes == 2 else 'bytes'} of a and b, as they compare, those outside the mask from "
         "c; .add: c plus the sum of those in the mask.",
-        selectors=_selectors(lanes),
+        accepts=Accepts(selectors=_selectors(lanes)),
         cmp=COMPARISONS,
         **{name: value for name, value in PACKED.items() if name != "dtype"},
     )

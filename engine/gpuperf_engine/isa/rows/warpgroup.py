@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import effects
-from ..model import Form
+from ..model import Accepts, Applied, Form
 from ..primitives import Value, popc, select
 from ..table import declare, instruction
 from ..types import scalar_type
@@ -113,8 +113,10 @@ def _family(
             shape=shape,
             since=max(version, (8, 2)) if sparse else version,
             only="90a",
-            constants={**_CONSTANTS, **(selectors(sparsity) if sparsity is not None else {})},
-            checked=CHECKED if sparse else None,
+            accepts=Accepts(
+                constants={**_CONSTANTS, **(selectors(sparsity) if sparsity is not None else {})}
+            ),
+            applied=Applied(checked=CHECKED if sparse else None),
             documentation=f"d = a · b + d (scale false: a · b) on fragments of a warpgroup{', a sparse' if sparse else ''}.",
             **options,
             **WARPGROUP,
@@ -176,6 +178,6 @@ declare(
     "wgmma.wait_group.sync.aligned a:imm",
     "Waits until at most so many groups are left.",
     effect=effects.WARPGROUP_WAIT,
-    constants={"a": (lambda groups: groups >= 0, "0 and more")},
+    accepts=Accepts(constants={"a": (lambda groups: groups >= 0, "0 and more")}),
     **_ORDER,
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import effects
 from ..fragments import Tile
+from ..model import Applied
 from ..primitives import Value, concat, split
 from ..table import instruction
 from ..types import scalar_type
@@ -95,8 +96,10 @@ def _load(
         since=since,
         target=target,
         requires={"shared::cta": ((7, 8), 0)},
-        moves=lambda modifiers: whole.moves(
-            str(modifiers["layout"]), "row" if matrix == "c" else str(modifiers["layout"])
+        applied=Applied(
+            moves=lambda modifiers: whole.moves(
+                str(modifiers["layout"]), "row" if matrix == "c" else str(modifiers["layout"])
+            )
         ),
         **MOVES,
     )(semantics)
@@ -116,7 +119,7 @@ def _store(shape: str, type: str, bits: int, since: tuple[int, int], target: int
         since=since,
         target=target,
         requires={"shared::cta": ((7, 8), 0)},
-        moves=lambda modifiers: whole.moves(str(modifiers["layout"]), "row"),
+        applied=Applied(moves=lambda modifiers: whole.moves(str(modifiers["layout"]), "row")),
         **MOVES,
     )(semantics)
 

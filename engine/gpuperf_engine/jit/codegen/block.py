@@ -131,7 +131,7 @@ class BlockWriter:
         results = [_native(result) for result in evaluate(form, sources)]
         if form.writes_carry:
             self.write_carry(results.pop(), guard)
-        if form.row.checked is not None:
+        if form.row.applied.checked is not None:
             wrong = self.writer.op(f"and i32 {self.bits_of(results.pop())}, {self.effective_mask(guard)}")
             self.error(wrong, Event.MEANINGLESS, str(self.block.instructions.index(instruction)))
         self.assign(instruction, results, guard)

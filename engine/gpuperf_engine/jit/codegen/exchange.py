@@ -313,7 +313,7 @@ def _matrix(exchange: _Exchange) -> list[NativeValue]:
     arguments = [(vector_ll(value.type), value.vector()) for value in values]
     found = to.writer.call(matrix_name(form, constants), returned, *arguments)
     types = [slot.type for slot in form.destinations for _ in range(slot.vector) if slot.type is not None]
-    if form.row.checked is not None:
+    if form.row.applied.checked is not None:
         wrong = to.value(PRED, to.writer.op(f"extractvalue {returned} {found}, {len(types)}"))
         to.error(to.bits_of(wrong), Event.MEANINGLESS)
     return [

@@ -34,7 +34,7 @@ def matrix_types(form: Form) -> tuple[list[ScalarType], str]:
         if slot.type is not None and not slot.constant
     ]
     results = [slot.type for slot in form.destinations for _ in range(slot.vector) if slot.type is not None]
-    if form.row.checked is not None:
+    if form.row.applied.checked is not None:
         results.append(scalar_type("pred"))
     return sources, "{ " + ", ".join(map(vector_ll, results)) + " }"
 

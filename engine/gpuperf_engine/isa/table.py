@@ -87,8 +87,8 @@ def instruction(
         for name, values in value_sets.items()
     }
 
-    told = Available.of(since, target, only, requires or {})
-    if available is not None and told != Available():
+    own = Available.of(since, target, only, requires or {})
+    if available is not None and own != Available():
         raise ValueError(f"{syntax!r}: what it needs is said twice")
 
     def add(semantics: _Semantics) -> _Semantics:
@@ -99,7 +99,7 @@ def instruction(
             category=category,
             unit=unit,
             effect=effect,
-            available=available or told,
+            available=available or own,
             documentation=documentation or (semantics.__doc__ or "").strip(),
             flop=flop,
             leads=leads,

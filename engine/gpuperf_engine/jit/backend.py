@@ -74,14 +74,14 @@ def code_of(
 ) -> Code | str:
     """The program's code (which counts single threads too, runs in clusters, or has barriers at which warps are diverged), compiled
     or loaded once, or why it must be left to the reference backend."""
-    memo, place = program.kernel.memo, _place(program, threads, clustered, diverged)
-    if place not in memo:
-        memo[place] = _compile(program, threads, clustered, diverged)
-    found = memo[place]
-    assert isinstance(found, (Code, str))
-    if isinstance(found, Code):
-        found.refresh()
-    return found
+    memo, key = program.kernel.memo, _place(program, threads, clustered, diverged)
+    if key not in memo:
+        memo[key] = _compile(program, threads, clustered, diverged)
+    code = memo[key]
+    assert isinstance(code, (Code, str))
+    if isinstance(code, Code):
+        code.refresh()
+    return code
 
 
 def _place(program: Program, threads: bool, clustered: bool, parted: bool) -> str:
@@ -92,8 +92,8 @@ def _place(program: Program, threads: bool, clustered: bool, parted: bool) -> st
 @uncollected
 def _compile(program: Program, threads: bool, clustered: bool, diverged: bool) -> Code | str:
     form = threads, clustered, diverged
-    place = store.key("program", *_content(program), *form, fingerprint(0))
-    stored = store.read(place)
+    key = store.key("program", *_content(program), *form, fingerprint(0))
+    stored = store.read(key)
     if stored is not None:
         try:
             return _linked(program, *_unpack(stored))
@@ -111,7 +111,7 @@ def _compile(program: Program, threads: bool, clustered: bool, diverged: bool) -
     except RuntimeError as error:
         # LLVM refuses, or this host lets nobody make code: slower is better than not at all
         return f"LLVM makes no code of it on this host ({str(error).strip().partition(chr(10))[0]})"
-    store.keep(place, _pack(generated, content))
+    store.keep(key, _pack(generated, content))
     return code
 
 
@@ -119,12 +119,12 @@ def _content(program: Program) -> tuple[object, ...]:
     """What decides the code of a program: the texts that its functions are from, and which of their instructions it has."""
     digests = {function.module: function.module.digest for function in program.functions}
     names = [(function.name, digests[function.module]) for function in program.functions]
-    found = [
+    instructions = [
         f"{item.span.line}{item.opcode}{item.span.column}"
         for block in program.blocks
         for item in block.instructions
     ]
-    return program.variant, names, hashlib.blake2b("".join(found).encode(), digest_size=16).digest()
+    return program.variant, names, hashlib.blake2b("".join(instructions).encode(), digest_size=16).digest()
 
 
 def _for_divergence(program: Program) -> Program:

@@ -90,15 +90,15 @@ def _digest_of(base: Path) -> bytes:
 
 def _state(base: Path) -> list[tuple[str, int, int, int, int]]:
     """Path, bytes, times of modification and of change in ns, and inode of each source, in order."""
-    found = []
+    states = []
     for package in _PACKAGES:
         with os.scandir(base / package) as entries:
             for entry in entries:
                 if entry.name.endswith(_SOURCES):
                     status = entry.stat()
                     size, inode = status.st_size, status.st_ino
-                    found.append((entry.path, size, status.st_mtime_ns, status.st_ctime_ns, inode))
-    return sorted(found)
+                    states.append((entry.path, size, status.st_mtime_ns, status.st_ctime_ns, inode))
+    return sorted(states)
 
 
 def key(*parts: object) -> str:
@@ -156,8 +156,8 @@ def _make_room(base: Path) -> None:
     """Once per process: where there are too many entries, the older half goes."""
     try:
         with os.scandir(base) as entries:
-            found = sorted((entry.stat().st_mtime, entry.path) for entry in entries if entry.is_file())
-        for _, path in found[: len(found) // 2] if len(found) > MOST_ENTRIES else []:
+            oldest = sorted((entry.stat().st_mtime, entry.path) for entry in entries if entry.is_file())
+        for _, path in oldest[: len(oldest) // 2] if len(oldest) > MOST_ENTRIES else []:
             os.unlink(path)
     except OSError:
         return

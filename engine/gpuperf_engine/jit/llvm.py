@@ -149,9 +149,11 @@ def host() -> Host:
 def _host() -> Host:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    found = llvm.get_host_cpu_features()
-    wide = all(found.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"))
-    return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), found.flatten(), wide)
+    features = llvm.get_host_cpu_features()
+    wide = all(
+        features.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd")
+    )
+    return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten(), wide)
 
 
 @cache
@@ -173,10 +175,10 @@ def _jit() -> Any:
 @cache
 def _linker() -> Any:
     # it only links objects, so any processor of this family will do, and the plainest is made soonest
-    made = llvm.create_lljit_compiler(_target().create_target_machine(opt=0, reloc="pic"))
+    linker = llvm.create_lljit_compiler(_target().create_target_machine(opt=0, reloc="pic"))
     # it must outlive all objects in it, which may be let go of at the very end of the process: so it is never disposed of
-    made._owned = True
-    return made
+    linker._owned = True
+    return linker
 
 
 @cache
@@ -269,13 +271,13 @@ def generation() -> int:
 
 
 def _library(name: str) -> Library:
-    found = _libraries.get(name)
-    if found is None:
+    library = _libraries.get(name)
+    if library is None:
         with _lock:
-            found = _libraries.get(name)
-            if found is None:
-                found = _libraries[name] = _load_runtime(name)
-    return found
+            library = _libraries.get(name)
+            if library is None:
+                library = _libraries[name] = _load_runtime(name)
+    return library
 
 
 def _runtime_text(name: str) -> str:
@@ -321,16 +323,16 @@ def _load_together(names: Iterable[str]) -> None:
         # another thread may have loaded some meanwhile, which its code is linked to
         missing = [name for name in wanted if name not in _libraries]
         read = {name: store.read(store.key("object", name, fingerprint(1))) for name in missing}
-        found = {name: content for name, content in read.items() if content is not None}
-        if len(found) < 2 or ("script" in missing and "script" not in found):
+        contents = {name: content for name, content in read.items() if content is not None}
+        if len(contents) < 2 or ("script" in missing and "script" not in contents):
             return
-        exports = tuple(name for group in found for name in _exports(group))
+        exports = tuple(name for group in contents for name in _exports(group))
         try:
-            called = {called for group in found for called in _imports(group)}.difference(exports)
-            made = link([*found.values()], exports, runtime_addresses(tuple(sorted(called))))
+            called = {called for group in contents for called in _imports(group)}.difference(exports)
+            library = link([*contents.values()], exports, runtime_addresses(tuple(sorted(called))))
         except RuntimeError:
             return
-        _libraries.update(dict.fromkeys(found, made))
+        _libraries.update(dict.fromkeys(contents, library))
 
 
 def _load_runtime(name: str) -> Library:

@@ -61,42 +61,40 @@ class Decisive:
                 if len(self._kept) >= _MOST_KEPT:
                     self._kept.clear()
                 live, pc, mask, *entries = shape.tolist()
-                places = [(pc, mask, PENDING)]
-                places += zip(
-                    entries[::width], entries[1::width], (kind & KIND for kind in entries[3::width])
-                )
-                kept = self._kept[raw] = self._bits(live, places)
+                paths = [(pc, mask, PENDING)]
+                paths += zip(entries[::width], entries[1::width], (kind & KIND for kind in entries[3::width]))
+                kept = self._kept[raw] = self._bits(live, paths)
             if len(shapes) == 1:
                 states &= kept
             else:
                 states[which.reshape(-1) == number] &= kept
 
-    def _bits(self, live: int, places: list[tuple[int, int, int]]) -> NDArray[np.uint8]:
+    def _bits(self, live: int, paths: list[tuple[int, int, int]]) -> NDArray[np.uint8]:
         """The bits of a state that decide."""
         owners, predicates = self._all
         kept = np.where(owners != 0, 0, 0xFF).astype(np.uint8)
         words = kept.view("<u4")
-        words[[place // 4 for place in predicates]] = 0
-        for pc, mask, kind in places:
+        words[[offset // 4 for offset in predicates]] = 0
+        for pc, mask, kind in paths:
             if mask & live:
                 owners, predicates = self._at(pc, kind)
                 kept[owners & np.uint32(mask & live) != 0] = 0xFF
-                words[[place // 4 for place in predicates]] |= np.uint32(mask & live)
+                words[[offset // 4 for offset in predicates]] |= np.uint32(mask & live)
         return kept
 
     def _at(self, pc: int, kind: int) -> tuple[NDArray[np.uint32], list[int]]:
-        found = self._known.get((pc, kind))
-        if found is None:
+        owners = self._known.get((pc, kind))
+        if owners is None:
             live = live_at(self.program, decoded(pc), kind)
-            found = self._all
+            owners = self._all
             if live is not None:
-                found = self._owners((number, register.index) for number, register in live)
-            self._known[pc, kind] = found
-        return found
+                owners = self._owners((number, register.index) for number, register in live)
+            self._known[pc, kind] = owners
+        return owners
 
     def _owners(self, registers: Iterable[tuple[int, int]]) -> tuple[NDArray[np.uint32], list[int]]:
         """For each byte of a state the lanes whose it is in one of these registers, and the places of predicates."""
-        found = np.zeros(self.generated.state_bytes, np.uint32)
+        owners = np.zeros(self.generated.state_bytes, np.uint32)
         predicates = []
         for number, index in registers:
             if index not in self.generated.slots[number]:
@@ -104,10 +102,10 @@ class Decisive:
             offset, uniform = self.generated.slots[number][index]
             type = self.program.functions[number].registers[index].type
             if uniform:
-                found[offset : offset + max(4, type.bytes)] = _EVERY
+                owners[offset : offset + max(4, type.bytes)] = _EVERY
             elif type.is_predicate:
                 predicates.append(offset)
             else:
                 lanes = np.left_shift(np.uint32(1), np.arange(LANES, dtype=np.uint32))
-                found[offset : offset + LANES * type.bytes] = np.repeat(lanes, type.bytes)
-        return found, predicates
+                owners[offset : offset + LANES * type.bytes] = np.repeat(lanes, type.bytes)
+        return owners, predicates

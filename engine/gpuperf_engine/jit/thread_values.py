@@ -60,25 +60,25 @@ class ThreadValues:
             value = None if base is None else self._operand(instruction, base, None, _DEPTH)
         if value is None or value.data.dtype.kind not in "iu":
             return None
-        places = value.data.astype(np.int64) + address.offset
-        return np.broadcast_to(places & 0xFFFFFFFF, self.plan.threads_per_cta)
+        offsets = value.data.astype(np.int64) + address.offset
+        return np.broadcast_to(offsets & 0xFFFFFFFF, self.plan.threads_per_cta)
 
     def _operand(
         self, reading: Instruction, operand: Operand, type: ScalarType | None, depth: int
     ) -> LaneValue | None:
         if isinstance(operand, Register):
             (source,) = self._graph.origins_of(reading, [operand])
-            found = self._node(source, operand, depth)
+            node = self._node(source, operand, depth)
         elif isinstance(operand, SpecialRegister):
             special = self._special.get(operand.name)
-            found = None if special is None else LaneValue(special, _U32)
+            node = None if special is None else LaneValue(special, _U32)
         else:
             target = operand.target if isinstance(operand, Symbol) else operand
             inside = isinstance(target, Variable) and target.space == "shared"
             if not inside and not isinstance(operand, Immediate):
                 return None
             return reader(self._to, operand, type)(None)  # type: ignore[arg-type]  # the same for all warps
-        return None if found is None else as_type(found, type)
+        return None if node is None else as_type(node, type)
 
     def _node(self, node: Node, register: Register, depth: int) -> LaneValue | None:
         if node not in self._known:
@@ -104,8 +104,8 @@ class ThreadValues:
                 return None
             given.append(value)
         try:
-            (made,) = evaluate(form, given)
+            (result,) = evaluate(form, given)
         except Unsupported:
             return None
-        assert isinstance(made, LaneValue)
-        return as_type(made, register.type) if made.type.bits == register.type.bits else None
+        assert isinstance(result, LaneValue)
+        return as_type(result, register.type) if result.type.bits == register.type.bits else None

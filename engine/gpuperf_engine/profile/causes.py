@@ -142,8 +142,8 @@ class CauseFinder:
         if merge.kind == "phi":
             return self._control_dependence_of(merge.block).of_predecessor(merge.block)
         if merge.kind in ("param", "returned") and len(merge.sources) > 1:
-            places = (self._block_of(source) for source in merge.sources)
-            return [block for index in places if index is not None for block in self._over(index)]
+            blocks = (self._block_of(source) for source in merge.sources)
+            return [block for index in blocks if index is not None for block in self._over(index)]
         return ()
 
     def _control_dependence_of(self, block: int) -> ControlDependence:

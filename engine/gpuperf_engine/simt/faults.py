@@ -172,8 +172,8 @@ def uneven_products(
     place: Place, instruction: Instruction, one: tuple[int, int], other: tuple[int, int]
 ) -> TrapError:
     """Warps of a warpgroup, each with the products of matrices that it has executed, of which one has more than another."""
-    told = " and ".join(f"warp {warp} {count}" for warp, count in sorted((one, other)))
-    what = f"not all warps of a warpgroup execute it: {told} times in all, with the others like it"
+    counts = " and ".join(f"warp {warp} {count}" for warp, count in sorted((one, other)))
+    what = f"not all warps of a warpgroup execute it: {counts} times in all, with the others like it"
     hint = "all threads of a warpgroup must: no branch around it that its warps take differently"
     return _of_lane(place, instruction, 1, what, hint)
 

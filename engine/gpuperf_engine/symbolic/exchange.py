@@ -80,9 +80,9 @@ def make_exchange(run: WarpClassRun, to: Prepare, instruction: Instruction) -> E
         return Exchange(run, to, instruction)
     handler = handles.for_effect(instruction.effect)
     assert handler is not None, instruction.effect
-    found = handler(run, to, instruction)
-    assert isinstance(found, Exchange)
-    return found
+    exchange = handler(run, to, instruction)
+    assert isinstance(exchange, Exchange)
+    return exchange
 
 
 def perform(state: State, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:
@@ -128,11 +128,11 @@ class Vote(Exchange):
     def results(self, state: State, participants: int, joint: dict[str, Value]) -> list[Value]:
         predicate = joint["a"]
         assert isinstance(predicate, Mask)
-        found = predicate.mask & participants
+        members = predicate.mask & participants
         mode = self.form.modifier("mode")
         if mode is None:
-            return [_number(state, found)]
-        answers = {"all": found == participants, "any": found != 0, "uni": found in (0, participants)}
+            return [_number(state, members)]
+        answers = {"all": members == participants, "any": members != 0, "uni": members in (0, participants)}
         return [Mask(FULL if answers[str(mode)] else 0, state.run.space)]
 
 
@@ -152,8 +152,8 @@ class Match(Exchange):
         if self.form.modifier("all"):
             every = len(same) == 1
             return [_number(state, participants if every else 0), Mask(FULL * every, state.run.space)]
-        found = [same.get(number, 0) for number in given]
-        return [Affine(Lanes(found, ((FULL, (), 0),)), _U32, state.run.space)]
+        members = [same.get(number, 0) for number in given]
+        return [Affine(Lanes(members, ((FULL, (), 0),)), _U32, state.run.space)]
 
 
 @handles(REDUX)

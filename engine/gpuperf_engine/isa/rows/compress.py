@@ -45,9 +45,9 @@ def _numbers(dense: int, *others: int) -> tuple[str, ...]:
     )
 
 
-def _element(registers: Sequence[Value], place: int, bits: int) -> Value:
+def _element(registers: Sequence[Value], index: int, bits: int) -> Value:
     """The element at a place."""
-    at = place * bits
+    at = index * bits
     return (registers[at // 32].bits(U32) >> (at % 32)) & ((1 << bits) - 1)
 
 
@@ -55,10 +55,10 @@ def _packed(elements: Sequence[Value], bits: int) -> Iterator[Value]:
     """Elements of so many bits, in registers."""
     each = 32 // bits
     for start in range(0, len(elements), each):
-        made = elements[start]
-        for place, element in enumerate(elements[start + 1 : start + each], 1):
-            made = made | element << (bits * place)
-        yield made
+        word = elements[start]
+        for index, element in enumerate(elements[start + 1 : start + each], 1):
+            word = word | element << (bits * index)
+        yield word
 
 
 def _signed(magnitude: Value, sign: Value) -> Value:
@@ -91,15 +91,15 @@ def _keys(element: Value, bits: int, kind: Value, operation: Value) -> Value:
 
 def _selected(keys: Sequence[Value]) -> list[Value]:
     """Which two of four are selected: of equal ones the first."""
-    found = []
-    for place, key in enumerate(keys):
+    selected = []
+    for index, key in enumerate(keys):
         before = key.constant(0, U32)
         for other, rival in enumerate(keys):
-            if other != place:
-                wins = rival.compare("ge" if other < place else "gt", key)
+            if other != index:
+                wins = rival.compare("ge" if other < index else "gt", key)
                 before = before + select(wins, before.constant(1, U32), 0)
-        found.append(before.compare("lt", 2))
-    return found
+        selected.append(before.compare("lt", 2))
+    return selected
 
 
 def _compress(bits: int, index: int) -> None:
@@ -122,7 +122,7 @@ def _compress(bits: int, index: int) -> None:
         indices: list[Value] = []
         values: list[Value] = []
         for start in range(0, len(data) * 32 // bits, 4):
-            four = [_element(data, start + place, bits) for place in range(4)]
+            four = [_element(data, start + position, bits) for position in range(4)]
             first, second, third, last = _selected([_keys(item, bits, kind, operation) for item in four])
             zero = descriptor.constant(0, U32)
             indices.append(select(first, zero, select(second, zero + 1, zero + 2)))
@@ -149,13 +149,13 @@ def _decompress(bits: int, index: int, few: int, many: int) -> None:
         data = operands[len(metadata) :]
         dense = []
         for group in range(repeated):
-            places = range(few * group, few * (group + 1))
-            taken = [(_element(metadata, place, index), _element(data, place, bits)) for place in places]
+            sources = range(few * group, few * (group + 1))
+            taken = [(_element(metadata, source, index), _element(data, source, bits)) for source in sources]
             for target in range(many):
-                found = taken[0][1].constant(0, U32)
+                kept = taken[0][1].constant(0, U32)
                 for where, element in taken:
-                    found = select(where.compare("eq", target), element, found)
-                dense.append(found)
+                    kept = select(where.compare("eq", target), element, kept)
+                dense.append(kept)
         return tuple(_packed(dense, bits))
 
 

@@ -177,8 +177,8 @@ def bfind(a: Value, *, shiftamt: bool | None) -> Value:
     if a.type.is_signed:
         bits = select(a.compare("lt", 0), ~bits, bits)
     zeros = clz(bits)
-    found = zeros if shiftamt else (a.type.bits - 1) - zeros
-    return select(bits.compare("eq", 0), zeros.constant(0xFFFFFFFF, U32), found)
+    position = zeros if shiftamt else (a.type.bits - 1) - zeros
+    return select(bits.compare("eq", 0), zeros.constant(0xFFFFFFFF, U32), position)
 
 
 @instruction(
@@ -343,14 +343,14 @@ def clmad(a: Value, b: Value, c: Value, *, mode: str) -> Value:
 def _carryless(a: Value, b: Value) -> Value:
     """The low half of the carry-less product. Where only each fourth bit may be set, at most 16 bits meet, so that carries of an
     ordinary product do not reach the next bit that counts (Pornin, BearSSL, "Constant-Time Mul")."""
-    masks = [0x1111111111111111 << place for place in range(4)]
+    masks = [0x1111111111111111 << shift for shift in range(4)]
     first, second = [a & mask for mask in masks], [b & mask for mask in masks]
     total = None
-    for place, mask in enumerate(masks):
-        found = first[0] * second[place]
+    for shift, mask in enumerate(masks):
+        term = first[0] * second[shift]
         for other in range(1, 4):
-            found = found ^ (first[other] * second[(place - other) % 4])
-        total = found & mask if total is None else total | (found & mask)
+            term = term ^ (first[other] * second[(shift - other) % 4])
+        total = term & mask if total is None else total | (term & mask)
     assert total is not None
     return total
 

@@ -31,19 +31,21 @@ SHARED: dict[str, Any] = {
 def fragment_of(words: Sequence[Value], matrix: int) -> Value:
     """A lane's word of the row that is its group's."""
     rows = tuple(8 * matrix + lane // 4 for lane in range(LANES))
-    found = permute(words[0], rows)
-    for place in (1, 2, 3):
-        found = choose(tuple(lane % 4 == place for lane in range(LANES)), permute(words[place], rows), found)
-    return found
+    fragment = permute(words[0], rows)
+    for index in (1, 2, 3):
+        fragment = choose(
+            tuple(lane % 4 == index for lane in range(LANES)), permute(words[index], rows), fragment
+        )
+    return fragment
 
 
-def _word(fragments: Sequence[Value], place: int) -> Value:
+def _word(fragments: Sequence[Value], index: int) -> Value:
     """Of the row whose address a lane gives, one of the four words."""
-    holders = tuple(4 * (lane % 8) + place for lane in range(LANES))
-    found = permute(fragments[0], holders)
+    holders = tuple(4 * (lane % 8) + index for lane in range(LANES))
+    word = permute(fragments[0], holders)
     for matrix, fragment in enumerate(fragments[1:], 1):
-        found = choose(tuple(lane // 8 == matrix for lane in range(LANES)), permute(fragment, holders), found)
-    return found
+        word = choose(tuple(lane // 8 == matrix for lane in range(LANES)), permute(fragment, holders), word)
+    return word
 
 
 @instruction(
@@ -51,8 +53,8 @@ def _word(fragments: Sequence[Value], place: int) -> Value:
 )
 def ldmatrix(*words: Value, num: str, trans: bool | None) -> tuple[Value, ...]:
     """Loads 8×8 matrices of 16-bit elements, a row from each address, as fragments."""
-    found = tuple(fragment_of(words, matrix) for matrix in range(int(num[1:])))
-    return tuple(map(transpose, found)) if trans else found
+    fragments = tuple(fragment_of(words, matrix) for matrix in range(int(num[1:])))
+    return tuple(map(transpose, fragments)) if trans else fragments
 
 
 @instruction(
@@ -64,7 +66,7 @@ def ldmatrix(*words: Value, num: str, trans: bool | None) -> tuple[Value, ...]:
 def stmatrix(*fragments: Value, trans: bool | None) -> tuple[Value, ...]:
     """Stores fragments as 8×8 matrices of 16-bit elements, a row to each address."""
     stored = tuple(map(transpose, fragments)) if trans else fragments
-    return tuple(_word(stored, place) for place in range(4))
+    return tuple(_word(stored, index) for index in range(4))
 
 
 @instruction(

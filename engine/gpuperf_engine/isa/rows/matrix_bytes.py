@@ -30,26 +30,26 @@ def _moves(rows: int, size: int) -> Callable[[Any], Moves]:
 def _spread(bits: Value, width: int) -> Value:
     """Four elements of so many bits, to a byte each."""
     mask = (1 << width) - 1
-    made = bits & mask
-    for place in range(1, 4):
-        made = made | ((bits >> (width * place)) & mask) << (8 * place)
-    return made
+    spread = bits & mask
+    for index in range(1, 4):
+        spread = spread | ((bits >> (width * index)) & mask) << (8 * index)
+    return spread
 
 
 def _bytes_of(words: Sequence[Value], source: str) -> list[Value]:
     """A row of sixteen elements as four words of bytes; those of four and six bits are in the low bits of theirs."""
-    found = list(words)
+    row = list(words)
     if source == "b4x16_p64":
-        return [_spread(found[place // 2] >> (16 * (place % 2)), 4) for place in range(4)]
+        return [_spread(row[index // 2] >> (16 * (index % 2)), 4) for index in range(4)]
     if source == "b6x16_p32":
         low = [
-            found[0],
-            (found[0] >> 24) | (found[1] << 8),
-            (found[1] >> 16) | (found[2] << 16),
-            found[2] >> 8,
+            row[0],
+            (row[0] >> 24) | (row[1] << 8),
+            (row[1] >> 16) | (row[2] << 16),
+            row[2] >> 8,
         ]
         return [_spread(word, 6) for word in low]
-    return found
+    return row
 
 
 def _rows(words: Sequence[Value], num: str) -> tuple[Value, ...]:
@@ -58,7 +58,7 @@ def _rows(words: Sequence[Value], num: str) -> tuple[Value, ...]:
 
 def _columns(words: Sequence[Value], num: str) -> tuple[Value, ...]:
     """Of a lane's column, four bytes of neighbouring rows, and those of the column eight further on."""
-    found = []
+    registers = []
     for matrix in range(int(num[1:])):
         for half in (0, 1):
             register = None
@@ -67,17 +67,17 @@ def _columns(words: Sequence[Value], num: str) -> tuple[Value, ...]:
                 byte = _byte_of([permute(word, holders) for word in words[2 * half : 2 * half + 2]])
                 register = byte if register is None else register | byte << (8 * row)
             assert register is not None
-            found.append(register)
-    return tuple(found)
+            registers.append(register)
+    return tuple(registers)
 
 
 def _byte_of(words: Sequence[Value]) -> Value:
     """Of eight bytes the one whose number is the lane's group."""
-    found = words[0] & 0xFF
-    for place in range(1, 8):
-        byte = (words[place // 4] >> (8 * (place % 4))) & 0xFF
-        found = choose(tuple(lane // 4 == place for lane in range(LANES)), byte, found)
-    return found
+    chosen = words[0] & 0xFF
+    for index in range(1, 8):
+        byte = (words[index // 4] >> (8 * (index % 4))) & 0xFF
+        chosen = choose(tuple(lane // 4 == index for lane in range(LANES)), byte, chosen)
+    return chosen
 
 
 @instruction(
@@ -135,17 +135,17 @@ def store_columns(*fragments: Value) -> tuple[Value, ...]:
 
 def _column_word(fragments: Sequence[Value], word: int) -> Value:
     """Of the column whose address a lane gives, four bytes."""
-    made = None
-    for place in range(4):
-        row = 4 * word + place
+    result = None
+    for index in range(4):
+        row = 4 * word + index
         holders = tuple(4 * (row % 8) + lane % 8 // 2 for lane in range(LANES))
-        found = permute(fragments[0], holders)
+        shifted = permute(fragments[0], holders)
         for matrix, fragment in enumerate(fragments[1:], 1):
-            found = choose(
-                tuple(lane // 8 == matrix for lane in range(LANES)), permute(fragment, holders), found
+            shifted = choose(
+                tuple(lane // 8 == matrix for lane in range(LANES)), permute(fragment, holders), shifted
             )
-        found = found >> (16 * (row // 8))
-        byte = choose(tuple(lane % 2 == 1 for lane in range(LANES)), found >> 8, found) & 0xFF
-        made = byte if made is None else made | byte << (8 * place)
-    assert made is not None
-    return made
+        shifted = shifted >> (16 * (row // 8))
+        byte = choose(tuple(lane % 2 == 1 for lane in range(LANES)), shifted >> 8, shifted) & 0xFF
+        result = byte if result is None else result | byte << (8 * index)
+    assert result is not None
+    return result

@@ -157,10 +157,10 @@ def isspacep(a: Value, rank: Value, *, space: str) -> Value:
     name = space.split("::")[0]
     if name != "global":
         return _within(a, name)
-    found = _within(a, "const")
+    elsewhere = _within(a, "const")
     for other in ("shared", "local"):
-        found = found | _within(a, other)
-    return ~found
+        elsewhere = elsewhere | _within(a, other)
+    return ~elsewhere
 
 
 @instruction(

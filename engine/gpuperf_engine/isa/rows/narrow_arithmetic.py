@@ -90,7 +90,7 @@ def _four(packed: Value, type: ScalarType) -> list[Value]:
     """The four numbers (f64), the lowest first."""
     if type.name == "e2m1x4":
         whole = packed.bits(scalar_type("u16")).convert(U32)
-        codes = [(whole >> (4 * place)) & 0xF for place in range(4)]
+        codes = [(whole >> (4 * index)) & 0xF for index in range(4)]
     else:
         codes = [byte.bits(scalar_type("u8")).convert(U32) for byte in split(packed, 4)]
     if type.name == "ue8m0x4":
@@ -115,12 +115,12 @@ def _lanewise(
     satfinite: bool | None,
 ) -> Value:
     result: Value | None = None
-    for place, lane in enumerate(zip(*operands)):
+    for index, lane in enumerate(zip(*operands)):
         wide = operation(*lane)
         narrow = wide.convert(F32, rounding="rz")
         lost = narrow.convert(F64).compare("ne", wide)
         narrow = select(lost, (narrow.bits(U32) | 1).bits(F32), narrow)
-        code = encode(narrow, FORMATS[to.name], finite=bool(satfinite)) << (8 * place)
+        code = encode(narrow, FORMATS[to.name], finite=bool(satfinite)) << (8 * index)
         result = code if result is None else result | code
     assert result is not None
     return result

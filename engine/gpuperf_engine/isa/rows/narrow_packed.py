@@ -276,8 +276,8 @@ def _joined(codes: Sequence[Value], packed: ScalarType) -> Value:
     """Codes (u32) side by side, the first lowest."""
     step = packed.bits // len(codes)
     result = codes[0]
-    for place, code in enumerate(codes[1:], 1):
-        result = result | (code << (place * step))
+    for index, code in enumerate(codes[1:], 1):
+        result = result | (code << (index * step))
     return result.convert(scalar_type(f"u{packed.bits}"))
 
 

@@ -35,16 +35,16 @@ def sub(a: Value, b: Value, *, sat: bool | None) -> Value:
 @instruction("min.type d, a, b", type="u8x4", **PACKED)
 def smaller(a: Value, b: Value, *, relu: bool | None) -> Value:
     """The smaller of a and b in every lane; .relu: at least 0."""
-    found = minimum(a, b)
-    return maximum(found, 0) if relu else found
+    least = minimum(a, b)
+    return maximum(least, 0) if relu else least
 
 
 @instruction("max{.relu}.type d, a, b", type="s8x4", **PACKED)
 @instruction("max.type d, a, b", type="u8x4", **PACKED)
 def larger(a: Value, b: Value, *, relu: bool | None) -> Value:
     """The larger of a and b in every lane; .relu: at least 0."""
-    found = maximum(a, b)
-    return maximum(found, 0) if relu else found
+    most = maximum(a, b)
+    return maximum(most, 0) if relu else most
 
 
 @instruction("neg.type d, a", type="s8x4", **PACKED)

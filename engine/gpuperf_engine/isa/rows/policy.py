@@ -78,9 +78,9 @@ def ranged(
     first = a >> shift
     last = (a + ((primary_size.constant(1, U32) << shift) - 1 + primary_size).convert(a.type)) >> shift
     count = minimum(last - first, 127).convert(U32)
-    place = first.convert(U32) & 127
-    made = ((shift - 12) << 20) | (place << 12) | (count << 5) | (0x18000000 | _levels(primary, secondary))
-    policy = _upper(select(total_size.compare("eq", 0), made.constant(0x18000000, U32), made))
+    block = first.convert(U32) & 127
+    encoded = ((shift - 12) << 20) | (block << 12) | (count << 5) | (0x18000000 | _levels(primary, secondary))
+    policy = _upper(select(total_size.compare("eq", 0), encoded.constant(0x18000000, U32), encoded))
     return policy, primary_size.compare("gt", total_size)
 
 

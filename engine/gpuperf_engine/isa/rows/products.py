@@ -49,7 +49,7 @@ def _integers(name: str) -> Callable[[Value], Sequence[Value]]:
     def unpack(register: Value) -> Sequence[Value]:
         whole = register.bits(S32 if signed else U32)
         return [
-            ((whole << (32 - bits * (place + 1))) >> (32 - bits)).bits(S32) for place in range(32 // bits)
+            ((whole << (32 - bits * (index + 1))) >> (32 - bits)).bits(S32) for index in range(32 // bits)
         ]
 
     return unpack
@@ -73,12 +73,12 @@ def _narrow(bits: int, mantissa: int, bias: int, every: int, low: int) -> Callab
     sign = 1 << (bits - 1)
 
     def unpack(register: Value) -> Sequence[Value]:
-        found = []
-        for place in range(32 // every):
-            code = (register.bits(U32) >> (every * place + low)) & (2 * sign - 1)
+        numbers = []
+        for index in range(32 // every):
+            code = (register.bits(U32) >> (every * index + low)) & (2 * sign - 1)
             magnitude = small_number(code & (sign - 1), mantissa, bias).bits(U32)
-            found.append((magnitude | ((code & sign) << (32 - bits))).bits(F32))
-        return found
+            numbers.append((magnitude | ((code & sign) << (32 - bits))).bits(F32))
+        return numbers
 
     return unpack
 
@@ -126,14 +126,14 @@ class Fetched:
 
     def __call__(self, wanted: list[Place]) -> Value:
         """In every lane the element that it wants."""
-        found: Value | None = None
+        chosen: Value | None = None
         for element, lanes, marked in gather(self.layout, len(self.fragment), wanted):
             value = self.moved.get((element, lanes))
             if value is None:
                 value = self.moved[element, lanes] = permute(self.fragment[element], lanes).convert(self.type)
-            found = value if found is None else choose(marked, value, found)
-        assert found is not None
-        return found
+            chosen = value if chosen is None else choose(marked, value, chosen)
+        assert chosen is not None
+        return chosen
 
 
 #: the two factors of each product of an element of D, in order, from the places of the lanes
@@ -158,14 +158,14 @@ def _add_up(
 ) -> list[Value]:
     """The elements of D: ``step(x, y, sum)`` over the pairs of factors from the elements of C on."""
     start = Fetched(c, before, c[0].type)
-    made = []
+    sums = []
     for element in range(len(c)):
         places = [after(lane, element) for lane in range(LANES)]
         total = start(places)
         for x, y in pairs(places):
             total = step(x, y, total)
-        made.append(total)
-    return made
+        sums.append(total)
+    return sums
 
 
 def _sum(a: Value, b: Value, total: Value) -> Value:
@@ -249,7 +249,7 @@ class Product:
     def _packed(self, results: list[Value]) -> tuple[Value, ...]:
         if self.result == "f16":
             halves = [value.convert(scalar_type("f16"), rounding="rn") for value in results]
-            return tuple(concat(halves[place : place + 2]) for place in range(0, len(halves), 2))
+            return tuple(concat(halves[index : index + 2]) for index in range(0, len(halves), 2))
         if self.result == "s32":
             return tuple(value if value.type == S32 else clamped(value) for value in results)
         return tuple(

@@ -45,8 +45,8 @@ def _dense(syntax: str, kind: str, scales: Scales, depth: int, **options: Any) -
             return scales.pairs(dense(first, second, depth), selectors, depth)
 
         left, right = (_element(str(name), kind) for name in (atype, btype))
-        made = product(registers[:10], around=around, left=left, right=right)
-        return (*made, scales.refused(selectors))
+        results = product(registers[:10], around=around, left=left, right=right)
+        return (*results, scales.refused(selectors))
 
     instruction(syntax, documentation=_SCALED, applied=Applied(checked=_CHECKED), **options, **MATRIX)(
         semantics
@@ -62,11 +62,11 @@ def _sparse(syntax: str, kind: str, scales: Scales, depth: int, **options: Any) 
         assert isinstance(selector, int)
         selectors = operands[14:]
         left, right = (_element(str(name), kind) for name in (atype, btype))
-        *made, bad = sparse_product(
+        *results, bad = sparse_product(
             product, sparsity_of(shape, left, 2), (*registers, metadata), selector, True,
             lambda pairs: scales.pairs(pairs, selectors, depth // 2), left=left, right=right,
         )  # fmt: skip
-        return (*made, bad | scales.refused(selectors))
+        return (*results, bad | scales.refused(selectors))
 
     said = _SCALED.replace("warp,", "warp, a sparse,")
     constants = {"selector": (lambda number: number == 0, "0")}

@@ -51,8 +51,8 @@ def sparse_product(
         pairs = sparsity.pairs(first, second, metadata, selector)
         return pairs if scaled is None else scaled(pairs)
 
-    made = product(registers, around=around, **modifiers)
-    return (*made, sparsity.refused(metadata, selector, ordered))
+    results = product(registers, around=around, **modifiers)
+    return (*results, sparsity.refused(metadata, selector, ordered))
 
 
 def selectors(sparsity: Sparsity) -> Constants:

@@ -45,8 +45,8 @@ class Sparsity:
         if self.bits == 32:
             return [2 * stored, 2 * stored + 1]
         if self.bits == 4:
-            return [8 * (stored // 4) + 2 * place + stored % 2 for place in range(4)]
-        return [4 * (stored // 2) + place for place in range(4)]
+            return [8 * (stored // 4) + 2 * index + stored % 2 for index in range(4)]
+        return [4 * (stored // 2) + index for index in range(4)]
 
     def _index(self, stored: int, segment: int) -> tuple[int, ...]:
         """Where in its row's part of the metadata the bits of an element's index are, low bit first; ``segment``: elements of it."""
@@ -64,41 +64,45 @@ class Sparsity:
         bits: dict[tuple[int, int, int], Value] = {}
 
         def part(half: int, segment: int) -> Value:
-            found = parts.get((half, segment))
-            if found is None:
+            metadata = parts.get((half, segment))
+            if metadata is None:
                 holder = base + (segment if self.bits >= 16 else 2 * segment + half)
-                found = permute(word, tuple(quad + holder for quad in _QUADS))
-                found = parts[half, segment] = found >> (16 * half) if self.bits >= 16 else found
-            return found
+                metadata = permute(word, tuple(quad + holder for quad in _QUADS))
+                metadata = parts[half, segment] = metadata >> (16 * half) if self.bits >= 16 else metadata
+            return metadata
 
-        def bit(half: int, segment: int, place: int) -> Value:
-            found = bits.get((half, segment, place))
-            if found is None:
-                found = bits[half, segment, place] = (part(half, segment) & (1 << place)).compare("ne", 0)
-            return found
+        def bit(half: int, segment: int, position: int) -> Value:
+            predicate = bits.get((half, segment, position))
+            if predicate is None:
+                predicate = bits[half, segment, position] = (part(half, segment) & (1 << position)).compare(
+                    "ne", 0
+                )
+            return predicate
 
         def pairs(places: list[Place]) -> Iterator[tuple[Value, Value]]:
             half = places[0][1] // 8
             for stored in range(self.depth // 2):
                 segment = stored // (self.depth // 2 // self.segments)
-                found = [
+                candidates = [
                     second([(pair, k, column) for pair, _, column in places])
                     for k in self._candidates(stored)
                 ]
-                for place in self._index(stored, self.depth // 2 // self.segments):
-                    holds = bit(half, segment, place)
-                    found = [select(holds, odd, even) for even, odd in zip(found[::2], found[1::2])]
-                yield first([(pair, row, stored) for pair, row, _ in places]), found[0]
+                for position in self._index(stored, self.depth // 2 // self.segments):
+                    holds = bit(half, segment, position)
+                    candidates = [
+                        select(holds, odd, even) for even, odd in zip(candidates[::2], candidates[1::2])
+                    ]
+                yield first([(pair, row, stored) for pair, row, _ in places]), candidates[0]
 
         return pairs
 
     def chosen(self, column: Sequence[Value], words: Sequence[Value], stored: int) -> Value:
         """Of a column of B the element that a stored element of A belongs to; ``words`` are all of the row's metadata."""
-        found = [column[k] for k in self._candidates(stored)]
-        for place in self._index(stored, self.depth // 2):
-            holds = (words[place // 32] & (1 << place % 32)).compare("ne", 0)
-            found = [select(holds, odd, even) for even, odd in zip(found[::2], found[1::2])]
-        return found[0]
+        candidates = [column[k] for k in self._candidates(stored)]
+        for position in self._index(stored, self.depth // 2):
+            holds = (words[position // 32] & (1 << position % 32)).compare("ne", 0)
+            candidates = [select(holds, odd, even) for even, odd in zip(candidates[::2], candidates[1::2])]
+        return candidates[0]
 
     def row_words(self, metadata: Value, selector: int) -> list[list[Value]]:
         """The words of metadata of a lane's two rows, those of its group and eight on."""
@@ -153,7 +157,7 @@ class Scales:
         for number, other in enumerate(words[1:], 1):
             chosen = select(thread.compare("eq", number), other, chosen)
         whole = chosen >> (byte.convert(U32) << 3)
-        return [self._factor((whole >> (8 * place)) & 0xFF) for place in range(self.count)]
+        return [self._factor((whole >> (8 * index)) & 0xFF) for index in range(self.count)]
 
     def pairs(self, plain: Pairs, operands: tuple[Value, ...], steps: int) -> Pairs:
         """The factors of ``steps`` products, each with its scale. ``operands``: data, byte and thread of A, then of B."""
@@ -162,32 +166,32 @@ class Scales:
         known: dict[tuple[str, tuple[int, ...]], list[Value]] = {}
 
         def of_rows(rows: tuple[int, ...]) -> list[Value]:
-            found = known.get(("a", rows))
-            if found is None:
+            factors = known.get(("a", rows))
+            if factors is None:
                 holders = [
                     permute(first, tuple(row % 8 * 4 + 2 * thread + row // 8 for row in rows))
                     for thread in (0, 1)
                 ]
-                found = known["a", rows] = self._factors(byte_a, thread_a, holders)
-            return found
+                factors = known["a", rows] = self._factors(byte_a, thread_a, holders)
+            return factors
 
         def of_columns(columns: tuple[int, ...]) -> list[Value]:
-            found = known.get(("b", columns))
-            if found is None:
+            factors = known.get(("b", columns))
+            if factors is None:
                 holders = [
                     permute(second, tuple(4 * column + thread for column in columns)) for thread in range(4)
                 ]
-                found = known["b", columns] = self._factors(byte_b, thread_b, holders)
-            return found
+                factors = known["b", columns] = self._factors(byte_b, thread_b, holders)
+            return factors
 
-        made: dict[tuple[int, int], tuple[Value, Value, Value]] = {}
+        products: dict[tuple[int, int], tuple[Value, Value, Value]] = {}
 
         def scaled(value: Value, factor: Value) -> Value:
             """Once for each value and factor, which are kept with the product so that they stay what they are."""
-            found = made.get((id(value), id(factor)))
-            if found is None:
-                found = made[id(value), id(factor)] = value * factor, value, factor
-            return found[0]
+            product = products.get((id(value), id(factor)))
+            if product is None:
+                product = products[id(value), id(factor)] = value * factor, value, factor
+            return product[0]
 
         def pairs(places: list[Place]) -> Iterator[tuple[Value, Value]]:
             left = of_rows(tuple(row for _, row, _ in places))

@@ -66,9 +66,9 @@ def _finish(
     word = result.convert(U32)
     if not dsel or c is None:
         return word
-    place = width * int(dsel[1])
-    mask = ((1 << width) - 1) << place
-    return ((word << place) & mask) | (c.bits(U32) & (0xFFFFFFFF ^ mask))
+    shift = width * int(dsel[1])
+    mask = ((1 << width) - 1) << shift
+    return ((word << shift) & mask) | (c.bits(U32) & (0xFFFFFFFF ^ mask))
 
 
 #: The three forms of the manual: alone, with a second operation, with a merge.

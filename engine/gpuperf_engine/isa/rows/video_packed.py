@@ -39,26 +39,26 @@ def _pieces(a: Value, b: Value, kind: ScalarType, lanes: int, chosen: str) -> li
     """The halves or bytes that a selector names among those of a (low) and b (high), lowest first, extended by the signedness
     of the type."""
     width = 32 // lanes
-    found = []
+    pieces = []
     for digit in reversed(chosen[1:]):
         word, index = (a, int(digit)) if int(digit) < lanes else (b, int(digit) - lanes)
-        found.append(((word.bits(kind) << (32 - width * (index + 1))) >> (32 - width)).bits(S32))
-    return found
+        pieces.append(((word.bits(kind) << (32 - width * (index + 1))) >> (32 - width)).bits(S32))
+    return pieces
 
 
 def _gather(pieces: list[Value], c: Value, mask: str | None, add: bool | None) -> Value:
     """The results of the mask's places side by side, those of c in the others; or their sum added to c."""
     width = 32 // len(pieces)
-    places = [int(digit) for digit in mask[1:]] if mask else range(len(pieces))
+    positions = [int(digit) for digit in mask[1:]] if mask else range(len(pieces))
     if add:
         total = c.bits(S32)
-        for place in places:
-            total = total + pieces[place]
+        for position in positions:
+            total = total + pieces[position]
         return total
-    kept = 0xFFFFFFFF ^ sum(((1 << width) - 1) << (width * place) for place in places)
+    kept = 0xFFFFFFFF ^ sum(((1 << width) - 1) << (width * position) for position in positions)
     word = c.bits(U32) & kept
-    for place in places:
-        word = word | ((pieces[place].bits(U32) & ((1 << width) - 1)) << (width * place))
+    for position in positions:
+        word = word | ((pieces[position].bits(U32) & ((1 << width) - 1)) << (width * position))
     return word
 
 

@@ -52,7 +52,7 @@ class WarpgroupProduct:
         first, second = count + rows * depth, columns * (2 * depth if self.sparsity else depth)
         c, a = values[:count], values[count:first]
         b, words = values[first : first + second], values[first + second :]
-        found = []
+        results = []
         for row in range(rows):
             held = words[row * len(words) // rows : (row + 1) * len(words) // rows]
             for column in range(columns):
@@ -61,8 +61,8 @@ class WarpgroupProduct:
                 for k, x in enumerate(a[row * depth : (row + 1) * depth]):
                     y = line[k] if self.sparsity is None else self.sparsity.chosen(line, held, k)
                     total = self._step(x, y, total, left)
-                found.append(self._finish(total))
-        return tuple(found)
+                results.append(self._finish(total))
+        return tuple(results)
 
     def _start(self, c: Value, scale: Value) -> Value:
         if self.result == "s32":

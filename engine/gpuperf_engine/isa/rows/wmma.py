@@ -67,8 +67,8 @@ def tile(matrix: str, shape: str, bits: int) -> Tile:
 def packed(values: tuple[Value, ...], registers: int) -> tuple[Value, ...]:
     """What was moved, as the registers of a fragment."""
     if values[0].type.bits == 16:
-        values = tuple(concat(values[place : place + 2]) for place in range(0, len(values), 2))
-    return tuple(values[place % len(values)] for place in range(registers))
+        values = tuple(concat(values[index : index + 2]) for index in range(0, len(values), 2))
+    return tuple(values[index % len(values)] for index in range(registers))
 
 
 def unpacked(registers: tuple[Value, ...], size: int) -> tuple[Value, ...]:

@@ -58,12 +58,12 @@ def _less(access: Access, rest: str) -> str:
 
 def _operands(access: Access) -> list[list[NativeValue]]:
     """The value operands (b, and c of cas), each as its elements."""
-    to, found = access.to, []
+    to, values = access.to, []
     for slot, operand in matched(access.instruction):
         if slot.role != "source" or slot.name == "policy":
             continue
         elements = operand.elements if isinstance(operand, Vector) else (operand,)
-        found.append(
+        values.append(
             [
                 to.source(element, access.type)
                 if isinstance(element, Immediate)
@@ -71,7 +71,7 @@ def _operands(access: Access) -> list[list[NativeValue]]:
                 for element in elements
             ]
         )
-    return found
+    return values
 
 
 def _reach(access: Access, lane: str) -> str:
@@ -92,7 +92,7 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
     """old → new for one element of one lane; the old value goes behind the operands."""
     to, writer = access.to, access.to.writer
     kind, raw = scalar_ll(access.type), f"i{access.type.bits}"
-    place = to.frame.field(host, element * access.type.bytes)
+    memory = to.frame.field(host, element * access.type.bytes)
     given = []
     for number in range(len(sources)):
         base = to.frame.field("%vals", number * _AREA + element * LANES * access.type.bytes)
@@ -101,13 +101,13 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
     shared_host = to.frame.program.order_free and access.space != 1
     old_raw: Ref
     if shared_host:
-        start = writer.op(f"load atomic {raw}, ptr {place} monotonic, align {access.type.bytes}")
+        start = writer.op(f"load atomic {raw}, ptr {memory} monotonic, align {access.type.bytes}")
         before, again, stored = writer.label("before"), writer.label("again"), writer.label("stored")
         writer.enter(before)
         writer.enter(again)
         old_raw = current = writer.phi(raw, (start, before))
     else:
-        old_raw = writer.load(raw, place, access.type.bytes)
+        old_raw = writer.load(raw, memory, access.type.bytes)
     old = to.value(
         access.type, old_raw if kind == raw else writer.op(f"bitcast {raw} {old_raw} to {kind}"), True
     )
@@ -117,13 +117,13 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
     if shared_host:
         writer.enter(writer.label("swap"))
         pair = writer.op(
-            f"cmpxchg ptr {place}, {raw} {old_raw}, {raw} {new_raw} seq_cst seq_cst, align {access.type.bytes}"
+            f"cmpxchg ptr {memory}, {raw} {old_raw}, {raw} {new_raw} seq_cst seq_cst, align {access.type.bytes}"
         )
         current.come(writer.op(f"extractvalue {{{raw}, i1}} {pair}, 0"))
         writer.branch(writer.op(f"extractvalue {{{raw}, i1}} {pair}, 1"), stored, again)
         writer.start(stored)
     else:
-        writer.do(f"store {raw} {new_raw}, ptr {place}, align {access.type.bytes}")
+        writer.do(f"store {raw} {new_raw}, ptr {memory}, align {access.type.bytes}")
     base = to.frame.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
     cell = writer.op(f"getelementptr {raw}, ptr {base}, i64 {lane}")
     writer.do(f"store {raw} {old_raw}, ptr {cell}")
@@ -145,10 +145,10 @@ def _evaluated(access: Access, lane: str, given: list[Value | int]) -> NativeVal
 
 
 def _old(access: Access) -> list[NativeValue]:
-    to, found = access.to, []
+    to, values = access.to, []
     for element in range(access.count):
         cell = to.frame.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
-        found.append(
+        values.append(
             to.value(access.type, to.writer.op(f"load {vector_ll(access.type)}, ptr {cell}, align 16"))
         )
-    return found
+    return values

@@ -97,13 +97,13 @@ def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -
         there = writer.op(f"load i32, ptr {frame.field('%st', State.CLUSTER)}")
         wrong = writer.op(f"icmp {'eq' if kind == 4 else 'ne'} i32 {there}, 0")
         frame.guarded_stop(wrong, block.index, Event.CLUSTER_ORDER)
-    place = RETURN_CODE + block.index
-    frame.resumable.add(place)
+    code = RETURN_CODE + block.index
+    frame.resumable.add(code)
     if kept:  # a part of a warp goes on at the next block, with its result
         frame.resumable.add(block.successors[0])
-        frame.stop(str(place), Status.EVENT, Event.ARRIVES, str(block.index))
+        frame.stop(str(code), Status.EVENT, Event.ARRIVES, str(block.index))
     else:
-        frame.stop(str(place), Status.BARRIER)
+        frame.stop(str(code), Status.BARRIER)
     writer.start(f"r{block.index}")
     writer.forget()
     if kind == 2 and parts is not None and not kept:

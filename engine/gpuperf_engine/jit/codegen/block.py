@@ -150,17 +150,17 @@ class BlockWriter:
 
     def sources(self, instruction: Instruction) -> list[NativeValue]:
         """The value operands in the order that ``evaluate`` wants."""
-        found: list[NativeValue] = []
+        values: list[NativeValue] = []
         plain = instruction.effect is PURE
         if plain and all(slot.role == "destination" for slot in instruction.form.operands):
-            found.append(self.constant(0, scalar_type("u32")))  # to make constants from
+            values.append(self.constant(0, scalar_type("u32")))  # to make constants from
         for slot, operand in matched(instruction):
             if plain and slot.role == "address" and isinstance(operand, Address):
-                found.append(_native(address_value(self, operand, 0).convert(scalar_type("u64"))))
+                values.append(_native(address_value(self, operand, 0).convert(scalar_type("u64"))))
             elif slot.role in ("source", "predicate_source"):
                 for element in operand.elements if isinstance(operand, Vector) else (operand,):
-                    found.append(self.source(element, slot.type))
-        return found
+                    values.append(self.source(element, slot.type))
+        return values
 
     def source(self, operand: Operand, type: ScalarType | None) -> NativeValue:
         """One operand as a value of a type (of its own where ``None``)."""
@@ -228,10 +228,10 @@ class BlockWriter:
 
     def read(self, register: Register) -> NativeValue:
         """The value of a register; 0 where nothing was ever written."""
-        found = self.values.get(register)
-        if found is None:
-            found = self.values[register] = self._load(register)
-        return found
+        value = self.values.get(register)
+        if value is None:
+            value = self.values[register] = self._load(register)
+        return value
 
     def _load(self, register: Register) -> NativeValue:
         constant = self.frame.slots.constants[self.number].get(register)
@@ -271,12 +271,12 @@ class BlockWriter:
         self, register: Register, value: NativeValue, guard: NativeValue | None = None
     ) -> None:
         """Write a register where the guard holds; narrower values are extended."""
-        made = _native(extend(value, register.type)) if value.type != register.type else value
+        extended = _native(extend(value, register.type)) if value.type != register.type else value
         if guard is not None:
-            made = _native(guard.apply("select", made, self.read(register)))
-        if register in self.uniform and not made.uniform:
-            made = self.first_lane(made)
-        self.values[register] = made
+            extended = _native(guard.apply("select", extended, self.read(register)))
+        if register in self.uniform and not extended.uniform:
+            extended = self.first_lane(extended)
+        self.values[register] = extended
         self.dirty[register] = None
 
     def first_lane(self, value: NativeValue) -> NativeValue:
@@ -361,12 +361,12 @@ class BlockWriter:
             self.block.guard_applied and instruction is self.block.instructions[0]
         ):
             return None
-        found = self.predicate(instruction.guard)
+        guard_value = self.predicate(instruction.guard)
         counter = self.frame.program.predicated_of.get(instruction)
         if counter is not None:
             column = len(self.frame.program.blocks) + counter
-            self.frame.count_lanes("%predicated", 8 * counter, self.effective_mask(found), column)
-        return found
+            self.frame.count_lanes("%predicated", 8 * counter, self.effective_mask(guard_value), column)
+        return guard_value
 
     def effective_mask(self, guard: NativeValue | None) -> str:
         """Active lanes in which a guard holds, as i32."""

@@ -129,8 +129,8 @@ def _tensor(
                 _put(to, _native(to.source(item, kind).convert(U32)), cell)
     how |= report_kind(instruction) << Bulk.REPORT
     _put(to, _address(to, where, "generic"), "%area")
-    places = frame.field("%vals", _TARGETS)
-    _put(to, _address(to, operands["d" if copy.loads else "a"], "shared"), places)
+    cells = frame.field("%vals", _TARGETS)
+    _put(to, _address(to, operands["d" if copy.loads else "a"], "shared"), cells)
     mbarriers, combine, kinds = "0", "0", 0
     if "m" in operands:
         cell = frame.field("%vals", _MBARRIERS)
@@ -148,7 +148,7 @@ def _tensor(
         *_numbers(to, "%ctx", "%cta", "%st"),
         ("i64", str(site)),
         ("i64", lanes),
-        *_numbers(to, "%area", frame.field("%vals", vectors), places),
+        *_numbers(to, "%area", frame.field("%vals", vectors), cells),
         ("i64", mbarriers),
         *_numbers(to, words),
         ("i64", str(how)),
@@ -172,7 +172,7 @@ def write_replace(to: BlockWriter, instruction: Instruction) -> None:
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     name, ordinal = str(instruction.form.modifier("field")), operands.get("ordinal")
     number = ordinal.value if isinstance(ordinal, Immediate) else 0
-    place, size, bias = field_place(name, number)
+    start, size, bias = field_place(name, number)
     field = FIELDS[name]
     # there is no value for a field that is not there
     low, high = (field.low, field.high) if number < field.number else (1, 0)
@@ -189,7 +189,7 @@ def write_replace(to: BlockWriter, instruction: Instruction) -> None:
         ("i64", str(to.place_of(instruction))),
         ("i64", writer.op(f"zext i32 {mask} to i64")),
         *_numbers(to, "%area", values),
-        *(("i64", str(number)) for number in (SPACES[space], place, size, bias, low, high, field.multiple)),
+        *(("i64", str(number)) for number in (SPACES[space], start, size, bias, low, high, field.multiple)),
         ("i64", str(field_word(name, number))),
         ("i64", str(field_bit(name, number))),
     )

@@ -151,8 +151,8 @@ def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeV
             if shift:
                 part = writer.op(f"lshr {narrow} {part}, splat (i{bits} {shift})")
             part = writer.op(f"trunc {narrow} {part} to <{LANES} x i32>")
-        made = writer.op(f"select <{LANES} x i1> {lanes}, <{LANES} x i32> {part}, <{LANES} x i32> {old}")
-        writer.do(f"store <{LANES} x i32> {made}, ptr {cell}, align 64")
+        merged = writer.op(f"select <{LANES} x i1> {lanes}, <{LANES} x i32> {part}, <{LANES} x i32> {old}")
+        writer.do(f"store <{LANES} x i32> {merged}, ptr {cell}, align 64")
 
 
 #: what is to be written where: a register, or a parameter at an offset
@@ -178,11 +178,11 @@ def read_arguments(to: BlockWriter, target: CallTarget, number: int) -> list[Mov
 def pass_arguments(to: BlockWriter, moves: list[Move], number: int, mask: str) -> None:
     """Write them, in the lanes of a mask."""
     pass_stack(to, number, mask)
-    for place, offset, value in moves:
-        if isinstance(place, Register):
-            _put(to, number, place, value, mask)
+    for destination, offset, value in moves:
+        if isinstance(destination, Register):
+            _put(to, number, destination, value, mask)
         else:
-            write_words(to, place, offset, value, mask)
+            write_words(to, destination, offset, value, mask)
 
 
 def _argument(to: BlockWriter, formal: Variable, given: Operand) -> NativeValue:
@@ -197,17 +197,17 @@ def _put(to: BlockWriter, number: int, register: Register, value: NativeValue, m
     offset = to.frame.slots.of[number].get(register)
     if offset is None:
         return
-    made = extend(value, register.type)
-    assert isinstance(made, NativeValue)
+    extended = extend(value, register.type)
+    assert isinstance(extended, NativeValue)
     writer, cell = to.writer, to.frame.field("%st", offset)
     if register.type.is_predicate:
-        bits = writer.op(f"and i32 {to.bits_of(made)}, {mask}")
+        bits = writer.op(f"and i32 {to.bits_of(extended)}, {mask}")
         kept = writer.op(f"and i32 {writer.op(f'load i32, ptr {cell}')}, {writer.op(f'xor i32 {mask}, -1')}")
         writer.do(f"store i32 {writer.op(f'or i32 {bits}, {kept}')}, ptr {cell}")
         return
     ll = vector_ll(register.type)
     old = writer.op(f"load {ll}, ptr {cell}, align 64")
-    text = writer.op(f"select <{LANES} x i1> {to.spread(mask)}, {ll} {made.clean().vector()}, {ll} {old}")
+    text = writer.op(f"select <{LANES} x i1> {to.spread(mask)}, {ll} {extended.clean().vector()}, {ll} {old}")
     writer.do(f"store {ll} {text}, ptr {cell}, align 64")
 
 
@@ -256,38 +256,38 @@ def take_results(to: BlockWriter, target: CallTarget, number: int) -> None:
     leave_activation(to, number)
     if to.block.index in to.frame.areas.of:
         take_back(to)
-    for place, offset, value in moves:
-        if isinstance(place, Register):
-            to.assign_register(place, value)
+    for destination, offset, value in moves:
+        if isinstance(destination, Register):
+            to.assign_register(destination, value)
         else:
-            write_words(to, place, offset, value, to.mask)
+            write_words(to, destination, offset, value, to.mask)
     to.flush()
 
 
 def store_arguments(to: BlockWriter, target: CallTarget, function: Function) -> None:
     """Leave the arguments of a call of the system where Python finds them (``Slots.system``)."""
-    for place, (formal, given) in enumerate(zip(function.params, target.arguments)):
+    for index, (formal, given) in enumerate(zip(function.params, target.arguments)):
         if isinstance(given, Sink):
             value = to.constant(0, U64)
         else:
             value = to.as_type(_argument(to, formal, given), scalar_type(f"u{8 * formal.type.bytes}"))
         wide = value.convert(U64)
         assert isinstance(wide, NativeValue)
-        to.writer.do(f"store {vector_ll(U64)} {wide.vector()}, ptr {_system_cell(to, place)}, align 64")
+        to.writer.do(f"store {vector_ll(U64)} {wide.vector()}, ptr {_system_cell(to, index)}, align 64")
 
 
 def load_results(to: BlockWriter, target: CallTarget, function: Function) -> None:
     """Behind a call of the system: its result is taken from the first cell."""
     to.restart()
     for formal, result in zip(function.returns, target.returns):
-        found = to.value(U64, to.writer.op(f"load {vector_ll(U64)}, ptr {_system_cell(to, 0)}, align 64"))
-        value = to.as_type(found, formal.type)
+        cell = to.value(U64, to.writer.op(f"load {vector_ll(U64)}, ptr {_system_cell(to, 0)}, align 64"))
+        value = to.as_type(cell, formal.type)
         if isinstance(result, Variable):
             write_words(to, result, 0, value, to.mask)
         elif isinstance(result, Register):
-            to.assign_register(result, to.as_type(found, result.type))
+            to.assign_register(result, to.as_type(cell, result.type))
     to.flush()
 
 
-def _system_cell(to: BlockWriter, place: int) -> str:
-    return to.frame.field("%st", to.frame.slots.system + 8 * LANES * place)
+def _system_cell(to: BlockWriter, index: int) -> str:
+    return to.frame.field("%st", to.frame.slots.system + 8 * LANES * index)

@@ -46,15 +46,15 @@ def _write_copy(to: BlockWriter, instruction: Instruction) -> None:
         ignored = to.source(operands["ignore"], PRED)
         size = _native(ignored.apply("select", to.constant(0, U64), size))
     targets, sizes = frame.field("%vals", 0), frame.field("%vals", 8 * LANES)
-    for value, place in (
+    for value, name in (
         (_address(to, operands["a"], 0), "%area"),
         (_address(to, operands["d"], 1), targets),
         (size, sizes),
     ):
-        writer.do(f"store <{LANES} x i64> {value.vector()}, ptr {place}, align 64")
+        writer.do(f"store <{LANES} x i64> {value.vector()}, ptr {name}, align 64")
     numbers = [pointer_number(to, pointer) for pointer in ("%ctx", "%cta", "%st")]
     numbers += [str(site), writer.op(f"zext i32 {mask} to i64")]
-    numbers += [pointer_number(to, place) for place in ("%area", targets, sizes)]
+    numbers += [pointer_number(to, name) for name in ("%area", targets, sizes)]
     writer.call("copy_lanes", "i64", *(("i64", number) for number in (*numbers, str(width))))
     to.faulting = True
 

@@ -219,9 +219,9 @@ def _redux(exchange: _Exchange) -> list[NativeValue]:
     """The members' values combined; in which order makes no difference to any operation that there is."""
     value = exchange.source("a").clean()
     if value.type.is_float:  # one lane alone gives its magnitude, or the canonical NaN, too
-        (made,) = evaluate(exchange.instruction.form, [value, value])
-        assert isinstance(made, NativeValue)
-        value = made.clean()
+        (combined,) = evaluate(exchange.instruction.form, [value, value])
+        assert isinstance(combined, NativeValue)
+        value = combined.clean()
     return [_tree(exchange, value) if exchange.members.uniform else _folds(exchange, value)]
 
 
@@ -243,11 +243,11 @@ def _tree(exchange: _Exchange, value: NativeValue) -> NativeValue:
     for distance in (16, 8, 4, 2, 1):
         order = ", ".join(f"i32 {lane ^ distance}" for lane in range(LANES))
         other = writer.op(f"shufflevector {kind} {total}, {kind} poison, <{LANES} x i32> <{order}>")
-        made = evaluate(
+        combined = evaluate(
             exchange.instruction.form, [to.value(value.type, total), to.value(value.type, other)]
         )[0]
-        assert isinstance(made, NativeValue)
-        total = made.bits_as(value.type).clean().vector()
+        assert isinstance(combined, NativeValue)
+        total = combined.bits_as(value.type).clean().vector()
     return to.value(value.type, total)
 
 
@@ -284,9 +284,9 @@ def _folds(exchange: _Exchange, value: NativeValue) -> NativeValue:
         lane = writer.op(f"call i32 @llvm.cttz.i32(i32 {remaining}, i1 true)")
         other = writer.op(f"load {scalar}, ptr {writer.op(f'getelementptr {scalar}, ptr %vals, i32 {lane}')}")
         pair = [to.value(value.type, total, True), to.value(value.type, other, True)]
-        made = evaluate(exchange.instruction.form, pair)[0]
-        assert isinstance(made, NativeValue)
-        text = made.bits_as(value.type).clean().scalar()
+        combined = evaluate(exchange.instruction.form, pair)[0]
+        assert isinstance(combined, NativeValue)
+        text = combined.bits_as(value.type).clean().scalar()
         below = _less(to, remaining)
         writer.enter(writer.label("end"))
         total.come(text)
@@ -311,14 +311,14 @@ def _matrix(exchange: _Exchange) -> list[NativeValue]:
     values = [value.clean() for slot, value in zip(slots, given) if not slot.constant]
     _, returned = matrix_types(form)
     arguments = [(vector_ll(value.type), value.vector()) for value in values]
-    found = to.writer.call(matrix_name(form, constants), returned, *arguments)
+    results = to.writer.call(matrix_name(form, constants), returned, *arguments)
     types = [slot.type for slot in form.destinations for _ in range(slot.vector) if slot.type is not None]
     if form.row.applied.checked is not None:
-        wrong = to.value(PRED, to.writer.op(f"extractvalue {returned} {found}, {len(types)}"))
+        wrong = to.value(PRED, to.writer.op(f"extractvalue {returned} {results}, {len(types)}"))
         to.error(to.bits_of(wrong), Event.MEANINGLESS)
     return [
-        to.value(type, to.writer.op(f"extractvalue {returned} {found}, {place}"))
-        for place, type in enumerate(types)
+        to.value(type, to.writer.op(f"extractvalue {returned} {results}, {index}"))
+        for index, type in enumerate(types)
     ]
 
 
@@ -337,16 +337,16 @@ def _pattern(exchange: _Exchange, b: NativeValue, c: NativeValue) -> tuple[list[
     """Source lanes and range tests of a shuffle with constant operands: the row's semantics on constants."""
     form = exchange.instruction.form
     key = (str(form.modifiers.get("mode")), b.number or 0, c.number or 0)
-    found = _PATTERNS.get(key)
-    if found is None:
+    pattern = _PATTERNS.get(key)
+    if pattern is None:
         lanes, inside = [], []
         for lane in range(LANES):
             source, good = evaluate(form, [b.constant(lane, U32), b, c])
             assert isinstance(source, NativeValue) and isinstance(good, NativeValue)
             lanes.append((source.number or 0) % LANES)
             inside.append(bool(good.number))
-        found = _PATTERNS[key] = (lanes, inside)
-    return found
+        pattern = _PATTERNS[key] = (lanes, inside)
+    return pattern
 
 
 @_gives(SHFL)
@@ -361,9 +361,9 @@ def _shuffle(exchange: _Exchange) -> list[NativeValue]:
     if b.number is not None and c.number is not None and exchange.members.uniform:
         lanes, inside = _pattern(exchange, b, c)
         order = ", ".join(f"i32 {lane}" for lane in lanes)
-        found = writer.op(f"shufflevector {ll} {given}, {ll} poison, <{LANES} x i32> <{order}>")
+        shuffled = writer.op(f"shufflevector {ll} {given}, {ll} poison, <{LANES} x i32> <{order}>")
         flags = f"<{', '.join('i1 true' if good else 'i1 false' for good in inside)}>"
-        return [to.value(value.type, found), to.value(PRED, flags)]
+        return [to.value(value.type, shuffled), to.value(PRED, flags)]
     source, good = evaluate(exchange.instruction.form, [to.value(U32, _LANE_IDS), b, c])
     assert isinstance(source, NativeValue) and isinstance(good, NativeValue)
     raw = f"<{LANES} x i32>"

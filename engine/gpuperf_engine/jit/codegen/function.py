@@ -140,24 +140,24 @@ class Frame:
         self.writer.needs["llvm.ctpop.i32"] = "declare i32 @llvm.ctpop.i32(i32)"
         return self.writer.op(f"zext i32 {self.writer.op(f'call i32 @llvm.ctpop.i32(i32 {mask})')} to i64")
 
-    def stop(self, place: str, status: int, event: int = 0, detail: str = "0") -> None:
-        """Leave the warp function, to go on at ``place`` (an i32 operand) later; ends the basic block."""
-        self.writer.do(f"store i32 {place}, ptr %pc")
+    def stop(self, pc: str, status: int, event: int = 0, detail: str = "0") -> None:
+        """Leave the warp function, to go on at ``pc`` (an i32 operand) later; ends the basic block."""
+        self.writer.do(f"store i32 {pc}, ptr %pc")
         if event:
             self.writer.do(f"store i32 {event}, ptr {self.field('%st', State.EVENT)}")
             self.writer.do(f"store i32 {detail}, ptr {self.field('%st', State.DETAIL)}")
         self.writer.do(f"br label %leave{status}")
 
-    def guarded_stop(self, test: str, place: int, event: int, detail: str = "0") -> None:
+    def guarded_stop(self, test: str, pc: int, event: int, detail: str = "0") -> None:
         """If an i1 holds, leave with an event that is an error."""
         writer = self.writer
         bad, good = writer.label("bad"), writer.label("good")
         writer.do(f"br i1 {test}, label %{bad}, label %{good}")
         writer.start(bad)
-        self.stop(str(place), Status.EVENT, event, detail)
+        self.stop(str(pc), Status.EVENT, event, detail)
         writer.start(good)
 
-    def push(self, place: str, mask: str, identity: str, kind: int | str) -> None:
+    def push(self, pc: str, mask: str, identity: str, kind: int | str) -> None:
         """Push an entry on the stack; the kinds are those of ``simt.stack_entries``, with the number of an area where something
         is kept."""
         writer = self.writer
@@ -166,7 +166,7 @@ class Frame:
             self.guarded_stop(writer.op(f"icmp uge i32 {depth}, {self.stack_entries}"), 0, Event.STACK)
         offset = writer.op(f"zext i32 {writer.op(f'shl i32 {depth}, 4')} to i64")
         base = writer.op(f"getelementptr i8, ptr {self.field('%st', State.STACK)}, i64 {offset}")
-        for position, value in enumerate((place, mask, identity, str(kind))):
+        for position, value in enumerate((pc, mask, identity, str(kind))):
             writer.do(f"store i32 {value}, ptr {self.field(base, 4 * position)}")
         writer.do(f"store i32 {writer.op(f'add i32 {depth}, 1')}, ptr %depth")
 
@@ -177,7 +177,7 @@ class Frame:
 
 def _joins(program: Program) -> dict[int, list[int]]:
     """Reconvergence points of branches that may diverge, with the sides that may wait when lanes arrive there."""
-    found: dict[int, list[int]] = {}
+    joins: dict[int, list[int]] = {}
     for block in program.blocks:
         uniform = program.uniformity[block.function].uniform
         if block.kind == "branch" and block.guard is not None and block.guard.register in uniform:
@@ -185,10 +185,10 @@ def _joins(program: Program) -> dict[int, list[int]]:
         if block.kind not in ("branch", "indirect"):
             continue
         point = EXIT_CODE + block.function if block.reconvergence == EXIT else block.reconvergence
-        waiting = found.setdefault(point, [] if block.reconvergence == EXIT else [point])
+        waiting = joins.setdefault(point, [] if block.reconvergence == EXIT else [point])
         sides = block.successors[1:] if block.kind == "branch" else block.successors
         waiting += [side for side in dict.fromkeys(sides) if side not in (EXIT, block.reconvergence)]
-    return found
+    return joins
 
 
 def _write_block(frame: Frame, block: BasicBlock, function: Function) -> None:
@@ -199,13 +199,13 @@ def _write_block(frame: Frame, block: BasicBlock, function: Function) -> None:
     start = len(writer.lines)
     while True:
         writer.forget()
-        made = BlockWriter(frame, block, function, refused)
+        block_writer = BlockWriter(frame, block, function, refused)
         try:
-            made.write()
+            block_writer.write()
         except Unsupported:
-            if made.current is None or made.current in refused:
+            if block_writer.current is None or block_writer.current in refused:
                 raise
-            refused.add(made.current)
+            refused.add(block_writer.current)
             del writer.lines[start:]
         else:
             return
@@ -263,14 +263,14 @@ def _slot_table(frame: Frame) -> tuple[dict[int, tuple[int, bool]], ...]:
 def _constant_table(frame: Frame) -> tuple[dict[int, int], ...]:
     from .block import BlockWriter
 
-    found = []
+    tables = []
     for number, function in enumerate(frame.program.functions):
         first = frame.program.blocks[frame.program.entries[number]]
         reader = BlockWriter(frame, first, function)
-        found.append(
+        tables.append(
             {register.index: reader.read(register).number or 0 for register in frame.slots.constants[number]}
         )
-    return tuple(found)
+    return tuple(tables)
 
 
 def _write_entry(frame: Frame) -> None:
@@ -302,9 +302,9 @@ def _write_entry(frame: Frame) -> None:
     writer.do(f"%sharedbytes = load i64, ptr {frame.field('%ctx', Context.SHARED_BYTES)}, !invariant.load !0")
     writer.do("br label %dispatch")
     writer.start("dispatch")
-    place = writer.op("load i32, ptr %pc")
+    pc = writer.op("load i32, ptr %pc")
     cases = " ".join(f"i32 {target}, label %{_label(frame, target)}" for target in sorted(frame.resumable))
-    writer.do(f"switch i32 {place}, label %lost [{cases}]")
+    writer.do(f"switch i32 {pc}, label %lost [{cases}]")
     # no stack leads here; a damaged one must not lead anywhere else
     writer.start("lost")
     writer.do(f"store i32 0, ptr {frame.field('%st', State.EVENT)}")
@@ -337,17 +337,17 @@ def _find_counters(frame: Frame, columns: int) -> None:
     writer.do(f"store i64 {writer.op(f'select i1 {before}, i64 {high}, i64 {middle}')}, ptr %high")
     writer.do("br label %seek")
     writer.start("sought")
-    found = writer.op(f"icmp eq i64 {_kept_at(frame, kept, low)}, {index}")
+    is_kept = writer.op(f"icmp eq i64 {_kept_at(frame, kept, low)}, {index}")
     warps = writer.op(f"load i64, ptr {frame.field('%ctx', Context.WARPS)}")
     warp = writer.op(f"zext i32 {writer.op(f'load i32, ptr {state}')} to i64")
-    place = writer.op(f"add i64 {writer.op(f'mul i64 {low}, {warps}')}, {warp}")
-    row = writer.op(f"mul i64 {place}, {columns * COLUMN_BYTES}")
+    warp_index = writer.op(f"add i64 {writer.op(f'mul i64 {low}, {warps}')}, {warp}")
+    row = writer.op(f"mul i64 {warp_index}, {columns * COLUMN_BYTES}")
     own = writer.op(f"getelementptr i8, ptr {base}, i64 {row}")
-    writer.do(f"%threads = select i1 {found}, ptr {own}, ptr {spare}")
+    writer.do(f"%threads = select i1 {is_kept}, ptr {own}, ptr {spare}")
 
 
-def _kept_at(frame: Frame, kept: str, place: str) -> str:
-    cell = frame.writer.op(f"getelementptr i64, ptr {kept}, i64 {place}")
+def _kept_at(frame: Frame, kept: str, index: str) -> str:
+    cell = frame.writer.op(f"getelementptr i64, ptr {kept}, i64 {index}")
     return frame.writer.op(f"load i64, ptr {cell}")
 
 
@@ -412,22 +412,22 @@ def _write_joins(frame: Frame) -> None:
             frame.stop("0", Status.EVENT, Event.CHOOSE)
             writer.start(free)
         writer.do(f"store i32 {below}, ptr %depth")
-        place = writer.op(f"load i32, ptr {base}")
+        pc = writer.op(f"load i32, ptr {base}")
         mask = writer.op(f"load i32, ptr {frame.field(base, 4)}")
         identity = writer.op(f"load i32, ptr {frame.field(base, 8)}")
         alive = writer.op(f"and i32 {mask}, {writer.op('load i32, ptr %live')}")
-        found = writer.label("found")
+        matching = writer.label("found")
         dropped = _take_entry(frame, base, point) if program.recursive else f"pop{point}"
-        writer.do(f"br i1 {writer.op(f'icmp eq i32 {alive}, 0')}, label %{dropped}, label %{found}")
-        writer.start(found)
-        for value, cell in ((place, "pc"), (alive, "mask"), (identity, "id")):
+        writer.do(f"br i1 {writer.op(f'icmp eq i32 {alive}, 0')}, label %{dropped}, label %{matching}")
+        writer.start(matching)
+        for value, cell in ((pc, "pc"), (alive, "mask"), (identity, "id")):
             writer.do(f"store i32 {value}, ptr %{cell}")
         targets = [*dict.fromkeys(waiting)]
         if point >= EXIT_CODE:
             targets += [RETURN_CODE + index for index in _callers(program, point - EXIT_CODE)]
         frame.resumable.update(targets)
         cases = " ".join(f"i32 {target}, label %{_label(frame, target)}" for target in targets)
-        writer.do(f"switch i32 {place}, label %dispatch [{cases}]")
+        writer.do(f"switch i32 {pc}, label %dispatch [{cases}]")
 
 
 def _take_entry(frame: Frame, base: str, point: int) -> str:
@@ -461,13 +461,13 @@ def _callers(program: Program, number: int) -> list[int]:
     if number == 0:
         return []
     function: Function = program.functions[number]
-    found = []
+    callers = []
     for block in program.blocks:
         if block.kind == "call" and block.terminator is not None:
             target = call_target(block)
             if target.function is not None and target.function.name == function.name:
-                found.append(block.index)
-    return found
+                callers.append(block.index)
+    return callers
 
 
 def call_target(block: BasicBlock) -> CallTarget:

@@ -45,8 +45,8 @@ def _types(form: Form) -> tuple[list[ScalarType], list[ScalarType]]:
     if not any(slot.role == "address" for slot in form.operands):
         whole = whole[1:]
     given = [slot.type for slot in whole for _ in range(slot.vector) if slot.type is not None]
-    made = [slot.type for slot in form.destinations for _ in range(slot.vector) if slot.type is not None]
-    return given, made
+    results = [slot.type for slot in form.destinations for _ in range(slot.vector) if slot.type is not None]
+    return given, results
 
 
 def _returned(types: Sequence[ScalarType]) -> str:
@@ -58,23 +58,23 @@ def image_function(name: str) -> str:
     opcode = name.removeprefix(IMAGE_PREFIX)
     same = opcode.startswith(_SAME)
     form = _form(opcode.removeprefix(_SAME))
-    given, made = _types(form)
+    given, results = _types(form)
     writer = Emitter()
     image = _NativeImage(writer, same=same)
-    values = [image, *(NativeValue(writer, type, f"%a{place}") for place, type in enumerate(given))]
-    returned, whole = _returned(made), "poison"
-    for place, value in enumerate(evaluate(form, cast("Sequence[Value]", values))):
+    values = [image, *(NativeValue(writer, type, f"%a{index}") for index, type in enumerate(given))]
+    returned, whole = _returned(results), "poison"
+    for index, value in enumerate(evaluate(form, cast("Sequence[Value]", values))):
         assert isinstance(value, NativeValue)
         whole = writer.op(
-            f"insertvalue {returned} {whole}, {vector_ll(value.type)} {value.clean().vector()}, {place}"
+            f"insertvalue {returned} {whole}, {vector_ll(value.type)} {value.clean().vector()}, {index}"
         )
     refused = writer.op("load i32, ptr %refused")
-    whole = writer.op(f"insertvalue {returned} {whole}, i32 {refused}, {len(made)}")
+    whole = writer.op(f"insertvalue {returned} {whole}, i32 {refused}, {len(results)}")
     writer.do(f"ret {returned} {whole}")
     handle = "i64" if same else _WIDE
     parameters = ", ".join(
         ["ptr %ctx", "i32 %mask", f"{handle} %handle"]
-        + [f"{vector_ll(type)} %a{place}" for place, type in enumerate(given)]
+        + [f"{vector_ll(type)} %a{index}" for index, type in enumerate(given)]
     )
     head = f'define {returned} @"{name}"({parameters}) nounwind {{'
     return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])
@@ -95,17 +95,17 @@ class _NativeImage(Image):
         count = NativeValue(writer, U64, rows, True)
         number = distance >> (HANDLE_STEP.bit_length() - 1)
         good = (distance & (HANDLE_STEP - 1)).compare("eq", 0) & number.compare("lt", count)
-        place = good.apply("select", number, number.constant(0, U64)) * HANDLE_STEP
-        assert isinstance(place, NativeValue)
+        offset = good.apply("select", number, number.constant(0, U64)) * HANDLE_STEP
+        assert isinstance(offset, NativeValue)
         self.words: list[Value] = []
         for word in range(ROW_WORDS):
             if same:
-                cell = writer.op(f"getelementptr i8, ptr {table}, i64 {place.scalar()}")
+                cell = writer.op(f"getelementptr i8, ptr {table}, i64 {offset.scalar()}")
                 cell = writer.op(f"getelementptr i8, ptr {cell}, i64 {4 * word}")
                 self.words.append(NativeValue(writer, U32, writer.op(f"load i32, ptr {cell}"), True))
             else:
                 base = writer.op(f"ptrtoint ptr {table} to i64")
-                at = place + NativeValue(writer, U64, base, True) + 4 * word
+                at = offset + NativeValue(writer, U64, base, True) + 4 * word
                 self.words.append(self._gather(at, "splat (i1 true)").bits(U32))
 
     def _context(self, offset: int, type: str) -> str:
@@ -133,8 +133,8 @@ class _NativeImage(Image):
     def _host(self, address: Value, base: str) -> Value:
         return address + NativeValue(self.writer, U64, base, True)
 
-    def word(self, place: int) -> Value:
-        return self.words[place]
+    def word(self, index: int) -> Value:
+        return self.words[index]
 
     def load(self, address: Value, where: Value) -> Value:
         return self._gather(self._host(address, self.arena), self._where(where))
@@ -166,8 +166,8 @@ class _NativeImage(Image):
         self._mark(address, bits, mask, aligned=False)
         host = self._host(address, self.arena)
         assert isinstance(host, NativeValue)
-        places, given = (writer.op(f"alloca <{LANES} x i{width}>, align 64") for width in (64, bits))
-        writer.do(f"store {_WIDE} {host.vector()}, ptr {places}, align 64")
+        addresses, given = (writer.op(f"alloca <{LANES} x i{width}>, align 64") for width in (64, bits))
+        writer.do(f"store {_WIDE} {host.vector()}, ptr {addresses}, align 64")
         raw = value.bits_as(scalar_type(f"b{bits}"))
         writer.do(f"store <{LANES} x i{bits}> {raw.vector()}, ptr {given}, align 64")
         left = writer.op("alloca i32")
@@ -181,7 +181,7 @@ class _NativeImage(Image):
         name = "llvm.cttz.i32"
         writer.needs[name] = f"declare i32 @{name}(i32, i1)"
         lane = writer.op(f"call i32 @{name}(i32 {rest}, i1 true)")
-        at = writer.op(f"load i64, ptr {writer.op(f'getelementptr i64, ptr {places}, i32 {lane}')}")
+        at = writer.op(f"load i64, ptr {writer.op(f'getelementptr i64, ptr {addresses}, i32 {lane}')}")
         amount = writer.op(
             f"load i{bits}, ptr {writer.op(f'getelementptr i{bits}, ptr {given}, i32 {lane}')}"
         )
@@ -212,13 +212,13 @@ class _NativeImage(Image):
         for label, make in ((one, yes), (other, no)):
             writer.start(label)
             writer.forget()
-            for place, value in enumerate(make()):
+            for index, value in enumerate(make()):
                 assert isinstance(value, NativeValue)
-                if place == len(cells):
-                    name = f"%cell.{label}.{place}".replace(".", "_")
+                if index == len(cells):
+                    name = f"%cell.{label}.{index}".replace(".", "_")
                     cells.append((value.type, name))
                 writer.do(
-                    f"store {vector_ll(value.type)} {value.clean().vector()}, ptr {cells[place][1]}, align 64"
+                    f"store {vector_ll(value.type)} {value.clean().vector()}, ptr {cells[index][1]}, align 64"
                 )
             writer.do(f"br label %{after}")
         writer.lines[before:before] = [
@@ -250,7 +250,7 @@ def write_image(to: BlockWriter, instruction: Instruction) -> None:
         handle, values = to.as_type(values[0], U64), values[1:]
     else:
         handle = to.as_type(address_value(to, address, 0), U64)
-    given, made = _types(form)
+    given, texel_types = _types(form)
     name = f"{IMAGE_PREFIX}{_SAME if handle.uniform else ''}{form.opcode}"
     arguments = [
         ("ptr", "%ctx"),
@@ -258,13 +258,13 @@ def write_image(to: BlockWriter, instruction: Instruction) -> None:
         ("i64", handle.scalar()) if handle.uniform else (_WIDE, handle.vector()),
         *((vector_ll(type), value.clean().vector()) for type, value in zip(given, values)),
     ]
-    returned = _returned(made)
-    found = to.writer.call(name, returned, *arguments)
+    returned = _returned(texel_types)
+    texels = to.writer.call(name, returned, *arguments)
     to.report(handle)
-    refused = to.writer.op(f"extractvalue {returned} {found}, {len(made)}")
+    refused = to.writer.op(f"extractvalue {returned} {texels}, {len(texel_types)}")
     to.error(refused, Event.IMAGE, str(to.block.instructions.index(instruction)))
     results = [
-        to.value(type, to.writer.op(f"extractvalue {returned} {found}, {place}"))
-        for place, type in enumerate(made)
+        to.value(type, to.writer.op(f"extractvalue {returned} {texels}, {index}"))
+        for index, type in enumerate(texel_types)
     ]
     to.assign(instruction, results, guard)

@@ -66,11 +66,11 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
     )
     to.faulting = True
     if instruction.form.destinations:
-        made = to.value(U64, writer.op(f"load <{LANES} x i64>, ptr %area, align 64"))
+        state = to.value(U64, writer.op(f"load <{LANES} x i64>, ptr %area, align 64"))
         if how & 15 == Mbarrier.LAYOUT:
             asked = Mbarrier.REPORTING if how & Mbarrier.REPORTS else Mbarrier.VALID
-            made = _native(_native(made >> Mbarrier.TAG).compare("eq", asked))
-        to.assign(instruction, [made], guard)
+            state = _native(_native(state >> Mbarrier.TAG).compare("eq", asked))
+        to.assign(instruction, [state], guard)
 
 
 @handles(MBARRIER_WAIT)
@@ -79,8 +79,8 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     writer, frame = to.writer, to.frame
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     to.guard(instruction)
-    place = WAIT_CODE + to.block.index
-    frame.resumable.add(place)
+    code = WAIT_CODE + to.block.index
+    frame.resumable.add(code)
     writer.do(f"br label %w{to.block.index}")
     writer.start(f"w{to.block.index}")
     to.restart()
@@ -91,7 +91,7 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     _put(to, _native(given.convert(U64)), "%vals")
     conditional = instruction.form.modifier("phase_type") == "phase_type::conditional"
     how = _put_addresses(to, instruction) | int(of_parity) | 2 * conditional
-    found = writer.call(
+    complete = writer.call(
         "mbarrier_wait",
         "i64",
         *_numbers(to, "%ctx", "%cta", "%st"),
@@ -103,17 +103,17 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     to.faulting = True
     to.check_faults()
     hold, over = writer.label("hold"), writer.label("over")
-    writer.do(f"br i1 {writer.op(f'icmp ult i64 {found}, 4294967296')}, label %{hold}, label %{over}")
+    writer.do(f"br i1 {writer.op(f'icmp ult i64 {complete}, 4294967296')}, label %{hold}, label %{over}")
     writer.start(hold)
-    hold_warp(to, place, Status.SUSPENDED)
+    hold_warp(to, code, Status.SUSPENDED)
     writer.start(over)
     # where others of the warp wait for lanes whose wait gives up, the time slice ends at the next back edge
-    gives_up = writer.op(f"icmp uge i64 {found}, 8589934592")
+    gives_up = writer.op(f"icmp uge i64 {complete}, 8589934592")
     apart = writer.op(f"icmp ne i32 {to.mask}, {writer.op('load i32, ptr %live')}")
     ends = writer.op(f"and i1 {gives_up}, {apart}")
     quantum = writer.op(f"select i1 {ends}, i32 0, i32 {writer.op('load i32, ptr %quantum')}")
     writer.do(f"store i32 {quantum}, ptr %quantum")
-    bits = writer.op(f"trunc i64 {found} to i32")
+    bits = writer.op(f"trunc i64 {complete} to i32")
     answers = [to.value(PRED, writer.op(f"bitcast i32 {bits} to <{LANES} x i1>"))]
     if len(instruction.form.destinations) > 1:
         reported = to.value(U64, writer.op(f"load <{LANES} x i64>, ptr %vals, align 64"))
@@ -121,8 +121,8 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     to.assign(instruction, answers[: len(instruction.form.destinations)], guard)
 
 
-def hold_warp(to: BlockWriter, place: int, status: int) -> None:
-    """Stop the warp at a wait, which goes on at ``place``; if other lanes of it can run, only until that has had its time slice."""
+def hold_warp(to: BlockWriter, code: int, status: int) -> None:
+    """Stop the warp at a wait, which goes on at ``code``; if other lanes of it can run, only until that has had its time slice."""
     writer, frame = to.writer, to.frame
     switch, rest = writer.label("switch"), writer.label("rest")
     # the runtime looks at the state, which has these as they were when the warp went on
@@ -132,9 +132,9 @@ def hold_warp(to: BlockWriter, place: int, status: int) -> None:
     others = writer.call("others_can_run", "i64", *_numbers(to, "%st"))
     writer.do(f"br i1 {writer.op(f'icmp ne i64 {others}, 0')}, label %{switch}, label %{rest}")
     writer.start(switch)
-    frame.stop(str(place), Status.EVENT, Event.SPIN, str(to.block.index))
+    frame.stop(str(code), Status.EVENT, Event.SPIN, str(to.block.index))
     writer.start(rest)
-    frame.stop(str(place), status)
+    frame.stop(str(code), status)
 
 
 def _site(to: BlockWriter, instruction: Instruction) -> str:

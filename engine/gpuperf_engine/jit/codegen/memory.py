@@ -94,7 +94,7 @@ class Access:
         """The elements of a form that is not returned."""
         to = self.to
         self.call("load")
-        cells = (to.frame.field("%vals", place * LANES * self.type.bytes) for place in range(self.count))
+        cells = (to.frame.field("%vals", index * LANES * self.type.bytes) for index in range(self.count))
         texts = [to.writer.op(f"load {vector_ll(self.type)}, ptr {cell}, align 16") for cell in cells]
         return [to.value(self.type, text) for text in texts]
 
@@ -109,7 +109,7 @@ class Access:
         self._put(values)
         writer.do(f"store <{LANES} x i64> {self.addresses()}, ptr %area, align 64")
         mask = writer.op(f"zext i32 {self.mask} to i64")
-        parts = sum(1 << place for place in range(self.count) if place not in holes)
+        parts = sum(1 << index for index in range(self.count) if index not in holes)
         given = [str(self.site), mask, *(pointer_number(to, name) for name in ("%area", "%vals"))]
         given += [str(number) for number in (self.type.bytes, self.count, self.space + 4, parts)]
         writer.call("store_parts", "i64", *self.numbers(), *(("i64", number) for number in given))
@@ -117,8 +117,8 @@ class Access:
         self.count_lanes(mask)
 
     def _put(self, values: list[NativeValue]) -> None:
-        for place, value in enumerate(values):
-            cell = self.to.frame.field("%vals", place * LANES * self.type.bytes)
+        for index, value in enumerate(values):
+            cell = self.to.frame.field("%vals", index * LANES * self.type.bytes)
             self.to.writer.do(f"store {vector_ll(self.type)} {value.vector()}, ptr {cell}, align 16")
 
     def call(self, what: str, value: str = "") -> str:
@@ -247,25 +247,25 @@ def _load_scalar(access: Access) -> list[NativeValue]:
     ]  # fmt: skip
     to.faulting = True
     host = writer.op(f"inttoptr i64 {writer.call('reach_one', 'i64', *arguments)} to ptr")
-    found = []
+    elements = []
     for element in range(access.count):
         cell = to.frame.field(host, element * access.type.bytes)
         text = writer.op(f"load {scalar_ll(access.type)}, ptr {cell}, align {access.type.bytes}")
-        found.append(to.value(access.type, text, True))
-    return found
+        elements.append(to.value(access.type, text, True))
+    return elements
 
 
 def stored_values(access: Access) -> list[NativeValue]:
     """The values to store, one per element, in the access's type."""
-    to, found = access.to, []
+    to, values = access.to, []
     for form, operand in matched(access.instruction):
         if form.role == "source" and form.name != "policy":
             for element in operand.elements if isinstance(operand, Vector) else (operand,):
                 if isinstance(element, Immediate):
-                    found.append(to.source(element, access.type))
+                    values.append(to.source(element, access.type))
                 else:
-                    found.append(to.as_type(to.source(element, None), access.type).clean())
-    return found[: access.count]
+                    values.append(to.as_type(to.source(element, None), access.type).clean())
+    return values[: access.count]
 
 
 def _store(access: Access) -> None:

@@ -33,9 +33,9 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
     after = ""
     if guard is not None:
         some = writer.op(f"icmp ne i32 {to.effective_mask(guard)}, 0")
-        told, after = writer.label("order"), writer.label("ordered")
-        writer.do(f"br i1 {some}, label %{told}, label %{after}")
-        writer.start(told)
+        checked, after = writer.label("order"), writer.label("ordered")
+        writer.do(f"br i1 {some}, label %{checked}, label %{after}")
+        writer.start(checked)
     if proxies:
         writer.call("race_proxy", "i64", *numbers[1:])
     if kind is None and instruction.effect is FENCE:

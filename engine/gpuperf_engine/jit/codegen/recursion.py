@@ -67,21 +67,21 @@ class Areas:
             begins, behind = live_words(program.functions[number], blocks)
             # what an activation reads without having written it, it finds as its caller left it
             formals = set(program.functions[number].params)
-            found = {word for word in begins if word[0] not in formals}
+            inherited = {word for word in begins if word[0] not in formals}
             for block in blocks:
                 if callees := _callees(program, block):
-                    words = behind[block.index] | found
-                    places = [(slots.parameter(item) + 4 * LANES * word, 32) for item, word in words]
-                    places += _registers(program, slots, block)
-                    places += [(slots.bases[callee], 64) for callee in callees if callee in slots.bases]
-                    places += [(slots.stack[number], 64)] if slots.stack else []
-                    places.append((slots.carry[number], 1))
-                    self._lay_out(block, places)
+                    words = behind[block.index] | inherited
+                    words_kept = [(slots.parameter(item) + 4 * LANES * word, 32) for item, word in words]
+                    words_kept += _registers(program, slots, block)
+                    words_kept += [(slots.bases[callee], 64) for callee in callees if callee in slots.bases]
+                    words_kept += [(slots.stack[number], 64)] if slots.stack else []
+                    words_kept.append((slots.carry[number], 1))
+                    self._lay_out(block, words_kept)
 
-    def _lay_out(self, block: BasicBlock, places: list[tuple[int, int]]) -> None:
+    def _lay_out(self, block: BasicBlock, words: list[tuple[int, int]]) -> None:
         pieces, end = [], _HEADER
-        for place, bits in sorted(set(places), key=lambda item: (-item[1], item[0])):
-            pieces.append(_Piece(place, end, bits))
+        for offset, bits in sorted(set(words), key=lambda item: (-item[1], item[0])):
+            pieces.append(_Piece(offset, end, bits))
             end += 4 if bits == 1 else LANES * bits // 8
         self.of[block.index] = tuple(pieces)
         self.bytes = max(self.bytes, -(-end // 64) * 64)
@@ -92,8 +92,8 @@ def _callees(program: Program, block: BasicBlock) -> list[int]:
     call = None if block.terminator is None or block.kind != "call" else block.terminator.call
     if call is None or (call.function is not None and call.function.system is not None):
         return []
-    found = program.callees(call)
-    return found if program.recursive.intersection(found) else []
+    callees = program.callees(call)
+    return callees if program.recursive.intersection(callees) else []
 
 
 def _registers(program: Program, slots: Slots, block: BasicBlock) -> list[tuple[int, int]]:
@@ -146,10 +146,10 @@ def take_back(to: BlockWriter) -> None:
         if piece.bits == 1:
             ours = writer.op(f"and i32 {kept}, {to.mask}")
             others = writer.op(f"and i32 {now}, {writer.op(f'xor i32 {to.mask}, -1')}")
-            made = writer.op(f"or i32 {ours}, {others}")
+            merged = writer.op(f"or i32 {ours}, {others}")
         else:
-            made = writer.op(f"select <{LANES} x i1> {to.lanes}, {kind} {kept}, {kind} {now}")
-        writer.do(f"store {kind} {made}, ptr {target}, align {_align(piece)}")
+            merged = writer.op(f"select <{LANES} x i1> {to.lanes}, {kind} {kept}, {kind} {now}")
+        writer.do(f"store {kind} {merged}, ptr {target}, align {_align(piece)}")
     give_back(frame, index, area)
 
 

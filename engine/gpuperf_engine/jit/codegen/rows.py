@@ -65,12 +65,12 @@ def write_rows(to: BlockWriter, instruction: Instruction, mask: str) -> None:
     to.frame.bump("%sites", counter, to.frame.lanes_of(pieces[0].mask))
     if form.destinations:
         loaded = [value for piece in pieces for value in piece.values()]
-        found = [made for made in evaluate(form, loaded) if isinstance(made, NativeValue)]
-        to.assign(instruction, found, None)
+        results = [item for item in evaluate(form, loaded) if isinstance(item, NativeValue)]
+        to.assign(instruction, results, None)
         return
     slot = next(slot for slot in form.sources if slot.name == "b")
     given = [value.clean() for value in to.sources(instruction)[: slot.vector]]
-    stored = [made for made in evaluate(form, given) if isinstance(made, NativeValue)]
+    stored = [item for item in evaluate(form, given) if isinstance(item, NativeValue)]
     for piece in pieces:
         piece.put(stored[: piece.count])
         del stored[: piece.count]

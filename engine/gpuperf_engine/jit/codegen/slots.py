@@ -82,12 +82,12 @@ class Slots:
 
     def parameter(self, variable: Variable) -> int:
         """Offset of the words of a ``.param`` variable of a call or device function."""
-        found = self.parameters.get(variable)
-        if found is None:
+        offset = self.parameters.get(variable)
+        if offset is None:
             words = -(-max(variable.size, 1) // 4)
-            found = self.parameters[variable] = self._take(words * 4 * LANES, 64)
+            offset = self.parameters[variable] = self._take(words * 4 * LANES, 64)
             self.bytes = -(-self._next // 64) * 64
-        return found
+        return offset
 
     def blends(self, block: BasicBlock, register: Register) -> bool:
         """Whether a write in this block must leave the lanes that are off as they are."""
@@ -98,53 +98,53 @@ class Slots:
     def _kept(self, number: int) -> frozenset[Register]:
         """Registers wanted by lanes that wait somewhere while others run: at reconvergence points and pending sides."""
         program = self.program
-        found: set[Register] = set(self.returned[number])
+        kept: set[Register] = set(self.returned[number])
         for block in program.blocks_of(number):
             if block.kind == "barrier" and block.index in self.divergent:
-                found |= block.live_out
+                kept |= block.live_out
             if not diverges(program, block):
                 continue
             point = block.reconvergence
             if point != EXIT:
-                found |= program.blocks[point].live_in
+                kept |= program.blocks[point].live_in
             if block.kind == "call":
                 continue
             sides = [side for side in block.successors if side != EXIT]
             if point in sides and block.kind == "branch":
                 continue
             for side in sides:
-                found |= program.blocks[side].live_in
-        return frozenset(found)
+                kept |= program.blocks[side].live_in
+        return frozenset(kept)
 
 
 def _most_arguments(program: Program) -> int:
     """Values that a call of a function of the system takes or gives, 0 without such calls."""
-    found = (item.system for block in program.blocks for item in block.instructions)
-    return max((max(len(item.arguments), 1) for item in found if item is not None), default=0)
+    functions = (item.system for block in program.blocks for item in block.instructions)
+    return max((max(len(item.arguments), 1) for item in functions if item is not None), default=0)
 
 
 def _returned(function: Function) -> frozenset[Register]:
-    found = (formal_register(function, formal) for formal in function.returns)
-    return frozenset(register for register in found if register is not None)
+    registers = (formal_register(function, formal) for formal in function.returns)
+    return frozenset(register for register in registers if register is not None)
 
 
 def _constants(program: Program, number: int) -> dict[Register, tuple[Immediate, ScalarType]]:
     """Registers that are only ever set to one constant, and never read before: ``mov`` of 31 and −1 before a shuffle."""
-    made: dict[Register, list[Instruction]] = {}
+    definitions: dict[Register, list[Instruction]] = {}
     for block in program.blocks_of(number):
         for instruction in block.instructions:
             for register in writes(instruction):
-                made.setdefault(register, []).append(instruction)
+                definitions.setdefault(register, []).append(instruction)
     unset = program.blocks[program.entries[number]].live_in | _returned(program.functions[number])
-    found: dict[Register, tuple[Immediate, ScalarType]] = {}
-    for register, instructions in made.items():
+    constants: dict[Register, tuple[Immediate, ScalarType]] = {}
+    for register, instructions in definitions.items():
         first = instructions[0]
         plain = first.form.row.name == "mov" and first.guard is None and len(instructions) == 1
         if plain and register not in unset:
             source = first.operands[-1]
             if isinstance(source, Immediate) and len(first.operands) == 2:
-                found[register] = (source, first.form.operands[-1].type or register.type)
-    return found
+                constants[register] = (source, first.form.operands[-1].type or register.type)
+    return constants
 
 
 def diverges(program: Program, block: BasicBlock) -> bool:
@@ -163,7 +163,7 @@ def diverges(program: Program, block: BasicBlock) -> bool:
 
 def _divergent_blocks(program: Program) -> frozenset[int]:
     """Blocks that may run while other live lanes of their function's activation wait elsewhere."""
-    found: set[int] = set()
+    divergent: set[int] = set()
     for block in program.blocks:
         if not diverges(program, block) or block.kind == "call":
             continue
@@ -179,5 +179,5 @@ def _divergent_blocks(program: Program) -> frozenset[int]:
                 for target in program.blocks[index].successors
                 if target not in (EXIT, block.reconvergence)
             ]
-        found |= seen
-    return frozenset(found)
+        divergent |= seen
+    return frozenset(divergent)

@@ -76,10 +76,10 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
         return _clock(to, name)
     if name.startswith("reserved_smem_offset"):
-        place = to.constant(reserved_offset(frame.program, name), U32)
+        start = to.constant(reserved_offset(frame.program, name), U32)
         if not frame.clustered:
-            return place
-        moved = shared_window(to) + place  # an address like those of variables
+            return start
+        moved = shared_window(to) + start  # an address like those of variables
         assert isinstance(moved, NativeValue)
         return moved
     if name in ("envreg1", "envreg2") and frame.program.grid_workspace is not None:
@@ -105,20 +105,20 @@ def _of_cluster(to: BlockWriter, name: str, axis: str) -> NativeValue:
         return read_rank(to)
     if axis == "w":
         return to.constant(int(name.startswith(("nclusterid", "cluster_nctaid"))), U32)
-    place = _AXES.get(axis, 0)
+    axis_index = _AXES.get(axis, 0)
     if not to.frame.clustered:
         alone = {
-            "clusterid": lambda: _field(to, "%cta", Cta.X + 8 * place),
-            "nclusterid": lambda: _field(to, "%ctx", Context.NCTAID + 4 * place),
+            "clusterid": lambda: _field(to, "%cta", Cta.X + 8 * axis_index),
+            "nclusterid": lambda: _field(to, "%ctx", Context.NCTAID + 4 * axis_index),
             "cluster_ctaid": lambda: to.constant(0, U32),
         }
         return alone.get(name, lambda: to.constant(1, U32))()
     if name in ("clusterid", "cluster_ctaid"):
-        return _field(to, "%cta", (Cta.CLUSTERID if name == "clusterid" else Cta.WITHIN) + 8 * place)
+        return _field(to, "%cta", (Cta.CLUSTERID if name == "clusterid" else Cta.WITHIN) + 8 * axis_index)
     if name == "cluster_nctarank":
         return _field(to, "%ctx", Context.CLUSTER_CTAS)
     return _field(
-        to, "%ctx", (Context.CLUSTERS if name == "nclusterid" else Context.CLUSTER_SHAPE) + 4 * place
+        to, "%ctx", (Context.CLUSTERS if name == "nclusterid" else Context.CLUSTER_SHAPE) + 4 * axis_index
     )
 
 
@@ -152,15 +152,15 @@ def shared_offset(program: Program, target: Variable) -> int:
 def _local_address(to: BlockWriter, target: Variable, offset: int) -> NativeValue:
     """Of a recursive function's variable, the one of the current activation."""
     program = to.frame.program
-    place = program.local[target] + offset
+    start = program.local[target] + offset
     owner = program.function_of.get(target.function.name, -1) if target.function is not None else -1
     if owner not in program.frame_bytes:
-        return to.constant(place, U64)
+        return to.constant(start, U64)
     cell = to.frame.field("%st", to.frame.slots.bases[owner])
     base = to.value(U64, to.writer.op(f"load <{LANES} x i64>, ptr {cell}, align 64"))
-    found = base + (program.local_static + place)
-    assert isinstance(found, NativeValue)
-    return found
+    address = base + (program.local_static + start)
+    assert isinstance(address, NativeValue)
+    return address
 
 
 def variable_address(to: BlockWriter, target: Variable | Function, offset: int) -> NativeValue:
@@ -186,11 +186,11 @@ def variable_address(to: BlockWriter, target: Variable | Function, offset: int) 
             raise Unsupported(
                 f"the address of parameter {target.name!r} of a device function", span=target.span
             )
-    place = program.symbol_of.get(target)
-    if place is None:
+    symbol = program.symbol_of.get(target)
+    if symbol is None:
         raise Unsupported(f"the address of {target.name!r}", span=target.span)
     if isinstance(target, Variable) and target.space == "const":
         offset -= WINDOWS["const"][0]
-    cell = to.frame.field("%symbols", 8 * place)
+    cell = to.frame.field("%symbols", 8 * symbol)
     base = writer.op(f"load i64, ptr {cell}, !invariant.load !0")
     return to.value(U64, writer.op(f"add i64 {base}, {offset}") if offset else base, True)

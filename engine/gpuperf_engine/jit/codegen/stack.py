@@ -35,8 +35,8 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
     end = to.constant(program.local_area, U64)
     before = _native(end - depth)
     given: list[Value] = list(to.sources(instruction))
-    (made,) = evaluate(instruction.form, [*given, before.convert(kind)])
-    after = _native(made.convert(U64))
+    (allocated,) = evaluate(instruction.form, [*given, before.convert(kind)])
+    after = _native(allocated.convert(U64))
     size = _native(given[0].convert(U64)) if given else after
     lowest = to.constant(program.local_static, U64)
     if program.frame_bytes:
@@ -53,7 +53,7 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
         f"select <{LANES} x i1> {to.spread(mask)}, {_VECTOR} {new.vector()}, {_VECTOR} {depth.vector()}"
     )
     writer.do(f"store {_VECTOR} {text}, ptr {cell}, align 64")
-    to.assign(instruction, [_native(made)], guard)
+    to.assign(instruction, [_native(allocated)], guard)
 
 
 def pass_stack(to: BlockWriter, number: int, mask: str) -> None:

@@ -214,13 +214,13 @@ def _indirect(to: BlockWriter) -> None:
         fallback = edge(to, targets[-1])
         labels = {target: edge(to, target) for target in targets[:-1]} | {targets[-1]: fallback}
         cases = " ".join(
-            f"i32 {place}, label %{labels[target]}" for place, target in enumerate(block.successors)
+            f"i32 {case}, label %{labels[target]}" for case, target in enumerate(block.successors)
         )
         writer.do(f"switch i32 {index.scalar()}, label %{fallback} [{cases}]")
         return
     masks = {target: "0" for target in targets}
-    for place, target in enumerate(block.successors):
-        equal = index.apply("compare", index.constant(place, U32), op="eq")
+    for case, target in enumerate(block.successors):
+        equal = index.apply("compare", index.constant(case, U32), op="eq")
         assert isinstance(equal, NativeValue)
         masks[target] = writer.op(f"or i32 {masks[target]}, {to.bits_of(equal)}")
     masks = {target: writer.op(f"and i32 {bits}, {to.mask}") for target, bits in masks.items()}
@@ -261,13 +261,13 @@ def _fork(to: BlockWriter, paying: list[str], point: int) -> str:
     return f"pop{point}"
 
 
-def _push_if(to: BlockWriter, place: str, mask: str, identity: str) -> None:
+def _push_if(to: BlockWriter, pc: str, mask: str, identity: str) -> None:
     """Push unless no lane goes there."""
     writer = to.writer
     some, none = writer.label("some"), writer.label("none")
     writer.do(f"br i1 {writer.op(f'icmp eq i32 {mask}, 0')}, label %{none}, label %{some}")
     writer.start(some)
-    to.frame.push(place, mask, identity, PENDING)
+    to.frame.push(pc, mask, identity, PENDING)
     writer.do(f"br label %{none}")
     writer.start(none)
 
@@ -277,12 +277,12 @@ def _call(to: BlockWriter) -> None:
     block, writer, frame = to.block, to.writer, to.frame
     program = frame.program
     target = call_target(block)
-    place = RETURN_CODE + block.index
+    code = RETURN_CODE + block.index
     if target.function is not None and target.function.system is not None:
         store_arguments(to, target, target.function)
-        frame.resumable.add(place)
+        frame.resumable.add(code)
         to.flush()
-        frame.stop(str(place), Status.EVENT, Event.SYSTEM, str(block.index))
+        frame.stop(str(code), Status.EVENT, Event.SYSTEM, str(block.index))
         writer.start(f"r{block.index}")
         load_results(to, target, target.function)
     elif target.function is not None:
@@ -291,7 +291,7 @@ def _call(to: BlockWriter) -> None:
             raise Unsupported(
                 f"call of {target.function.name!r}, which no module given defines", span=target.span
             )
-        frame.resumable.add(place)
+        frame.resumable.add(code)
         moves = read_arguments(to, target, number)
         to.flush()
         area = keep(to) if block.index in frame.areas.of else ""
@@ -299,7 +299,7 @@ def _call(to: BlockWriter) -> None:
         _enter(to, number, to.mask)
         pass_arguments(to, moves, number, to.mask)
         kind, identity = entry_of(frame, number, area)
-        frame.push(str(place), to.mask, writer.op("load i32, ptr %id"), kind)
+        frame.push(str(code), to.mask, writer.op("load i32, ptr %id"), kind)
         writer.do(f"store i32 {identity}, ptr %id")
         if number in program.recursive:
             _pay(to, program.entries[number])
@@ -307,8 +307,8 @@ def _call(to: BlockWriter) -> None:
         writer.start(f"r{block.index}")
         take_results(to, target, number)
     else:
-        frame.resumable.add(place)
-        _call_each(to, target, str(place))
+        frame.resumable.add(code)
+        _call_each(to, target, str(code))
         writer.start(f"r{block.index}")
         to.restart()
     writer.do(f"br label %{edge(to, block.successors[0])}")
@@ -327,18 +327,18 @@ def _pay(to: BlockWriter, target: int) -> None:
     writer.start(going)
 
 
-def _end_slice(to: BlockWriter, place: int) -> None:
+def _end_slice(to: BlockWriter, pc: int) -> None:
     """The quantum is used up: the warp goes on at a place in its next time slice, or where lanes may wait for others, others of
     them do."""
     block, writer, frame = to.block, to.writer, to.frame
     writer.do(f"store i32 {block.index}, ptr {frame.field('%st', State.SLICE_END)}")
     if block.back_edge_cost > 1:
-        frame.stop(str(place), Status.EVENT, Event.SPIN, str(block.index))
+        frame.stop(str(pc), Status.EVENT, Event.SPIN, str(block.index))
     else:
-        frame.stop(str(place), Status.SLICE_OVER)
+        frame.stop(str(pc), Status.SLICE_OVER)
 
 
-def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
+def _call_each(to: BlockWriter, target: CallTarget, pc: str) -> None:
     """A call through a register: one function after the other, each for its lanes, each with a frame to take its results. They
     converge where the call ends, which is their reconvergence point."""
     writer, frame = to.writer, to.frame
@@ -359,7 +359,7 @@ def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
         _enter(to, number, masks[number])
         pass_arguments(to, moves[number], number, masks[number])
     identity = writer.op("load i32, ptr %id")
-    frame.push(place, to.mask, identity, RECONVERGE)
+    frame.push(pc, to.mask, identity, RECONVERGE)
     codes, starts = [], []
     for number in reversed(numbers):
         code, entry = frame.return_place(number), program.entries[number]
@@ -372,7 +372,7 @@ def _call_each(to: BlockWriter, target: CallTarget, place: str) -> None:
         writer.do(f"br i1 {writer.op(f'icmp eq i32 {masks[number]}, 0')}, label %{none}, label %{some}")
         writer.start(some)
         kind, within = entry_of(frame, number, areas[number])
-        frame.push(str(code), masks[number], place, kind)
+        frame.push(str(code), masks[number], pc, kind)
         frame.push(str(entry), masks[number], within, PENDING)
         writer.do(f"br label %{none}")
         writer.start(none)
@@ -410,10 +410,10 @@ def _keep_if(to: BlockWriter, mask: str) -> str:
 def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> str:
     """Lanes whose function pointer is that of a function."""
     program, writer = to.frame.program, to.writer
-    place = program.symbol_of.get(program.functions[number])
-    if place is None:
+    symbol = program.symbol_of.get(program.functions[number])
+    if symbol is None:
         return "0"
-    cell = to.frame.field("%symbols", 8 * place)
+    cell = to.frame.field("%symbols", 8 * symbol)
     address = to.value(pointer.type, writer.op(f"load i64, ptr {cell}, !invariant.load !0"), True)
     equal = pointer.apply("compare", address, op="eq")
     assert isinstance(equal, NativeValue)
@@ -437,8 +437,8 @@ def _enter(to: BlockWriter, number: int, mask: str) -> None:
         else:
             ll = f"<{LANES} x i{register.type.bits}>"
             old = writer.op(f"load {ll}, ptr {cell}, align 64")
-            made = writer.op(f"select <{LANES} x i1> {lanes}, {ll} zeroinitializer, {ll} {old}")
-            writer.do(f"store {ll} {made}, ptr {cell}, align 64")
+            cleared = writer.op(f"select <{LANES} x i1> {lanes}, {ll} zeroinitializer, {ll} {old}")
+            writer.do(f"store {ll} {cleared}, ptr {cell}, align 64")
 
 
 def _index(register: Register) -> int:

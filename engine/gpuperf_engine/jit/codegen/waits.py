@@ -21,7 +21,7 @@ def reasons_to_wait(program: Program) -> dict[int, int]:
         for block in program.blocks
         if block.synchronises
     }
-    numbers = {key: place for place, key in enumerate(sorted(set(keys.values())))}
+    numbers = {key: number for number, key in enumerate(sorted(set(keys.values())))}
     return {index: Reason.EXCHANGE + numbers[key] for index, key in keys.items()}
 
 

@@ -66,9 +66,9 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> Non
     assert product.result.type is not None
     held = vector_ll(product.result.type)
     registers = operands["d"].elements if isinstance(operands["d"], Vector) else (operands["d"],)
-    for place, register in enumerate(registers):
+    for position, register in enumerate(registers):
         value = to.source(register, product.result.type).clean()
-        cell = frame.field("%matrices", RESULT + place * 4 * LANES)
+        cell = frame.field("%matrices", RESULT + position * 4 * LANES)
         writer.do(f"store {held} {value.vector()}, ptr {cell}, align 64")
     arguments = [("ptr", "%matrices"), (f"<{LANES} x i1>", to.source(operands["scale"], PRED).vector())]
     given: list[Operand] = []
@@ -85,8 +85,8 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> Non
     name = f"{PREFIX}{form.opcode}/{int(product.from_registers)}/{signs}"
     writer.call(name, "void", *arguments)
     results = []
-    for place in range(len(registers)):
-        cell = frame.field("%matrices", RESULT + place * 4 * LANES)
+    for position in range(len(registers)):
+        cell = frame.field("%matrices", RESULT + position * 4 * LANES)
         results.append(to.value(product.result.type, writer.op(f"load {held}, ptr {cell}, align 64")))
     to.assign(instruction, results, None)
 
@@ -105,12 +105,12 @@ def _come(to: BlockWriter, mask: str, field: int) -> None:
     lowest = writer.op(f"and i32 {live}, {writer.op(f'sub i32 0, {live}')}")
     counts = writer.op(f"icmp ne i32 {writer.op(f'and i32 {mask}, {lowest}')}, 0")
     cell = to.frame.field("%st", field)
-    made = writer.op(f"load i32, ptr {cell}")
+    count = writer.op(f"load i32, ptr {cell}")
     one = writer.op(f"zext i1 {counts} to i32")
     if field == State.COMMITS:
         numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%cta", "%st")]
         writer.call("race_committed", "i64", *numbers)
-    writer.do(f"store i32 {writer.op(f'add i32 {made}, {one}')}, ptr {cell}")
+    writer.do(f"store i32 {writer.op(f'add i32 {count}, {one}')}, ptr {cell}")
 
 
 @handles(WARPGROUP_FENCE, WARPGROUP_WAIT)
@@ -122,8 +122,8 @@ def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
     guard = to.guard(instruction)
     if gathers:
         _come(to, to.effective_mask(guard), State.FENCES)
-    place = WAIT_CODE + to.block.index
-    frame.resumable.add(place)
+    code = WAIT_CODE + to.block.index
+    frame.resumable.add(code)
     writer.do(f"br label %w{to.block.index}")
     writer.start(f"w{to.block.index}")
     to.restart()
@@ -137,8 +137,8 @@ def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
         wanted = writer.op(f"call i32 @llvm.usub.sat.i32(i32 {wanted}, i32 {left})")
     writer.do(f"store i32 {wanted}, ptr {frame.field('%st', State.WANTED)}")
     pointers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%st")]
-    found = writer.call("warpgroup_complete", "i64", *pointers, ("i64", str(field)))
-    goes_on = writer.op(f"or i1 {writer.op(f'icmp ne i64 {found}, 0')}, {nobody}")
+    complete = writer.call("warpgroup_complete", "i64", *pointers, ("i64", str(field)))
+    goes_on = writer.op(f"or i1 {writer.op(f'icmp ne i64 {complete}, 0')}, {nobody}")
     if gathers:
         expired = frame.field("%st", State.EXPIRED)
         gave_up = writer.op(f"icmp ne i32 {writer.op(f'load i32, ptr {expired}')}, 0")
@@ -146,7 +146,7 @@ def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
     hold, over = writer.label("hold"), writer.label("over")
     writer.do(f"br i1 {goes_on}, label %{over}, label %{hold}")
     writer.start(hold)
-    hold_warp(to, place, Status.GATHERS if gathers else Status.WARPGROUP)
+    hold_warp(to, code, Status.GATHERS if gathers else Status.WARPGROUP)
     writer.start(over)
     if gathers:
         writer.do(f"store i32 0, ptr {expired}")

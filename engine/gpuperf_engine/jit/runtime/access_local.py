@@ -77,19 +77,19 @@ class _Local:
     def _whole_rows(self) -> Ref | None:
         """All lanes at one place: whole rows. Gives what is loaded."""
         to, form = self.to, self.form
-        place = to.extract(self.near, to.and_(to.first_lane(), 31))
-        near = to.zext(place, "i64")
-        other = to.bits(to.icmp("ne", self.near, to.splat(place)))
+        start = to.extract(self.near, to.and_(to.first_lane(), 31))
+        near = to.zext(start, "i64")
+        other = to.bits(to.icmp("ne", self.near, to.splat(start)))
         tests = [
             to.icmp("eq", to.and_(other, MASK), 0),
             to.icmp("ne", MASK, 0),
-            to.icmp("eq", to.and_(place, form.size - 1), 0),
+            to.icmp("eq", to.and_(start, form.size - 1), 0),
             to.icmp("sle", near, to.sub(self.limit, form.size)),
         ]
         to.branch(to.all(tests), "rows", "norows")
         to.start("rows")
         offset = to.shl(to.lshr(near, 2), 7)
-        access = _Rows(to, form, to.splat(to.shl(to.and_(place, 3), 3)))
+        access = _Rows(to, form, to.splat(to.shl(to.and_(start, 3), 3)))
         targets = [to.place(self.base, to.add(offset, 128 * row)) for row in self.rows]
         shadows = [to.place(self.shadow, to.add(offset, 128 * row)) for row in self.rows]
         held = None
@@ -118,9 +118,9 @@ class _Local:
         words = to.shl(to.lshr(self.near, 2), 7)
         words = to.add(words, numbers("i32", range(0, 4 * LANES, 4)))
         access = _Rows(to, form, to.shl(to.and_(self.near, 3), 3))
-        places = [to.add(words, 128 * row) for row in self.rows]
-        targets = [to.pointers(self.base, place, _WORD) for place in places]
-        shadows = [to.pointers(self.shadow, place, _WORD) for place in places]
+        offsets = [to.add(words, 128 * row) for row in self.rows]
+        targets = [to.pointers(self.base, offset, _WORD) for offset in offsets]
+        shadows = [to.pointers(self.shadow, offset, _WORD) for offset in offsets]
         if self.stores:
             changed = access.changed(self.value, targets, shadows, _gather)
             for (row, seen), target, mark in zip(changed, targets, shadows):
@@ -155,8 +155,8 @@ class _Local:
         to.enter("end")
 
 
-def _load(to: AccessEmitter, place: Ref) -> Ref:
-    return to.load(V32, place, 4)
+def _load(to: AccessEmitter, offset: Ref) -> Ref:
+    return to.load(V32, offset, 4)
 
 
 def _gather(to: AccessEmitter, pointers: Ref) -> Ref:
@@ -223,10 +223,10 @@ class _Rows:
         for row in seen:
             set_ = to.and_(row, wanted)
             bad.append(to.bits(to.icmp("ne", set_, wanted)))
-        found = bad[0]
+        first = bad[0]
         for item in bad[1:]:
-            found = to.or_(found, item)
-        return to.icmp("ne", to.and_(found, MASK), 0)
+            first = to.or_(first, item)
+        return to.icmp("ne", to.and_(first, MASK), 0)
 
     def changed(
         self, value: Ref, targets: list[Ref], shadows: list[Ref], load: Callable[[AccessEmitter, Ref], Ref]

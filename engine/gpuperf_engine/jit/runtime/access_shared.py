@@ -227,13 +227,13 @@ class _Shared:
             arguments += ", ptr %vals"
         elif self.stores:
             arguments += f", {form.raw} %v"
-        made = None
+        result = None
         if form.alone and not self.stores:
-            made = to.ref(form.raw, f"call {form.raw} @{self.name}({arguments})")
+            result = to.ref(form.raw, f"call {form.raw} @{self.name}({arguments})")
         else:
             to.do(f"call void @{self.name}({arguments})")
         to.store(own, cell)
-        finish(to, form, self.stores, made)
+        finish(to, form, self.stores, result)
 
     def _gather(self) -> None:
         to, form = self.to, self.form

@@ -106,16 +106,18 @@ class AccessEmitter(Emitter):
         """Each lane's value so many times, side by side."""
         if times == 1:
             return lanes
-        return self.pick(lanes, [place // times for place in range(LANES * times)])
+        return self.pick(lanes, [index // times for index in range(LANES * times)])
 
     def pointers(self, base: str, offsets: Ref, form: Form) -> Ref:
         """Pointers to the parts of ``raw``, from byte offsets of the lanes."""
-        places = self.repeat(offsets, form.pieces)
+        repeated = self.repeat(offsets, form.pieces)
         if form.pieces > 1:
             kind = element_of(offsets.type)
-            parts = numbers(kind, [8 * (place % form.pieces) for place in range(LANES * form.pieces)])
-            places = self.add(places, parts)
-        return self.ref(alike(places.type, "ptr"), f"getelementptr i8, ptr {base}, {places.type} {places}")
+            parts = numbers(kind, [8 * (index % form.pieces) for index in range(LANES * form.pieces)])
+            repeated = self.add(repeated, parts)
+        return self.ref(
+            alike(repeated.type, "ptr"), f"getelementptr i8, ptr {base}, {repeated.type} {repeated}"
+        )
 
     def gather(self, pointers: Ref, lanes: Ref, form: Form) -> Ref:
         """``raw`` of the active lanes, zero elsewhere."""
@@ -218,7 +220,7 @@ class AccessEmitter(Emitter):
 
 def declarations(form: Form) -> str:
     """What the functions of a form may call."""
-    found = [
+    lines = [
         "declare i32 @llvm.cttz.i32(i32, i1)",
         "declare i32 @llvm.ctlz.i32(i32, i1)",
         "declare i32 @llvm.ctpop.i32(i32)",
@@ -245,13 +247,13 @@ def declarations(form: Form) -> str:
     ):
         vector, pointers, mask = f"<{count} x {kind}>", f"<{count} x ptr>", f"<{count} x i1>"
         name = f"v{count}{kind}"
-        found += [
+        lines += [
             f"declare {vector} @llvm.masked.load.{name}.p0(ptr, {mask}, {vector})",
             f"declare void @llvm.masked.store.{name}.p0({vector}, ptr, {mask})",
             f"declare {vector} @llvm.masked.gather.{name}.v{count}p0({pointers}, {mask}, {vector})",
             f"declare void @llvm.masked.scatter.{name}.v{count}p0({vector}, {pointers}, {mask})",
         ]
-    return "\n".join([*found, ""])
+    return "\n".join([*lines, ""])
 
 
 def head_of(name: str, form: Form, stores: bool, addresses: str, extra: str = "") -> str:

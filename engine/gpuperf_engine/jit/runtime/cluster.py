@@ -145,16 +145,16 @@ def visit_cluster(context: Context, cluster: Cluster) -> int:
     if cluster.LEFT == 0:
         return Status.DONE
     rank = 0
-    found = Status.STUCK
+    result = Status.STUCK
     while rank < cluster.SIZE:
         cta = cluster.PEERS[rank]
         if cta.PRESENCE != Presence.ENDED:
             if any_warp(context, cta, Wait.RUNNABLE, Wait.SLICE_OVER):
                 return Status.SLICE_OVER
             if any_warp(context, cta, Wait.SUSPENDED, Wait.GATHERS):
-                found = Status.SUSPENDED
+                result = Status.SUSPENDED
         rank += 1
-    return found
+    return result
 
 
 def run_clusters(context: Context, cluster: Cluster, first: int, last: int) -> int:

@@ -30,14 +30,14 @@ def bump(context: Context, site: int, counter: int, amount: int) -> int:
 def count_sectors(context: Context, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
     """Add the distinct 32-byte sectors and 128-byte lines of the active lanes, and of loads the wavefronts in the banks of L1, to a
     site's counters; gives sectors + 64 · lines."""
-    found = sectors_of(addresses, mask)
-    bump(context, site, Counter.SECTORS, found & 63)
-    bump(context, site, Counter.LINES, found >> 6)
+    sectors = sectors_of(addresses, mask)
+    bump(context, site, Counter.SECTORS, sectors & 63)
+    bump(context, site, Counter.LINES, sectors >> 6)
     if loads:
-        distinct = (found & 63) == bits_count(mask)
+        distinct = (sectors & 63) == bits_count(mask)
         both = wavefronts_of(context, mask, addresses, size, 0, distinct)
         bump(context, site, Counter.GLOBAL_WAVEFRONTS, both & 63)
-    return found
+    return sectors
 
 
 def count_local(context: Context, site: int, mask: int, addresses: int, size: int) -> int:
@@ -130,10 +130,10 @@ def paired(mask: int, addresses: int, distance: int) -> int:
 
 def count_wavefronts(context: Context, site: int, mask: int, addresses: int, size: int, loads: int) -> int:
     """Add the wavefronts of a shared access and their ideal number to a site's counters; gives wavefronts + 64 · ideal."""
-    found = wavefronts_of(context, mask, addresses, size, loads, 0)
-    bump(context, site, Counter.WAVEFRONTS, found & 63)
-    bump(context, site, Counter.IDEAL, found >> 6)
-    return found
+    wavefronts = wavefronts_of(context, mask, addresses, size, loads, 0)
+    bump(context, site, Counter.WAVEFRONTS, wavefronts & 63)
+    bump(context, site, Counter.IDEAL, wavefronts >> 6)
+    return wavefronts
 
 
 def wavefronts_of(context: Context, mask: int, addresses: int, size: int, merges: int, distinct: int) -> int:

@@ -45,7 +45,7 @@ def matrix_function(name: str) -> str:
     (form,) = lookup(opcode)
     writer = Emitter()
     types, returned = matrix_types(form)
-    given = iter([NativeValue(writer, type, f"%a{place}") for place, type in enumerate(types)])
+    given = iter([NativeValue(writer, type, f"%a{index}") for index, type in enumerate(types)])
     fixed = iter(constants)
     values = [
         int(next(fixed)) if slot.constant else next(given)
@@ -53,12 +53,12 @@ def matrix_function(name: str) -> str:
         for _ in range(slot.vector)
     ]
     whole = "poison"
-    for place, value in enumerate(evaluate(form, values)):
+    for index, value in enumerate(evaluate(form, values)):
         assert isinstance(value, NativeValue)
         vector = value.clean().vector()
-        whole = writer.op(f"insertvalue {returned} {whole}, {vector_ll(value.type)} {vector}, {place}")
+        whole = writer.op(f"insertvalue {returned} {whole}, {vector_ll(value.type)} {vector}, {index}")
     writer.do(f"ret {returned} {whole}")
-    parameters = ", ".join(f"{vector_ll(type)} %a{place}" for place, type in enumerate(types))
+    parameters = ", ".join(f"{vector_ll(type)} %a{index}" for index, type in enumerate(types))
     head = f'define {returned} @"{name}"({parameters}) nounwind {{'
     return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])
 
@@ -73,5 +73,5 @@ def internal_functions(writer: Emitter) -> list[str]:
 def internal(name: str) -> list[str]:
     """A vector function as part of another module: declarations, and the definition as one text."""
     lines = vector_function(name).splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith("define "))
+    start = next(index for index, line in enumerate(lines) if line.startswith("define "))
     return [*lines[:start], "\n".join(lines[start:]).replace("define ", "define internal ", 1)]

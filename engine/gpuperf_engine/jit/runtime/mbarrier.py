@@ -27,33 +27,33 @@ def refuse_mbarrier(
 
 def mbarrier_at(context: Context, cta: Cta, site: int, lane: int, address: int, how: int) -> int:
     """Host address of one lane's object, or 0 after noting the fault; the CTA that has it is in ``OWNER``."""
-    place = address
+    local = address
     if how & 256:
-        place = address - context.SHARED_WINDOW
-        if not unsigned_less(place, context.WINDOW_BYTES):
+        local = address - context.SHARED_WINDOW
+        if not unsigned_less(local, context.WINDOW_BYTES):
             return refuse_mbarrier(context, site, lane, address, Mbarrier.NOT_SHARED, 0, 0)
     elif cta.CLUSTER:
         # addresses of shared memory are given from the start of the CTA's own on
-        place = (place + cta.WINDOW) & 4294967295
+        local = (local + cta.WINDOW) & 4294967295
     owner = cta
-    offset = place
+    offset = local
     if cta.CLUSTER:
         owner = Cta(0)
-        if place >> 24 == cta.RANK or how & 512:
-            owner = cluster_cta(context, cta, site, lane, place, how & 15 == Mbarrier.ARRIVE)
-        offset = place & 16777215
+        if local >> 24 == cta.RANK or how & 512:
+            owner = cluster_cta(context, cta, site, lane, local, how & 15 == Mbarrier.ARRIVE)
+        offset = local & 16777215
     limit = context.SHARED_BYTES
     if owner == 0 or offset & 7 or limit < 8 or unsigned_less(limit - 8, offset):
-        return fault(context, site, lane, place, 1)
+        return fault(context, site, lane, local, 1)
     context.OWNER = owner
     return owner.SHARED + offset
 
 
-def in_rank(cta: Cta, place: int, rank: int) -> int:
+def in_rank(cta: Cta, offset: int, rank: int) -> int:
     """An address of shared memory, in the CTA of that rank; one of no shared memory as it is, to be refused."""
-    whole = (place + cta.WINDOW) & 4294967295
-    if place >> 32 or whole >> 28:
-        return place
+    whole = (offset + cta.WINDOW) & 4294967295
+    if offset >> 32 or whole >> 28:
+        return offset
     return ((rank << 24) + (whole & 16777215) - cta.WINDOW) & 4294967295
 
 
@@ -89,9 +89,9 @@ def mbarrier_settle(
             flags = ((flags & 1) << 1) | ((flags & 4) ^ (4 - ((flags & 1) << 2)))
         cta.PHASES += 1
         context.PASSED += 1
-    made = ((old >> Mbarrier.TAG) << Mbarrier.TAG) | (phase << Mbarrier.PARITY) | (flags << Mbarrier.REPORT)
-    made = made | ((transactions + 1048576) << Mbarrier.TRANSACTIONS)
-    store64(host, made | (expected << Mbarrier.EXPECTED) | arrivals)
+    state = ((old >> Mbarrier.TAG) << Mbarrier.TAG) | (phase << Mbarrier.PARITY) | (flags << Mbarrier.REPORT)
+    state = state | ((transactions + 1048576) << Mbarrier.TRANSACTIONS)
+    store64(host, state | (expected << Mbarrier.EXPECTED) | arrivals)
     return 1
 
 
@@ -113,8 +113,8 @@ def mbarrier_change(
         if distance:
             cta.MARKED = 1
             mark(host + distance, 8)
-        made = (tag << Mbarrier.TAG) | (1048576 << Mbarrier.TRANSACTIONS)
-        store64(host, made | (count << Mbarrier.EXPECTED) | count)
+        state = (tag << Mbarrier.TAG) | (1048576 << Mbarrier.TRANSACTIONS)
+        store64(host, state | (count << Mbarrier.EXPECTED) | count)
         return old
     if is_object(old) == 0:
         return refuse_mbarrier(context, site, lane, address, Mbarrier.UNINITIALISED, old, 0)

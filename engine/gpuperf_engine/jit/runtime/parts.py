@@ -44,11 +44,11 @@ def store_parts(
         while left:
             element = trailing_zeros(left)
             left = left & (left - 1)
-            place = address + element * width
+            target = address + element * width
             if good and cache.TRACKED:
-                mark(place + context.SHADOW, width)
+                mark(target + context.SHADOW, width)
             if good:
-                note(context, place, width, 4)
-            host = place + context.ARENA
+                note(context, target, width, 4)
+            host = target + context.ARENA
             move(host, values + element * width * 32, width, width, lane, 0, 1)
     return 0

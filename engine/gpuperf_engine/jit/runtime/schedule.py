@@ -25,10 +25,10 @@ def begin(context: Context, cta: Cta, index: int) -> int:
     shared = cta.SHARED
     size = context.SHARED_BYTES
     if context.WATCH == 2:
-        place = 0
-        while place < size:
-            store64(shared + place, UNWRITTEN | UNWRITTEN << 32)
-            place += 8
+        offset = 0
+        while offset < size:
+            store64(shared + offset, UNWRITTEN | UNWRITTEN << 32)
+            offset += 8
     else:
         fill(shared, 0, size)
     if cta.SHARED_SHADOW and cta.MARKED:
@@ -236,12 +236,12 @@ def proceed(context: Context, cta: Cta) -> int:
                 context.RACE_WARP = race_me(races, warp)
             status = call(code, context, cta, state)
             if status == Status.EVENT:
-                found = settle(context, cta, state)
-                if found == 0:
+                settled = settle(context, cta, state)
+                if settled == 0:
                     continue
                 status = Status.SLICE_OVER
-                if found != 1:
-                    status = found - 8
+                if settled != 1:
+                    status = settled - 8
             over = state.STEPS > context.BUDGET
             if over and (
                 status <= Status.SLICE_OVER or status == Status.SUSPENDED or status >= Status.GATHERS
@@ -275,31 +275,31 @@ def proceed(context: Context, cta: Cta) -> int:
     if cta.LIVE_WARPS == 0:
         return Status.DONE
     warp = 0
-    found = Status.BLOCKED
+    settled = Status.BLOCKED
     while warp < warps:
         wait = State(first + warp * size).WAIT
         if wait == Wait.SLICE_OVER:
             return Status.SLICE_OVER
         if wait == Wait.SUSPENDED or wait == Wait.GATHERS:
-            found = Status.SUSPENDED
+            settled = Status.SUSPENDED
         warp += 1
-    return found
+    return settled
 
 
 def expire(context: Context, cta: Cta) -> int:
     """Waits on mbarriers, and at fences for a warpgroup, give up; whether there were any."""
     warps = context.WARPS
     state = cta.STATES
-    found = 0
+    expired = 0
     while warps:
         wait = state.WAIT
         if wait == Wait.SUSPENDED or wait == Wait.GATHERS:
             state.WAIT = Wait.RUNNABLE
             state.EXPIRED = 1
-            found = 1
+            expired = 1
         state = State(state + context.STATE_BYTES)
         warps -= 1
-    return found
+    return expired
 
 
 def run(context: Context, cta: Cta, first: int, last: int) -> int:

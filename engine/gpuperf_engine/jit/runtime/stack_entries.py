@@ -234,15 +234,15 @@ def choose(context: Context, state: State) -> int:
 def waits_for(state: State, reason: int) -> int:
     """How many paths wait for that; for anything, those of which no lane lives too, if it is 0."""
     number = state.DEPTH
-    found = 0
+    waiting = 0
     while number:
         entry = entry_at(state, number)
         waits = entry.KIND & KIND == WAIT
         here = entry.KIND >> AREA_SHIFT == reason and entry.MASK & state.LIVE
         if waits and (reason == 0 or here):
-            found += 1
+            waiting += 1
         number -= 1
-    return found
+    return waiting
 
 
 def switch_path(context: Context, state: State) -> int:
@@ -286,16 +286,16 @@ def complete(context: Context, cta: Cta, state: State) -> int:
     """Carry out every ``.sync`` operation that has all its lanes, and let paths go on that wait for none any more. Gives 0, or what
     ``proceed`` returns if Python has to go on."""
     number = state.DEPTH
-    found = 0
-    while number and found == 0:
+    completed = 0
+    while number and completed == 0:
         entry = entry_at(state, number)
         if entry.KIND & KIND == WAIT and entry.KIND >> AREA_SHIFT >= Reason.EXCHANGE:
             rest = entry.MASK & state.LIVE
-            while rest and found == 0:
+            while rest and completed == 0:
                 member = state.MEMBERS[trailing_zeros(rest)]
                 rest = rest & ~wanting(state, rest, member)
                 if member:
-                    found = carry_out(context, cta, state, number, member)
+                    completed = carry_out(context, cta, state, number, member)
         number -= 1
     number = state.DEPTH
     while number:
@@ -306,21 +306,21 @@ def complete(context: Context, cta: Cta, state: State) -> int:
                 entry.PLACE = SYNC_CODE + entry.PLACE
                 entry.KIND = PENDING
         number -= 1
-    if found == 0:
+    if completed == 0:
         complete_gathering(context, state)
-    return found
+    return completed
 
 
 def wanting(state: State, lanes: int, member: int) -> int:
     """Those of some lanes that gave a member mask; 0 for those that have had their operation."""
-    found = 0
+    wanted = 0
     rest = lanes
     while rest:
         lane = trailing_zeros(rest)
         rest = rest & (rest - 1)
         if state.MEMBERS[lane] == member:
-            found = found | 1 << lane
-    return found
+            wanted = wanted | 1 << lane
+    return wanted
 
 
 def carry_out(context: Context, cta: Cta, state: State, number: int, member: int) -> int:
@@ -343,7 +343,7 @@ def carry_out(context: Context, cta: Cta, state: State, number: int, member: int
         return 0
     if apart:
         return APART
-    place = state.PC
+    pc = state.PC
     mask = state.MASK
     state.PC = CONVERGE_CODE + block
     state.MASK = there
@@ -352,7 +352,7 @@ def carry_out(context: Context, cta: Cta, state: State, number: int, member: int
     state.CONVERGING = 0
     if status != Status.EVENT or state.EVENT != Event.CONVERGED:
         return status + 8
-    state.PC = place
+    state.PC = pc
     state.MASK = mask
     while there:
         state.MEMBERS[trailing_zeros(there)] = 0
@@ -422,21 +422,21 @@ def settle(context: Context, cta: Cta, state: State) -> int:
     else:
         if stops:
             stop_here(state, event)
-        found = complete(context, cta, state)
-        if found == APART:
+        completed = complete(context, cta, state)
+        if completed == APART:
             state.EVENT = Event.CONVERGE
             state.DETAIL = stops
-            found = Status.EVENT + 8
-        if found:
-            return found
+            completed = Status.EVENT + 8
+        if completed:
+            return completed
         if stops:
             choose(context, state)
         elif state.MASK == 0:
             pop(context, state)
     state.WAITS = waits_for(state, 0)
-    place = state.PC
+    pc = state.PC
     whole = state.MASK == state.LIVE
-    if whole and place >= GATHER_CODE and place < RETURN_CODE:
+    if whole and pc >= GATHER_CODE and pc < RETURN_CODE:
         state.BARRIER_LANES = state.HOLDS
         copy(state + State.BARRIER_ID, state + State.GATHERED, 12)
         state.HOLDS = 0
@@ -448,10 +448,10 @@ def settle(context: Context, cta: Cta, state: State) -> int:
 
 def stop_here(state: State, event: int) -> int:
     """The running path waits for others: at an exchange, or at an aligned barrier."""
-    place = state.PC
+    pc = state.PC
     reason = state.DETAIL
     if event == Event.DIVERGENT_BARRIER:
-        place = place - GATHER_CODE
+        pc = pc - GATHER_CODE
         reason = Reason.ALIGNED
         state.HOLDS |= state.BARRIER_LANES
         # until all are there, other lanes may come to another barrier
@@ -459,7 +459,7 @@ def stop_here(state: State, event: int) -> int:
     depth = state.DEPTH + 1
     state.DEPTH = depth
     entry = entry_at(state, depth)
-    entry.PLACE = place
+    entry.PLACE = pc
     entry.MASK = state.MASK
     entry.ID = state.ID
     entry.KIND = WAIT | reason << AREA_SHIFT

@@ -69,13 +69,13 @@ class _Maker:
         product, writer = self.product, self.writer
         parameters = ["ptr %area", f"<{LANES} x i1> %scale"]
         count = 4 * product.from_registers + (product.sparsity is not None)
-        parameters += [f"{vector_ll(B32)} %g{place}" for place in range(count)]
+        parameters += [f"{vector_ll(B32)} %g{index}" for index in range(count)]
         left = self.left()
         kind = left[0].type
         ll = vector_ll(kind)
-        for place, number in enumerate(left):
+        for index, number in enumerate(left):
             writer.do(
-                f"store {ll} {number.vector()}, ptr {self.pointer('%left', place * LANES * kind.bytes)}, align 64"
+                f"store {ll} {number.vector()}, ptr {self.pointer('%left', index * LANES * kind.bytes)}, align 64"
             )
         self.right()
         self.sums(kind, len(left) // 2)
@@ -94,7 +94,7 @@ class _Maker:
 
     def left(self) -> list[NativeValue]:
         """The elements of a lane's two rows, those of its group and eight on."""
-        found: list[NativeValue] = []
+        values: list[NativeValue] = []
         for half in (0, 1):
             for word in range(WORDS):
                 if self.product.from_registers:
@@ -110,13 +110,13 @@ class _Maker:
                             f"shufflevector <{ROWS} x i32> {rows}, <{ROWS} x i32> poison, <{LANES} x i32> <{lanes}>"
                         ),
                     )
-                found += self.numbers(0, whole)
-        return found
+                values += self.numbers(0, whole)
+        return values
 
     def numbers(self, what: int, word: Value) -> list[NativeValue]:
         sign = self.sign_b if what else self.sign_a
-        made = evaluate(self.product.form, [what, word])
-        return [_native(-number if sign == -1 else number).clean() for number in made]
+        elements = evaluate(self.product.form, [what, word])
+        return [_native(-number if sign == -1 else number).clean() for number in elements]
 
     def right(self) -> None:
         """The elements of B, a column in each place, line k behind line k − 1."""
@@ -127,16 +127,16 @@ class _Maker:
         writer.do("%t = phi i64 [ 0, %entry ], [ %tn, %words ]")
         cell = self.pointer("%area", writer.op(f"add i64 {RIGHT}, {writer.op(f'mul i64 %t, {4 * LANES}')}"))
         word = self.value(B32, writer.op(f"load {vector_ll(B32)}, ptr {cell}, align 64"))
-        made = self.numbers(1, word)
-        self.per = len(made)
-        size = made[0].type.bytes
+        numbers = self.numbers(1, word)
+        self.per = len(numbers)
+        size = numbers[0].type.bytes
         line = writer.op(f"udiv i64 %t, {blocks}")
         block = writer.op(f"urem i64 %t, {blocks}")
         base = writer.op(f"mul i64 {line}, {self.per * product.pitch * size}")
         base = writer.op(f"add i64 {base}, {writer.op(f'mul i64 {block}, {LANES * size}')}")
         start = self.pointer("%right", base)
-        for place, number in enumerate(made):
-            into = self.pointer(start, place * product.pitch * size)
+        for index, number in enumerate(numbers):
+            into = self.pointer(start, index * product.pitch * size)
             writer.do(f"store {vector_ll(number.type)} {number.vector()}, ptr {into}, align 64")
         writer.do("%tn = add i64 %t, 1")
         again = writer.op(f"icmp ult i64 %tn, {blocks * product.words}")
@@ -155,8 +155,8 @@ class _Maker:
         writer.do("%j = phi i64 [ 0, %rows ], [ %jn, %columns ]")
         ll, short = vector_ll(kind), f"<8 x {scalar_ll(kind)}>"
         a = [
-            self.value(kind, writer.op(f"load {ll}, ptr {self.pointer('%left', place * LANES * kind.bytes)}, align 64"))
-            for place in range(2 * depth)
+            self.value(kind, writer.op(f"load {ll}, ptr {self.pointer('%left', index * LANES * kind.bytes)}, align 64"))
+            for index in range(2 * depth)
         ]  # fmt: skip
         eight = self.pointer("%right", writer.op(f"mul i64 %j, {8 * kind.bytes}"))
         b: list[list[NativeValue]] = [[], []]
@@ -172,8 +172,8 @@ class _Maker:
         held_ll = vector_ll(product.result.type)
         base = writer.op(f"add i64 {RESULT}, {writer.op(f'mul i64 %j, {registers * 4 * LANES}')}")
         cells = [
-            self.pointer("%area", writer.op(f"add i64 {base}, {place * 4 * LANES}"))
-            for place in range(registers)
+            self.pointer("%area", writer.op(f"add i64 {base}, {index * 4 * LANES}"))
+            for index in range(registers)
         ]
         old = [
             self.value(product.result.type, writer.op(f"load {held_ll}, ptr {cell}, align 64"))
@@ -184,10 +184,10 @@ class _Maker:
             c = [half.bits(F16) for register in old for half in split(register, 2)]
         scale = self.value(PRED, "%scale")
         words = [word for row in metadata for word in row]
-        made = list(evaluate(product.form, [2, 2, 2, scale, *c, *a, *b[0], *b[1], *words]))
+        results = list(evaluate(product.form, [2, 2, 2, scale, *c, *a, *b[0], *b[1], *words]))
         if product.half:
-            made = [concat(made[:2]), concat(made[2:])]
-        for cell, number in zip(cells, made):
+            results = [concat(results[:2]), concat(results[2:])]
+        for cell, number in zip(cells, results):
             whole = _native(number).bits_as(product.result.type).clean()
             writer.do(f"store {held_ll} {whole.vector()}, ptr {cell}, align 64")
         writer.do("%jn = add i64 %j, 1")

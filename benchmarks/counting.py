@@ -31,9 +31,9 @@ def _check(case: Case, profile: ge.Profile) -> None:
         raise AssertionError(f"{case.title}: {profile.method_reason}")
     (record,) = profile.records
     lanes = [int(number) for number in record.observation.block_lanes]
-    found = {part: lanes_at(record.program, lanes, TEXT, part) for part in case.expected}
-    if found != case.expected:
-        raise AssertionError(f"{case.title}: {found}, expected {case.expected}")
+    measured = {part: lanes_at(record.program, lanes, TEXT, part) for part in case.expected}
+    if measured != case.expected:
+        raise AssertionError(f"{case.title}: {measured}, expected {case.expected}")
 
 
 def _measure(case: Case, runs: int) -> tuple[float, float]:
@@ -66,6 +66,6 @@ def summary(runs: int) -> str:
         "rows": "a triangular loop to 10⁹",
         "triple": "a triple nest to 10⁶",
     }
-    found = {case.entry: _measure(case, runs)[1] for case in LARGE if case.entry in wanted}
-    figures = ", ".join(f"{found[entry] * 1e3:.0f}" for entry in wanted)
+    medians = {case.entry: _measure(case, runs)[1] for case in LARGE if case.entry in wanted}
+    figures = ", ".join(f"{medians[entry] * 1e3:.0f}" for entry in wanted)
     return f"| count {', '.join(wanted.values())} | {figures} ms of CPU |"

@@ -99,14 +99,14 @@ def rows(runs: int) -> list[str]:
     for case in CASES:
         host, kernel = case.args(np.random.default_rng(1)), _load(case)
         seconds: dict[str, float] = {}
-        found: dict[str, ge.Profile] = {}
+        profiles: dict[str, ge.Profile] = {}
         for demand in ("values", "control"):
             times = []
             for _ in range(runs + 1):  # the first one slices and compiles
-                taken, found[demand] = _launch(kernel, case, host, demand, set())
+                taken, profiles[demand] = _launch(kernel, case, host, demand, set())
                 times.append(taken)
             seconds[demand] = statistics.median(times[1:])
-        whole, part = found["values"], found["control"]
+        whole, part = profiles["values"], profiles["control"]
         if (whole.blocks, whole.branch_sites) != (part.blocks, part.branch_sites):
             raise AssertionError(f"{case.title}: counts differ")
         lines.append(

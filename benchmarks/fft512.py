@@ -111,12 +111,12 @@ _PUBLISHED = {"flop_count_dp_add": "2.09", "inst_integer": "1.70", "inst_fp_32":
 def sass_groups(code: Mapping[str, int]) -> dict[str, int]:
     """Executions of machine instructions in the groups of nvprof. Raises ``KeyError`` for opcodes without a class."""
     class_of = {name: group for group, names in _CLASSES.items() for name in names.split()}
-    made = dict.fromkeys(_CLASSES, 0)
+    groups = dict.fromkeys(_CLASSES, 0)
     for opcode, count in code.items():
-        made[class_of[opcode.split(".")[0]]] += count
+        groups[class_of[opcode.split(".")[0]]] += count
     add, mul, fma = code["DADD"], code["DMUL"], code["DFMA"]
     flops = {"": add + mul + 2 * fma, "_add": add, "_mul": mul, "_fma": fma}
-    return {**{f"flop_count_dp{name}": count for name, count in flops.items()}, **made}
+    return {**{f"flop_count_dp{name}": count for name, count in flops.items()}, **groups}
 
 
 def render() -> str:

@@ -38,16 +38,16 @@ HEAD = (
 
 def render() -> str:
     """The page: a row per layer and the sum of all."""
-    made = small_network(BATCH, SIDE)
-    found = profiles(made)
+    network = small_network(BATCH, SIDE)
+    measured = profiles(network)
     rows = [
         (layer.name, f"`{layer.entry}`", *_row([profile]))
-        for layer, profile in zip(made.layers, found, strict=True)
+        for layer, profile in zip(network.layers, measured, strict=True)
     ]
     rule = ("---", "---", *["--:"] * (len(HEAD) - 2))
-    lines = ["| " + " | ".join(row) + " |" for row in (HEAD, rule, *rows, ("all", "", *_row(found)))]
-    kernels = len({profile.kernel for profile in found})
-    return TEXT.format(launches=len(found), kernels=kernels, batch=BATCH, side=SIDE) + "\n".join(lines)
+    lines = ["| " + " | ".join(row) + " |" for row in (HEAD, rule, *rows, ("all", "", *_row(measured)))]
+    kernels = len({profile.kernel for profile in measured})
+    return TEXT.format(launches=len(measured), kernels=kernels, batch=BATCH, side=SIDE) + "\n".join(lines)
 
 
 def _row(found: Sequence[ge.Profile]) -> tuple[str, ...]:

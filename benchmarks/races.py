@@ -57,7 +57,7 @@ def _launches(case: Any, races: str) -> Callable[[], float]:
 
 def rows(runs: int) -> list[str]:
     """A Markdown table: medians of the time without and of the ratio of pairs."""
-    found = ["| launch | plain, CPU ms | with `races` |", "|---|---:|---:|"]
+    lines = ["| launch | plain, CPU ms | with `races` |", "|---|---:|---:|"]
     for case in _CASES:
         plain, checked = _launches(case, "off"), _launches(case, "error")
         deadline = time.perf_counter() + 3.0
@@ -66,7 +66,7 @@ def rows(runs: int) -> list[str]:
             checked()
         pairs = [(plain(), checked()) for _ in range(runs)]
         ratio = statistics.median(after / before for before, after in pairs)
-        found.append(
+        lines.append(
             f"| {case.name} | {statistics.median(before for before, _ in pairs) * 1e3:.1f} | {ratio:.2f} × |"
         )
-    return found
+    return lines

@@ -39,20 +39,20 @@ def executed(ptx: Path, target: str, entry: str, taken: Callable[[int], bool]) -
     for line in text[text.index(f".text.{entry}:") :].splitlines():
         if label := _LABEL.match(line):
             labels[label[1]] = len(lines)
-        elif found := _LINE.search(line):
-            lines.append(found)
+        elif match := _LINE.search(line):
+            lines.append(match)
     counts: Counter[str] = Counter()
     place = branches = 0
     while counts.total() < 10**6:
-        found = lines[place]
-        counts[found["opcode"]] += 1
+        match = lines[place]
+        counts[match["opcode"]] += 1
         place += 1
-        if found["opcode"] == "EXIT":
+        if match["opcode"] == "EXIT":
             return counts
-        if found["opcode"].startswith("CALL"):
+        if match["opcode"].startswith("CALL"):
             raise RuntimeError(f"{entry} calls a function on this way")
-        if found["opcode"] == "BRA":
-            branches += found["guard"] is not None
-            if found["guard"] is None or taken(branches - 1):
-                place = labels[found["operands"].strip(" `()")]
+        if match["opcode"] == "BRA":
+            branches += match["guard"] is not None
+            if match["guard"] is None or taken(branches - 1):
+                place = labels[match["operands"].strip(" `()")]
     raise RuntimeError(f"this way through {entry} does not end")

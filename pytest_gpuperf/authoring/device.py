@@ -39,14 +39,14 @@ _UNINITIALISED = "reads uninitialised memory"
 def check_uninitialized(profile: Profile, settings: Settings) -> Profile:
     """The profile; raises ``MemoryFault`` for reads of memory never written if ``gpuperf_uninitialized = error``, and
     leaves out the notes about them if it is ``ignore``."""
-    found = [note for note in profile.notes if note.endswith(_UNINITIALISED)]
-    if not found or settings.uninitialized == "warn":
+    notes = [note for note in profile.notes if note.endswith(_UNINITIALISED)]
+    if not notes or settings.uninitialized == "warn":
         return profile
     if settings.uninitialized == "ignore":
-        return replace(profile, notes=tuple(note for note in profile.notes if note not in found))
-    more = [f"and {len(found) - 1} other instructions"] if len(found) > 1 else []
+        return replace(profile, notes=tuple(note for note in profile.notes if note not in notes))
+    more = [f"and {len(notes) - 1} other instructions"] if len(notes) > 1 else []
     raise MemoryFault(
-        found[0],
+        notes[0],
         details=[f"kernel {profile.kernel}", *more],
         hint="write it first, or set gpuperf_uninitialized = warn",
     )

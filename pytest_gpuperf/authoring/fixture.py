@@ -189,11 +189,11 @@ class Gpuperf:
         settings = self._settings
         check_declaration(declared, f"gpuperf.kernel at {site}", settings.metrics, settings.target_files)
         with step(self._progress, "reading PTX"):
-            made = make_cases(source, entry, name, declared, self._item, settings, site)
-        if len(made) > 1:
-            self.device.share_variables(function for _, function in made)
+            cases = make_cases(source, entry, name, declared, self._item, settings, site)
+        if len(cases) > 1:
+            self.device.share_variables(function for _, function in cases)
         try:
-            return Kernel(self, [(self._recorder.declare(case), function) for case, function in made])
+            return Kernel(self, [(self._recorder.declare(case), function) for case, function in cases])
         except ValueError as error:
             raise EngineError(str(error)) from None
 

@@ -49,25 +49,25 @@ def make_cases(
             "no variants were given",
             hint='for example gpuperf.kernel({"sm_80": "k.ptx", "sm_90a": "k90.ptx"})',
         )
-    made = {
+    cases = {
         key: _case(
             _variant(text, entry, key, item), entry, name, declared, settings, site, rules, variant=key
         )
         for key, text in given.items()
     }
     shares = _assign(
-        {key: case.module.target for key, (case, _) in made.items()},
+        {key: case.module.target for key, (case, _) in cases.items()},
         [*rules.targets, *rules.skipped_targets],
         settings.target_files,
     )
-    for key, (case, _) in made.items():
+    for key, (case, _) in cases.items():
         case.settings = replace(
             rules,
             targets=tuple(target for target in rules.targets if shares[target] == key),
             skipped_targets=tuple(target for target in rules.skipped_targets if shares[target] == key),
         )
-        case.shadowed = key != list(made)[-1]
-    return list(made.values())
+        case.shadowed = key != list(cases)[-1]
+    return list(cases.values())
 
 
 def _variant(source: object, entry: str | None, target: str, item: pytest.Item) -> PtxSource:
@@ -136,13 +136,13 @@ def _assign(variants: Mapping[str, str], machines: Sequence[str], search: Sequen
     general = [key for key in variants if key not in known]
     chosen = {}
     for machine in machines:
-        found = machine if machine in variants else engine.best_target(general, machine, search)
-        if found is None:
+        best = machine if machine in variants else engine.best_target(general, machine, search)
+        if best is None:
             names = ", ".join(f"{key!r}" for key in variants)
             raise EngineError(
                 f"no variant of the kernel runs on {machine}, which is declared as a target",
                 details=[f"variants: {names}"],
                 hint="add PTX that this machine can run, or leave it out of the targets",
             )
-        chosen[machine] = found
+        chosen[machine] = best
     return chosen

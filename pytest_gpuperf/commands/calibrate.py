@@ -44,21 +44,21 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{path} is there already: write over it with --force")
     base = load_machine(arguments.base)
     collected = read_part(arguments.folder, "micro")
-    found = calibrate(collected, base)
-    machine = write_machine(path, base, machine_path(arguments.base), collected.machine, found)
+    calibration = calibrate(collected, base)
+    machine = write_machine(path, base, machine_path(arguments.base), collected.machine, calibration)
     rows = [("number", base.id, "measured", "unit", "from")]
-    for number in found.numbers.values():
+    for number in calibration.numbers.values():
         before = base.quantities.get(number.path)
         shown = f"{before.value:g}" if before else "–"
         rows.append((number.path, shown, f"{number.value:g}", number.unit, number.note))
     lines = columns(rows, right=(1, 2))
-    kept = len(machine.quantities) - len(found.numbers)
-    lines += ["", f"{path}: {len(found.numbers)} numbers measured, {kept} kept from {base.id}"]
-    lines += [f"not measured: {name}: {reason}" for name, reason in found.missing.items()]
-    if found.observed:
+    kept = len(machine.quantities) - len(calibration.numbers)
+    lines += ["", f"{path}: {len(calibration.numbers)} numbers measured, {kept} kept from {base.id}"]
+    lines += [f"not measured: {name}: {reason}" for name, reason in calibration.missing.items()]
+    if calibration.observed:
         lines += ["", "measured too, and used by no model:"]
         lines += columns(
-            [(f"{item.value:g}", item.unit, item.path) for item in found.observed.values()], right=(0,)
+            [(f"{item.value:g}", item.unit, item.path) for item in calibration.observed.values()], right=(0,)
         )
     write("\n".join(lines) + "\n", None)
     return OK

@@ -149,8 +149,8 @@ def _rejudged(
 
 def _analysis(record: Case) -> Mapping[str, int]:
     """The revisions under which a record was measured."""
-    found: Mapping[str, int] = record.get("analysis", _FIRST_ANALYSIS)
-    return {**UNSAID, **found}
+    revisions: Mapping[str, int] = record.get("analysis", _FIRST_ANALYSIS)
+    return {**UNSAID, **revisions}
 
 
 def _metrics(document: Document) -> Table:
@@ -164,23 +164,23 @@ def _listings(document: Document) -> dict[str, ListingRow]:
 def _check(arguments: argparse.Namespace) -> int:
     document = load_report(arguments.report)
     if arguments.baselines is not None:
-        listings, found, metrics = _listings(document), {}, _metrics(document)
+        listings, baselines, metrics = _listings(document), {}, _metrics(document)
         for module in sorted({record["module"] for record in document["cases"]}):
             path = baseline_path(Path(arguments.baselines), module)
             _inside(path, Path(arguments.baselines))
             try:
                 files = _files(Path(arguments.baselines), module)
-                found[module] = read_module(files, module, arguments.baselines) or Baseline()
+                baselines[module] = read_module(files, module, arguments.baselines) or Baseline()
             except BaselineError as error:
                 raise ReportError(str(error)) from None
         records = []
         for record in document["cases"]:
-            baseline = found[record["module"]]
+            baseline = baselines[record["module"]]
             stored = baseline.cases.get(stable_id(record["id"]))
             analysis = baseline.analysis_of(stable_id(record["id"])) if stored is not None else ANALYSIS
             listing = listings.get(record["detail"]["listing"])
             records.append(_rejudged(record, stored, analysis, listing, metrics))
-        notes = [note for baseline in found.values() for note in baseline.notes]
+        notes = [note for baseline in baselines.values() for note in baseline.notes]
         document = {**_with_records(document, records), "notes": [*notes, *document.get("notes", ())]}
         write("".join(f"note: {note}\n" for note in notes), None)
     return _concluded(document, arguments.output)
@@ -195,13 +195,15 @@ def _compare(arguments: argparse.Namespace) -> int:
     for record in head["cases"]:
         known = before.get((record["module"], stable_id(record["id"])))
         stored, analysis = (known["measured"], _analysis(known)) if known is not None else (None, ANALYSIS)
-        made = _rejudged(record, stored, analysis, listings.get(record["detail"]["listing"]), metrics, policy)
+        rejudged = _rejudged(
+            record, stored, analysis, listings.get(record["detail"]["listing"]), metrics, policy
+        )
         if stored is None:
-            made["rows"] = [
-                {**row, "fails": row["fails"] and row["verdict"] != "new"} for row in made["rows"]
+            rejudged["rows"] = [
+                {**row, "fails": row["fails"] and row["verdict"] != "new"} for row in rejudged["rows"]
             ]
-            made["fails"] = any(row["fails"] for row in made["rows"])
-        records.append(made)
+            rejudged["fails"] = any(row["fails"] for row in rejudged["rows"])
+        records.append(rejudged)
     gone = sorted(set(before) - {(record["module"], stable_id(record["id"])) for record in head["cases"]})
     document = _with_records({**head, "stale": [], "staleness_not_judged": []}, records)
     code = _concluded(document, arguments.output)

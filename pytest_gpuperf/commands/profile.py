@@ -139,7 +139,7 @@ def _dimensions(text: str) -> tuple[int, ...]:
 def _thread(text: str) -> tuple[Any, Any]:
     """CTA and thread as ``by_thread`` takes them."""
     try:
-        cta, thread = (tuple(int(part) for part in place.split(",")) for place in text.split(":"))
+        cta, thread = (tuple(int(part) for part in position.split(",")) for position in text.split(":"))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not CTA:THREAD") from None
     return (cta[0] if len(cta) == 1 else cta), (thread[0] if len(thread) == 1 else thread)
@@ -205,16 +205,16 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return OK
     launches = [
-        Shown(sample, profile, estimates[place] if profiles else {}, _threads(profile, arguments.thread))
-        for place, (sample, profile) in enumerate(ran)
+        Shown(sample, profile, estimates[number] if profiles else {}, _threads(profile, arguments.thread))
+        for number, (sample, profile) in enumerate(ran)
     ]
     if arguments.format == "json":
         documents = [document_of(shown) for shown in launches]
-        found = [{"rule": f.rule, "object": f.object, "message": f.message} for f in findings]
+        rows = [{"rule": f.rule, "object": f.object, "message": f.message} for f in findings]
         document = {
             "schema_version": 1,
             **({"launches": documents} if arguments.launches else documents[0]),
-            "findings": found,
+            "findings": rows,
         }
         write(json.dumps(document, indent=1, ensure_ascii=False) + "\n", arguments.output)
         return OK
@@ -281,12 +281,14 @@ def _further(
     profiles: Sequence[Profile], estimates: Sequence[dict[str, Estimate]], groups: str | None
 ) -> dict[str, list[float]]:
     """Columns behind those that are always there: predicted times in µs and groups of opcodes."""
-    made = {f"time_us.{target}": [found[target].time_us for found in estimates] for target in estimates[0]}
+    columns = {
+        f"time_us.{target}": [amounts[target].time_us for amounts in estimates] for target in estimates[0]
+    }
     if groups is not None:
         counts = [profile.groups(groups) for profile in profiles]
-        names = dict.fromkeys(name for found in counts for name in found)
-        made |= {name: [found.get(name, 0) for found in counts] for name in names}
-    return made
+        names = dict.fromkeys(name for amounts in counts for name in amounts)
+        columns |= {name: [amounts.get(name, 0) for amounts in counts] for name in names}
+    return columns
 
 
 def _write_csv(text: str, output: str | None) -> None:

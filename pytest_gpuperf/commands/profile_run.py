@@ -32,7 +32,7 @@ def run_program(
         for name, (spec, where) in program.arrays.items()
     }
     modules: dict[str, Module] = {}
-    found = []
+    samples = []
     exact: dict[str, Any] = {"demand": demand}
     if arguments.thread:
         exact["threads_of"] = list(dict.fromkeys(cta for cta, _ in arguments.thread))
@@ -61,8 +61,8 @@ def run_program(
         if arguments.sample is None or arguments.exact:
             with step(progress, f"running {kernel.name}"):
                 profile = device.launch(kernel, **given, **exact)
-        found.append((sample, profile))
-    return found
+        samples.append((sample, profile))
+    return samples
 
 
 def _kernel(module: Module, path: str, entry: str | None) -> Kernel:

@@ -48,17 +48,17 @@ def lines_of(shown: Shown, scheme: str) -> Iterator[str]:
 
 def document_of(shown: Shown) -> dict[str, Any]:
     """For JSON."""
-    made: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     if shown.sample is not None:
-        made["sample"] = shown.sample.to_dict()
+        document["sample"] = shown.sample.to_dict()
         if shown.profile is not None:
             errors = shown.sample.errors(shown.profile)
-            made["sample"]["errors"] = {
+            document["sample"]["errors"] = {
                 name: None if math.isinf(error) else error for name, error in errors.items()
             }
     if shown.threads:
-        made["threads"] = {name: asdict(counts) for name, counts in shown.threads}
-    return made if shown.profile is None else {**_launch(shown.profile, shown.estimates), **made}
+        document["threads"] = {name: asdict(counts) for name, counts in shown.threads}
+    return document if shown.profile is None else {**_launch(shown.profile, shown.estimates), **document}
 
 
 def _launch(profile: Profile, estimates: dict[str, Estimate]) -> dict[str, Any]:

@@ -58,8 +58,8 @@ def read_program(path: str) -> ProgramSpec:
         raise UsageError(f"{path}: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
-        place = f"{path}:{mark.line + 1}" if mark is not None else path
-        raise UsageError(f"{place}: no YAML or JSON: {getattr(error, 'problem', None) or error}") from None
+        location = f"{path}:{mark.line + 1}" if mark is not None else path
+        raise UsageError(f"{location}: no YAML or JSON: {getattr(error, 'problem', None) or error}") from None
     if root is None:
         raise UsageError(f"{path}: the file is empty; it needs 'launches:'")
     reader = _Reader(path)
@@ -90,18 +90,18 @@ class _Reader:
     ) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
             self.fail(node, f"expected a mapping{' with ' + ', '.join(known) if known else ''}")
-        found: dict[str, yaml.Node] = {}
+        values: dict[str, yaml.Node] = {}
         for key, value in node.value:
             name = self.text(key)
-            if name in found:
+            if name in values:
                 self.fail(key, f"{name!r} is given twice")
             if known and name not in known:
                 self.fail(key, f"{name!r} is not known; {nearest(name, known, noun='key')}")
-            found[name] = value
+            values[name] = value
         for name in needed:
-            if name not in found:
+            if name not in values:
                 self.fail(node, f"{name!r} is missing")
-        return found
+        return values
 
     def items(self, node: yaml.Node) -> list[yaml.Node]:
         if not isinstance(node, yaml.SequenceNode):

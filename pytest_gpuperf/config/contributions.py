@@ -43,7 +43,7 @@ def answers(
     """(plugin, what it returned) for each plugin with that hook, in the order in which they are asked; the plugin is empty for the
     built-in ones. Raises ``EngineError`` for whatever else a plugin raises."""
     manager = config.pluginmanager
-    everybody = [found.plugin for found in getattr(manager.hook, hook.name).get_hookimpls()]
+    everybody = [hook_impl.plugin for hook_impl in getattr(manager.hook, hook.name).get_hookimpls()]
     for implementation in reversed(hook.get_hookimpls()):
         others = [plugin for plugin in everybody if plugin is not implementation.plugin]
         call = manager.subset_hook_caller(hook.name, others)
@@ -92,18 +92,18 @@ def _name(implementation: pluggy.HookImpl) -> str:
 
 def _installed(config: pytest.Config) -> list[str]:
     """The plugins with metrics or patterns, sorted."""
-    found = {
+    plugins = {
         _name(implementation)
         for hook in (_METRICS, _PATTERNS)
         for implementation in getattr(config.hook, hook).get_hookimpls()
     }
-    for name in found - {""}:
+    for name in plugins - {""}:
         if not _NAME.fullmatch(name) or name in {row.path[0] for row in TABLE.rows}:
             raise pytest.UsageError(
                 f"plugin {name!r}: its metrics and patterns would go by {name}.…, which is no name of a plugin; "
                 "register it by a name of letters, digits, - and _ that no section of a baseline has"
             )
-    return sorted(found - {""})
+    return sorted(plugins - {""})
 
 
 def metrics_of(config: pytest.Config) -> Table:
@@ -186,10 +186,10 @@ def _counting(plugin: str, name: str, access: Callable[[Access], int]) -> Callab
 
 def patterns_of(config: pytest.Config) -> tuple[Pattern, ...]:
     """The patterns of a run. Raises ``EngineError`` for those of a plugin that are none."""
-    found: list[Pattern] = []
+    patterns: list[Pattern] = []
     for plugin, given in answers(config.hook.pytest_gpuperf_patterns, {"config": config}, config):
         if not plugin:
-            found[:0] = given or ()
+            patterns[:0] = given or ()
             continue
         for pattern in _listed(plugin, _PATTERNS, given):
             rules = getattr(pattern, "rules", None)
@@ -200,8 +200,8 @@ def patterns_of(config: pytest.Config) -> tuple[Pattern, ...]:
                     f"plugin {plugin!r}, {_PATTERNS}: {one_line(repr(pattern), 80)} is no pattern",
                     hint="a pattern has rules, a tuple of names, and find(steps)",
                 )
-            found.append(_OfPlugin(plugin, pattern))
-    return tuple(found)
+            patterns.append(_OfPlugin(plugin, pattern))
+    return tuple(patterns)
 
 
 class _OfPlugin:

@@ -157,7 +157,7 @@ def _declared(item: list[str]) -> str | None:
 
 def _local_names(item: list[str]) -> set[str]:
     """Registers, labels, parameters and variables declared inside a function."""
-    found: set[str] = set()
+    names: set[str] = set()
     declaring = False
     for token, following in zip(item, [*item[1:], ""], strict=True):
         if token in (".reg", ".param", ".local", ".shared"):
@@ -170,5 +170,5 @@ def _local_names(item: list[str]) -> set[str]:
             and not token[0].isdigit()
             and following in (",", ";", ")", "[", "<", "")
         ) or (following == ":" and not token.startswith(".")):
-            found.add(token)
-    return found
+            names.add(token)
+    return names

@@ -43,8 +43,8 @@ def stable_name(name: str) -> str:
     """The name of a kernel without what changes from one compilation to the next: of Numba's the name of the Python function, of
     others the name itself, with hashes of files taken out."""
     if name.startswith("cuda") and (flat := _FLAT.fullmatch(name)):
-        found = _FLAT_NAME.match(name.split("_24_")[0] + "_24_0")
-        return found[1] if flat and found else name
+        match = _FLAT_NAME.match(name.split("_24_")[0] + "_24_0")
+        return match[1] if flat and match else name
     parts = _parts(name)
     if not parts:
         return name
@@ -83,8 +83,8 @@ def _parts(name: str) -> list[_Part]:
     if nested:
         while name[at : at + 1] in ("K", "V", "r", "R", "O"):
             at += 1
-    while (found := _identifier(name, at)) is not None:
-        text, end = found
+    while (identifier := _identifier(name, at)) is not None:
+        text, end = identifier
         start, at = at, end
         if name[at : at + 1] == "I":
             at = _arguments_end(name, at)
@@ -111,9 +111,9 @@ def _arguments_end(name: str, at: int) -> int:
     """Where the template arguments end that begin at a position with ``I``; the end of the name where that cannot be told."""
     depth = 0
     while at < len(name):
-        found = _identifier(name, at)
-        if found is not None:
-            at = found[1]
+        identifier = _identifier(name, at)
+        if identifier is not None:
+            at = identifier[1]
             continue
         char = name[at]
         if char == "L" and name[at + 1 : at + 2].islower():  # a literal: its type, its value

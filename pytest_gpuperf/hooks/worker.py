@@ -192,13 +192,13 @@ def _narrowed(config: pytest.Config) -> set[str] | None:
 
     if getattr(config.option, "lf", False) or getattr(config.option, "last_failed", False):
         return None
-    found = set()
+    narrowed = set()
     for argument in config.args:
         path, separator, _ = str(argument).partition("::")
         if separator:
             absolute = (config.invocation_params.dir / path).resolve()
             try:
-                found.add(absolute.relative_to(config.rootpath).as_posix())
+                narrowed.add(absolute.relative_to(config.rootpath).as_posix())
             except ValueError:
-                found.add(Path(path).as_posix())
-    return found
+                narrowed.add(Path(path).as_posix())
+    return narrowed

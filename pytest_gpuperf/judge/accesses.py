@@ -45,34 +45,34 @@ def access_rows(sites: Iterable[SiteProfile], shown: Callable[[str], str] = str)
 
 def per_request(row: Access) -> str:
     """``4 sectors``, ``2 wavefronts``: what a request moves on average."""
-    found = [
+    ratios = [
         (row["sectors"], row["global_requests"], "sectors"),
         (row["wavefronts"], row["shared_requests"], "wavefronts"),
         (row["local_sectors"], row["local_requests"], "local sectors"),
     ]
     return ", ".join(
         f"{_mean(amount, requests)} {noun.rstrip('s') if amount == requests else noun}"
-        for amount, requests, noun in found
+        for amount, requests, noun in ratios
         if requests
     )
 
 
 def remark(row: Access) -> str:
     """``32 sectors/request, ideal 4``: why an instruction costs more than what it asks for; empty if it does not."""
-    found = []
+    remarks = []
     requests = row["global_requests"]
     if _SECTOR_BYTES * row["sectors"] > row["global_bytes"]:
         ideal = _mean(row["global_bytes"] / _SECTOR_BYTES, requests)
-        found.append(f"{_mean(row['sectors'], requests)} sectors/request, ideal {ideal}")
+        remarks.append(f"{_mean(row['sectors'], requests)} sectors/request, ideal {ideal}")
     requests = row["shared_requests"]
     if row["conflicts"]:
         ideal = _mean(row["wavefronts"] - row["conflicts"], requests)
-        found.append(f"{_mean(row['wavefronts'], requests)} wavefronts/request, ideal {ideal}")
+        remarks.append(f"{_mean(row['wavefronts'], requests)} wavefronts/request, ideal {ideal}")
     if row["local_requests"]:
-        found.append(f"local memory, {_mean(row['local_sectors'], row['local_requests'])} sectors/request")
+        remarks.append(f"local memory, {_mean(row['local_sectors'], row['local_requests'])} sectors/request")
     if row["serializations"] > row["requests"]:
-        found.append(f"{_mean(row['serializations'], row['requests'])} lanes on one address")
-    return ", ".join(found)
+        remarks.append(f"{_mean(row['serializations'], row['requests'])} lanes on one address")
+    return ", ".join(remarks)
 
 
 def access_table(rows: Iterable[Access], path: str) -> list[tuple[str, ...]]:

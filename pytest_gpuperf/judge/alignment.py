@@ -41,27 +41,27 @@ class Change:
 def differences(old: Sequence[Group], new: Sequence[Group]) -> list[Change]:
     """One change for each line of ``new``, in its order, and for each of ``old`` that is gone."""
     before, after = _joined(old), _joined(new)
-    found: list[Change] = []
+    changes: list[Change] = []
     for number, (was, now) in enumerate(_pairs_of_groups(before, after)):
         pairs = _pairs_of_lines(was.lines if was else [], now.lines if now else [])
         where = now.where if now else was.where if was else ""
-        found += [Change(where, number, order, line, past) for order, (past, line) in enumerate(pairs)]
-    return found
+        changes += [Change(where, number, order, line, past) for order, (past, line) in enumerate(pairs)]
+    return changes
 
 
 def _joined(groups: Sequence[Group]) -> list[Group]:
     """The groups, all basic blocks of a function in one: an edit may split a block or join two."""
-    made: list[Group] = []
+    joined: list[Group] = []
     plain: dict[str, Group] = {}
     for group in groups:
         if not group.plain:
-            made.append(group)
+            joined.append(group)
         elif group.where in plain:
             plain[group.where].lines.extend(group.lines)
         else:
             plain[group.where] = Group(group.where, [*group.lines])
-            made.append(plain[group.where])
-    return made
+            joined.append(plain[group.where])
+    return joined
 
 
 def _pairs_of_groups(old: list[Group], new: list[Group]) -> list[tuple[Group | None, Group | None]]:
@@ -134,11 +134,11 @@ def _blocks(left: Sequence[Any], right: Sequence[Any]) -> list[tuple[int, int, i
     head = next((i for i in range(size) if left[i] != right[i]), size)
     tail = next((i for i in range(size - head) if left[-1 - i] != right[-1 - i]), size - head)
     inner = left[head : len(left) - tail], right[head : len(right) - tail]
-    found = [(0, 0, head)]
+    blocks = [(0, 0, head)]
     if all(inner):
         matcher = SequenceMatcher(None, *inner, autojunk=len(inner[1]) > _POPULAR)
-        found += [(head + a, head + b, length) for a, b, length in matcher.get_matching_blocks()]
-    return [*found, (len(left) - tail, len(right) - tail, tail)]
+        blocks += [(head + a, head + b, length) for a, b, length in matcher.get_matching_blocks()]
+    return [*blocks, (len(left) - tail, len(right) - tail, tail)]
 
 
 def _alike(old: Sequence[T], new: Sequence[T], resemblance: Callable[[T, T], float]) -> list[tuple[int, int]]:

@@ -155,8 +155,8 @@ class Attribution:
 
     def _opcode_place(self, name: str, delta: int) -> Place | None:
         if self.changes is None:
-            found = self.hottest(name)
-            return found if found is not None and found.line else None
+            hottest = self.hottest(name)
+            return hottest if hottest is not None and hottest.line else None
 
         def measure(change: Change) -> int:
             line = change.new
@@ -193,13 +193,13 @@ class Attribution:
         saxpy.ptx:31 (saxpy.cu:8)``."""
         if self.old is None:
             return []
-        moved, found = self.moved_opcodes(), []
+        moved, lines = self.moved_opcodes(), []
         for name, delta in moved[:limit]:
-            found.append(_sentence(name, delta, self._opcode_place(name, delta)))
+            lines.append(_sentence(name, delta, self._opcode_place(name, delta)))
         if len(moved) > limit:
-            found.append(f"and {len(moved) - limit} other opcodes")
+            lines.append(f"and {len(moved) - limit} other opcodes")
         if moved and self.changes is None:
-            found.append(
+            lines.append(
                 "lines are guesses, the hottest with that opcode: the baseline holds no counts of lines"
             )
         at: dict[str, list[str]] = {}
@@ -215,7 +215,7 @@ class Attribution:
             place = self.place(metric)
             if place is not None:
                 at.setdefault(_there(place), []).append(signed(now - was, metric))
-        return found + [f"{', '.join(amounts)}{there}" for there, amounts in at.items()]
+        return lines + [f"{', '.join(amounts)}{there}" for there, amounts in at.items()]
 
 
 def _count(name: str) -> Measure:

@@ -57,19 +57,19 @@ def divergence(explanation: Explanation | None, path: str, line: int = 0) -> str
 
 def marks(explanation: Explanation, path: str) -> dict[str, list[str]]:
     """What to write at lines of the PTX, by ``file:line``: trip counts at the first line of a loop, causes at branches."""
-    found: dict[str, list[str]] = {}
+    by_line: dict[str, list[str]] = {}
     for loop in explanation["loops"]:
         mean = "" if loop["mean"] is None else f", {loop['mean']:.4g} per entry"
         words = f"{_number(loop['iterations'])} iterations{mean}, {loop['lanes']:.3g} lanes"
         where = f"{path}:{loop['line']}"
-        found.setdefault(where, []).append(
+        by_line.setdefault(where, []).append(
             f"loop to line {loop['last_line']}: {words}, decided by {because(loop['causes'])}"
         )
     for branch in explanation["branches"]:
         times = f"{number(branch['divergent'])} of {number(branch['executed'])} times"
         where = f"{path}:{branch['line']}"
-        found.setdefault(where, []).append(f"lanes part {times}, decided by {because(branch['causes'])}")
-    return found
+        by_line.setdefault(where, []).append(f"lanes part {times}, decided by {because(branch['causes'])}")
+    return by_line
 
 
 def explanation_tables(
@@ -119,15 +119,15 @@ def _together(branches: Sequence[ExplainedBranch], path: str) -> list[tuple[str,
     groups: dict[tuple[str | int, str], list[ExplainedBranch]] = {}
     for row in branches:
         groups.setdefault((row["source"] or row["line"], because(row["causes"])), []).append(row)
-    made = []
+    merged = []
     for (_, cause), rows in groups.items():
         lines = sorted(row["line"] for row in rows)
         where = place(path, {"line": lines[0], "last_line": lines[-1], "source": rows[0]["source"]})
         where += f", {len(rows)} branches" if len(rows) > 1 else ""
-        made.append(
+        merged.append(
             (where, sum(row["divergent"] for row in rows), sum(row["executed"] for row in rows), cause)
         )
-    return sorted(made, key=lambda group: -group[1])
+    return sorted(merged, key=lambda group: -group[1])
 
 
 def _mean(loop: ExplainedLoop) -> str:

@@ -90,8 +90,8 @@ def _position(
     """Where to look first: where the metric moved that leads the message, else another one that fails, else any; else the hottest."""
     first = leading(rows, verdict)
     order = [first, *(row for row in rows if row["fails"]), *rows] if rows else []
-    found = (place for row in order if (place := places.get(row["metric"])) is not None and place.line)
-    return next(found, None) or attribution.grown_opcode() or attribution.hottest()
+    located = (place for row in order if (place := places.get(row["metric"])) is not None and place.line)
+    return next(located, None) or attribution.grown_opcode() or attribution.hottest()
 
 
 def _said(place: Place | None, path: str) -> str:
@@ -103,10 +103,10 @@ def _said(place: Place | None, path: str) -> str:
 def _look_at(places: Iterable[Place | None], detail: Detail) -> list[PlaceRow]:
     """Lines of the project's source to point at, best first: those of the places, and of the calls by which they were inlined."""
     known = set(detail.get("files", ()))
-    found: dict[tuple[str, int], None] = {}
+    lines: dict[tuple[str, int], None] = {}
     for place in places:
         for at in (place.source, *place.inlined[1:]) if place is not None and not place.guess else ():
             path, _, line = at.rpartition(":")
             if path in known and line.isdigit():
-                found.setdefault((path, int(line)))
-    return [{"path": path, "line": line} for path, line in [*found][:_LOOK_AT]]
+                lines.setdefault((path, int(line)))
+    return [{"path": path, "line": line} for path, line in [*lines][:_LOOK_AT]]

@@ -145,7 +145,7 @@ def _named(place: str, texts: Mapping[str, str]) -> str:
 
 def _functions(text: Mapping[int, str]) -> dict[int, tuple[int, str]]:
     """By line of PTX: the number of the function (the kernel is 0) and its name."""
-    found: dict[int, tuple[int, str]] = {}
+    functions: dict[int, tuple[int, str]] = {}
     numbers = sorted(text)
     names: list[str] = []
     entry = ""
@@ -158,9 +158,9 @@ def _functions(text: Mapping[int, str]) -> dict[int, tuple[int, str]]:
                 current = match[1]
                 names.append(current)
                 entry = current if ".entry" in text[number] else entry
-        found[number] = (0, current)
+        functions[number] = (0, current)
     rank = {name: index for index, name in enumerate([entry, *(name for name in names if name != entry)])}
-    return {number: (rank.get(name, 0), name) for number, (_, name) in found.items()}
+    return {number: (rank.get(name, 0), name) for number, (_, name) in functions.items()}
 
 
 def _measured(detail: Detail, text: Mapping[int, str], metrics: Table) -> Iterator[Line]:
@@ -278,11 +278,11 @@ def _ranges(places: Sequence[int]) -> Iterator[str]:
 
 
 def _code(lines: Sequence[Line]) -> str:
-    found = []
+    codes = []
     for token, run in groupby(line.token for line in lines):
         length = len([*run])
-        found.append(f"{token}*{length}." if length > 2 else token * length)
-    return "".join(found)
+        codes.append(f"{token}*{length}." if length > 2 else token * length)
+    return "".join(codes)
 
 
 def decode(entries: Iterable[str]) -> list[Group] | None:
@@ -308,28 +308,28 @@ def decode(entries: Iterable[str]) -> list[Group] | None:
 
 
 def _expanded(pattern: re.Pattern[str], text: str, most: int) -> list[str]:
-    found: list[str] = []
+    parts: list[str] = []
     at = 0
     while at < len(text):
         match = pattern.match(text, at)
         times = int(match[2] or 1) if match else most + 1
-        if match is None or len(found) + times > most:
+        if match is None or len(parts) + times > most:
             raise ValueError(text)
-        found += [match[1]] * times
+        parts += [match[1]] * times
         at = match.end()
-    return found
+    return parts
 
 
 def _read(name: str, values: str, counts: list[dict[str, int]]) -> None:
     if name in _EVERY:
-        found: list[int] = []
+        numbers: list[int] = []
         for run in values.split(","):
             match = _RUN.fullmatch(run)
             times = int(match[2] or 1) if match else 0
-            if match is None or len(found) + times > len(counts):
+            if match is None or len(numbers) + times > len(counts):
                 raise ValueError(values)
-            found += [int(match[1])] * times
-        for line, value in zip(counts, found, strict=True):
+            numbers += [int(match[1])] * times
+        for line, value in zip(counts, numbers, strict=True):
             line[name] = value
         return
     for part in values.split(";"):

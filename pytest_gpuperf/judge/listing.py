@@ -109,12 +109,12 @@ def _source_lines(kernel: Kernel, paths: SourcePaths) -> tuple[dict[int, str], d
 def _opcode_work(kernel: Kernel, executed: Iterable[str]) -> dict[str, list[str | int]]:
     """Of each opcode that was executed: its category, and the precision and number of its floating-point operations if it has any."""
     wanted = set(executed)
-    found: dict[str, list[str | int]] = {}
+    work: dict[str, list[str | int]] = {}
     for function in program_of(kernel).functions:
         for instruction in function.instructions:
-            if instruction.opcode in wanted and instruction.opcode not in found:
-                found[instruction.opcode] = [instruction.form.category, *work_of(instruction.form)]
-    return {name: found[name] for name in sorted(found)}
+            if instruction.opcode in wanted and instruction.opcode not in work:
+                work[instruction.opcode] = [instruction.form.category, *work_of(instruction.form)]
+    return {name: work[name] for name in sorted(work)}
 
 
 def _function_lines(kernel: Kernel) -> list[tuple[int, int]]:
@@ -122,7 +122,10 @@ def _function_lines(kernel: Kernel) -> list[tuple[int, int]]:
     return [
         (
             function.span.line,
-            max((found.span.end_line for found in function.instructions), default=function.span.line),
+            max(
+                (instruction.span.end_line for instruction in function.instructions),
+                default=function.span.line,
+            ),
         )
         for function in program_of(kernel).functions
     ]

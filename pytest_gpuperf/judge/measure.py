@@ -43,23 +43,23 @@ class Measured:
 
     def explanation(self, paths: SourcePaths) -> Explanation:
         """Why the numbers are as they are, as reports hold it: the most important loops, branches and lines."""
-        found: dict[str, Any] = engine.explain(self.total).to_dict()
-        for rows in (found["loops"], found["branches"]):
+        explained: dict[str, Any] = engine.explain(self.total).to_dict()
+        for rows in (explained["loops"], explained["branches"]):
             del rows[_EXPLAINED:]
             for row in rows:
                 row["source"] = storable(paths.place(row["source"]))
                 row["causes"] = [{**cause, "name": storable(cause["name"])} for cause in row["causes"]]
-        for loop in found["loops"]:
+        for loop in explained["loops"]:
             loop["lanes"] = significant(loop["lanes"])
             loop["mean"] = None if loop["mean"] is None else significant(loop["mean"])
-        found["lines"] = [
+        explained["lines"] = [
             {
                 **{key: line[key] for key in ("line", "thread_instructions", "divergent")},
                 "path": storable(paths.shown(line["path"])),
             }
-            for line in found["lines"]
+            for line in explained["lines"]
         ]
-        return cast(Explanation, found)
+        return cast(Explanation, explained)
 
 
 def measure(

@@ -54,10 +54,10 @@ class Run:
     def notes(self) -> list[str]:
         """What of the baselines is not used, and how kernels were analysed, where that is worth saying: no property of theirs, so
         beside their records."""
-        found = (f"{record['id']}: {remark}" for record in self.records for remark in record["remarks"])
+        remarks = (f"{record['id']}: {remark}" for record in self.records for remark in record["remarks"])
         return [
             *dict.fromkeys(
-                (*(note for plan in self.plans for note in plan.notes), *self._absent_plugins(), *found)
+                (*(note for plan in self.plans for note in plan.notes), *self._absent_plugins(), *remarks)
             )
         ]
 

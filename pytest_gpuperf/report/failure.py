@@ -18,14 +18,14 @@ _MOST = 8
 
 def put_races(report: pytest.TestReport, profiles: Iterable[Profile]) -> None:
     """Put the races of the launches of a test at the head of its failure."""
-    found = dict.fromkeys(race.message for profile in profiles for race in profile.races)
-    if not found or not isinstance(report.longrepr, ExceptionChainRepr):
+    messages = dict.fromkeys(race.message for profile in profiles for race in profile.races)
+    if not messages or not isinstance(report.longrepr, ExceptionChainRepr):
         return
     lines = [
         "gpuperf: results of this test depend on the order of threads:",
-        *(f"  {line}" for line in [*found][:_MOST]),
+        *(f"  {line}" for line in [*messages][:_MOST]),
     ]
-    if len(found) > _MOST:
-        lines.append(f"  … and {len(found) - _MOST} more")
+    if len(messages) > _MOST:
+        lines.append(f"  … and {len(messages) - _MOST} more")
     traceback = report.longrepr.chain[0][0]
     traceback.reprentries = [ReprEntryNative([f"{line}\n" for line in lines]), *traceback.reprentries]

@@ -46,15 +46,15 @@ def unjudged(records: Iterable[Case]) -> str:
 
 def other_opcodes(records: Iterable[Case], limit: int = 10) -> Iterator[str]:
     """What the kernels that moved without failing execute in place of what."""
-    found = [
+    opcodes = [
         f"{SYMBOLS['changed']} {one_line(record['id'], 60)}: opcodes {one_line(row['note'], 200)}"
         for record in records
         for row in record["rows"]
         if row["metric"] == "opcodes" and row["verdict"] == "changed" and not record["fails"]
     ]
-    yield from found[:limit]
-    if len(found) > limit:
-        yield f"… and {len(found) - limit} more with other opcodes"
+    yield from opcodes[:limit]
+    if len(opcodes) > limit:
+        yield f"… and {len(opcodes) - limit} more with other opcodes"
 
 
 def headline(records: Sequence[Case]) -> str:

@@ -28,12 +28,14 @@ def structural_differences(stored: Mapping[str, Any], measured: Mapping[str, Any
     from deepdiff import DeepDiff  # slow to import, and needed only where something differs
 
     tree = DeepDiff(stored, measured, view="tree", exclude_regex_paths=list(_JUDGED))
-    found = []
+    differences = []
     for item in [*tree.get("values_changed", []), *tree.get("type_changes", [])]:
         if not isinstance(item.t2, (int, float)):
-            found.append(f"{'.'.join(map(str, item.path(output_format='list')))}: {item.t1} → {item.t2}")
+            differences.append(
+                f"{'.'.join(map(str, item.path(output_format='list')))}: {item.t1} → {item.t2}"
+            )
     for kind, word in (("dictionary_item_added", "is new"), ("dictionary_item_removed", "is gone")):
         for item in tree.get(kind, []):
             *path, name = item.path(output_format="list")
-            found.append(f"{'.'.join(map(str, path)) or 'case'}: {name} {word}")
-    return sorted(found)
+            differences.append(f"{'.'.join(map(str, path)) or 'case'}: {name} {word}")
+    return sorted(differences)

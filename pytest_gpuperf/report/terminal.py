@@ -113,10 +113,10 @@ def _notes(run: Run, settings: Settings) -> Iterator[_Line]:
         for note in dict.fromkeys(record["detail"]["notes"]):
             cases.setdefault(note, []).append(record["id"])
     # what holds for many cases, such as a version that is too new, is told once
-    told = (
+    merged = (
         f"{ids[0]}{f' and {len(ids) - 1} more' if ids[1:] else ''}: {note}" for note, ids in cases.items()
     )
-    notes = [*run.notes(), *told]
+    notes = [*run.notes(), *merged]
     shown = notes if settings.details else notes[:_SHOWN]
     yield from (("yellow", f"note: {one_line(note)}") for note in shown)
     if len(shown) < len(notes):

@@ -61,10 +61,10 @@ def load_report(path: str | Path) -> Document:
         )
     rename_keys(document)
     schema = load_schema("report-1")
-    found = problem(document, schema, schema)
-    if found:
+    fault = problem(document, schema, schema)
+    if fault:
         raise ReportError(
-            f"{path}: {one_line(found)}", hint="write the report anew: pytest --gpuperf --gpuperf-report=DIR"
+            f"{path}: {one_line(fault)}", hint="write the report anew: pytest --gpuperf --gpuperf-report=DIR"
         )
     rename_metrics(document)
     return cast(Document, document)
@@ -75,8 +75,8 @@ def problem(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], wher
     if "$ref" in schema:
         return problem(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root, where)
     if "anyOf" in schema:
-        found = [problem(value, choice, root, where) for choice in schema["anyOf"]]
-        return "" if not all(found) else found[0]
+        problems = [problem(value, choice, root, where) for choice in schema["anyOf"]]
+        return "" if not all(problems) else problems[0]
     if "const" in schema and (value != schema["const"] or isinstance(value, bool)):
         return f"{where} must be {schema['const']!r}"
     if "enum" in schema and value not in schema["enum"]:
@@ -102,9 +102,9 @@ def _array(value: list[Any], schema: Mapping[str, Any], root: Mapping[str, Any],
     prefix = schema.get("prefixItems", [])
     for index, item in enumerate(value):
         shape = prefix[index] if index < len(prefix) else schema.get("items", {})
-        found = problem(item, shape, root, f"{where}[{index}]")
-        if found:
-            return found
+        fault = problem(item, shape, root, f"{where}[{index}]")
+        if fault:
+            return fault
     return ""
 
 
@@ -115,13 +115,13 @@ def _object(value: dict[str, Any], schema: Mapping[str, Any], root: Mapping[str,
             return f"{where} has no {name!r}"
     for name, item in value.items():
         if "propertyNames" in schema:
-            found = problem(name, schema["propertyNames"], root, f"{where} key {name!r}")
-            if found:
-                return found
+            fault = problem(name, schema["propertyNames"], root, f"{where} key {name!r}")
+            if fault:
+                return fault
         shape = properties.get(name, schema.get("additionalProperties", True))
         if shape is False:
             return f"{where} has the unknown key {name!r}"
-        found = problem(item, shape, root, f"{where}.{name}") if isinstance(shape, dict) else ""
-        if found:
-            return found
+        fault = problem(item, shape, root, f"{where}.{name}") if isinstance(shape, dict) else ""
+        if fault:
+            return fault
     return ""

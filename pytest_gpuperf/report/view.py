@@ -147,14 +147,14 @@ def _case(record: Case, listing: Mapping[str, Any]) -> dict[str, Any]:
 
 def _explanation(record: Case) -> list[dict[str, Any]]:
     """Tables of hot lines, loops and divergent branches."""
-    found = record["detail"].get("explanation")
-    if found is None:
+    explained = record["detail"].get("explanation")
+    if explained is None:
         return []
     total = record["measured"]["counts"]["thread_instructions"]
     return [
         {"numbers": numbers, "head": rows[0], "rows": rows[1:]}
         for numbers, rows in explanation_tables(
-            found, record["kernel"]["path"].rpartition("/")[2], total, limit=10
+            explained, record["kernel"]["path"].rpartition("/")[2], total, limit=10
         )
     ]
 
@@ -189,17 +189,17 @@ def _marks(record: Case) -> dict[str, list[str]]:
     """Findings, notes and explanations by the ``file:line`` that they name, of PTX or source."""
     explanation = record["detail"].get("explanation")
     path = record["kernel"]["path"]
-    found = marks(explanation, record["kernel"]["path"]) if explanation is not None else {}
+    marked = marks(explanation, record["kernel"]["path"]) if explanation is not None else {}
     for access in record["detail"].get("accesses", ()):
         if said := remark(access):
-            found.setdefault(f"{path}:{access['line']}", []).append(said)
+            marked.setdefault(f"{path}:{access['line']}", []).append(said)
     for finding in record["detail"]["findings"]:
-        found.setdefault(f"{finding['path']}:{finding['line']}", []).append(finding["rule"])
+        marked.setdefault(f"{finding['path']}:{finding['line']}", []).append(finding["rule"])
     for note in record["detail"]["notes"]:
         place = _PLACE.match(note)
         if place:
-            found.setdefault(place[1], []).append(note[place.end() :].strip())
-    return found
+            marked.setdefault(place[1], []).append(note[place.end() :].strip())
+    return marked
 
 
 def _listing(record: Case, listing: ListingRow | None, budget: int) -> dict[str, Any]:

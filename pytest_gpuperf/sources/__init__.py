@@ -17,7 +17,7 @@ PTX_SOURCE = "pytest_gpuperf_ptx_source"
 
 def built_in() -> Iterator[ModuleType]:
     """The modules that bring PTX."""
-    for found in pkgutil.iter_modules(__path__):
-        module = import_module(f"{__name__}.{found.name}")
+    for info in pkgutil.iter_modules(__path__):
+        module = import_module(f"{__name__}.{info.name}")
         if hasattr(module, PTX_SOURCE):
             yield module

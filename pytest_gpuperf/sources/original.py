@@ -16,20 +16,20 @@ _WIDTH = 300
 
 def source_texts(places: Iterable[str], files: SourcePaths) -> dict[str, str]:
     """The line of source for each ``file:line`` of ``places`` whose file ``files`` has shown and found below the rootdir."""
-    found = {}
+    texts = {}
     for place in sorted(set(places)):
         path, _, number = place.rpartition(":")
         source = files.files.get(path)
         lines = _lines(source) if source is not None and number.isdigit() else ()
         if 0 < int(number or 0) <= len(lines):
-            found[place] = lines[int(number) - 1][:_WIDTH]
-    return found
+            texts[place] = lines[int(number) - 1][:_WIDTH]
+    return texts
 
 
 def _lines(path: Path) -> tuple[str, ...]:
     try:
-        found = path.stat()
-        return _read(path, found.st_mtime_ns, found.st_size) if found.st_size <= _MOST_BYTES else ()
+        status = path.stat()
+        return _read(path, status.st_mtime_ns, status.st_size) if status.st_size <= _MOST_BYTES else ()
     except OSError:
         return ()
 

@@ -38,14 +38,14 @@ class SourcePaths:
         pure = _pure(path)
         if pure.suffix not in _SUFFIXES:
             return None
-        found = self._first(folder / path for folder in self.folders)
-        if found is not None or not pure.is_absolute():
-            return found
+        file = self._first(folder / path for folder in self.folders)
+        if file is not None or not pure.is_absolute():
+            return file
         # Compiled elsewhere: the same project in another folder ends alike; one name alone would be too little of that.
         parts = pure.parts[1:]
         tails = (parts[index:] for index in range(1, len(parts) - 1))
-        found = self._first(self.rootdir.joinpath(*tail) for tail in tails)
-        return found or self._first(folder / pure.name for folder in self.folders[:1])
+        file = self._first(self.rootdir.joinpath(*tail) for tail in tails)
+        return file or self._first(folder / pure.name for folder in self.folders[:1])
 
     def _first(self, candidates: Iterable[Path]) -> Path | None:
         for candidate in candidates:
@@ -61,10 +61,10 @@ class SourcePaths:
         """The path below the rootdir; of another file what is the same on every machine."""
         shown = self._shown.get(path)
         if shown is None:
-            found = self.find(path)
-            shown = outside(path) if found is None else found.relative_to(self.rootdir).as_posix()
-            if found is not None:
-                self.files[shown] = found
+            file = self.find(path)
+            shown = outside(path) if file is None else file.relative_to(self.rootdir).as_posix()
+            if file is not None:
+                self.files[shown] = file
             self._shown[path] = shown
         return shown
 

@@ -185,22 +185,22 @@ def _upgrade(reader: _Reader, top: Mapping[str, Any]) -> str:
 def ordered(case: Mapping[str, Any], shape: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A case with its keys in the order of files."""
     shape = CASE if shape is None else shape
-    made: dict[str, Any] = {}
+    sorted_values: dict[str, Any] = {}
     for name in shape:
         if name in case:
             inner = shape[name]
             if isinstance(inner, Mapping):
-                made[name] = ordered(case[name], inner)
+                sorted_values[name] = ordered(case[name], inner)
             elif inner == "plugins":
-                made[name] = {
+                sorted_values[name] = {
                     plugin: {key: case[name][plugin][key] for key in sorted(case[name][plugin])}
                     for plugin in sorted(case[name])
                 }
             elif inner == "targets":
-                made[name] = {target: ordered(entry, TARGET) for target, entry in case[name].items()}
+                sorted_values[name] = {target: ordered(entry, TARGET) for target, entry in case[name].items()}
             else:
-                made[name] = case[name]
-    return made
+                sorted_values[name] = case[name]
+    return sorted_values
 
 
 def is_required(name: str, kind: Any, revision: int) -> bool:
@@ -257,63 +257,63 @@ class _Reader:
     def mapping(self, node: Any, what: str) -> dict[str, Any]:
         if not isinstance(node, self.yaml.MappingNode):
             self.fault(node, f"{what} must be a mapping")
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for key, value in node.value:
             name = (
                 key.value if isinstance(key, self.yaml.ScalarNode) else self.fault(key, "a key must be text")
             )
-            if name in found:
+            if name in values:
                 self.fault(key, f"{name!r} is given twice", f"keep neither by hand: {self.refresh}")
             if id(value) in self.seen:
                 self.fault(key, "aliases (*name) are not used in baselines")
             self.seen.add(id(value))
-            found[name] = value
-        return found
+            values[name] = value
+        return values
 
     def text(self, node: Any) -> str:
         return str(node.value) if isinstance(node, self.yaml.ScalarNode) else ""
 
     def revisions(self, node: Any) -> dict[str, int]:
-        found = self.mapping(node, "'analysis'")
-        return {key: self.value(found[key], "count", key) for key in ANALYSIS if key in found}
+        values = self.mapping(node, "'analysis'")
+        return {key: self.value(values[key], "count", key) for key in ANALYSIS if key in values}
 
     def shaped(self, node: Any, shape: Mapping[str, Any], what: str, revision: int) -> dict[str, Any]:
-        found = self.mapping(node, repr(what))
+        values = self.mapping(node, repr(what))
         result: dict[str, Any] = {}
         for name, kind in shape.items():
-            if name not in found and isinstance(kind, Metric) and (former := kind.key_in(found)) in found:
-                found[name] = found[former]
-            if name not in found:
+            if name not in values and isinstance(kind, Metric) and (former := kind.key_in(values)) in values:
+                values[name] = values[former]
+            if name not in values:
                 if is_required(name, kind, revision):
                     self.fault(node, f"{what!r} has no {name!r}: the file was cut off or edited")
             elif isinstance(kind, Mapping):
-                result[name] = self.shaped(found[name], kind, name, revision)
+                result[name] = self.shaped(values[name], kind, name, revision)
             elif isinstance(kind, Metric):
-                result[name] = self.value(found[name], "number" if kind.digits else "count", name)
+                result[name] = self.value(values[name], "number" if kind.digits else "count", name)
             elif kind == "revisions":
-                result[name] = self.revisions(found[name])
+                result[name] = self.revisions(values[name])
                 revision = result[name].get("metrics", revision)
             elif kind == "counts":
                 result[name] = {
-                    k: self.value(v, "count", k) for k, v in self.mapping(found[name], repr(name)).items()
+                    k: self.value(v, "count", k) for k, v in self.mapping(values[name], repr(name)).items()
                 }
             elif kind == "targets":
                 result[name] = {
                     k: self.shaped(v, TARGET, k, revision)
-                    for k, v in self.mapping(found[name], repr(name)).items()
+                    for k, v in self.mapping(values[name], repr(name)).items()
                 }
             elif kind == "plugins":
                 result[name] = {
                     plugin: {k: self.value(v, "figure", k) for k, v in self.mapping(rows, plugin).items()}
-                    for plugin, rows in self.mapping(found[name], repr(name)).items()
+                    for plugin, rows in self.mapping(values[name], repr(name)).items()
                 }
             elif kind == "texts":
-                if not isinstance(found[name], self.yaml.SequenceNode):
-                    self.fault(found[name], f"{name!r} must be a list")
-                texts = [self.value(item, "text", name) for item in found[name].value]
+                if not isinstance(values[name], self.yaml.SequenceNode):
+                    self.fault(values[name], f"{name!r} must be a list")
+                texts = [self.value(item, "text", name) for item in values[name].value]
                 result[name] = [renamed_line(text) for text in texts] if name == "lines" else texts
             else:
-                result[name] = self.value(found[name], kind, name)
+                result[name] = self.value(values[name], kind, name)
         return result
 
     def value(self, node: Any, kind: str, what: str) -> Any:

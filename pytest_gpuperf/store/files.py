@@ -66,25 +66,25 @@ def _parsed(data: bytes, module: str, shown: str) -> Baseline | None:
 
 def read_module(files: Mapping[str, bytes], module: str, shown: str) -> Baseline | None:
     """The cases in the files of a module, ``None`` without any; ``shown`` is their folder in messages. Raises ``BaselineError``."""
-    found: Baseline | None = None
+    baseline: Baseline | None = None
     for name, data in sorted(files.items()):
         path = (PurePosixPath(shown) / name).as_posix()
         part = _parsed(data, module, path)
         if part is None:
             continue
         part = Baseline(dict(part.analysis), dict(part.cases), part.notes)
-        if found is None:
-            found = part
+        if baseline is None:
+            baseline = part
             continue
-        found.notes += part.notes
+        baseline.notes += part.notes
         for key, case in part.cases.items():
-            if key in found.cases:
+            if key in baseline.cases:
                 raise BaselineError(
                     f"{path}: the case {key!r} is in another file too\n"
                     f"  remove one and write it anew: pytest --gpuperf --gpuperf-update {module}"
                 )
-            found.cases[key] = {**case, "analysis": dict(part.analysis_of(key))}
-    return found
+            baseline.cases[key] = {**case, "analysis": dict(part.analysis_of(key))}
+    return baseline
 
 
 def render_files(baseline: Baseline, module: str, layout: str) -> dict[str, bytes]:

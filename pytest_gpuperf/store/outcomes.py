@@ -63,12 +63,14 @@ class ModuleState:
         """
         if self.incomplete():
             return []
-        made = {record["id"] for test in self.tests.values() for record in test.records}
+        measured = {record["id"] for test in self.tests.values() for record in test.records}
         unfinished = [
             n for n, test in self.tests.items() if test.outcome != "passed" and not test.gate_failed
         ]
         protected = tuple(f"{name}/" for name in (*unfinished, *self.passed_over))
-        return [key for key in sorted(baseline.cases) if key not in made and not key.startswith(protected)]
+        return [
+            key for key in sorted(baseline.cases) if key not in measured and not key.startswith(protected)
+        ]
 
 
 class Outcomes:
@@ -122,8 +124,8 @@ class Outcomes:
 
     def records(self) -> list[Judged]:
         """All case records, sorted by module and id."""
-        found = [record for _, test in self.tests() for record in test.records]
-        return sorted(found, key=lambda record: (record["module"], record["id"]))
+        all_records = [record for _, test in self.tests() for record in test.records]
+        return sorted(all_records, key=lambda record: (record["module"], record["id"]))
 
 
 def _reason(report: pytest.TestReport) -> str:

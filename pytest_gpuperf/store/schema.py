@@ -75,15 +75,15 @@ def schema_of(hint: Any) -> dict[str, Any]:
     """The JSON Schema of a type of ``core.records``."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        found = schema_of(arguments[0])
+        schema = schema_of(arguments[0])
         for more in hint.__metadata__:
-            found |= more
-        if "revisions" in found:
+            schema |= more
+        if "revisions" in schema:
             return dict(_REVISIONS)
         return {
             key: value
-            for key, value in found.items()
-            if key != "type" or not found.keys() & {"const", "enum"}
+            for key, value in schema.items()
+            if key != "type" or not schema.keys() & {"const", "enum"}
         }
     if hint is records.Entry:
         return {"$ref": "#/$defs/entry"}
@@ -130,7 +130,7 @@ def _property(name: str, kind: Any) -> dict[str, Any]:
     if isinstance(kind, Metric):
         number = {"type": "number", "minimum": 0} if kind.digits else _COUNT
         return {**number, **({"maximum": 100} if kind.unit == "%" else {})}
-    made: Mapping[str, Mapping[str, Any]] = {
+    shapes: Mapping[str, Mapping[str, Any]] = {
         "revisions": _REVISIONS,
         "text": {**_TEXT, **({"description": _SAID[name]} if name in _SAID else {})},
         "count": _COUNT,
@@ -146,4 +146,4 @@ def _property(name: str, kind: Any) -> dict[str, Any]:
             "additionalProperties": _case(TARGET) if kind == "targets" else True,
         },
     }
-    return dict(made[kind])
+    return dict(shapes[kind])

@@ -91,17 +91,19 @@ def _plan(
     layout: str,
     plugins: Sequence[str],
 ) -> FilePlan | None:
-    place = shown(directory / shown_file(module, "", "module"))
+    path_shown = shown(directory / shown_file(module, "", "module"))
     try:
         before = read_files(directory, module, root)
     except OSError as error:
-        place = shown(Path(error.filename)) if error.filename else place
-        return FilePlan(module, directory, root, place, {}, {}, problem=f"{place}: {error.strerror or error}")
-    plan = FilePlan(module, directory, root, place, before, before)
+        path_shown = shown(Path(error.filename)) if error.filename else path_shown
+        return FilePlan(
+            module, directory, root, path_shown, {}, {}, problem=f"{path_shown}: {error.strerror or error}"
+        )
+    plan = FilePlan(module, directory, root, path_shown, before, before)
     if state.crashed:
         # Which tests the lost worker had run, and what it would have said, is not known for certain.
         plan.not_judged = state.incomplete()
-        plan.problem = f"{place}: left as it is, because a worker crashed in {one_line(module)}"
+        plan.problem = f"{path_shown}: left as it is, because a worker crashed in {one_line(module)}"
         return plan
     passed = [
         test
@@ -148,8 +150,8 @@ def _acceptable(test: TestState) -> bool:
 
 
 def _unmade(state: ModuleState, baseline: Baseline) -> bool:
-    made = {record["id"] for test in state.tests.values() for record in test.records}
-    return any(key not in made for key in baseline.cases)
+    measured = {record["id"] for test in state.tests.values() for record in test.records}
+    return any(key not in measured for key in baseline.cases)
 
 
 def _accept(
@@ -211,15 +213,15 @@ def _sorted(mapping: Mapping[str, TargetEntry]) -> dict[str, TargetEntry]:
 
 def find_orphans(directory: Path, rootdir: Path) -> list[Path]:
     """Baseline files below ``directory`` whose test module does not exist."""
-    found = []
+    orphans = []
     for path in sorted(directory.rglob("*.yaml")) if directory.is_dir() else []:
-        place = path.parent if path.parent.suffix == CASES else path
-        module = rootdir / place.relative_to(directory).with_suffix(
+        folder = path.parent if path.parent.suffix == CASES else path
+        module = rootdir / folder.relative_to(directory).with_suffix(
             ""
         )  # of a test file that is no Python file
         if not (module.exists() or module.with_name(f"{module.name}.py").exists()) and is_baseline(path):
-            found.append(path)
-    return found
+            orphans.append(path)
+    return orphans
 
 
 def is_baseline(path: Path) -> bool:

@@ -10,6 +10,7 @@ from gpuperf_engine.isa.effects import (
     ASYNC_COPY,
     ATOMIC,
     BULK_COPY,
+    CONVERGENCE,
     EFFECTS,
     IMAGE_QUERY,
     LOAD,
@@ -18,7 +19,6 @@ from gpuperf_engine.isa.effects import (
     MATRIX_STORE,
     MBARRIER,
     MBARRIER_WAIT,
-    MEETING,
     STACK,
     STORE,
     SURFACE,
@@ -37,7 +37,7 @@ from gpuperf_engine.symbolic import handlers as symbolic
 #: the modules whose import registers all handlers of a backend
 assert interp_blocks and jit_block and symbolic_backend
 
-RUN = {row.effect for row in rows() if row.runs} | {MEETING}
+RUN = {row.effect for row in rows() if row.runs} | {CONVERGENCE}
 
 
 @pytest.mark.parametrize("backend", [interp, jit], ids=["interp", "jit"])
@@ -60,7 +60,7 @@ def test_effects_that_warp_classes_refuse() -> None:
             MATRIX,
             MATRIX_LOAD,
             MATRIX_STORE,
-            MEETING,
+            CONVERGENCE,
             WARPGROUP,
         ),
         *(STACK, TEXTURE, SURFACE, IMAGE_QUERY),
@@ -68,7 +68,7 @@ def test_effects_that_warp_classes_refuse() -> None:
 
 
 def test_every_effect_is_of_some_row() -> None:
-    assert {row.effect for row in rows()} == set(EFFECTS) - {MEETING}
+    assert {row.effect for row in rows()} == set(EFFECTS) - {CONVERGENCE}
     assert set(EFFECTS) - RUN == {TENSOR}
     assert len({effect.name for effect in EFFECTS}) == len(EFFECTS)
 

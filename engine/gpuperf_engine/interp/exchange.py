@@ -16,12 +16,12 @@ import numpy.typing as npt
 from ..flow.operands import matched
 from ..isa.effects import (
     ACTIVEMASK,
+    CONVERGENCE,
     ELECT,
     MATCH,
     MATRIX,
     MATRIX_LOAD,
     MATRIX_STORE,
-    MEETING,
     REDUX,
     SHFL,
     VOTE,
@@ -54,7 +54,7 @@ def mask_array(mask: int) -> npt.NDArray[np.bool_]:
     return np.unpackbits(np.array([mask], "<u4").view(np.uint8), bitorder="little").astype(np.bool_)
 
 
-@handles(WARP_BARRIER, MEETING)
+@handles(WARP_BARRIER, CONVERGENCE)
 class Exchange:
     """One instruction that the lanes of a warp carry out together, prepared; this one gives no results."""
 

@@ -228,8 +228,8 @@ IMAGE_QUERY = Effect(
     needs_semantics=True,
 )
 #: of no row: what a slice leaves of a matrix product whose operands it does not compute
-MEETING = Effect(
-    name="meeting",
+CONVERGENCE = Effect(
+    name="convergence",
     description="waits for all lanes of the warp, as a matrix product does",
     collective="warp", whole_warp=True,
 )  # fmt: skip

@@ -23,6 +23,7 @@ from ..isa.effects import (
     BARRIER,
     BULK_COPY,
     CLUSTER_BARRIER,
+    CONVERGENCE,
     EFFECTS,
     LOAD,
     MATRIX,
@@ -30,7 +31,6 @@ from ..isa.effects import (
     MATRIX_STORE,
     MBARRIER,
     MBARRIER_WAIT,
-    MEETING,
     REDUCTION,
     STORE,
 )
@@ -52,7 +52,7 @@ COSTS = {
     **dict.fromkeys((LOAD, STORE, ASYNC_COPY, *(effect for effect in EFFECTS if effect.exchanges)), 4),
     **dict.fromkeys(
         (
-            *(ATOMIC, REDUCTION, BARRIER, CLUSTER_BARRIER, MATRIX, MATRIX_LOAD, MATRIX_STORE, MEETING),
+            *(ATOMIC, REDUCTION, BARRIER, CLUSTER_BARRIER, MATRIX, MATRIX_LOAD, MATRIX_STORE, CONVERGENCE),
             *(BULK_COPY, MBARRIER, MBARRIER_WAIT),
         ),
         32,

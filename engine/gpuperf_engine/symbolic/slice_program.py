@@ -14,7 +14,7 @@ from ..flow.liveness import live_sets
 from ..flow.loops import find_loops
 from ..flow.slicing import Slice, slice_program
 from ..flow.uniformity import analyse_uniformity, may_stop
-from ..isa.effects import HINT, MATRIX, MEETING, PURE, WARPGROUP
+from ..isa.effects import CONVERGENCE, HINT, MATRIX, PURE, WARPGROUP
 from ..isa.model import EVERYTHING, LANE_BY_LANE
 from ..ptx.syntax import Instruction
 from ..simt.program import Program, is_order_free
@@ -165,7 +165,7 @@ def _only_converges(instruction: Instruction, wanted: Slice) -> bool:
 
 def _convergence_alone(instruction: Instruction) -> Instruction:
     row = replace(instruction.form.row, accepts=EVERYTHING, applied=LANE_BY_LANE)
-    form = replace(instruction.form, row=row, effect=MEETING, operands=())
+    form = replace(instruction.form, row=row, effect=CONVERGENCE, operands=())
     return replace(instruction, form=form, operands=(), registers_read=None, registers_written=None)
 
 

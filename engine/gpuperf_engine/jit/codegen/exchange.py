@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 from ...flow.operands import matched
 from ...isa.effects import (
     ACTIVEMASK,
+    CONVERGENCE,
     ELECT,
     MATCH,
     MATRIX,
     MATRIX_LOAD,
     MATRIX_STORE,
-    MEETING,
     REDUX,
     SHFL,
     VOTE,
@@ -159,7 +159,7 @@ def _rows(to: BlockWriter, instruction: Instruction) -> None:
     write_exchange(to, instruction, lambda exchange: write_rows(to, instruction, exchange.mask))
 
 
-@_gives(WARP_BARRIER, MEETING)
+@_gives(WARP_BARRIER, CONVERGENCE)
 def _nothing(exchange: _Exchange) -> list[NativeValue]:
     return []
 

@@ -27,7 +27,7 @@ def write_atomic(access: Access) -> None:
     sources = _operands(access)
     for number, elements in enumerate(sources):
         for element, value in enumerate(elements):
-            cell = to.frame.field("%vals", number * _AREA + element * LANES * access.type.bytes)
+            cell = to.generator.field("%vals", number * _AREA + element * LANES * access.type.bytes)
             writer.do(f"store {vector_ll(access.type)} {value.vector()}, ptr {cell}, align 16")
     writer.do(f"store <{LANES} x i64> {access.addresses()}, ptr %area, align 64")
     writer.do(f"store i32 {access.mask}, ptr %loop")
@@ -92,13 +92,13 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
     """old → new for one element of one lane; the old value goes behind the operands."""
     to, writer = access.to, access.to.writer
     kind, raw = scalar_ll(access.type), f"i{access.type.bits}"
-    memory = to.frame.field(host, element * access.type.bytes)
+    memory = to.generator.field(host, element * access.type.bytes)
     given = []
     for number in range(len(sources)):
-        base = to.frame.field("%vals", number * _AREA + element * LANES * access.type.bytes)
+        base = to.generator.field("%vals", number * _AREA + element * LANES * access.type.bytes)
         cell = writer.op(f"getelementptr {kind}, ptr {base}, i64 {lane}")
         given.append(to.value(access.type, writer.op(f"load {kind}, ptr {cell}"), True))
-    shared_host = to.frame.program.order_free and access.space != 1
+    shared_host = to.generator.program.order_free and access.space != 1
     old_raw: Ref
     if shared_host:
         start = writer.op(f"load atomic {raw}, ptr {memory} monotonic, align {access.type.bytes}")
@@ -124,7 +124,7 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
         writer.start(stored)
     else:
         writer.do(f"store {raw} {new_raw}, ptr {memory}, align {access.type.bytes}")
-    base = to.frame.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
+    base = to.generator.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
     cell = writer.op(f"getelementptr {raw}, ptr {base}, i64 {lane}")
     writer.do(f"store {raw} {old_raw}, ptr {cell}")
 
@@ -147,7 +147,7 @@ def _evaluated(access: Access, lane: str, given: list[Value | int]) -> NativeVal
 def _old(access: Access) -> list[NativeValue]:
     to, values = access.to, []
     for element in range(access.count):
-        cell = to.frame.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
+        cell = to.generator.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
         values.append(
             to.value(access.type, to.writer.op(f"load {vector_ll(access.type)}, ptr {cell}, align 16"))
         )

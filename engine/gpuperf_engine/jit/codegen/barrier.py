@@ -46,14 +46,14 @@ def write_cluster_barrier(to: BlockWriter) -> None:
 @ends(BARRIER)
 def write_barrier(to: BlockWriter) -> None:
     """``bar`` and ``barrier``; see ``Barrier`` for what the scheduler does."""
-    block, writer, frame = to.block, to.writer, to.frame
+    block, writer, generator = to.block, to.writer, to.generator
     instruction = block.terminator
     assert instruction is not None
     parts = instruction.opcode.split(".")
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     number = _scalar(to, to.source(operands["a"], U32))
-    frame.guarded_stop(writer.op(f"icmp uge i32 {number}, 16"), block.index, Event.BARRIER_ID, number)
-    writer.do(f"store i32 {number}, ptr {frame.field('%st', State.BARRIER_ID)}")
+    generator.guarded_stop(writer.op(f"icmp uge i32 {number}, 16"), block.index, Event.BARRIER_ID, number)
+    writer.do(f"store i32 {number}, ptr {generator.field('%st', State.BARRIER_ID)}")
     warps = "0"
     if "b" in operands:
         threads = _scalar(to, to.source(operands["b"], U32))
@@ -61,14 +61,14 @@ def write_barrier(to: BlockWriter) -> None:
         none = writer.op(f"icmp eq i32 {threads}, 0")
         many = writer.op(f"icmp ugt i32 {threads}, {MAX_THREADS}")
         bad = writer.op(f"or i1 {writer.op(f'or i1 {uneven}, {none}')}, {many}")
-        frame.guarded_stop(bad, block.index, Event.BARRIER_COUNT, threads)
+        generator.guarded_stop(bad, block.index, Event.BARRIER_COUNT, threads)
         warps = writer.op(f"lshr i32 {threads}, 5")
-    writer.do(f"store i32 {warps}, ptr {frame.field('%st', State.BARRIER_WARPS)}")
+    writer.do(f"store i32 {warps}, ptr {generator.field('%st', State.BARRIER_WARPS)}")
     kind = 1 if "arrive" in parts else 2 if "red" in parts else 0
     holds = "0"
     if "c" in operands:
         holds = writer.op(f"and i32 {to.mask}, {to.bits_of(to.source(operands['c'], PRED))}")
-    writer.do(f"store i32 {holds}, ptr {frame.field('%st', State.BARRIER_LANES)}")
+    writer.do(f"store i32 {holds}, ptr {generator.field('%st', State.BARRIER_LANES)}")
     _write_arrival(to, kind, parts)
 
 
@@ -76,34 +76,34 @@ def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -
     """The warp stops here, all its lanes together; ``parts`` are the words of a barrier with a result."""
     from .terminators import edge
 
-    block, writer, frame = to.block, to.writer, to.frame
+    block, writer, generator = to.block, to.writer, to.generator
     instruction = block.terminator
     assert instruction is not None
-    writer.do(f"store i32 {kind}, ptr {frame.field('%st', State.BARRIER_KIND)}")
+    writer.do(f"store i32 {kind}, ptr {generator.field('%st', State.BARRIER_KIND)}")
     to.flush()
     # the lanes of a warp that left a reconvergence point early are gathered here, if it is an aligned barrier
     gathering = GATHER_CODE + block.index
-    frame.resumable.add(gathering)
+    generator.resumable.add(gathering)
     writer.do(f"br label %g{block.index}")
     writer.start(f"g{block.index}")
     writer.forget()
     live, here = writer.op("load i32, ptr %live"), writer.op("load i32, ptr %mask")
-    kept = frame.diverged and kind < 3
+    kept = generator.diverged and kind < 3
     if not kept or not is_loose(instruction):
         event = Event.DIVERGED if is_loose(instruction) else Event.DIVERGENT_BARRIER
-        frame.guarded_stop(writer.op(f"icmp ne i32 {live}, {here}"), gathering, event)
+        generator.guarded_stop(writer.op(f"icmp ne i32 {live}, {here}"), gathering, event)
     if kind >= 3:
         # whoever has arrived waits next, and the other way round
-        there = writer.op(f"load i32, ptr {frame.field('%st', State.CLUSTER)}")
+        there = writer.op(f"load i32, ptr {generator.field('%st', State.CLUSTER)}")
         wrong = writer.op(f"icmp {'eq' if kind == 4 else 'ne'} i32 {there}, 0")
-        frame.guarded_stop(wrong, block.index, Event.CLUSTER_ORDER)
+        generator.guarded_stop(wrong, block.index, Event.CLUSTER_ORDER)
     code = RETURN_CODE + block.index
-    frame.resumable.add(code)
+    generator.resumable.add(code)
     if kept:  # a part of a warp goes on at the next block, with its result
-        frame.resumable.add(block.successors[0])
-        frame.stop(str(code), Status.EVENT, Event.ARRIVES, str(block.index))
+        generator.resumable.add(block.successors[0])
+        generator.stop(str(code), Status.EVENT, Event.ARRIVES, str(block.index))
     else:
-        frame.stop(str(code), Status.BARRIER)
+        generator.stop(str(code), Status.BARRIER)
     writer.start(f"r{block.index}")
     writer.forget()
     if kind == 2 and parts is not None and not kept:
@@ -115,11 +115,11 @@ def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -
 
 def _result(to: BlockWriter, parts: list[str]) -> NativeValue:
     """What ``.red`` gives, as the scheduler left it in the state."""
-    writer, frame = to.writer, to.frame
+    writer, generator = to.writer, to.generator
     if "popc" in parts:
-        return to.value(U32, writer.op(f"load i32, ptr {frame.field('%st', State.BARRIER_COUNT)}"), True)
+        return to.value(U32, writer.op(f"load i32, ptr {generator.field('%st', State.BARRIER_COUNT)}"), True)
     field = State.BARRIER_ALL if "and" in parts else State.BARRIER_ANY
-    word = writer.op(f"load i32, ptr {frame.field('%st', field)}")
+    word = writer.op(f"load i32, ptr {generator.field('%st', field)}")
     return to.value(PRED, writer.op(f"icmp ne i32 {word}, 0"), True)
 
 

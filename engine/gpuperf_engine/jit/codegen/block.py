@@ -30,7 +30,7 @@ from ...ptx.syntax import (
 from ..ir.abi import PLACE_SHIFT, Context, Event, State, Status
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from . import bulk, copy, exchange, images, mbarrier, ordering, stack, warpgroup  # noqa: F401  (they register what they write)
-from .function import Frame
+from .function import CodeGenerator
 from .handlers import handles
 from .memory import address_value
 from .special import read_rank, read_special, variable_address
@@ -45,9 +45,13 @@ class BlockWriter:
     """Writes one block. ``mask`` is the active mask as i32, ``lanes`` the same as ``<32 x i1>``."""
 
     def __init__(
-        self, frame: Frame, block: BasicBlock, function: Function, refused: Container[Instruction] = ()
+        self,
+        generator: CodeGenerator,
+        block: BasicBlock,
+        function: Function,
+        refused: Container[Instruction] = (),
     ) -> None:
-        self.frame = frame
+        self.generator = generator
         #: instructions that cannot be run: an error where they are reached
         self.refused = refused
         #: the instruction being written
@@ -55,9 +59,9 @@ class BlockWriter:
         self.block = block
         self.function = function
         self.number = block.function
-        self.writer = frame.writer
-        self.uniform = frame.program.uniformity[block.function].uniform
-        self.slots = frame.slots.of[block.function]
+        self.writer = generator.writer
+        self.uniform = generator.program.uniformity[block.function].uniform
+        self.slots = generator.slots.of[block.function]
         self.values: dict[Register, NativeValue] = {}
         self.dirty: dict[Register, None] = {}
         self.carry: NativeValue | None = None
@@ -76,11 +80,11 @@ class BlockWriter:
         block, writer = self.block, self.writer
         writer.start(f"b{block.index}")
         self.load_mask()
-        count = len(self.frame.program.blocks)
-        self.frame.bump("%blocks", 8 * block.index, "1")
-        self.frame.count_lanes("%blocks", 8 * (count + block.index), self.mask, block.index)
+        count = len(self.generator.program.blocks)
+        self.generator.bump("%blocks", 8 * block.index, "1")
+        self.generator.count_lanes("%blocks", 8 * (count + block.index), self.mask, block.index)
         if block.counts:
-            self.frame.bump("%steps", 0, str(block.counts))
+            self.generator.bump("%steps", 0, str(block.counts))
         instructions = block.instructions
         if block.terminator is not None and instructions and instructions[-1] is block.terminator:
             instructions = instructions[:-1]
@@ -89,7 +93,9 @@ class BlockWriter:
         self.check_faults()
         self.current = block.terminator
         if self.current is not None and self.current in self.refused:
-            self.frame.stop(str(block.index), Status.EVENT, Event.REFUSED, str(len(block.instructions) - 1))
+            self.generator.stop(
+                str(block.index), Status.EVENT, Event.REFUSED, str(len(block.instructions) - 1)
+            )
         else:
             write_terminator(self)
 
@@ -234,7 +240,7 @@ class BlockWriter:
         return value
 
     def _load(self, register: Register) -> NativeValue:
-        constant = self.frame.slots.constants[self.number].get(register)
+        constant = self.generator.slots.constants[self.number].get(register)
         if constant is not None:
             return _native(extend(self.source(*constant), register.type))
         offset = self.slots.get(register)
@@ -245,7 +251,7 @@ class BlockWriter:
     def load_slot(self, type: ScalarType, offset: int, uniform: bool) -> NativeValue:
         """A register's value from its slot."""
         writer = self.writer
-        cell = self.frame.field("%st", offset)
+        cell = self.generator.field("%st", offset)
         if type.is_predicate:
             word = writer.op(f"load i32, ptr {cell}")
             if uniform:
@@ -291,7 +297,7 @@ class BlockWriter:
         """The condition code CC.CF."""
         if self.carry is None:
             word = self.writer.op(
-                f"load i32, ptr {self.frame.field('%st', self.frame.slots.carry[self.number])}"
+                f"load i32, ptr {self.generator.field('%st', self.generator.slots.carry[self.number])}"
             )
             self.carry = self.value(PRED, self.writer.op(f"bitcast i32 {word} to <{LANES} x i1>"))
         return self.carry
@@ -305,12 +311,12 @@ class BlockWriter:
     def flush(self, live: frozenset[Register] | None = None) -> None:
         """Write changed registers that live on back to their slots."""
         live = self.block.live_out if live is None else live
-        returned = self.frame.slots.returned[self.number]
+        returned = self.generator.slots.returned[self.number]
         for register in self.dirty:
             if (register in live or register in returned) and register in self.slots:
                 self._store(register, self.values[register])
         if self.carry_written and self.carry is not None:
-            cell = self.frame.field("%st", self.frame.slots.carry[self.number])
+            cell = self.generator.field("%st", self.generator.slots.carry[self.number])
             bits = self.writer.op(f"bitcast <{LANES} x i1> {self.carry.vector()} to i32")
             self.writer.do(f"store i32 {self._blended_word(cell, bits)}, ptr {cell}")
         self.dirty.clear()
@@ -325,7 +331,7 @@ class BlockWriter:
 
     def _store(self, register: Register, value: NativeValue) -> None:
         writer = self.writer
-        cell = self.frame.field("%st", self.slots[register])
+        cell = self.generator.field("%st", self.slots[register])
         kind = register.type
         if register in self.uniform:
             if kind.is_predicate:
@@ -336,7 +342,7 @@ class BlockWriter:
                     f"store {scalar_ll(kind)} {clean.scalar()}, ptr {cell}, align {min(16, kind.bytes)}"
                 )
             return
-        blend = self.frame.slots.blends(self.block, register)
+        blend = self.generator.slots.blends(self.block, register)
         if kind.is_predicate:
             bits = writer.op(f"bitcast <{LANES} x i1> {value.vector()} to i32")
             writer.do(f"store i32 {self._blended_word(cell, bits) if blend else bits}, ptr {cell}")
@@ -362,10 +368,10 @@ class BlockWriter:
         ):
             return None
         guard_value = self.predicate(instruction.guard)
-        counter = self.frame.program.predicated_of.get(instruction)
+        counter = self.generator.program.predicated_of.get(instruction)
         if counter is not None:
-            column = len(self.frame.program.blocks) + counter
-            self.frame.count_lanes("%predicated", 8 * counter, self.effective_mask(guard_value), column)
+            column = len(self.generator.program.blocks) + counter
+            self.generator.count_lanes("%predicated", 8 * counter, self.effective_mask(guard_value), column)
         return guard_value
 
     def effective_mask(self, guard: NativeValue | None) -> str:
@@ -387,20 +393,20 @@ class BlockWriter:
     def error(self, mask: str, event: int, detail: str = "0") -> None:
         """Leave with an error if any lane of a mask is set. A refused access before it comes first."""
         self.check_faults()
-        self.writer.do(f"store i32 {mask}, ptr {self.frame.field('%st', State.CULPRITS)}")
-        self.frame.guarded_stop(self.writer.op(f"icmp ne i32 {mask}, 0"), self.block.index, event, detail)
+        self.writer.do(f"store i32 {mask}, ptr {self.generator.field('%st', State.CULPRITS)}")
+        self.generator.guarded_stop(self.writer.op(f"icmp ne i32 {mask}, 0"), self.block.index, event, detail)
 
     def report(self, value: NativeValue) -> None:
         """Leave the lanes' values for a message."""
         wide = _native(value.convert(scalar_type("u64")))
-        cell = self.frame.field("%st", self.frame.slots.report)
+        cell = self.generator.field("%st", self.generator.slots.report)
         self.writer.do(f"store <{LANES} x i64> {wide.vector()}, ptr {cell}, align 64")
 
     def check_faults(self) -> None:
         """Leave if the runtime refused an access of this block."""
         if self.faulting:
             self.faulting = False
-            flag = self.writer.op(f"load i64, ptr {self.frame.field('%ctx', Context.FAULTED)}")
+            flag = self.writer.op(f"load i64, ptr {self.generator.field('%ctx', Context.FAULTED)}")
             self.fault_if(self.writer.op(f"icmp ne i64 {flag}, 0"))
 
     def fault_if(self, test: str) -> None:
@@ -409,7 +415,7 @@ class BlockWriter:
         bad, good = writer.label("fault"), writer.label("ok")
         writer.do(f"br i1 {test}, label %{bad}, label %{good}")
         writer.start(bad)
-        self.frame.stop(str(self.block.index), Status.FAULT)
+        self.generator.stop(str(self.block.index), Status.FAULT)
         writer.start(good)
 
 

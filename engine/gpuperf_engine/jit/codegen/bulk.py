@@ -38,14 +38,14 @@ Arguments = list[tuple[str, str]]
 @handles(BULK_COPY)
 def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
     """``cp.async.bulk``, ``cp.reduce.async.bulk`` and ``st.bulk``."""
-    frame, writer = to.frame, to.writer
+    generator, writer = to.generator, to.writer
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
-    site = frame.program.site_of[instruction]
+    site = generator.program.site_of[instruction]
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)
     if guard is not None:
         some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {mask}, 0')} to i64")
-        frame.bump("%sites", site * SITE_BYTES, some)
+        generator.bump("%sites", site * SITE_BYTES, some)
     if warp_uniform_copy(instruction):
         mask = writer.op(f"and i32 {mask}, {writer.op(f'sub i32 0, {mask}')}")
     lanes = writer.op(f"zext i32 {mask} to i64")
@@ -58,13 +58,13 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
     form = instruction.form
     spaces = {name: str(form.modifier(name)).split("::")[0] for name in ("dst", "src")}
     how = Bulk.FROM_GLOBAL * (spaces["src"] == "global") | Bulk.TO_GLOBAL * (spaces["dst"] == "global")
-    targets, sizes, words = (frame.field("%vals", place) for place in (_TARGETS, _SIZES, _WORDS))
+    targets, sizes, words = (generator.field("%vals", place) for place in (_TARGETS, _SIZES, _WORDS))
     _put(to, _address(to, operands["a"], spaces["src"]), "%area")
     _put(to, _address(to, operands["d"], spaces["dst"]), targets)
     _put(to, to.source(operands["size"], U32), sizes)
     mbarriers = "0"
     if "m" in operands:
-        cell = frame.field("%vals", _MBARRIERS)
+        cell = generator.field("%vals", _MBARRIERS)
         _put(to, _address(to, operands["m"], spaces["dst"]), cell)
         mbarriers = pointer_number(to, cell)
     if "mask" in operands:
@@ -98,23 +98,23 @@ def _tensor(
     to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
 ) -> None:
     """``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor``."""
-    frame, copy = to.frame, copy_of(instruction)
-    where, words = operands["t"], frame.field("%vals", _WORDS)
+    generator, copy = to.generator, copy_of(instruction)
+    where, words = operands["t"], generator.field("%vals", _WORDS)
     assert isinstance(where, Address)
     vectors = _VECTORS
     for first, operand in ((0, operands["c"]), (_OFFSETS, operands.get("offsets"))):
         for axis, item in enumerate(_elements(operand)):
-            cell = frame.field("%vals", vectors + 4 * LANES * (first + axis))
+            cell = generator.field("%vals", vectors + 4 * LANES * (first + axis))
             _put(to, _native(to.source(item, U16 if first else U32).convert(U32)), cell)
     if copy.mode and "offsets" not in operands:
         for axis in range(3):
-            _put(to, to.constant(0, U32), frame.field("%vals", vectors + 4 * LANES * (_OFFSETS + axis)))
+            _put(to, to.constant(0, U32), generator.field("%vals", vectors + 4 * LANES * (_OFFSETS + axis)))
     how = Bulk.FROM_GLOBAL if copy.loads else Bulk.TO_GLOBAL
     how |= Bulk.FOUR_ROWS * copy.four_rows | copy.mode << Bulk.MODE
     how |= Bulk.PAIRED * (instruction.form.modifier("group") == "cta_group::2")
     if "base" in operands:
         how |= Bulk.READDRESSED
-        _put(to, _native(to.source(operands["base"], U64)), frame.field("%vals", vectors + Bulk.BASE))
+        _put(to, _native(to.source(operands["base"], U64)), generator.field("%vals", vectors + Bulk.BASE))
     if "sizes" in operands:
         how |= Bulk.RESIZED
         bits = next(slot.type.bits for slot, _ in matched(instruction) if slot.name == "sizes" and slot.type)
@@ -125,15 +125,15 @@ def _tensor(
             (Bulk.UPPER, U16, upper),
         ):
             for axis, item in enumerate(items):
-                cell = frame.field("%vals", vectors + first + 4 * LANES * axis)
+                cell = generator.field("%vals", vectors + first + 4 * LANES * axis)
                 _put(to, _native(to.source(item, kind).convert(U32)), cell)
     how |= report_kind(instruction) << Bulk.REPORT
     _put(to, _address(to, where, "generic"), "%area")
-    cells = frame.field("%vals", _TARGETS)
+    cells = generator.field("%vals", _TARGETS)
     _put(to, _address(to, operands["d" if copy.loads else "a"], "shared"), cells)
     mbarriers, combine, kinds = "0", "0", 0
     if "m" in operands:
-        cell = frame.field("%vals", _MBARRIERS)
+        cell = generator.field("%vals", _MBARRIERS)
         _put(to, _address(to, operands["m"], "shared"), cell)
         mbarriers = pointer_number(to, cell)
     if "mask" in operands:
@@ -148,7 +148,7 @@ def _tensor(
         *_numbers(to, "%ctx", "%cta", "%st"),
         ("i64", str(site)),
         ("i64", lanes),
-        *_numbers(to, "%area", frame.field("%vals", vectors), cells),
+        *_numbers(to, "%area", generator.field("%vals", vectors), cells),
         ("i64", mbarriers),
         *_numbers(to, words),
         ("i64", str(how)),
@@ -168,7 +168,7 @@ def _elements(operand: Operand | None) -> tuple[Operand, ...]:
 @handles(TENSOR_MAP)
 def write_replace(to: BlockWriter, instruction: Instruction) -> None:
     """``tensormap.replace``."""
-    frame, writer = to.frame, to.writer
+    generator, writer = to.generator, to.writer
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     name, ordinal = str(instruction.form.modifier("field")), operands.get("ordinal")
     number = ordinal.value if isinstance(ordinal, Immediate) else 0
@@ -177,7 +177,7 @@ def write_replace(to: BlockWriter, instruction: Instruction) -> None:
     # there is no value for a field that is not there
     low, high = (field.low, field.high) if number < field.number else (1, 0)
     space = (instruction.form.space or "generic").split("::")[0]
-    values = frame.field("%vals", 0)
+    values = generator.field("%vals", 0)
     _put(to, _address(to, operands["a"], space), "%area")
     _put(to, _native(to.source(operands["value"], U64 if size == 8 else U32).convert(U64)), values)
     mask = to.effective_mask(to.guard(instruction))
@@ -185,7 +185,7 @@ def write_replace(to: BlockWriter, instruction: Instruction) -> None:
         "replace_lanes",
         "i64",
         *_numbers(to, "%ctx", "%cta", "%st"),
-        ("i64", str(len(frame.program.sites))),
+        ("i64", str(len(generator.program.sites))),
         ("i64", str(to.place_of(instruction))),
         ("i64", writer.op(f"zext i32 {mask} to i64")),
         *_numbers(to, "%area", values),
@@ -199,9 +199,9 @@ def write_replace(to: BlockWriter, instruction: Instruction) -> None:
 def _fill(
     to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
 ) -> None:
-    frame = to.frame
+    generator = to.generator
     space = instruction.form.space or "generic"
-    sizes = frame.field("%vals", _SIZES)
+    sizes = generator.field("%vals", _SIZES)
     _put(to, _address(to, operands["a"], space), "%area")
     _put(to, to.source(operands["bytes"], U64), sizes)
     to.writer.call(
@@ -220,13 +220,13 @@ def _answer(
     to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
 ) -> None:
     """The response to a request for another cluster."""
-    frame, form = to.frame, instruction.form
+    generator, form = to.generator, instruction.form
     space = (form.space or "generic").split("::")[0]
     how = (
         Bulk.ANSWER | Bulk.GENERIC * (space == "generic") | Bulk.MULTICAST * bool(form.modifier("multicast"))
     )
     targets, sizes, mbarriers, words = (
-        frame.field("%vals", place) for place in (_TARGETS, _SIZES, _MBARRIERS, _WORDS)
+        generator.field("%vals", place) for place in (_TARGETS, _SIZES, _MBARRIERS, _WORDS)
     )
     _put(to, _address(to, operands["a"], space), targets)
     _put(to, _address(to, operands["m"], space), mbarriers)
@@ -246,12 +246,12 @@ def _answer(
 
 def write_signal(to: BlockWriter, instruction: Instruction, mask: str, moved: int) -> None:
     """After ``st.async`` or ``red.async``: the mbarrier is signalled the bytes of each lane."""
-    frame, writer = to.frame, to.writer
+    generator, writer = to.generator, to.writer
     slot, mbarriers = next((slot, item) for slot, item in matched(instruction) if slot.name == "m")
     space = slot.space or instruction.form.space or "generic"
     # a store that was refused signals nothing
     to.check_faults()
-    ones, amounts = frame.field("%vals", 0), frame.field("%vals", 4 * LANES)
+    ones, amounts = generator.field("%vals", 0), generator.field("%vals", 4 * LANES)
     _put(to, _address(to, mbarriers, space), "%area")
     _put(to, to.constant(1, U32), ones)
     _put(to, to.constant(moved, U32), amounts)

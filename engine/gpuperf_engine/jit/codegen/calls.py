@@ -51,7 +51,7 @@ def write_parameter(to: BlockWriter, instruction: Instruction) -> None:
     _, operand = address_operand(instruction)
     guard = to.guard(instruction)
     kind = scalar_type(str(instruction.form.modifier("type")))
-    kernel = to.frame.program.kernel
+    kernel = to.generator.program.kernel
     base = operand.base
     if instruction.effect is LOAD:
         count = max(
@@ -98,7 +98,7 @@ def _check_range(instruction: Instruction, variable: Variable, offset: int, size
 
 
 def _kernel_parameter(to: BlockWriter, offset: int, kind: ScalarType) -> NativeValue:
-    cell = to.frame.field("%params", offset)
+    cell = to.generator.field("%params", offset)
     text = to.writer.op(f"load {scalar_ll(kind)}, ptr {cell}, align 1, !invariant.load !0")
     return to.value(kind, text, True)
 
@@ -110,7 +110,7 @@ def read_words(to: BlockWriter, variable: Variable, offset: int, kind: ScalarTyp
     wide = f"<{LANES} x i{max(32, 32 * (last - first + 1))}>"
     total = ""
     for word in range(first, last + 1):
-        cell = to.frame.field("%st", to.frame.slots.parameter(variable) + WORD * word)
+        cell = to.generator.field("%st", to.generator.slots.parameter(variable) + WORD * word)
         part = writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64")
         if last > first:
             part = writer.op(f"zext <{LANES} x i32> {part} to {wide}")
@@ -134,7 +134,7 @@ def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeV
     bits, lanes = value.type.bits, to.spread(mask)
     narrow = f"<{LANES} x i{bits}>"
     for word in range(offset // 4, (offset + value.type.bytes - 1) // 4 + 1):
-        cell = to.frame.field("%st", to.frame.slots.parameter(variable) + WORD * word)
+        cell = to.generator.field("%st", to.generator.slots.parameter(variable) + WORD * word)
         old = writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64")
         part = raw.vector()
         if bits < 32:
@@ -162,7 +162,7 @@ Move = tuple[Register | Variable, int, NativeValue]
 def read_arguments(to: BlockWriter, target: CallTarget, number: int) -> list[Move]:
     """What a call gives to the formal parameters of function ``number``: all is read before anything is written, as the function may
     be the caller itself."""
-    function: Function = to.frame.program.functions[number]
+    function: Function = to.generator.program.functions[number]
     moves: list[Move] = []
     for formal, given in zip(function.params, target.arguments):
         if isinstance(given, Sink):
@@ -194,12 +194,12 @@ def _argument(to: BlockWriter, formal: Variable, given: Operand) -> NativeValue:
 
 def _put(to: BlockWriter, number: int, register: Register, value: NativeValue, mask: str) -> None:
     """Write the slot of another function's register in some lanes."""
-    offset = to.frame.slots.of[number].get(register)
+    offset = to.generator.slots.of[number].get(register)
     if offset is None:
         return
     extended = extend(value, register.type)
     assert isinstance(extended, NativeValue)
-    writer, cell = to.writer, to.frame.field("%st", offset)
+    writer, cell = to.writer, to.generator.field("%st", offset)
     if register.type.is_predicate:
         bits = writer.op(f"and i32 {to.bits_of(extended)}, {mask}")
         kept = writer.op(f"and i32 {writer.op(f'load i32, ptr {cell}')}, {writer.op(f'xor i32 {mask}, -1')}")
@@ -213,10 +213,10 @@ def _put(to: BlockWriter, number: int, register: Register, value: NativeValue, m
 
 def _get(to: BlockWriter, number: int, register: Register) -> NativeValue:
     """The value of another function's register."""
-    offset = to.frame.slots.of[number].get(register)
+    offset = to.generator.slots.of[number].get(register)
     if offset is None:
         return to.constant(0, register.type)
-    uniform = register in to.frame.program.uniformity[number].uniform
+    uniform = register in to.generator.program.uniformity[number].uniform
     return to.load_slot(register.type, offset, uniform)
 
 
@@ -238,7 +238,7 @@ def take_results(to: BlockWriter, target: CallTarget, number: int) -> None:
     """Behind a call of function ``number``: its results are taken from its return parameters, and what the caller kept from where it
     was kept."""
     to.restart()
-    function = to.frame.program.functions[number]
+    function = to.generator.program.functions[number]
     moves: list[Move] = []
     for formal, result in zip(function.returns, target.returns):
         register = formal_register(function, formal)
@@ -254,7 +254,7 @@ def take_results(to: BlockWriter, target: CallTarget, number: int) -> None:
         else:
             raise Unsupported("the result of this call", span=target.span)
     leave_activation(to, number)
-    if to.block.index in to.frame.areas.of:
+    if to.block.index in to.generator.areas.of:
         take_back(to)
     for destination, offset, value in moves:
         if isinstance(destination, Register):
@@ -290,4 +290,4 @@ def load_results(to: BlockWriter, target: CallTarget, function: Function) -> Non
 
 
 def _system_cell(to: BlockWriter, index: int) -> str:
-    return to.frame.field("%st", to.frame.slots.system + 8 * LANES * index)
+    return to.generator.field("%st", to.generator.slots.system + 8 * LANES * index)

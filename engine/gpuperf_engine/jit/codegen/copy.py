@@ -29,15 +29,15 @@ def write_copies(to: BlockWriter, instruction: Instruction) -> None:
 
 def _write_copy(to: BlockWriter, instruction: Instruction) -> None:
     """A copy from global to shared memory; sources, targets and sizes go to the runtime through ``%area`` and ``%vals``."""
-    frame, writer = to.frame, to.writer
+    generator, writer = to.generator, to.writer
     operands = {slot.name: operand for slot, operand in matched(instruction)}
-    site = frame.program.site_of[instruction]
-    width = frame.program.sites[site].bytes
+    site = generator.program.site_of[instruction]
+    width = generator.program.sites[site].bytes
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)
     if guard is not None:
         some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {mask}, 0')} to i64")
-        frame.bump("%sites", site * SITE_BYTES, some)
+        generator.bump("%sites", site * SITE_BYTES, some)
     size = to.constant(width, U64)
     if "source_bytes" in operands:
         given = _native(to.source(operands["source_bytes"], U32).convert(U64))
@@ -45,7 +45,7 @@ def _write_copy(to: BlockWriter, instruction: Instruction) -> None:
     if "ignore" in operands:
         ignored = to.source(operands["ignore"], PRED)
         size = _native(ignored.apply("select", to.constant(0, U64), size))
-    targets, sizes = frame.field("%vals", 0), frame.field("%vals", 8 * LANES)
+    targets, sizes = generator.field("%vals", 0), generator.field("%vals", 8 * LANES)
     for value, name in (
         (_address(to, operands["a"], 0), "%area"),
         (_address(to, operands["d"], 1), targets),

@@ -82,14 +82,14 @@ class _Exchange:
         stay, go = writer.label("park"), writer.label("together")
         writer.do(f"br i1 {missing}, label %{stay}, label %{go}")
         writer.start(stay)
-        cell = to.frame.field("%st", State.MEMBERS)
+        cell = to.generator.field("%st", State.MEMBERS)
         kept = writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64")
         given = writer.op(
             f"select <{LANES} x i1> {to.spread(self.mask)}, <{LANES} x i32> {asked.vector()}, <{LANES} x i32> {kept}"
         )
         writer.do(f"store <{LANES} x i32> {given}, ptr {cell}, align 64")
-        reason = to.frame.reasons.get(to.block.index, 0)
-        to.frame.stop(str(to.block.index), Status.EVENT, Event.PARK, str(reason))
+        reason = to.generator.reasons.get(to.block.index, 0)
+        to.generator.stop(str(to.block.index), Status.EVENT, Event.PARK, str(reason))
         writer.start(go)
         if self.instruction.effect.whole_warp:
             to.error(writer.op(f"xor i32 {self.mask}, -1"), Event.INCOMPLETE)
@@ -115,9 +115,9 @@ def write_exchange(to: BlockWriter, instruction: Instruction, write: Callable[[_
     """One exchange instruction, whose work ``write`` does. Where lanes may have to wait, the block can be continued behind it, and the
     instruction be carried out by itself, for the lanes of a diverged warp."""
     begins = to.block.synchronises and instruction is to.block.instructions[0]
-    diverges = begins and to.frame.may_diverge[to.number]
+    diverges = begins and to.generator.may_diverge[to.number]
     if diverges:
-        to.frame.resumable.add(CONVERGE_CODE + to.block.index)
+        to.generator.resumable.add(CONVERGE_CODE + to.block.index)
         to.writer.do(f"br label %m{to.block.index}")
         to.writer.start(f"m{to.block.index}")
         to.restart()
@@ -126,12 +126,12 @@ def write_exchange(to: BlockWriter, instruction: Instruction, write: Callable[[_
     if diverges:
         to.check_faults()
         to.flush(frozenset(to.slots))
-        to.frame.resumable.add(SYNC_CODE + to.block.index)
-        word = to.writer.op(f"load i32, ptr {to.frame.field('%st', State.CONVERGING)}")
+        to.generator.resumable.add(SYNC_CODE + to.block.index)
+        word = to.writer.op(f"load i32, ptr {to.generator.field('%st', State.CONVERGING)}")
         converged, on = to.writer.label("converged"), f"s{to.block.index}"
         to.writer.do(f"br i1 {to.writer.op(f'icmp eq i32 {word}, 0')}, label %{on}, label %{converged}")
         to.writer.start(converged)
-        to.frame.stop(str(SYNC_CODE + to.block.index), Status.EVENT, Event.CONVERGED)
+        to.generator.stop(str(SYNC_CODE + to.block.index), Status.EVENT, Event.CONVERGED)
         to.writer.start(f"s{to.block.index}")
         to.restart()
 
@@ -258,7 +258,7 @@ def _folds(exchange: _Exchange, value: NativeValue) -> NativeValue:
     scalar = kind.split()[-1].rstrip(">")
     writer.do(f"store {kind} {value.vector()}, ptr %vals, align 64")
     writer.do(f"store <{LANES} x i32> {exchange.members.vector()}, ptr %area, align 64")
-    result = to.frame.field("%vals", 1024)
+    result = to.generator.field("%vals", 1024)
     writer.do(f"store i32 {exchange.mask}, ptr %loop")
     writer.needs["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
     head, body, done = writer.label("groups"), writer.label("group"), writer.label("done")

@@ -40,7 +40,7 @@ from .recursion import CAPACITY, Areas, give_back
 from .slots import Slots
 from .waits import reasons_to_wait
 
-__all__ = ["Frame", "Generated", "address_operand", "call_target", "generate"]
+__all__ = ["CodeGenerator", "Generated", "address_operand", "call_target", "generate"]
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Generated:
     constants: tuple[dict[int, int], ...]
 
 
-class Frame:
-    """Everything that code generation of one program shares; the parts of it are in the ``native_…`` modules.
+class CodeGenerator:
+    """Everything that code generation of one program shares.
 
     ``watching``: shared memory has a shadow byte for byte, because pieces of words are stored. ``threads``: lanes are counted one
     by one as well. ``clustered``: its CTAs run in clusters. ``diverged``: warps are diverged at its barriers, so Python keeps them.
@@ -191,15 +191,15 @@ def _joins(program: Program) -> dict[int, list[int]]:
     return joins
 
 
-def _write_block(frame: Frame, block: BasicBlock, function: Function) -> None:
+def _write_block(generator: CodeGenerator, block: BasicBlock, function: Function) -> None:
     """A block; instructions that cannot be run become an error that is met where they are reached."""
     from .block import BlockWriter
 
-    writer, refused = frame.writer, set[Instruction]()
+    writer, refused = generator.writer, set[Instruction]()
     start = len(writer.lines)
     while True:
         writer.forget()
-        block_writer = BlockWriter(frame, block, function, refused)
+        block_writer = BlockWriter(generator, block, function, refused)
         try:
             block_writer.write()
         except Unsupported:
@@ -219,18 +219,18 @@ def generate(
 
     Raises ``Unsupported`` for what cannot be put off until it is reached.
     """
-    frame = Frame(program, watching, threads, clustered, diverged)
-    writer = frame.writer
+    generator = CodeGenerator(program, watching, threads, clustered, diverged)
+    writer = generator.writer
     for number, function in enumerate(program.functions):
         for block in program.blocks_of(number):
-            _write_block(frame, block, function)
-    _write_joins(frame)
-    body = [*writer.lines, *frame.stubs]
+            _write_block(generator, block, function)
+    _write_joins(generator)
+    body = [*writer.lines, *generator.stubs]
     writer.lines = []
-    _write_entry(frame)
+    _write_entry(generator)
     entry = writer.lines
     writer.lines = []
-    _write_exits(frame)
+    _write_exits(generator)
     declarations = sorted(set(writer.needs.values()))
     text = "\n".join(
         [
@@ -245,36 +245,39 @@ def generate(
         ]
     )
     needs = tuple(sorted(name for name in writer.needs if not name.startswith("llvm.")))
-    slots = frame.slots
+    slots = generator.slots
     return text, Generated(
-        needs, slots.bytes, slots.zero_start, slots.zero_bytes, slots.parameters_start, frame.areas.bytes, frame.stack_entries,
-        slots.report, slots.system, 1 if watching else 2, tuple(frame.returns), _slot_table(frame), _constant_table(frame),
+        needs, slots.bytes, slots.zero_start, slots.zero_bytes, slots.parameters_start, generator.areas.bytes, generator.stack_entries,
+        slots.report, slots.system, 1 if watching else 2, tuple(generator.returns), _slot_table(generator), _constant_table(generator),
     )  # fmt: skip
 
 
-def _slot_table(frame: Frame) -> tuple[dict[int, tuple[int, bool]], ...]:
-    uniform = [item.uniform for item in frame.program.uniformity]
+def _slot_table(generator: CodeGenerator) -> tuple[dict[int, tuple[int, bool]], ...]:
+    uniform = [item.uniform for item in generator.program.uniformity]
     return tuple(
         {register.index: (offset, register in same) for register, offset in slots.items()}
-        for slots, same in zip(frame.slots.of, uniform)
+        for slots, same in zip(generator.slots.of, uniform)
     )
 
 
-def _constant_table(frame: Frame) -> tuple[dict[int, int], ...]:
+def _constant_table(generator: CodeGenerator) -> tuple[dict[int, int], ...]:
     from .block import BlockWriter
 
     tables = []
-    for number, function in enumerate(frame.program.functions):
-        first = frame.program.blocks[frame.program.entries[number]]
-        reader = BlockWriter(frame, first, function)
+    for number, function in enumerate(generator.program.functions):
+        first = generator.program.blocks[generator.program.entries[number]]
+        reader = BlockWriter(generator, first, function)
         tables.append(
-            {register.index: reader.read(register).number or 0 for register in frame.slots.constants[number]}
+            {
+                register.index: reader.read(register).number or 0
+                for register in generator.slots.constants[number]
+            }
         )
     return tuple(tables)
 
 
-def _write_entry(frame: Frame) -> None:
-    writer = frame.writer
+def _write_entry(generator: CodeGenerator) -> None:
+    writer = generator.writer
     writer.start("entry")
     for name in ("pc", "mask", "id", "depth", "live", "quantum"):
         writer.do(f"%{name} = alloca i32")
@@ -282,46 +285,50 @@ def _write_entry(frame: Frame) -> None:
     writer.do("%loop = alloca i32")
     writer.do("%area = alloca [4096 x i8], align 64")
     writer.do("%vals = alloca [4096 x i8], align 64")
-    if frame.program.products:
+    if generator.program.products:
         writer.do(f"%matrices = alloca [{MATRICES_BYTES} x i8], align 64")
     for name, offset in _SAVED:
-        cell = frame.field("%st", offset)
+        cell = generator.field("%st", offset)
         writer.do(f"store i32 {writer.op(f'load i32, ptr {cell}')}, ptr %{name}")
-    cell = frame.field("%st", State.STEPS)
+    cell = generator.field("%st", State.STEPS)
     writer.do(f"store i64 {writer.op(f'load i64, ptr {cell}')}, ptr %steps")
     for name, offset in _POINTERS:
-        writer.do(f"%{name} = load ptr, ptr {frame.field('%ctx', offset)}, !invariant.load !0")
-    if frame.columns is not None:
-        _find_counters(frame, frame.columns.count)
-    if frame.areas.bytes:
-        first = writer.op(f"load ptr, ptr {frame.field('%cta', Cta.AREAS)}")
-        warp = writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}")
+        writer.do(f"%{name} = load ptr, ptr {generator.field('%ctx', offset)}, !invariant.load !0")
+    if generator.columns is not None:
+        _find_counters(generator, generator.columns.count)
+    if generator.areas.bytes:
+        first = writer.op(f"load ptr, ptr {generator.field('%cta', Cta.AREAS)}")
+        warp = writer.op(f"load i32, ptr {generator.field('%st', State.INDEX)}")
         warp = writer.op(f"zext i32 {warp} to i64")
-        distance = writer.op(f"mul i64 {warp}, {CAPACITY * frame.areas.bytes}")
+        distance = writer.op(f"mul i64 {warp}, {CAPACITY * generator.areas.bytes}")
         writer.do(f"%areas = getelementptr i8, ptr {first}, i64 {distance}")
-    writer.do(f"%sharedbytes = load i64, ptr {frame.field('%ctx', Context.SHARED_BYTES)}, !invariant.load !0")
+    writer.do(
+        f"%sharedbytes = load i64, ptr {generator.field('%ctx', Context.SHARED_BYTES)}, !invariant.load !0"
+    )
     writer.do("br label %dispatch")
     writer.start("dispatch")
     pc = writer.op("load i32, ptr %pc")
-    cases = " ".join(f"i32 {target}, label %{_label(frame, target)}" for target in sorted(frame.resumable))
+    cases = " ".join(
+        f"i32 {target}, label %{_label(generator, target)}" for target in sorted(generator.resumable)
+    )
     writer.do(f"switch i32 {pc}, label %lost [{cases}]")
     # no stack leads here; a damaged one must not lead anywhere else
     writer.start("lost")
-    writer.do(f"store i32 0, ptr {frame.field('%st', State.EVENT)}")
+    writer.do(f"store i32 0, ptr {generator.field('%st', State.EVENT)}")
     writer.do(f"br label %leave{Status.EVENT}")
 
 
-def _find_counters(frame: Frame, columns: int) -> None:
+def _find_counters(generator: CodeGenerator, columns: int) -> None:
     """``%threads``: where the counters of this warp's lanes are, or room that nobody reads if its CTA is not kept. The place of
     the CTA among those kept is found by bisection."""
-    writer = frame.writer
+    writer = generator.writer
     base, spare, kept = (
-        writer.op(f"load ptr, ptr {frame.field('%ctx', offset)}")
+        writer.op(f"load ptr, ptr {generator.field('%ctx', offset)}")
         for offset in (Context.THREADS, Context.THREADS_SPARE, Context.KEPT)
     )
-    cta, state = frame.field("%cta", Cta.INDEX), frame.field("%st", State.INDEX)
+    cta, state = generator.field("%cta", Cta.INDEX), generator.field("%st", State.INDEX)
     index = writer.op(f"load i64, ptr {cta}")
-    count = writer.op(f"load i64, ptr {frame.field('%ctx', Context.KEPT_COUNT)}")
+    count = writer.op(f"load i64, ptr {generator.field('%ctx', Context.KEPT_COUNT)}")
     for name, start in (("low", "0"), ("high", count)):
         writer.do(f"%{name} = alloca i64")
         writer.do(f"store i64 {start}, ptr %{name}")
@@ -331,14 +338,14 @@ def _find_counters(frame: Frame, columns: int) -> None:
     writer.do(f"br i1 {writer.op(f'icmp ult i64 {low}, {high}')}, label %probe, label %sought")
     writer.start("probe")
     middle = writer.op(f"lshr i64 {writer.op(f'add i64 {low}, {high}')}, 1")
-    before = writer.op(f"icmp ult i64 {_kept_at(frame, kept, middle)}, {index}")
+    before = writer.op(f"icmp ult i64 {_kept_at(generator, kept, middle)}, {index}")
     above = writer.op(f"add i64 {middle}, 1")
     writer.do(f"store i64 {writer.op(f'select i1 {before}, i64 {above}, i64 {low}')}, ptr %low")
     writer.do(f"store i64 {writer.op(f'select i1 {before}, i64 {high}, i64 {middle}')}, ptr %high")
     writer.do("br label %seek")
     writer.start("sought")
-    is_kept = writer.op(f"icmp eq i64 {_kept_at(frame, kept, low)}, {index}")
-    warps = writer.op(f"load i64, ptr {frame.field('%ctx', Context.WARPS)}")
+    is_kept = writer.op(f"icmp eq i64 {_kept_at(generator, kept, low)}, {index}")
+    warps = writer.op(f"load i64, ptr {generator.field('%ctx', Context.WARPS)}")
     warp = writer.op(f"zext i32 {writer.op(f'load i32, ptr {state}')} to i64")
     warp_index = writer.op(f"add i64 {writer.op(f'mul i64 {low}, {warps}')}, {warp}")
     row = writer.op(f"mul i64 {warp_index}, {columns * COLUMN_BYTES}")
@@ -346,9 +353,9 @@ def _find_counters(frame: Frame, columns: int) -> None:
     writer.do(f"%threads = select i1 {is_kept}, ptr {own}, ptr {spare}")
 
 
-def _kept_at(frame: Frame, kept: str, index: str) -> str:
-    cell = frame.writer.op(f"getelementptr i64, ptr {kept}, i64 {index}")
-    return frame.writer.op(f"load i64, ptr {cell}")
+def _kept_at(generator: CodeGenerator, kept: str, index: str) -> str:
+    cell = generator.writer.op(f"getelementptr i64, ptr {kept}, i64 {index}")
+    return generator.writer.op(f"load i64, ptr {cell}")
 
 
 _SAVED = (
@@ -368,7 +375,7 @@ _POINTERS = (
 )
 
 
-def _label(frame: Frame, target: int) -> str:
+def _label(generator: CodeGenerator, target: int) -> str:
     if target >= EXIT_CODE:
         return f"pop{target}"
     if target >= SYNC_CODE:
@@ -379,14 +386,14 @@ def _label(frame: Frame, target: int) -> str:
         return f"g{target - GATHER_CODE}"
     if target >= WAIT_CODE:
         return f"w{target - WAIT_CODE}"
-    return f"m{target - CONVERGE_CODE}" if target >= CONVERGE_CODE else frame.arrival(target)
+    return f"m{target - CONVERGE_CODE}" if target >= CONVERGE_CODE else generator.arrival(target)
 
 
-def _write_joins(frame: Frame) -> None:
+def _write_joins(generator: CodeGenerator) -> None:
     """For each reconvergence point: the test for arrival, and what runs next there."""
-    writer = frame.writer
-    program = frame.program
-    points = dict(frame.joins)
+    writer = generator.writer
+    program = generator.program
+    points = dict(generator.joins)
     for number in range(len(program.functions)):
         points.setdefault(EXIT_CODE + number, [])
     for point, waiting in points.items():
@@ -401,23 +408,23 @@ def _write_joins(frame: Frame) -> None:
         writer.start(more)
         below = writer.op(f"sub i32 {depth}, 1")
         offset = writer.op(f"zext i32 {writer.op(f'shl i32 {below}, 4')} to i64")
-        base = writer.op(f"getelementptr i8, ptr {frame.field('%st', State.STACK)}, i64 {offset}")
-        if frame.parks:
-            kind = writer.op(f"and i32 {writer.op(f'load i32, ptr {frame.field(base, 12)}')}, {KIND}")
+        base = writer.op(f"getelementptr i8, ptr {generator.field('%st', State.STACK)}, i64 {offset}")
+        if generator.parks:
+            kind = writer.op(f"and i32 {writer.op(f'load i32, ptr {generator.field(base, 12)}')}, {KIND}")
             waits = writer.op(f"icmp eq i32 {kind}, {WAIT}")
             blocked, free = writer.label("blocked"), writer.label("free")
             writer.do(f"br i1 {waits}, label %{blocked}, label %{free}")
             writer.start(blocked)
             writer.do("store i32 0, ptr %mask")
-            frame.stop("0", Status.EVENT, Event.CHOOSE)
+            generator.stop("0", Status.EVENT, Event.CHOOSE)
             writer.start(free)
         writer.do(f"store i32 {below}, ptr %depth")
         pc = writer.op(f"load i32, ptr {base}")
-        mask = writer.op(f"load i32, ptr {frame.field(base, 4)}")
-        identity = writer.op(f"load i32, ptr {frame.field(base, 8)}")
+        mask = writer.op(f"load i32, ptr {generator.field(base, 4)}")
+        identity = writer.op(f"load i32, ptr {generator.field(base, 8)}")
         alive = writer.op(f"and i32 {mask}, {writer.op('load i32, ptr %live')}")
         matching = writer.label("found")
-        dropped = _take_entry(frame, base, point) if program.recursive else f"pop{point}"
+        dropped = _take_entry(generator, base, point) if program.recursive else f"pop{point}"
         writer.do(f"br i1 {writer.op(f'icmp eq i32 {alive}, 0')}, label %{dropped}, label %{matching}")
         writer.start(matching)
         for value, cell in ((pc, "pc"), (alive, "mask"), (identity, "id")):
@@ -425,33 +432,33 @@ def _write_joins(frame: Frame) -> None:
         targets = [*dict.fromkeys(waiting)]
         if point >= EXIT_CODE:
             targets += [RETURN_CODE + index for index in _callers(program, point - EXIT_CODE)]
-        frame.resumable.update(targets)
-        cases = " ".join(f"i32 {target}, label %{_label(frame, target)}" for target in targets)
+        generator.resumable.update(targets)
+        cases = " ".join(f"i32 {target}, label %{_label(generator, target)}" for target in targets)
         writer.do(f"switch i32 {pc}, label %dispatch [{cases}]")
 
 
-def _take_entry(frame: Frame, base: str, point: int) -> str:
+def _take_entry(generator: CodeGenerator, base: str, point: int) -> str:
     """Of an entry popped in a program with recursive functions: count the call that ends, and note the area, which is free if none of
     the lanes lives: the label for that."""
-    writer = frame.writer
-    kind = writer.op(f"load i32, ptr {frame.field(base, 12)}")
+    writer = generator.writer
+    kind = writer.op(f"load i32, ptr {generator.field(base, 12)}")
     plain = writer.op(f"and i32 {kind}, {(1 << AREA_SHIFT) - 1}")
-    calls = frame.field("%st", State.CALLS)
+    calls = generator.field("%st", State.CALLS)
     ends = writer.op(f"zext i1 {writer.op(f'icmp eq i32 {plain}, {CALL_FRAME}')} to i32")
     left = writer.op(f"sub i32 {writer.op(f'load i32, ptr {calls}')}, {ends}")
     writer.do(f"store i32 {left}, ptr {calls}")
     area = writer.op(f"lshr i32 {kind}, {AREA_SHIFT}")
-    writer.do(f"store i32 {area}, ptr {frame.field('%st', State.AREA)}")
-    if not frame.areas.bytes:
+    writer.do(f"store i32 {area}, ptr {generator.field('%st', State.AREA)}")
+    if not generator.areas.bytes:
         return f"pop{point}"
     kept, writer.lines = writer.lines, []
     dropped, free = writer.label("dropped"), writer.label("free")
     writer.start(dropped)
     writer.do(f"br i1 {writer.op(f'icmp eq i32 {area}, 0')}, label %pop{point}, label %{free}")
     writer.start(free)
-    give_back(frame, area)
+    give_back(generator, area)
     writer.do(f"br label %pop{point}")
-    frame.stubs += writer.lines
+    generator.stubs += writer.lines
     writer.lines = kept
     return dropped
 
@@ -487,13 +494,13 @@ def address_operand(instruction: Instruction) -> tuple[OperandSlot, Address]:
     raise Unsupported(f"{instruction.opcode} without an address", span=instruction.span)
 
 
-def _compare_products(frame: Frame) -> None:
+def _compare_products(generator: CodeGenerator) -> None:
     """A warp ends: those of its warpgroup that have ended before it must have executed as many products."""
-    writer = frame.writer
-    own = writer.op(f"load i32, ptr {frame.field('%st', State.PRODUCTS)}")
-    index = writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}")
-    size = writer.op(f"load i64, ptr {frame.field('%ctx', Context.STATE_BYTES)}")
-    warps = writer.op(f"load i64, ptr {frame.field('%ctx', Context.WARPS)}")
+    writer = generator.writer
+    own = writer.op(f"load i32, ptr {generator.field('%st', State.PRODUCTS)}")
+    index = writer.op(f"load i32, ptr {generator.field('%st', State.INDEX)}")
+    size = writer.op(f"load i64, ptr {generator.field('%ctx', Context.STATE_BYTES)}")
+    warps = writer.op(f"load i64, ptr {generator.field('%ctx', Context.WARPS)}")
     for distance in (1, 2, 3):
         other = writer.op(f"xor i32 {index}, {distance}")
         there = writer.op(f"icmp ult i64 {writer.op(f'zext i32 {other} to i64')}, {warps}")
@@ -501,20 +508,20 @@ def _compare_products(frame: Frame) -> None:
         offset = writer.op(f"select i1 {there}, i64 {writer.op(f'mul i64 {apart}, {size}')}, i64 0")
         state = writer.op(f"getelementptr i8, ptr %st, i64 {offset}")
         ended = writer.op(
-            f"icmp eq i32 {writer.op(f'load i32, ptr {frame.field(state, State.WAIT)}')}, {Wait.DONE}"
+            f"icmp eq i32 {writer.op(f'load i32, ptr {generator.field(state, State.WAIT)}')}, {Wait.DONE}"
         )
-        count = writer.op(f"load i32, ptr {frame.field(state, State.PRODUCTS)}")
+        count = writer.op(f"load i32, ptr {generator.field(state, State.PRODUCTS)}")
         uneven = writer.op(f"and i1 {ended}, {writer.op(f'icmp ne i32 {count}, {own}')}")
         bad, good = writer.label("uneven"), writer.label("even")
         writer.do(f"br i1 {uneven}, label %{bad}, label %{good}")
         writer.start(bad)
-        writer.do(f"store i32 {count}, ptr {frame.field('%st', State.CULPRITS)}")
-        frame.stop("0", Status.EVENT, Event.UNEVEN, other)
+        writer.do(f"store i32 {count}, ptr {generator.field('%st', State.CULPRITS)}")
+        generator.stop("0", Status.EVENT, Event.UNEVEN, other)
         writer.start(good)
 
 
-def _write_exits(frame: Frame) -> None:
-    writer = frame.writer
+def _write_exits(generator: CodeGenerator) -> None:
+    writer = generator.writer
     for status in (
         Status.DONE,
         Status.BARRIER,
@@ -526,11 +533,11 @@ def _write_exits(frame: Frame) -> None:
         Status.WARPGROUP,
     ):
         writer.start(f"leave{status}")
-        if status == Status.DONE and frame.program.products:
-            _compare_products(frame)
+        if status == Status.DONE and generator.program.products:
+            _compare_products(generator)
         for name, offset in _SAVED:
             value = writer.op(f"load i32, ptr %{name}")
-            writer.do(f"store i32 {value}, ptr {frame.field('%st', offset)}")
+            writer.do(f"store i32 {value}, ptr {generator.field('%st', offset)}")
         steps = writer.op("load i64, ptr %steps")
-        writer.do(f"store i64 {steps}, ptr {frame.field('%st', State.STEPS)}")
+        writer.do(f"store i64 {steps}, ptr {generator.field('%st', State.STEPS)}")
         writer.do(f"ret i32 {status}")

@@ -32,25 +32,25 @@ _COPIES = 1024
 @handles(MBARRIER)
 def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
     """``mbarrier.init`` … ``arrive_drop`` and ``cp.async.mbarrier.arrive``."""
-    writer, frame = to.writer, to.frame
+    writer, generator = to.writer, to.generator
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     how = operation(instruction)
     moves = how & 15 in (Mbarrier.EXPECT, Mbarrier.COMPLETE)
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)
-    counts, moved = frame.field("%vals", 0), "0"
+    counts, moved = generator.field("%vals", 0), "0"
     count = to.constant(1, U32)
     if "count" in operands and not moves:
         count = to.source(operands["count"], U32)
     _put(to, count, counts)
     if moves or "tx" in operands:
-        cell = frame.field("%vals", 4 * LANES)
+        cell = generator.field("%vals", 4 * LANES)
         _put(to, to.source(operands["count" if moves else "tx"], U32), cell)
         moved = pointer_number(to, cell)
     generic = _put_addresses(to, instruction)
     words = []
     if "mask" in operands:
-        ranks = frame.field("%vals", 8 * LANES)
+        ranks = generator.field("%vals", 8 * LANES)
         _put(to, put_ranks(to, instruction), ranks)
         words = _numbers(to, ranks)
     to.writer.call(
@@ -76,11 +76,11 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
 @handles(MBARRIER_WAIT)
 def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     """``mbarrier.test_wait`` and ``try_wait``, with which the block begins: here it is continued after a stop."""
-    writer, frame = to.writer, to.frame
+    writer, generator = to.writer, to.generator
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     to.guard(instruction)
     code = WAIT_CODE + to.block.index
-    frame.resumable.add(code)
+    generator.resumable.add(code)
     writer.do(f"br label %w{to.block.index}")
     writer.start(f"w{to.block.index}")
     to.restart()
@@ -123,18 +123,18 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
 
 def hold_warp(to: BlockWriter, code: int, status: int) -> None:
     """Stop the warp at a wait, which goes on at ``code``; if other lanes of it can run, only until that has had its time slice."""
-    writer, frame = to.writer, to.frame
+    writer, generator = to.writer, to.generator
     switch, rest = writer.label("switch"), writer.label("rest")
     # the runtime looks at the state, which has these as they were when the warp went on
     for name, offset in (("depth", State.DEPTH), ("live", State.LIVE)):
         value = writer.op(f"load i32, ptr %{name}")
-        writer.do(f"store i32 {value}, ptr {frame.field('%st', offset)}")
+        writer.do(f"store i32 {value}, ptr {generator.field('%st', offset)}")
     others = writer.call("others_can_run", "i64", *_numbers(to, "%st"))
     writer.do(f"br i1 {writer.op(f'icmp ne i64 {others}, 0')}, label %{switch}, label %{rest}")
     writer.start(switch)
-    frame.stop(str(code), Status.EVENT, Event.SPIN, str(to.block.index))
+    generator.stop(str(code), Status.EVENT, Event.SPIN, str(to.block.index))
     writer.start(rest)
-    frame.stop(str(code), status)
+    generator.stop(str(code), status)
 
 
 def _site(to: BlockWriter, instruction: Instruction) -> str:

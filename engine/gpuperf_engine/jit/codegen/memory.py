@@ -40,8 +40,8 @@ class Access:
         self.instruction = instruction
         self.guard = guard
         self.mask = to.effective_mask(guard)
-        self.site = to.frame.program.site_of[instruction]
-        self.bytes = to.frame.program.sites[self.site].bytes
+        self.site = to.generator.program.site_of[instruction]
+        self.bytes = to.generator.program.sites[self.site].bytes
         self.name = instruction.form.space or "generic"
         self.space = SPACES[self.name]
         self.type = scalar_type(str(instruction.form.modifier("type")))
@@ -88,13 +88,13 @@ class Access:
         if self.guard is not None:
             writer = self.to.writer
             some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {self.mask}, 0')} to i64")
-            self.to.frame.bump("%sites", self.site * SITE_BYTES, some)
+            self.to.generator.bump("%sites", self.site * SITE_BYTES, some)
 
     def load(self) -> list[NativeValue]:
         """The elements of a form that is not returned."""
         to = self.to
         self.call("load")
-        cells = (to.frame.field("%vals", index * LANES * self.type.bytes) for index in range(self.count))
+        cells = (to.generator.field("%vals", index * LANES * self.type.bytes) for index in range(self.count))
         texts = [to.writer.op(f"load {vector_ll(self.type)}, ptr {cell}, align 16") for cell in cells]
         return [to.value(self.type, text) for text in texts]
 
@@ -118,7 +118,7 @@ class Access:
 
     def _put(self, values: list[NativeValue]) -> None:
         for index, value in enumerate(values):
-            cell = self.to.frame.field("%vals", index * LANES * self.type.bytes)
+            cell = self.to.generator.field("%vals", index * LANES * self.type.bytes)
             self.to.writer.do(f"store {vector_ll(self.type)} {value.vector()}, ptr {cell}, align 16")
 
     def call(self, what: str, value: str = "") -> str:
@@ -128,7 +128,7 @@ class Access:
         form = self.form
         given = [("ptr", "%ctx"), ("i64", str(self.site)), ("i32", self.mask)]
         if self.space == 1:
-            space = "watched" if to.frame.watching else "shared"
+            space = "watched" if to.generator.watching else "shared"
             given.append((f"<{LANES} x i32>", self._near_addresses()))
         else:
             space = "local" if self.space == 2 else "global"
@@ -163,7 +163,7 @@ def address_value(to: BlockWriter, operand: Address, space: int) -> NativeValue:
     In clusters addresses of shared memory are those from the start of the CTA's own on, modulo 2^32: what lies in another CTA lies
     beyond its end.
     """
-    if space == 1 and to.frame.clustered:
+    if space == 1 and to.generator.clustered:
         return _own_shared(to, operand)
     if isinstance(operand.base, Register):
         base = to.read(operand.base)
@@ -185,7 +185,7 @@ def _own_shared(to: BlockWriter, operand: Address) -> NativeValue:
     from .special import shared_offset, shared_window
 
     if isinstance(operand.base, Variable):
-        return to.constant(shared_offset(to.frame.program, operand.base) + operand.offset, U32)
+        return to.constant(shared_offset(to.generator.program, operand.base) + operand.offset, U32)
     if isinstance(operand.base, Register):
         base = to.read(operand.base)
         base = base.bits_as(scalar_type(f"u{base.type.bits}"))
@@ -202,7 +202,7 @@ def _own_shared(to: BlockWriter, operand: Address) -> NativeValue:
 @handles(LOAD, STORE, ATOMIC, REDUCTION)
 def write_memory(to: BlockWriter, instruction: Instruction) -> None:
     """Any load, store or atomic."""
-    if instruction.form.space == "param" and instruction not in to.frame.program.site_of:
+    if instruction.form.space == "param" and instruction not in to.generator.program.site_of:
         from .calls import write_parameter
 
         write_parameter(to, instruction)
@@ -249,7 +249,7 @@ def _load_scalar(access: Access) -> list[NativeValue]:
     host = writer.op(f"inttoptr i64 {writer.call('reach_one', 'i64', *arguments)} to ptr")
     elements = []
     for element in range(access.count):
-        cell = to.frame.field(host, element * access.type.bytes)
+        cell = to.generator.field(host, element * access.type.bytes)
         text = writer.op(f"load {scalar_ll(access.type)}, ptr {cell}, align {access.type.bytes}")
         elements.append(to.value(access.type, text, True))
     return elements

@@ -26,7 +26,7 @@ from .slots import Slots
 
 if TYPE_CHECKING:
     from .block import BlockWriter
-    from .function import Frame
+    from .function import CodeGenerator
 
 __all__ = [
     "CAPACITY",
@@ -106,29 +106,29 @@ def _registers(program: Program, slots: Slots, block: BasicBlock) -> list[tuple[
     return [(own[item], 1 if item.type.is_predicate else item.type.bits) for item in wanted]
 
 
-def _area(frame: Frame, index: str) -> str:
+def _area(generator: CodeGenerator, index: str) -> str:
     """Where the area of a number, an i32, is."""
-    writer = frame.writer
-    offset = writer.op(f"mul i64 {writer.op(f'zext i32 {index} to i64')}, {frame.areas.bytes}")
+    writer = generator.writer
+    offset = writer.op(f"mul i64 {writer.op(f'zext i32 {index} to i64')}, {generator.areas.bytes}")
     return writer.op(f"getelementptr i8, ptr %areas, i64 {offset}")
 
 
 def keep(to: BlockWriter) -> str:
     """Before a call that may lead back: copy what the caller needs to a fresh area; gives its number as i32."""
-    frame, writer = to.frame, to.writer
-    cells = [frame.field("%st", offset) for offset in (State.FREE, State.AREAS)]
+    generator, writer = to.generator, to.writer
+    cells = [generator.field("%st", offset) for offset in (State.FREE, State.AREAS)]
     free, used = (writer.op(f"load i32, ptr {cell}") for cell in cells)
     none, fresh = writer.op(f"icmp eq i32 {free}, 0"), writer.op(f"add i32 {used}, 1")
     index = writer.op(f"select i1 {none}, i32 {fresh}, i32 {free}")
-    frame.guarded_stop(writer.op(f"icmp uge i32 {index}, {CAPACITY}"), to.block.index, Event.DEPTH)
-    area = _area(frame, index)
+    generator.guarded_stop(writer.op(f"icmp uge i32 {index}, {CAPACITY}"), to.block.index, Event.DEPTH)
+    area = _area(generator, index)
     after = writer.op(f"select i1 {none}, i32 0, i32 {writer.op(f'load i32, ptr {area}')}")
     most = writer.op(f"select i1 {none}, i32 {fresh}, i32 {used}")
     for cell, value in zip(cells, (after, most)):
         writer.do(f"store i32 {value}, ptr {cell}")
-    for piece in frame.areas.of[to.block.index]:
+    for piece in generator.areas.of[to.block.index]:
         kind = _kind(piece)
-        source, target = frame.field("%st", piece.place), frame.field(area, piece.area)
+        source, target = generator.field("%st", piece.place), generator.field(area, piece.area)
         value = writer.op(f"load {kind}, ptr {source}, align {_align(piece)}")
         writer.do(f"store {kind} {value}, ptr {target}, align {_align(piece)}")
     return index
@@ -136,12 +136,12 @@ def keep(to: BlockWriter) -> str:
 
 def take_back(to: BlockWriter) -> None:
     """Behind such a call: the lanes that return find everything as it was, and the area is free."""
-    frame, writer = to.frame, to.writer
-    index = writer.op(f"load i32, ptr {frame.field('%st', State.AREA)}")
-    area = _area(frame, index)
-    for piece in frame.areas.of[to.block.index]:
-        kind, target = _kind(piece), frame.field("%st", piece.place)
-        kept = writer.op(f"load {kind}, ptr {frame.field(area, piece.area)}, align {_align(piece)}")
+    generator, writer = to.generator, to.writer
+    index = writer.op(f"load i32, ptr {generator.field('%st', State.AREA)}")
+    area = _area(generator, index)
+    for piece in generator.areas.of[to.block.index]:
+        kind, target = _kind(piece), generator.field("%st", piece.place)
+        kept = writer.op(f"load {kind}, ptr {generator.field(area, piece.area)}, align {_align(piece)}")
         now = writer.op(f"load {kind}, ptr {target}, align {_align(piece)}")
         if piece.bits == 1:
             ours = writer.op(f"and i32 {kept}, {to.mask}")
@@ -150,13 +150,13 @@ def take_back(to: BlockWriter) -> None:
         else:
             merged = writer.op(f"select <{LANES} x i1> {to.lanes}, {kind} {kept}, {kind} {now}")
         writer.do(f"store {kind} {merged}, ptr {target}, align {_align(piece)}")
-    give_back(frame, index, area)
+    give_back(generator, index, area)
 
 
-def give_back(frame: Frame, index: str, area: str = "") -> None:
+def give_back(generator: CodeGenerator, index: str, area: str = "") -> None:
     """An area is free."""
-    writer, cell = frame.writer, frame.field("%st", State.FREE)
-    writer.do(f"store i32 {writer.op(f'load i32, ptr {cell}')}, ptr {area or _area(frame, index)}")
+    writer, cell = generator.writer, generator.field("%st", State.FREE)
+    writer.do(f"store i32 {writer.op(f'load i32, ptr {cell}')}, ptr {area or _area(generator, index)}")
     writer.do(f"store i32 {index}, ptr {cell}")
 
 
@@ -168,35 +168,37 @@ def _align(piece: _Piece) -> int:
     return 4 if piece.bits == 1 else 32
 
 
-def entry_of(frame: Frame, number: int, area: str) -> tuple[str, str]:
+def entry_of(generator: CodeGenerator, number: int, area: str) -> tuple[str, str]:
     """Kind and identity of the frame of a call of function ``number`` that keeps something in an area (``""``: nothing)."""
     if not area:
         # where nothing is kept, the entry tells whose exit leads to it
-        known = 0 if frame.program.recursive else number + 1
+        known = 0 if generator.program.recursive else number + 1
         return str(CALL_FRAME | known << AREA_SHIFT), str(EXIT_CODE + number)
-    writer = frame.writer
+    writer = generator.writer
     kind = writer.op(f"or i32 {writer.op(f'shl i32 {area}, {AREA_SHIFT}')}, {CALL_FRAME}")
-    return kind, writer.op(f"add i32 {area}, {EXIT_CODE + len(frame.program.functions)}")
+    return kind, writer.op(f"add i32 {area}, {EXIT_CODE + len(generator.program.functions)}")
 
 
 def enter_activation(to: BlockWriter, number: int, mask: str) -> None:
     """The lanes of a mask begin to call function ``number``: one call more inside the others, and a frame for its local variables."""
-    frame, writer, program = to.frame, to.writer, to.frame.program
+    generator, writer, program = to.generator, to.writer, to.generator.program
     if not program.recursive:
         return
-    cell = frame.field("%st", State.CALLS)
+    cell = generator.field("%st", State.CALLS)
     calls = writer.op(f"load i32, ptr {cell}")
-    frame.guarded_stop(writer.op(f"icmp uge i32 {calls}, {MAX_DEPTH}"), to.block.index, Event.DEPTH)
+    generator.guarded_stop(writer.op(f"icmp uge i32 {calls}, {MAX_DEPTH}"), to.block.index, Event.DEPTH)
     writer.do(f"store i32 {writer.op(f'add i32 {calls}, 1')}, ptr {cell}")
     if number not in program.frame_bytes:
         return
     size, room = program.frame_bytes[number], program.local_area - program.local_static
-    cells = [frame.field("%st", offset) for offset in (frame.slots.bases[number], frame.slots.top)]
+    cells = [
+        generator.field("%st", offset) for offset in (generator.slots.bases[number], generator.slots.top)
+    ]
     base, top = (to.value(U64, writer.op(f"load {_VECTOR}, ptr {cell}, align 64")) for cell in cells)
     after = _native(top + size)
     reached = after
-    if frame.slots.stack:
-        own = frame.field("%st", frame.slots.stack[to.number])
+    if generator.slots.stack:
+        own = generator.field("%st", generator.slots.stack[to.number])
         reached = _native(after + to.value(U64, writer.op(f"load {_VECTOR}, ptr {own}, align 64")))
     full = to.bits_of(_native(reached.compare("gt", room)))
     to.error(writer.op(f"and i32 {full}, {mask}"), Event.LOCALS)
@@ -206,9 +208,9 @@ def enter_activation(to: BlockWriter, number: int, mask: str) -> None:
 
 def leave_activation(to: BlockWriter, number: int) -> None:
     """The lanes that return from function ``number`` give its frame back."""
-    frame, program = to.frame, to.frame.program
+    generator, program = to.generator, to.generator.program
     if number in program.frame_bytes:
-        cell = frame.field("%st", frame.slots.top)
+        cell = generator.field("%st", generator.slots.top)
         top = to.value(U64, to.writer.op(f"load {_VECTOR}, ptr {cell}, align 64"))
         _put(to, cell, _native(top - program.frame_bytes[number]), top, to.mask)
 

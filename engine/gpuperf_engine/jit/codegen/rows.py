@@ -29,7 +29,7 @@ class _Piece(Access):
         self, to: BlockWriter, instruction: Instruction, mask: str, move: Move, address: NativeValue
     ) -> None:
         self.to, self.instruction, self.guard, self.mask = to, instruction, None, mask
-        self.site = to.frame.program.site_of[instruction]
+        self.site = to.generator.program.site_of[instruction]
         self.name = instruction.form.space or "generic"
         self.space = SPACES[self.name]
         self.type, self.count = scalar_type(f"b{8 * move.bytes}"), move.count
@@ -62,7 +62,7 @@ def write_rows(to: BlockWriter, instruction: Instruction, mask: str) -> None:
             _Piece(to, instruction, some, move, _address(to, instruction, move, moves.bits, moves.inner))
         )
     counter = pieces[0].site * SITE_BYTES + Counter.LANES
-    to.frame.bump("%sites", counter, to.frame.lanes_of(pieces[0].mask))
+    to.generator.bump("%sites", counter, to.generator.lanes_of(pieces[0].mask))
     if form.destinations:
         loaded = [value for piece in pieces for value in piece.values()]
         results = [item for item in evaluate(form, loaded) if isinstance(item, NativeValue)]

@@ -32,18 +32,18 @@ _LANE_MASKS = {
 
 def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     """The value of a special register. Those of the machine (``%smid``, ``%clock`` …) are virtual: see the emulator's docs."""
-    writer, frame = to.writer, to.frame
+    writer, generator = to.writer, to.generator
     name, _, axis = operand.name.partition(".")
     if (name == "tid" and axis == "w") or (name in ("ctaid",) and axis == "w"):
         return to.constant(0, U32)
     if name in ("ntid", "nctaid") and axis == "w":
         return to.constant(1, U32)
     if name == "tid":
-        warp = writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}")
-        table = writer.op(f"load ptr, ptr {frame.field('%ctx', Context.TIDS)}, !invariant.load !0")
+        warp = writer.op(f"load i32, ptr {generator.field('%st', State.INDEX)}")
+        table = writer.op(f"load ptr, ptr {generator.field('%ctx', Context.TIDS)}, !invariant.load !0")
         offset = writer.op(f"mul i64 {writer.op(f'zext i32 {warp} to i64')}, {3 * 4 * LANES}")
         row = writer.op(f"getelementptr i8, ptr {table}, i64 {offset}")
-        cell = frame.field(row, 4 * LANES * _AXES[axis])
+        cell = generator.field(row, 4 * LANES * _AXES[axis])
         return to.value(U32, writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64, !invariant.load !0"))
     if name in ("ntid", "nctaid"):
         base = Context.NTID if name == "ntid" else Context.NCTAID
@@ -55,7 +55,7 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     if name in _LANE_MASKS:
         return to.value(U32, f"<{', '.join(f'i32 {_LANE_MASKS[name](lane)}' for lane in range(LANES))}>")
     if name == "warpid":
-        return to.value(U32, writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}"), True)
+        return to.value(U32, writer.op(f"load i32, ptr {generator.field('%st', State.INDEX)}"), True)
     if name == "nwarpid":
         return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.WARPS)} to i32"), True)
     if name in ("smid", "gridid"):
@@ -65,7 +65,10 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     if "cluster" in name:
         return _of_cluster(to, name, axis)
     if name in ("total_smem_size", "aggr_smem_size"):
-        unit, kept = shared_unit(frame.program.kernel.module.target), RESERVED_SHARED * frame.program.reserves
+        unit, kept = (
+            shared_unit(generator.program.kernel.module.target),
+            RESERVED_SHARED * generator.program.reserves,
+        )
         raised = writer.op(f"add i64 %sharedbytes, {unit - 1 - kept}")
         total = writer.op(f"trunc i64 {writer.op(f'and i64 {raised}, {-unit}')} to i32")
         if name == "aggr_smem_size":
@@ -76,14 +79,14 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
         return _clock(to, name)
     if name.startswith("reserved_smem_offset"):
-        start = to.constant(reserved_offset(frame.program, name), U32)
-        if not frame.clustered:
+        start = to.constant(reserved_offset(generator.program, name), U32)
+        if not generator.clustered:
             return start
         moved = shared_window(to) + start  # an address like those of variables
         assert isinstance(moved, NativeValue)
         return moved
-    if name in ("envreg1", "envreg2") and frame.program.grid_workspace is not None:
-        address = variable_address(to, frame.program.grid_workspace, 0).scalar()
+    if name in ("envreg1", "envreg2") and generator.program.grid_workspace is not None:
+        address = variable_address(to, generator.program.grid_workspace, 0).scalar()
         half = address if name == "envreg2" else writer.op(f"lshr i64 {address}, 32")
         return to.value(U32, writer.op(f"trunc i64 {half} to i32"), True)
     if name.startswith(("envreg", "pm", "current_graph_exec", "perctamemory")):
@@ -93,7 +96,7 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
 
 def read_rank(to: BlockWriter) -> NativeValue:
     """``%cluster_ctarank``."""
-    return _field(to, "%cta", Cta.RANK) if to.frame.clustered else to.constant(0, U32)
+    return _field(to, "%cta", Cta.RANK) if to.generator.clustered else to.constant(0, U32)
 
 
 def _of_cluster(to: BlockWriter, name: str, axis: str) -> NativeValue:
@@ -106,7 +109,7 @@ def _of_cluster(to: BlockWriter, name: str, axis: str) -> NativeValue:
     if axis == "w":
         return to.constant(int(name.startswith(("nclusterid", "cluster_nctaid"))), U32)
     axis_index = _AXES.get(axis, 0)
-    if not to.frame.clustered:
+    if not to.generator.clustered:
         alone = {
             "clusterid": lambda: _field(to, "%cta", Cta.X + 8 * axis_index),
             "nclusterid": lambda: _field(to, "%ctx", Context.NCTAID + 4 * axis_index),
@@ -128,12 +131,12 @@ def shared_window(to: BlockWriter) -> NativeValue:
 
 
 def _field(to: BlockWriter, base: str, offset: int) -> NativeValue:
-    cell = to.frame.field(base, offset)
+    cell = to.generator.field(base, offset)
     return to.value(U32, to.writer.op(f"load i32, ptr {cell}, !invariant.load !0"), True)
 
 
 def _wide(to: BlockWriter, offset: int) -> str:
-    return to.writer.op(f"load i64, ptr {to.frame.field('%ctx', offset)}, !invariant.load !0")
+    return to.writer.op(f"load i64, ptr {to.generator.field('%ctx', offset)}, !invariant.load !0")
 
 
 def _clock(to: BlockWriter, name: str) -> NativeValue:
@@ -151,12 +154,12 @@ def shared_offset(program: Program, target: Variable) -> int:
 
 def _local_address(to: BlockWriter, target: Variable, offset: int) -> NativeValue:
     """Of a recursive function's variable, the one of the current activation."""
-    program = to.frame.program
+    program = to.generator.program
     start = program.local[target] + offset
     owner = program.function_of.get(target.function.name, -1) if target.function is not None else -1
     if owner not in program.frame_bytes:
         return to.constant(start, U64)
-    cell = to.frame.field("%st", to.frame.slots.bases[owner])
+    cell = to.generator.field("%st", to.generator.slots.bases[owner])
     base = to.value(U64, to.writer.op(f"load <{LANES} x i64>, ptr {cell}, align 64"))
     address = base + (program.local_static + start)
     assert isinstance(address, NativeValue)
@@ -165,11 +168,11 @@ def _local_address(to: BlockWriter, target: Variable, offset: int) -> NativeValu
 
 def variable_address(to: BlockWriter, target: Variable | Function, offset: int) -> NativeValue:
     """Where a variable or function is, in its own state space."""
-    program, writer = to.frame.program, to.writer
+    program, writer = to.generator.program, to.writer
     if isinstance(target, Variable):
         if target.space == "shared":
             offset += shared_offset(program, target)
-            if not to.frame.clustered:
+            if not to.generator.clustered:
                 return to.constant(offset, U64)
             moved = shared_window(to).convert(U64) + offset
             assert isinstance(moved, NativeValue)
@@ -179,7 +182,7 @@ def variable_address(to: BlockWriter, target: Variable | Function, offset: int) 
         if target.space == "param":
             if target in program.kernel.params:
                 base = writer.op(
-                    f"load i64, ptr {to.frame.field('%ctx', Context.PARAM_ADDRESS)}, !invariant.load !0"
+                    f"load i64, ptr {to.generator.field('%ctx', Context.PARAM_ADDRESS)}, !invariant.load !0"
                 )
                 distance = target.offset + offset - WINDOWS["param"][0]
                 return to.value(U64, writer.op(f"add i64 {base}, {distance}"), True)
@@ -191,6 +194,6 @@ def variable_address(to: BlockWriter, target: Variable | Function, offset: int) 
         raise Unsupported(f"the address of {target.name!r}", span=target.span)
     if isinstance(target, Variable) and target.space == "const":
         offset -= WINDOWS["const"][0]
-    cell = to.frame.field("%symbols", 8 * symbol)
+    cell = to.generator.field("%symbols", 8 * symbol)
     base = writer.op(f"load i64, ptr {cell}, !invariant.load !0")
     return to.value(U64, writer.op(f"add i64 {base}, {offset}") if offset else base, True)

@@ -25,12 +25,12 @@ _VECTOR = f"<{LANES} x i64>"
 @handles(STACK)
 def write_stack(to: BlockWriter, instruction: Instruction) -> None:
     """``alloca``, ``stacksave`` or ``stackrestore``."""
-    writer, program = to.writer, to.frame.program
+    writer, program = to.writer, to.generator.program
     kind = instruction.form.type
     assert kind is not None
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)
-    cell = to.frame.field("%st", to.frame.slots.stack[to.number])
+    cell = to.generator.field("%st", to.generator.slots.stack[to.number])
     depth = to.value(U64, writer.op(f"load {_VECTOR}, ptr {cell}, align 64"))
     end = to.constant(program.local_area, U64)
     before = _native(end - depth)
@@ -40,7 +40,7 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
     size = _native(given[0].convert(U64)) if given else after
     lowest = to.constant(program.local_static, U64)
     if program.frame_bytes:
-        top = writer.op(f"load {_VECTOR}, ptr {to.frame.field('%st', to.frame.slots.top)}, align 64")
+        top = writer.op(f"load {_VECTOR}, ptr {to.generator.field('%st', to.generator.slots.top)}, align 64")
         lowest = _native(lowest + to.value(U64, top))
     bad = after.compare("lt", lowest) | after.compare("gt", end)
     if instruction.form.row.name == "alloca":
@@ -58,11 +58,11 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
 
 def pass_stack(to: BlockWriter, number: int, mask: str) -> None:
     """Give the stack pointer to a function that the lanes of a mask call."""
-    slots, writer = to.frame.slots, to.writer
+    slots, writer = to.generator.slots, to.writer
     if not slots.stack:
         return
-    own = writer.op(f"load {_VECTOR}, ptr {to.frame.field('%st', slots.stack[to.number])}, align 64")
-    cell = to.frame.field("%st", slots.stack[number])
+    own = writer.op(f"load {_VECTOR}, ptr {to.generator.field('%st', slots.stack[to.number])}, align 64")
+    cell = to.generator.field("%st", slots.stack[number])
     old = writer.op(f"load {_VECTOR}, ptr {cell}, align 64")
     text = writer.op(f"select <{LANES} x i1> {to.spread(mask)}, {_VECTOR} {own}, {_VECTOR} {old}")
     writer.do(f"store {_VECTOR} {text}, ptr {cell}, align 64")

@@ -59,11 +59,11 @@ def _end(to: BlockWriter) -> None:
 
 def edge(to: BlockWriter, target: int) -> str:
     """Label that leads to a successor; a back edge is charged there."""
-    block, frame, writer = to.block, to.frame, to.writer
-    arrival = frame.arrival(target)
+    block, generator, writer = to.block, to.generator, to.writer
+    arrival = generator.arrival(target)
     if target not in block.back_edges:
         return arrival
-    frame.resumable.add(target)
+    generator.resumable.add(target)
     label, out = writer.label("back"), writer.label("over")
     kept, writer.lines = writer.lines, []
     writer.start(label)
@@ -78,18 +78,18 @@ def edge(to: BlockWriter, target: int) -> str:
 
 
 def _count_taken(to: BlockWriter, mask: str) -> None:
-    frame, index = to.frame, to.block.index
-    column = frame.columns.taken[index] if frame.columns is not None else 0
-    frame.count_lanes("%blocks", 8 * (3 * len(frame.program.blocks) + index), mask, column)
+    generator, index = to.generator, to.block.index
+    column = generator.columns.taken[index] if generator.columns is not None else 0
+    generator.count_lanes("%blocks", 8 * (3 * len(generator.program.blocks) + index), mask, column)
 
 
 def _count_divergent(to: BlockWriter) -> None:
-    count = len(to.frame.program.blocks)
-    to.frame.bump("%blocks", 8 * (2 * count + to.block.index), "1")
+    count = len(to.generator.program.blocks)
+    to.generator.bump("%blocks", 8 * (2 * count + to.block.index), "1")
 
 
 def _branch(to: BlockWriter) -> None:
-    block, writer, frame = to.block, to.writer, to.frame
+    block, writer, generator = to.block, to.writer, to.generator
     assert block.guard is not None
     guard = to.predicate(block.guard)
     to.read(block.guard.register)
@@ -142,17 +142,17 @@ def _branch(to: BlockWriter) -> None:
         writer.do(f"br label %{edge(to, other)}")
         return
     if other != block.reconvergence:
-        frame.resumable.add(other)
-        frame.push(str(other), rest, identity, PENDING)
+        generator.resumable.add(other)
+        generator.push(str(other), rest, identity, PENDING)
     writer.do(f"store i32 {taken}, ptr %mask")
     writer.do(f"br label %{edge(to, then)}")
 
 
 def _push_reconvergence(to: BlockWriter) -> str:
     """Lanes diverge here: push the entry for the reconvergence point, unless it is pushed already. Gives its identity."""
-    block, writer, frame = to.block, to.writer, to.frame
-    point = frame.exit_code(block)
-    if point >= EXIT_CODE and block.function in frame.program.recursive:
+    block, writer, generator = to.block, to.writer, to.generator
+    point = generator.exit_code(block)
+    if point >= EXIT_CODE and block.function in generator.program.recursive:
         return writer.op("load i32, ptr %id")  # each activation has an exit of its own
     if point >= EXIT_CODE:
         return str(point)
@@ -160,7 +160,7 @@ def _push_reconvergence(to: BlockWriter) -> str:
     fresh, known = writer.label("fresh"), writer.label("known")
     writer.do(f"br i1 {writer.op(f'icmp eq i32 {identity}, {point}')}, label %{known}, label %{fresh}")
     writer.start(fresh)
-    frame.push(str(point), to.mask, identity, RECONVERGE)
+    generator.push(str(point), to.mask, identity, RECONVERGE)
     writer.do(f"store i32 {point}, ptr %id")
     writer.do(f"br label %{known}")
     writer.start(known)
@@ -181,24 +181,24 @@ def _leave(to: BlockWriter, how: str) -> None:
 
 def _wake(to: BlockWriter, onward: int | None) -> None:
     """Lanes have ended; if others wait, perhaps for them, Python looks after them. The rest goes on at ``onward``."""
-    if not to.frame.parks:
+    if not to.generator.parks:
         return
-    writer, frame = to.writer, to.frame
+    writer, generator = to.writer, to.generator
     some, none = writer.label("wake"), writer.label("none")
-    waits = writer.op(f"load i32, ptr {frame.field('%st', State.WAITS)}")
+    waits = writer.op(f"load i32, ptr {generator.field('%st', State.WAITS)}")
     writer.do(f"br i1 {writer.op(f'icmp ne i32 {waits}, 0')}, label %{some}, label %{none}")
     writer.start(some)
     if onward is None:
         writer.do("store i32 0, ptr %mask")
     else:
-        frame.resumable.add(onward)
-    frame.stop(str(onward or 0), Status.EVENT, Event.EXITED)
+        generator.resumable.add(onward)
+    generator.stop(str(onward or 0), Status.EVENT, Event.EXITED)
     writer.start(none)
 
 
 @ends(INDIRECT_BRANCH)
 def _indirect(to: BlockWriter) -> None:
-    block, writer, frame = to.block, to.writer, to.frame
+    block, writer, generator = to.block, to.writer, to.generator
     assert block.terminator is not None
     source = next(operand for slot, operand in matched(block.terminator) if slot.role == "source")
     index = to.source(source, U32)
@@ -233,19 +233,19 @@ def _indirect(to: BlockWriter) -> None:
     identity = _push_reconvergence(to)
     for target in reversed(targets):
         if target != block.reconvergence:
-            frame.resumable.add(target)
+            generator.resumable.add(target)
             _push_if(to, str(target), masks[target], identity)
     back = [mask for target, mask in masks.items() if target in block.back_edges]
-    writer.do(f"br label %{_fork(to, back, frame.exit_code(block))}")
+    writer.do(f"br label %{_fork(to, back, generator.exit_code(block))}")
 
 
 def _fork(to: BlockWriter, paying: list[str], point: int) -> str:
     """Label behind a branch or call whose lanes part, where what is on the stack goes on: it is charged once if any of the lanes of
     these masks are there, which go over a back edge."""
-    block, writer, frame = to.block, to.writer, to.frame
+    block, writer, generator = to.block, to.writer, to.generator
     if not paying:
         return f"pop{point}"
-    frame.resumable.add(point)
+    generator.resumable.add(point)
     some = "0"
     for mask in paying:
         some = writer.op(f"or i32 {some}, {mask}")
@@ -267,22 +267,22 @@ def _push_if(to: BlockWriter, pc: str, mask: str, identity: str) -> None:
     some, none = writer.label("some"), writer.label("none")
     writer.do(f"br i1 {writer.op(f'icmp eq i32 {mask}, 0')}, label %{none}, label %{some}")
     writer.start(some)
-    to.frame.push(pc, mask, identity, PENDING)
+    to.generator.push(pc, mask, identity, PENDING)
     writer.do(f"br label %{none}")
     writer.start(none)
 
 
 @ends(CALL)
 def _call(to: BlockWriter) -> None:
-    block, writer, frame = to.block, to.writer, to.frame
-    program = frame.program
+    block, writer, generator = to.block, to.writer, to.generator
+    program = generator.program
     target = call_target(block)
     code = RETURN_CODE + block.index
     if target.function is not None and target.function.system is not None:
         store_arguments(to, target, target.function)
-        frame.resumable.add(code)
+        generator.resumable.add(code)
         to.flush()
-        frame.stop(str(code), Status.EVENT, Event.SYSTEM, str(block.index))
+        generator.stop(str(code), Status.EVENT, Event.SYSTEM, str(block.index))
         writer.start(f"r{block.index}")
         load_results(to, target, target.function)
     elif target.function is not None:
@@ -291,15 +291,15 @@ def _call(to: BlockWriter) -> None:
             raise Unsupported(
                 f"call of {target.function.name!r}, which no module given defines", span=target.span
             )
-        frame.resumable.add(code)
+        generator.resumable.add(code)
         moves = read_arguments(to, target, number)
         to.flush()
-        area = keep(to) if block.index in frame.areas.of else ""
+        area = keep(to) if block.index in generator.areas.of else ""
         enter_activation(to, number, to.mask)
         _enter(to, number, to.mask)
         pass_arguments(to, moves, number, to.mask)
-        kind, identity = entry_of(frame, number, area)
-        frame.push(str(code), to.mask, writer.op("load i32, ptr %id"), kind)
+        kind, identity = entry_of(generator, number, area)
+        generator.push(str(code), to.mask, writer.op("load i32, ptr %id"), kind)
         writer.do(f"store i32 {identity}, ptr %id")
         if number in program.recursive:
             _pay(to, program.entries[number])
@@ -307,7 +307,7 @@ def _call(to: BlockWriter) -> None:
         writer.start(f"r{block.index}")
         take_results(to, target, number)
     else:
-        frame.resumable.add(code)
+        generator.resumable.add(code)
         _call_each(to, target, str(code))
         writer.start(f"r{block.index}")
         to.restart()
@@ -316,8 +316,8 @@ def _call(to: BlockWriter) -> None:
 
 def _pay(to: BlockWriter, target: int) -> None:
     """A call of a recursive function is charged like a back edge, as it may be what a runaway goes round."""
-    writer, frame = to.writer, to.frame
-    frame.resumable.add(target)
+    writer, generator = to.writer, to.generator
+    generator.resumable.add(target)
     left = writer.op(f"sub i32 {writer.op('load i32, ptr %quantum')}, 1")
     writer.do(f"store i32 {left}, ptr %quantum")
     out, going = writer.label("over"), writer.label("going")
@@ -330,19 +330,19 @@ def _pay(to: BlockWriter, target: int) -> None:
 def _end_slice(to: BlockWriter, pc: int) -> None:
     """The quantum is used up: the warp goes on at a place in its next time slice, or where lanes may wait for others, others of
     them do."""
-    block, writer, frame = to.block, to.writer, to.frame
-    writer.do(f"store i32 {block.index}, ptr {frame.field('%st', State.SLICE_END)}")
+    block, writer, generator = to.block, to.writer, to.generator
+    writer.do(f"store i32 {block.index}, ptr {generator.field('%st', State.SLICE_END)}")
     if block.back_edge_cost > 1:
-        frame.stop(str(pc), Status.EVENT, Event.SPIN, str(block.index))
+        generator.stop(str(pc), Status.EVENT, Event.SPIN, str(block.index))
     else:
-        frame.stop(str(pc), Status.SLICE_OVER)
+        generator.stop(str(pc), Status.SLICE_OVER)
 
 
 def _call_each(to: BlockWriter, target: CallTarget, pc: str) -> None:
-    """A call through a register: one function after the other, each for its lanes, each with a frame to take its results. They
+    """A call through a register: one function after the other, each for its lanes, each with a generator to take its results. They
     converge where the call ends, which is their reconvergence point."""
-    writer, frame = to.writer, to.frame
-    program = frame.program
+    writer, generator = to.writer, to.generator
+    program = generator.program
     assert target.register is not None
     pointer = to.as_type(to.read(target.register), scalar_type("u64"))
     numbers = program.callees(target)
@@ -359,21 +359,21 @@ def _call_each(to: BlockWriter, target: CallTarget, pc: str) -> None:
         _enter(to, number, masks[number])
         pass_arguments(to, moves[number], number, masks[number])
     identity = writer.op("load i32, ptr %id")
-    frame.push(pc, to.mask, identity, RECONVERGE)
+    generator.push(pc, to.mask, identity, RECONVERGE)
     codes, starts = [], []
     for number in reversed(numbers):
-        code, entry = frame.return_place(number), program.entries[number]
+        code, entry = generator.return_place(number), program.entries[number]
         codes.append((code, number))
         if program.recursive:  # the call is made when its lanes run
-            entry = frame.return_place(number)
+            entry = generator.return_place(number)
             starts.append((entry, number))
-        frame.resumable.update((code, entry))
+        generator.resumable.update((code, entry))
         some, none = writer.label("some"), writer.label("none")
         writer.do(f"br i1 {writer.op(f'icmp eq i32 {masks[number]}, 0')}, label %{none}, label %{some}")
         writer.start(some)
-        kind, within = entry_of(frame, number, areas[number])
-        frame.push(str(code), masks[number], pc, kind)
-        frame.push(str(entry), masks[number], within, PENDING)
+        kind, within = entry_of(generator, number, areas[number])
+        generator.push(str(code), masks[number], pc, kind)
+        generator.push(str(entry), masks[number], within, PENDING)
         writer.do(f"br label %{none}")
         writer.start(none)
     paying = [masks[number] for number in numbers if number in program.recursive]
@@ -391,7 +391,7 @@ def _call_each(to: BlockWriter, target: CallTarget, pc: str) -> None:
 
 def _keep_if(to: BlockWriter, mask: str) -> str:
     """As ``keep``, unless no lane makes the call."""
-    if to.block.index not in to.frame.areas.of:
+    if to.block.index not in to.generator.areas.of:
         return ""
     writer = to.writer
     before, some, kept, none = (writer.label(word) for word in ("before", "some", "kept", "none"))
@@ -409,11 +409,11 @@ def _keep_if(to: BlockWriter, mask: str) -> str:
 
 def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> str:
     """Lanes whose function pointer is that of a function."""
-    program, writer = to.frame.program, to.writer
+    program, writer = to.generator.program, to.writer
     symbol = program.symbol_of.get(program.functions[number])
     if symbol is None:
         return "0"
-    cell = to.frame.field("%symbols", 8 * symbol)
+    cell = to.generator.field("%symbols", 8 * symbol)
     address = to.value(pointer.type, writer.op(f"load i64, ptr {cell}, !invariant.load !0"), True)
     equal = pointer.apply("compare", address, op="eq")
     assert isinstance(equal, NativeValue)
@@ -422,12 +422,12 @@ def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> str:
 
 def _enter(to: BlockWriter, number: int, mask: str) -> None:
     """Registers that a function may read before it writes them are 0 in the lanes that enter."""
-    frame, writer = to.frame, to.writer
-    entry = frame.program.blocks[frame.program.entries[number]]
-    uniform = frame.program.uniformity[number].uniform
+    generator, writer = to.generator, to.writer
+    entry = generator.program.blocks[generator.program.entries[number]]
+    uniform = generator.program.uniformity[number].uniform
     lanes = to.spread(mask)
     for register in sorted(entry.live_in, key=_index):
-        cell = frame.field("%st", frame.slots.of[number][register])
+        cell = generator.field("%st", generator.slots.of[number][register])
         if register.type.is_predicate:
             old = writer.op(f"load i32, ptr {cell}")
             kept = writer.op(f"and i32 {old}, {writer.op(f'xor i32 {mask}, -1')}")

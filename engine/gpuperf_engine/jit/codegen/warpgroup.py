@@ -29,18 +29,18 @@ U32, B32, PRED = (scalar_type(name) for name in ("u32", "b32", "pred"))
 
 def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> None:
     """One product; all lanes are here."""
-    writer, frame, form = to.writer, to.frame, instruction.form
+    writer, generator, form = to.writer, to.generator, instruction.form
     product = ProductShape(form)
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
-    index = writer.op(f"load i32, ptr {frame.field('%st', State.INDEX)}")
-    warps = writer.op(f"load i64, ptr {frame.field('%ctx', Context.WARPS)}")
+    index = writer.op(f"load i32, ptr {generator.field('%st', State.INDEX)}")
+    warps = writer.op(f"load i64, ptr {generator.field('%ctx', Context.WARPS)}")
     last = writer.op(f"zext i32 {writer.op(f'or i32 {index}, 3')} to i64")
     alone = writer.op(f"sext i1 {writer.op(f'icmp uge i64 {last}, {warps}')} to i32")
     to.error(writer.op(f"and i32 {alone}, {mask}"), Event.NO_WARPGROUP)
     number = {
         name: _constant(to, operands[name]) for name in ("sign_a", "sign_b", "trans_a", "trans_b", "selector") if name in operands
     }  # fmt: skip
-    issued = frame.field("%st", State.PRODUCTS)
+    issued = generator.field("%st", State.PRODUCTS)
     before = writer.op(f"load i32, ptr {issued}")
     writer.do(f"store i32 {writer.op(f'add i32 {before}, 1')}, ptr {issued}")
     area = pointer_number(to, "%matrices")
@@ -68,7 +68,7 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> Non
     registers = operands["d"].elements if isinstance(operands["d"], Vector) else (operands["d"],)
     for position, register in enumerate(registers):
         value = to.source(register, product.result.type).clean()
-        cell = frame.field("%matrices", RESULT + position * 4 * LANES)
+        cell = generator.field("%matrices", RESULT + position * 4 * LANES)
         writer.do(f"store {held} {value.vector()}, ptr {cell}, align 64")
     arguments = [("ptr", "%matrices"), (f"<{LANES} x i1>", to.source(operands["scale"], PRED).vector())]
     given: list[Operand] = []
@@ -86,7 +86,7 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> Non
     writer.call(name, "void", *arguments)
     results = []
     for position in range(len(registers)):
-        cell = frame.field("%matrices", RESULT + position * 4 * LANES)
+        cell = generator.field("%matrices", RESULT + position * 4 * LANES)
         results.append(to.value(product.result.type, writer.op(f"load {held}, ptr {cell}, align 64")))
     to.assign(instruction, results, None)
 
@@ -104,7 +104,7 @@ def _come(to: BlockWriter, mask: str, field: int) -> None:
     live = writer.op("load i32, ptr %live")
     lowest = writer.op(f"and i32 {live}, {writer.op(f'sub i32 0, {live}')}")
     counts = writer.op(f"icmp ne i32 {writer.op(f'and i32 {mask}, {lowest}')}, 0")
-    cell = to.frame.field("%st", field)
+    cell = to.generator.field("%st", field)
     count = writer.op(f"load i32, ptr {cell}")
     one = writer.op(f"zext i1 {counts} to i32")
     if field == State.COMMITS:
@@ -117,30 +117,30 @@ def _come(to: BlockWriter, mask: str, field: int) -> None:
 def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
     """``wgmma.fence`` and ``wgmma.wait_group``, with which the block begins: here it is continued after a stop. At the first the warps
     of a warpgroup gather, if they can; the second waits for products, each one of the whole warpgroup."""
-    writer, frame = to.writer, to.frame
+    writer, generator = to.writer, to.generator
     gathers = instruction.effect is WARPGROUP_FENCE
     guard = to.guard(instruction)
     if gathers:
         _come(to, to.effective_mask(guard), State.FENCES)
     code = WAIT_CODE + to.block.index
-    frame.resumable.add(code)
+    generator.resumable.add(code)
     writer.do(f"br label %w{to.block.index}")
     writer.start(f"w{to.block.index}")
     to.restart()
     guard = None if instruction.guard is None else to.predicate(instruction.guard)
     nobody = writer.op(f"icmp eq i32 {to.effective_mask(guard)}, 0")
     field = State.FENCES if gathers else State.COMMITS
-    wanted = writer.op(f"load i32, ptr {frame.field('%st', field)}")
+    wanted = writer.op(f"load i32, ptr {generator.field('%st', field)}")
     if not gathers:
         left = to.source(instruction.operands[0], U32).scalar()
         writer.needs["llvm.usub.sat.i32"] = "declare i32 @llvm.usub.sat.i32(i32, i32)"
         wanted = writer.op(f"call i32 @llvm.usub.sat.i32(i32 {wanted}, i32 {left})")
-    writer.do(f"store i32 {wanted}, ptr {frame.field('%st', State.WANTED)}")
+    writer.do(f"store i32 {wanted}, ptr {generator.field('%st', State.WANTED)}")
     pointers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%st")]
     complete = writer.call("warpgroup_complete", "i64", *pointers, ("i64", str(field)))
     goes_on = writer.op(f"or i1 {writer.op(f'icmp ne i64 {complete}, 0')}, {nobody}")
     if gathers:
-        expired = frame.field("%st", State.EXPIRED)
+        expired = generator.field("%st", State.EXPIRED)
         gave_up = writer.op(f"icmp ne i32 {writer.op(f'load i32, ptr {expired}')}, 0")
         goes_on = writer.op(f"or i1 {goes_on}, {gave_up}")
     hold, over = writer.label("hold"), writer.label("over")
@@ -177,7 +177,7 @@ def _fetch(
     to.faulting = True
     refused = writer.call(
         "matrix_words", "i64", *(("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")),
-        ("i64", str(to.frame.program.site_of[instruction])), ("i64", one.scalar()), ("i64", first), ("i64", str(count)),
+        ("i64", str(to.generator.program.site_of[instruction])), ("i64", one.scalar()), ("i64", first), ("i64", str(count)),
         ("i64", str(words)), ("i64", str(across)), ("i64", writer.op(f"add i64 {area}, {offset}")), ("i64", str(pitch)),
     )  # fmt: skip
     to.check_faults()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from gpuperf_engine.isa.effects import PURE
-from gpuperf_engine.isa.frame import has_semantics
+from gpuperf_engine.isa.evaluation import has_semantics
 from gpuperf_engine.isa.table import Form, Version, needs, rows
 from gpuperf_engine.isa.targets import TARGETS
 from tests.isa.assembler import forms, instruction_text

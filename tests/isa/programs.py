@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gpuperf_engine.errors import EngineError
 from gpuperf_engine.isa.effects import PURE
-from gpuperf_engine.isa.frame import has_semantics
+from gpuperf_engine.isa.evaluation import has_semantics
 from gpuperf_engine.isa.table import Form, Row, lookup, rows
 from tests.isa.assembler import instruction_text, opcodes, target_of
 

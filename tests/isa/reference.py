@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from gpuperf_engine.isa.frame import evaluate
+from gpuperf_engine.isa.evaluation import evaluate
 from gpuperf_engine.isa.primitives import Value
 from gpuperf_engine.isa.table import lookup
 from gpuperf_engine.isa.types import ScalarType, scalar_type

@@ -9,7 +9,7 @@ import pytest
 
 from gpuperf_engine.interp.values import LaneValue, dtype_of
 from gpuperf_engine.isa.effects import ATOMIC, BULK_COPY, PURE, REDUCTION, STACK
-from gpuperf_engine.isa.frame import evaluate
+from gpuperf_engine.isa.evaluation import evaluate
 from gpuperf_engine.isa.model import Form, Row
 from gpuperf_engine.isa.table import rows
 from gpuperf_engine.isa.types import ScalarType, scalar_type

@@ -12,7 +12,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.device.device import Runtime
-from gpuperf_engine.isa.frame import has_semantics
+from gpuperf_engine.isa.evaluation import has_semantics
 from gpuperf_engine.isa.table import lookup, rows
 from gpuperf_engine.jit.compiled import Code
 from gpuperf_engine.jit.runtime.access import access_functions

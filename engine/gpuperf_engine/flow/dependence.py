@@ -18,7 +18,7 @@ from math import gcd
 from typing import Protocol
 
 from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STACK, STORE, TENSOR, TEXTURE, WARPGROUP
-from ..isa.frame import has_semantics
+from ..isa.evaluation import has_semantics
 from ..isa.spaces import RANK_SHIFT
 from ..ptx.syntax import Address, CallTarget, Function, Instruction, Register, Variable
 from .addresses import ANYWHERE, Origin, OriginFinder

@@ -29,7 +29,7 @@ from ..isa.effects import (
     WARPGROUP_FENCE,
     WARPGROUP_WAIT,
 )
-from ..isa.frame import evaluate
+from ..isa.evaluation import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
 from ..simt.effects import completes_at_issue, signals_mbarrier

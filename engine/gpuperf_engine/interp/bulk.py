@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..errors import MemoryFault
 from ..flow.operands import matched
-from ..isa.frame import evaluate, has_semantics
+from ..isa.evaluation import evaluate, has_semantics
 from ..isa.mbarriers import Mbarrier
 from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type

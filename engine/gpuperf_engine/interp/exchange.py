@@ -28,7 +28,7 @@ from ..isa.effects import (
     WARP_BARRIER,
     WARPGROUP,
 )
-from ..isa.frame import evaluate
+from ..isa.evaluation import evaluate
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Instruction, Vector
 from ..simt.faults import bad_member_mask, incomplete_warp, lanes_of, meaningless_operands

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..flow.operands import matched
-from ..isa.frame import evaluate
+from ..isa.evaluation import evaluate
 from ..isa.images import Image
 from ..isa.primitives import Value
 from ..isa.types import scalar_type

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..flow.operands import matched
-from ..isa.frame import evaluate
+from ..isa.evaluation import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
 from ..simt.faults import lanes_of

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..errors import MemoryFault
 from ..flow.operands import left_out, matched
-from ..isa.frame import evaluate
+from ..isa.evaluation import evaluate
 from ..isa.model import Form
 from ..isa.selectors import select
 from ..isa.spaces import RANK_SHIFT, WINDOWS

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..isa.frame import evaluate
+from ..isa.evaluation import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
 from ..simt.faults import bad_stack

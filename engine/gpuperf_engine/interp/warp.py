@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..flow.blocks import BasicBlock
-from ..isa.frame import extend
+from ..isa.evaluation import extend
 from ..isa.rules import RULES
 from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type

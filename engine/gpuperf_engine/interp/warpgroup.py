@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..isa.frame import evaluate
+from ..isa.evaluation import evaluate
 from ..isa.rows.products import sizes
 from ..isa.rows.sparse import sparsity_of
 from ..isa.rows.warpgroup import left_type

@@ -30,7 +30,7 @@ class Effect:
     may differ between lanes whose sources do not.
 
     ``needs_semantics``: it runs only if its row has semantics. ``folded``: these are a part of the work, and their results not the
-    destinations (see ``frame``).
+    destinations (see ``evaluation``).
     """
 
     name: str

@@ -38,7 +38,7 @@ __all__ = [
 
 #: name → (operands, what it computes). Integer results wrap modulo 2^bits. ``rounding`` is one of rn rz rm rp (default rn).
 #: Floating-point primitives act on f16, bf16, f32 and f64, give the correctly rounded IEEE 754 result, keep subnormals (the
-#: frame applies .ftz through ``flush``), and return the canonical NaN of the type (f32 0x7fffffff, f64 0x7fffffffffffffff,
+#: ``evaluation`` applies .ftz through ``flush``), and return the canonical NaN of the type (f32 0x7fffffff, f64 0x7fffffffffffffff,
 #: f16/bf16 0x7fff) whenever the result is NaN, except ``neg``, ``abs``, ``select``, ``bits``, which are bit operations.
 PRIMITIVES: dict[str, tuple[int, str]] = {
     "add": (2, "a + b (rounding= for floats)"),

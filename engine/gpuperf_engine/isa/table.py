@@ -1,7 +1,7 @@
 """The instruction table: rows, the decorator that makes them, and the lookup of an opcode as written.
 
 A row is the PTX manual's own syntax line, the value sets of its modifiers, the version and target it needs, what it
-costs and does (category, unit, effect), and its semantics. ``rows/`` has the rows themselves, ``frame`` applies
+costs and does (category, unit, effect), and its semantics. ``rows/`` has the rows themselves, ``evaluation`` applies
 semantics, ``notation`` says how syntax lines are written.
 """
 

@@ -25,7 +25,7 @@ from ..interp.mbarrier import WaitStep, operation
 from ..interp.operands import Prepare, every_lane, integer, lane_value
 from ..interp.values import LaneValue, dtype_of
 from ..isa.effects import ASYNC_COPY, BULK_COPY, CLUSTER_BARRIER, MBARRIER, MBARRIER_WAIT, WARPGROUP
-from ..isa.frame import extend
+from ..isa.evaluation import extend
 from ..isa.mbarriers import Mbarrier
 from ..memory.access_faults import Access, memory_fault
 from ..memory.images import image_fault

@@ -12,7 +12,7 @@ from ..flow.ssa import Merge, Node
 from ..interp.operands import Prepare, as_type, destinations, reader, value_sources
 from ..interp.values import LaneValue
 from ..isa.effects import PURE
-from ..isa.frame import evaluate, has_semantics
+from ..isa.evaluation import evaluate, has_semantics
 from ..isa.primitives import Value
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Register, SpecialRegister, Symbol, Variable

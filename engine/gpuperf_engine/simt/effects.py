@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STORE, WARPGROUP
-from ..isa.frame import has_semantics
+from ..isa.evaluation import has_semantics
 from ..ptx.syntax import Address, Instruction, Variable
 
 __all__ = [

@@ -11,7 +11,7 @@ from ..affine.values import Affine, Mask
 from ..flow.operands import matched
 from ..interp.operands import Prepare, destinations
 from ..isa.effects import ACTIVEMASK, ELECT, MATCH, REDUX, SHFL, VOTE
-from ..isa.frame import evaluate
+from ..isa.evaluation import evaluate
 from ..isa.primitives import Value
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Instruction

@@ -10,7 +10,7 @@ from ..affine.lanes import FULL, Lanes, merge
 from ..affine.pieces import Piece, Region
 from ..affine.space import NoPhase, Refusal
 from ..affine.values import Affine, Mask
-from ..isa.frame import extend
+from ..isa.evaluation import extend
 from ..isa.primitives import Value
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Register, Variable

@@ -25,7 +25,7 @@ from ..isa.effects import (
     WARPGROUP_FENCE,
     WARPGROUP_WAIT,
 )
-from ..isa.frame import evaluate
+from ..isa.evaluation import evaluate
 from ..isa.primitives import Value
 from ..isa.spaces import WINDOWS, space_of
 from ..isa.types import scalar_type

@@ -1,5 +1,5 @@
 """Half precision and bfloat16, scalar and packed (manual: "Half Precision Floating Point Instructions", "Half Precision
-Comparison Instructions"). The frame runs packed types lane by lane.
+Comparison Instructions"). ``evaluation`` runs packed types lane by lane.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytes and halves of a word as integers (manual: add, sub, min, max, neg and set with u8x4, s8x4, u16x2, s16x2). The frame runs
+"""Bytes and halves of a word as integers (manual: add, sub, min, max, neg and set with u8x4, s8x4, u16x2, s16x2). ``evaluation`` runs
 packed types lane by lane.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...flow.operands import matched
 from ...isa.effects import ATOMIC
-from ...isa.frame import evaluate
+from ...isa.evaluation import evaluate
 from ...isa.primitives import Value, select
 from ...isa.selectors import select as form_of
 from ...isa.spaces import WINDOWS

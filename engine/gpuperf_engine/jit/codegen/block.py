@@ -8,7 +8,7 @@ from ...errors import Unsupported
 from ...flow.blocks import BasicBlock
 from ...flow.operands import matched
 from ...isa.effects import PURE, TRAP
-from ...isa.frame import evaluate, extend
+from ...isa.evaluation import evaluate, extend
 from ...isa.primitives import Value
 from ...isa.types import ScalarType, scalar_type
 from ...ptx.syntax import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...flow.operands import matched
 from ...isa.effects import BULK_COPY, TENSOR_MAP
-from ...isa.frame import has_semantics
+from ...isa.evaluation import has_semantics
 from ...isa.mbarriers import Mbarrier
 from ...isa.tensor_maps import FIELDS, field_word
 from ...isa.types import scalar_type

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import Unsupported
 from ...flow.operands import formal_register, matched
 from ...isa.effects import LOAD
-from ...isa.frame import extend
+from ...isa.evaluation import extend
 from ...isa.types import ScalarType, scalar_type
 from ...ptx.syntax import (
     CallTarget,

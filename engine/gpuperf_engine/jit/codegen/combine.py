@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...isa.frame import evaluate, has_semantics
+from ...isa.evaluation import evaluate, has_semantics
 from ...isa.rows.tensor import combine_elements
 from ...isa.table import lookup
 from ...isa.tensor_maps import ELEMENTS, REDUCTIONS

@@ -25,7 +25,7 @@ from ...isa.effects import (
     WARPGROUP,
     Effect,
 )
-from ...isa.frame import evaluate
+from ...isa.evaluation import evaluate
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
 from ..ir.abi import CONVERGE_CODE, SYNC_CODE, Event, State, Status

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from ...flow.operands import matched
 from ...isa.effects import IMAGE_QUERY, SURFACE, TEXTURE
-from ...isa.frame import evaluate, has_semantics
+from ...isa.evaluation import evaluate, has_semantics
 from ...isa.images import ROW_WORDS, Image
 from ...isa.primitives import Value
 from ...isa.table import Form, lookup

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...flow.operands import matched
+from ...isa.evaluation import evaluate
 from ...isa.fragments import LANES, Move
-from ...isa.frame import evaluate
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction
 from ..ir.abi import SITE_BYTES, Counter

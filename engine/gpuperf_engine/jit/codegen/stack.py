@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...isa.effects import STACK
-from ...isa.frame import evaluate
+from ...isa.evaluation import evaluate
 from ...isa.primitives import Value
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction

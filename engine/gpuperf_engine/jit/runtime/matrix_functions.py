@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...isa.frame import evaluate
+from ...isa.evaluation import evaluate
 from ...isa.table import Form, lookup
 from ...isa.types import ScalarType, scalar_type
 from ..ir.values import Emitter, NativeValue, vector_ll

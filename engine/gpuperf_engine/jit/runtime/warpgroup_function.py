@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...isa.frame import evaluate
+from ...isa.evaluation import evaluate
 from ...isa.primitives import Value, concat, permute, split
 from ...isa.rows.products import sizes
 from ...isa.rows.sparse import sparsity_of

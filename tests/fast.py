@@ -73,7 +73,6 @@ LEFT_OUT = {
         "tests/engine/test_random_pipelines.py",
         "tests/examples/test_cnn_network.py",
         "tests/examples/test_tensor_maps.py",
-        "tests/isa/test_backends_agree.py",
         "tests/isa/test_images.py",
         "tests/isa/test_integer_kernels.py",
         "tests/isa/test_lanes_agree.py",

@@ -106,6 +106,9 @@ def kernel(part: list[str], target: str) -> tuple[str, int]:
     stores: list[str] = []
     for line in part:
         body.append(line)
+        if ".cc." in line:
+            body += ["addc.u32 %t2, 0, 0;", f"st.global.u32 [%a1+{8 * len(stores)}], %t2;"]
+            stores.append(line)
         first = line.split(" ", 1)[1].split(",")[0]
         if "{" in first:
             first = line.split("{")[1].split("}")[0]

@@ -88,6 +88,7 @@ def compare(owners: list[str], expected: npt.NDArray[np.uint64], found: npt.NDAr
 
 def _results(line: str) -> int:
     destination = line.split(" ", 1)[1]
+    carry = ".cc." in line
     if destination.startswith("{"):
-        return destination.split("}")[0].count(",") + 1
-    return destination.split(",")[0].count("|") + 1
+        return destination.split("}")[0].count(",") + 1 + carry
+    return destination.split(",")[0].count("|") + 1 + carry

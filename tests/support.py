@@ -1,11 +1,15 @@
-"""What tests of several folders share: the backends, the head of a module, a launch on a device of its own."""
+"""What tests of several folders share: the backends, the head of a module, a launch on a device of its own, a folder of the session."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
@@ -36,3 +40,18 @@ def launch(
     given = [device.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
     profile = device.launch(kernel, grid, block, given, **options)
     return [made.numpy() for made, arg in zip(given, args, strict=True) if made is not arg], profile
+
+
+@contextmanager
+def shared_folder(factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
+    """A folder that all workers of pytest-xdist share, and that no other one uses meanwhile: what takes long to make is made once."""
+    import fcntl
+
+    base = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    folder = base / name
+    folder.mkdir(exist_ok=True)
+    with (base / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder

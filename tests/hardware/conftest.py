@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
 import pytest
+
+from tests.support import shared_folder
 
 #: ``GPUPERF_KIT=all`` writes the kit whole, which takes minutes; else launches are recorded from these tests, one of each kind
 ALL = os.environ.get("GPUPERF_KIT") == "all"
@@ -25,12 +26,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What ``make hardware-kit`` writes; workers of pytest-xdist share it."""
     from tests.hardware import kit, recorded
 
-    base = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        base = base.parent
-    folder = base / "hardware-kit"
-    with (base / "hardware-kit.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with shared_folder(tmp_path_factory, "hardware-kit") as folder:
         if not (folder / "kit.json").is_file():
             assert kit.write(folder, recorded.FILES if ALL else SOME) == []
-    return folder
+        return folder

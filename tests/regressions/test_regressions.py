@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.support import shared_folder
 
 from .changes import CHANGES, NO_OPS, Change
 from .compiled import EXAMPLES, changed_text, compile_change, packed, source_digest
@@ -78,9 +81,12 @@ class Outcome:
             name: _files(sources[name], _original(sources[name]), {})
             for name in sorted(set(self.originals.values()))
         }
-        project = Project(folder, runs, files, targets)
-        project.update(before, self.originals)
-        self.records: Records = project.judge(after)
+        kept = folder / "records.json"
+        if not kept.exists():
+            project = Project(folder, runs, files, targets)
+            project.update(before, self.originals)
+            kept.write_text(json.dumps(project.judge(after)), encoding="utf-8")
+        self.records: Records = json.loads(kept.read_text(encoding="utf-8"))
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         return [row for record in self.records[name] for row in record["rows"]]
@@ -101,7 +107,8 @@ class Outcome:
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return Outcome(tmp_path_factory.mktemp("changes"))
+    with shared_folder(tmp_path_factory, "changes") as folder:
+        return Outcome(folder)
 
 
 def _lines_of(change: Change, wanted: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -159,31 +160,42 @@ def _operand(i: int) -> str:
     )
 
 
-@pytest.mark.parametrize("start", range(0, len(ATOMICS), 12))
-def test_every_atomic(start: int) -> None:
-    for line in ATOMICS[start : start + 12]:
-        shared = ".shared" in line
-        base = "cvt.u64.u32 %a, %s;" if shared else "mov.u64 %a, %data;"
-        text = f"""{HEAD}
-.visible .entry k(.param .u64 a, .param .u64 b) {{
-.reg .b32 %t, %i, %s; .reg .b64 %data, %out, %a, %x;
-.reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %l<9>; .reg .f32 %f<9>; .reg .f64 %d<9>;
-.shared .align 32 .b8 tile[1024];
-ld.param.u64 %data, [a]; ld.param.u64 %out, [b];
-mov.u32 %t, %tid.x; and.b32 %i, %t, 3; mul.lo.u32 %i, %i, 32;
-mov.u32 %s, tile; add.u32 %s, %s, %i; cvt.u64.u32 %x, %i; add.u64 %data, %data, %x;
-ld.global.u64 %l0, [%data]; ld.global.u64 %l1, [%data+8]; ld.global.u64 %l2, [%data+16]; ld.global.u64 %l3, [%data+24];
-{"st.shared.v2.b64 [%s], {%l0, %l1}; st.shared.v2.b64 [%s+16], {%l2, %l3}; bar.warp.sync -1;" if shared else ""}
-{base}
-{"".join(_operand(i) for i in range(9))}
+def _atomic(line: str, place: int) -> str:
+    """One atomic by lanes that share four slots of 32 bytes, of which it has 128 bytes of its own; then what its registers hold."""
+    shared = ".shared" in line
+    used = sorted({int(number) for number in re.findall(r"%[hrlfd](\d)", line)} | {0})
+    slots = f"""
+add.u64 %x, %slot, {128 * place}; add.u64 %x, %data, %x; mov.u32 %s, tile; add.u32 %s, %s, %i; add.u32 %s, %s, {128 * place};
+ld.global.v2.b64 {{%l0, %l1}}, [%x]; ld.global.v2.b64 {{%l2, %l3}}, [%x+16];"""
+    if shared:
+        slots += (
+            "\nst.shared.v2.b64 [%s], {%l0, %l1}; st.shared.v2.b64 [%s+16], {%l2, %l3}; bar.warp.sync -1;"
+        )
+    return f"""{slots}
+{"cvt.u64.u32 %a, %s;" if shared else "mov.u64 %a, %x;"}
+{"".join(_operand(i) for i in used)}
 {line}
-mul.wide.u32 %x, %t, 64; add.u64 %out, %out, %x;
 st.global.b16 [%out], %h0; st.global.b32 [%out+8], %r0; st.global.b64 [%out+16], %l0;
 st.global.f32 [%out+24], %f0; st.global.f64 [%out+32], %d0;
 {"ld.shared.b64 %l4, [%s]; st.global.b64 [%out+40], %l4;" if shared else ""}
+add.u64 %out, %out, 2048;"""
+
+
+@pytest.mark.parametrize("start", range(0, len(ATOMICS), 12))
+def test_every_atomic(start: int) -> None:
+    lines = ATOMICS[start : start + 12]
+    text = f"""{HEAD}
+.visible .entry k(.param .u64 a, .param .u64 b) {{
+.reg .b32 %t, %i, %s; .reg .b64 %data, %out, %a, %x, %slot;
+.reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %l<9>; .reg .f32 %f<9>; .reg .f64 %d<9>;
+.shared .align 32 .b8 tile[{128 * len(lines)}];
+ld.param.u64 %data, [a]; ld.param.u64 %out, [b];
+mov.u32 %t, %tid.x; and.b32 %i, %t, 3; mul.lo.u32 %i, %i, 32; cvt.u64.u32 %slot, %i;
+mul.wide.u32 %x, %t, 64; add.u64 %out, %out, %x;
+{"".join(_atomic(line, place) for place, line in enumerate(lines))}
 ret; }}"""
-        values = np.array([1.5, 3.0, -2.0, 100.0] * 8, np.float32).view(np.uint8)
-        both(text, [values, np.zeros(32 * 8, np.uint64)], grid=1)
+    values = np.array([1.5, 3.0, -2.0, 100.0] * 8 * len(lines), np.float32).view(np.uint8)
+    both(text, [values, np.zeros(32 * 8 * len(lines), np.uint64)], grid=1)
 
 
 def test_memory_that_nobody_wrote_is_told_alike() -> None:

@@ -102,7 +102,7 @@ class RaceError(EngineError):
 
 
 class NotObserved(EngineError):
-    """A result was asked for that the run was not told to observe."""
+    """A result was requested that the run did not observe."""
 
 
 class MachineError(EngineError):

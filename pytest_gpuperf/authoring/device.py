@@ -1,4 +1,4 @@
-"""The engine's device for one test, as the settings want it."""
+"""The engine's device for one test, with its settings."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class Gpuperf:
 
         Paths are relative to the test file, then to the rootdir. A dictionary gives different targets PTX of their own: its
         keys are ``.target`` names (``sm_80``, ``sm_90a``) or machine ids, and each variant is a case of its own. ``name``
-        tells kernels of one test apart that have the same entry; ``targets`` are the machines for which time is predicted;
+        distinguishes kernels of one test that have the same entry; ``targets`` are the machines for which time is predicted;
         ``tolerance`` and ``limits`` are dictionaries by metric. Raises ``EngineError`` for PTX that is none and for variants
         that do not fit the targets, and ``pytest.UsageError`` for settings that mean nothing.
         """

@@ -1,4 +1,4 @@
-"""What the plugins of a run bring, each told by its name.
+"""What the plugins of a run bring; errors name the plugin.
 
 Every plugin is called by itself: so what one returns or raises is known to be its own.
 """
@@ -26,7 +26,7 @@ from ..core.tolerance import parse_tolerance
 if TYPE_CHECKING:
     from gpuperf_engine import Finding, Pattern, Step
 
-__all__ = ["answers", "metrics_of", "patterns_of", "told"]
+__all__ = ["answers", "call_named", "metrics_of", "patterns_of"]
 
 T = TypeVar("T")
 
@@ -48,13 +48,13 @@ def answers(
         others = [plugin for plugin in everybody if plugin is not implementation.plugin]
         call = manager.subset_hook_caller(hook.name, others)
         plugin = _name(implementation)
-        result = told(plugin, hook.name, partial(call, **arguments))
+        result = call_named(plugin, hook.name, partial(call, **arguments))
         if hook.spec is not None and not hook.spec.opts.get("firstresult"):
             result = next(iter(result), None)  # a list of the answers that are not None
         yield plugin, result
 
 
-def told(plugin: str, what: str, call: Callable[[], T]) -> T:
+def call_named(plugin: str, what: str, call: Callable[[], T]) -> T:
     """The result of a call of a plugin's code. Raises ``EngineError`` with the plugin's name for what it raises."""
     try:
         return call()
@@ -154,7 +154,7 @@ def _namespaced(plugin: str, row: Metric) -> Metric:
     assert read is not None
 
     def number(source: Any) -> float:
-        value = told(plugin, f"metric {name!r}", lambda: float(read(source)))
+        value = call_named(plugin, f"metric {name!r}", lambda: float(read(source)))
         if not 0 <= value < float("inf") or (not row.digits and not value.is_integer()):
             wanted = (
                 "a number"
@@ -181,7 +181,7 @@ def _namespaced(plugin: str, row: Metric) -> Metric:
 
 
 def _counting(plugin: str, name: str, access: Callable[[Access], int]) -> Callable[[Access], int]:
-    return lambda row: told(plugin, f"metric {name!r}", lambda: int(access(row)))
+    return lambda row: call_named(plugin, f"metric {name!r}", lambda: int(access(row)))
 
 
 def patterns_of(config: pytest.Config) -> tuple[Pattern, ...]:
@@ -214,7 +214,9 @@ class _OfPlugin:
     def find(self, steps: Sequence[Step]) -> Iterable[tuple[Step, Finding]]:
         """The findings of the pattern."""
         what = f"the pattern of {', '.join(self.pattern.rules)}"
-        return told(self.plugin, what, lambda: [self._named(*pair) for pair in self.pattern.find(steps)])
+        return call_named(
+            self.plugin, what, lambda: [self._named(*pair) for pair in self.pattern.find(steps)]
+        )
 
     def _named(self, step: Step, finding: Finding) -> tuple[Step, Finding]:
         if finding.rule not in self.pattern.rules:
@@ -227,4 +229,4 @@ def _listed(plugin: str, hook: str, given: Any) -> Iterator[Any]:
         return
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         raise EngineError(f"plugin {plugin!r}, {hook}: {one_line(repr(given), 80)} is no list")
-    yield from told(plugin, hook, lambda: list(given))
+    yield from call_named(plugin, hook, lambda: list(given))

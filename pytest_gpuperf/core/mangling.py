@@ -1,7 +1,7 @@
 """Names of kernels that stay the same from one compilation to the next.
 
 C++ and Numba put into a name where a function stands and what it takes (Itanium C++ ABI, "External Names"). Overloads and instances of
-a template are told apart by that, so it is kept. But some of it counts compilations, or is a hash of the file as it was:
+a template are distinguished by that, so it is kept. But some of it counts compilations, or is a hash of the file as it was:
 
 - Numba gives each function that it compiles a number, as an ABI tag with the compiler's flags in a second one
   (``_ZN8__main__5saxpyB2v1B90cw51c…E5ArrayIf…``); in earlier versions it stands behind the name (``saxpy$1``, escaped as ``saxpy_241``
@@ -108,7 +108,7 @@ def _identifier(name: str, at: int) -> tuple[str, int] | None:
 
 
 def _arguments_end(name: str, at: int) -> int:
-    """Where the template arguments end that begin at a position with ``I``; the end of the name where that cannot be told."""
+    """Where the template arguments end that begin at a position with ``I``; the end of the name where that is unknown."""
     depth = 0
     while at < len(name):
         identifier = _identifier(name, at)

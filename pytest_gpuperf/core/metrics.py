@@ -38,7 +38,7 @@ METRICS: tuple[Metric, ...] = (
         "thread_instructions_predicated_on", "exact", "neutral", "",
         "instructions, once per active lane whose guard holds",
         path=("counts", "thread_instructions_predicated_on"), since=2,
-        lines=("threads",),  # guards are not told apart by line
+        lines=("threads",),  # guards are not counted by line
     ),
     Metric(
         "opcodes", "set", "neutral", "", "executions of each opcode with all its modifiers",
@@ -130,7 +130,7 @@ TABLE = Table(METRICS)
 """The metrics of the gate itself."""
 
 UNKNOWN = 0
-"""Revision of numbers of which nobody knows how they were made: never the present one."""
+"""Revision of numbers whose definition is unknown: never the present one."""
 
 ANALYSIS: Mapping[str, int] = {
     "counts": 1,

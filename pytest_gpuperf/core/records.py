@@ -377,7 +377,7 @@ class NotJudged(TypedDict):
 
 
 class StalenessNotJudged(TypedDict):
-    """A module whose unused entries could not be told."""
+    """A module whose unused entries could not be determined."""
 
     module: str
     reason: str

@@ -52,7 +52,7 @@ def rename_keys(document: object) -> None:
 
 
 def rename_metrics(document: Mapping[str, Any]) -> None:
-    """Of a report that is as its schema wants it."""
+    """Of a report that is valid by its schema."""
     for case in document["cases"]:
         for row in case["rows"]:
             row["metric"] = TABLE.formerly.get(row["metric"], row["metric"])

@@ -137,7 +137,7 @@ class GateSession:
                 ("regressed", "new", "incomparable", "changed", "improved") if settings.update else ("new",)
             )
             verdicts = ["ok" if verdict in accepted else verdict for verdict in verdicts]
-        unused = stale and not settings.update  # an update removes them, or was told to keep them
+        unused = stale and not settings.update  # an update removes them, or keeps them on request
         if unused and settings.stale != "ignore":
             verdicts.append("stale")
         few = len(records) < settings.min_cases

@@ -1,7 +1,7 @@
 """Why a number moved: which lines of the PTX and of the source cost more than they did.
 
 Every metric that is made up of what single lines cost is attributed by these lines' own numbers, before and after. A baseline that
-holds no lines tells only what opcodes were added: then the line is a guess, and said to be one.
+holds no lines says only which opcodes were added: then the line is a guess, and is called one.
 """
 
 from __future__ import annotations

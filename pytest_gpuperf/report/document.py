@@ -48,7 +48,7 @@ class Run:
         ]
 
     def staleness_not_judged(self) -> list[StalenessNotJudged]:
-        """Modules whose unused entries could not be told, with the reason."""
+        """Modules whose unused entries could not be determined, with the reason."""
         return [{"module": plan.module, "reason": plan.not_judged} for plan in self.plans if plan.not_judged]
 
     def notes(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a failed test is told before its traceback: races in its kernels are a likely reason."""
+"""What stands before the traceback of a failed test: races in its kernels are a likely reason."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _notes(run: Run, settings: Settings) -> Iterator[_Line]:
     for record in run.records:
         for note in dict.fromkeys(record["detail"]["notes"]):
             cases.setdefault(note, []).append(record["id"])
-    # what holds for many cases, such as a version that is too new, is told once
+    # what holds for many cases, such as a version that is too new, is printed once
     merged = (
         f"{ids[0]}{f' and {len(ids) - 1} more' if ids[1:] else ''}: {note}" for note, ids in cases.items()
     )

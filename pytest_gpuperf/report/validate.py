@@ -71,7 +71,7 @@ def load_report(path: str | Path) -> Document:
 
 
 def problem(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], where: str = "$") -> str:
-    """What of ``value`` is not as the schema wants it, with its path; empty if nothing."""
+    """The first violation of the schema in ``value``, with its path; empty if there is none."""
     if "$ref" in schema:
         return problem(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root, where)
     if "anyOf" in schema:

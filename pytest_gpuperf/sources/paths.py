@@ -1,6 +1,6 @@
 """Paths of source files as reports show them: below the rootdir, and never those of the machine.
 
-The paths come from the PTX, which nobody has vetted: only source files below the rootdir are looked at.
+The paths come from the PTX, which is not trusted: only source files below the rootdir are read.
 """
 
 from __future__ import annotations

@@ -410,7 +410,7 @@ def remove_leftovers(path: Path) -> None:
 def write_if_changed(path: Path, data: bytes, root: Path | None = None) -> bool:
     """Replaces a file by ``data`` at once, keeping its permissions; nothing is touched where the bytes are equal already.
 
-    Raises ``OSError``, also for a file that nobody may write (replacing it needs no more than its folder) and as ``check_place``.
+    Raises ``OSError``, also for a read-only file (replacing it needs no more than its folder) and as ``check_place``.
     """
     path = check_place(path, root)  # a link stays one
     try:

@@ -4,7 +4,7 @@
                and exits, indices of ``brx.idx``, pointers of indirect calls, numbers and counts of barriers back to their
                roots; and in which lanes the guards of other instructions hold, which counts of floating-point operations need.
 ``addresses``  decides also which addresses every memory instruction accesses, in which lanes. Memory instructions run; values that
-               they move and nobody in the slice asks for are undefined.
+               they move and that the slice does not need are undefined.
 ``values``     the whole program.
 
 A read of memory in the slice brings in every write that may reach it, with its address, value and guard; those bring in theirs.

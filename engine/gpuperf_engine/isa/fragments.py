@@ -97,8 +97,8 @@ def _inverse(layout: Layout, elements: int) -> dict[Place, tuple[int, int]]:
 def gather(
     layout: Layout, elements: int, wanted: list[Place]
 ) -> list[tuple[int, tuple[int, ...], tuple[bool, ...]]]:
-    """How every lane gets the element of the matrix that it wants: for each element of the fragment that is needed by some lane,
-    the lanes to take it from, and the lanes that want it."""
+    """How every lane gets the element of the matrix that it uses: for each element of the fragment that some lane needs,
+    the lanes to take it from, and the lanes that use it."""
     where = [_inverse(layout, elements)[place] for place in wanted]
     needed = sorted({element for _, element in where})
     return [

@@ -112,7 +112,7 @@ class Noted:
 
     NOT_STARTED = 0
     ARRIVAL = 1
-    #: the most that are told of one launch, by instruction
+    #: the most that are reported of one launch, by instruction
     MOST = 64
     #: bytes of a record: rule, site, CTA, warp, lane, address
     BYTES = 48
@@ -139,7 +139,7 @@ def render() -> str:
                 lines.append(f"| `{name}` | {rule.says} | {rule.section} | {'note' if works else 'error'} |")
         lines.append("")
     lines += [
-        "Reads of memory that nobody has written have a setting of their own, `gpuperf_uninitialized`. Not looked for: what `shfl`",
+        "Reads of memory that was never written have a setting of their own, `gpuperf_uninitialized`. Not looked for: what `shfl`",
         "reads from a lane that takes no part, which the manual leaves undefined (here it is 0).",
         "",
     ]

@@ -34,7 +34,7 @@ class LlvmBackend:
     """Runs programs; see ``device.Backend``."""
 
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
-        """Raises what the kernel deserves: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
+        """Raises the kernel's error: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
         clustered = plan.cluster_ctas > 1 or program.once(waits_for_cluster)
         memo, threads = program.kernel.memo, "threads" in observe
         diverged = bool(memo.get(_DIVERGED))
@@ -60,7 +60,7 @@ class LlvmBackend:
             if reason.bearable and not diverged:
                 memo[_DIVERGED] = True
             else:
-                memo[_place(program, threads, clustered, diverged)] = reason.message
+                memo[_memo_key(program, threads, clustered, diverged)] = reason.message
             return self.run(program, plan, memory, observe)
         finally:
             improve()
@@ -74,7 +74,7 @@ def code_of(
 ) -> Code | str:
     """The program's code (which counts single threads too, runs in clusters, or has barriers at which warps are diverged), compiled
     or loaded once, or why it must be left to the reference backend."""
-    memo, key = program.kernel.memo, _place(program, threads, clustered, diverged)
+    memo, key = program.kernel.memo, _memo_key(program, threads, clustered, diverged)
     if key not in memo:
         memo[key] = _compile(program, threads, clustered, diverged)
     code = memo[key]
@@ -84,8 +84,8 @@ def code_of(
     return code
 
 
-def _place(program: Program, threads: bool, clustered: bool, parted: bool) -> str:
-    words = ["llvm", *(["threads"] * threads), *(["clusters"] * clustered), *(["parts"] * parted)]
+def _memo_key(program: Program, threads: bool, clustered: bool, diverged: bool) -> str:
+    words = ["llvm", *(["threads"] * threads), *(["clusters"] * clustered), *(["diverged"] * diverged)]
     return " ".join(words) + program.variant
 
 
@@ -109,7 +109,7 @@ def _compile(program: Program, threads: bool, clustered: bool, diverged: bool) -
         content = compile_object(ir, 0)
         code = _linked(program, generated, content)
     except RuntimeError as error:
-        # LLVM refuses, or this host lets nobody make code: slower is better than not at all
+        # LLVM rejects the code, or the host forbids executable memory: the reference backend is slow but runs
         return f"LLVM makes no code of it on this host ({str(error).strip().partition(chr(10))[0]})"
     store.keep(key, _pack(generated, content))
     return code

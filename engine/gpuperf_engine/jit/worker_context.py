@@ -31,7 +31,7 @@ _CONTEXT = -1
 
 class WorkerContext:
     """One allocation: the context record and the arrays that it points to. ``thread_bytes``: of a row of counters of single threads
-    that nobody reads, 0 where threads are not counted."""
+    that is never read, 0 where threads are not counted."""
 
     def __init__(self, program: Program, generated: Generated, tables: SiteTables, thread_bytes: int) -> None:
         self._program = program

@@ -167,7 +167,7 @@ def _misplaced(memory: Memory, access: Access) -> tuple[str, str, str] | None:
 
 
 def _neighbour(memory: Memory, address: int, size: int, named: str) -> str:
-    """Where the address lies relative to the nearest allocation of its space; ``named``: the one whose addresses are told."""
+    """Where the address lies relative to the nearest allocation of its space; ``named``: the one whose addresses are printed."""
     if memory.heap.holds(address):
         below = memory.below(address)
         if below is None:

@@ -1,4 +1,4 @@
-"""What a condition depends on, told in terms of the launch: objects, parameters, the place of a thread.
+"""What a condition depends on, in terms of the launch: objects, parameters, thread indices.
 
 The condition is followed back through the dependence graph. A value read from global memory ends there, at the name of its object:
 which element it was is the smaller part of the answer. Shared and local memory are only passed through, to what was stored

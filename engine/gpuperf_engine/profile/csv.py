@@ -48,7 +48,7 @@ def csv_rows(profiles: Iterable[Profile]) -> list[dict[str, str | int | float]]:
 def csv_text(profiles: Iterable[Profile], further: Mapping[str, Sequence[object]] | None = None) -> str:
     """The table with a header, lines ending in CR LF. ``further`` are columns behind it, by name, a value per profile.
 
-    Numbers are written as Python writes them: a point, no grouping, floats with as many digits as tell them apart.
+    Numbers are written as Python writes them: a point, no grouping, floats with as many digits as distinguish them.
     """
     stream = io.StringIO()
     table = csv.writer(stream, lineterminator="\r\n")

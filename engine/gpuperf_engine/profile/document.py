@@ -71,7 +71,7 @@ def _shown(labels: set[str]) -> str:
 
 
 def _label(form: Form) -> str:
-    """What tells forms of one name apart: the next word of a matrix instruction, the state space of an access, else the kind of
+    """What distinguishes forms of one name: the next word of a matrix instruction, the state space of an access, else the kind of
     type that is worked on; arithmetic by the type of its result."""
     if form.category == "matrix":
         return form.opcode.split(".")[1]

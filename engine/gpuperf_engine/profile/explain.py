@@ -146,7 +146,7 @@ class _Edges:
         )
 
     def _along(self, block: BasicBlock, target: int) -> Any:
-        """Threads that went from ``block`` to its successor ``target``; ``None`` if that cannot be told."""
+        """Threads that went from ``block`` to its successor ``target``; ``None`` if it is unknown."""
         if len(set(block.successors)) == 1 and not (block.kind == "call" and self._calls_end):
             return self._lanes(block.index)
         if block.kind == "branch" and block.counted:

@@ -1,4 +1,4 @@
-"""Counts of single threads and of any set of them, and what few threads would have told about all."""
+"""Counts of single threads and of any set of them, and what a sample of threads would have predicted for all."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class Threads:
         return count_opcodes(self._program, observation)
 
     def sample(self) -> Sample:
-        """What the centre thread of each kept CTA tells about the whole launch: the published choice where the one CTA kept is
+        """What the centre thread of each kept CTA predicts for the whole launch: the published choice where the one CTA kept is
         the centre (``threads_of="centre"``)."""
         plan = self._plan
         centre = tuple(size // 2 for size in plan.block)

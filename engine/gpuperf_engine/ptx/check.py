@@ -36,7 +36,7 @@ _CONSTANTS = frozenset(["integer", "f32", "f64"])
 
 
 def agree(instruction: ScalarType, register: ScalarType, wider: bool) -> bool:
-    """Whether a register of one type may stand where an instruction wants another."""
+    """Whether a register of one type may stand where an instruction takes another."""
     if instruction.is_predicate or register.is_predicate:
         return instruction.is_predicate and register.is_predicate
     if register.bits != instruction.bits and not (wider and register.bits > instruction.bits):

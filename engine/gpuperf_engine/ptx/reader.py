@@ -92,7 +92,7 @@ class LazyModule(Module):
 
     @property
     def instruction_count(self) -> int:
-        """Instructions of all functions. Bodies that nobody has asked for are only counted, not read."""
+        """Instructions of all functions. Bodies that were not read yet are counted without reading them."""
         total = 0
         for function in self.functions.values():
             if function.read or function.name not in self.bodies:

@@ -60,7 +60,7 @@ _LIST = re.compile(r"\.\w+\s+[\w$%]+(?:\s*<\s*\w+\s*>)?(?:\s*,\s*[\w$%]+(?:\s*<\
 _MEMBERS = {".branchtargets": "label", ".calltargets": "function"}
 _MOST_ERRORS = 4
 _LONGEST_OPCODE = 200
-#: the first target whose f32 instructions keep subnormal numbers unless told ``.ftz`` (manual: "Floating-Point Instructions")
+#: the first target whose f32 instructions keep subnormal numbers without ``.ftz`` (manual: "Floating-Point Instructions")
 _KEEPS_SUBNORMALS = 20
 
 #: For opcode and operand shapes: the row, and whether floating-point constants must take the operand's type.

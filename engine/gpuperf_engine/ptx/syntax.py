@@ -292,7 +292,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def text_digest(text: str) -> bytes:
-    """16 bytes that tell a text apart from others."""
+    """16 bytes that identify a text."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -478,5 +478,5 @@ class Module:
 
     @property
     def digest(self) -> bytes:
-        """16 bytes that tell the text that bodies are read from apart from others."""
+        """16 bytes that identify the text from which bodies are read."""
         return text_digest(self.text)

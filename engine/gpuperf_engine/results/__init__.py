@@ -1,4 +1,4 @@
-"""What the engine tells its users: plain immutable records, free of engine objects, ready for JSON."""
+"""What the engine returns: plain immutable records, free of engine objects, ready for JSON."""
 
 from __future__ import annotations
 

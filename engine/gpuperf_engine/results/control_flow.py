@@ -93,9 +93,9 @@ class LoopProfile:
     closes it, or empty. ``depth`` is 1 for an outermost loop.
 
     All counts are exact. ``entries`` and ``iterations`` count threads. An iteration is an execution of the head that gets beyond
-    its test, so that ``for (i = 0; i < n; ++i)`` has n of them however it was compiled; ``None`` where the counters do not tell (a
-    loop that is entered past its head, or by ``brx.idx``). ``head_thread_executions`` and ``head_warp_executions`` are those of the
-    head: a warp goes on until its last lane leaves. ``thread_instructions`` are those of the body, inner loops included.
+    its test, so that ``for (i = 0; i < n; ++i)`` has n of them however it was compiled; ``None`` where the counters do not determine
+    it (a loop that is entered past its head, or by ``brx.idx``). ``head_thread_executions`` and ``head_warp_executions`` are those
+    of the head: a warp goes on until its last lane leaves. ``thread_instructions`` are those of the body, inner loops included.
     ``causes``: what the conditions that end the loop depend on. ``least`` and ``most``: iterations of one thread, over all its
     entries, among the threads that entered; ``None`` unless the device observed ``threads``, and of those kept.
     """

@@ -112,7 +112,7 @@ class Memory:
 class SiteProfile:
     """One memory instruction: what it asked for and what that cost, as in ``Memory``. ``source`` is its source line
     (``kernel.cu:17``), empty if the PTX does not say. ``wavefronts`` are those of shared memory, ``global_wavefronts`` those of a load
-    from global memory in the banks of L1. A generic access may go anywhere: ``shared_lanes`` and ``local_lanes`` tell
+    from global memory in the banks of L1. A generic access may go anywhere: ``shared_lanes`` and ``local_lanes`` say
     how many of ``lanes`` went to shared and local memory, and requests are counted for each space that one reaches."""
 
     function: str

@@ -28,7 +28,7 @@ __all__ = [
 
 #: columns of ``Observation.sites``. ``requests`` and ``lanes`` count all spaces, ``sectors`` and ``lines`` are those of global
 #: memory, ``wavefronts`` and ``ideal`` those of shared memory; ``serializations`` and ``shared_serializations`` are of atomics.
-#: ``shared_lanes``, ``local_lanes`` and the requests of both are filled for generic sites only, where they tell what went to which
+#: ``shared_lanes``, ``local_lanes`` and the requests of both are filled for generic sites only, where they say what went to which
 #: window; ``elsewhere`` are their requests of which no lane went to global memory. ``global_wavefronts`` are those of global
 #: loads in the banks of L1.
 SITE_COLUMNS = (

@@ -1,4 +1,4 @@
-"""What instructions do to memory, as sites and copies are told apart by it."""
+"""What instructions do to memory: classifies sites and copies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A kernel with all it calls, laid out for running: blocks, counters, memory sites, shared and local variables.
 
 Blocks are numbered densely over the whole program: the kernel's first, then each reachable device function's. How they
-are cut is told in ``flow.blocks``.
+are cut stands in ``flow.blocks``.
 """
 
 from __future__ import annotations
@@ -388,7 +388,7 @@ def _add_candidates(program: Program, symbols: list[Variable | Function]) -> Non
 
 
 def _order_free(instruction: Instruction, program: Program) -> bool:
-    """Whether no CTA can tell from this instruction in which order CTAs ran."""
+    """Whether the order in which CTAs run cannot be observed through this instruction."""
     if instruction.effect in (LOAD, STORE):
         return instruction.form.space in ("shared", "local", "param", "const") or not observes_others(
             instruction

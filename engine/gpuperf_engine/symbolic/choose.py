@@ -1,9 +1,9 @@
 """How many blocks of a launch must run for its control flow: by warp classes, or every one.
 
 Blocks whose slice sees nothing of the others, and writes nothing that they see, need not all run. If the slice does not ask for the
-block index, or not for its last axes, the first blocks tell all others, whatever it does: calls, floating point, barriers. Else
-classes are counted on affine values (``backend``). How long that is tried depends on how much a few blocks execute, so the method is
-the same on every host, and the control flow costs no more than the whole program.
+block index, or not for its last axes, the first blocks give the counts of all others, whatever it does: calls, floating point,
+barriers. Else classes are counted on affine values (``backend``). How long that is tried depends on how much a few blocks execute,
+so the method is the same on every host, and the control flow costs no more than the whole program.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class KnownContents:
         return wanted
 
     def require(self, allocation: Allocation, what: str) -> None:
-        """Raises ``NotObserved`` if what an object holds is not known; ``what`` wants to read it."""
+        """Raises ``NotObserved`` if the contents of an object are not known; ``what`` names the operation that reads it."""
         launch = self.unknown.get(allocation)
         if launch is not None:
             raise NotObserved(

@@ -1,7 +1,7 @@
 """A program without the instructions that a slice leaves out: same blocks, counters and numbers, less to do.
 
 Blocks keep their tally, so the clock, the budget of instructions and the quantum of time slices go on as in the whole program. What
-follows from the instructions (live sets, uniform registers, whether anyone can tell the order of CTAs) is found out again.
+follows from the instructions (live sets, uniform registers, whether the order of CTAs is observable) is computed again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bulk copies and stores that tell an mbarrier (manual: cp.async.bulk, cp.reduce.async.bulk, their multimem forms, st.async,
+"""Bulk copies and stores that signal an mbarrier (manual: cp.async.bulk, cp.reduce.async.bulk, their multimem forms, st.async,
 red.async, st.bulk). Copies are complete when they are issued.
 """
 
@@ -58,7 +58,7 @@ def _copies(
         declare(f"{name}.relaxed.scope{rest}{end}.b128 {operands}", text, **{**strong, **own})
 
 
-_LOADED = "Copies size bytes to shared memory (in several blocks of the cluster at once), and tells the mbarrier at m there."
+_LOADED = "Copies size bytes to shared memory (in several blocks of the cluster at once), and signals the mbarrier at m there."
 _TO_SHARED: dict[str, Any] = {
     **HINTED,
     "dst": f"{ANY} {OWN}",
@@ -101,7 +101,7 @@ _copies(
     f"cp.async.bulk.dst.src.{TELLS}",
     "",
     f"{_ENDS}, [m]:dst",
-    "Copies size bytes to the shared memory of a block of the cluster, and tells the mbarrier at m there.",
+    "Copies size bytes to the shared memory of a block of the cluster, and signals the mbarrier at m there.",
     scopes="cta cluster",
     dst=ANY,
     src=OWN,
@@ -170,7 +170,7 @@ _STRONG = {"relaxed": ((9, 3), 90)}
 for _ops, _types in _LOCAL:
     instruction(
         f"cp.reduce.async.bulk{{.relaxed.scope}}.dst.src.{TELLS}.op.type [d]:dst, [a]:src, size:u32, [m]:dst",
-        documentation="Combines size bytes with those in the shared memory of a block of the cluster, and tells the mbarrier at m.",
+        documentation="Combines size bytes with those in the shared memory of a block of the cluster, and signals the mbarrier at m.",
         scope="cta cluster",
         dst=ANY,
         src=OWN,
@@ -235,7 +235,7 @@ _STORE: dict[str, Any] = {
 }
 declare(
     f"st.async{{.weak}}{{.space}}.{TELLS}{{.vec}}.type [a], b*vec, [m]",
-    "Puts b at address a of a block of the cluster, and tells the mbarrier at m there.",
+    "Puts b at address a of a block of the cluster, and signals the mbarrier at m there.",
     space=ANY,
     vec="v2 v4",
     accepts=Accepts(valid=_fits),
@@ -279,7 +279,7 @@ for _ops, _types in (
     )(combine)
     instruction(
         f"red.async.relaxed.cluster{{.space}}.{TELLS}.op.type [a], b, [m]",
-        documentation="The value at address a of a block of the cluster, combined with b; tells the mbarrier at m there.",
+        documentation="The value at address a of a block of the cluster, combined with b; signals the mbarrier at m there.",
         space=ANY,
         op=_ops,
         type=_types,

@@ -26,21 +26,21 @@ _OPERATIONS = (
 
 declare(
     f"fabric.try_get.async.{_OWN}.{_BYTES}.{_ORDER}.b128 [d]:shared, [handle:endpoint, offset:u64%], size:u32, [m]:shared",
-    "Copies size bytes from a logical endpoint to shared memory, and tells the mbarrier at m.",
+    "Copies size bytes from a logical endpoint to shared memory, and signals the mbarrier at m.",
     **FABRIC,
 )
 for _order, _counter in ((_ORDER, ""), (_COUNTED, ", counter:u64%")):
     declare(
         f"fabric.try_put.async{{.multimem}}.{_OWN}.{_PIECES}.{_order}.b128 "
         f"[handle:endpoint, offset:u64%{_counter}], [a]:shared, size:u32, [m]:shared",
-        "Copies size bytes from shared memory to a logical endpoint, and tells the mbarrier at m.",
+        "Copies size bytes from shared memory to a logical endpoint, and signals the mbarrier at m.",
         **FABRIC,
     )
     for _ops, _types in _OPERATIONS:
         declare(
             f"fabric.try_red.async{{.multimem}}.{_OWN}.{_PIECES}.{_order}.op.type "
             f"[handle:endpoint, offset:u64%{_counter}], [a]:shared, size:u32, [m]:shared",
-            "Combines size bytes of a logical endpoint with those in shared memory, and tells the mbarrier at m.",
+            "Combines size bytes of a logical endpoint with those in shared memory, and signals the mbarrier at m.",
             op=_ops,
             type=_types,
             **FABRIC,
@@ -48,7 +48,7 @@ for _order, _counter in ((_ORDER, ""), (_COUNTED, ", counter:u64%")):
 declare(
     f"fabric.try_put.async{{.multimem}}.{_OWN}.{_PIECES}.mbarrier::report::fabric.cp_mask.relaxed.sys.b128 "
     "[handle:endpoint, offset:u64%], [a]:shared, size:u32, [m]:shared, bytes:u16",
-    "Copies those of size bytes that a mask has, and tells the mbarrier at m.",
+    "Copies those of size bytes that a mask has, and signals the mbarrier at m.",
     **FABRIC,
 )
 for _ops, _types, _only in (
@@ -63,7 +63,7 @@ for _ops, _types, _only in (
     declare(
         f"fabric.try_pullred.async.multimem.{_OWN}.{_BYTES}.{_ORDER}.{'op' if _several else _ops}.type.sync "
         "[d]:shared, [handle:endpoint, offset:u64%], size:u32, [m]:shared, membermask:imm",
-        "Combines size bytes of all members of a logical endpoint into shared memory, and tells the mbarrier at m.",
+        "Combines size bytes of all members of a logical endpoint into shared memory, and signals the mbarrier at m.",
         type=_types,
         accepts=Accepts(constants=_EVERY),
         **({"op": _ops} if _several else {}),

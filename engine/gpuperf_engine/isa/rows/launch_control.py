@@ -1,5 +1,5 @@
 """Taking over clusters that have not begun (manual: clusterlaunchcontrol). All blocks of a launch begin, so no request succeeds, as it
-may be on a GPU; the response, whose layout is not told, is zero.
+may be on a GPU; the response, whose layout is not documented, is zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ASKS: dict[str, Any] = {"effect": effects.BULK_COPY, "space": OWN}
 
 declare(
     f"clusterlaunchcontrol.try_cancel.async{{.space}}.{TELLS}.b128 [a], [m]",
-    "Asks to take over a cluster that has not begun; puts the response at a, and tells the mbarrier at m. Never succeeds.",
+    "Requests to cancel a cluster that has not begun; writes the response at a and signals the mbarrier at m. Never succeeds.",
     **ASKS,
     **CONTROL,
 )

@@ -118,14 +118,14 @@ PER_REGISTER = {
 
 
 class Fetched:
-    """The elements of one matrix as the lanes want them; every distribution over the lanes is made once."""
+    """The elements of one matrix in the lanes that use them; each distribution over the lanes is computed once."""
 
     def __init__(self, fragment: Sequence[Value], layout: Layout, type: ScalarType) -> None:
         self.fragment, self.layout, self.type = fragment, layout, type
         self.moved: dict[tuple[int, tuple[int, ...]], Value] = {}
 
     def __call__(self, wanted: list[Place]) -> Value:
-        """In every lane the element that it wants."""
+        """In every lane the element that it uses."""
         chosen: Value | None = None
         for element, lanes, marked in gather(self.layout, len(self.fragment), wanted):
             value = self.moved.get((element, lanes))

@@ -55,7 +55,7 @@ ATTRIBUTES = tuple(
         ("global_dim_stride", "2d 3d 4d 5d", ", lower:b32*dim-1, upper:b16"),
     )
 )
-_BOX = "Copies a box of a tensor to shared memory, and tells the mbarrier at m there"
+_BOX = "Copies a box of a tensor to shared memory, and signals the mbarrier at m there"
 #: the families with pairs of CTAs and tensor memory, which no other target has (manual, "Target ISA Notes")
 DATACENTRE = "100f 110f"
 
@@ -148,7 +148,7 @@ _load_newer(
     ".mode",
     "5",
     "",
-    "Copies four rows of a tensor to shared memory, and tells the mbarrier at m there.",
+    "Copies four rows of a tensor to shared memory, and signals the mbarrier at m there.",
     dim="2d",
     mode="tile::gather4",
 )
@@ -157,7 +157,7 @@ for _space, _only in ((ANY, DATACENTRE), (OWN, "")):
         ".mode",
         "5",
         "",
-        "Copies four rows of a tensor to shared memory, and tells the mbarrier at m there.",
+        "Copies four rows of a tensor to shared memory, and signals the mbarrier at m there.",
         dim="2d",
         mode="tile::gather4",
         since=(8, 6),

@@ -155,7 +155,7 @@ class BlockWriter:
     # -------------------------------------------------------------------------------------------------- operands
 
     def sources(self, instruction: Instruction) -> list[NativeValue]:
-        """The value operands in the order that ``evaluate`` wants."""
+        """The value operands in the order that ``evaluate`` takes."""
         values: list[NativeValue] = []
         plain = instruction.effect is PURE
         if plain and all(slot.role == "destination" for slot in instruction.form.operands):

@@ -319,7 +319,7 @@ def _write_entry(generator: CodeGenerator) -> None:
 
 
 def _find_counters(generator: CodeGenerator, columns: int) -> None:
-    """``%threads``: where the counters of this warp's lanes are, or room that nobody reads if its CTA is not kept. The place of
+    """``%threads``: where the counters of this warp's lanes are, or room that is never read if its CTA is not kept. The place of
     the CTA among those kept is found by bisection."""
     writer = generator.writer
     base, spare, kept = (

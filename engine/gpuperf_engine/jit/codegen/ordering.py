@@ -22,7 +22,7 @@ _KINDS = {"cp.async.commit_group": 0, "cp.async.wait_group": 1, "cp.async.wait_a
 
 @handles(FENCE, HINT)
 def write_order(to: BlockWriter, instruction: Instruction) -> None:
-    """Counts the guard; what looks for races is told. Copies are complete when they are issued."""
+    """Counts the guard and calls the race detector. Copies are complete when they are issued."""
     guard = to.guard(instruction)
     kind = _KINDS.get(instruction.opcode)
     proxies = _fences_proxies(instruction.opcode)

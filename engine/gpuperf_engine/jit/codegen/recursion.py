@@ -171,7 +171,7 @@ def _align(piece: _Piece) -> int:
 def entry_of(generator: CodeGenerator, number: int, area: str) -> tuple[str, str]:
     """Kind and identity of the frame of a call of function ``number`` that keeps something in an area (``""``: nothing)."""
     if not area:
-        # where nothing is kept, the entry tells whose exit leads to it
+        # where nothing is kept, the entry says whose exit leads to it
         known = 0 if generator.program.recursive else number + 1
         return str(CALL_FRAME | known << AREA_SHIFT), str(EXIT_CODE + number)
     writer = generator.writer

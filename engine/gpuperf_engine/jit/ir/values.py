@@ -5,7 +5,7 @@ integers until they are used, so that constant operands fold. Types: integers an
 are floating point, ``f16``/``bf16`` and packed types are held as ``iN`` of their bits, predicates are ``i1``.
 
 NaN results are *loose* (any payload) until their bits can be seen, where ``clean`` makes them canonical: arithmetic and
-comparisons do not tell NaNs apart, so chains of operations pay for it once. What LLVM lowers badly is a call of a runtime
+comparisons do not distinguish NaNs, so chains of operations pay for it once. What LLVM lowers badly is a call of a runtime
 function (``vectors``).
 """
 

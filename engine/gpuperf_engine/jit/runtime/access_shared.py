@@ -326,7 +326,8 @@ class _Shared:
         return to.of_site(Context.SHAPES, GlobalShape.BYTES)
 
     def _of_kind(self) -> Ref:
-        """Half warps that are consecutive, or have one address: the distance between them tells all. To ``known`` or ``measure``."""
+        """Half warps that are consecutive, or have one address: the distance between them determines all. To ``known`` or
+        ``measure``."""
         to = self.to
         shape = self._counted("memo")
         apart = to.zext(to.sub(self.lows[1], self.lows[0]), "i64")

@@ -139,7 +139,7 @@ def count_wavefronts(context: Context, site: int, mask: int, addresses: int, siz
 def wavefronts_of(context: Context, mask: int, addresses: int, size: int, merges: int, distinct: int) -> int:
     """Wavefronts of an access and their ideal number, as wavefronts + 64 · ideal.
 
-    Words of 8 and 16 bytes take a phase per half and quarter warp; two phases are merged as ``simt.counters`` tells if ``merges``. A
+    Words of 8 and 16 bytes take a phase per half and quarter warp; two phases are merged as in ``simt.counters`` if ``merges``. A
     phase takes the most different words that one bank has. ``distinct``: no two lanes are known to have the same word.
     """
     seen = context.SCRATCH

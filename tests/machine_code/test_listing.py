@@ -11,6 +11,7 @@ from gpuperf_engine.machine_code.encoding import control_of
 from gpuperf_engine.machine_code.graph import build_graph
 from gpuperf_engine.machine_code.listing import Listing, read_listing
 from gpuperf_engine.machine_code.pipes import pipe_of
+from tests.machine_code.listings import written
 
 DATA = Path(__file__).parent / "data"
 
@@ -18,27 +19,6 @@ DATA = Path(__file__).parent / "data"
 @pytest.fixture(scope="module")
 def walk() -> Listing:
     return read_listing((DATA / "walk.sm_86.txt").read_text(encoding="utf-8"))
-
-
-def written(body: str) -> Listing:
-    """A listing of lines ``label:``, ``.function NAME`` and instructions; ``# N`` behind one is its PTX instruction."""
-    lines, address = ['\t.section\t.text.k,"ax",@progbits'], 0
-    for line in body.strip().split("\n"):
-        text, _, number = line.strip().partition("#")
-        if number:
-            lines.append(f'\t//## File "k.ptx", line {number.strip()}')
-        if text.startswith(".function"):
-            name = text.split()[1]
-            lines += [f"        .type           {name},@function", f"{name}:"]
-        elif text.endswith(":"):
-            lines.append(text)
-        else:
-            lines += [
-                f"        /*{address:04x}*/  {text.strip()} ;  /* {0x7918:#018x} */",
-                f"  /* {0:#018x} */",
-            ]
-            address += 16
-    return read_listing("\n".join(lines))
 
 
 def test_control_fields_are_where_the_paper_has_them() -> None:

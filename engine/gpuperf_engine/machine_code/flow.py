@@ -1,0 +1,404 @@
+"""Executions of machine code from exact counts of the PTX that it was made of.
+
+Control flow is conserved: what comes into a block goes out of it. A branch at which a warp diverges goes out twice, and where lanes
+wait for each other less goes out than came in. How often PTX instructions were executed ties the blocks in which they stand; those
+that the assembler moved, merged or dropped are outvoted, since the misfit, weighted and summed up, is made as small as it can be: a
+linear program (``simplex``). What it leaves open is a range.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..isa.effects import BARRIER
+from ..ptx.syntax import Instruction
+from .counts import PtxCount, PtxCounts, Side, is_jump
+from .graph import Block, Graph
+from .listing import Decoded
+from .simplex import LinearProgram
+
+__all__ = ["Executions", "executions"]
+
+#: they carry the line of a neighbour
+_NO_ANCHORS = frozenset(
+    ("BSSY", "BSYNC", "BMOV", "BREAK", "WARPSYNC", "YIELD", "NOP", "CALL", "RET", "BRX", "BRXU")
+)
+_MEMORY = frozenset(
+    [
+        "LD",
+        "LDG",
+        "LDS",
+        "LDL",
+        "ST",
+        "STG",
+        "STS",
+        "STL",
+        "ATOM",
+        "ATOMG",
+        "ATOMS",
+        "RED",
+        "REDG",
+        "REDS",
+        "LDGSTS",
+        "LDSM",
+        "STSM",
+        "SULD",
+        "SUST",
+        "TEX",
+        "TLD",
+        "TLD4",
+    ]
+)
+#: the assembler neither adds nor drops executions of memory instructions and barriers
+_HEAVY = 8
+#: of an edge of a branch
+_EDGE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Executions:
+    """``blocks``: of each block by its index, of a solution with the least instructions. ``least`` and ``greatest``: instructions
+    executed, over all solutions that fit as well. ``unexplained``: blocks of which no PTX instruction has the count that they have.
+    ``whole``: whether the counts of blocks are whole as they came, not rounded."""
+
+    blocks: Mapping[int, int]
+    least: int
+    greatest: int
+    unexplained: frozenset[int]
+    whole: bool
+
+
+@dataclass(slots=True)
+class _Anchor:
+    """``Σ times · executions`` of blocks against a count of PTX: equal, or at least or at most as large."""
+
+    blocks: tuple[tuple[int, int], ...]
+    count: int
+    weight: int
+    bound: str = "="
+
+
+@dataclass(slots=True)
+class _Flow:
+    """The linear program. ``block``: the variable of each block's executions."""
+
+    program: LinearProgram = field(default_factory=LinearProgram)
+    block: dict[int, int] = field(default_factory=dict)
+    parting: dict[int, int] = field(default_factory=dict)
+    #: of each conditional block target (−1: the end) and variable
+    edges: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+
+
+def executions(
+    graph: Graph, instructions: Sequence[Instruction], counts: PtxCounts, *, threads: bool
+) -> Executions | None:
+    """Executions of the blocks by warps, or by threads.
+
+    ``None`` if no solution was found.
+    """
+    flow = _Flow()
+    reached = [graph.blocks[index] for index in sorted(graph.reached)]
+    _conserve(flow, graph, reached, counts.threads if threads else counts.warps, joined=not threads)
+    lines = _by_line(graph, reached)
+    anchors = _merged(_anchors(lines, instructions, counts, threads=threads))
+    for anchor in anchors:
+        row = Counter({flow.block[block]: times for block, times in anchor.blocks})
+        _near(flow, row, anchor.count, anchor.weight, anchor.bound)
+    _tie_sides(flow, graph, instructions, counts, threads=threads)
+    if not threads:
+        _tie_divergence(flow, graph, reached, instructions, counts)
+    measure = {flow.block[block.index]: block.end - block.start for block in reached}
+    solution = flow.program.solve(measure)
+    if solution is None:
+        return None
+    blocks = {index: solution.values[variable] for index, variable in flow.block.items()}
+    unexplained = _unexplained(blocks, anchors)
+    return Executions(blocks, solution.least, solution.greatest, unexplained, solution.whole)
+
+
+def _conserve(flow: _Flow, graph: Graph, reached: Sequence[Block], entered: int, *, joined: bool) -> None:
+    """A row for what comes into each block, and one for what goes out. A call goes on as often as it is made."""
+    program = flow.program
+    inside = {block.index for block in reached}
+    into: defaultdict[int, list[int]] = defaultdict(list)
+    going_on: dict[int, int] = {}
+    for block in reached:
+        flow.block[block.index] = program.variable()
+    for block in reached:
+        executed = flow.block[block.index]
+        targets = [target for target in block.successors if target in inside]
+        if block.callee is not None:
+            _call(program, graph, block, executed, into)
+        leaves = [program.variable()] if block.kind in ("exit", "return") and targets else []
+        if len(targets) + len(leaves) == 1 and not (joined and block.kind == "join"):
+            into[targets[0]].append(executed)
+            continue
+        edges = [program.variable() for _ in targets]
+        for target, edge in zip(targets, edges):
+            into[target].append(edge)
+        flow.edges[block.index] = [*zip(targets, edges), *((-1, edge) for edge in leaves)]
+        row = Counter([*edges, *leaves])
+        row[executed] -= 1
+        if block.kind == "join" and edges:
+            row[program.variable()] += 1
+            going_on[block.index] = edges[0]
+        elif joined and len(row) > 2 and _can_part(graph.instructions(block)[-1]):
+            flow.parting[block.index] = parting = program.variable()
+            row[parting] -= 1
+            program.equal({parting: 1, program.variable(): 1, executed: 2 - len(row) + 1}, 0)
+        if edges or leaves:
+            program.equal(row, 0)
+    for block in reached:
+        row = Counter(into[block.index])
+        row[flow.block[block.index]] -= 1
+        program.equal(row, -entered if block.index == graph.entries[0] else 0)
+    if joined:
+        _pair(flow, graph, reached, going_on)
+
+
+def _call(
+    program: LinearProgram, graph: Graph, block: Block, executed: int, into: defaultdict[int, list[int]]
+) -> None:
+    """What a call brings into functions."""
+    assert block.callee is not None
+    if block.callee >= 0:
+        into[block.callee].append(executed)
+        return
+    row = Counter({executed: -1})
+    for entry in graph.entries[1:]:
+        part = program.variable()
+        into[entry].append(part)
+        row[part] += 1
+    if len(row) > 1:
+        program.equal(row, 0)
+
+
+def _can_part(last: Decoded) -> bool:
+    """Whether lanes of a warp can go different ways: not by a predicate of the whole warp."""
+    uniform = last.opcode.startswith(("BRA.U", "BRA.DIV", "BRXU", "JMXU")) or "UP" in last.predicate
+    return not uniform
+
+
+def _pair(flow: _Flow, graph: Graph, reached: Sequence[Block], going_on: Mapping[int, int]) -> None:
+    """Lanes that arrive at ``BSYNC`` go on together, once for each ``BSSY`` that named the place behind it: as often, if none of them
+    can end or break away in between."""
+    labels = graph.listing.labels
+    places = {graph.blocks[index].end: index for index in going_on}
+    named: defaultdict[int, list[int]] = defaultdict(list)
+    for block in reached:
+        for item in graph.instructions(block):
+            if item.base == "BSSY" and item.targets and labels.get(item.targets[0]) in places:
+                named[places[labels[item.targets[0]]]].append(block.index)
+    for join, begun in named.items():
+        row = Counter([going_on[join]])
+        for index in begun:
+            row[flow.block[index]] -= 1
+        if not all(_always_joined(graph, index, join) for index in begun):
+            row[flow.program.variable()] += 1
+        flow.program.equal(row, 0)
+
+
+def _always_joined(graph: Graph, begun: int, join: int) -> bool:
+    """Whether all that begins in a block comes to the join."""
+    seen = {join}
+    left = [begun]
+    while left:
+        index = left.pop()
+        if index in seen:
+            continue
+        seen.add(index)
+        block = graph.blocks[index]
+        if block.kind in ("exit", "return") or any(
+            item.base == "BREAK" for item in graph.instructions(block)
+        ):
+            return False
+        left += block.successors
+    return True
+
+
+def _by_line(graph: Graph, reached: Iterable[Block]) -> dict[int, list[tuple[int, Decoded]]]:
+    """Block and machine instruction, by the number of the PTX instruction."""
+    lines: defaultdict[int, list[tuple[int, Decoded]]] = defaultdict(list)
+    for block in reached:
+        for item in graph.instructions(block):
+            if item.ptx and item.base not in _NO_ANCHORS:
+                lines[item.ptx].append((block.index, item))
+    return lines
+
+
+def _anchors(
+    lines: Mapping[int, list[tuple[int, Decoded]]],
+    instructions: Sequence[Instruction],
+    counts: PtxCounts,
+    *,
+    threads: bool,
+) -> list[_Anchor]:
+    anchors: list[_Anchor] = []
+    for number, items in lines.items():
+        count = counts.of.get(number)
+        if count is not None:
+            anchors += _anchor(instructions[number - 1], count, items, threads=threads)
+    return anchors
+
+
+def _anchor(
+    instruction: Instruction, count: PtxCount, items: list[tuple[int, Decoded]], *, threads: bool
+) -> list[_Anchor]:
+    """What the count of one PTX instruction says about the blocks that its machine instructions are in."""
+    jump = is_jump(instruction)
+    if jump and instruction.guard is None:
+        return []
+    chosen = _telling(instruction, items, jump=jump)
+    if not chosen:
+        return []
+    heavy = instruction.effect is BARRIER or chosen[0][1].base in _MEMORY
+    weight = _HEAVY if heavy else 1
+    executed = count.threads if threads else count.warps
+    always = Counter(block for block, item in chosen if jump or not item.predicate)
+    every = Counter(block for block, _ in chosen)
+    if instruction.guard is not None and not jump:
+        if not always:
+            return [_Anchor(tuple(sorted(every.items())), executed, 1)]
+        on = count.lanes_on if threads else count.requests
+        if always == every and on is not None:
+            return [_Anchor(tuple(sorted(every.items())), on, weight)]
+        return [_Anchor(tuple(sorted(always.items())), executed, weight, "<")]
+    if always == every:
+        return [_Anchor(tuple(sorted(every.items())), executed, weight)]
+    anchors = [_Anchor(tuple(sorted(every.items())), executed, weight, ">")]
+    return anchors + ([_Anchor(tuple(sorted(always.items())), executed, weight, "<")] if always else [])
+
+
+def _telling(
+    instruction: Instruction, items: list[tuple[int, Decoded]], *, jump: bool
+) -> list[tuple[int, Decoded]]:
+    """Of the machine instructions of a PTX instruction those that are there once for each copy of it: the accesses to memory, the
+    barrier or the branch; else those with the opcode that occurs least."""
+    if jump:
+        return [(block, item) for block, item in items if item.base in ("BRA", "EXIT", "JMP")]
+    if instruction.effect is BARRIER:
+        return [(block, item) for block, item in items if item.base == "BAR"]
+    memory = [(block, item) for block, item in items if item.base in _MEMORY]
+    if memory:
+        return [(block, item) for block, item in memory if item.base == memory[0][1].base]
+    by_opcode: defaultdict[str, list[tuple[int, Decoded]]] = defaultdict(list)
+    for block, item in items:
+        if item.base not in ("BRA", "EXIT", "JMP"):
+            by_opcode[item.opcode].append((block, item))
+    chosen = min(by_opcode.values(), key=len, default=[])
+    wide = instruction.opcode.endswith("64")
+    return [] if wide and len({block for block, _ in chosen}) == 1 < len(chosen) else chosen
+
+
+def _merged(anchors: Iterable[_Anchor]) -> list[_Anchor]:
+    """Those that say the same as one of their common weight."""
+    weights: Counter[tuple[tuple[tuple[int, int], ...], int, str]] = Counter()
+    for anchor in anchors:
+        weights[anchor.blocks, anchor.count, anchor.bound] += anchor.weight
+    return [_Anchor(blocks, count, weight, bound) for (blocks, count, bound), weight in weights.items()]
+
+
+def _near(flow: _Flow, row: Counter[int], count: int, weight: int, bound: str) -> None:
+    """A sum of variables near a count: it costs to miss it, on one side only unless it is to be equal."""
+    program = flow.program
+    missing = program.variable(weight if bound != "<" else 0)
+    row[missing] += 1
+    row[program.variable(weight if bound != ">" else 0)] -= 1
+    program.equal(row, count, missing)
+
+
+def _tie_sides(
+    flow: _Flow, graph: Graph, instructions: Sequence[Instruction], counts: PtxCounts, *, threads: bool
+) -> None:
+    """Edges of machine branches against the ways that their PTX branch went. Of the back edges of a loop copies may be left out."""
+    branches: defaultdict[int, list[int]] = defaultdict(list)
+    for index, edges in flow.edges.items():
+        if len(edges) == 2:
+            branches[_deciding(graph.instructions(graph.blocks[index])[-1].ptx, instructions)].append(index)
+    for number, indices in branches.items():
+        sides = counts.sides(number)
+        sums = _matched(flow, graph, indices, sides) if sides else None
+        for side, row in zip(sides, sums or ()):
+            count = side.threads if threads else side.warps
+            if count is not None:
+                _near(flow, row, count, _EDGE, "<" if side.back else "=")
+
+
+def _matched(
+    flow: _Flow, graph: Graph, indices: Iterable[int], sides: Sequence[Side]
+) -> tuple[Counter[int], Counter[int]] | None:
+    """The edges of machine branches by side of their PTX branch, ``None`` if one cannot be told."""
+    sums: tuple[Counter[int], Counter[int]] = Counter(), Counter()
+    for index in indices:
+        (one, first), (other, second) = flow.edges[index]
+        side, opposite = _side(graph, one, sides), _side(graph, other, sides)
+        if side is None and opposite is not None:
+            side = 1 - opposite
+        if side is None or side == opposite:
+            return None
+        sums[side][first] += 1
+        sums[1 - side][second] += 1
+    return sums
+
+
+def _side(graph: Graph, target: int, sides: Sequence[Side]) -> int | None:
+    """Which side of a PTX branch a block belongs to, by the first of its instructions that is of one side alone."""
+    for _ in range(4):
+        ends = target < 0
+        items = () if ends else graph.instructions(graph.blocks[target])
+        for item in items:
+            if item.base not in _NO_ANCHORS:
+                for number, side in enumerate(sides):
+                    if item.ptx in side.numbers:
+                        return number
+        ends = ends or [item.base for item in items] == ["EXIT"]
+        if ends:
+            ending = [number for number, side in enumerate(sides) if side.ends]
+            return ending[0] if len(ending) == 1 else None
+        if len(graph.blocks[target].successors) != 1:
+            return None
+        target = graph.blocks[target].successors[0]
+    return None
+
+
+def _tie_divergence(
+    flow: _Flow,
+    graph: Graph,
+    reached: Sequence[Block],
+    instructions: Sequence[Instruction],
+    counts: PtxCounts,
+) -> None:
+    """Divergences of the machine branches of a PTX branch: together as many as its own."""
+    parted: defaultdict[int, list[int]] = defaultdict(list)
+    for block in reached:
+        if block.index in flow.parting:
+            number = _deciding(graph.instructions(block)[-1].ptx, instructions)
+            parted[number].append(flow.parting[block.index])
+    for number, parting in parted.items():
+        count = counts.of.get(number)
+        if count is not None and count.diverged is not None:
+            weight = _HEAVY if len(parting) == 1 or not count.diverged else 1
+            _near(flow, Counter(parting), count.diverged, weight, "=")
+
+
+def _deciding(number: int, instructions: Sequence[Instruction]) -> int:
+    """The PTX branch that decides where a machine branch goes: of ``@p bra A; bra B`` the assembler keeps either."""
+    if number < 2:
+        return number
+    before, item = instructions[number - 2 : number]
+    plain = is_jump(item) and item.guard is None
+    return number - 1 if plain and before.index == item.index - 1 and is_jump(before) else number
+
+
+def _unexplained(blocks: Mapping[int, int], anchors: Iterable[_Anchor]) -> frozenset[int]:
+    told: set[int] = set()
+    explained: set[int] = set()
+    for anchor in anchors:
+        names = [block for block, _ in anchor.blocks]
+        if anchor.bound == "=":
+            told.update(names)
+            if sum(times * blocks[block] for block, times in anchor.blocks) == anchor.count:
+                explained.update(names)
+    return frozenset(block for block in told - explained if blocks[block])

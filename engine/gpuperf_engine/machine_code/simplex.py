@@ -1,0 +1,190 @@
+"""Linear programs with whole coefficients: the least cost, a solution, and how far that is determined.
+
+The primal simplex method on a dense tableau; where rows tie, a second right side decides, as if the first were perturbed
+by little enough (Charnes 1952). Only the choice of the basis is made in floating point: a solution in whole numbers is checked against
+every row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["LinearProgram", "Solution"]
+
+_ZERO = 1e-7
+#: of right sides, the largest of which is one
+_EQUAL = 1e-11
+_STEPS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """``values``: of each variable. ``least`` and ``greatest``: of the measure, over all solutions of least cost; the values are of
+    one where it is least. ``whole``: whether they are whole numbers that fulfil every row; else they are rounded."""
+
+    values: list[int]
+    least: int
+    greatest: int
+    whole: bool
+
+
+class LinearProgram:
+    """Non-negative variables, rows ``Σ coefficient · variable = right side``, and a cost of each variable."""
+
+    def __init__(self) -> None:
+        self.costs: list[float] = []
+        self.rows: list[Mapping[int, int]] = []
+        self.right: list[int] = []
+        self.first: list[int | None] = []
+
+    def variable(self, cost: float = 0.0) -> int:
+        """A new variable."""
+        self.costs.append(cost)
+        return len(self.costs) - 1
+
+    def equal(self, row: Mapping[int, int], right: int, first: int | None = None) -> None:
+        """``Σ coefficient · variable = right``. ``first``: a variable of this row alone, of coefficient 1, if ``right`` ≥ 0."""
+        sign = -1 if right < 0 else 1
+        self.first.append(first)
+        self.rows.append({variable: sign * value for variable, value in row.items()})
+        self.right.append(sign * right)
+
+    def solve(self, measure: Mapping[int, int]) -> Solution | None:
+        """The solution of least cost at which the measure, ``Σ coefficient · variable``, is least.
+
+        ``None`` if there is none, or if rounding errors hide it.
+        """
+        tableau = _Tableau(self.rows, self.right, self.first, len(self.costs))
+        if not tableau.feasible():
+            return None
+        face = tableau.minimise(np.array(self.costs))
+        if face is None:
+            return None
+        weights = np.zeros(len(self.costs))
+        for variable, value in measure.items():
+            weights[variable] = value
+        ends: list[tuple[list[int], bool]] = []
+        for direction in (1.0, -1.0):
+            if tableau.minimise(direction * weights, face) is None:
+                return None
+            values = self._values(tableau.basis)
+            if values is None:
+                return None
+            ends.append(values)
+        (low, low_whole), (high, high_whole) = ends
+        least, greatest = (sum(values[v] * c for v, c in measure.items()) for values in (low, high))
+        return Solution(low, least, max(least, greatest), low_whole and high_whole)
+
+    def _values(self, basis: Sequence[int]) -> tuple[list[int], bool] | None:
+        """The solution of a basis in whole numbers, and whether that fulfils every row."""
+        matrix = np.zeros((len(basis), len(basis)))
+        place = {variable: column for column, variable in enumerate(basis)}
+        for number, row in enumerate(self.rows):
+            for variable, value in row.items():
+                if variable in place:
+                    matrix[number, place[variable]] = value
+            artificial = place.get(len(self.costs) + number)
+            if artificial is not None:
+                matrix[number, artificial] = 1
+        values = [0] * len(self.costs)
+        left = list(self.right)
+        for _ in range(4):
+            if not any(left):
+                break
+            try:
+                step = np.linalg.solve(matrix, np.array(left, float))
+            except np.linalg.LinAlgError:
+                return None
+            for variable, column in place.items():
+                if variable < len(values):
+                    values[variable] += round(float(step[column]))
+            left = [
+                right - sum(values[variable] * value for variable, value in row.items())
+                for row, right in zip(self.rows, self.right)
+            ]
+        whole = not any(left) and min(values, default=0) >= 0
+        return [max(0, value) for value in values], whole
+
+
+class _Tableau:
+    """The rows solved for a basis; it begins with the first variable of each row, else an artificial one."""
+
+    def __init__(
+        self,
+        rows: Sequence[Mapping[int, int]],
+        right: Sequence[int],
+        first: Sequence[int | None],
+        variables: int,
+    ) -> None:
+        self.variables = variables
+        self.body = np.zeros((len(rows), variables + 2))
+        for number, row in enumerate(rows):
+            for variable, value in row.items():
+                self.body[number, variable] = value
+        scale = max([*right, 1])
+        self.body[:, -2] = [value / scale for value in right]
+        self.body[:, -1] = np.random.default_rng(0).uniform(0.5, 1.0, len(rows))
+        self.reduced = np.zeros(variables)
+        self.basis = [variables + number if v is None else v for number, v in enumerate(first)]
+
+    def feasible(self) -> bool:
+        """Drive the artificial variables out; those that stay, in rows that others imply, stay at nothing."""
+        costs = np.zeros(self.variables + len(self.basis))
+        costs[self.variables :] = 1.0
+        if self.minimise(costs) is None:
+            return False
+        left = [row for row, variable in enumerate(self.basis) if variable >= self.variables]
+        if any(self.body[row, -2] > _EQUAL for row in left):
+            return False
+        for row in left:
+            columns = np.abs(self.body[row, :-2])
+            if columns.size and columns.max() > _ZERO:
+                self._pivot(row, int(columns.argmax()))
+        return True
+
+    def minimise(
+        self, costs: NDArray[np.float64], allowed: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.bool_] | None:
+        """Go to a basis of least cost, with ``allowed`` variables entering only. Returns the variables that may be in the basis of a
+        solution as good; ``None`` if there is no end in sight."""
+        self.reduced = self._reduced(costs)
+        for _ in range(_STEPS * (len(self.basis) + 10)):
+            usable = self.reduced if allowed is None else np.where(allowed, self.reduced, 0.0)
+            entering = int(usable.argmin()) if usable.size else 0
+            if not usable.size or usable[entering] > -_ZERO:
+                free = self.reduced < _ZERO
+                return free if allowed is None else free & allowed
+            row = self._leaving(entering)
+            if row is None:
+                return None
+            self._pivot(row, entering)
+        return None
+
+    def _leaving(self, entering: int) -> int | None:
+        column = self.body[:, entering]
+        rows = np.flatnonzero(column > _ZERO)
+        if not rows.size:
+            return None
+        ratios = np.maximum(self.body[rows, -2], 0.0) / column[rows]
+        rows = rows[ratios <= ratios.min() + _EQUAL]
+        return int(rows[(self.body[rows, -1] / column[rows]).argmin()])
+
+    def _reduced(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
+        padded = np.zeros(self.variables + len(self.basis))
+        padded[: len(costs)] = costs
+        result: NDArray[np.float64] = padded[: self.variables] - padded[self.basis] @ self.body[:, :-2]
+        return result
+
+    def _pivot(self, row: int, column: int) -> None:
+        line = self.body[row] / self.body[row, column]
+        factors = self.body[:, column].copy()
+        factors[row] = 0.0
+        touched = np.flatnonzero(factors)
+        self.body[touched] -= np.outer(factors[touched], line)
+        self.body[row] = line
+        self.reduced -= self.reduced[column] * line[:-2]
+        self.basis[row] = column

@@ -1,0 +1,262 @@
+"""Executions of machine code from counts of PTX: small kernels beside machine code by hand, whose executions are counted by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.machine_code.assemble import numbered
+from gpuperf_engine.machine_code.counts import ptx_counts
+from gpuperf_engine.machine_code.flow import Executions, executions
+from gpuperf_engine.machine_code.graph import build_graph
+from gpuperf_engine.machine_code.simplex import LinearProgram
+from tests.machine_code.listings import written
+from tests.support import head
+
+HEAD = head("7.0", "sm_80") + (
+    ".visible .entry k(.param .u64 data, .param .u32 n)\n{\n.reg .pred %p, %q; .reg .b32 %t, %n, %i; .reg .f32 %x, %y; .reg .b64 %a;\n"
+)
+#: 1 to 3 of every kernel
+START = "ld.param.u64 %a, [data];\nld.param.u32 %n, [n];\nmov.u32 %t, %tid.x;\n"
+
+
+def both(
+    ptx: str, machine: str, *, grid: int, block: int, n: int = 0
+) -> tuple[Executions, Executions, ge.Profile]:
+    """Executions by warps and by threads."""
+    kernel = ge.parse(f"{HEAD}{START}{ptx}}}\n", path="k.ptx")["k"]
+    device = ge.Device(memory_bytes=1 << 24)
+    profile = device.launch(kernel, grid, block, [device.zeros(4096, np.float32), np.uint32(n)])
+    graph = build_graph(written(f".function k\n{machine}"), "k")
+    _, instructions = numbered(kernel)
+    counts = ptx_counts(profile, instructions)
+    warps, threads = (executions(graph, instructions, counts, threads=level) for level in (False, True))
+    assert warps is not None and threads is not None
+    return warps, threads, profile
+
+
+def determined(found: Executions) -> list[int]:
+    assert (found.greatest, found.whole, found.unexplained) == (found.least, True, frozenset())
+    return [found.blocks[index] for index in sorted(found.blocks)]
+
+
+SIDES = """
+setp.lt.u32 %p, %t, %n;
+@%p bra FEW;
+add.u32 %t, %t, 5;
+bra.uni MEET;
+FEW:
+xor.b32 %t, %t, 3;
+MEET:
+st.global.u32 [%a], %t;
+ret;
+"""
+
+
+def test_a_join_is_executed_by_each_part_of_a_warp() -> None:
+    """Three warps: of the first 7 lanes take the branch, of the others none."""
+    machine = """
+    ISETP.LT P0, PT, R0, c[0x0][0x168], PT # 4
+    BSSY B0, `(.L_out) # 5
+    @P0 BRA `(.L_few)
+    IADD3 R0, R0, 0x5, RZ # 6
+    BRA `(.L_in) # 7
+    .L_few:
+    LOP3.LUT R0, R0, 0x3, RZ, 0x3c, !PT # 8
+    .L_in:
+    BSYNC B0 # 7
+    .L_out:
+    STG.E [R2.64], R0 # 9
+    EXIT # 10
+    """
+    warps, threads, _ = both(SIDES, machine, grid=1, block=96, n=7)
+    assert determined(warps) == [3, 3, 1, 4, 3]
+    assert determined(threads) == [96, 89, 7, 96, 96]
+    assert warps.least == 3 * 3 + 3 * 2 + 1 + 4 + 3 * 2
+
+
+def test_a_branch_that_became_predicates_is_executed_by_all() -> None:
+    machine = """
+    ISETP.LT P0, PT, R0, c[0x0][0x168], PT # 4
+    @!P0 IADD3 R0, R0, 0x5, RZ # 6
+    @P0 LOP3.LUT R0, R0, 0x3, RZ, 0x3c, !PT # 8
+    STG.E [R2.64], R0 # 9
+    EXIT # 10
+    """
+    warps, threads, profile = both(SIDES, machine, grid=1, block=96, n=7)
+    assert (determined(warps), determined(threads)) == ([3], [96])
+    assert warps.least == 15 != profile.warp_instructions
+
+
+LOOP = """
+mov.u32 %i, 0;
+TURN:
+ld.global.f32 %x, [%a];
+fma.rn.f32 %y, %x, %x, %y;
+add.u32 %i, %i, 1;
+setp.lt.u32 %p, %i, %n;
+@%p bra TURN;
+st.global.f32 [%a+4], %y;
+ret;
+"""
+
+
+def test_copies_of_an_unrolled_loop_share_its_count() -> None:
+    """Eleven turns: two of the main loop's four and three single ones. The addition is there once for four."""
+    machine = """
+    IADD3 R4, R5, -0x3, RZ # 8
+    ISETP.GE P0, PT, R5, 0x4, PT # 8
+    @!P0 BRA `(.L_rest) # 8
+    .L_main:
+    LDG.E R0, [R2.64] # 5
+    LDG.E R1, [R2.64] # 5
+    LDG.E R6, [R2.64] # 5
+    LDG.E R7, [R2.64] # 5
+    FFMA R8, R0, R0, R8 # 6
+    FFMA R8, R1, R1, R8 # 6
+    FFMA R8, R6, R6, R8 # 6
+    FFMA R8, R7, R7, R8 # 6
+    IADD3 R9, R9, 0x4, RZ # 7
+    ISETP.LT P0, PT, R9, R4, PT # 8
+    @P0 BRA `(.L_main) # 8
+    .L_rest:
+    LOP3.LUT P0, R5, R5, 0x3, RZ, 0xc0, !PT # 8
+    @!P0 BRA `(.L_end) # 8
+    .L_one:
+    LDG.E R0, [R2.64] # 5
+    FFMA R8, R0, R0, R8 # 6
+    IADD3 R9, R9, 0x1, RZ # 7
+    ISETP.LT P0, PT, R9, R5, PT # 8
+    @P0 BRA `(.L_one) # 8
+    .L_end:
+    STG.E [R2.64+0x4], R8 # 10
+    EXIT # 11
+    """
+    warps, _, _ = both(LOOP, machine, grid=5, block=32, n=11)
+    main, one = warps.blocks[1], warps.blocks[3]
+    assert 4 * main + one == 5 * 11
+    assert (warps.blocks[0], warps.blocks[2], warps.blocks[4]) == (5, 5, 5)
+
+
+def test_what_was_moved_out_of_a_loop_is_outvoted() -> None:
+    machine = """
+    LDG.E R0, [R2.64] # 5
+    S2R R5, SR_TID.X # 3
+    MOV R1, c[0x0][0x168] # 2
+    MOV R4, 0x0 # 4
+    .L_turn:
+    FFMA R8, R0, R0, R8 # 6
+    IADD3 R9, R9, 0x1, RZ # 7
+    ISETP.LT P0, PT, R9, R5, PT # 8
+    @P0 BRA `(.L_turn) # 9
+    STG.E [R2.64+0x4], R8 # 10
+    EXIT # 11
+    """
+    warps, threads, _ = both(LOOP, machine, grid=2, block=64, n=9)
+    assert [warps.blocks[index] for index in range(3)] == [4, 36, 4]
+    assert [threads.blocks[index] for index in range(3)] == [128, 1152, 128]
+
+
+def test_a_loop_that_nobody_enters_does_not_run() -> None:
+    """Its flow would be conserved too: the way into it is that of the PTX branch."""
+    ptx = "setp.ge.u32 %p, %t, %n;\n@%p bra DONE;\n" + LOOP.replace("ret;", "DONE:\nret;")
+    machine = """
+    ISETP.GE P0, PT, R0, c[0x0][0x168], PT # 4
+    @P0 EXIT # 5
+    ULDC.64 UR4, c[0x0][0x118]
+    .L_turn:
+    LDG.E R0, [R2.64] # 7
+    FFMA R8, R0, R0, R8 # 8
+    IADD3 R9, R9, 0x1, RZ # 9
+    ISETP.LT P0, PT, R9, R5, PT # 10
+    @P0 BRA `(.L_turn) # 11
+    STG.E [R2.64+0x4], R8 # 12
+    EXIT # 13
+    """
+    warps, threads, _ = both(ptx, machine, grid=1, block=96, n=40)
+    assert determined(warps) == [3, 2, 80, 2]
+    assert determined(threads) == [96, 40, 1600, 40]
+
+
+def test_a_slow_path_is_a_range() -> None:
+    """Whether a division takes it depends on operands: no count tells. The function has 3 instructions, the way to it 2."""
+    machine = """
+    FCHK P0, R0, R1 # 4
+    FFMA R4, R0, R1, R2
+    @!P0 BRA `(.L_fast)
+    MOV R9, 0x60
+    CALL.REL.NOINC `($__internal_0_$slow)
+    .L_fast:
+    STG.E [R2.64], R4 # 5
+    EXIT # 6
+    .function $__internal_0_$slow
+    FMUL R4, R4, 4
+    FMUL R4, R4, 0.25
+    RET.REL.NODEC R2 `(k)
+    """
+    ptx = "div.rn.f32 %x, %y, %y;\nst.global.f32 [%a], %x;\nret;\n"
+    warps, threads, _ = both(ptx, machine, grid=3, block=32)
+    assert (threads.least, threads.greatest) == (96 * 5, 96 * (5 + 2 + 3))
+    assert (warps.least, warps.whole) == (3 * 5, True)
+    assert warps.blocks[0] == warps.blocks[2] == 3 and warps.blocks[1] == warps.blocks[3] == 0
+
+
+def test_sums_of_launches_are_counted_together() -> None:
+    kernel = ge.parse(f"{HEAD}{START}{SIDES}}}\n", path="k.ptx")["k"]
+    device = ge.Device(memory_bytes=1 << 24)
+    data = device.zeros(64, np.float32)
+    profiles = [device.launch(kernel, 1, block, [data, np.uint32(4)]) for block in (32, 64)]
+    _, instructions = numbered(kernel)
+    counts = ptx_counts(ge.add_profiles(profiles), instructions)
+    assert (counts.warps, counts.threads) == (3, 96)
+    branch = counts.of[5]
+    assert (branch.warps, branch.threads, branch.diverged, branch.taken) == (3, 96, 2, 8)
+    taken, other = counts.sides(5)
+    assert (taken.threads, taken.warps, sorted(taken.numbers)) == (8, 2, [8])
+    assert (other.threads, other.warps, sorted(other.numbers)) == (88, 3, [6, 7])
+    assert counts.of[9].requests == 3
+
+
+def test_profiles_without_counters_say_so() -> None:
+    from dataclasses import replace
+
+    kernel = ge.parse(f"{HEAD}{START}{SIDES}}}\n", path="k.ptx")["k"]
+    device = ge.Device(memory_bytes=1 << 24)
+    profile = device.launch(kernel, 1, 32, [device.zeros(8, np.float32), np.uint32(4)])
+    with pytest.raises(ge.NotObserved, match="counters of 'k' are not in this profile"):
+        ptx_counts(replace(profile, records=()), ())
+
+
+def program(*rows: tuple[dict[int, int], int], costs: list[float]) -> LinearProgram:
+    linear = LinearProgram()
+    for cost in costs:
+        linear.variable(cost)
+    for row, right in rows:
+        linear.equal(row, right)
+    return linear
+
+
+def test_linear_programs() -> None:
+    """x + y = 10, x + s = 4: every x to 4 costs nothing; with a cost of y it is 4."""
+    rows: Any = ({0: 1, 1: 1}, 10), ({0: 1, 2: 1}, 4)
+    free = program(*rows, costs=[0, 0, 0]).solve({0: 1})
+    assert free is not None and (free.values, free.least, free.greatest, free.whole) == (
+        [0, 10, 4],
+        0,
+        4,
+        True,
+    )
+    bound = program(*rows, costs=[0, 1, 0]).solve({0: 1})
+    assert bound is not None and (bound.values, bound.least, bound.greatest) == ([4, 6, 0], 4, 4)
+    assert program(({0: 1}, 3), ({0: 1}, 4), costs=[0]).solve({0: 1}) is None
+
+
+def test_large_counts_are_exact_and_fractions_are_said() -> None:
+    large = 10**15 + 7
+    exact = program(({0: 1, 1: -1}, 3), ({0: 1}, large), costs=[0, 0]).solve({1: 1})
+    assert exact is not None and (exact.values, exact.whole) == ([large, large - 3], True)
+    half = program(({0: 2}, 7), costs=[0]).solve({0: 1})
+    assert half is not None and not half.whole

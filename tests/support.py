@@ -1,4 +1,4 @@
-"""What tests of several folders share: the backends, the head of a module, a launch on a device of its own, a folder of the session."""
+"""What tests of several folders share: backends, the head of a module, a launch on a device of its own, folders of the session."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def shared_of(t: Thread, address: int) -> tuple[bytearray, int]:
     ctas, rank = t.cta.cluster.ctas, address >> RANK
     if rank >= len(ctas):
         raise OracleError(f"the cluster has no CTA of rank {rank}")
-    if all(thread.done for thread in ctas[rank].threads):
+    if ctas[rank] is not t.cta and all(thread.done for thread in ctas[rank].threads):
         raise OracleError(f"the CTA of rank {rank} has ended")
     return ctas[rank].shared, address & OFFSET
 

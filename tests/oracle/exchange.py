@@ -185,11 +185,12 @@ def settle_lane(warp: list[Thread], wait: object) -> None:
     """Carry out the exchange that a lane waits for, if all have arrived; the last lanes come last."""
     if not isinstance(wait, WarpWait) or not wait.masked:
         return
-    members = [t for t in reversed(warp) if wait.members >> t.lane & 1 and not t.done]
-    for t in members:
-        if not isinstance(t.waiting, WarpWait) or t.waiting.key != wait.key:
+    wanted = wait.members
+    for t in reversed(warp):
+        comes = wanted >> t.lane & 1 and not t.done
+        if comes and (not isinstance(t.waiting, WarpWait) or t.waiting.key != wait.key):
             return
-    finish({t.lane: t for t in reversed(members)})
+    finish({t.lane: t for t in warp if wanted >> t.lane & 1 and not t.done})
 
 
 def settle_unmasked(warp: list[Thread]) -> bool:

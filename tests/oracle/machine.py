@@ -34,7 +34,7 @@ class Layout:
     param: int
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Plan:
     """A statement ready to run: exactly one of ``step`` and ``control`` is set."""
 
@@ -190,26 +190,27 @@ class Machine:
 
     def run_frame(self, t: Thread, frame: Frame, plans: list[Plan], limit: int) -> None:
         """Straight on to the next instruction that controls, or to the limit."""
-        regs, pc = frame.regs, frame.pc
-        while t.steps < limit:
-            if pc == len(plans):  # falling off the end returns
+        regs, pc, own, end = frame.regs, frame.pc, t.own, len(plans)
+        for steps in range(t.steps + 1, limit + 1):
+            if pc == end:  # falling off the end returns
                 t.path.append((self.flows[frame.function.name].last_block, END, Stop.RETURN))
                 t.leave()
                 return
             plan = plans[pc]
-            t.steps += 1
+            t.steps = steps
             plan.executed += 1
-            if t.own is not None:
-                t.own.opcodes[plan.statement.opcode] += 1
+            if own is not None:
+                own.opcodes[plan.statement.opcode] += 1
             if plan.guard < 0 or regs[plan.guard] == plan.guard_value:
                 plan.predicated_on += 1
-                if t.own is not None:
-                    t.own.predicated_on[plan.statement.opcode] += 1
-                if plan.step is None:
+                if own is not None:
+                    own.predicated_on[plan.statement.opcode] += 1
+                step = plan.step
+                if step is None:
                     assert plan.control is not None
                     plan.control(t)
                     return
-                plan.step(t)
+                step(t)
             pc += 1
             frame.pc = pc
             if plan.ends_block:

@@ -45,16 +45,24 @@ class GroupWait:
 def come(t: Thread, counter: Counter[int]) -> None:
     """A thread has come to the next group, or fence: those go on that waited for it."""
     counter[t.number] += 1
-    for item in [item for item in t.cta.awaiting if is_complete(*item)]:
-        t.cta.awaiting.remove(item)
-        item[0].waiting = None
+    now, group = counter[t.number], t.number // THREADS
+    met = [
+        item
+        for item in t.cta.awaiting
+        if item[1] is counter and item[2] == now and item[0].number // THREADS == group
+    ]
+    if met and is_complete(t, counter, now):
+        for item in met:
+            t.cta.awaiting.remove(item)
+            item[0].waiting = None
 
 
 def is_complete(t: Thread, counter: Counter[int], wanted: int) -> bool:
     """Whether all threads of a thread's warpgroup have come so far."""
     first = t.number // THREADS * THREADS
     members = range(first, min(first + THREADS, len(t.cta.threads)))
-    return all(counter[member] >= wanted for member in members)
+    # who has the highest number comes last in most cases
+    return all(counter[member] >= wanted for member in reversed(members))
 
 
 def wait(b: Builder) -> Callable[[Thread], None]:

@@ -21,7 +21,7 @@ from .codegen.waits import reasons_to_wait
 from .compiled import Code
 from .host_arrays import HostTable, address_of, aligned
 from .ir.abi import Cluster, Context, Cta
-from .llvm import Library, runtime_library
+from .llvm import Library, load_races, runtime_library
 from .race_memory import RaceMemory
 from .slots import Group, Slot
 from .worker_context import WorkerContext
@@ -89,6 +89,8 @@ class Launch:
         self._near = code.tables.near(plan.shared_bytes > 0, code.generated.watch)
         #: functions of the runtime, by name
         self.functions = _functions(runtime_library())
+        if self.races.checked:
+            load_races()
 
     @cached_property
     def reasons(self) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import threading
@@ -27,6 +28,7 @@ from .ir.vectors import vector_function
 from .runtime import compile_python
 from .runtime.access import access_functions, access_names, is_access
 from .runtime.matrix_functions import PREFIX, matrix_function
+from .runtime.races_entries import INSTALL, entry_functions
 from .runtime.races_pieces import pieces_words
 from .runtime.vector_intrinsics import vector_words
 from .runtime.warpgroup_function import PREFIX as WARPGROUP_PREFIX
@@ -38,6 +40,7 @@ __all__ = [
     "compile_object",
     "host",
     "link",
+    "load_races",
     "prepare",
     "runtime_addresses",
     "runtime_library",
@@ -56,10 +59,12 @@ _MEMORY = (
     "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows",
     "count_wavefronts", "wavefronts_of",
 )  # fmt: skip
+#: of the object of races, by way of entries in ``script``
 _RACES = (
-    "race_committed", "race_multiplied", "race_lanes", "race_flag", "race_fence", "race_groups",
-    "races_settle", "race_proxy", "race_bulk", "race_told", "race_phase", "race_waited", "race_row",
-    "race_anywhere", "race_settle",
+    "race_alone", "race_anywhere", "race_arrive", "race_at", "race_begin", "race_bulk", "race_cluster", "race_committed",
+    "race_copies", "race_fence", "race_flag", "race_go_on", "race_groups", "race_lanes", "race_me", "race_meet",
+    "race_multiplied", "race_phase", "race_pieces", "race_products", "race_proxy", "race_range", "race_renew", "race_row",
+    "race_settle", "race_together", "race_told", "race_waited", "races_settle",
 )  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
@@ -67,10 +72,11 @@ _CALLED = (
     "race_waited", "reach",
 )  # fmt: skip
 _SIGNALLING = ("in_rank", "refuse_mbarrier", "signal_copied", "mbarrier_of_copy")
-#: functions written in the subset of ``compile_python``: an object that every kernel needs, one for mbarriers and bulk copies, one
-#: for tensor copies
+#: functions written in the subset of ``compile_python``: an object that every kernel needs, one for races, one for mbarriers and bulk
+#: copies, one for tensor copies
 _SCRIPTS = {
-    "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES))),
+    "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES, INSTALL))),
+    "races": _RACES,
     "copies": (*_MBARRIER, *_SIGNALLING),
     "tensors": ("tensor_lanes", "replace_lanes"),
 }
@@ -86,12 +92,11 @@ _FILES = {
             "stack_entries",
             "schedule",
             "cluster",
-            "races",
-            "races_shared",
-            "races_lines",
-            "races_warps",
-            "races_global",
         )
+    ),
+    "races": tuple(
+        _RUNTIME / f"{stem}.py"
+        for stem in ("races", "races_shared", "races_lines", "races_warps", "races_global")
     ),
     "copies": tuple(_RUNTIME / f"{stem}.py" for stem in ("mbarrier", "bulk")),
     "tensors": tuple(_RUNTIME / f"{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")),
@@ -262,6 +267,9 @@ _libraries: dict[str, Library] = {}
 #: libraries that were replaced stay: code that was linked to them may be running
 _replaced: list[Library] = []
 _hasty: dict[str, str] = {}
+_Install = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+#: the objects of which the first calls the functions for races of the second
+_installed: tuple[Library | None, Library | None] = None, None
 _generation = [0]
 
 
@@ -282,11 +290,16 @@ def _library(name: str) -> Library:
 
 def _runtime_text(name: str) -> str:
     if name == "script":
-        return compile_python.translate(_FILES[name], _CONSTANTS) + vector_words(host().wide) + pieces_words()
-    if name == "copies":
-        return compile_python.translate(_FILES[name], _CONSTANTS, _FILES["script"])
-    if name == "tensors":
-        return compile_python.translate(_FILES[name], _CONSTANTS, (*_FILES["script"], *_FILES["copies"]))
+        known = compile_python.parameters(_FILES["races"])
+        entries = entry_functions({entry: known[entry] for entry in _RACES})
+        text = compile_python.translate(_FILES[name], _CONSTANTS, _FILES["races"], declared=False)
+        return text + vector_words(host().wide) + entries
+    if name == "races":
+        return compile_python.translate(_FILES[name], _CONSTANTS) + pieces_words()
+    if name in ("copies", "tensors"):
+        others = ("script", "races", *(("copies",) if name == "tensors" else ()))
+        called = [path for other in others for path in _FILES[other]]
+        return compile_python.translate(_FILES[name], _CONSTANTS, called)
     if is_access(name):
         return access_functions(name, host().wide)
     if name.startswith(WARPGROUP_PREFIX):
@@ -316,7 +329,7 @@ def _exports(name: str) -> tuple[str, ...]:
 
 def _load_together(names: Iterable[str]) -> None:
     """Runtime objects that are in the cache, in one link: it takes hardly longer for several than for one."""
-    wanted = dict.fromkeys(("script", *names))
+    wanted = dict.fromkeys(("script", *(name for name in names if name != "races")))
     if sum(name not in _libraries for name in wanted) < 2:
         return
     with _lock:
@@ -381,6 +394,8 @@ def _improve(texts: dict[str, str]) -> None:
             better = link([content], *_links(name))
             _replaced.append(_libraries[name])
             _libraries[name] = better
+            if "races" in _libraries:
+                _install_races()
     _generation[0] += 1
 
 
@@ -397,6 +412,25 @@ def _group(name: str) -> str:
 def runtime_library() -> Library:
     """The object with the functions that every kernel needs."""
     return _library("script")
+
+
+def load_races() -> None:
+    """Let code that runs from now on look for races."""
+    if _installed != (_libraries.get("script"), _libraries.get("races")):
+        with _lock:
+            _install_races()
+
+
+def _install_races() -> None:
+    global _installed
+    script, races = _library("script"), _library("races")
+    _installed = script, races
+    # code that was linked to a script since replaced may run
+    for library in (script, *_replaced):
+        if INSTALL in library.addresses:
+            install = _Install(library.addresses[INSTALL])
+            for number, name in enumerate(_RACES):
+                install(number, races.addresses[name])
 
 
 def runtime_addresses(names: tuple[str, ...]) -> dict[str, int]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ __all__ = [
     "most_alike",
     "neighbours",
     "numbers",
+    "parameters",
     "pieces_loaded",
     "pieces_stored",
     "sectors_of",
@@ -141,7 +143,7 @@ def compare_swap(address: int, expected: int, value: int) -> int:
     raise NotImplementedError
 
 
-WORDS = frozenset(__all__) - {"WORDS", "Translation", "translate"}
+WORDS = frozenset(__all__) - {"WORDS", "Translation", "parameters", "translate"}
 
 #: they are functions, of ``vector_intrinsics``
 _VECTOR_WORDS = (
@@ -167,9 +169,15 @@ declare i64 @llvm.ctpop.i64(i64)
 """
 
 
-def translate(paths: Sequence[Path], constants: Mapping[str, object], others: Sequence[Path] = ()) -> str:
+def translate(
+    paths: Sequence[Path],
+    constants: Mapping[str, object],
+    others: Sequence[Path] = (),
+    declared: bool = True,
+) -> str:
     """LLVM IR of all functions in some files. ``constants`` are the integers (or classes of integers) that names stand for; the
-    functions of ``others`` are declared, to be called. Raises ``ValueError`` for a name that two files define."""
+    functions of ``others`` can be called, and are declared unless the caller defines them. Raises ``ValueError`` for a name that two
+    files define."""
     functions, outside = _functions(paths), _functions(others)
     returned: dict[str, ast.expr | None] = {}
     for node in (*functions, *outside):
@@ -178,16 +186,26 @@ def translate(paths: Sequence[Path], constants: Mapping[str, object], others: Se
                 f"{node.name} is defined twice, in files that become one object: rename one of them"
             )
         returned[node.name] = node.returns
-    declared = [f"declare i64 @{node.name}({', '.join(['i64'] * len(node.args.args))})\n" for node in outside]
+    heads = [f"declare i64 @{node.name}({', '.join(['i64'] * len(node.args.args))})\n" for node in outside]
     records = {name: value for name, value in constants.items() if _is_record(value)}
     results = {name: records.get(ast.unparse(node)) if node else None for name, node in returned.items()}
     texts = (Translation(node, results, records, constants).text() for node in functions)
-    return _DECLARATIONS + "".join(declared) + "\n".join(texts)
+    return _DECLARATIONS + "".join(heads if declared else ()) + "\n".join(texts)
+
+
+def parameters(paths: Sequence[Path]) -> dict[str, int]:
+    """How many parameters each function has."""
+    return {node.name: len(node.args.args) for node in _functions(paths)}
 
 
 def _functions(paths: Sequence[Path]) -> list[ast.FunctionDef]:
-    trees = [ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in paths]
-    return [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [node for path in paths for node in _functions_of(path)]
+
+
+@lru_cache(64)
+def _functions_of(path: Path) -> list[ast.FunctionDef]:
+    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
 def _is_record(value: object) -> TypeGuard[type[Record]]:

@@ -18,7 +18,10 @@ _NONE = Ref(_TESTS, "zeroinitializer")
 
 def pieces_words() -> str:
     """The functions ``pieces_stored`` and ``pieces_loaded``."""
-    declared = "declare i32 @llvm.ctlz.i32(i32, i1)\ndeclare i16 @llvm.cttz.i16(i16, i1)"
+    declared = "\n".join(
+        f"declare {kind} @llvm.{word}.{kind}({kind}, i1)"
+        for word, kind in (("ctlz", "i32"), ("cttz", "i32"), ("cttz", "i16"))
+    )
     return "\n".join((declared, _Pieces(True).text(), _Pieces(False).text()))
 
 

@@ -116,7 +116,7 @@ def validate(document: Any) -> None:
         if key in seen:
             raise ValueError(f"{key[0]} ({key[1]}) is there twice")
         if case["kernel"] != kernel_of(case["name"]):
-            raise ValueError(f"{case['name']} is no case of {case['kernel']}")
+            raise ValueError(f"{case['name']} is not a case of {case['kernel']}")
         seen.add(key)
 
 

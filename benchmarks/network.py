@@ -26,7 +26,7 @@ $ python -m examples.cnn.network --batch {batch} --side {side} -o network.csv
 ```
 
 *Slice* is the part of the dynamic instructions that decides where threads go, *executed* the part that the analysis ran: of
-blocks that behave alike one stands for all. *Divergent* counts branches, once per warp, at which its lanes part. The borders of
+blocks that behave alike one stands for all. *Divergent* counts branches, once per warp, at which its lanes diverge. The borders of
 the convolutions cost none: there these kernels copy zeros instead of branching.
 
 """

@@ -30,7 +30,7 @@ def ptx_of(
         if isinstance(result, PtxSource) or (isinstance(result, Mapping) and not target):
             return result
         raise EngineError(
-            f"plugin {plugin!r}, pytest_gpuperf_ptx_source: {one_line(repr(result), 80)} is no PTX",
+            f"plugin {plugin!r}, pytest_gpuperf_ptx_source: {one_line(repr(result), 80)} is not PTX",
             hint="return PTX text, a pytest_gpuperf.PtxSource, or a dictionary of such by target",
         )
     raise EngineError(

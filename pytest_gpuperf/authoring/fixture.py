@@ -237,8 +237,8 @@ class Gpuperf:
 
         if self.judged:
             raise LaunchError(
-                f"the kernels of {self._item.nodeid} have been judged already, this launch would go unseen",
-                hint="launch in the test's body or in fixtures before it, each test with the gpuperf of its own",
+                f"the kernels of {self._item.nodeid} have been judged already, this launch would not be judged",
+                hint="launch in the test's body or in fixtures before it, each test with its own gpuperf",
             )
         grid, block, shared_bytes, cluster, cooperative = shape
         profile: Profile | None = None

@@ -49,7 +49,7 @@ class Kernel:
         arrays = [self._gpuperf.device.symbol(function, name) for _, function in self._cases]
         if any(array is not arrays[-1] for array in arrays):
             raise LaunchError(
-                f"the variants of {self.name!r} declare {name!r} differently, so that no one array stands for it",
+                f"the variants of {self.name!r} declare {name!r} differently, so no single array stands for it",
                 hint="declare it alike in all of them, or launch each variant in a test of its own",
             )
         return arrays[-1]

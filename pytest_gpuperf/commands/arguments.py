@@ -45,7 +45,7 @@ def _argument(spec: str, device: Device, folder: Path) -> Any:
     if name == "ptr" and shape_text is None and value in ("null", "0"):
         return None
     if name not in DTYPES:
-        raise UsageError(f"{spec!r}: type {name!r} is none of {', '.join(DTYPES)} (or ptr=null)")
+        raise UsageError(f"{spec!r}: type {name!r} is not one of {', '.join(DTYPES)} (or ptr=null)")
     dtype: np.dtype[Any] = np.dtype(DTYPES[name])
     if shape_text is None:
         return _number(spec, value, dtype)
@@ -99,7 +99,7 @@ def _contents(
     try:
         return np.full(shape, _number(spec, value, dtype), dtype)
     except UsageError:
-        raise UsageError(f"{spec!r}: contents {value!r} are none of {_FILLS}") from None
+        raise UsageError(f"{spec!r}: contents {value!r} are not one of {_FILLS}") from None
 
 
 def _from_file(spec: str, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

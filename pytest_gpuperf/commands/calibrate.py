@@ -41,7 +41,7 @@ def add_parser(commands: Subcommands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     path = Path(arguments.output)
     if path.exists() and not arguments.force:
-        raise UsageError(f"{path} is there already: write over it with --force")
+        raise UsageError(f"{path} exists already: overwrite it with --force")
     base = load_machine(arguments.base)
     collected = read_part(arguments.folder, "micro")
     calibration = calibrate(collected, base)

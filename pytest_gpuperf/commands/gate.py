@@ -273,7 +273,7 @@ def _accept(arguments: argparse.Namespace) -> int:
             _inside(candidates / name, candidates)
             _inside(directory / name, directory)
             if not is_baseline(candidates / name):
-                raise ReportError(f"{candidates / name} is no baseline")
+                raise ReportError(f"{candidates / name} is not a baseline")
         taken += _taken(proposed, directory, module, entry, arguments.k)
     removed = [path for path, data in taken if data is None]
     try:

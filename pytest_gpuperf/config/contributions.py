@@ -100,7 +100,7 @@ def _installed(config: pytest.Config) -> list[str]:
     for name in plugins - {""}:
         if not _NAME.fullmatch(name) or name in {row.path[0] for row in TABLE.rows}:
             raise pytest.UsageError(
-                f"plugin {name!r}: its metrics and patterns would go by {name}.…, which is no name of a plugin; "
+                f"plugin {name!r}: its metrics and patterns would go by {name}.…, which is not the name of a plugin; "
                 "register it by a name of letters, digits, - and _ that no section of a baseline has"
             )
     return sorted(plugins - {""})
@@ -128,7 +128,7 @@ def _checked(plugin: str, given: Any) -> Iterator[Metric]:
     for row in _listed(plugin, _METRICS, given):
         where = f"plugin {plugin!r}, {_METRICS}"
         if not isinstance(row, Metric):
-            raise pytest.UsageError(f"{where}: {one_line(repr(row), 80)} is no pytest_gpuperf.Metric")
+            raise pytest.UsageError(f"{where}: {one_line(repr(row), 80)} is not a pytest_gpuperf.Metric")
         where = f"{where}: metric {one_line(str(row.name), 80)!r}"
         if not isinstance(row.name, str) or not _NAME.fullmatch(row.name):
             raise pytest.UsageError(
@@ -139,7 +139,7 @@ def _checked(plugin: str, given: Any) -> Iterator[Metric]:
         names.add(row.name)
         for value, known, what in ((row.kind, _CLASSES, "class"), (row.better, _BETTER, "better")):
             if value not in known:
-                raise pytest.UsageError(f"{where}: {what} {value!r} is none of {', '.join(known)}")
+                raise pytest.UsageError(f"{where}: {what} {value!r} is not one of {', '.join(known)}")
         if row.read is None:
             raise pytest.UsageError(f"{where}: read is missing: a function from a profile to a number")
         try:
@@ -197,7 +197,7 @@ def patterns_of(config: pytest.Config) -> tuple[Pattern, ...]:
                 isinstance(r, str) and _NAME.fullmatch(r) for r in rules
             ):
                 raise EngineError(
-                    f"plugin {plugin!r}, {_PATTERNS}: {one_line(repr(pattern), 80)} is no pattern",
+                    f"plugin {plugin!r}, {_PATTERNS}: {one_line(repr(pattern), 80)} is not a pattern",
                     hint="a pattern has rules, a tuple of names, and find(steps)",
                 )
             patterns.append(_OfPlugin(plugin, pattern))
@@ -220,7 +220,7 @@ class _OfPlugin:
 
     def _named(self, step: Step, finding: Finding) -> tuple[Step, Finding]:
         if finding.rule not in self.pattern.rules:
-            raise ValueError(f"a finding has the rule {finding.rule!r}, which is none of the pattern's")
+            raise ValueError(f"a finding has the rule {finding.rule!r}, which the pattern does not have")
         return step, replace(finding, rule=f"{self.plugin}.{finding.rule}")
 
 
@@ -228,5 +228,5 @@ def _listed(plugin: str, hook: str, given: Any) -> Iterator[Any]:
     if given is None:
         return
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise EngineError(f"plugin {plugin!r}, {hook}: {one_line(repr(given), 80)} is no list")
+        raise EngineError(f"plugin {plugin!r}, {hook}: {one_line(repr(given), 80)} is not a list")
     yield from call_named(plugin, hook, lambda: list(given))

@@ -113,7 +113,7 @@ def _metric(
 ) -> Metric | None:
     """The metric of that name, ``None`` for a glob. Raises ``pytest.UsageError`` for one that can match nothing."""
     if not isinstance(name, str):
-        raise pytest.UsageError(f"{where}: {name!r} is no name of a metric, for example 'time_us'")
+        raise pytest.UsageError(f"{where}: {name!r} is not the name of a metric, for example 'time_us'")
     present = metrics.present(name)
     if present != (name,):
         words = " and ".join(map(repr, present))
@@ -185,7 +185,7 @@ def check_declaration(
         if metric is None:
             raise pytest.UsageError(f"{where}: limits: {name!r} must be one metric, no glob")
         if metric.kind == "set" and metric.better == "neutral":
-            raise pytest.UsageError(f"{where}: limits: {name} are no number, so they have no limit")
+            raise pytest.UsageError(f"{where}: limits: {name} are not numbers, so they have no limit")
         if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not math.isfinite(limit):
             raise pytest.UsageError(f"{where}: limits: {name} must be a finite number, not {limit!r}")
 

@@ -48,7 +48,7 @@ METRICS: tuple[Metric, ...] = (
         "branches.executed", "exact", "lower", "", "conditional branches, once per warp", lines=("executed",)
     ),
     Metric(
-        "branches.divergent", "exact", "lower", "", "those at which lanes of a warp parted", lines=("divergent",)
+        "branches.divergent", "exact", "lower", "", "those at which lanes of a warp diverged", lines=("divergent",)
     ),
     Metric(
         "branches.efficiency", "ratio", "higher", "%", "share of branches that did not diverge",

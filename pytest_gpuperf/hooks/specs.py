@@ -24,7 +24,7 @@ def pytest_gpuperf_ptx_source(
     """The PTX that ``source``, the first argument of ``gpuperf.kernel``, means; ``None`` leaves it to others.
 
     ``entry`` is the kernel that the test names, if it does, ``item`` the test. The result is a ``PtxSource``, PTX text, or a
-    dictionary of variants by target: each of its values that is no ``PtxSource`` is asked for in turn, with its key for the
+    dictionary of variants by target: each of its values that is not a ``PtxSource`` is asked for in turn, with its key for the
     ``target``, which is empty otherwise. For what is wrong with ``source`` raise ``gpuperf_engine.EngineError``. The built-in
     answers, PTX text, paths and dictionaries, are asked last.
     """

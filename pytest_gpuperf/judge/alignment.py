@@ -18,7 +18,7 @@ _PAIRS = 40_000
 """Pairs that are weighed against each other in one gap; in larger ones the order alone decides."""
 
 _POPULAR = 4_000
-"""Lines from which a text that many of them share is no landmark: comparing all with all would take seconds."""
+"""Lines from which a text that many of them share is not a landmark: comparing all with all would take seconds."""
 
 
 @dataclass(frozen=True, slots=True)

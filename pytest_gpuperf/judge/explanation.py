@@ -52,7 +52,7 @@ def divergence(explanation: Explanation | None, path: str, line: int = 0) -> str
         return ""
     branches = [row for row in explanation["branches"] if row["line"] == line] or explanation["branches"]
     where, divergent, executed, cause = _together(branches, path)[0]
-    return f"lanes part {number(divergent)} of {number(executed)} times at {where}: decided by {cause}"
+    return f"lanes diverge {number(divergent)} of {number(executed)} times at {where}: decided by {cause}"
 
 
 def marks(explanation: Explanation, path: str) -> dict[str, list[str]]:
@@ -68,7 +68,7 @@ def marks(explanation: Explanation, path: str) -> dict[str, list[str]]:
     for branch in explanation["branches"]:
         times = f"{number(branch['divergent'])} of {number(branch['executed'])} times"
         where = f"{path}:{branch['line']}"
-        by_line.setdefault(where, []).append(f"lanes part {times}, decided by {because(branch['causes'])}")
+        by_line.setdefault(where, []).append(f"lanes diverge {times}, decided by {because(branch['causes'])}")
     return by_line
 
 

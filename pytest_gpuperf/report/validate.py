@@ -54,7 +54,7 @@ def load_report(path: str | Path) -> Document:
     except (ValueError, RecursionError) as error:
         raise ReportError(f"{path}: not JSON: {one_line(str(error))}", hint="give a gpuperf.json") from None
     if not isinstance(document, dict) or "schema_version" not in document:
-        raise ReportError(f"{path}: no 'schema_version': this is no report", hint="give a gpuperf.json")
+        raise ReportError(f"{path}: no 'schema_version': this is not a report", hint="give a gpuperf.json")
     if document["schema_version"] != 1:
         raise ReportError(
             f"{path}: schema_version {one_line(str(document['schema_version']))} is not known, this version reads 1"

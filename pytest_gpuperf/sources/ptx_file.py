@@ -53,7 +53,7 @@ def pytest_gpuperf_ptx_source(source: object, item: pytest.Item) -> PtxSource | 
 
 
 def _text(path: Path) -> str:
-    # Comments of any encoding must not matter; whatever else is no PTX is the parser's to refuse, with its position.
+    # Comments of any encoding must not matter; whatever else is not PTX is the parser's to refuse, with its position.
     return path.read_text(encoding="utf-8", errors="replace")
 
 

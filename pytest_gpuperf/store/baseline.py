@@ -152,7 +152,7 @@ def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
         return None
     top = reader.mapping(root, "the file")
     if "schema" not in top:
-        reader.fault(root, "no 'schema': this is no baseline")
+        reader.fault(root, "no 'schema': this is not a baseline")
     schema = reader.value(top["schema"], "count", "schema")
     if schema != SCHEMA:
         known = f"schema {schema} is not known: pytest-gpuperf {__version__} reads schema {SCHEMA}"
@@ -285,7 +285,7 @@ class _Reader:
                 values[name] = values[former]
             if name not in values:
                 if is_required(name, kind, revision):
-                    self.fault(node, f"{what!r} has no {name!r}: the file was cut off or edited")
+                    self.fault(node, f"{what!r} has no {name!r}: the file was truncated or edited")
             elif isinstance(kind, Mapping):
                 result[name] = self.shaped(values[name], kind, name, revision)
             elif isinstance(kind, Metric):
@@ -375,7 +375,7 @@ _KINDS = {
 
 
 def check_place(path: Path, root: Path | None = None) -> Path:
-    """Where the file of that path really is, if one may be read or written there. Raises ``OSError`` for what is no regular file
+    """Where the file of that path really is, if one may be read or written there. Raises ``OSError`` for what is not a regular file
     (reading a FIFO would wait forever) and for links that lead out of ``root``."""
     real = Path(os.path.realpath(path))
     if root is not None and not real.is_relative_to(os.path.realpath(root)):

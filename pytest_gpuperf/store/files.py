@@ -52,7 +52,7 @@ def shown_file(module: str, key: str, layout: str) -> str:
 
 def read_files(directory: Path, module: str, root: Path) -> dict[str, bytes]:
     """The bytes of all files of a module, by path relative to ``directory``. Raises ``OSError``, also for links that lead out of
-    ``root`` and for what is no regular file."""
+    ``root`` and for what is not a regular file."""
     whole, folder = baseline_path(directory, module), _folder(directory, module)
     paths = [whole] if whole.exists() else []
     paths += sorted(folder.glob("*.yaml")) if folder.is_dir() else []

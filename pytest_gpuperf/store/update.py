@@ -218,7 +218,7 @@ def find_orphans(directory: Path, rootdir: Path) -> list[Path]:
         folder = path.parent if path.parent.suffix == CASES else path
         module = rootdir / folder.relative_to(directory).with_suffix(
             ""
-        )  # of a test file that is no Python file
+        )  # of a test file that is not a Python file
         if not (module.exists() or module.with_name(f"{module.name}.py").exists()) and is_baseline(path):
             orphans.append(path)
     return orphans

@@ -15,7 +15,7 @@ from .compiled import TESTS
 NVCC = shutil.which("nvcc")
 pytestmark = pytest.mark.skipif(NVCC is None, reason="no nvcc on the PATH")
 
-#: header → how it declares device functions; what of them is no arithmetic, or only the headers' own
+#: header → how it declares device functions; what of them is not arithmetic, or only the headers' own
 HEADERS: dict[str, tuple[str, str]] = {
     "crt/math_functions.h": ("__DEVICE_FUNCTIONS_DECL__", ""),
     "crt/device_functions.h": (

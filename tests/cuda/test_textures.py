@@ -342,7 +342,7 @@ def test_lanes_may_have_textures_of_their_own(backend: str) -> None:
     handles[1] += 8
     device.copy(args[0], handles)
     with pytest.raises(
-        ge.TrapError, match=r"tex\.2d\.v4\.f32\.f32: 0x\w+ is no texture or surface\n.*thread \(1, 0, 0\)"
+        ge.TrapError, match=r"tex\.2d\.v4\.f32\.f32: 0x\w+ is not a texture or surface\n.*thread \(1, 0, 0\)"
     ):
         device.launch(module("textures")["table"], COUNT // 32, 32, args)
 
@@ -511,6 +511,6 @@ def test_images_belong_to_their_device() -> None:
     nothing = [other.zeros(32, np.float32)] * 3
     with pytest.raises(ge.LaunchError, match="is on another device"):
         other.launch(module("textures")["fetch_1d_float"], 1, 32, [texture, *nothing, *nothing[:2]])
-    with pytest.raises(ge.LaunchError, match="is no device array"):
+    with pytest.raises(ge.LaunchError, match="is not a device array"):
         one.texture(np.zeros(4, np.float32))  # type: ignore[arg-type]
     assert repr(texture).startswith("<1d texture of ")

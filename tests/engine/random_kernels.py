@@ -231,8 +231,8 @@ def device_function(choices: Choices) -> str:
 
 
 def structured(choices: Choices, gathers: bool = False, ordered: bool = False) -> str:
-    """The text of a module whose kernel ``k`` has nested control. ``gathers``: barriers also where early returns have parted lanes,
-    so that warp-level counts are the engine's own."""
+    """The text of a module whose kernel ``k`` has nested control. ``gathers``: barriers also where lanes have diverged by early
+    returns, so that warp-level counts are the engine's own."""
     exchanges, whole = choices.number(0, 2) > 0, choices.number(0, 1) > 0
     writer = Writer(choices, exchanges=exchanges, gathers=gathers, ordered=ordered, whole=whole)
     # all of shared memory that is read is written first

@@ -50,7 +50,7 @@ def test_pooling_by_hand():
     image = np.array([[[[1, 5, 2], [0, 3, -1], [4, -7, -2], [-9, -8, -6]]]], np.float64)
     assert reference.max_pool(image).tolist() == [[[[5, 5], [4, 3]]]]
     assert reference.average_pool(image).tolist() == [[-1.5]]
-    assert reference.max_pool(-np.ones((1, 1, 1, 1))).item() == -1  # what lies outside is no zero
+    assert reference.max_pool(-np.ones((1, 1, 1, 1))).item() == -1  # what lies outside is not a zero
 
 
 def test_activations_and_normalisation():

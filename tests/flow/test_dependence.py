@@ -167,7 +167,7 @@ ret; }}
             found.add(node)
             stack += graph.sources(node)  # type: ignore[arg-type]
     assert {at[line] for line in (5, 6, 7, 10, 11, 12)} <= found
-    assert at[13] not in found  # the call is no value: its arguments are
+    assert at[13] not in found  # the call is not a value: its arguments are
 
 
 def test_a_carry_flag_that_a_function_finds() -> None:

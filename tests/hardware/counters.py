@@ -36,7 +36,7 @@ class Counted:
 def parse(text: str, path: str = "counters.csv") -> list[Counted]:
     """Output of ``ncu --csv``: lines of its own (``==PROF==``), a header, a row per launch and metric. Columns are found by name.
 
-    Raises :class:`MachineError`, with the line, for output without a table, a row that is cut off, and a value that is no number.
+    Raises :class:`MachineError`, with the line, for output without a table, a row that is cut off, and a value that is not a number.
     """
     lines = text.splitlines()
     start = next(
@@ -67,7 +67,7 @@ def parse(text: str, path: str = "counters.csv") -> list[Counted]:
         try:
             amount = float(value.replace(",", ""))
         except ValueError:
-            raise MachineError(f"{path}:{number}: {value!r} is no number") from None
+            raise MachineError(f"{path}:{number}: {value!r} is not a number") from None
         unit = row[columns["Metric Unit"]]
         if unit[:1] in ("K", "M", "G") and unit[1:2].islower():
             raise MachineError(f"{path}:{number}: scaled to {unit}", hint="run ncu with --print-units base")

@@ -74,7 +74,7 @@ ret;
 
 
 def keep(kind: str, count: int) -> str:
-    """Stores that never happen (the size is no address of the data), but that no compiler can leave out."""
+    """Stores that never happen (the size is not an address of the data), but that no compiler can leave out."""
     lines = ["setp.eq.u64 %p6, %size, %data;"]
     wide = "b64" if kind in ("b64", "f64") else "b32"
     lines += [f"@%p6 st.global.{wide} [%data], {LETTER[kind]}{i + 8};" for i in range(count)]

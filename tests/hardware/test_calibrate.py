@@ -118,7 +118,7 @@ def test_the_command_writes_a_machine_that_predicts(
     # a second run of the same keeps the file, unless it is told otherwise, and then writes the same
     text = path.read_text(encoding="utf-8")
     assert main(["calibrate", str(folder), "--base", BASE, "-o", str(path)]) == 2
-    assert "is there already: write over it with --force" in capsys.readouterr().err
+    assert "exists already: overwrite it with --force" in capsys.readouterr().err
     assert main(["calibrate", str(folder), "--base", BASE, "-o", str(path), "--force"]) == 0
     assert path.read_text(encoding="utf-8") == text
     # and it can be the base of the next
@@ -167,7 +167,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, change: dict[str, float], mes
     [
         ("copy_dram", {"us": [400, 500, 600, 700]}, "its times spread over"),
         ("copy_dram", {"us": [2.0]}, "it took 2 µs, a kernel that does nothing 4.2"),
-        ("copy_dram", {"us": []}, "'us' is no list of numbers"),
+        ("copy_dram", {"us": []}, "'us' is not a list of numbers"),
         ("copy_dram", {"bytes": None}, "'bytes' is None, no number"),
         ("latency_lop3", {"longest": 0}, "it took no cycles"),
         ("latency_lop3", {"longest": "many"}, "'longest' is 'many', no number"),
@@ -209,7 +209,11 @@ def test_errors_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for arguments, code, message in (
         ([str(tmp_path), "--base", BASE, "-o", "x.yaml"], 3, "cannot read"),
         ([str(folder), "--base", "h100", "-o", str(tmp_path / "x.yaml")], 3, "unknown machine 'h100'"),
-        ([str(folder), "--base", BASE, "-o", str(tmp_path / "x.json")], 3, "is no name for a machine file"),
+        (
+            [str(folder), "--base", BASE, "-o", str(tmp_path / "x.json")],
+            3,
+            "is not a name for a machine file",
+        ),
         ([str(folder), "--base", BASE, "-o", str(tmp_path / "no/x.yaml")], 3, "cannot write"),
     ):
         assert main(["calibrate", *arguments]) == code

@@ -39,7 +39,7 @@ def test_a_table_is_read_by_its_columns() -> None:
         ("", "holds no table of ncu --csv"),
         ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission", "ERR_NVGPUCTRPERM"),
         (SAMPLE.replace('"ID",', '"Id",'), "counters.csv:4: the table has no such column: 'ID'"),
-        (SAMPLE.replace('"1,234"', '"many"'), "counters.csv:5: 'many' is no number"),
+        (SAMPLE.replace('"1,234"', '"many"'), "counters.csv:5: 'many' is not a number"),
         (SAMPLE.replace(',"inst","1,234"', ""), "counters.csv:5: 13 columns of 15: the output was cut off"),
         (SAMPLE.replace('"inst","1,234"', '"Kinst","1.2"'), "counters.csv:5: scaled to Kinst"),
     ],

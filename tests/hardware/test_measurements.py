@@ -83,7 +83,7 @@ def test_what_is_no_collected_part_is_refused(tmp_path: Path, lines: list[Any], 
 
 @pytest.mark.parametrize("times", [[], [1, "2"], [float("inf")], [-1.0], "12", None])
 def test_times_that_are_no_numbers_are_refused(tmp_path: Path, times: Any) -> None:
-    with pytest.raises(MachineError, match="'warm_us' is no list of numbers"):
+    with pytest.raises(MachineError, match="'warm_us' is not a list of numbers"):
         measurements.convert(written(tmp_path, ABOUT, {**CASE, "warm_us": times}), "h100-sxm")
 
 

@@ -1,4 +1,4 @@
-"""Text that is no PTX, or PTX that means nothing: every refusal names a position and says what would be accepted."""
+"""Text that is not PTX, or PTX that means nothing: every refusal names a position and says what would be accepted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MEANINGLESS = {
     "undeclared function": ("call unknown;", "unknown"),
     "undeclared branch table": ("brx.idx %r1, TABLE;", "TABLE"),
     "undeclared predicate": ("@%q bra END;\nEND:", "%q"),
-    "guard that is no predicate": ("@%r1 mov.u32 %r2, 1;", "%r1"),
+    "guard that is not a predicate": ("@%r1 mov.u32 %r2, 1;", "%r1"),
     "unknown instruction": ("frobnicate.u32 %r1, %r2;", "frobnicate"),
     "misspelt instruction": ("ad.u32 %r1, %r2, %r3;", "ad"),
     "unknown modifier": ("add.fast.u32 %r1, %r2, %r3;", "fast"),
@@ -109,7 +109,7 @@ BROKEN = {
     "initialiser of the wrong shape": HEAD + ".global .b32 x[2][2] = {{1, 2, 3}, {4}};",
     "initialiser naming nothing": HEAD + ".global .u64 x = y;",
     "initialised shared memory": HEAD + ".shared .b32 x = 1;",
-    "alignment that is no power of two": HEAD + ".global .align 3 .b32 x;",
+    "alignment that is not a power of two": HEAD + ".global .align 3 .b32 x;",
     "address of a register as initialiser": HEAD + ".global .u64 x = %r1;",
     "non-ASCII quotes": HEAD + ".visible .entry k() { mov.u32 %r1, “1”; ret; }",
 }

@@ -155,7 +155,7 @@ def test_references_by_name(backend: str) -> None:
         run(backend, body, lambda device: 0, before=before)
     with pytest.raises(ge.LaunchError, match=r"cannot bind .*surface.* to 'first'"):
         run(backend, body, lambda device: {"first": device.surface(device.zeros(4, np.int32))}, before=before)
-    with pytest.raises(ge.LaunchError, match=r"'word' is no .texref or .surfref variable"):
+    with pytest.raises(ge.LaunchError, match=r"'word' is not a .texref or .surfref variable"):
         run(
             backend, body, lambda device: {"word": device.texture(device.zeros(4, np.int32))},
             before=before + ".global .u32 word;\n",
@@ -335,12 +335,12 @@ def test_reductions_in_rows_of_any_length(kind: str, backend: str) -> None:
             r"outside the surface, or not aligned\n.*thread \(1, 0, 0\)",
         ),
         ("sust.b.1d.v2.b32.clamp [l1, 4], {r1, r1};", "surface", "outside the surface, or not aligned"),
-        ("txq.width.b32 r2, [l3];", "texture", "is no texture or surface"),
+        ("txq.width.b32 r2, [l3];", "texture", "is not a texture or surface"),
         ("sured.p.add.1d.b64.trap [l1, r1], l2;", "surface", None),
         (
             "@p1 bra END; tex.1d.v4.f32.f32 {f2,f3,f4,f5}, [l3, {f1}]; END:",
             "texture",
-            "is no texture or surface",
+            "is not a texture or surface",
         ),
     ],
 )

@@ -127,7 +127,7 @@ def test_a_kernel_left_to_the_reference_backend_says_why() -> None:
         "'k' runs on the reference backend, which is slow: a warp is diverged at barrier.cluster.arrive (k.ptx:"
         in remark
     )
-    # how it ran is no result
+    # how it ran is not a result
     assert native == lanes and lanes.remarks == ()
     assert native.to_dict() == lanes.to_dict() and "remarks" not in native.to_dict()
     assert ge.add_profiles([native, native, lanes]).remarks == (remark, unchecked)

@@ -104,7 +104,7 @@ RACES = {
         + f"{OTHER}\ndone:",
         ("RAW", 4, 8, 0, 32),
     ),
-    "a flag that is no flag": (
+    "a flag that is not a flag": (
         f"{INIT}membar.cta; @%p0 st.shared.u32 [%r7], 1;\n{SPIN.format('volatile')}membar.cta;\ndone:",
         ("RAW", 4, 6, 0, 32),
     ),

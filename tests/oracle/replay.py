@@ -4,7 +4,7 @@ The rule: a divergent branch sends its sides, one after the other, to the immedi
 block, where they join; sides are never merged with each other before that point. A stack of
 ``(where to go on, lanes, join point)`` carries it out. ``ret`` and ``exit`` lead to a virtual exit block,
 lanes that went there never come back; a called function is a graph of its own and its lanes join after the
-call. ``trap`` is no control flow (compilers let the text run on behind it), so it moves no join point.
+call. ``trap`` is not a control flow (compilers let the text run on behind it), so it moves no join point.
 """
 
 from __future__ import annotations

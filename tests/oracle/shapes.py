@@ -301,7 +301,7 @@ JOIN:
 """,
         (240, 12, 2, 2),
     ),
-    # A guarded call is no branch. Warp: 3 + F 2 + 2 = 7. Threads: 96 + 8·2 + 32·2 = 176.
+    # A guarded call is not a branch. Warp: 3 + F 2 + 2 = 7. Threads: 96 + 8·2 + 32·2 = 176.
     Shape(
         "divergent call joins after the call",
         """

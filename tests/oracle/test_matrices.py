@@ -25,9 +25,9 @@ def bits(value: float) -> int:
 
 def test_sums_begin_with_c_and_are_rounded_once() -> None:
     add = summation("f32", "f32")
-    # 2^24 + 1 is no single-precision number, but double precision carries it on
+    # 2^24 + 1 is not a single-precision number, but double precision carries it on
     assert add(bits(2.0**24), [1.0, 1.0], [1.0, 1.0]) == bits(2.0**24 + 2)
-    # 2^53 + 1 is no double: the ones are lost when they come one by one, and -2^53 comes last
+    # 2^53 + 1 is not a double: the ones are lost when they come one by one, and -2^53 comes last
     assert add(bits(2.0**53), [1.0, 1.0, -(2.0**53)], [1.0, 1.0, 1.0]) == bits(0.0)
     assert add(bits(0.0), [2.0**100], [2.0**100]) == 0x7F800000
     assert add(bits(0.0), [float("inf")], [0.0]) == 0x7FFFFFFF

@@ -1,4 +1,4 @@
-"""Value patterns of small programs: what is found, how it is called, and what is no finding."""
+"""Value patterns of small programs: what is found, how it is called, and what is not a finding."""
 
 from __future__ import annotations
 

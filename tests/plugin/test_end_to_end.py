@@ -134,7 +134,7 @@ def test_a_branch_that_diverges_is_explained(real):
         [
             "gpuperf: saxpy is worse: branches.*",
             "* +32 branches.executed, +1 branches.divergent at saxpy.ptx:27 (saxpy.cu:8)",
-            "*lanes part 1 of 32 times at saxpy.ptx:27 (saxpy.cu:8): decided by data of x",
+            "*lanes diverge 1 of 32 times at saxpy.ptx:27 (saxpy.cu:8): decided by data of x",
         ]
     )
     document = real.report()
@@ -143,7 +143,7 @@ def test_a_branch_that_diverges_is_explained(real):
     assert (branch["line"], branch["divergent"], branch["executed"]) == (27, 1, 32)
     assert branch["causes"] == [{"kind": "data", "name": "x", "varies": True}]
     page = (real.path / "out" / "gpuperf.html").read_text(encoding="utf-8")
-    assert "<td>data of x</td>" in page and "⚑ lanes part 1 of 32 times, decided by data of x" in page
+    assert "<td>data of x</td>" in page and "⚑ lanes diverge 1 of 32 times, decided by data of x" in page
 
 
 def test_a_loop_is_explained_in_the_report(real):

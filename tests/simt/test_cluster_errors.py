@@ -178,7 +178,7 @@ def test_a_cta_that_does_not_come_to_the_barrier(device: ge.Device) -> None:
         "all: barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;",
         ge.Deadlock,
     )
-    assert "deadlock: no thread can go on" in lines[0]
+    assert "deadlock: no thread can continue" in lines[0]
     text = "\n".join(lines)
     assert (
         "96 threads at barrier.cluster.wait.aligned at k.ptx:12, first thread (0, 0, 0) of block (0, 0, 0)"
@@ -222,8 +222,8 @@ def test_a_spin_for_what_never_comes(device: ge.Device) -> None:
 @pytest.mark.parametrize(
     ("directives", "grid", "cluster", "message", "hint"),
     [
-        ("", 6, 4, "grid (6, 1, 1) is no multiple of cluster (4, 1, 1)", "whole clusters along each axis"),
-        ("", (4, 3), (2, 2), "grid (4, 3, 1) is no multiple of cluster (2, 2, 1)", "whole clusters"),
+        ("", 6, 4, "grid (6, 1, 1) is not a multiple of cluster (4, 1, 1)", "whole clusters along each axis"),
+        ("", (4, 3), (2, 2), "grid (4, 3, 1) is not a multiple of cluster (2, 2, 1)", "whole clusters"),
         ("", 32, 17, "cluster.x is 17", "1 to 16 × 16 × 16"),
         ("", (8, 8), (8, 4), "cluster (8, 4, 1) has 32 blocks", "at most 16 blocks (8 on every GPU)"),
         ("", 4, 0, "cluster.x is 0", "accepted: an int or a tuple"),
@@ -231,7 +231,7 @@ def test_a_spin_for_what_never_comes(device: ge.Device) -> None:
         ("", 4, True, "cluster is True", "accepted"),
         ("", 4, 2.0, "cluster is 2.0", "accepted"),
         (".reqnctapercluster 2, 2", (4, 4), 2, "cluster (2, 1, 1) for kernel 'k'", ".reqnctapercluster requires (2, 2, 1)"),
-        (".reqnctapercluster 2, 2", (4, 3), None, "grid (4, 3, 1) is no multiple of cluster (2, 2, 1)", "whole"),
+        (".reqnctapercluster 2, 2", (4, 3), None, "grid (4, 3, 1) is not a multiple of cluster (2, 2, 1)", "whole"),
         (".explicitcluster", 4, None, "kernel 'k' must be launched with a cluster", "cluster=2 or cluster=(2, 1, 1)"),
         (".maxclusterrank 4", 8, 8, "cluster (8, 1, 1) has 8 blocks", "allows 4 blocks per cluster"),
         (".reqntid 32 .reqnctapercluster 2 .blocksareclusters", 2**31 - 1, None, "grid (in clusters, by .blocksareclusters).x is", ""),

@@ -1,4 +1,4 @@
-"""Control flow where lanes part and meet, on both backends against the interpreter."""
+"""Control flow where lanes diverge and converge, on both backends against the interpreter."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_structures_by_value() -> None:
         (".param .f32 x", (np.int32(1),), "an integer (int32) for a floating-point parameter"),
         (".param .f32 x", (1e300,), "does not fit .f32"),
         (".param .f32 x", (True,), "a bool for a floating-point parameter"),
-        (".param .u32 n", (None,), "for a parameter that is no pointer"),
+        (".param .u32 n", (None,), "for a parameter that is not a pointer"),
         (".param .u64 p", (np.zeros(4),), "kernels see device memory only"),
         (".param .u64 p", ("text",), "cannot pass a str"),
         (".param .u64 p", (object(),), "cannot pass a object"),

@@ -246,4 +246,4 @@ def test_recursion_without_end() -> None:
 def test_a_runaway_of_bounded_depth() -> None:
     """Some 10^20 calls, at most 100 inside one another."""
     text = FIBONACCI + entry(calls("fib", "%r0"))
-    assert "1,000 allowed: the kernel seems not to end" in _told(text, 100, limit=1000)
+    assert "1,000 allowed: the kernel does not seem to end" in _told(text, 100, limit=1000)

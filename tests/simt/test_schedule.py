@@ -108,7 +108,7 @@ def test_the_place_of_a_finished_cta_goes_to_the_next() -> None:
 
 
 def test_a_barrier_that_nobody_can_complete() -> None:
-    with pytest.raises(Deadlock, match="no thread can go on"):
+    with pytest.raises(Deadlock, match="no thread can continue"):
         run([[["sync 0"], ["sync 1"]]], resident=1)
 
 

@@ -154,7 +154,7 @@ def edited(tmp_path: Path, machines: Path):
             "did you mean 'max_ctas'?",
         ),
         ("value: 2, unit: SMs", "value: two, unit: SMs", 13, "chip.sm_count.value: expected a number", ""),
-        ("value: 2, unit: SMs", "value: 2.5, unit: SMs", 13, "2.5 is no whole number", ""),
+        ("value: 2, unit: SMs", "value: 2.5, unit: SMs", 13, "2.5 is not a whole number", ""),
         (
             "value: 2, unit: SMs",
             "value: 0, unit: SMs",
@@ -188,7 +188,7 @@ def edited(tmp_path: Path, machines: Path):
         ("  alu: {value: 32", "  alw: {value: 32", 39, "lanes.alw: unknown key 'alw'", "did you mean 'alu'?"),
         ("imad: {pipe: fma,", "imad: {pipe: fna,", 49, "'fna' has no lanes here", "did you mean 'fma'?"),
         ("id: toy", "id: tay", 4, "id: id 'tay' in a file named 'toy.yaml'", "write: id: toy"),
-        ('"8.0"', "eight", 7, "'eight' is no compute capability", "9.0"),
+        ('"8.0"', "eight", 7, "'eight' is not a compute capability", "9.0"),
         ("schema: 1", "schema: 2", 3, "schema 2 is not known", "reads schema 1"),
         ("revision: 1", "revision: 1\nrevision: 2", 7, "revision: this key is given twice", "remove one"),
         ("chip:\n", "chip: [\n", 14, "not YAML", ""),

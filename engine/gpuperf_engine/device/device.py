@@ -67,7 +67,7 @@ def program_of(kernel: Function) -> Program:
 
 def _check_kernel(kernel: object) -> None:
     if not isinstance(kernel, Function):
-        raise LaunchError(f"a {type(kernel).__name__} is no kernel", hint='write module["name"]')
+        raise LaunchError(f"a {type(kernel).__name__} is not a kernel", hint='write module["name"]')
 
 
 def _check_entry(kernel: Function) -> None:
@@ -162,7 +162,7 @@ class Runtime:
         try:
             host = np.asarray(values, order="C")
         except (TypeError, ValueError) as error:
-            raise LaunchError(f"a {type(values).__name__} is no array: {error}") from None
+            raise LaunchError(f"a {type(values).__name__} is not an array: {error}") from None
         array = self._allocate(host.shape, host.dtype, name, pad)
         self.memory.write(array.allocation, 0, host.reshape(-1).view(np.uint8))
         self._record("copy-in", (array,), array.nbytes)
@@ -341,7 +341,7 @@ class Runtime:
         variable = kernel.module.variable(name)
         wanted = next((word[1:-3] for word in variable.attributes if word in (".texref", ".surfref")), "tex")
         if variable.space != "tex":
-            raise LaunchError(f"{name!r} is no .texref or .surfref variable", span=variable.span)
+            raise LaunchError(f"{name!r} is not a .texref or .surfref variable", span=variable.span)
         if (
             not isinstance(image, ImageObject)
             or self._address_of(image) is None
@@ -524,7 +524,7 @@ class Runtime:
         """Raises ``LaunchError`` unless this is an array on this device."""
         if self._address_of(array) is None:
             raise LaunchError(
-                f"a {type(array).__name__} is no device array",
+                f"a {type(array).__name__} is not a device array",
                 hint="make one with array(), zeros() or empty()",
             )
 

@@ -62,7 +62,7 @@ class Origin(NamedTuple):
         return Origin(self.bases | other.bases, stride, self.offset + sign * other.offset)._reduced()
 
     def times(self, other: Origin) -> Origin:
-        """The product, which is no pointer."""
+        """The product, which is not a pointer."""
         a, b, c, d = self.stride, self.offset, other.stride, other.offset
         return Origin(frozenset(), gcd(a * c, a * d, b * c), b * d)._reduced()
 
@@ -279,7 +279,7 @@ def _apply(node: Instruction, sources: list[Origin], everything: list[Origin]) -
     return _anyhow(everything)
 
 
-#: what these compute is no pointer
+#: what these compute is not a pointer
 _INDICES = frozenset(("mul24", "rem", "div", "clz", "popc", "setp", "set", "bfind", "brev", "sad", "abs"))
 
 

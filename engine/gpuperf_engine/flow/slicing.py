@@ -12,8 +12,8 @@ Waits on mbarriers always run, and so does all that may change those. A barrier 
 lanes may meet lanes that stand at another, bring in those others.
 Branches, calls, barriers and ``trap`` always run; ``printf`` does not, unless its result decides something, and kernels that use the
 heap (``malloc``) run whole. Warp-synchronising instructions run where lanes of a warp may get ahead of each
-other, for there they decide who waits for whom; elsewhere only if their result is wanted. So lanes part, meet and wait exactly as
-they do in the whole program, and every count of blocks and branches is the same.
+other, for there they decide who waits for whom; elsewhere only if their result is wanted. So lanes diverge, converge and wait
+exactly as they do in the whole program, and every count of blocks and branches is the same.
 """
 
 from __future__ import annotations

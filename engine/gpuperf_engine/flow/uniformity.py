@@ -336,7 +336,7 @@ def may_stop(block: BasicBlock) -> bool:
 def _may_diverge(
     blocks: Sequence[BasicBlock], divergent: Sequence[BasicBlock], regions: dict[int, list[set[int]]]
 ) -> bool:
-    """Spin loops whose lanes part, or warp-synchronising instructions where not all lanes of the warp may have come along."""
+    """Spin loops whose lanes diverge, or warp-synchronising instructions where not all lanes of the warp may have come along."""
     if not any(may_stop(block) for block in blocks):
         return False
     first = blocks[0].index

@@ -105,7 +105,7 @@ class Image(ABC):
         return self.field(name).compare("eq", value)
 
     def expect(self, kind: int, geometry: str) -> None:
-        """It is an error if this is no image of that kind and geometry (``1d`` … ``a2d``)."""
+        """It is an error if this is not an image of that kind and geometry (``1d`` … ``a2d``)."""
         wrong = self.field("object").compare("ne", kind)
         wrong = wrong | self.field("dimensions").compare("ne", int(geometry[-2]))
         self.refuse(wrong | self.field("layered").compare("ne", int(geometry[0] == "a")))

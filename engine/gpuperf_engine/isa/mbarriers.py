@@ -220,4 +220,4 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
             "the mbarrier object keeps no report",
             "make it with mbarrier.init.layout::v1 for copies that report",
         )
-    return "the operand is no state of an mbarrier object", "states come from mbarrier.arrive"
+    return "the operand is not a state of an mbarrier object", "states come from mbarrier.arrive"

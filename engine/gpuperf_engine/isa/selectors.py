@@ -1,6 +1,6 @@
 """Parts of operands: ``r2.b0``, ``r1.h10``, ``-r3`` (manual: "Video Instructions").
 
-A syntax line shows where they may stand, ``a{.asel}`` and ``{-}a``. What is written is no part of the opcode, yet belongs to what
+A syntax line shows where they may stand, ``a{.asel}`` and ``{-}a``. What is written is not part of the opcode, yet belongs to what
 the instruction does: it is bound like a modifier, under the name of the slot (``asel``) and under ``a_negated``.
 """
 

@@ -189,13 +189,13 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
     if problem == Problem.SLICES:
         return (
             f"an interleaved tensor of elements of type .{ELEMENTS[amount].name}",
-            "elements that are padded are not interleaved",
+            "padded elements cannot be interleaved",
         )
     if problem == Problem.OVERRIDE:
         return _bad_override(word, amount)
     if problem == Problem.LINE:
         return (
-            "the address in shared memory is no multiple of 128",
+            "the address in shared memory is not a multiple of 128",
             "align what tensor copies move to 128 bytes",
         )
     if problem == Problem.OPERATION:

@@ -215,7 +215,7 @@ class Launch:
                 f"{program.local_area + CAPACITY * area // 32:,} bytes of local memory and of what recursive functions keep for "
                 f"each of {plan.threads_per_cta:,} threads of a block",
                 span=program.kernel.span,
-                hint="this machine has not that much memory: declare less .local memory, or launch smaller blocks",
+                hint="the host does not have that much memory: declare less .local memory, or launch smaller blocks",
             ) from None
         slot.put(Cta.SHARED, address_of(slot.shared))
         slot.put(Cta.SHARED_SHADOW, shared if generated.watch else 0)

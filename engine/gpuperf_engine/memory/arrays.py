@@ -115,7 +115,7 @@ def as_dtype(dtype: DTypeLike) -> np.dtype[Any]:
         return np.dtype(dtype)
     except TypeError as error:
         raise LaunchError(
-            f"{dtype!r} is no dtype: {error}",
+            f"{dtype!r} is not a dtype: {error}",
             hint="a dtype of NumPy, or of ml_dtypes such as ml_dtypes.bfloat16",
         ) from None
 

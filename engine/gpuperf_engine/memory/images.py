@@ -190,7 +190,7 @@ def image_fault(thread: str, instruction: Instruction, handle: int, images: Imag
     geometry = str(instruction.form.modifier("geom") or "")
     hint = f"make one with device.{asked if asked != 'image' else 'texture'}(array)"
     if kind_of_image is None:
-        message = f"{opcode}: {handle:#x} is no texture or surface"
+        message = f"{opcode}: {handle:#x} is not a texture or surface"
     elif asked not in (kind_of_image, "image"):
         message = f"{opcode}: {handle:#x} is a {kind_of_image}, not a {asked}"
     elif geometry and geometry != _geometry(row):

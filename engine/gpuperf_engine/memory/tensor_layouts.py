@@ -95,7 +95,7 @@ def described(
         if element.held != element.size:
             raise LaunchError(
                 f"TensorMap: interleave {interleave!r} of elements of type {element.driver}",
-                hint="elements that are padded are not interleaved",
+                hint="padded elements cannot be interleaved",
             )
         sizes, steps = _sliced(sizes, steps, element, 8 << slices)
     _check_alignment(

@@ -48,7 +48,7 @@ class RedundantValues:
 
 
 class SingleValues:
-    """After a step that is no memset all elements of an object are equal."""
+    """After a step that is not a memset all elements of an object are equal."""
 
     rules = ("single-value", "single-zero")
 

@@ -27,7 +27,7 @@ COLUMNS: dict[str, str] = {
     "floating_point_instructions": "of these, arithmetic and functions on floating-point numbers of any precision",
     "executed_instructions": "of the dynamic instructions, those that the analysis itself executed",
     "executed_percent": "the same in per cent",
-    "divergent_branches": "branches, once per warp, at which its lanes parted (`branches.divergent`)",
+    "divergent_branches": "branches, once per warp, at which its lanes diverged (`branches.divergent`)",
     "divergent_branches_per_cta": "the same per CTA",
     "branch_efficiency": "per cent of branches that did not diverge, 100 if there were none (`branches.efficiency`)",
     "duration_ms": "wall-clock milliseconds of the analysis: compiling, running and counting",

@@ -54,7 +54,7 @@ class Columns:
         return self._blocks + block
 
     def divergent(self, block: int) -> int:
-        """Executions of its counted branch that parted lanes."""
+        """Executions of its counted branch in which lanes diverged."""
         return 2 * self._blocks + block
 
     def lanes_on(self, instruction: Instruction, block: BasicBlock) -> int:

@@ -63,7 +63,7 @@ def call_target(operands: Operands, nodes: tuple[raw.Node, ...], base: int, span
     arguments = _list(parts)
     last = parts.pop(0) if parts else None
     if parts or not (last is None or isinstance(last, raw.Name)):
-        raise PtxError("'call' has operands that belong to nothing", span=span, hint=_ACCEPTED)
+        raise PtxError("'call' has unexpected operands", span=span, hint=_ACCEPTED)
     function, register, candidates, prototype = _callee(operands, callee, last, base, span)
     call = CallTarget(
         function,
@@ -101,7 +101,7 @@ def _callee(
         return _function(operands, callee.text, where), None, (), None
     if known[0].type.bits not in (32, 64) or known[0].type.is_float:
         raise PtxError(
-            f"{quoted(callee.text)} is a .{known[0].type} register, which holds no function", span=where
+            f"{quoted(callee.text)} is a .{known[0].type} register, which cannot hold a function", span=where
         )
     if last is None:
         raise PtxError("an indirect call needs its .calltargets or .callprototype", span=span)
@@ -138,7 +138,9 @@ def _arguments(operands: Operands, node: raw.Node, base: int) -> tuple[Operand, 
     if shape[0] == "name":
         operands.names.undeclared(shape[1], operand.span)
     if isinstance(operand, Sum):
-        raise PtxError("what a call is given is no sum; add in an instruction of its own", span=operand.span)
+        raise PtxError(
+            "an argument of a call cannot be a sum; add in a separate instruction", span=operand.span
+        )
     if (
         isinstance(operand, Symbol)
         and isinstance(operand.target, Variable)

@@ -102,7 +102,7 @@ def _opened(shape: Shape) -> Sequence[Shape]:
 
 def _named(form: Form, space: str) -> bool:
     """Whether a generic access may name a variable in a space with addresses of its own. It is then an access to that space,
-    as ptxas compiles it: the number that the name stands for is no generic address."""
+    as ptxas compiles it: the number that the name stands for is not a generic address."""
     return space == "shared" or (space == "local" and not form.effect.atomic)
 
 
@@ -153,7 +153,7 @@ def _fits(form: Form, slot: OperandSlot, shape: Shape, address_size: int) -> str
             return f"{slot.name} needs an element other than '_'"
         for element in shape[1:]:
             if element[0] == "sum":
-                return f"{slot.name}: an element of a vector is no sum; add in an instruction of its own"
+                return f"{slot.name}: an element of a vector cannot be a sum; add in a separate instruction"
             reason = _scalar(form, slot, element)
             if reason:
                 return reason
@@ -166,7 +166,7 @@ def _fits(form: Form, slot: OperandSlot, shape: Shape, address_size: int) -> str
 
 
 def _holds_metadata(form: Form, slot: OperandSlot) -> bool:
-    """Whether an operand of a matrix product is no fragment, but says something about one: metadata, scales."""
+    """Whether an operand of a matrix product is not a fragment, but says something about one: metadata, scales."""
     return form.effect is MATRIX and slot.register and any(item.vector > 1 for item in form.operands)
 
 

@@ -98,7 +98,7 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
         word = words[position]
         position += 1
         if not isinstance(word, raw.Word):
-            raise PtxError("a number or list here belongs to nothing", span=place())
+            raise PtxError("unexpected number or list", span=place())
         name = word.text
         following = words[position] if position < len(words) else None
         if name == ".ptr":

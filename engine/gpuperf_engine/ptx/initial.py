@@ -102,7 +102,7 @@ class Image:
             if node.function.text != "generic":
                 self._fail(
                     node.function,
-                    f"{node.function.text!r} is no operator of initialisers",
+                    f"{node.function.text!r} is not an operator of initialisers",
                     "did you mean 'generic'?",
                 )
             generic, node = True, node.argument

@@ -81,7 +81,7 @@ class Operands:
             if isinstance(base_object, Register):
                 if _PLUS.match(self.text.code, base + node.base.start) is None:
                     raise PtxError(
-                        "all that can be done to a register here is to add a constant",
+                        "only a constant can be added to a register here",
                         span=span,
                         hint="accepted: r + 4, r + -4",
                     )
@@ -153,7 +153,7 @@ class Operands:
         if not isinstance(resolved, (Register, Variable, Function)):
             if node.text[0] == "%" and special_type(node.text[1:]) is not None:
                 raise PtxError(
-                    f"{node.text} is a special register, to which nothing is added; move it to a register first",
+                    f"{node.text} is a special register, to which nothing can be added; move it to a register first",
                     span=span,
                 )
             self.names.undeclared(node.text, span)
@@ -169,7 +169,7 @@ class Operands:
         further, shapes = tuple(item[0] for item in more), tuple(item[1] for item in more)
         if isinstance(inner, raw.Number):
             if inner.kind[0] == "f":
-                raise PtxError("an address is no floating-point number", span=span)
+                raise PtxError("an address is not a floating-point number", span=span)
             return Address(None, inner.value, span, further), ("address", None, None, *shapes)
         base_object, offset = self._place(inner, base)
         if isinstance(base_object, Register):

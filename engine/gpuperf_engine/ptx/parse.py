@@ -63,13 +63,13 @@ def parse(text: str | bytes, path: str = "<string>") -> Module:
 
     Module scope is read at once; the body of a function when it is first asked for (``module["kernel"]``,
     ``module.function("name")``), and errors in it are raised then. ``path`` is used in positions only. Bytes are
-    decoded as UTF-8, else as Latin-1; the zero that ends a C string, which NVRTC gives too, is no part of the text.
+    decoded as UTF-8, else as Latin-1; the zero that ends a C string, which NVRTC gives too, is not part of the text.
 
     Raises ``PtxSyntaxError`` where the text is not PTX and ``PtxError`` where it is, but means nothing.
     """
     if not isinstance(text, (str, bytes, bytearray)):
         raise PtxError(
-            f"a {type(text).__name__} is no PTX text", hint="give a str or bytes, e.g. Path(…).read_bytes()"
+            f"a {type(text).__name__} is not PTX text", hint="give a str or bytes, e.g. Path(…).read_bytes()"
         )
     decoded = text if isinstance(text, str) else _decode(text)
     return read_module(Text(decoded.removeprefix("\ufeff").rstrip("\0"), path), _Grammar())
@@ -98,7 +98,7 @@ class _Grammar:
         return node
 
 
-#: Characters of the longest statement that is looked at closely; what is longer is no PTX anybody wrote or generated.
+#: Characters of the longest statement that is looked at closely; what is longer is not PTX anybody wrote or generated.
 _LONGEST = {"instruction": 1 << 15, "declaration": 1 << 20, "directive": 1 << 17}
 _MOST_COUNTED = 1 << 14
 _lock = threading.Lock()

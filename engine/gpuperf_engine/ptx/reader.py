@@ -457,7 +457,7 @@ class _Reader:
             target = self.module.functions.get(names[1].text)
             if target is None:
                 span = self.text.span(offset + names[1].start, offset + names[1].end)
-                raise PtxError(f"'.alias' of {names[1].text!r}, which is no function", span=span)
+                raise PtxError(f"'.alias' of {names[1].text!r}, which is not a function", span=span)
             self._alias(names[0].text, target)
         return end
 

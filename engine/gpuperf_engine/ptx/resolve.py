@@ -145,7 +145,7 @@ class _Body:
             self.errors.append(error)
 
     def _unreadable(self, offset: int, end: int) -> NoReturn:
-        """Words the error for text that is no statement: the grammar knows what it expected."""
+        """Words the error for text that is not a statement: the grammar knows what it expected."""
         code = self.code
         while code[offset].isspace():
             offset += 1
@@ -328,7 +328,9 @@ class _Body:
         if known[1] != ("register", "pred"):
             span = self.text.span(offset, offset + len(name))
             raise PtxError(
-                f"guard {name!r} is no predicate register", span=span, hint="guards are declared .reg .pred"
+                f"guard {name!r} is not a predicate register",
+                span=span,
+                hint="guards are declared .reg .pred",
             )
         return Guard(known[0], negated)
 
@@ -387,7 +389,7 @@ class _Body:
             return
         table = scope.table(named.name)
         if not isinstance(table, Table) or table.directive != ".branchtargets":
-            raise PtxError(f"{quoted(named.name)} is no list of .branchtargets", span=named.span)
+            raise PtxError(f"{quoted(named.name)} is not a list of .branchtargets", span=named.span)
         instruction.targets = tuple(
             self._label(
                 scope, member.text, self.text.span(table.base + member.start, table.base + member.end)

@@ -181,7 +181,7 @@ class Names:
             )
         if kind.name not in _REGISTER_TYPES:
             raise PtxError(
-                f".{kind} is no type of registers", span=where, hint=f"declare it as .b{kind.bits}"
+                f".{kind} is not a type of registers", span=where, hint=f"declare it as .b{kind.bits}"
             )
         check_type(self.module, kind.name, where)
         if specified.vector > len(COMPONENTS):

@@ -127,7 +127,7 @@ class Negated:
 @dataclass(frozen=True, slots=True)
 class Sum:
     """``r + 4`` as a source operand: an integer register plus a constant, modulo two to the power of the register's bits. The manual
-    has such sums in addresses only; ptxas takes them for any source that is no vector and adds before the instruction."""
+    has such sums in addresses only; ptxas takes them for any source that is not a vector and adds before the instruction."""
 
     register: Register
     offset: int

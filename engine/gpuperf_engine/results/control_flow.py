@@ -79,7 +79,7 @@ class Cause:
     ``kind`` is ``data`` (the contents of an object), ``atomic`` (what an atomic on an object returned, so the order of threads),
     ``thread`` (the place of a thread in its CTA or warp), ``time`` (a clock), ``parameter``, ``block`` (the place of a CTA in the
     grid) or ``launch`` (the shape of the launch and what else is one for all). ``name`` is that of the object, parameter or
-    special register, empty if unknown. ``varies``: it can differ between the lanes of a warp, so that it can part them.
+    special register, empty if unknown. ``varies``: it can differ between the lanes of a warp, so that they can diverge by it.
     """
 
     kind: str
@@ -130,8 +130,8 @@ class LoopProfile:
 
 @dataclass(frozen=True, slots=True)
 class DivergentBranch:
-    """A branch at which lanes of a warp parted, where it stands (``source`` as in ``LoopProfile``), and what its condition depends on,
-    what can part lanes first."""
+    """A branch at which lanes of a warp diverged, where it stands (``source`` as in ``LoopProfile``), and what its condition depends
+    on, causes that can make lanes diverge first."""
 
     function: str
     line: int

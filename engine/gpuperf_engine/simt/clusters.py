@@ -88,7 +88,7 @@ def check_cluster(kernel: Function, grid: Dim3, cluster: object) -> tuple[Dim3, 
         grid = dim3((x, y, z), "grid (in clusters, by .blocksareclusters)", MAX_GRID)
     if any(count % one for count, one in zip(grid, shape)):
         raise LaunchError(
-            f"grid {grid} is no multiple of cluster {shape}",
+            f"grid {grid} is not a multiple of cluster {shape}",
             span=kernel.span,
             hint="a grid consists of whole clusters along each axis",
         )

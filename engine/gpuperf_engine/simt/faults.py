@@ -293,7 +293,7 @@ def divergent_barrier(place: Place, instruction: Instruction, here: int, elsewhe
 def budget(place: Place, block: BasicBlock, executed: int, mask: int) -> BudgetExceeded:
     """A warp executed more than it may."""
     return BudgetExceeded(
-        f"{executed:,} warp instructions executed, {place.plan.max_instructions:,} allowed: the kernel seems not to end",
+        f"{executed:,} warp instructions executed, {place.plan.max_instructions:,} allowed: the kernel does not seem to end",
         span=block.instructions[0].span if block.instructions else None,
         details=[place.thread(lanes_of(mask)[0] if mask else 0)],
         hint="raise max_instructions (--gpuperf-max-instructions) if it does end",
@@ -326,10 +326,10 @@ def deadlock(waiting: Iterable[Waiting]) -> Deadlock:
     """Threads wait for what cannot come."""
     listed = list(waiting)
     return Deadlock(
-        "deadlock: no thread can go on",
+        "deadlock: no thread can continue",
         span=_span(listed),
         details=_who(listed),
-        hint="the threads that these wait for have ended, or wait somewhere else themselves",
+        hint="the threads that these wait for have ended, or wait elsewhere",
     )
 
 
@@ -337,7 +337,7 @@ def livelock(waiting: Iterable[Waiting]) -> Deadlock:
     """Threads run round a loop in which nothing changes any more."""
     listed = list(waiting)
     return Deadlock(
-        "no thread can make progress: the kernel repeats a state it was in before",
+        "no thread can make progress: the kernel repeats an earlier state",
         span=_span(listed),
         details=_who(listed),
         hint="a lock that is never released, or a flag that is never set",

@@ -315,7 +315,7 @@ def _bytes_of(param: Variable, argument: object, address_of: AddressOf) -> bytes
                     "device memory has 64-bit addresses, this module's have 32",
                     hint="compile for 64-bit addresses (.address_size 64)",
                 )
-            raise LaunchError("device memory given for a parameter that is no pointer")
+            raise LaunchError("device memory given for a parameter that is not a pointer")
         return int(address or 0).to_bytes(8, "little")
     if isinstance(argument, (bytes, bytearray)):
         return _aggregate(param, argument)
@@ -360,7 +360,7 @@ def _scalar(param: Variable, value: NDArray[Any]) -> bytes:
         # nvcc declares float and double parameters .f32 and .f64, Triton declares .u32 only for integers
         raise LaunchError(f"a {value.dtype} for an integer parameter")
     if kind not in "iufVb" and value.dtype.name not in ("bfloat16",):
-        raise LaunchError(f"a {value.dtype} is no kernel argument")
+        raise LaunchError(f"a {value.dtype} is not a kernel argument")
     return value.astype(value.dtype.newbyteorder("=")).tobytes()
 
 

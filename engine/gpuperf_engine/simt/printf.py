@@ -41,7 +41,7 @@ class Conversion:
 
 
 def conversions(format_: bytes) -> Iterator[Conversion]:
-    """The pieces of a format. What is no conversion of CUDA's printf is plain text."""
+    """The pieces of a format. What is not a conversion of CUDA's printf is plain text."""
     position = 0
     for match in _SPECIFIER.finditer(format_):
         if match.start() > position:

@@ -119,7 +119,7 @@ class Program:
 
     @cached_property
     def pieces(self) -> bytes:
-        """For each site the bytes that must begin inside an object (``spaces.piece_of``), and a 0 for what is no site."""
+        """For each site the bytes that must begin inside an object (``spaces.piece_of``), and a 0 for what is not a site."""
         return bytes([*(piece_of(site.instruction) for site in self.sites), 0])
 
     def callees(self, target: CallTarget) -> list[int]:

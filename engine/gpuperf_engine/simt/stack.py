@@ -31,7 +31,7 @@ wait there (no entry). A point of ``EXIT`` opens no group: the paths belong to t
 or waiting with the same M at an instruction with the same key (``effects.convergence_key``). Then they *converge*: the operation takes
 place, at once for all of them; a path goes on when all of its lanes have had theirs (lanes of one path may give different
 masks). Otherwise the path waits and another goes on: of the innermost group with one that can run, the topmost such member, the
-ones above it moving to the bottom in order. A member can run if it is no ``WAIT``; a group, if a member can. Failing that, of the
+ones above it moving to the bottom in order. A member can run if it is not a ``WAIT``; a group, if a member can. Failing that, of the
 innermost group with arrived lanes they leave it (below). Lanes that exit may complete a mask that others wait for.
 
 **Leaving early.** Arrived lanes that leave a group become a path ``(pc, arrived, id)`` of the group's entry, on top of the

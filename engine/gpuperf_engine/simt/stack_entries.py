@@ -108,7 +108,7 @@ class Group:
 
 
 def can_run(node: Group | Entry, live: int) -> bool:
-    """Whether a member is no ``WAIT``, or a group with a member that can run."""
+    """Whether a member is not a ``WAIT``, or a group with a member that can run."""
     if isinstance(node, Group):
         return node.can_run(live)
     return node.kind != WAIT and bool(node.mask & live)

@@ -54,7 +54,7 @@ class TooLong(Refusal):
 @dataclass(frozen=True)
 class Counts:
     """Exact counters of a launch by block of the program, as Python integers (they exceed 64 bits): executions by paths of warps and
-    by lanes, executions of the counted branch in which lanes parted, lanes whose guard held there; and by predicated instruction
+    by lanes, executions of the counted branch in which lanes diverged, lanes whose guard held there; and by predicated instruction
     lanes whose guard held, ``None`` where that was not asked for. ``sites``: columns of ``SITE_COLUMNS`` by site, ``None`` unless
     accesses were counted. ``pieces`` and ``operations`` (instructions executed by the analysis) say what it cost."""
 

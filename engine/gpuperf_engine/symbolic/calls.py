@@ -32,7 +32,7 @@ _U64 = scalar_type("u64")
 
 
 def parameter_step(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Callable[[State], None]:
-    """``ld.param`` or ``st.param`` of a variable that is no parameter of the kernel."""
+    """``ld.param`` or ``st.param`` of a variable that is not a parameter of the kernel."""
     operand = address_operand(instruction)
     variable = operand.base
     assert isinstance(variable, Variable)

@@ -177,7 +177,7 @@ def _barrier(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
         return _refuse(block, "a barrier of some warps, or with a result")
     aligned = instruction.form.row.name == "bar" or "aligned" in instruction.opcode.split(".")
     target = block.successors[0]
-    partial = _refuse(block, "some lanes of a warp come without the others")
+    partial = _refuse(block, "some lanes of a warp arrive without the others")
 
     def end(state: State) -> None:
         paths = state.paths

@@ -44,7 +44,7 @@ class Collected:
             or not all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in given)
             or not all(0 <= item < float("inf") for item in given)
         ):
-            raise self.fault(case, f"{key!r} is no list of numbers", "collect this case again")
+            raise self.fault(case, f"{key!r} is not a list of numbers", "collect this case again")
         return [float(item) for item in given]
 
 
@@ -73,7 +73,7 @@ def read_part(folder: str | Path, part: str) -> Collected:
             cut.append(number)
             continue
         if not isinstance(record, dict) or not ({"case", "part"} & set(record)):
-            raise MachineError("this line is of no case and of no machine", span=span)
+            raise MachineError("this line describes neither a case nor a machine", span=span)
         if "case" not in record:
             if record["part"] != part:
                 raise MachineError(f"this is part {record['part']!r}, not {part!r}", span=span)

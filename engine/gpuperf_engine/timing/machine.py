@@ -237,7 +237,7 @@ def _load(path: Path, _modified: int, _size: int) -> Machine:
 def _capability(entry: Entry) -> tuple[int, int]:
     major, dot, minor = entry.text().partition(".")
     if not (dot and major.isdigit() and minor.isdigit()):
-        raise entry.fault(f"{entry.text()!r} is no compute capability", 'write it as a string, like "9.0"')
+        raise entry.fault(f"{entry.text()!r} is not a compute capability", 'write it as a string, like "9.0"')
     return int(major), int(minor)
 
 
@@ -261,7 +261,7 @@ def _source(entry: Entry, sources: Mapping[str, str], note: str) -> str:
     key = entry.text()
     if key == "assumed":
         if not note:
-            raise entry.fault("an assumed number without a note", "say in note: what it was taken from")
+            raise entry.fault("an assumed number without a note", "state in note: what it was taken from")
         return "assumed"
     if key not in sources:
         raise entry.fault(f"unknown source {key!r}", nearest(key, [*sources, "assumed"], noun="source"))

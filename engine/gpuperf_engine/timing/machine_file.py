@@ -60,7 +60,7 @@ def write_machine(
     """Write ``path`` (its stem is the machine's id) and read it back; raises :class:`MachineError` for a path of another suffix."""
     if path.suffix != ".yaml":
         raise MachineError(
-            f"{path} is no name for a machine file", hint=f"write: {path.with_suffix('.yaml')}"
+            f"{path} is not a name for a machine file", hint=f"write: {path.with_suffix('.yaml')}"
         )
     try:
         path.write_text(render(base, base_path, path.stem, about, calibration), encoding="utf-8")

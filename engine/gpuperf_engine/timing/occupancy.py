@@ -110,7 +110,7 @@ def _check(
     if assumed > machine.registers_per_cta:
         raise LaunchError(
             f"{threads} threads with {registers_per_thread} registers each need {assumed} registers per CTA on {machine.id}:"
-            " a GPU refuses such a launch (CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)",
+            " a GPU rejects such a launch (CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)",
             hint=f"a CTA has at most {machine.registers_per_cta}: use fewer threads, or .maxnreg / -maxrregcount",
         )
     if shared_bytes > machine.shared_per_cta:

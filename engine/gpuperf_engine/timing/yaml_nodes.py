@@ -30,7 +30,7 @@ class Entry:
         return MachineError(f"{self.where}: {problem}" if self.where else problem, span=span, hint=hint)
 
     def mapping(self) -> Fields:
-        """Raises :class:`MachineError` where the node is no mapping, or names a key twice."""
+        """Raises :class:`MachineError` where the node is not a mapping, or names a key twice."""
         if not isinstance(self.node, yaml.MappingNode):
             raise self.fault("expected a mapping of keys to values")
         fields: dict[str, Entry] = {}
@@ -64,15 +64,15 @@ class Entry:
         try:
             value = float(self.node.value.replace("_", ""))
         except ValueError:
-            raise self.fault(f"{self.node.value!r} is no decimal number") from None
+            raise self.fault(f"{self.node.value!r} is not a decimal number") from None
         if not value >= minimum:
-            raise self.fault(f"{self.node.value} is too small", f"the least value accepted is {minimum:g}")
+            raise self.fault(f"{self.node.value} is too small", f"the minimum is {minimum:g}")
         return value
 
     def integer(self, *, minimum: float) -> int:
         value = self.number(minimum=minimum)
         if value != value // 1:
-            raise self.fault(f"{value!r} is no whole number")
+            raise self.fault(f"{value!r} is not a whole number")
         return int(value)
 
 
@@ -111,7 +111,7 @@ class Fields:
 
 
 def read_yaml(path: Path) -> Entry:
-    """The document in a file; raises :class:`MachineError` for text that is no YAML, is empty or holds aliases or tags."""
+    """The document in a file; raises :class:`MachineError` for text that is not YAML, is empty or holds aliases or tags."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:

@@ -275,7 +275,7 @@ ONE = ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "u32=1", "--
         (
             ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "q7=5"],
             USAGE,
-            "type 'q7' is none of",
+            "type 'q7' is not one of",
         ),
         (
             ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "s8=500"],
@@ -290,7 +290,7 @@ ONE = ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "u32=1", "--
         (
             ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "f32[2]=some"],
             USAGE,
-            "contents 'some' are none of",
+            "contents 'some' are not one of",
         ),
         (
             ["profile", "{loop}", "--grid", "1", "--block", "1", "--arg", "f32[2]=@none.npy"],

@@ -73,8 +73,8 @@ def test_globs_that_can_match(project, tolerance):
     [
         ("targets=5", "targets must be a list of machine ids, for example ['h100-sxm']"),
         ("targets={'h100-sxm': 1}", "targets must be a list of machine ids, for example ['h100-sxm']"),
-        ("tolerance={5: 1}", "tolerance: 5 is no name of a metric, for example 'time_us'"),
-        ("limits={None: 1}", "limits: None is no name of a metric, for example 'time_us'"),
+        ("tolerance={5: 1}", "tolerance: 5 is not the name of a metric, for example 'time_us'"),
+        ("limits={None: 1}", "limits: None is not the name of a metric, for example 'time_us'"),
         ("limits={'launches': float('nan')}", "limits: launches must be a finite number, not nan"),
         ("limits={'launches': float('inf')}", "limits: launches must be a finite number, not inf"),
         ("limits={'flops.*': 1}", "limits: 'flops.*' must be one metric, no glob"),
@@ -150,12 +150,15 @@ def test_a_limit_of_one_variant_is_none_of_the_other(project):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (("    launches: 1\n", ""), "'test_scale/scale' has no 'launches': the file was cut off or edited"),
+        (("    launches: 1\n", ""), "'test_scale/scale' has no 'launches': the file was truncated or edited"),
         (
             ("      efficiency: ", "      # "),
-            "'branches' has no 'efficiency': the file was cut off or edited",
+            "'branches' has no 'efficiency': the file was truncated or edited",
         ),
-        (("        time_us: ", "        # "), "'h100-sxm' has no 'time_us': the file was cut off or edited"),
+        (
+            ("        time_us: ", "        # "),
+            "'h100-sxm' has no 'time_us': the file was truncated or edited",
+        ),
         (("launches: 1", "launches: 010"), "'launches' must be a whole number, found '010'"),
     ],
     ids=["a metric", "a ratio", "a time", "octal"],
@@ -229,7 +232,7 @@ def test_a_launch_after_judging_does_not_go_unseen(project):
     result = project.update()
     assert result.ret == 1
     result.assert_outcomes(passed=1, failed=1, errors=1)
-    message = "E *LaunchError: the kernels of test_k.py::test_late have been judged already, this launch would go unseen"
+    message = "E *LaunchError: the kernels of test_k.py::test_late have been judged already, this launch would not be judged"
     result.stdout.fnmatch_lines([message, message])
     project.write("pytest.ini", "[pytest]\ngpuperf_functional = true\n")
     project.plain().assert_outcomes(passed=2)

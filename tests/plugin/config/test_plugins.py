@@ -126,7 +126,7 @@ def verdicts(document: dict, *metrics: str) -> dict[str, str]:
 
 
 def told(result: pytest.RunResult) -> str:
-    """What a run says, which is no traceback."""
+    """What a run says, which is not a traceback."""
     text = result.stdout.str() + result.stderr.str()
     assert "Traceback" not in text and "INTERNALERROR" not in text, text
     assert not re.search(r"(pytest_gpuperf|acme)[\w/]*\.py:\d+: (in|\w+Error)", text), text
@@ -258,8 +258,8 @@ def test_a_plugin_gives_variants_by_target(plugged):
             "return 1 / 0",
             "plugin 'acme' failed in pytest_gpuperf_ptx_source: ZeroDivisionError: division by zero",
         ),
-        ("return 3", "plugin 'acme', pytest_gpuperf_ptx_source: 3 is no PTX"),
-        ("return {'sm_80': 3}", "plugin 'acme', pytest_gpuperf_ptx_source: {'sm_80': 3} is no PTX"),
+        ("return 3", "plugin 'acme', pytest_gpuperf_ptx_source: 3 is not PTX"),
+        ("return {'sm_80': 3}", "plugin 'acme', pytest_gpuperf_ptx_source: {'sm_80': 3} is not PTX"),
         ("raise EngineError('no compiler', hint='install one')", "plugin 'acme': no compiler"),
     ],
 )
@@ -288,10 +288,10 @@ METRIC = 'Metric("new", "exact", "lower", "", "new", read=lambda profile: {})'
         (with_metric(METRIC.format("0.5")), "metric 'acme.new' must be a whole number (digits="),
         (with_metric(METRIC.format("'many'")), "plugin 'acme' failed in metric 'acme.new': ValueError"),
         (ACME.replace("for name, stores", "self.x\n        for name, stores"), "'acme' failed in the pattern of loud: AttributeError"),
-        (ACME.replace('Finding("loud"', 'Finding("quiet"'), "a finding has the rule 'quiet', which is none of the pattern's"),
-        (ACME.replace("[Everything()]", "[Everything]").replace('("loud",)', '["loud"]'), "is no pattern"),
+        (ACME.replace('Finding("loud"', 'Finding("quiet"'), "a finding has the rule 'quiet', which the pattern does not have"),
+        (ACME.replace("[Everything()]", "[Everything]").replace('("loud",)', '["loud"]'), "is not a pattern"),
         (ACME.replace("[Everything()]", "[1 / 0]"), "plugin 'acme' failed in pytest_gpuperf_patterns: ZeroDivisionError"),
-        (ACME.replace("[Everything()]", "3"), "plugin 'acme', pytest_gpuperf_patterns: 3 is no list"),
+        (ACME.replace("[Everything()]", "3"), "plugin 'acme', pytest_gpuperf_patterns: 3 is not a list"),
     ],
 )  # fmt: skip
 def test_errors_in_a_test_name_the_plugin(plugged, text, message):
@@ -305,11 +305,11 @@ def test_errors_in_a_test_name_the_plugin(plugged, text, message):
     ("text", "message"),
     [
         (with_metric("1 / 0"), "plugin 'acme' failed in pytest_gpuperf_metrics: ZeroDivisionError"),
-        (with_metric("3"), "plugin 'acme', pytest_gpuperf_metrics: 3 is no pytest_gpuperf.Metric"),
+        (with_metric("3"), "plugin 'acme', pytest_gpuperf_metrics: 3 is not a pytest_gpuperf.Metric"),
         (with_metric(METRIC.replace('"new"', '"a b"', 1)), "metric 'a b': a name is letters"),
         (with_metric(METRIC.replace('"new"', '"warps"', 1)), "metric 'warps' is given twice"),
-        (with_metric(METRIC.replace("exact", "set")), "metric 'new': class 'set' is none of exact, ratio, modelled"),
-        (with_metric(METRIC.replace("lower", "less")), "better 'less' is none of lower, higher, neutral"),
+        (with_metric(METRIC.replace("exact", "set")), "metric 'new': class 'set' is not one of exact, ratio, modelled"),
+        (with_metric(METRIC.replace("lower", "less")), "better 'less' is not one of lower, higher, neutral"),
         (with_metric('Metric("new", "exact", "lower", "", "new")'), "metric 'new': read is missing"),
         (with_metric(METRIC[:-1] + ', tolerance="much")'), "metric 'new': "),
     ],

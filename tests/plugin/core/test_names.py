@@ -1,4 +1,4 @@
-"""Names of kernels: what a compiler counts or hashes is no part of a case's id; overloads and templates stay apart."""
+"""Names of kernels: what a compiler counts or hashes is not part of a case's id; overloads and templates stay apart."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def test_other_opcodes_are_part_of_a_regression_and_no_reason_for_one(project):
     ("marker", "message"),
     [
         ('tolerance={"opcodes": 5}', "opcodes has no tolerance: every new one counts"),
-        ('limits={"opcodes": 5}', "limits: opcodes are no number, so they have no limit"),
+        ('limits={"opcodes": 5}', "limits: opcodes are not numbers, so they have no limit"),
     ],
 )
 def test_opcodes_have_neither_tolerance_nor_limit(project, marker, message):

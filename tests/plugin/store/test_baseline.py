@@ -143,7 +143,7 @@ DAMAGE = {
     ),
     "newer-harm": (TEXT.replace("schema: 1", "schema: 2\nrelease: '0; rm -r x'"), r"pip install --upgrade pytest-gpuperf$"),
     "older": (TEXT.replace("schema: 1", "schema: 0"), r":2: schema 0 is not known: .* reads schema 1\n  write it anew"),
-    "no-schema": (TEXT.replace("schema: 1\n", ""), r"no 'schema': this is no baseline"),
+    "no-schema": (TEXT.replace("schema: 1\n", ""), r"no 'schema': this is not a baseline"),
     "text-for-number": (TEXT.replace("launches: 1", "launches: 1e-3"), r":12: 'launches' must be a whole number, found '1e-3'"),
     "bool-for-number": (TEXT.replace("launches: 1", "launches: on"), r":12: 'launches' must be a whole number"),
     "negative": (TEXT.replace("executed: 4", "executed: -4"), r"'executed' must be a whole number"),

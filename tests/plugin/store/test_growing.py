@@ -90,9 +90,11 @@ def test_a_baseline_of_the_first_revision_is_read_and_stays_what_it_was():
 
 def test_a_metric_of_its_own_revision_must_be_there():
     text = DATA.read_text()
-    with pytest.raises(BaselineError, match="'memory' has no 'local_bytes': the file was cut off or edited"):
+    with pytest.raises(
+        BaselineError, match="'memory' has no 'local_bytes': the file was truncated or edited"
+    ):
         read(text.replace("      local_bytes: 0\n", "", 1))
-    with pytest.raises(BaselineError, match=r"has no '\w+': the file was cut off or edited"):
+    with pytest.raises(BaselineError, match=r"has no '\w+': the file was truncated or edited"):
         read(text.replace("  time: 3\n", "  time: 3\n  metrics: 2\n", 1))
 
 

@@ -53,7 +53,9 @@ declare(
     space=OWN,
     **{**MBARRIER, **LAYOUTS, "since": (9, 3), "target": 90, "requires": {}},
 )
-declare("mbarrier.inval{.space}.b64 [a]", "The memory is no mbarrier object any more.", space=OWN, **MBARRIER)
+declare(
+    "mbarrier.inval{.space}.b64 [a]", "The memory is not an mbarrier object any more.", space=OWN, **MBARRIER
+)
 for _name, _text in (
     ("expect_tx", "The current phase waits for count more bytes (or other transactions)."),
     ("complete_tx", "Count bytes that the current phase waits for have come."),

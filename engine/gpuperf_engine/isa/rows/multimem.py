@@ -41,7 +41,7 @@ VECTORS: dict[str, str] = {
 def _fits(modifiers: Mapping[str, Modifier]) -> str:
     kind, vector = str(modifiers["type"]), str(modifiers.get("vec") or "")
     if vector not in VECTORS[kind].split(" "):
-        return f"'.{vector}.{kind}' is no vector here" if vector else f"'.{kind}' needs a vector"
+        return f"'.{vector}.{kind}' is not a vector here" if vector else f"'.{kind}' needs a vector"
     if modifiers.get("weak") and modifiers.get("sem"):
         return f"'.weak' and '.{modifiers['sem']}' exclude each other"
     return ""

@@ -143,7 +143,7 @@ class BlockWriter:
         self.assign(instruction, results, guard)
 
     def place_of(self, instruction: Instruction) -> int:
-        """The number of an instruction that is no site."""
+        """The number of an instruction that is not a site."""
         return -1 - (self.block.index << PLACE_SHIFT | self.block.instructions.index(instruction))
 
     def stop_at(self, instruction: Instruction, event: int) -> None:

@@ -356,7 +356,7 @@ def _shuffle(exchange: _Exchange) -> list[NativeValue]:
     b, c = exchange.source("b"), exchange.source("c")
     ll = vector_ll(value.type)
     here = to.spread(exchange.mask)
-    # lanes that take no part give 0
+    # lanes that do not participate give 0
     given = writer.op(f"select <{LANES} x i1> {here}, {ll} {value.vector()}, {ll} zeroinitializer")
     if b.number is not None and c.number is not None and exchange.members.uniform:
         lanes, inside = _pattern(exchange, b, c)

@@ -111,7 +111,7 @@ class CodeGenerator:
         return EXIT_CODE + block.function if block.reconvergence == EXIT else block.reconvergence
 
     def return_place(self, number: int) -> int:
-        """A place to continue that is no block's: the code of a label ``r…``, behind a call through a pointer of a function."""
+        """A place to continue that is not a block's: the code of a label ``r…``, behind a call through a pointer of a function."""
         self.returns.append(number)
         return RETURN_CODE + len(self.program.blocks) + len(self.returns) - 1
 

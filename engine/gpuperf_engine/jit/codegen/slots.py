@@ -148,7 +148,7 @@ def _constants(program: Program, number: int) -> dict[Register, tuple[Immediate,
 
 
 def diverges(program: Program, block: BasicBlock) -> bool:
-    """Whether lanes may part at the end of a block."""
+    """Whether lanes may diverge at the end of a block."""
     uniform = program.uniformity[block.function].uniform
     if block.kind == "branch" and block.guard is not None:
         return block.guard.register not in uniform

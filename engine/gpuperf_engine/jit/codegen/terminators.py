@@ -240,7 +240,7 @@ def _indirect(to: BlockWriter) -> None:
 
 
 def _fork(to: BlockWriter, paying: list[str], point: int) -> str:
-    """Label behind a branch or call whose lanes part, where what is on the stack goes on: it is charged once if any of the lanes of
+    """Label behind a branch or call whose lanes diverge, where what is on the stack goes on: it is charged once if any of the lanes of
     these masks are there, which go over a back edge."""
     block, writer, generator = to.block, to.writer, to.generator
     if not paying:

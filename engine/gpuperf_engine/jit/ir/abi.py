@@ -96,7 +96,7 @@ UNWRITTEN = 0x5BD1E995
 #: room of a warp for the matrices of one product of a warpgroup
 MATRICES_BYTES = 1 << 16
 
-#: an instruction that is no site: −1 − (its block << this | its place there)
+#: an instruction that is not a site: −1 − (its block << this | its place there)
 PLACE_SHIFT = 20
 
 
@@ -755,7 +755,7 @@ class Event:
 
 
 def instruction_at(program: Program, site: int) -> Instruction:
-    """The instruction of a site, or the one that is no site of that number."""
+    """The instruction of a site, or the one that is not a site of that number."""
     if site >= 0:
         return program.sites[site & ~Bulk.SIGNALS].instruction
     block, place = divmod(-1 - site, 1 << PLACE_SHIFT)

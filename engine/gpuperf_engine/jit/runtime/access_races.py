@@ -116,7 +116,7 @@ class _Races:
         return to.function(f"internal void @{name}(ptr %ctx, i64 %site, i32 %mask, {V32} %a{value})")
 
     def _inside(self) -> None:
-        """What is refused is no access."""
+        """What is refused is not an access."""
         to, shift = self.to, self.form.shift
         size = to.context(Context.SHARED_BYTES)
         indices = to.rotated(NEAR, shift)

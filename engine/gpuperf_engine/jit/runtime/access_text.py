@@ -151,7 +151,7 @@ class AccessEmitter(Emitter):
         return self.icmp("ne", self.bits(tests), 0)
 
     def rotated(self, addresses: Ref, shift: int) -> Ref:
-        """Addresses divided by a power of two; what is no multiple of it becomes a number beyond all that are."""
+        """Addresses divided by a power of two; what is not a multiple of it becomes a number beyond all that are."""
         type = addresses.type
         operands = ", ".join(f"{type} {item}" for item in (addresses, addresses, literal(type, shift)))
         return self.ref(type, f"call {type} @llvm.fshr.v{LANES}{element_of(type)}({operands})")

@@ -353,7 +353,7 @@ def replace_lanes(
     bit: int,
 ) -> int:
     """``tensormap.replace``, lane after lane: values from ``low`` to ``high``; ``bit`` is that of the field in what a map lacks. The
-    instruction is no site: ``site`` is that of what is not counted. 1 if refused."""
+    instruction is not a site: ``site`` is that of what is not counted. 1 if refused."""
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)

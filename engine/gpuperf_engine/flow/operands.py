@@ -57,6 +57,16 @@ def registers_in(operand: Operand) -> Iterator[Register]:
 def matched(instruction: Instruction) -> Iterator[tuple[OperandSlot, Operand]]:
     """Operands beside the slots of the form; the two halves of ``d|p`` come one by one, like their slots, and so does what
     stands inside the brackets of an address. The slot of an optional second half that is not written is skipped."""
+    if not instruction.form.has_pairs:
+        for operand in instruction.operands:
+            if isinstance(operand, Pair) or (isinstance(operand, Address) and operand.further):
+                break
+        else:
+            return zip(instruction.form.operands, instruction.operands)
+    return _matched(instruction)
+
+
+def _matched(instruction: Instruction) -> Iterator[tuple[OperandSlot, Operand]]:
     slots = instruction.form.operands
     index = 0
     for operand in _opened(instruction.operands):

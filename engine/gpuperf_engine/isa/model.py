@@ -266,6 +266,11 @@ class Form:
         return bool(self.modifiers.get("cc"))
 
     @cached_property
+    def has_pairs(self) -> bool:
+        """Whether there are operands with a second half (``d|p``)."""
+        return any(slot.pair for slot in self.operands)
+
+    @cached_property
     def destinations(self) -> tuple[OperandSlot, ...]:
         """Operands that are written, in order."""
         return tuple(slot for slot in self.operands if slot.role == "destination")

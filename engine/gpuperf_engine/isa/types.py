@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 __all__ = ["BITS", "FLOAT", "INT", "SCALAR_TYPES", "SIGNED", "UNSIGNED", "ScalarType", "scalar_type"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ScalarType:
-    """One scalar type: ``kind`` is ``s``, ``u``, ``b``, ``f`` (IEEE), ``bf`` (bfloat16), ``tf`` (tf32), ``x`` (other narrow
-    floats and packed formats) or ``pred``; ``bits`` its width; ``lanes`` 2 or 4 for packed types such as ``f16x2``."""
+    """One scalar type, of which there is one object each: ``kind`` is ``s``, ``u``, ``b``, ``f`` (IEEE), ``bf`` (bfloat16), ``tf``
+    (tf32), ``x`` (other narrow floats and packed formats) or ``pred``; ``bits`` its width; ``lanes`` 2 or 4 for packed types such as
+    ``f16x2``."""
 
     name: str
     kind: str
@@ -43,6 +45,9 @@ class ScalarType:
 
     def __str__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> tuple[Callable[[str], ScalarType], tuple[str]]:
+        return scalar_type, (self.name,)
 
 
 def _types() -> dict[str, ScalarType]:

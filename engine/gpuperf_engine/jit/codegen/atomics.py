@@ -10,7 +10,7 @@ from ...isa.selectors import select as form_of
 from ...isa.spaces import WINDOWS
 from ...isa.types import scalar_type
 from ...ptx.syntax import Immediate, Vector
-from ..ir.emitter import Ref
+from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from .memory import Access, pointer_number
 
@@ -28,32 +28,31 @@ def write_atomic(access: Access) -> None:
     for number, elements in enumerate(sources):
         for element, value in enumerate(elements):
             cell = to.generator.field("%vals", number * _AREA + element * LANES * access.type.bytes)
-            writer.do(f"store {vector_ll(access.type)} {value.vector()}, ptr {cell}, align 16")
-    writer.do(f"store <{LANES} x i64> {access.addresses()}, ptr %area, align 64")
-    writer.do(f"store i32 {access.mask}, ptr %loop")
+            writer.store(value.vector(), cell, 16)
+    writer.store(access.addresses(), "%area", 64)
+    writer.store(access.mask, "%loop")
     head, body, done = writer.label("lanes"), writer.label("lane"), writer.label("done")
-    writer.do(f"br label %{head}")
+    writer.jump(head)
     writer.start(head)
     writer.forget()
-    rest = writer.op("load i32, ptr %loop")
-    writer.do(f"br i1 {writer.op(f'icmp eq i32 {rest}, 0')}, label %{done}, label %{body}")
+    rest = writer.load("i32", "%loop")
+    writer.branch(writer.icmp("eq", rest, 0), done, body)
     writer.start(body)
-    writer.needs["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
-    lane = writer.op(f"zext i32 {writer.op(f'call i32 @llvm.cttz.i32(i32 {rest}, i1 true)')} to i64")
-    writer.do(f"store i32 {writer.op(f'and i32 {rest}, {_less(access, rest)}')}, ptr %loop")
+    lane = writer.zext(writer.intrinsic("cttz.i32", "i32", rest, constant("i1", "true")), "i64")
+    writer.store(writer.and_(rest, _less(access, rest)), "%loop")
     host = _reach(access, lane)
     for element in range(access.count):
         _combine(access, sources, host, lane, element)
-    writer.do(f"br label %{head}")
+    writer.jump(head)
     writer.start(done)
     writer.forget()
-    access.count_lanes(writer.op(f"zext i32 {access.mask} to i64"), "count_atomic")
+    access.count_lanes(writer.zext(access.mask, "i64"), "count_atomic")
     if access.instruction.effect is ATOMIC:
         to.assign(access.instruction, _old(access), access.guard)
 
 
-def _less(access: Access, rest: str) -> str:
-    return access.to.writer.op(f"sub i32 {rest}, 1")
+def _less(access: Access, rest: Ref) -> Ref:
+    return access.to.writer.sub(rest, 1)
 
 
 def _operands(access: Access) -> list[list[NativeValue]]:
@@ -74,21 +73,21 @@ def _operands(access: Access) -> list[list[NativeValue]]:
     return values
 
 
-def _reach(access: Access, lane: str) -> str:
+def _reach(access: Access, lane: Ref) -> Ref:
     """Host pointer of one lane's element, checked."""
     to, writer = access.to, access.to.writer
-    cell = writer.op(f"getelementptr i64, ptr %area, i64 {lane}")
-    address = writer.op(f"load i64, ptr {cell}")
+    cell = writer.element("%area", "i64", lane)
+    address = writer.load("i64", cell)
     arguments = [
         *(("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")),
         ("i64", str(access.site)), ("i64", lane), ("i64", address), ("i64", str(access.bytes)), ("i64", str(access.space + 12)),
     ]  # fmt: skip
     reached = writer.call("reach", "i64", *arguments)
-    to.fault_if(writer.op(f"icmp eq i64 {reached}, 0"))
-    return writer.op(f"inttoptr i64 {reached} to ptr")
+    to.fault_if(writer.icmp("eq", reached, 0))
+    return writer.pointer(reached)
 
 
-def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: str, element: int) -> None:
+def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: Ref, element: int) -> None:
     """old → new for one element of one lane; the old value goes behind the operands."""
     to, writer = access.to, access.to.writer
     kind, raw = scalar_ll(access.type), f"i{access.type.bits}"
@@ -96,47 +95,46 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
     given = []
     for number in range(len(sources)):
         base = to.generator.field("%vals", number * _AREA + element * LANES * access.type.bytes)
-        cell = writer.op(f"getelementptr {kind}, ptr {base}, i64 {lane}")
-        given.append(to.value(access.type, writer.op(f"load {kind}, ptr {cell}"), True))
+        cell = writer.element(base, kind, lane)
+        given.append(to.value(access.type, writer.load(kind, cell), True))
     shared_host = to.generator.program.order_free and access.space != 1
     old_raw: Ref
     if shared_host:
-        start = writer.op(f"load atomic {raw}, ptr {memory} monotonic, align {access.type.bytes}")
+        start = writer.ref(raw, f"load atomic {raw}, ptr {memory} monotonic, align {access.type.bytes}")
         before, again, stored = writer.label("before"), writer.label("again"), writer.label("stored")
         writer.enter(before)
         writer.enter(again)
         old_raw = current = writer.phi(raw, (start, before))
     else:
         old_raw = writer.load(raw, memory, access.type.bytes)
-    old = to.value(
-        access.type, old_raw if kind == raw else writer.op(f"bitcast {raw} {old_raw} to {kind}"), True
-    )
+    old = to.value(access.type, old_raw if kind == raw else writer.bitcast(old_raw, kind), True)
     new = _evaluated(access, lane, [old, *given])
     text = new.clean().scalar()
-    new_raw = text if kind == raw else writer.op(f"bitcast {kind} {text} to {raw}")
+    new_raw = text if kind == raw else writer.bitcast(text, raw)
     if shared_host:
         writer.enter(writer.label("swap"))
-        pair = writer.op(
-            f"cmpxchg ptr {memory}, {raw} {old_raw}, {raw} {new_raw} seq_cst seq_cst, align {access.type.bytes}"
+        pair = writer.ref(
+            f"{{{raw}, i1}}",
+            f"cmpxchg ptr {memory}, {raw} {old_raw}, {raw} {new_raw} seq_cst seq_cst, align {access.type.bytes}",
         )
-        current.come(writer.op(f"extractvalue {{{raw}, i1}} {pair}, 0"))
-        writer.branch(writer.op(f"extractvalue {{{raw}, i1}} {pair}, 1"), stored, again)
+        current.come(writer.member(pair, 0, raw))
+        writer.branch(writer.member(pair, 1, "i1"), stored, again)
         writer.start(stored)
     else:
-        writer.do(f"store {raw} {new_raw}, ptr {memory}, align {access.type.bytes}")
+        writer.store(new_raw, memory, access.type.bytes)
     base = to.generator.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
-    cell = writer.op(f"getelementptr {raw}, ptr {base}, i64 {lane}")
-    writer.do(f"store {raw} {old_raw}, ptr {cell}")
+    cell = writer.element(base, raw, lane)
+    writer.store(old_raw, cell)
 
 
-def _evaluated(access: Access, lane: str, given: list[Value | int]) -> NativeValue:
+def _evaluated(access: Access, lane: Ref, given: list[Value | int]) -> NativeValue:
     """The value to store. What a generic address means for floats follows from its window: shared memory keeps subnormals
     (manual, ``atom``)."""
     to, form = access.to, access.instruction.form
     new = evaluate(form, given)[0]
     if access.name == "generic" and access.type.is_float and "space" in form.row.asks:
-        cell = to.writer.op(f"getelementptr i64, ptr %area, i64 {lane}")
-        address = to.value(U64, to.writer.op(f"load i64, ptr {cell}"), True)
+        cell = to.writer.element("%area", "i64", lane)
+        address = to.value(U64, to.writer.load("i64", cell), True)
         start, size = WINDOWS["shared"]
         near = evaluate(form_of(form, {"space": "shared"}), given)[0]
         new = select((address - start).compare("lt", size), near, new)
@@ -148,7 +146,5 @@ def _old(access: Access) -> list[NativeValue]:
     to, values = access.to, []
     for element in range(access.count):
         cell = to.generator.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
-        values.append(
-            to.value(access.type, to.writer.op(f"load {vector_ll(access.type)}, ptr {cell}, align 16"))
-        )
+        values.append(to.value(access.type, to.writer.load(vector_ll(access.type), cell, 16)))
     return values

@@ -11,6 +11,7 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
 from ...simt.launch import MAX_THREADS
 from ..ir.abi import GATHER_CODE, RETURN_CODE, Event, State, Status
+from ..ir.emitter import Ref, constant
 from ..ir.values import NativeValue
 from .handlers import ends
 
@@ -52,23 +53,23 @@ def write_barrier(to: BlockWriter) -> None:
     parts = instruction.opcode.split(".")
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     number = _scalar(to, to.source(operands["a"], U32))
-    generator.guarded_stop(writer.op(f"icmp uge i32 {number}, 16"), block.index, Event.BARRIER_ID, number)
-    writer.do(f"store i32 {number}, ptr {generator.field('%st', State.BARRIER_ID)}")
-    warps = "0"
+    generator.guarded_stop(writer.icmp("uge", number, 16), block.index, Event.BARRIER_ID, number)
+    writer.store(number, generator.field("%st", State.BARRIER_ID))
+    warps = constant("i32", 0)
     if "b" in operands:
         threads = _scalar(to, to.source(operands["b"], U32))
-        uneven = writer.op(f"icmp ne i32 {writer.op(f'and i32 {threads}, 31')}, 0")
-        none = writer.op(f"icmp eq i32 {threads}, 0")
-        many = writer.op(f"icmp ugt i32 {threads}, {MAX_THREADS}")
-        bad = writer.op(f"or i1 {writer.op(f'or i1 {uneven}, {none}')}, {many}")
+        uneven = writer.icmp("ne", writer.and_(threads, 31), 0)
+        none = writer.icmp("eq", threads, 0)
+        many = writer.icmp("ugt", threads, MAX_THREADS)
+        bad = writer.or_(writer.or_(uneven, none), many)
         generator.guarded_stop(bad, block.index, Event.BARRIER_COUNT, threads)
-        warps = writer.op(f"lshr i32 {threads}, 5")
-    writer.do(f"store i32 {warps}, ptr {generator.field('%st', State.BARRIER_WARPS)}")
+        warps = writer.lshr(threads, 5)
+    writer.store(warps, generator.field("%st", State.BARRIER_WARPS))
     kind = 1 if "arrive" in parts else 2 if "red" in parts else 0
-    holds = "0"
+    holds = constant("i32", 0)
     if "c" in operands:
-        holds = writer.op(f"and i32 {to.mask}, {to.bits_of(to.source(operands['c'], PRED))}")
-    writer.do(f"store i32 {holds}, ptr {generator.field('%st', State.BARRIER_LANES)}")
+        holds = writer.and_(to.mask, to.bits_of(to.source(operands["c"], PRED)))
+    writer.store(holds, generator.field("%st", State.BARRIER_LANES))
     _write_arrival(to, kind, parts)
 
 
@@ -79,23 +80,23 @@ def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -
     block, writer, generator = to.block, to.writer, to.generator
     instruction = block.terminator
     assert instruction is not None
-    writer.do(f"store i32 {kind}, ptr {generator.field('%st', State.BARRIER_KIND)}")
+    writer.put("i32", kind, generator.field("%st", State.BARRIER_KIND))
     to.flush()
     # the lanes of a warp that left a reconvergence point early are gathered here, if it is an aligned barrier
     gathering = GATHER_CODE + block.index
     generator.resumable.add(gathering)
-    writer.do(f"br label %g{block.index}")
+    writer.jump(f"g{block.index}")
     writer.start(f"g{block.index}")
     writer.forget()
-    live, here = writer.op("load i32, ptr %live"), writer.op("load i32, ptr %mask")
+    live, here = writer.load("i32", "%live"), writer.load("i32", "%mask")
     kept = generator.diverged and kind < 3
     if not kept or not is_loose(instruction):
         event = Event.DIVERGED if is_loose(instruction) else Event.DIVERGENT_BARRIER
-        generator.guarded_stop(writer.op(f"icmp ne i32 {live}, {here}"), gathering, event)
+        generator.guarded_stop(writer.icmp("ne", live, here), gathering, event)
     if kind >= 3:
         # whoever has arrived waits next, and the other way round
-        there = writer.op(f"load i32, ptr {generator.field('%st', State.CLUSTER)}")
-        wrong = writer.op(f"icmp {'eq' if kind == 4 else 'ne'} i32 {there}, 0")
+        there = writer.load("i32", generator.field("%st", State.CLUSTER))
+        wrong = writer.icmp("eq" if kind == 4 else "ne", there, 0)
         generator.guarded_stop(wrong, block.index, Event.CLUSTER_ORDER)
     code = RETURN_CODE + block.index
     generator.resumable.add(code)
@@ -110,19 +111,19 @@ def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -
         to.restart()
         to.assign(instruction, [_result(to, parts)], None)
         to.flush()
-    writer.do(f"br label %{edge(to, block.successors[0])}")
+    writer.jump(edge(to, block.successors[0]))
 
 
 def _result(to: BlockWriter, parts: list[str]) -> NativeValue:
     """What ``.red`` gives, as the scheduler left it in the state."""
     writer, generator = to.writer, to.generator
     if "popc" in parts:
-        return to.value(U32, writer.op(f"load i32, ptr {generator.field('%st', State.BARRIER_COUNT)}"), True)
+        return to.value(U32, writer.load("i32", generator.field("%st", State.BARRIER_COUNT)), True)
     field = State.BARRIER_ALL if "and" in parts else State.BARRIER_ANY
-    word = writer.op(f"load i32, ptr {generator.field('%st', field)}")
-    return to.value(PRED, writer.op(f"icmp ne i32 {word}, 0"), True)
+    word = writer.load("i32", generator.field("%st", field))
+    return to.value(PRED, writer.icmp("ne", word, 0), True)
 
 
-def _scalar(to: BlockWriter, value: NativeValue) -> str:
+def _scalar(to: BlockWriter, value: NativeValue) -> Ref:
     """A value that must be the same in all lanes: that of the first active one."""
     return value.scalar() if value.uniform else to.first_lane(value).text

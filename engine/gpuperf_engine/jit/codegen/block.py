@@ -28,6 +28,7 @@ from ...ptx.syntax import (
     Vector,
 )
 from ..ir.abi import PLACE_SHIFT, Context, Event, State, Status
+from ..ir.emitter import Ref, constant, lanes_of
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from . import bulk, copy, exchange, images, mbarrier, ordering, stack, warpgroup  # noqa: F401  (they register what they write)
 from .function import CodeGenerator
@@ -66,8 +67,8 @@ class BlockWriter:
         self.dirty: dict[Register, None] = {}
         self.carry: NativeValue | None = None
         self.carry_written = False
-        self.mask = ""
-        self.lanes = ""
+        self.mask = Ref("i32", "")
+        self.lanes = Ref(lanes_of("i1"), "")
         #: an access of this block may have been refused
         self.faulting = False
         #: lines that belong behind the block: stubs of its edges
@@ -109,8 +110,8 @@ class BlockWriter:
 
     def load_mask(self) -> None:
         """Make the active mask available."""
-        self.mask = self.writer.op("load i32, ptr %mask")
-        self.lanes = self.writer.op(f"bitcast i32 {self.mask} to <{LANES} x i1>")
+        self.mask = self.writer.load("i32", "%mask")
+        self.lanes = self.writer.bitcast(self.mask, f"<{LANES} x i1>")
 
     def instruction(self, instruction: Instruction) -> None:
         """One instruction that does not end the block."""
@@ -138,7 +139,7 @@ class BlockWriter:
         if form.writes_carry:
             self.write_carry(results.pop(), guard)
         if form.row.applied.checked is not None:
-            wrong = self.writer.op(f"and i32 {self.bits_of(results.pop())}, {self.effective_mask(guard)}")
+            wrong = self.writer.and_(self.bits_of(results.pop()), self.effective_mask(guard))
             self.error(wrong, Event.MEANINGLESS, str(self.block.instructions.index(instruction)))
         self.assign(instruction, results, guard)
 
@@ -253,13 +254,13 @@ class BlockWriter:
         writer = self.writer
         cell = self.generator.field("%st", offset)
         if type.is_predicate:
-            word = writer.op(f"load i32, ptr {cell}")
+            word = writer.load("i32", cell)
             if uniform:
-                return self.value(PRED, writer.op(f"trunc i32 {word} to i1"), True)
-            return self.value(PRED, writer.op(f"bitcast i32 {word} to <{LANES} x i1>"))
+                return self.value(PRED, writer.trunc(word, "i1"), True)
+            return self.value(PRED, writer.bitcast(word, f"<{LANES} x i1>"))
         ll = scalar_ll(type) if uniform else vector_ll(type)
         align = min(16, type.bytes) if uniform else 64
-        return self.value(type, writer.op(f"load {ll}, ptr {cell}, align {align}"), uniform)
+        return self.value(type, writer.load(ll, cell, align), uniform)
 
     def assign(self, instruction: Instruction, results: list[NativeValue], guard: NativeValue | None) -> None:
         """Give the results to the destination operands, in order; results beyond them are dropped."""
@@ -287,19 +288,17 @@ class BlockWriter:
 
     def first_lane(self, value: NativeValue) -> NativeValue:
         """A uniform register's value, from the first active lane."""
-        name = "llvm.cttz.i32"
-        self.writer.needs[name] = f"declare i32 @{name}(i32, i1)"
-        lane = self.writer.op(f"call i32 @{name}(i32 {self.mask}, i1 true)")
-        text = self.writer.op(f"extractelement {vector_ll(value.type)} {value.vector()}, i32 {lane}")
+        lane = self.writer.intrinsic("cttz.i32", "i32", self.mask, constant("i1", "true"))
+        text = self.writer.extract(value.vector(), lane)
         return NativeValue(self.writer, value.type, text, True, None, value.loose)
 
     def read_carry(self) -> NativeValue:
         """The condition code CC.CF."""
         if self.carry is None:
-            word = self.writer.op(
-                f"load i32, ptr {self.generator.field('%st', self.generator.slots.carry[self.number])}"
+            word = self.writer.load(
+                "i32", self.generator.field("%st", self.generator.slots.carry[self.number])
             )
-            self.carry = self.value(PRED, self.writer.op(f"bitcast i32 {word} to <{LANES} x i1>"))
+            self.carry = self.value(PRED, self.writer.bitcast(word, f"<{LANES} x i1>"))
         return self.carry
 
     def write_carry(self, value: NativeValue, guard: NativeValue | None) -> None:
@@ -317,17 +316,15 @@ class BlockWriter:
                 self._store(register, self.values[register])
         if self.carry_written and self.carry is not None:
             cell = self.generator.field("%st", self.generator.slots.carry[self.number])
-            bits = self.writer.op(f"bitcast <{LANES} x i1> {self.carry.vector()} to i32")
-            self.writer.do(f"store i32 {self._blended_word(cell, bits)}, ptr {cell}")
+            bits = self.writer.bitcast(self.carry.vector(), "i32")
+            self.writer.store(self._blended_word(cell, bits), cell)
         self.dirty.clear()
         self.carry_written = False
 
-    def _blended_word(self, cell: str, bits: str) -> str:
+    def _blended_word(self, cell: str, bits: Ref) -> Ref:
         writer = self.writer
-        kept = writer.op(
-            f"and i32 {writer.op(f'load i32, ptr {cell}')}, {writer.op(f'xor i32 {self.mask}, -1')}"
-        )
-        return writer.op(f"or i32 {writer.op(f'and i32 {bits}, {self.mask}')}, {kept}")
+        kept = writer.and_(writer.load("i32", cell), writer.xor(self.mask, -1))
+        return writer.or_(writer.and_(bits, self.mask), kept)
 
     def _store(self, register: Register, value: NativeValue) -> None:
         writer = self.writer
@@ -335,24 +332,22 @@ class BlockWriter:
         kind = register.type
         if register in self.uniform:
             if kind.is_predicate:
-                writer.do(f"store i32 {writer.op(f'zext i1 {value.scalar()} to i32')}, ptr {cell}")
+                writer.store(writer.zext(value.scalar(), "i32"), cell)
             else:
                 clean = value.clean()
-                writer.do(
-                    f"store {scalar_ll(kind)} {clean.scalar()}, ptr {cell}, align {min(16, kind.bytes)}"
-                )
+                writer.store(clean.scalar(), cell, min(16, kind.bytes))
             return
         blend = self.generator.slots.blends(self.block, register)
         if kind.is_predicate:
-            bits = writer.op(f"bitcast <{LANES} x i1> {value.vector()} to i32")
-            writer.do(f"store i32 {self._blended_word(cell, bits) if blend else bits}, ptr {cell}")
+            bits = writer.bitcast(value.vector(), "i32")
+            writer.store(self._blended_word(cell, bits) if blend else bits, cell)
             return
         clean, ll = value.clean(), vector_ll(kind)
         text = clean.vector()
         if blend:
-            old = writer.op(f"load {ll}, ptr {cell}, align 64")
-            text = writer.op(f"select <{LANES} x i1> {self.lanes}, {ll} {text}, {ll} {old}")
-        writer.do(f"store {ll} {text}, ptr {cell}, align 64")
+            old = writer.load(ll, cell, 64)
+            text = writer.select(self.lanes, text, old)
+        writer.store(text, cell, 64)
 
     # ---------------------------------------------------------------------------------------------------- guards
 
@@ -374,46 +369,46 @@ class BlockWriter:
             self.generator.count_lanes("%predicated", 8 * counter, self.effective_mask(guard_value), column)
         return guard_value
 
-    def effective_mask(self, guard: NativeValue | None) -> str:
+    def effective_mask(self, guard: NativeValue | None) -> Ref:
         """Active lanes in which a guard holds, as i32."""
         if guard is None:
             return self.mask
-        return self.writer.op(f"and i32 {self.mask}, {self.bits_of(guard)}")
+        return self.writer.and_(self.mask, self.bits_of(guard))
 
-    def bits_of(self, predicate: NativeValue) -> str:
+    def bits_of(self, predicate: NativeValue) -> Ref:
         """A predicate as an i32 mask."""
         if predicate.uniform:
-            return self.writer.op(f"sext i1 {predicate.scalar()} to i32")
-        return self.writer.op(f"bitcast <{LANES} x i1> {predicate.text} to i32")
+            return self.writer.sext(predicate.scalar(), "i32")
+        return self.writer.bitcast(predicate.text, "i32")
 
-    def spread(self, mask: str) -> str:
+    def spread(self, mask: Ref) -> Ref:
         """An i32 mask as ``<32 x i1>``."""
-        return self.lanes if mask == self.mask else self.writer.op(f"bitcast i32 {mask} to <{LANES} x i1>")
+        return self.lanes if mask == self.mask else self.writer.bitcast(mask, lanes_of("i1"))
 
-    def error(self, mask: str, event: int, detail: str = "0") -> None:
+    def error(self, mask: Ref, event: int, detail: str = "0") -> None:
         """Leave with an error if any lane of a mask is set. A refused access before it comes first."""
         self.check_faults()
-        self.writer.do(f"store i32 {mask}, ptr {self.generator.field('%st', State.CULPRITS)}")
-        self.generator.guarded_stop(self.writer.op(f"icmp ne i32 {mask}, 0"), self.block.index, event, detail)
+        self.writer.store(mask, self.generator.field("%st", State.CULPRITS))
+        self.generator.guarded_stop(self.writer.icmp("ne", mask, 0), self.block.index, event, detail)
 
     def report(self, value: NativeValue) -> None:
         """Leave the lanes' values for a message."""
         wide = _native(value.convert(scalar_type("u64")))
         cell = self.generator.field("%st", self.generator.slots.report)
-        self.writer.do(f"store <{LANES} x i64> {wide.vector()}, ptr {cell}, align 64")
+        self.writer.store(wide.vector(), cell, 64)
 
     def check_faults(self) -> None:
         """Leave if the runtime refused an access of this block."""
         if self.faulting:
             self.faulting = False
-            flag = self.writer.op(f"load i64, ptr {self.generator.field('%ctx', Context.FAULTED)}")
-            self.fault_if(self.writer.op(f"icmp ne i64 {flag}, 0"))
+            flag = self.writer.load("i64", self.generator.field("%ctx", Context.FAULTED))
+            self.fault_if(self.writer.icmp("ne", flag, 0))
 
-    def fault_if(self, test: str) -> None:
+    def fault_if(self, test: Ref) -> None:
         """Leave with a memory fault, which the runtime has noted, if an i1 holds."""
         writer = self.writer
         bad, good = writer.label("fault"), writer.label("ok")
-        writer.do(f"br i1 {test}, label %{bad}, label %{good}")
+        writer.branch(test, bad, good)
         writer.start(bad)
         self.generator.stop(str(self.block.index), Status.FAULT)
         writer.start(good)

@@ -16,6 +16,7 @@ from ...ptx.syntax import Address, Immediate, Instruction, Operand, Vector
 from ...simt.clusters import reaches_peers
 from ...simt.effects import warp_uniform_copy
 from ..ir.abi import SITE_BYTES, Bulk
+from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue
 from .combine import combine_address, combined_types
 from .handlers import handles
@@ -44,11 +45,11 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)
     if guard is not None:
-        some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {mask}, 0')} to i64")
+        some = writer.zext(writer.icmp("ne", mask, 0), "i64")
         generator.bump("%sites", site * SITE_BYTES, some)
     if warp_uniform_copy(instruction):
-        mask = writer.op(f"and i32 {mask}, {writer.op(f'sub i32 0, {mask}')}")
-    lanes = writer.op(f"zext i32 {mask} to i64")
+        mask = writer.and_(mask, writer.sub(constant("i32", 0), mask))
+    lanes = writer.zext(mask, "i64")
     if "t" in operands:
         _tensor(to, instruction, operands, site, lanes)
         return
@@ -95,7 +96,7 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
 
 
 def _tensor(
-    to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
+    to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: Ref
 ) -> None:
     """``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor``."""
     generator, copy = to.generator, copy_of(instruction)
@@ -187,7 +188,7 @@ def write_replace(to: BlockWriter, instruction: Instruction) -> None:
         *_numbers(to, "%ctx", "%cta", "%st"),
         ("i64", str(len(generator.program.sites))),
         ("i64", str(to.place_of(instruction))),
-        ("i64", writer.op(f"zext i32 {mask} to i64")),
+        ("i64", writer.zext(mask, "i64")),
         *_numbers(to, "%area", values),
         *(("i64", str(number)) for number in (SPACES[space], start, size, bias, low, high, field.multiple)),
         ("i64", str(field_word(name, number))),
@@ -197,7 +198,7 @@ def write_replace(to: BlockWriter, instruction: Instruction) -> None:
 
 
 def _fill(
-    to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
+    to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: Ref
 ) -> None:
     generator = to.generator
     space = instruction.form.space or "generic"
@@ -217,7 +218,7 @@ def _fill(
 
 
 def _answer(
-    to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: str
+    to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: Ref
 ) -> None:
     """The response to a request for another cluster."""
     generator, form = to.generator, instruction.form
@@ -244,7 +245,7 @@ def _answer(
     to.faulting = True
 
 
-def write_signal(to: BlockWriter, instruction: Instruction, mask: str, moved: int) -> None:
+def write_signal(to: BlockWriter, instruction: Instruction, mask: Ref, moved: int) -> None:
     """After ``st.async`` or ``red.async``: the mbarrier is signalled the bytes of each lane."""
     generator, writer = to.generator, to.writer
     slot, mbarriers = next((slot, item) for slot, item in matched(instruction) if slot.name == "m")
@@ -261,7 +262,7 @@ def write_signal(to: BlockWriter, instruction: Instruction, mask: str, moved: in
         "i64",
         *_numbers(to, "%ctx", "%cta"),
         ("i64", str(to.place_of(instruction))),
-        ("i64", writer.op(f"zext i32 {mask} to i64")),
+        ("i64", writer.zext(mask, "i64")),
         *_numbers(to, "%area", ones, amounts),
         ("i64", str(how)),
     )
@@ -274,7 +275,7 @@ def _address(to: BlockWriter, operand: object, space: str) -> NativeValue:
 
 
 def _put(to: BlockWriter, value: NativeValue, cell: str) -> None:
-    to.writer.do(f"store <{LANES} x i{value.type.bits}> {value.clean().vector()}, ptr {cell}, align 64")
+    to.writer.store(value.clean().vector(), cell, 64)
 
 
 def _numbers(to: BlockWriter, *pointers: str) -> Arguments:

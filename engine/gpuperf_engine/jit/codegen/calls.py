@@ -24,6 +24,7 @@ from ...ptx.syntax import (
     Variable,
     Vector,
 )
+from ..ir.emitter import Ref
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from .function import address_operand
 from .recursion import leave_activation, take_back
@@ -99,60 +100,55 @@ def _check_range(instruction: Instruction, variable: Variable, offset: int, size
 
 def _kernel_parameter(to: BlockWriter, offset: int, kind: ScalarType) -> NativeValue:
     cell = to.generator.field("%params", offset)
-    text = to.writer.op(f"load {scalar_ll(kind)}, ptr {cell}, align 1, !invariant.load !0")
-    return to.value(kind, text, True)
+    return to.value(kind, to.writer.load_fixed(scalar_ll(kind), cell, 1), True)
 
 
 def read_words(to: BlockWriter, variable: Variable, offset: int, kind: ScalarType) -> NativeValue:
     """A value from a call parameter, all lanes."""
     writer = to.writer
     first, last = offset // 4, (offset + kind.bytes - 1) // 4
-    wide = f"<{LANES} x i{max(32, 32 * (last - first + 1))}>"
-    total = ""
+    bits = 32 * (last - first + 1)
+    total: Ref | None = None
     for word in range(first, last + 1):
         cell = to.generator.field("%st", to.generator.slots.parameter(variable) + WORD * word)
-        part = writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64")
+        part = writer.load(f"<{LANES} x i32>", cell, 64)
         if last > first:
-            part = writer.op(f"zext <{LANES} x i32> {part} to {wide}")
+            part = writer.zext(part, f"i{bits}")
             if word > first:
-                bits = 32 * (last - first + 1)
-                part = writer.op(f"shl {wide} {part}, splat (i{bits} {32 * (word - first)})")
-        total = writer.op(f"or {wide} {total}, {part}") if total else part
-    bits = 32 * (last - first + 1)
+                part = writer.shl(part, 32 * (word - first))
+        total = part if total is None else writer.or_(total, part)
+    assert total is not None
     if offset % 4:
-        total = writer.op(f"lshr {wide} {total}, splat (i{bits} {8 * (offset % 4)})")
+        total = writer.lshr(total, 8 * (offset % 4))
     if kind.bits < bits:
-        total = writer.op(f"trunc {wide} {total} to <{LANES} x i{kind.bits}>")
+        total = writer.trunc(total, f"i{kind.bits}")
     raw = to.value(scalar_type(f"b{kind.bits}"), total)
     return raw.bits_as(kind)
 
 
-def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeValue, mask: str) -> None:
+def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeValue, mask: Ref) -> None:
     """A value into a call parameter, in the lanes of a mask."""
     writer = to.writer
     raw = value.bits_as(scalar_type(f"b{value.type.bits}"))
     bits, lanes = value.type.bits, to.spread(mask)
-    narrow = f"<{LANES} x i{bits}>"
     for word in range(offset // 4, (offset + value.type.bytes - 1) // 4 + 1):
         cell = to.generator.field("%st", to.generator.slots.parameter(variable) + WORD * word)
-        old = writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64")
+        old = writer.load(f"<{LANES} x i32>", cell, 64)
         part = raw.vector()
         if bits < 32:
             shift = 8 * (offset % 4)
-            part = writer.op(f"zext {narrow} {part} to <{LANES} x i32>")
+            part = writer.zext(part, "i32")
             if shift:
-                part = writer.op(f"shl <{LANES} x i32> {part}, splat (i32 {shift})")
+                part = writer.shl(part, shift)
             hole = ~(((1 << bits) - 1) << shift) & 0xFFFFFFFF
-            part = writer.op(
-                f"or <{LANES} x i32> {part}, {writer.op(f'and <{LANES} x i32> {old}, splat (i32 {hole})')}"
-            )
+            part = writer.or_(part, writer.and_(old, hole))
         elif bits > 32:
             shift = 8 * (4 * word - offset)
             if shift:
-                part = writer.op(f"lshr {narrow} {part}, splat (i{bits} {shift})")
-            part = writer.op(f"trunc {narrow} {part} to <{LANES} x i32>")
-        merged = writer.op(f"select <{LANES} x i1> {lanes}, <{LANES} x i32> {part}, <{LANES} x i32> {old}")
-        writer.do(f"store <{LANES} x i32> {merged}, ptr {cell}, align 64")
+                part = writer.lshr(part, shift)
+            part = writer.trunc(part, "i32")
+        merged = writer.select(lanes, part, old)
+        writer.store(merged, cell, 64)
 
 
 #: what is to be written where: a register, or a parameter at an offset
@@ -175,7 +171,7 @@ def read_arguments(to: BlockWriter, target: CallTarget, number: int) -> list[Mov
     return moves
 
 
-def pass_arguments(to: BlockWriter, moves: list[Move], number: int, mask: str) -> None:
+def pass_arguments(to: BlockWriter, moves: list[Move], number: int, mask: Ref) -> None:
     """Write them, in the lanes of a mask."""
     pass_stack(to, number, mask)
     for destination, offset, value in moves:
@@ -192,7 +188,7 @@ def _argument(to: BlockWriter, formal: Variable, given: Operand) -> NativeValue:
     return to.source(given, None) if isinstance(given, Register) else to.source(given, formal.type)
 
 
-def _put(to: BlockWriter, number: int, register: Register, value: NativeValue, mask: str) -> None:
+def _put(to: BlockWriter, number: int, register: Register, value: NativeValue, mask: Ref) -> None:
     """Write the slot of another function's register in some lanes."""
     offset = to.generator.slots.of[number].get(register)
     if offset is None:
@@ -201,14 +197,14 @@ def _put(to: BlockWriter, number: int, register: Register, value: NativeValue, m
     assert isinstance(extended, NativeValue)
     writer, cell = to.writer, to.generator.field("%st", offset)
     if register.type.is_predicate:
-        bits = writer.op(f"and i32 {to.bits_of(extended)}, {mask}")
-        kept = writer.op(f"and i32 {writer.op(f'load i32, ptr {cell}')}, {writer.op(f'xor i32 {mask}, -1')}")
-        writer.do(f"store i32 {writer.op(f'or i32 {bits}, {kept}')}, ptr {cell}")
+        bits = writer.and_(to.bits_of(extended), mask)
+        kept = writer.and_(writer.load("i32", cell), writer.xor(mask, -1))
+        writer.store(writer.or_(bits, kept), cell)
         return
     ll = vector_ll(register.type)
-    old = writer.op(f"load {ll}, ptr {cell}, align 64")
-    text = writer.op(f"select <{LANES} x i1> {to.spread(mask)}, {ll} {extended.clean().vector()}, {ll} {old}")
-    writer.do(f"store {ll} {text}, ptr {cell}, align 64")
+    old = writer.load(ll, cell, 64)
+    text = writer.select(to.spread(mask), extended.clean().vector(), old)
+    writer.store(text, cell, 64)
 
 
 def _get(to: BlockWriter, number: int, register: Register) -> NativeValue:
@@ -273,14 +269,14 @@ def store_arguments(to: BlockWriter, target: CallTarget, function: Function) -> 
             value = to.as_type(_argument(to, formal, given), scalar_type(f"u{8 * formal.type.bytes}"))
         wide = value.convert(U64)
         assert isinstance(wide, NativeValue)
-        to.writer.do(f"store {vector_ll(U64)} {wide.vector()}, ptr {_system_cell(to, index)}, align 64")
+        to.writer.store(wide.vector(), _system_cell(to, index), 64)
 
 
 def load_results(to: BlockWriter, target: CallTarget, function: Function) -> None:
     """Behind a call of the system: its result is taken from the first cell."""
     to.restart()
     for formal, result in zip(function.returns, target.returns):
-        cell = to.value(U64, to.writer.op(f"load {vector_ll(U64)}, ptr {_system_cell(to, 0)}, align 64"))
+        cell = to.value(U64, to.writer.load(vector_ll(U64), _system_cell(to, 0), 64))
         value = to.as_type(cell, formal.type)
         if isinstance(result, Variable):
             write_words(to, result, 0, value, to.mask)
@@ -289,5 +285,5 @@ def load_results(to: BlockWriter, target: CallTarget, function: Function) -> Non
     to.flush()
 
 
-def _system_cell(to: BlockWriter, index: int) -> str:
+def _system_cell(to: BlockWriter, index: int) -> Ref:
     return to.generator.field("%st", to.generator.slots.system + 8 * LANES * index)

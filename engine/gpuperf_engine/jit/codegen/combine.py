@@ -14,6 +14,7 @@ from ...isa.table import lookup
 from ...isa.tensor_maps import ELEMENTS, REDUCTIONS
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction
+from ..ir.emitter import Ref, constant
 from ..ir.values import Emitter, NativeValue, scalar_ll
 from ..runtime.matrix_functions import internal_functions
 
@@ -32,11 +33,11 @@ def combined_types(operation: str) -> dict[int, str]:
     return {number: item.name for number, item in enumerate(ELEMENTS) if item.name in names}
 
 
-def combine_address(to: BlockWriter, instruction: Instruction) -> str:
+def combine_address(to: BlockWriter, instruction: Instruction) -> Ref:
     """The function for an instruction, as i64 for the runtime."""
     name = COMBINE_PREFIX + instruction.form.opcode
     to.writer.needs[name] = f'declare i32 @"{name}"(ptr, ptr, ptr)'
-    return to.writer.op(f'ptrtoint ptr @"{name}" to i64')
+    return to.writer.number(f'@"{name}"')
 
 
 def combine_function(name: str) -> str:
@@ -57,36 +58,35 @@ def combine_function(name: str) -> str:
     else:
         operation = str(form.modifier("op"))
         types = combined_types(operation)
-        kinds = writer.op("ptrtoint ptr %kind to i64")
-        cases = " ".join(f"i64 {number}, label %type{number}" for number in types)
-        writer.do(f"switch i64 {kinds}, label %done [ {cases} ]")
+        kinds = writer.number("%kind")
+        writer.switch(kinds, "done", ((number, f"type{number}") for number in types))
         for number, element in types.items():
             writer.start(f"type{number}")
             writer.forget()
             old, new = (_value(writer, element.removesuffix(".ftz"), cell) for cell in _cells(writer, 0))
             _put(writer, combine_elements(old, new, op=operation, element=element), "%target")
-            writer.do("br label %done")
+            writer.jump("done")
         writer.start("done")
-    writer.do("ret i32 0")
+    writer.give(constant("i32", 0))
     head = f'define i32 @"{name}"(ptr %target, ptr %source, ptr %kind) nounwind {{'
     return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])
 
 
-def _cells(writer: Emitter, offset: int) -> tuple[str, str]:
+def _cells(writer: Emitter, offset: int) -> tuple[Ref, Ref]:
     """Where an old value is, and a new one."""
     if offset == 0:
-        return "%target", "%source"
-    old, new = (writer.op(f"getelementptr i8, ptr {base}, i64 {offset}") for base in ("%target", "%source"))
+        return Ref("ptr", "%target"), Ref("ptr", "%source")
+    old, new = (writer.place(base, offset) for base in ("%target", "%source"))
     return old, new
 
 
 def _value(writer: Emitter, name: str, cell: str) -> NativeValue:
     kind = scalar_type(name)
-    loaded = writer.op(f"load {scalar_ll(kind)}, ptr {cell}, align {kind.bytes}")
+    loaded = writer.load(scalar_ll(kind), cell, kind.bytes)
     return NativeValue(writer, kind, loaded, True)
 
 
 def _put(writer: Emitter, value: object, cell: str) -> None:
     assert isinstance(value, NativeValue)
     kind = value.type
-    writer.do(f"store {scalar_ll(kind)} {value.clean().scalar()}, ptr {cell}, align {kind.bytes}")
+    writer.store(value.clean().scalar(), cell, kind.bytes)

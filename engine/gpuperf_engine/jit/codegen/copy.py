@@ -10,6 +10,7 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import Address, Instruction
 from ...simt.effects import completes_at_issue
 from ..ir.abi import SITE_BYTES
+from ..ir.emitter import constant
 from ..ir.values import LANES, NativeValue
 from .handlers import handles
 from .memory import address_value, pointer_number
@@ -36,7 +37,7 @@ def _write_copy(to: BlockWriter, instruction: Instruction) -> None:
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)
     if guard is not None:
-        some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {mask}, 0')} to i64")
+        some = writer.zext(writer.icmp("ne", mask, 0), "i64")
         generator.bump("%sites", site * SITE_BYTES, some)
     size = to.constant(width, U64)
     if "source_bytes" in operands:
@@ -51,9 +52,9 @@ def _write_copy(to: BlockWriter, instruction: Instruction) -> None:
         (_address(to, operands["d"], 1), targets),
         (size, sizes),
     ):
-        writer.do(f"store <{LANES} x i64> {value.vector()}, ptr {name}, align 64")
+        writer.store(value.vector(), name, 64)
     numbers = [pointer_number(to, pointer) for pointer in ("%ctx", "%cta", "%st")]
-    numbers += [str(site), writer.op(f"zext i32 {mask} to i64")]
+    numbers += [constant("i64", site), writer.zext(mask, "i64")]
     numbers += [pointer_number(to, name) for name in ("%area", targets, sizes)]
     writer.call("copy_lanes", "i64", *(("i64", number) for number in (*numbers, str(width))))
     to.faulting = True

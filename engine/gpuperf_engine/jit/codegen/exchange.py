@@ -29,6 +29,7 @@ from ...isa.evaluation import evaluate
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
 from ..ir.abi import CONVERGE_CODE, SYNC_CODE, Event, State, Status
+from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue, vector_ll
 from ..runtime.matrix_functions import matrix_name, matrix_types
 from .handlers import handles
@@ -69,42 +70,40 @@ class _Exchange:
             return here
         else:
             asked = self.to.source(self.operands["membermask"], U32)
-        live = to.value(U32, writer.op("load i32, ptr %live"), True)
+        live = to.value(U32, writer.load("i32", "%live"), True)
         wanted = asked._and(live)
-        absent = wanted._and(to.value(U32, writer.op(f"xor i32 {self.mask}, -1"), True))
+        absent = wanted._and(to.value(U32, writer.xor(self.mask, -1), True))
         missing = self._any(absent)
         if asked.uniform:
-            alien = writer.op(f"and i32 {self.mask}, {writer.op(f'xor i32 {asked.scalar()}, -1')}")
+            alien = writer.and_(self.mask, writer.xor(asked.scalar(), -1))
         else:
             own = asked._and(to.value(U32, _LANE_BITS))
-            alien = writer.op(f"and i32 {self.mask}, {to.bits_of(own._compare(own.constant(0, U32), 'eq'))}")
+            alien = writer.and_(self.mask, to.bits_of(own._compare(own.constant(0, U32), "eq")))
         to.error(alien, Event.MEMBER_MASK)
         stay, go = writer.label("park"), writer.label("together")
-        writer.do(f"br i1 {missing}, label %{stay}, label %{go}")
+        writer.branch(missing, stay, go)
         writer.start(stay)
         cell = to.generator.field("%st", State.MEMBERS)
-        kept = writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64")
-        given = writer.op(
-            f"select <{LANES} x i1> {to.spread(self.mask)}, <{LANES} x i32> {asked.vector()}, <{LANES} x i32> {kept}"
-        )
-        writer.do(f"store <{LANES} x i32> {given}, ptr {cell}, align 64")
+        kept = writer.load(f"<{LANES} x i32>", cell, 64)
+        given = writer.select(to.spread(self.mask), asked.vector(), kept)
+        writer.store(given, cell, 64)
         reason = to.generator.reasons.get(to.block.index, 0)
         to.generator.stop(str(to.block.index), Status.EVENT, Event.PARK, str(reason))
         writer.start(go)
         if self.instruction.effect.whole_warp:
-            to.error(writer.op(f"xor i32 {self.mask}, -1"), Event.INCOMPLETE)
+            to.error(writer.xor(self.mask, -1), Event.INCOMPLETE)
         return wanted
 
-    def _any(self, value: NativeValue) -> str:
+    def _any(self, value: NativeValue) -> Ref:
         """i1: a value is not 0 in some active lane."""
         if value.uniform:
-            return self.to.writer.op(f"icmp ne i32 {value.scalar()}, 0")
+            return self.to.writer.icmp("ne", value.scalar(), 0)
         bits = self.to.bits_of(value._compare(value.constant(0, U32), "ne"))
-        return self.to.writer.op(f"icmp ne i32 {self.to.writer.op(f'and i32 {bits}, {self.mask}')}, 0")
+        return self.to.writer.icmp("ne", self.to.writer.and_(bits, self.mask), 0)
 
     def ballot(self, predicate: NativeValue) -> NativeValue:
         """Active lanes in which a predicate holds."""
-        bits = self.to.writer.op(f"and i32 {self.mask}, {self.to.bits_of(predicate)}")
+        bits = self.to.writer.and_(self.mask, self.to.bits_of(predicate))
         return self.to.value(U32, bits, True)
 
 
@@ -118,7 +117,7 @@ def write_exchange(to: BlockWriter, instruction: Instruction, write: Callable[[_
     diverges = begins and to.generator.may_diverge[to.number]
     if diverges:
         to.generator.resumable.add(CONVERGE_CODE + to.block.index)
-        to.writer.do(f"br label %m{to.block.index}")
+        to.writer.jump(f"m{to.block.index}")
         to.writer.start(f"m{to.block.index}")
         to.restart()
     exchange = _Exchange(to, instruction)
@@ -127,9 +126,9 @@ def write_exchange(to: BlockWriter, instruction: Instruction, write: Callable[[_
         to.check_faults()
         to.flush(frozenset(to.slots))
         to.generator.resumable.add(SYNC_CODE + to.block.index)
-        word = to.writer.op(f"load i32, ptr {to.generator.field('%st', State.CONVERGING)}")
+        word = to.writer.load("i32", to.generator.field("%st", State.CONVERGING))
         converged, on = to.writer.label("converged"), f"s{to.block.index}"
-        to.writer.do(f"br i1 {to.writer.op(f'icmp eq i32 {word}, 0')}, label %{on}, label %{converged}")
+        to.writer.branch(to.writer.icmp("eq", word, 0), on, converged)
         to.writer.start(converged)
         to.generator.stop(str(SYNC_CODE + to.block.index), Status.EVENT, Event.CONVERGED)
         to.writer.start(f"s{to.block.index}")
@@ -228,21 +227,15 @@ def _redux(exchange: _Exchange) -> list[NativeValue]:
 def _tree(exchange: _Exchange, value: NativeValue) -> NativeValue:
     """Combine what is 16 lanes apart, then 8, 4, 2 and 1; the other lanes hold what changes nothing."""
     to, writer = exchange.to, exchange.to.writer
-    kind = vector_ll(value.type)
-    scalar = kind.split()[-1].rstrip(">")
-    members = writer.op(f"and i32 {exchange.members.scalar()}, {exchange.mask}")
-    neutral = "zeroinitializer"
+    members = writer.and_(exchange.members.scalar(), exchange.mask)
+    neutral = Ref(value.ll(False), "zeroinitializer")
     if exchange.instruction.form.modifiers["op"] not in ("add", "xor"):
-        writer.needs["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
-        lowest = writer.op(f"call i32 @llvm.cttz.i32(i32 {members}, i1 false)")
-        lane = writer.op(f"and i32 {lowest}, {LANES - 1}")
-        neutral = writer.splatted(writer.op(f"extractelement {kind} {value.vector()}, i32 {lane}"), scalar)
-    total = writer.op(
-        f"select <{LANES} x i1> {to.spread(members)}, {kind} {value.vector()}, {kind} {neutral}"
-    )
+        lowest = writer.intrinsic("cttz.i32", "i32", members, constant("i1", "false"))
+        lane = writer.and_(lowest, LANES - 1)
+        neutral = writer.splatted(writer.extract(value.vector(), lane))
+    total = writer.select(to.spread(members), value.vector(), neutral)
     for distance in (16, 8, 4, 2, 1):
-        order = ", ".join(f"i32 {lane ^ distance}" for lane in range(LANES))
-        other = writer.op(f"shufflevector {kind} {total}, {kind} poison, <{LANES} x i32> <{order}>")
+        other = writer.pick(total, [lane ^ distance for lane in range(LANES)])
         combined = evaluate(
             exchange.instruction.form, [to.value(value.type, total), to.value(value.type, other)]
         )[0]
@@ -256,33 +249,32 @@ def _folds(exchange: _Exchange, value: NativeValue) -> NativeValue:
     to, writer = exchange.to, exchange.to.writer
     kind = vector_ll(value.type)
     scalar = kind.split()[-1].rstrip(">")
-    writer.do(f"store {kind} {value.vector()}, ptr %vals, align 64")
-    writer.do(f"store <{LANES} x i32> {exchange.members.vector()}, ptr %area, align 64")
+    writer.store(value.vector(), "%vals", 64)
+    writer.store(exchange.members.vector(), "%area", 64)
     result = to.generator.field("%vals", 1024)
-    writer.do(f"store i32 {exchange.mask}, ptr %loop")
-    writer.needs["llvm.cttz.i32"] = "declare i32 @llvm.cttz.i32(i32, i1)"
+    writer.store(exchange.mask, "%loop")
     head, body, done = writer.label("groups"), writer.label("group"), writer.label("done")
-    writer.do(f"br label %{head}")
+    writer.jump(head)
     writer.start(head)
     writer.forget()
-    rest = writer.op("load i32, ptr %loop")
-    writer.do(f"br i1 {writer.op(f'icmp eq i32 {rest}, 0')}, label %{done}, label %{body}")
+    rest = writer.load("i32", "%loop")
+    writer.branch(writer.icmp("eq", rest, 0), done, body)
     writer.start(body)
-    first = writer.op(f"call i32 @llvm.cttz.i32(i32 {rest}, i1 true)")
-    members = writer.op(f"load i32, ptr {writer.op(f'getelementptr i32, ptr %area, i32 {first}')}")
-    members = writer.op(f"and i32 {members}, {exchange.mask}")
-    writer.do(f"store i32 {writer.op(f'and i32 {rest}, {_complement(to, members)}')}, ptr %loop")
-    low = writer.op(f"call i32 @llvm.cttz.i32(i32 {members}, i1 true)")
-    start = writer.op(f"load {scalar}, ptr {writer.op(f'getelementptr {scalar}, ptr %vals, i32 {low}')}")
-    left = writer.op(f"and i32 {members}, {_less(to, members)}")
+    first = writer.intrinsic("cttz.i32", "i32", rest, constant("i1", "true"))
+    members = writer.load("i32", writer.element("%area", "i32", first))
+    members = writer.and_(members, exchange.mask)
+    writer.store(writer.and_(rest, _complement(to, members)), "%loop")
+    low = writer.intrinsic("cttz.i32", "i32", members, constant("i1", "true"))
+    start = writer.load(scalar, writer.element("%vals", scalar, low))
+    left = writer.and_(members, _less(to, members))
     before = writer.label("before")
     writer.enter(before)
     with writer.while_("fold") as fold:
         total = writer.phi(scalar, (start, before))
         remaining = writer.phi("i32", (left, before))
         fold.until(writer.icmp("eq", remaining, 0))
-        lane = writer.op(f"call i32 @llvm.cttz.i32(i32 {remaining}, i1 true)")
-        other = writer.op(f"load {scalar}, ptr {writer.op(f'getelementptr {scalar}, ptr %vals, i32 {lane}')}")
+        lane = writer.intrinsic("cttz.i32", "i32", remaining, constant("i1", "true"))
+        other = writer.load(scalar, writer.element("%vals", scalar, lane))
         pair = [to.value(value.type, total, True), to.value(value.type, other, True)]
         combined = evaluate(exchange.instruction.form, pair)[0]
         assert isinstance(combined, NativeValue)
@@ -292,14 +284,14 @@ def _folds(exchange: _Exchange, value: NativeValue) -> NativeValue:
         total.come(text)
         remaining.come(writer.and_(remaining, below))
     writer.forget()
-    old = writer.op(f"load {kind}, ptr {result}, align 64")
-    whole = writer.splatted(total, scalar)
-    chosen = writer.op(f"select <{LANES} x i1> {to.spread(members)}, {kind} {whole}, {kind} {old}")
-    writer.do(f"store {kind} {chosen}, ptr {result}, align 64")
-    writer.do(f"br label %{head}")
+    old = writer.load(kind, result, 64)
+    whole = writer.splatted(total)
+    chosen = writer.select(to.spread(members), whole, old)
+    writer.store(chosen, result, 64)
+    writer.jump(head)
     writer.start(done)
     writer.forget()
-    return to.value(value.type, writer.op(f"load {kind}, ptr {result}, align 64"))
+    return to.value(value.type, writer.load(kind, result, 64))
 
 
 @_gives(MATRIX)
@@ -314,20 +306,19 @@ def _matrix(exchange: _Exchange) -> list[NativeValue]:
     results = to.writer.call(matrix_name(form, constants), returned, *arguments)
     types = [slot.type for slot in form.destinations for _ in range(slot.vector) if slot.type is not None]
     if form.row.applied.checked is not None:
-        wrong = to.value(PRED, to.writer.op(f"extractvalue {returned} {results}, {len(types)}"))
+        wrong = to.value(PRED, to.writer.member(results, len(types), vector_ll(PRED)))
         to.error(to.bits_of(wrong), Event.MEANINGLESS)
     return [
-        to.value(type, to.writer.op(f"extractvalue {returned} {results}, {index}"))
-        for index, type in enumerate(types)
+        to.value(type, to.writer.member(results, index, vector_ll(type))) for index, type in enumerate(types)
     ]
 
 
-def _complement(to: BlockWriter, mask: str) -> str:
-    return to.writer.op(f"xor i32 {mask}, -1")
+def _complement(to: BlockWriter, mask: Ref) -> Ref:
+    return to.writer.xor(mask, -1)
 
 
-def _less(to: BlockWriter, mask: str) -> str:
-    return to.writer.op(f"sub i32 {mask}, 1")
+def _less(to: BlockWriter, mask: Ref) -> Ref:
+    return to.writer.sub(mask, 1)
 
 
 _PATTERNS: dict[tuple[str, int, int], tuple[list[int], list[bool]]] = {}
@@ -354,14 +345,12 @@ def _shuffle(exchange: _Exchange) -> list[NativeValue]:
     to, writer = exchange.to, exchange.to.writer
     value = exchange.source("a").clean()
     b, c = exchange.source("b"), exchange.source("c")
-    ll = vector_ll(value.type)
     here = to.spread(exchange.mask)
     # lanes that do not participate give 0
-    given = writer.op(f"select <{LANES} x i1> {here}, {ll} {value.vector()}, {ll} zeroinitializer")
+    given = writer.select(here, value.vector(), "zeroinitializer")
     if b.number is not None and c.number is not None and exchange.members.uniform:
         lanes, inside = _pattern(exchange, b, c)
-        order = ", ".join(f"i32 {lane}" for lane in lanes)
-        shuffled = writer.op(f"shufflevector {ll} {given}, {ll} poison, <{LANES} x i32> <{order}>")
+        shuffled = writer.pick(given, lanes)
         flags = f"<{', '.join('i1 true' if good else 'i1 false' for good in inside)}>"
         return [to.value(value.type, shuffled), to.value(PRED, flags)]
     source, good = evaluate(exchange.instruction.form, [to.value(U32, _LANE_IDS), b, c])

@@ -30,11 +30,13 @@ from ..ir.abi import (
     WAIT_CODE,
     Context,
     Cta,
+    Entry,
     Event,
     State,
     Status,
     Wait,
 )
+from ..ir.emitter import Ref, constant
 from ..ir.values import Emitter
 from .recursion import CAPACITY, Areas, give_back
 from .slots import Slots
@@ -115,60 +117,64 @@ class CodeGenerator:
         self.returns.append(number)
         return RETURN_CODE + len(self.program.blocks) + len(self.returns) - 1
 
-    def field(self, base: str, offset: int) -> str:
+    def field(self, base: str, offset: int) -> Ref:
         """Pointer to a field."""
-        return base if offset == 0 else self.writer.op(f"getelementptr i8, ptr {base}, i64 {offset}")
+        return Ref("ptr", base) if offset == 0 else self.writer.place(base, offset)
 
     def bump(self, base: str, offset: int, amount: str) -> None:
         """Add an i64 to a counter."""
         cell = self.field(base, offset)
-        old = self.writer.op(f"load i64, ptr {cell}")
-        self.writer.do(f"store i64 {self.writer.op(f'add i64 {old}, {amount}')}, ptr {cell}")
+        old = self.writer.load("i64", cell)
+        self.writer.store(self.writer.add(old, amount), cell)
 
-    def count_lanes(self, base: str, offset: int, mask: str, column: int) -> None:
+    def count_lanes(self, base: str, offset: int, mask: Ref, column: int) -> None:
         """Count the lanes of an i32 mask: all together, and each in its own counter if that is wanted."""
         self.bump(base, offset, self.lanes_of(mask))
         if self.columns is not None:
             writer = self.writer
             cell = self.field("%threads", COLUMN_BYTES * column)
-            lanes = writer.op(f"zext <32 x i1> {writer.op(f'bitcast i32 {mask} to <32 x i1>')} to <32 x i64>")
-            old = writer.op(f"load <32 x i64>, ptr {cell}, align 64")
-            writer.do(f"store <32 x i64> {writer.op(f'add <32 x i64> {old}, {lanes}')}, ptr {cell}, align 64")
+            lanes = writer.zext(writer.bitcast(mask, "<32 x i1>"), "i64")
+            old = writer.load("<32 x i64>", cell, 64)
+            writer.store(writer.add(old, lanes), cell, 64)
 
-    def lanes_of(self, mask: str) -> str:
+    def lanes_of(self, mask: Ref) -> Ref:
         """Number of lanes in an i32 mask, as i64."""
-        self.writer.needs["llvm.ctpop.i32"] = "declare i32 @llvm.ctpop.i32(i32)"
-        return self.writer.op(f"zext i32 {self.writer.op(f'call i32 @llvm.ctpop.i32(i32 {mask})')} to i64")
+        return self.writer.zext(self.writer.intrinsic("ctpop.i32", "i32", mask), "i64")
 
-    def stop(self, pc: str, status: int, event: int = 0, detail: str = "0") -> None:
+    def stop(self, pc: int | str, status: int, event: int = 0, detail: int | str = 0) -> None:
         """Leave the warp function, to go on at ``pc`` (an i32 operand) later; ends the basic block."""
-        self.writer.do(f"store i32 {pc}, ptr %pc")
+        self.writer.put("i32", pc, "%pc")
         if event:
-            self.writer.do(f"store i32 {event}, ptr {self.field('%st', State.EVENT)}")
-            self.writer.do(f"store i32 {detail}, ptr {self.field('%st', State.DETAIL)}")
-        self.writer.do(f"br label %leave{status}")
+            self.writer.put("i32", event, self.field("%st", State.EVENT))
+            self.writer.put("i32", detail, self.field("%st", State.DETAIL))
+        self.writer.jump(f"leave{status}")
 
-    def guarded_stop(self, test: str, pc: int, event: int, detail: str = "0") -> None:
+    def guarded_stop(self, test: Ref, pc: int, event: int, detail: int | str = 0) -> None:
         """If an i1 holds, leave with an event that is an error."""
         writer = self.writer
         bad, good = writer.label("bad"), writer.label("good")
-        writer.do(f"br i1 {test}, label %{bad}, label %{good}")
+        writer.branch(test, bad, good)
         writer.start(bad)
         self.stop(str(pc), Status.EVENT, event, detail)
         writer.start(good)
 
-    def push(self, pc: str, mask: str, identity: str, kind: int | str) -> None:
+    def push(self, pc: int | str, mask: Ref, identity: int | str, kind: int | str) -> None:
         """Push an entry on the stack; the kinds are those of ``simt.stack_entries``, with the number of an area where something
         is kept."""
         writer = self.writer
-        depth = writer.op("load i32, ptr %depth")
+        depth = writer.load("i32", "%depth")
         if self.checked_stack:
-            self.guarded_stop(writer.op(f"icmp uge i32 {depth}, {self.stack_entries}"), 0, Event.STACK)
-        offset = writer.op(f"zext i32 {writer.op(f'shl i32 {depth}, 4')} to i64")
-        base = writer.op(f"getelementptr i8, ptr {self.field('%st', State.STACK)}, i64 {offset}")
-        for position, value in enumerate((pc, mask, identity, str(kind))):
-            writer.do(f"store i32 {value}, ptr {self.field(base, 4 * position)}")
-        writer.do(f"store i32 {writer.op(f'add i32 {depth}, 1')}, ptr %depth")
+            self.guarded_stop(writer.icmp("uge", depth, self.stack_entries), 0, Event.STACK)
+        offset = writer.zext(writer.shl(depth, 4), "i64")
+        base = writer.place(self.field("%st", State.STACK), offset)
+        for value, field in (
+            (pc, Entry.PLACE),
+            (mask, Entry.MASK),
+            (identity, Entry.ID),
+            (kind, Entry.KIND),
+        ):
+            writer.put("i32", value, self.field(base, field))
+        writer.store(writer.add(depth, 1), "%depth")
 
     def arrival(self, target: int) -> str:
         """Label where control enters a block."""
@@ -280,42 +286,40 @@ def _write_entry(generator: CodeGenerator) -> None:
     writer = generator.writer
     writer.start("entry")
     for name in ("pc", "mask", "id", "depth", "live", "quantum"):
-        writer.do(f"%{name} = alloca i32")
-    writer.do("%steps = alloca i64")
-    writer.do("%loop = alloca i32")
-    writer.do("%area = alloca [4096 x i8], align 64")
-    writer.do("%vals = alloca [4096 x i8], align 64")
+        writer.named(f"%{name}", "ptr", "alloca i32")
+    writer.named("%steps", "ptr", "alloca i64")
+    writer.named("%loop", "ptr", "alloca i32")
+    writer.named("%area", "ptr", "alloca [4096 x i8], align 64")
+    writer.named("%vals", "ptr", "alloca [4096 x i8], align 64")
     if generator.program.products:
-        writer.do(f"%matrices = alloca [{MATRICES_BYTES} x i8], align 64")
+        writer.named("%matrices", "ptr", f"alloca [{MATRICES_BYTES} x i8], align 64")
     for name, offset in _SAVED:
         cell = generator.field("%st", offset)
-        writer.do(f"store i32 {writer.op(f'load i32, ptr {cell}')}, ptr %{name}")
+        writer.store(writer.load("i32", cell), f"%{name}")
     cell = generator.field("%st", State.STEPS)
-    writer.do(f"store i64 {writer.op(f'load i64, ptr {cell}')}, ptr %steps")
+    writer.store(writer.load("i64", cell), "%steps")
     for name, offset in _POINTERS:
-        writer.do(f"%{name} = load ptr, ptr {generator.field('%ctx', offset)}, !invariant.load !0")
+        writer.named(
+            f"%{name}", "ptr", f"load ptr, ptr {generator.field('%ctx', offset)}, !invariant.load !0"
+        )
     if generator.columns is not None:
         _find_counters(generator, generator.columns.count)
     if generator.areas.bytes:
-        first = writer.op(f"load ptr, ptr {generator.field('%cta', Cta.AREAS)}")
-        warp = writer.op(f"load i32, ptr {generator.field('%st', State.INDEX)}")
-        warp = writer.op(f"zext i32 {warp} to i64")
-        distance = writer.op(f"mul i64 {warp}, {CAPACITY * generator.areas.bytes}")
-        writer.do(f"%areas = getelementptr i8, ptr {first}, i64 {distance}")
-    writer.do(
-        f"%sharedbytes = load i64, ptr {generator.field('%ctx', Context.SHARED_BYTES)}, !invariant.load !0"
-    )
-    writer.do("br label %dispatch")
+        first = writer.load("ptr", generator.field("%cta", Cta.AREAS))
+        warp = writer.load("i32", generator.field("%st", State.INDEX))
+        warp = writer.zext(warp, "i64")
+        distance = writer.mul(warp, CAPACITY * generator.areas.bytes)
+        writer.named("%areas", "ptr", f"getelementptr i8, ptr {first}, i64 {distance}")
+    limit = generator.field("%ctx", Context.SHARED_BYTES)
+    writer.named("%sharedbytes", "i64", f"load i64, ptr {limit}, !invariant.load !0")
+    writer.jump("dispatch")
     writer.start("dispatch")
-    pc = writer.op("load i32, ptr %pc")
-    cases = " ".join(
-        f"i32 {target}, label %{_label(generator, target)}" for target in sorted(generator.resumable)
-    )
-    writer.do(f"switch i32 {pc}, label %lost [{cases}]")
+    pc = writer.load("i32", "%pc")
+    writer.switch(pc, "lost", ((target, _label(generator, target)) for target in sorted(generator.resumable)))
     # no stack leads here; a damaged one must not lead anywhere else
     writer.start("lost")
-    writer.do(f"store i32 0, ptr {generator.field('%st', State.EVENT)}")
-    writer.do(f"br label %leave{Status.EVENT}")
+    writer.put("i32", 0, generator.field("%st", State.EVENT))
+    writer.jump(f"leave{Status.EVENT}")
 
 
 def _find_counters(generator: CodeGenerator, columns: int) -> None:
@@ -323,39 +327,38 @@ def _find_counters(generator: CodeGenerator, columns: int) -> None:
     the CTA among those kept is found by bisection."""
     writer = generator.writer
     base, spare, kept = (
-        writer.op(f"load ptr, ptr {generator.field('%ctx', offset)}")
+        writer.load("ptr", generator.field("%ctx", offset))
         for offset in (Context.THREADS, Context.THREADS_SPARE, Context.KEPT)
     )
     cta, state = generator.field("%cta", Cta.INDEX), generator.field("%st", State.INDEX)
-    index = writer.op(f"load i64, ptr {cta}")
-    count = writer.op(f"load i64, ptr {generator.field('%ctx', Context.KEPT_COUNT)}")
+    index = writer.load("i64", cta)
+    count = writer.load("i64", generator.field("%ctx", Context.KEPT_COUNT))
     for name, start in (("low", "0"), ("high", count)):
-        writer.do(f"%{name} = alloca i64")
-        writer.do(f"store i64 {start}, ptr %{name}")
-    writer.do("br label %seek")
+        writer.put("i64", start, writer.named(f"%{name}", "ptr", "alloca i64"))
+    writer.jump("seek")
     writer.start("seek")
-    low, high = (writer.op(f"load i64, ptr %{name}") for name in ("low", "high"))
-    writer.do(f"br i1 {writer.op(f'icmp ult i64 {low}, {high}')}, label %probe, label %sought")
+    low, high = (writer.load("i64", f"%{name}") for name in ("low", "high"))
+    writer.branch(writer.icmp("ult", low, high), "probe", "sought")
     writer.start("probe")
-    middle = writer.op(f"lshr i64 {writer.op(f'add i64 {low}, {high}')}, 1")
-    before = writer.op(f"icmp ult i64 {_kept_at(generator, kept, middle)}, {index}")
-    above = writer.op(f"add i64 {middle}, 1")
-    writer.do(f"store i64 {writer.op(f'select i1 {before}, i64 {above}, i64 {low}')}, ptr %low")
-    writer.do(f"store i64 {writer.op(f'select i1 {before}, i64 {high}, i64 {middle}')}, ptr %high")
-    writer.do("br label %seek")
+    middle = writer.lshr(writer.add(low, high), 1)
+    before = writer.icmp("ult", _kept_at(generator, kept, middle), index)
+    above = writer.add(middle, 1)
+    writer.store(writer.select(before, above, low), "%low")
+    writer.store(writer.select(before, high, middle), "%high")
+    writer.jump("seek")
     writer.start("sought")
-    is_kept = writer.op(f"icmp eq i64 {_kept_at(generator, kept, low)}, {index}")
-    warps = writer.op(f"load i64, ptr {generator.field('%ctx', Context.WARPS)}")
-    warp = writer.op(f"zext i32 {writer.op(f'load i32, ptr {state}')} to i64")
-    warp_index = writer.op(f"add i64 {writer.op(f'mul i64 {low}, {warps}')}, {warp}")
-    row = writer.op(f"mul i64 {warp_index}, {columns * COLUMN_BYTES}")
-    own = writer.op(f"getelementptr i8, ptr {base}, i64 {row}")
-    writer.do(f"%threads = select i1 {is_kept}, ptr {own}, ptr {spare}")
+    is_kept = writer.icmp("eq", _kept_at(generator, kept, low), index)
+    warps = writer.load("i64", generator.field("%ctx", Context.WARPS))
+    warp = writer.zext(writer.load("i32", state), "i64")
+    warp_index = writer.add(writer.mul(low, warps), warp)
+    row = writer.mul(warp_index, columns * COLUMN_BYTES)
+    own = writer.place(base, row)
+    writer.named("%threads", "ptr", f"select i1 {is_kept}, ptr {own}, ptr {spare}")
 
 
-def _kept_at(generator: CodeGenerator, kept: str, index: str) -> str:
-    cell = generator.writer.op(f"getelementptr i64, ptr {kept}, i64 {index}")
-    return generator.writer.op(f"load i64, ptr {cell}")
+def _kept_at(generator: CodeGenerator, kept: str, index: str) -> Ref:
+    cell = generator.writer.element(kept, "i64", index)
+    return generator.writer.load("i64", cell)
 
 
 _SAVED = (
@@ -399,65 +402,64 @@ def _write_joins(generator: CodeGenerator) -> None:
     for point, waiting in points.items():
         if point < EXIT_CODE:
             writer.start(f"j{point}")
-            here = writer.op(f"icmp eq i32 {writer.op('load i32, ptr %id')}, {point}")
-            writer.do(f"br i1 {here}, label %pop{point}, label %b{point}")
+            here = writer.icmp("eq", writer.load("i32", "%id"), point)
+            writer.branch(here, f"pop{point}", f"b{point}")
         writer.start(f"pop{point}")
-        depth = writer.op("load i32, ptr %depth")
+        depth = writer.load("i32", "%depth")
         more = writer.label("more")
-        writer.do(f"br i1 {writer.op(f'icmp eq i32 {depth}, 0')}, label %leave{Status.DONE}, label %{more}")
+        writer.branch(writer.icmp("eq", depth, 0), f"leave{Status.DONE}", more)
         writer.start(more)
-        below = writer.op(f"sub i32 {depth}, 1")
-        offset = writer.op(f"zext i32 {writer.op(f'shl i32 {below}, 4')} to i64")
-        base = writer.op(f"getelementptr i8, ptr {generator.field('%st', State.STACK)}, i64 {offset}")
+        below = writer.sub(depth, 1)
+        offset = writer.zext(writer.shl(below, 4), "i64")
+        base = writer.place(generator.field("%st", State.STACK), offset)
         if generator.parks:
-            kind = writer.op(f"and i32 {writer.op(f'load i32, ptr {generator.field(base, 12)}')}, {KIND}")
-            waits = writer.op(f"icmp eq i32 {kind}, {WAIT}")
+            kind = writer.and_(writer.load("i32", generator.field(base, 12)), KIND)
+            waits = writer.icmp("eq", kind, WAIT)
             blocked, free = writer.label("blocked"), writer.label("free")
-            writer.do(f"br i1 {waits}, label %{blocked}, label %{free}")
+            writer.branch(waits, blocked, free)
             writer.start(blocked)
-            writer.do("store i32 0, ptr %mask")
+            writer.put("i32", 0, "%mask")
             generator.stop("0", Status.EVENT, Event.CHOOSE)
             writer.start(free)
-        writer.do(f"store i32 {below}, ptr %depth")
-        pc = writer.op(f"load i32, ptr {base}")
-        mask = writer.op(f"load i32, ptr {generator.field(base, 4)}")
-        identity = writer.op(f"load i32, ptr {generator.field(base, 8)}")
-        alive = writer.op(f"and i32 {mask}, {writer.op('load i32, ptr %live')}")
+        writer.store(below, "%depth")
+        pc = writer.load("i32", base)
+        mask = writer.load("i32", generator.field(base, 4))
+        identity = writer.load("i32", generator.field(base, 8))
+        alive = writer.and_(mask, writer.load("i32", "%live"))
         matching = writer.label("found")
         dropped = _take_entry(generator, base, point) if program.recursive else f"pop{point}"
-        writer.do(f"br i1 {writer.op(f'icmp eq i32 {alive}, 0')}, label %{dropped}, label %{matching}")
+        writer.branch(writer.icmp("eq", alive, 0), dropped, matching)
         writer.start(matching)
         for value, cell in ((pc, "pc"), (alive, "mask"), (identity, "id")):
-            writer.do(f"store i32 {value}, ptr %{cell}")
+            writer.store(value, f"%{cell}")
         targets = [*dict.fromkeys(waiting)]
         if point >= EXIT_CODE:
             targets += [RETURN_CODE + index for index in _callers(program, point - EXIT_CODE)]
         generator.resumable.update(targets)
-        cases = " ".join(f"i32 {target}, label %{_label(generator, target)}" for target in targets)
-        writer.do(f"switch i32 {pc}, label %dispatch [{cases}]")
+        writer.switch(pc, "dispatch", ((target, _label(generator, target)) for target in targets))
 
 
 def _take_entry(generator: CodeGenerator, base: str, point: int) -> str:
     """Of an entry popped in a program with recursive functions: count the call that ends, and note the area, which is free if none of
     the lanes lives: the label for that."""
     writer = generator.writer
-    kind = writer.op(f"load i32, ptr {generator.field(base, 12)}")
-    plain = writer.op(f"and i32 {kind}, {(1 << AREA_SHIFT) - 1}")
+    kind = writer.load("i32", generator.field(base, 12))
+    plain = writer.and_(kind, (1 << AREA_SHIFT) - 1)
     calls = generator.field("%st", State.CALLS)
-    ends = writer.op(f"zext i1 {writer.op(f'icmp eq i32 {plain}, {CALL_FRAME}')} to i32")
-    left = writer.op(f"sub i32 {writer.op(f'load i32, ptr {calls}')}, {ends}")
-    writer.do(f"store i32 {left}, ptr {calls}")
-    area = writer.op(f"lshr i32 {kind}, {AREA_SHIFT}")
-    writer.do(f"store i32 {area}, ptr {generator.field('%st', State.AREA)}")
+    ends = writer.zext(writer.icmp("eq", plain, CALL_FRAME), "i32")
+    left = writer.sub(writer.load("i32", calls), ends)
+    writer.store(left, calls)
+    area = writer.lshr(kind, AREA_SHIFT)
+    writer.store(area, generator.field("%st", State.AREA))
     if not generator.areas.bytes:
         return f"pop{point}"
     kept, writer.lines = writer.lines, []
     dropped, free = writer.label("dropped"), writer.label("free")
     writer.start(dropped)
-    writer.do(f"br i1 {writer.op(f'icmp eq i32 {area}, 0')}, label %pop{point}, label %{free}")
+    writer.branch(writer.icmp("eq", area, 0), f"pop{point}", free)
     writer.start(free)
     give_back(generator, area)
-    writer.do(f"br label %pop{point}")
+    writer.jump(f"pop{point}")
     generator.stubs += writer.lines
     writer.lines = kept
     return dropped
@@ -497,25 +499,23 @@ def address_operand(instruction: Instruction) -> tuple[OperandSlot, Address]:
 def _compare_products(generator: CodeGenerator) -> None:
     """A warp ends: those of its warpgroup that have ended before it must have executed as many products."""
     writer = generator.writer
-    own = writer.op(f"load i32, ptr {generator.field('%st', State.PRODUCTS)}")
-    index = writer.op(f"load i32, ptr {generator.field('%st', State.INDEX)}")
-    size = writer.op(f"load i64, ptr {generator.field('%ctx', Context.STATE_BYTES)}")
-    warps = writer.op(f"load i64, ptr {generator.field('%ctx', Context.WARPS)}")
+    own = writer.load("i32", generator.field("%st", State.PRODUCTS))
+    index = writer.load("i32", generator.field("%st", State.INDEX))
+    size = writer.load("i64", generator.field("%ctx", Context.STATE_BYTES))
+    warps = writer.load("i64", generator.field("%ctx", Context.WARPS))
     for distance in (1, 2, 3):
-        other = writer.op(f"xor i32 {index}, {distance}")
-        there = writer.op(f"icmp ult i64 {writer.op(f'zext i32 {other} to i64')}, {warps}")
-        apart = writer.op(f"sext i32 {writer.op(f'sub i32 {other}, {index}')} to i64")
-        offset = writer.op(f"select i1 {there}, i64 {writer.op(f'mul i64 {apart}, {size}')}, i64 0")
-        state = writer.op(f"getelementptr i8, ptr %st, i64 {offset}")
-        ended = writer.op(
-            f"icmp eq i32 {writer.op(f'load i32, ptr {generator.field(state, State.WAIT)}')}, {Wait.DONE}"
-        )
-        count = writer.op(f"load i32, ptr {generator.field(state, State.PRODUCTS)}")
-        uneven = writer.op(f"and i1 {ended}, {writer.op(f'icmp ne i32 {count}, {own}')}")
+        other = writer.xor(index, distance)
+        there = writer.icmp("ult", writer.zext(other, "i64"), warps)
+        apart = writer.sext(writer.sub(other, index), "i64")
+        offset = writer.select(there, writer.mul(apart, size), 0)
+        state = writer.place("%st", offset)
+        ended = writer.icmp("eq", writer.load("i32", generator.field(state, State.WAIT)), Wait.DONE)
+        count = writer.load("i32", generator.field(state, State.PRODUCTS))
+        uneven = writer.and_(ended, writer.icmp("ne", count, own))
         bad, good = writer.label("uneven"), writer.label("even")
-        writer.do(f"br i1 {uneven}, label %{bad}, label %{good}")
+        writer.branch(uneven, bad, good)
         writer.start(bad)
-        writer.do(f"store i32 {count}, ptr {generator.field('%st', State.CULPRITS)}")
+        writer.store(count, generator.field("%st", State.CULPRITS))
         generator.stop("0", Status.EVENT, Event.UNEVEN, other)
         writer.start(good)
 
@@ -536,8 +536,8 @@ def _write_exits(generator: CodeGenerator) -> None:
         if status == Status.DONE and generator.program.products:
             _compare_products(generator)
         for name, offset in _SAVED:
-            value = writer.op(f"load i32, ptr %{name}")
-            writer.do(f"store i32 {value}, ptr {generator.field('%st', offset)}")
-        steps = writer.op("load i64, ptr %steps")
-        writer.do(f"store i64 {steps}, ptr {generator.field('%st', State.STEPS)}")
-        writer.do(f"ret i32 {status}")
+            value = writer.load("i32", f"%{name}")
+            writer.store(value, generator.field("%st", offset))
+        steps = writer.load("i64", "%steps")
+        writer.store(steps, generator.field("%st", State.STEPS))
+        writer.give(constant("i32", status))

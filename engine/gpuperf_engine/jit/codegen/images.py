@@ -19,6 +19,7 @@ from ...isa.types import ScalarType, scalar_type
 from ...memory.image_rows import HANDLE_BASE, HANDLE_STEP
 from ...ptx.syntax import Address, Instruction
 from ..ir.abi import Context, Event
+from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, Emitter, NativeValue, vector_ll
 from ..runtime.matrix_functions import internal_functions
 from .handlers import handles
@@ -62,15 +63,14 @@ def image_function(name: str) -> str:
     writer = Emitter()
     image = _NativeImage(writer, same=same)
     values = [image, *(NativeValue(writer, type, f"%a{index}") for index, type in enumerate(given))]
-    returned, whole = _returned(results), "poison"
+    returned = _returned(results)
+    whole = Ref(returned, "poison")
     for index, value in enumerate(evaluate(form, cast("Sequence[Value]", values))):
         assert isinstance(value, NativeValue)
-        whole = writer.op(
-            f"insertvalue {returned} {whole}, {vector_ll(value.type)} {value.clean().vector()}, {index}"
-        )
-    refused = writer.op("load i32, ptr %refused")
-    whole = writer.op(f"insertvalue {returned} {whole}, i32 {refused}, {len(results)}")
-    writer.do(f"ret {returned} {whole}")
+        whole = writer.with_member(whole, index, value.clean().vector())
+    refused = writer.load("i32", "%refused")
+    whole = writer.with_member(whole, len(results), refused)
+    writer.give(whole)
     handle = "i64" if same else _WIDE
     parameters = ", ".join(
         ["ptr %ctx", "i32 %mask", f"{handle} %handle"]
@@ -84,9 +84,9 @@ class _NativeImage(Image):
     def __init__(self, writer: Emitter, *, same: bool) -> None:
         self.writer = writer
         writer.start("entry")
-        writer.do("%refused = alloca i32")
-        writer.do("store i32 0, ptr %refused")
-        self.lanes = writer.op(f"bitcast i32 %mask to {_MASK}")
+        writer.named("%refused", "ptr", "alloca i32")
+        writer.put("i32", 0, "%refused")
+        self.lanes = writer.bitcast(Ref("i32", "%mask"), _MASK)
         table, rows = self._context(Context.IMAGES, "ptr"), self._context(Context.IMAGE_ROWS, "i64")
         self.arena = self._context(Context.ARENA, "i64")
         self.shadow = self._context(Context.SHADOW, "i64")
@@ -100,35 +100,36 @@ class _NativeImage(Image):
         self.words: list[Value] = []
         for word in range(ROW_WORDS):
             if same:
-                cell = writer.op(f"getelementptr i8, ptr {table}, i64 {offset.scalar()}")
-                cell = writer.op(f"getelementptr i8, ptr {cell}, i64 {4 * word}")
-                self.words.append(NativeValue(writer, U32, writer.op(f"load i32, ptr {cell}"), True))
+                cell = writer.place(table, offset.scalar())
+                cell = writer.place(cell, 4 * word)
+                self.words.append(NativeValue(writer, U32, writer.load("i32", cell), True))
             else:
-                base = writer.op(f"ptrtoint ptr {table} to i64")
+                base = writer.number(table)
                 at = offset + NativeValue(writer, U64, base, True) + 4 * word
-                self.words.append(self._gather(at, "splat (i1 true)").bits(U32))
+                self.words.append(self._gather(at, constant(_MASK, "true")).bits(U32))
 
-    def _context(self, offset: int, type: str) -> str:
-        cell = self.writer.op(f"getelementptr i8, ptr %ctx, i64 {offset}")
-        return self.writer.op(f"load {type}, ptr {cell}")
+    def _context(self, offset: int, type: str) -> Ref:
+        cell = self.writer.place("%ctx", offset)
+        return self.writer.load(type, cell)
 
-    def _pointers(self, address: Value) -> str:
+    def _pointers(self, address: Value) -> Ref:
         assert isinstance(address, NativeValue)
-        return self.writer.op(f"inttoptr {_WIDE} {address.vector()} to {_POINTERS}")
+        return self.writer.ref(_POINTERS, f"inttoptr {_WIDE} {address.vector()} to {_POINTERS}")
 
-    def _gather(self, host: Value, mask: str) -> NativeValue:
+    def _gather(self, host: Value, mask: Ref) -> NativeValue:
         name = f"llvm.masked.gather.v{LANES}i32.v{LANES}p0"
         kind = f"<{LANES} x i32>"
         self.writer.needs[name] = f"declare {kind} @{name}({_POINTERS}, {_MASK}, {kind})"
         pointers = self._pointers(host)
-        text = self.writer.op(
-            f"call {kind} @{name}({_POINTERS} align 4 {pointers}, {_MASK} {mask}, {kind} zeroinitializer)"
+        text = self.writer.ref(
+            kind,
+            f"call {kind} @{name}({_POINTERS} align 4 {pointers}, {_MASK} {mask}, {kind} zeroinitializer)",
         )
         return NativeValue(self.writer, B32, text)
 
-    def _where(self, where: Value) -> str:
+    def _where(self, where: Value) -> Ref:
         assert isinstance(where, NativeValue)
-        return self.writer.op(f"and {_MASK} {where.vector()}, {self.lanes}")
+        return self.writer.and_(where.vector(), self.lanes)
 
     def _host(self, address: Value, base: str) -> Value:
         return address + NativeValue(self.writer, U64, base, True)
@@ -145,12 +146,14 @@ class _NativeImage(Image):
         self._scatter(self._host(address, self.arena), raw.vector(), value.type.bits, mask)
         self._mark(address, value.type.bits, mask)
 
-    def _mark(self, address: Value, bits: int, mask: str, aligned: bool = True) -> None:
+    def _mark(self, address: Value, bits: int, mask: Ref, aligned: bool = True) -> None:
         """Note in the shadow that bytes were written."""
         ones = int.from_bytes(b"\x01" * (bits // 8), "little")
-        self._scatter(self._host(address, self.shadow), f"splat (i{bits} {ones})", bits, mask, aligned)
+        self._scatter(
+            self._host(address, self.shadow), constant(f"<{LANES} x i{bits}>", ones), bits, mask, aligned
+        )
 
-    def _scatter(self, host: Value, value: str, bits: int, mask: str, aligned: bool = True) -> None:
+    def _scatter(self, host: Value, value: Ref, bits: int, mask: Ref, aligned: bool = True) -> None:
         name, kind = f"llvm.masked.scatter.v{LANES}i{bits}.v{LANES}p0", f"<{LANES} x i{bits}>"
         self.writer.needs[name] = f"declare void @{name}({kind}, {_POINTERS}, {_MASK})"
         pointers = self._pointers(host)
@@ -166,37 +169,32 @@ class _NativeImage(Image):
         self._mark(address, bits, mask, aligned=False)
         host = self._host(address, self.arena)
         assert isinstance(host, NativeValue)
-        addresses, given = (writer.op(f"alloca <{LANES} x i{width}>, align 64") for width in (64, bits))
-        writer.do(f"store {_WIDE} {host.vector()}, ptr {addresses}, align 64")
+        addresses, given = (writer.alloca(f"<{LANES} x i{width}>", 64) for width in (64, bits))
+        writer.store(host.vector(), addresses, 64)
         raw = value.bits_as(scalar_type(f"b{bits}"))
-        writer.do(f"store <{LANES} x i{bits}> {raw.vector()}, ptr {given}, align 64")
-        left = writer.op("alloca i32")
-        writer.do(f"store i32 {writer.op(f'bitcast {_MASK} {mask} to i32')}, ptr {left}")
+        writer.store(raw.vector(), given, 64)
+        left = writer.alloca("i32")
+        writer.store(writer.bitcast(mask, "i32"), left)
         head, body, done = writer.label("lanes"), writer.label("lane"), writer.label("done")
-        writer.do(f"br label %{head}")
+        writer.jump(head)
         writer.start(head)
-        rest = writer.op(f"load i32, ptr {left}")
-        writer.do(f"br i1 {writer.op(f'icmp eq i32 {rest}, 0')}, label %{done}, label %{body}")
+        rest = writer.load("i32", left)
+        writer.branch(writer.icmp("eq", rest, 0), done, body)
         writer.start(body)
-        name = "llvm.cttz.i32"
-        writer.needs[name] = f"declare i32 @{name}(i32, i1)"
-        lane = writer.op(f"call i32 @{name}(i32 {rest}, i1 true)")
-        at = writer.op(f"load i64, ptr {writer.op(f'getelementptr i64, ptr {addresses}, i32 {lane}')}")
-        amount = writer.op(
-            f"load i{bits}, ptr {writer.op(f'getelementptr i{bits}, ptr {given}, i32 {lane}')}"
-        )
-        pointer = writer.op(f"inttoptr i64 {at} to ptr")
-        before = writer.op(f"load i{bits}, ptr {pointer}, align 1")
+        lane = writer.intrinsic("cttz.i32", "i32", rest, constant("i1", "true"))
+        at = writer.load("i64", writer.element(addresses, "i64", lane))
+        amount = writer.load(f"i{bits}", writer.element(given, f"i{bits}", lane))
+        pointer = writer.pointer(at)
+        before = writer.load(f"i{bits}", pointer, 1)
         if op in ("min", "max"):
-            name = f"llvm.{'s' if value.type.is_signed else 'u'}{op}.i{bits}"
-            writer.needs[name] = f"declare i{bits} @{name}(i{bits}, i{bits})"
-            after = writer.op(f"call i{bits} @{name}(i{bits} {before}, i{bits} {amount})")
+            word = f"{'s' if value.type.is_signed else 'u'}{op}"
+            after = writer.intrinsic(f"{word}.i{bits}", f"i{bits}", before, amount)
         else:
-            after = writer.op(f"{op} i{bits} {before}, {amount}")
-        writer.do(f"store i{bits} {after}, ptr {pointer}, align 1")
-        fewer = writer.op(f"sub i32 {rest}, 1")
-        writer.do(f"store i32 {writer.op(f'and i32 {rest}, {fewer}')}, ptr {left}")
-        writer.do(f"br label %{head}")
+            after = writer.binary(op, before, amount)
+        writer.store(after, pointer, 1)
+        fewer = writer.sub(rest, 1)
+        writer.store(writer.and_(rest, fewer), left)
+        writer.jump(head)
         writer.start(done)
         writer.forget()
 
@@ -204,10 +202,10 @@ class _NativeImage(Image):
         self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
     ) -> Sequence[Value]:
         writer = self.writer
-        bits = writer.op(f"bitcast {_MASK} {self._where(condition)} to i32")
+        bits = writer.bitcast(self._where(condition), "i32")
         one, other, after = writer.label("yes"), writer.label("no"), writer.label("after")
         cells: list[tuple[ScalarType, str]] = []
-        writer.do(f"br i1 {writer.op(f'icmp ne i32 {bits}, 0')}, label %{one}, label %{other}")
+        writer.branch(writer.icmp("ne", bits, 0), one, other)
         before = len(writer.lines) - 1
         for label, make in ((one, yes), (other, no)):
             writer.start(label)
@@ -217,25 +215,20 @@ class _NativeImage(Image):
                 if index == len(cells):
                     name = f"%cell.{label}.{index}".replace(".", "_")
                     cells.append((value.type, name))
-                writer.do(
-                    f"store {vector_ll(value.type)} {value.clean().vector()}, ptr {cells[index][1]}, align 64"
-                )
-            writer.do(f"br label %{after}")
+                writer.store(value.clean().vector(), cells[index][1], 64)
+            writer.jump(after)
         writer.lines[before:before] = [
             f"  {name} = alloca {vector_ll(type)}, align 64" for type, name in cells
         ]
         writer.start(after)
         writer.forget()
-        return [
-            NativeValue(writer, type, writer.op(f"load {vector_ll(type)}, ptr {name}, align 64"))
-            for type, name in cells
-        ]
+        return [NativeValue(writer, type, writer.load(vector_ll(type), name, 64)) for type, name in cells]
 
     def refuse(self, where: Value) -> None:
         writer = self.writer
-        bits = writer.op(f"bitcast {_MASK} {self._where(where)} to i32")
-        known = writer.op("load i32, ptr %refused")
-        writer.do(f"store i32 {writer.op(f'or i32 {known}, {bits}')}, ptr %refused")
+        bits = writer.bitcast(self._where(where), "i32")
+        known = writer.load("i32", "%refused")
+        writer.store(writer.or_(known, bits), "%refused")
 
 
 @handles(TEXTURE, SURFACE, IMAGE_QUERY)
@@ -261,10 +254,10 @@ def write_image(to: BlockWriter, instruction: Instruction) -> None:
     returned = _returned(texel_types)
     texels = to.writer.call(name, returned, *arguments)
     to.report(handle)
-    refused = to.writer.op(f"extractvalue {returned} {texels}, {len(texel_types)}")
+    refused = to.writer.member(texels, len(texel_types), "i32")
     to.error(refused, Event.IMAGE, str(to.block.instructions.index(instruction)))
     results = [
-        to.value(type, to.writer.op(f"extractvalue {returned} {texels}, {index}"))
+        to.value(type, to.writer.member(texels, index, vector_ll(type)))
         for index, type in enumerate(texel_types)
     ]
     to.assign(instruction, results, guard)

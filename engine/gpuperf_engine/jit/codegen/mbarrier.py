@@ -12,6 +12,7 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
 from ...simt.clusters import reaches_peers
 from ..ir.abi import WAIT_CODE, Event, State, Status
+from ..ir.emitter import constant
 from ..ir.values import LANES, NativeValue
 from .bulk import put_ranks
 from .function import address_operand
@@ -58,7 +59,7 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
         "i64",
         *_numbers(to, "%ctx", "%cta"),
         ("i64", _site(to, instruction)),
-        ("i64", writer.op(f"zext i32 {mask} to i64")),
+        ("i64", writer.zext(mask, "i64")),
         *_numbers(to, "%area", counts),
         ("i64", moved),
         ("i64", str(how | generic | _COPIES * instruction.opcode.startswith("cp.async."))),
@@ -66,7 +67,7 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
     )
     to.faulting = True
     if instruction.form.destinations:
-        state = to.value(U64, writer.op(f"load <{LANES} x i64>, ptr %area, align 64"))
+        state = to.value(U64, writer.load(f"<{LANES} x i64>", "%area", 64))
         if how & 15 == Mbarrier.LAYOUT:
             asked = Mbarrier.REPORTING if how & Mbarrier.REPORTS else Mbarrier.VALID
             state = _native(_native(state >> Mbarrier.TAG).compare("eq", asked))
@@ -81,7 +82,7 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     to.guard(instruction)
     code = WAIT_CODE + to.block.index
     generator.resumable.add(code)
-    writer.do(f"br label %w{to.block.index}")
+    writer.jump(f"w{to.block.index}")
     writer.start(f"w{to.block.index}")
     to.restart()
     guard = None if instruction.guard is None else to.predicate(instruction.guard)
@@ -96,27 +97,27 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
         "i64",
         *_numbers(to, "%ctx", "%cta", "%st"),
         ("i64", _site(to, instruction)),
-        ("i64", writer.op(f"zext i32 {mask} to i64")),
+        ("i64", writer.zext(mask, "i64")),
         *_numbers(to, "%area", "%vals"),
         ("i64", str(how)),
     )
     to.faulting = True
     to.check_faults()
     hold, over = writer.label("hold"), writer.label("over")
-    writer.do(f"br i1 {writer.op(f'icmp ult i64 {complete}, 4294967296')}, label %{hold}, label %{over}")
+    writer.branch(writer.icmp("ult", complete, 4294967296), hold, over)
     writer.start(hold)
     hold_warp(to, code, Status.SUSPENDED)
     writer.start(over)
     # where others of the warp wait for lanes whose wait gives up, the time slice ends at the next back edge
-    gives_up = writer.op(f"icmp uge i64 {complete}, 8589934592")
-    apart = writer.op(f"icmp ne i32 {to.mask}, {writer.op('load i32, ptr %live')}")
-    ends = writer.op(f"and i1 {gives_up}, {apart}")
-    quantum = writer.op(f"select i1 {ends}, i32 0, i32 {writer.op('load i32, ptr %quantum')}")
-    writer.do(f"store i32 {quantum}, ptr %quantum")
-    bits = writer.op(f"trunc i64 {complete} to i32")
-    answers = [to.value(PRED, writer.op(f"bitcast i32 {bits} to <{LANES} x i1>"))]
+    gives_up = writer.icmp("uge", complete, 8589934592)
+    apart = writer.icmp("ne", to.mask, writer.load("i32", "%live"))
+    ends = writer.and_(gives_up, apart)
+    quantum = writer.select(ends, constant("i32", 0), writer.load("i32", "%quantum"))
+    writer.store(quantum, "%quantum")
+    bits = writer.trunc(complete, "i32")
+    answers = [to.value(PRED, writer.bitcast(bits, f"<{LANES} x i1>"))]
     if len(instruction.form.destinations) > 1:
-        reported = to.value(U64, writer.op(f"load <{LANES} x i64>, ptr %vals, align 64"))
+        reported = to.value(U64, writer.load(f"<{LANES} x i64>", "%vals", 64))
         answers += [_native(reported.compare("ne", 0)), to.constant(0, B8)]
     to.assign(instruction, answers[: len(instruction.form.destinations)], guard)
 
@@ -127,10 +128,10 @@ def hold_warp(to: BlockWriter, code: int, status: int) -> None:
     switch, rest = writer.label("switch"), writer.label("rest")
     # the runtime looks at the state, which has these as they were when the warp went on
     for name, offset in (("depth", State.DEPTH), ("live", State.LIVE)):
-        value = writer.op(f"load i32, ptr %{name}")
-        writer.do(f"store i32 {value}, ptr {generator.field('%st', offset)}")
+        value = writer.load("i32", f"%{name}")
+        writer.store(value, generator.field("%st", offset))
     others = writer.call("others_can_run", "i64", *_numbers(to, "%st"))
-    writer.do(f"br i1 {writer.op(f'icmp ne i64 {others}, 0')}, label %{switch}, label %{rest}")
+    writer.branch(writer.icmp("ne", others, 0), switch, rest)
     writer.start(switch)
     generator.stop(str(code), Status.EVENT, Event.SPIN, str(to.block.index))
     writer.start(rest)
@@ -142,7 +143,7 @@ def _site(to: BlockWriter, instruction: Instruction) -> str:
 
 
 def _put(to: BlockWriter, value: NativeValue, cell: str) -> None:
-    to.writer.do(f"store <{LANES} x i{value.type.bits}> {value.clean().vector()}, ptr {cell}, align 64")
+    to.writer.store(value.clean().vector(), cell, 64)
 
 
 def _put_addresses(to: BlockWriter, instruction: Instruction) -> int:

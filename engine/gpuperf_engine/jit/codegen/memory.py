@@ -16,6 +16,7 @@ from ...memory.arena import FAR
 from ...ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
 from ...simt.effects import signals_mbarrier
 from ..ir.abi import SITE_BYTES
+from ..ir.emitter import Ref
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from ..runtime.access_text import Form
 from .function import address_operand
@@ -61,7 +62,7 @@ class Access:
         """Whether sectors or wavefronts are counted."""
         return self.name not in _UNCOUNTED
 
-    def addresses(self) -> str:
+    def addresses(self) -> Ref:
         """The lanes' addresses as ``<32 x i64>``."""
         wide = self.address
         if wide.type.bits == 32:
@@ -72,7 +73,7 @@ class Access:
         """Context, CTA and state as arguments for the runtime's loops."""
         return [("i64", pointer_number(self.to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
 
-    def count_lanes(self, mask: str, name: str = "") -> None:
+    def count_lanes(self, mask: Ref, name: str = "") -> None:
         """Have the runtime count sectors or wavefronts; ``%area`` holds the addresses."""
         if not self.counted:
             return
@@ -87,7 +88,7 @@ class Access:
         """Guarded accesses count requests themselves: those with at least one lane."""
         if self.guard is not None:
             writer = self.to.writer
-            some = writer.op(f"zext i1 {writer.op(f'icmp ne i32 {self.mask}, 0')} to i64")
+            some = writer.zext(writer.icmp("ne", self.mask, 0), "i64")
             self.to.generator.bump("%sites", self.site * SITE_BYTES, some)
 
     def load(self) -> list[NativeValue]:
@@ -95,7 +96,7 @@ class Access:
         to = self.to
         self.call("load")
         cells = (to.generator.field("%vals", index * LANES * self.type.bytes) for index in range(self.count))
-        texts = [to.writer.op(f"load {vector_ll(self.type)}, ptr {cell}, align 16") for cell in cells]
+        texts = [to.writer.load(vector_ll(self.type), cell, 16) for cell in cells]
         return [to.value(self.type, text) for text in texts]
 
     def store(self, values: list[NativeValue]) -> None:
@@ -107,8 +108,8 @@ class Access:
         """Store elements to global memory, without those of these places."""
         to, writer = self.to, self.to.writer
         self._put(values)
-        writer.do(f"store <{LANES} x i64> {self.addresses()}, ptr %area, align 64")
-        mask = writer.op(f"zext i32 {self.mask} to i64")
+        writer.store(self.addresses(), "%area", 64)
+        mask = writer.zext(self.mask, "i64")
         parts = sum(1 << index for index in range(self.count) if index not in holes)
         given = [str(self.site), mask, *(pointer_number(to, name) for name in ("%area", "%vals"))]
         given += [str(number) for number in (self.type.bytes, self.count, self.space + 4, parts)]
@@ -119,7 +120,7 @@ class Access:
     def _put(self, values: list[NativeValue]) -> None:
         for index, value in enumerate(values):
             cell = self.to.generator.field("%vals", index * LANES * self.type.bytes)
-            self.to.writer.do(f"store {vector_ll(self.type)} {value.vector()}, ptr {cell}, align 16")
+            self.to.writer.store(value.vector(), cell, 16)
 
     def call(self, what: str, value: str = "") -> str:
         """Call the function for this access; gives the loaded bits of forms that are returned (see ``Form``)."""
@@ -142,7 +143,7 @@ class Access:
         result = form.raw if form.alone and what == "load" else "void"
         return writer.call(f"{space}_{what}_{form.name}", result, *given)
 
-    def _near_addresses(self) -> str:
+    def _near_addresses(self) -> Ref:
         """32-bit addresses; what lies beyond in 64-bit ones becomes an address that is refused."""
         address = self.address
         if address.type.bits == 32:
@@ -152,9 +153,9 @@ class Access:
         return _native(small.convert(U32)).vector()
 
 
-def pointer_number(to: BlockWriter, pointer: str) -> str:
+def pointer_number(to: BlockWriter, pointer: str) -> Ref:
     """A pointer as i64, for the runtime."""
-    return to.writer.op(f"ptrtoint ptr {pointer} to i64")
+    return to.writer.number(pointer)
 
 
 def address_value(to: BlockWriter, operand: Address, space: int) -> NativeValue:
@@ -242,15 +243,15 @@ def _load_scalar(access: Access) -> list[NativeValue]:
     address = access.address if access.address.type.bits == 64 else _native(access.address.convert(U64))
     how = access.space + (0 if access.counted else 4)
     arguments = [
-        *access.numbers(), ("i64", str(access.site)), ("i64", writer.op(f"zext i32 {access.mask} to i64")),
+        *access.numbers(), ("i64", str(access.site)), ("i64", writer.zext(access.mask, "i64")),
         ("i64", address.scalar()), ("i64", str(access.bytes)), ("i64", str(how)),
     ]  # fmt: skip
     to.faulting = True
-    host = writer.op(f"inttoptr i64 {writer.call('reach_one', 'i64', *arguments)} to ptr")
+    host = writer.pointer(writer.call("reach_one", "i64", *arguments))
     elements = []
     for element in range(access.count):
         cell = to.generator.field(host, element * access.type.bytes)
-        text = writer.op(f"load {scalar_ll(access.type)}, ptr {cell}, align {access.type.bytes}")
+        text = writer.load(scalar_ll(access.type), cell, access.type.bytes)
         elements.append(to.value(access.type, text, True))
     return elements
 

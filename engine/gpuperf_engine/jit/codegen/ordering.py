@@ -32,9 +32,9 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
     numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
     after = ""
     if guard is not None:
-        some = writer.op(f"icmp ne i32 {to.effective_mask(guard)}, 0")
+        some = writer.icmp("ne", to.effective_mask(guard), 0)
         checked, after = writer.label("order"), writer.label("ordered")
-        writer.do(f"br i1 {some}, label %{checked}, label %{after}")
+        writer.branch(some, checked, after)
         writer.start(checked)
     if proxies:
         writer.call("race_proxy", "i64", *numbers[1:])
@@ -45,10 +45,10 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
         left = "0"
         if kind == 1:
             (value,) = (to.source(operand, U32) for slot, operand in matched(instruction))
-            left = writer.op(f"zext i32 {value.scalar()} to i64")
+            left = writer.zext(value.scalar(), "i64")
         writer.call("race_groups", "i64", *numbers, ("i64", str(kind)), ("i64", left))
     if after:
-        writer.do(f"br label %{after}")
+        writer.jump(after)
         writer.start(after)
 
 

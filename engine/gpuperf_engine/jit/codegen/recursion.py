@@ -21,6 +21,7 @@ from ...ptx.syntax import Register
 from ...simt.program import MAX_DEPTH, Program
 from ...simt.stack_entries import CALL_FRAME
 from ..ir.abi import AREA_SHIFT, EXIT_CODE, Event, State
+from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue
 from .slots import Slots
 
@@ -106,58 +107,58 @@ def _registers(program: Program, slots: Slots, block: BasicBlock) -> list[tuple[
     return [(own[item], 1 if item.type.is_predicate else item.type.bits) for item in wanted]
 
 
-def _area(generator: CodeGenerator, index: str) -> str:
+def _area(generator: CodeGenerator, index: Ref) -> Ref:
     """Where the area of a number, an i32, is."""
     writer = generator.writer
-    offset = writer.op(f"mul i64 {writer.op(f'zext i32 {index} to i64')}, {generator.areas.bytes}")
-    return writer.op(f"getelementptr i8, ptr %areas, i64 {offset}")
+    offset = writer.mul(writer.zext(index, "i64"), generator.areas.bytes)
+    return writer.place("%areas", offset)
 
 
-def keep(to: BlockWriter) -> str:
+def keep(to: BlockWriter) -> Ref:
     """Before a call that may lead back: copy what the caller needs to a fresh area; gives its number as i32."""
     generator, writer = to.generator, to.writer
     cells = [generator.field("%st", offset) for offset in (State.FREE, State.AREAS)]
-    free, used = (writer.op(f"load i32, ptr {cell}") for cell in cells)
-    none, fresh = writer.op(f"icmp eq i32 {free}, 0"), writer.op(f"add i32 {used}, 1")
-    index = writer.op(f"select i1 {none}, i32 {fresh}, i32 {free}")
-    generator.guarded_stop(writer.op(f"icmp uge i32 {index}, {CAPACITY}"), to.block.index, Event.DEPTH)
+    free, used = (writer.load("i32", cell) for cell in cells)
+    none, fresh = writer.icmp("eq", free, 0), writer.add(used, 1)
+    index = writer.select(none, fresh, free)
+    generator.guarded_stop(writer.icmp("uge", index, CAPACITY), to.block.index, Event.DEPTH)
     area = _area(generator, index)
-    after = writer.op(f"select i1 {none}, i32 0, i32 {writer.op(f'load i32, ptr {area}')}")
-    most = writer.op(f"select i1 {none}, i32 {fresh}, i32 {used}")
+    after = writer.select(none, constant("i32", 0), writer.load("i32", area))
+    most = writer.select(none, fresh, used)
     for cell, value in zip(cells, (after, most)):
-        writer.do(f"store i32 {value}, ptr {cell}")
+        writer.store(value, cell)
     for piece in generator.areas.of[to.block.index]:
         kind = _kind(piece)
         source, target = generator.field("%st", piece.place), generator.field(area, piece.area)
-        value = writer.op(f"load {kind}, ptr {source}, align {_align(piece)}")
-        writer.do(f"store {kind} {value}, ptr {target}, align {_align(piece)}")
+        value = writer.load(kind, source, _align(piece))
+        writer.store(value, target, _align(piece))
     return index
 
 
 def take_back(to: BlockWriter) -> None:
     """Behind such a call: the lanes that return find everything as it was, and the area is free."""
     generator, writer = to.generator, to.writer
-    index = writer.op(f"load i32, ptr {generator.field('%st', State.AREA)}")
+    index = writer.load("i32", generator.field("%st", State.AREA))
     area = _area(generator, index)
     for piece in generator.areas.of[to.block.index]:
         kind, target = _kind(piece), generator.field("%st", piece.place)
-        kept = writer.op(f"load {kind}, ptr {generator.field(area, piece.area)}, align {_align(piece)}")
-        now = writer.op(f"load {kind}, ptr {target}, align {_align(piece)}")
+        kept = writer.load(kind, generator.field(area, piece.area), _align(piece))
+        now = writer.load(kind, target, _align(piece))
         if piece.bits == 1:
-            ours = writer.op(f"and i32 {kept}, {to.mask}")
-            others = writer.op(f"and i32 {now}, {writer.op(f'xor i32 {to.mask}, -1')}")
-            merged = writer.op(f"or i32 {ours}, {others}")
+            ours = writer.and_(kept, to.mask)
+            others = writer.and_(now, writer.xor(to.mask, -1))
+            merged = writer.or_(ours, others)
         else:
-            merged = writer.op(f"select <{LANES} x i1> {to.lanes}, {kind} {kept}, {kind} {now}")
-        writer.do(f"store {kind} {merged}, ptr {target}, align {_align(piece)}")
+            merged = writer.select(to.lanes, kept, now)
+        writer.store(merged, target, _align(piece))
     give_back(generator, index, area)
 
 
-def give_back(generator: CodeGenerator, index: str, area: str = "") -> None:
+def give_back(generator: CodeGenerator, index: Ref, area: str = "") -> None:
     """An area is free."""
     writer, cell = generator.writer, generator.field("%st", State.FREE)
-    writer.do(f"store i32 {writer.op(f'load i32, ptr {cell}')}, ptr {area or _area(generator, index)}")
-    writer.do(f"store i32 {index}, ptr {cell}")
+    writer.store(writer.load("i32", cell), area or _area(generator, index))
+    writer.store(index, cell)
 
 
 def _kind(piece: _Piece) -> str:
@@ -168,40 +169,40 @@ def _align(piece: _Piece) -> int:
     return 4 if piece.bits == 1 else 32
 
 
-def entry_of(generator: CodeGenerator, number: int, area: str) -> tuple[str, str]:
-    """Kind and identity of the frame of a call of function ``number`` that keeps something in an area (``""``: nothing)."""
-    if not area:
+def entry_of(generator: CodeGenerator, number: int, area: Ref | None) -> tuple[Ref, Ref]:
+    """Kind and identity of the frame of a call of function ``number`` that keeps something in an area."""
+    if area is None:
         # where nothing is kept, the entry says whose exit leads to it
         known = 0 if generator.program.recursive else number + 1
-        return str(CALL_FRAME | known << AREA_SHIFT), str(EXIT_CODE + number)
+        return constant("i32", CALL_FRAME | known << AREA_SHIFT), constant("i32", EXIT_CODE + number)
     writer = generator.writer
-    kind = writer.op(f"or i32 {writer.op(f'shl i32 {area}, {AREA_SHIFT}')}, {CALL_FRAME}")
-    return kind, writer.op(f"add i32 {area}, {EXIT_CODE + len(generator.program.functions)}")
+    kind = writer.or_(writer.shl(area, AREA_SHIFT), CALL_FRAME)
+    return kind, writer.add(area, EXIT_CODE + len(generator.program.functions))
 
 
-def enter_activation(to: BlockWriter, number: int, mask: str) -> None:
+def enter_activation(to: BlockWriter, number: int, mask: Ref) -> None:
     """The lanes of a mask begin to call function ``number``: one call more inside the others, and a frame for its local variables."""
     generator, writer, program = to.generator, to.writer, to.generator.program
     if not program.recursive:
         return
     cell = generator.field("%st", State.CALLS)
-    calls = writer.op(f"load i32, ptr {cell}")
-    generator.guarded_stop(writer.op(f"icmp uge i32 {calls}, {MAX_DEPTH}"), to.block.index, Event.DEPTH)
-    writer.do(f"store i32 {writer.op(f'add i32 {calls}, 1')}, ptr {cell}")
+    calls = writer.load("i32", cell)
+    generator.guarded_stop(writer.icmp("uge", calls, MAX_DEPTH), to.block.index, Event.DEPTH)
+    writer.store(writer.add(calls, 1), cell)
     if number not in program.frame_bytes:
         return
     size, room = program.frame_bytes[number], program.local_area - program.local_static
     cells = [
         generator.field("%st", offset) for offset in (generator.slots.bases[number], generator.slots.top)
     ]
-    base, top = (to.value(U64, writer.op(f"load {_VECTOR}, ptr {cell}, align 64")) for cell in cells)
+    base, top = (to.value(U64, writer.load(_VECTOR, cell, 64)) for cell in cells)
     after = _native(top + size)
     reached = after
     if generator.slots.stack:
         own = generator.field("%st", generator.slots.stack[to.number])
-        reached = _native(after + to.value(U64, writer.op(f"load {_VECTOR}, ptr {own}, align 64")))
+        reached = _native(after + to.value(U64, writer.load(_VECTOR, own, 64)))
     full = to.bits_of(_native(reached.compare("gt", room)))
-    to.error(writer.op(f"and i32 {full}, {mask}"), Event.LOCALS)
+    to.error(writer.and_(full, mask), Event.LOCALS)
     for cell, new, old in ((cells[0], top, base), (cells[1], after, top)):
         _put(to, cell, new, old, mask)
 
@@ -211,14 +212,13 @@ def leave_activation(to: BlockWriter, number: int) -> None:
     generator, program = to.generator, to.generator.program
     if number in program.frame_bytes:
         cell = generator.field("%st", generator.slots.top)
-        top = to.value(U64, to.writer.op(f"load {_VECTOR}, ptr {cell}, align 64"))
+        top = to.value(U64, to.writer.load(_VECTOR, cell, 64))
         _put(to, cell, _native(top - program.frame_bytes[number]), top, to.mask)
 
 
-def _put(to: BlockWriter, cell: str, new: NativeValue, old: NativeValue, mask: str) -> None:
+def _put(to: BlockWriter, cell: str, new: NativeValue, old: NativeValue, mask: Ref) -> None:
     lanes = to.spread(mask)
-    text = f"select <{LANES} x i1> {lanes}, {_VECTOR} {new.vector()}, {_VECTOR} {old.vector()}"
-    to.writer.do(f"store {_VECTOR} {to.writer.op(text)}, ptr {cell}, align 64")
+    to.writer.store(to.writer.select(lanes, new.vector(), old.vector()), cell, 64)
 
 
 def _native(value: object) -> NativeValue:

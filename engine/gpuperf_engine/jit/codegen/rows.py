@@ -10,6 +10,7 @@ from ...isa.fragments import LANES, Move
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction
 from ..ir.abi import SITE_BYTES, Counter
+from ..ir.emitter import Ref
 from ..ir.values import NativeValue
 from .function import address_operand
 from .memory import SPACES, Access, address_value
@@ -26,7 +27,7 @@ class _Piece(Access):
     """One of the accesses."""
 
     def __init__(
-        self, to: BlockWriter, instruction: Instruction, mask: str, move: Move, address: NativeValue
+        self, to: BlockWriter, instruction: Instruction, mask: Ref, move: Move, address: NativeValue
     ) -> None:
         self.to, self.instruction, self.guard, self.mask = to, instruction, None, mask
         self.site = to.generator.program.site_of[instruction]
@@ -50,14 +51,14 @@ class _Piece(Access):
             self.store([value.bits_as(self.type) for value in values])
 
 
-def write_rows(to: BlockWriter, instruction: Instruction, mask: str) -> None:
+def write_rows(to: BlockWriter, instruction: Instruction, mask: Ref) -> None:
     """One instruction, by the lanes of an i32 mask."""
     form = instruction.form
     moves = form.moves
     assert moves is not None
     pieces = []
     for move in moves.parts:
-        some = mask if move.lanes == LANES else to.writer.op(f"and i32 {mask}, {(1 << move.lanes) - 1}")
+        some = mask if move.lanes == LANES else to.writer.and_(mask, (1 << move.lanes) - 1)
         pieces.append(
             _Piece(to, instruction, some, move, _address(to, instruction, move, moves.bits, moves.inner))
         )

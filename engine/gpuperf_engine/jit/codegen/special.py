@@ -10,6 +10,7 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import Function, SpecialRegister, Variable
 from ...simt.program import RESERVED_SHARED, Program, reserved_offset, shared_unit
 from ..ir.abi import Context, Cta, State
+from ..ir.emitter import Ref
 from ..ir.values import LANES, NativeValue
 
 if TYPE_CHECKING:
@@ -39,12 +40,12 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     if name in ("ntid", "nctaid") and axis == "w":
         return to.constant(1, U32)
     if name == "tid":
-        warp = writer.op(f"load i32, ptr {generator.field('%st', State.INDEX)}")
-        table = writer.op(f"load ptr, ptr {generator.field('%ctx', Context.TIDS)}, !invariant.load !0")
-        offset = writer.op(f"mul i64 {writer.op(f'zext i32 {warp} to i64')}, {3 * 4 * LANES}")
-        row = writer.op(f"getelementptr i8, ptr {table}, i64 {offset}")
+        warp = writer.load("i32", generator.field("%st", State.INDEX))
+        table = writer.load_fixed("ptr", generator.field("%ctx", Context.TIDS))
+        offset = writer.mul(writer.zext(warp, "i64"), 3 * 4 * LANES)
+        row = writer.place(table, offset)
         cell = generator.field(row, 4 * LANES * _AXES[axis])
-        return to.value(U32, writer.op(f"load <{LANES} x i32>, ptr {cell}, align 64, !invariant.load !0"))
+        return to.value(U32, writer.load_fixed(f"<{LANES} x i32>", cell, 64))
     if name in ("ntid", "nctaid"):
         base = Context.NTID if name == "ntid" else Context.NCTAID
         return _field(to, "%ctx", base + 4 * _AXES[axis])
@@ -55,9 +56,9 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     if name in _LANE_MASKS:
         return to.value(U32, f"<{', '.join(f'i32 {_LANE_MASKS[name](lane)}' for lane in range(LANES))}>")
     if name == "warpid":
-        return to.value(U32, writer.op(f"load i32, ptr {generator.field('%st', State.INDEX)}"), True)
+        return to.value(U32, writer.load("i32", generator.field("%st", State.INDEX)), True)
     if name == "nwarpid":
-        return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.WARPS)} to i32"), True)
+        return to.value(U32, writer.trunc(_wide(to, Context.WARPS), "i32"), True)
     if name in ("smid", "gridid"):
         return to.constant(0, U64 if name == "gridid" else U32)
     if name == "nsmid":
@@ -69,13 +70,13 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
             shared_unit(generator.program.kernel.module.target),
             RESERVED_SHARED * generator.program.reserves,
         )
-        raised = writer.op(f"add i64 %sharedbytes, {unit - 1 - kept}")
-        total = writer.op(f"trunc i64 {writer.op(f'and i64 {raised}, {-unit}')} to i32")
+        raised = writer.add(Ref("i64", "%sharedbytes"), unit - 1 - kept)
+        total = writer.trunc(writer.and_(raised, -unit), "i32")
         if name == "aggr_smem_size":
-            total = writer.op(f"add i32 {total}, {RESERVED_SHARED}")
+            total = writer.add(total, RESERVED_SHARED)
         return to.value(U32, total, True)
     if name == "dynamic_smem_size":
-        return to.value(U32, writer.op(f"trunc i64 {_wide(to, Context.DYNAMIC_SHARED)} to i32"), True)
+        return to.value(U32, writer.trunc(_wide(to, Context.DYNAMIC_SHARED), "i32"), True)
     if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
         return _clock(to, name)
     if name.startswith("reserved_smem_offset"):
@@ -87,8 +88,8 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
         return moved
     if name in ("envreg1", "envreg2") and generator.program.grid_workspace is not None:
         address = variable_address(to, generator.program.grid_workspace, 0).scalar()
-        half = address if name == "envreg2" else writer.op(f"lshr i64 {address}, 32")
-        return to.value(U32, writer.op(f"trunc i64 {half} to i32"), True)
+        half = address if name == "envreg2" else writer.lshr(address, 32)
+        return to.value(U32, writer.trunc(half, "i32"), True)
     if name.startswith(("envreg", "pm", "current_graph_exec", "perctamemory")):
         return to.constant(0, U64 if name.endswith(("_64", "_exec", "offset")) else U32)
     raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)
@@ -103,7 +104,7 @@ def _of_cluster(to: BlockWriter, name: str, axis: str) -> NativeValue:
     """Place and shape of the cluster; without clusters every CTA is one of its own."""
     if name == "is_explicit_cluster":
         word = _field(to, "%ctx", Context.EXPLICIT_CLUSTER)
-        return to.value(PRED, to.writer.op(f"icmp ne i32 {word.text}, 0"), True)
+        return to.value(PRED, to.writer.icmp("ne", word.text, 0), True)
     if name == "cluster_ctarank":
         return read_rank(to)
     if axis == "w":
@@ -132,18 +133,18 @@ def shared_window(to: BlockWriter) -> NativeValue:
 
 def _field(to: BlockWriter, base: str, offset: int) -> NativeValue:
     cell = to.generator.field(base, offset)
-    return to.value(U32, to.writer.op(f"load i32, ptr {cell}, !invariant.load !0"), True)
+    return to.value(U32, to.writer.load_fixed("i32", cell), True)
 
 
-def _wide(to: BlockWriter, offset: int) -> str:
-    return to.writer.op(f"load i64, ptr {to.generator.field('%ctx', offset)}, !invariant.load !0")
+def _wide(to: BlockWriter, offset: int) -> Ref:
+    return to.writer.load_fixed("i64", to.generator.field("%ctx", offset))
 
 
 def _clock(to: BlockWriter, name: str) -> NativeValue:
     """Virtual time: the warp instructions that this warp has executed."""
-    steps = to.value(U64, to.writer.op("load i64, ptr %steps"), True)
+    steps = to.value(U64, to.writer.load("i64", "%steps"), True)
     if name.endswith("_hi"):
-        return to.as_type(NativeValue(to.writer, U64, to.writer.op(f"lshr i64 {steps.text}, 32"), True), U32)
+        return to.as_type(NativeValue(to.writer, U64, to.writer.lshr(steps.text, 32), True), U32)
     return to.as_type(steps, U32) if name in ("clock", "globaltimer_lo") else steps
 
 
@@ -160,7 +161,7 @@ def _local_address(to: BlockWriter, target: Variable, offset: int) -> NativeValu
     if owner not in program.frame_bytes:
         return to.constant(start, U64)
     cell = to.generator.field("%st", to.generator.slots.bases[owner])
-    base = to.value(U64, to.writer.op(f"load <{LANES} x i64>, ptr {cell}, align 64"))
+    base = to.value(U64, to.writer.load(f"<{LANES} x i64>", cell, 64))
     address = base + (program.local_static + start)
     assert isinstance(address, NativeValue)
     return address
@@ -181,11 +182,9 @@ def variable_address(to: BlockWriter, target: Variable | Function, offset: int) 
             return _local_address(to, target, offset)
         if target.space == "param":
             if target in program.kernel.params:
-                base = writer.op(
-                    f"load i64, ptr {to.generator.field('%ctx', Context.PARAM_ADDRESS)}, !invariant.load !0"
-                )
+                base = _wide(to, Context.PARAM_ADDRESS)
                 distance = target.offset + offset - WINDOWS["param"][0]
-                return to.value(U64, writer.op(f"add i64 {base}, {distance}"), True)
+                return to.value(U64, writer.add(base, distance), True)
             raise Unsupported(
                 f"the address of parameter {target.name!r} of a device function", span=target.span
             )
@@ -195,5 +194,5 @@ def variable_address(to: BlockWriter, target: Variable | Function, offset: int) 
     if isinstance(target, Variable) and target.space == "const":
         offset -= WINDOWS["const"][0]
     cell = to.generator.field("%symbols", 8 * symbol)
-    base = writer.op(f"load i64, ptr {cell}, !invariant.load !0")
-    return to.value(U64, writer.op(f"add i64 {base}, {offset}") if offset else base, True)
+    base = writer.load_fixed("i64", cell)
+    return to.value(U64, writer.add(base, offset) if offset else base, True)

@@ -10,6 +10,7 @@ from ...isa.primitives import Value
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction
 from ..ir.abi import Event
+from ..ir.emitter import Ref
 from ..ir.values import LANES, NativeValue
 from .handlers import handles
 
@@ -31,7 +32,7 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)
     cell = to.generator.field("%st", to.generator.slots.stack[to.number])
-    depth = to.value(U64, writer.op(f"load {_VECTOR}, ptr {cell}, align 64"))
+    depth = to.value(U64, writer.load(_VECTOR, cell, 64))
     end = to.constant(program.local_area, U64)
     before = _native(end - depth)
     given: list[Value] = list(to.sources(instruction))
@@ -40,32 +41,30 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
     size = _native(given[0].convert(U64)) if given else after
     lowest = to.constant(program.local_static, U64)
     if program.frame_bytes:
-        top = writer.op(f"load {_VECTOR}, ptr {to.generator.field('%st', to.generator.slots.top)}, align 64")
+        top = writer.load(_VECTOR, to.generator.field("%st", to.generator.slots.top), 64)
         lowest = _native(lowest + to.value(U64, top))
     bad = after.compare("lt", lowest) | after.compare("gt", end)
     if instruction.form.row.name == "alloca":
         bad = bad | size.compare("gt", before) | after.compare("gt", before)
     to.report(size)
     index = to.block.instructions.index(instruction)
-    to.error(writer.op(f"and i32 {to.bits_of(_native(bad))}, {mask}"), Event.ALLOCA, str(index))
+    to.error(writer.and_(to.bits_of(_native(bad)), mask), Event.ALLOCA, str(index))
     new = _native(end - after)
-    text = writer.op(
-        f"select <{LANES} x i1> {to.spread(mask)}, {_VECTOR} {new.vector()}, {_VECTOR} {depth.vector()}"
-    )
-    writer.do(f"store {_VECTOR} {text}, ptr {cell}, align 64")
+    text = writer.select(to.spread(mask), new.vector(), depth.vector())
+    writer.store(text, cell, 64)
     to.assign(instruction, [_native(allocated)], guard)
 
 
-def pass_stack(to: BlockWriter, number: int, mask: str) -> None:
+def pass_stack(to: BlockWriter, number: int, mask: Ref) -> None:
     """Give the stack pointer to a function that the lanes of a mask call."""
     slots, writer = to.generator.slots, to.writer
     if not slots.stack:
         return
-    own = writer.op(f"load {_VECTOR}, ptr {to.generator.field('%st', slots.stack[to.number])}, align 64")
+    own = writer.load(_VECTOR, to.generator.field("%st", slots.stack[to.number]), 64)
     cell = to.generator.field("%st", slots.stack[number])
-    old = writer.op(f"load {_VECTOR}, ptr {cell}, align 64")
-    text = writer.op(f"select <{LANES} x i1> {to.spread(mask)}, {_VECTOR} {own}, {_VECTOR} {old}")
-    writer.do(f"store {_VECTOR} {text}, ptr {cell}, align 64")
+    old = writer.load(_VECTOR, cell, 64)
+    text = writer.select(to.spread(mask), own, old)
+    writer.store(text, cell, 64)
 
 
 def _native(value: object) -> NativeValue:

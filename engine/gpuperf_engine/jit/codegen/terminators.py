@@ -12,6 +12,7 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import CallTarget, Register
 from ...simt.stack import PENDING, RECONVERGE
 from ..ir.abi import EXIT_CODE, RETURN_CODE, Event, State, Status
+from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue
 from . import barrier  # noqa: F401  (registers what it writes)
 from .calls import load_results, pass_arguments, read_arguments, store_arguments, take_results
@@ -48,7 +49,7 @@ def _go_on(to: BlockWriter) -> None:
     if block.counted and block.terminator is not None and block.terminator.guard is not None:
         _count_taken(to, to.effective_mask(to.predicate(block.terminator.guard)))
     to.flush()
-    to.writer.do(f"br label %{edge(to, block.successors[0])}")
+    to.writer.jump(edge(to, block.successors[0]))
 
 
 @ends(RETURN, THREAD_EXIT)
@@ -67,9 +68,9 @@ def edge(to: BlockWriter, target: int) -> str:
     label, out = writer.label("back"), writer.label("over")
     kept, writer.lines = writer.lines, []
     writer.start(label)
-    left = writer.op(f"sub i32 {writer.op('load i32, ptr %quantum')}, {block.back_edge_cost}")
-    writer.do(f"store i32 {left}, ptr %quantum")
-    writer.do(f"br i1 {writer.op(f'icmp sgt i32 {left}, 0')}, label %{arrival}, label %{out}")
+    left = writer.sub(writer.load("i32", "%quantum"), block.back_edge_cost)
+    writer.store(left, "%quantum")
+    writer.branch(writer.icmp("sgt", left, 0), arrival, out)
     writer.start(out)
     _end_slice(to, target)
     to.later += writer.lines
@@ -77,7 +78,7 @@ def edge(to: BlockWriter, target: int) -> str:
     return label
 
 
-def _count_taken(to: BlockWriter, mask: str) -> None:
+def _count_taken(to: BlockWriter, mask: Ref) -> None:
     generator, index = to.generator, to.block.index
     column = generator.columns.taken[index] if generator.columns is not None else 0
     generator.count_lanes("%blocks", 8 * (3 * len(generator.program.blocks) + index), mask, column)
@@ -101,82 +102,77 @@ def _branch(to: BlockWriter) -> None:
         to.flush()
         if then == EXIT:
             out = writer.label("out")
-            writer.do(f"br i1 {test}, label %{out}, label %{edge(to, other)}")
+            writer.branch(test, out, edge(to, other))
             writer.start(out)
             _leave(to, block.leaves)
         else:
-            writer.do(f"br i1 {test}, label %{edge(to, then)}, label %{edge(to, other)}")
+            writer.branch(test, edge(to, then), edge(to, other))
         return
     taken = to.effective_mask(guard)
     if block.counted:
         _count_taken(to, taken)
     to.flush()
     some, all_, parts, none = (writer.label(word) for word in ("some", "all", "parts", "none"))
-    writer.do(f"br i1 {writer.op(f'icmp eq i32 {taken}, 0')}, label %{none}, label %{some}")
+    writer.branch(writer.icmp("eq", taken, 0), none, some)
     writer.start(none)
-    writer.do(f"br label %{edge(to, other)}")
+    writer.jump(edge(to, other))
     writer.start(some)
-    writer.do(f"br i1 {writer.op(f'icmp eq i32 {taken}, {to.mask}')}, label %{all_}, label %{parts}")
+    writer.branch(writer.icmp("eq", taken, to.mask), all_, parts)
     writer.start(all_)
     if then == EXIT:
         _leave(to, block.leaves)
     else:
-        writer.do(f"br label %{edge(to, then)}")
+        writer.jump(edge(to, then))
     writer.start(parts)
     if block.counted:
         _count_divergent(to)
-    rest = writer.op(f"xor i32 {to.mask}, {taken}")
+    rest = writer.xor(to.mask, taken)
     if then == EXIT:
         if block.leaves == "exit" or block.function == 0:
-            alive = writer.op(
-                f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {taken}, -1')}"
-            )
-            writer.do(f"store i32 {alive}, ptr %live")
-        writer.do(f"store i32 {rest}, ptr %mask")
+            alive = writer.and_(writer.load("i32", "%live"), writer.xor(taken, -1))
+            writer.store(alive, "%live")
+        writer.store(rest, "%mask")
         _wake(to, other)
-        writer.do(f"br label %{edge(to, other)}")
+        writer.jump(edge(to, other))
         return
     identity = _push_reconvergence(to)
     if then == block.reconvergence:
-        writer.do(f"store i32 {rest}, ptr %mask")
-        writer.do(f"br label %{edge(to, other)}")
+        writer.store(rest, "%mask")
+        writer.jump(edge(to, other))
         return
     if other != block.reconvergence:
         generator.resumable.add(other)
         generator.push(str(other), rest, identity, PENDING)
-    writer.do(f"store i32 {taken}, ptr %mask")
-    writer.do(f"br label %{edge(to, then)}")
+    writer.store(taken, "%mask")
+    writer.jump(edge(to, then))
 
 
-def _push_reconvergence(to: BlockWriter) -> str:
+def _push_reconvergence(to: BlockWriter) -> Ref:
     """Lanes diverge here: push the entry for the reconvergence point, unless it is pushed already. Gives its identity."""
     block, writer, generator = to.block, to.writer, to.generator
     point = generator.exit_code(block)
     if point >= EXIT_CODE and block.function in generator.program.recursive:
-        return writer.op("load i32, ptr %id")  # each activation has an exit of its own
+        return writer.load("i32", "%id")  # each activation has an exit of its own
     if point >= EXIT_CODE:
-        return str(point)
-    identity = writer.op("load i32, ptr %id")
+        return constant("i32", point)
+    identity = writer.load("i32", "%id")
     fresh, known = writer.label("fresh"), writer.label("known")
-    writer.do(f"br i1 {writer.op(f'icmp eq i32 {identity}, {point}')}, label %{known}, label %{fresh}")
+    writer.branch(writer.icmp("eq", identity, point), known, fresh)
     writer.start(fresh)
-    generator.push(str(point), to.mask, identity, RECONVERGE)
-    writer.do(f"store i32 {point}, ptr %id")
-    writer.do(f"br label %{known}")
-    writer.start(known)
-    return str(point)
+    generator.push(point, to.mask, identity, RECONVERGE)
+    writer.put("i32", point, "%id")
+    writer.enter(known)
+    return constant("i32", point)
 
 
 def _leave(to: BlockWriter, how: str) -> None:
     """The active lanes return from the function, or end."""
     block, writer = to.block, to.writer
     if how == "exit" or block.function == 0:
-        alive = writer.op(
-            f"and i32 {writer.op('load i32, ptr %live')}, {writer.op(f'xor i32 {to.mask}, -1')}"
-        )
-        writer.do(f"store i32 {alive}, ptr %live")
+        alive = writer.and_(writer.load("i32", "%live"), writer.xor(to.mask, -1))
+        writer.store(alive, "%live")
         _wake(to, None)
-    writer.do(f"br label %pop{EXIT_CODE + block.function}")
+    writer.jump(f"pop{EXIT_CODE + block.function}")
 
 
 def _wake(to: BlockWriter, onward: int | None) -> None:
@@ -185,11 +181,11 @@ def _wake(to: BlockWriter, onward: int | None) -> None:
         return
     writer, generator = to.writer, to.generator
     some, none = writer.label("wake"), writer.label("none")
-    waits = writer.op(f"load i32, ptr {generator.field('%st', State.WAITS)}")
-    writer.do(f"br i1 {writer.op(f'icmp ne i32 {waits}, 0')}, label %{some}, label %{none}")
+    waits = writer.load("i32", generator.field("%st", State.WAITS))
+    writer.branch(writer.icmp("ne", waits, 0), some, none)
     writer.start(some)
     if onward is None:
-        writer.do("store i32 0, ptr %mask")
+        writer.put("i32", 0, "%mask")
     else:
         generator.resumable.add(onward)
     generator.stop(str(onward or 0), Status.EVENT, Event.EXITED)
@@ -207,27 +203,25 @@ def _indirect(to: BlockWriter) -> None:
     outside = index.apply("compare", index.constant(len(block.successors), U32), op="ge")
     assert isinstance(outside, NativeValue)
     to.report(index)
-    to.error(writer.op(f"and i32 {to.bits_of(outside)}, {mask}"), Event.INDEX)
+    to.error(writer.and_(to.bits_of(outside), mask), Event.INDEX)
     to.flush()
     targets = list(dict.fromkeys(block.successors))
     if index.uniform:
         fallback = edge(to, targets[-1])
         labels = {target: edge(to, target) for target in targets[:-1]} | {targets[-1]: fallback}
-        cases = " ".join(
-            f"i32 {case}, label %{labels[target]}" for case, target in enumerate(block.successors)
-        )
-        writer.do(f"switch i32 {index.scalar()}, label %{fallback} [{cases}]")
+        cases = ((case, labels[target]) for case, target in enumerate(block.successors))
+        writer.switch(index.scalar(), fallback, cases)
         return
-    masks = {target: "0" for target in targets}
+    masks = {target: constant("i32", 0) for target in targets}
     for case, target in enumerate(block.successors):
         equal = index.apply("compare", index.constant(case, U32), op="eq")
         assert isinstance(equal, NativeValue)
-        masks[target] = writer.op(f"or i32 {masks[target]}, {to.bits_of(equal)}")
-    masks = {target: writer.op(f"and i32 {bits}, {to.mask}") for target, bits in masks.items()}
+        masks[target] = writer.or_(masks[target], to.bits_of(equal))
+    masks = {target: writer.and_(bits, to.mask) for target, bits in masks.items()}
     for target in targets:
         onward = writer.label("next")
-        test = writer.op(f"icmp eq i32 {masks[target]}, {to.mask}")
-        writer.do(f"br i1 {test}, label %{edge(to, target)}, label %{onward}")
+        test = writer.icmp("eq", masks[target], to.mask)
+        writer.branch(test, edge(to, target), onward)
         writer.start(onward)
     _count_divergent(to)
     identity = _push_reconvergence(to)
@@ -236,39 +230,39 @@ def _indirect(to: BlockWriter) -> None:
             generator.resumable.add(target)
             _push_if(to, str(target), masks[target], identity)
     back = [mask for target, mask in masks.items() if target in block.back_edges]
-    writer.do(f"br label %{_fork(to, back, generator.exit_code(block))}")
+    writer.jump(_fork(to, back, generator.exit_code(block)))
 
 
-def _fork(to: BlockWriter, paying: list[str], point: int) -> str:
+def _fork(to: BlockWriter, paying: list[Ref], point: int) -> str:
     """Label behind a branch or call whose lanes diverge, where what is on the stack goes on: it is charged once if any of the lanes of
     these masks are there, which go over a back edge."""
     block, writer, generator = to.block, to.writer, to.generator
     if not paying:
         return f"pop{point}"
     generator.resumable.add(point)
-    some = "0"
+    some = constant("i32", 0)
     for mask in paying:
-        some = writer.op(f"or i32 {some}, {mask}")
-    cost = writer.op(f"select i1 {writer.op(f'icmp ne i32 {some}, 0')}, i32 {block.back_edge_cost}, i32 0")
-    left = writer.op(f"sub i32 {writer.op('load i32, ptr %quantum')}, {cost}")
-    writer.do(f"store i32 {left}, ptr %quantum")
-    out, going, over = writer.label("over"), writer.label("going"), writer.op(f"icmp sle i32 {left}, 0")
-    paid = writer.op(f"and i1 {over}, {writer.op(f'icmp ne i32 {cost}, 0')}")
-    writer.do(f"br i1 {paid}, label %{out}, label %{going}")
+        some = writer.or_(some, mask)
+    cost = writer.select(writer.icmp("ne", some, 0), constant("i32", block.back_edge_cost), 0)
+    left = writer.sub(writer.load("i32", "%quantum"), cost)
+    writer.store(left, "%quantum")
+    out, going, over = writer.label("over"), writer.label("going"), writer.icmp("sle", left, 0)
+    paid = writer.and_(over, writer.icmp("ne", cost, 0))
+    writer.branch(paid, out, going)
     writer.start(out)
     _end_slice(to, point)
     writer.start(going)
     return f"pop{point}"
 
 
-def _push_if(to: BlockWriter, pc: str, mask: str, identity: str) -> None:
+def _push_if(to: BlockWriter, pc: str, mask: Ref, identity: str) -> None:
     """Push unless no lane goes there."""
     writer = to.writer
     some, none = writer.label("some"), writer.label("none")
-    writer.do(f"br i1 {writer.op(f'icmp eq i32 {mask}, 0')}, label %{none}, label %{some}")
+    writer.branch(writer.icmp("eq", mask, 0), none, some)
     writer.start(some)
     to.generator.push(pc, mask, identity, PENDING)
-    writer.do(f"br label %{none}")
+    writer.jump(none)
     writer.start(none)
 
 
@@ -294,16 +288,16 @@ def _call(to: BlockWriter) -> None:
         generator.resumable.add(code)
         moves = read_arguments(to, target, number)
         to.flush()
-        area = keep(to) if block.index in generator.areas.of else ""
+        area = keep(to) if block.index in generator.areas.of else None
         enter_activation(to, number, to.mask)
         _enter(to, number, to.mask)
         pass_arguments(to, moves, number, to.mask)
         kind, identity = entry_of(generator, number, area)
-        generator.push(str(code), to.mask, writer.op("load i32, ptr %id"), kind)
-        writer.do(f"store i32 {identity}, ptr %id")
+        generator.push(str(code), to.mask, writer.load("i32", "%id"), kind)
+        writer.store(identity, "%id")
         if number in program.recursive:
             _pay(to, program.entries[number])
-        writer.do(f"br label %b{program.entries[number]}")
+        writer.jump(f"b{program.entries[number]}")
         writer.start(f"r{block.index}")
         take_results(to, target, number)
     else:
@@ -311,17 +305,17 @@ def _call(to: BlockWriter) -> None:
         _call_each(to, target, str(code))
         writer.start(f"r{block.index}")
         to.restart()
-    writer.do(f"br label %{edge(to, block.successors[0])}")
+    writer.jump(edge(to, block.successors[0]))
 
 
 def _pay(to: BlockWriter, target: int) -> None:
     """A call of a recursive function is charged like a back edge, as it may be what a runaway goes round."""
     writer, generator = to.writer, to.generator
     generator.resumable.add(target)
-    left = writer.op(f"sub i32 {writer.op('load i32, ptr %quantum')}, 1")
-    writer.do(f"store i32 {left}, ptr %quantum")
+    left = writer.sub(writer.load("i32", "%quantum"), 1)
+    writer.store(left, "%quantum")
     out, going = writer.label("over"), writer.label("going")
-    writer.do(f"br i1 {writer.op(f'icmp sgt i32 {left}, 0')}, label %{going}, label %{out}")
+    writer.branch(writer.icmp("sgt", left, 0), going, out)
     writer.start(out)
     _end_slice(to, target)
     writer.start(going)
@@ -331,7 +325,7 @@ def _end_slice(to: BlockWriter, pc: int) -> None:
     """The quantum is used up: the warp goes on at a place in its next time slice, or where lanes may wait for others, others of
     them do."""
     block, writer, generator = to.block, to.writer, to.generator
-    writer.do(f"store i32 {block.index}, ptr {generator.field('%st', State.SLICE_END)}")
+    writer.put("i32", block.index, generator.field("%st", State.SLICE_END))
     if block.back_edge_cost > 1:
         generator.stop(str(pc), Status.EVENT, Event.SPIN, str(block.index))
     else:
@@ -347,18 +341,18 @@ def _call_each(to: BlockWriter, target: CallTarget, pc: str) -> None:
     pointer = to.as_type(to.read(target.register), scalar_type("u64"))
     numbers = program.callees(target)
     masks = {number: _goes_to(to, pointer, number) for number in numbers}
-    known = "0"
+    known = constant("i32", 0)
     for bits in masks.values():
-        known = writer.op(f"or i32 {known}, {bits}")
+        known = writer.or_(known, bits)
     to.report(pointer)
-    to.error(writer.op(f"and i32 {to.mask}, {writer.op(f'xor i32 {known}, -1')}"), Event.TARGET)
+    to.error(writer.and_(to.mask, writer.xor(known, -1)), Event.TARGET)
     moves = {number: read_arguments(to, target, number) for number in numbers}
     to.flush()
     areas = {number: _keep_if(to, masks[number]) for number in numbers}
     for number in numbers:
         _enter(to, number, masks[number])
         pass_arguments(to, moves[number], number, masks[number])
-    identity = writer.op("load i32, ptr %id")
+    identity = writer.load("i32", "%id")
     generator.push(pc, to.mask, identity, RECONVERGE)
     codes, starts = [], []
     for number in reversed(numbers):
@@ -369,58 +363,58 @@ def _call_each(to: BlockWriter, target: CallTarget, pc: str) -> None:
             starts.append((entry, number))
         generator.resumable.update((code, entry))
         some, none = writer.label("some"), writer.label("none")
-        writer.do(f"br i1 {writer.op(f'icmp eq i32 {masks[number]}, 0')}, label %{none}, label %{some}")
+        writer.branch(writer.icmp("eq", masks[number], 0), none, some)
         writer.start(some)
         kind, within = entry_of(generator, number, areas[number])
         generator.push(str(code), masks[number], pc, kind)
         generator.push(str(entry), masks[number], within, PENDING)
-        writer.do(f"br label %{none}")
+        writer.jump(none)
         writer.start(none)
     paying = [masks[number] for number in numbers if number in program.recursive]
-    writer.do(f"br label %{_fork(to, paying, EXIT_CODE)}")
+    writer.jump(_fork(to, paying, EXIT_CODE))
     for code, number in starts:
         writer.start(f"r{code - RETURN_CODE}")
         to.restart()
         enter_activation(to, number, to.mask)
-        writer.do(f"br label %b{program.entries[number]}")
+        writer.jump(f"b{program.entries[number]}")
     for code, number in codes:
         writer.start(f"r{code - RETURN_CODE}")
         take_results(to, target, number)
-        writer.do(f"br label %pop{EXIT_CODE}")
+        writer.jump(f"pop{EXIT_CODE}")
 
 
-def _keep_if(to: BlockWriter, mask: str) -> str:
+def _keep_if(to: BlockWriter, mask: Ref) -> Ref | None:
     """As ``keep``, unless no lane makes the call."""
     if to.block.index not in to.generator.areas.of:
-        return ""
+        return None
     writer = to.writer
     before, some, kept, none = (writer.label(word) for word in ("before", "some", "kept", "none"))
-    writer.do(f"br label %{before}")
+    writer.jump(before)
     writer.start(before)
-    writer.do(f"br i1 {writer.op(f'icmp eq i32 {mask}, 0')}, label %{none}, label %{some}")
+    writer.branch(writer.icmp("eq", mask, 0), none, some)
     writer.start(some)
     area = keep(to)
-    writer.do(f"br label %{kept}")
+    writer.jump(kept)
     writer.start(kept)
-    writer.do(f"br label %{none}")
+    writer.jump(none)
     writer.start(none)
-    return writer.op(f"phi i32 [ 0, %{before} ], [ {area}, %{kept} ]")
+    return writer.phi("i32", (0, before), (area, kept))
 
 
-def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> str:
+def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> Ref:
     """Lanes whose function pointer is that of a function."""
     program, writer = to.generator.program, to.writer
     symbol = program.symbol_of.get(program.functions[number])
     if symbol is None:
-        return "0"
+        return constant("i32", 0)
     cell = to.generator.field("%symbols", 8 * symbol)
-    address = to.value(pointer.type, writer.op(f"load i64, ptr {cell}, !invariant.load !0"), True)
+    address = to.value(pointer.type, writer.load_fixed("i64", cell), True)
     equal = pointer.apply("compare", address, op="eq")
     assert isinstance(equal, NativeValue)
-    return writer.op(f"and i32 {to.bits_of(equal)}, {to.mask}")
+    return writer.and_(to.bits_of(equal), to.mask)
 
 
-def _enter(to: BlockWriter, number: int, mask: str) -> None:
+def _enter(to: BlockWriter, number: int, mask: Ref) -> None:
     """Registers that a function may read before it writes them are 0 in the lanes that enter."""
     generator, writer = to.generator, to.writer
     entry = generator.program.blocks[generator.program.entries[number]]
@@ -429,16 +423,16 @@ def _enter(to: BlockWriter, number: int, mask: str) -> None:
     for register in sorted(entry.live_in, key=_index):
         cell = generator.field("%st", generator.slots.of[number][register])
         if register.type.is_predicate:
-            old = writer.op(f"load i32, ptr {cell}")
-            kept = writer.op(f"and i32 {old}, {writer.op(f'xor i32 {mask}, -1')}")
-            writer.do(f"store i32 {kept}, ptr {cell}")
+            old = writer.load("i32", cell)
+            kept = writer.and_(old, writer.xor(mask, -1))
+            writer.store(kept, cell)
         elif register in uniform:
-            writer.do(f"store i{register.type.bits} 0, ptr {cell}")
+            writer.put(f"i{register.type.bits}", 0, cell)
         else:
             ll = f"<{LANES} x i{register.type.bits}>"
-            old = writer.op(f"load {ll}, ptr {cell}, align 64")
-            cleared = writer.op(f"select <{LANES} x i1> {lanes}, {ll} zeroinitializer, {ll} {old}")
-            writer.do(f"store {ll} {cleared}, ptr {cell}, align 64")
+            old = writer.load(ll, cell, 64)
+            cleared = writer.select(lanes, Ref(ll, "zeroinitializer"), old)
+            writer.store(cleared, cell, 64)
 
 
 def _index(register: Register) -> int:

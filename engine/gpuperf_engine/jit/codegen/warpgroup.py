@@ -13,6 +13,7 @@ from ...isa.effects import WARPGROUP_COMMIT, WARPGROUP_FENCE, WARPGROUP_WAIT
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand, Vector
 from ..ir.abi import WAIT_CODE, Context, Event, State, Status
+from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue, vector_ll
 from ..runtime.warpgroup_function import LEFT, PREFIX, RESULT, RIGHT, ROWS, WORDS, ProductShape
 from .handlers import handles
@@ -27,25 +28,25 @@ __all__ = ["write_commit", "write_group_wait", "write_warpgroup"]
 U32, B32, PRED = (scalar_type(name) for name in ("u32", "b32", "pred"))
 
 
-def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> None:
+def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: Ref) -> None:
     """One product; all lanes are here."""
     writer, generator, form = to.writer, to.generator, instruction.form
     product = ProductShape(form)
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
-    index = writer.op(f"load i32, ptr {generator.field('%st', State.INDEX)}")
-    warps = writer.op(f"load i64, ptr {generator.field('%ctx', Context.WARPS)}")
-    last = writer.op(f"zext i32 {writer.op(f'or i32 {index}, 3')} to i64")
-    alone = writer.op(f"sext i1 {writer.op(f'icmp uge i64 {last}, {warps}')} to i32")
-    to.error(writer.op(f"and i32 {alone}, {mask}"), Event.NO_WARPGROUP)
+    index = writer.load("i32", generator.field("%st", State.INDEX))
+    warps = writer.load("i64", generator.field("%ctx", Context.WARPS))
+    last = writer.zext(writer.or_(index, 3), "i64")
+    alone = writer.sext(writer.icmp("uge", last, warps), "i32")
+    to.error(writer.and_(alone, mask), Event.NO_WARPGROUP)
     number = {
         name: _constant(to, operands[name]) for name in ("sign_a", "sign_b", "trans_a", "trans_b", "selector") if name in operands
     }  # fmt: skip
     issued = generator.field("%st", State.PRODUCTS)
-    before = writer.op(f"load i32, ptr {issued}")
-    writer.do(f"store i32 {writer.op(f'add i32 {before}, 1')}, ptr {issued}")
+    before = writer.load("i32", issued)
+    writer.store(writer.add(before, 1), issued)
     area = pointer_number(to, "%matrices")
-    rank = writer.op(f"and i32 {index}, 3")
-    first = writer.op(f"zext i32 {writer.op(f'shl i32 {rank}, 4')} to i64")
+    rank = writer.and_(index, 3)
+    first = writer.zext(writer.shl(rank, 4), "i64")
     if not product.from_registers:
         _fetch(
             to,
@@ -69,7 +70,7 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> Non
     for position, register in enumerate(registers):
         value = to.source(register, product.result.type).clean()
         cell = generator.field("%matrices", RESULT + position * 4 * LANES)
-        writer.do(f"store {held} {value.vector()}, ptr {cell}, align 64")
+        writer.store(value.vector(), cell, 64)
     arguments = [("ptr", "%matrices"), (f"<{LANES} x i1>", to.source(operands["scale"], PRED).vector())]
     given: list[Operand] = []
     if product.from_registers:
@@ -87,7 +88,7 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: str) -> Non
     results = []
     for position in range(len(registers)):
         cell = generator.field("%matrices", RESULT + position * 4 * LANES)
-        results.append(to.value(product.result.type, writer.op(f"load {held}, ptr {cell}, align 64")))
+        results.append(to.value(product.result.type, writer.load(held, cell, 64)))
     to.assign(instruction, results, None)
 
 
@@ -97,20 +98,20 @@ def write_commit(to: BlockWriter, instruction: Instruction) -> None:
     _come(to, to.effective_mask(to.guard(instruction)), State.COMMITS)
 
 
-def _come(to: BlockWriter, mask: str, field: int) -> None:
+def _come(to: BlockWriter, mask: Ref, field: int) -> None:
     """The warp has come to the next group or fence. Where its lanes are apart, which the manual leaves undefined, the lowest one
     counts."""
     writer = to.writer
-    live = writer.op("load i32, ptr %live")
-    lowest = writer.op(f"and i32 {live}, {writer.op(f'sub i32 0, {live}')}")
-    counts = writer.op(f"icmp ne i32 {writer.op(f'and i32 {mask}, {lowest}')}, 0")
+    live = writer.load("i32", "%live")
+    lowest = writer.and_(live, writer.sub(constant("i32", 0), live))
+    counts = writer.icmp("ne", writer.and_(mask, lowest), 0)
     cell = to.generator.field("%st", field)
-    count = writer.op(f"load i32, ptr {cell}")
-    one = writer.op(f"zext i1 {counts} to i32")
+    count = writer.load("i32", cell)
+    one = writer.zext(counts, "i32")
     if field == State.COMMITS:
         numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%cta", "%st")]
         writer.call("race_committed", "i64", *numbers)
-    writer.do(f"store i32 {writer.op(f'add i32 {count}, {one}')}, ptr {cell}")
+    writer.store(writer.add(count, one), cell)
 
 
 @handles(WARPGROUP_FENCE, WARPGROUP_WAIT)
@@ -124,32 +125,31 @@ def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
         _come(to, to.effective_mask(guard), State.FENCES)
     code = WAIT_CODE + to.block.index
     generator.resumable.add(code)
-    writer.do(f"br label %w{to.block.index}")
+    writer.jump(f"w{to.block.index}")
     writer.start(f"w{to.block.index}")
     to.restart()
     guard = None if instruction.guard is None else to.predicate(instruction.guard)
-    nobody = writer.op(f"icmp eq i32 {to.effective_mask(guard)}, 0")
+    nobody = writer.icmp("eq", to.effective_mask(guard), 0)
     field = State.FENCES if gathers else State.COMMITS
-    wanted = writer.op(f"load i32, ptr {generator.field('%st', field)}")
+    wanted = writer.load("i32", generator.field("%st", field))
     if not gathers:
         left = to.source(instruction.operands[0], U32).scalar()
-        writer.needs["llvm.usub.sat.i32"] = "declare i32 @llvm.usub.sat.i32(i32, i32)"
-        wanted = writer.op(f"call i32 @llvm.usub.sat.i32(i32 {wanted}, i32 {left})")
-    writer.do(f"store i32 {wanted}, ptr {generator.field('%st', State.WANTED)}")
+        wanted = writer.intrinsic("usub.sat.i32", "i32", wanted, left)
+    writer.store(wanted, generator.field("%st", State.WANTED))
     pointers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%st")]
     complete = writer.call("warpgroup_complete", "i64", *pointers, ("i64", str(field)))
-    goes_on = writer.op(f"or i1 {writer.op(f'icmp ne i64 {complete}, 0')}, {nobody}")
+    goes_on = writer.or_(writer.icmp("ne", complete, 0), nobody)
     if gathers:
         expired = generator.field("%st", State.EXPIRED)
-        gave_up = writer.op(f"icmp ne i32 {writer.op(f'load i32, ptr {expired}')}, 0")
-        goes_on = writer.op(f"or i1 {goes_on}, {gave_up}")
+        gave_up = writer.icmp("ne", writer.load("i32", expired), 0)
+        goes_on = writer.or_(goes_on, gave_up)
     hold, over = writer.label("hold"), writer.label("over")
-    writer.do(f"br i1 {goes_on}, label %{over}, label %{hold}")
+    writer.branch(goes_on, over, hold)
     writer.start(hold)
     hold_warp(to, code, Status.GATHERS if gathers else Status.WARPGROUP)
     writer.start(over)
     if gathers:
-        writer.do(f"store i32 0, ptr {expired}")
+        writer.put("i32", 0, expired)
         return
     numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
     writer.call("race_multiplied", "i64", *numbers)
@@ -161,8 +161,8 @@ def _constant(to: BlockWriter, operand: Operand) -> int:
 
 
 def _fetch(
-    to: BlockWriter, operand: Operand, mask: str, instruction: Instruction, lines: tuple[str, int, int, int],
-    target: tuple[str, int, int],
+    to: BlockWriter, operand: Operand, mask: Ref, instruction: Instruction, lines: tuple[str, int, int, int],
+    target: tuple[Ref, int, int],
 ) -> None:  # fmt: skip
     """Copy the words of a matrix: its lines (first, how many, words of each, whether they lie across) to a place (area, offset,
     pitch)."""
@@ -171,15 +171,15 @@ def _fetch(
     one = descriptor if descriptor.uniform else to.first_lane(descriptor)
     if not descriptor.uniform:
         differs = one._compare(descriptor, "ne")
-        to.error(writer.op(f"and i32 {mask}, {to.bits_of(differs)}"), Event.DESCRIPTOR)
+        to.error(writer.and_(mask, to.bits_of(differs)), Event.DESCRIPTOR)
     first, count, words, across = lines
     area, offset, pitch = target
     to.faulting = True
     refused = writer.call(
         "matrix_words", "i64", *(("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")),
         ("i64", str(to.generator.program.site_of[instruction])), ("i64", one.scalar()), ("i64", first), ("i64", str(count)),
-        ("i64", str(words)), ("i64", str(across)), ("i64", writer.op(f"add i64 {area}, {offset}")), ("i64", str(pitch)),
+        ("i64", str(words)), ("i64", str(across)), ("i64", writer.add(area, offset)), ("i64", str(pitch)),
     )  # fmt: skip
     to.check_faults()
-    wrong = writer.op(f"sext i1 {writer.op(f'icmp ne i64 {refused}, 0')} to i32")
-    to.error(writer.op(f"and i32 {wrong}, {mask}"), Event.PATTERN)
+    wrong = writer.sext(writer.icmp("ne", refused, 0), "i32")
+    to.error(writer.and_(wrong, mask), Event.PATTERN)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from ...isa.types import ScalarType
 
@@ -33,6 +33,7 @@ __all__ = [
 LANES = 32
 
 
+@cache
 def scalar_ll(type: ScalarType) -> str:
     """LLVM type of one lane."""
     if type.kind == "f" and type.lanes == 1 and type.bits >= 32:
@@ -40,6 +41,7 @@ def scalar_ll(type: ScalarType) -> str:
     return f"i{type.bits}"
 
 
+@cache
 def vector_ll(type: ScalarType) -> str:
     """LLVM type of all lanes."""
     return f"<{LANES} x {scalar_ll(type)}>"
@@ -168,7 +170,7 @@ class Emitter:
         self.needs: dict[str, str] = {}
         self.block = "entry"
         self._counter = 0
-        self._splats: dict[tuple[str, str], str] = {}
+        self._splats: dict[Ref, Ref] = {}
 
     # -- text ------------------------------------------------------------------------------------------------------------
 
@@ -187,6 +189,11 @@ class Emitter:
         result = _new(Ref, name)
         result.type = type
         return result
+
+    def named(self, name: str, type: str, text: str) -> Ref:
+        """As ``ref``, with a name that the whole function knows."""
+        self.lines.append(f"  {name} = {text}")
+        return Ref(type, name)
 
     def do(self, *texts: str) -> None:
         """Append instructions without result."""
@@ -254,6 +261,11 @@ class Emitter:
         self.branch(self.icmp("eq", following, count), done, head)
         self.start(done)
 
+    def switch(self, value: Ref, otherwise: str, cases: Iterable[tuple[int, str]]) -> None:
+        """Jump to the label of a number."""
+        listed = " ".join(f"{value.type} {number}, label %{label}" for number, label in cases)
+        self.lines.append(f"  switch {value.type} {value}, label %{otherwise} [{listed}]")
+
     def phi(self, type: str, *ways: tuple[str | int, str]) -> Phi:
         """A value by the block that control comes from; more ways may ``come``."""
         phi = Phi(type, self.op(f"phi {type}" + ",".join(f" [ {value}, %{block} ]" for value, block in ways)))
@@ -261,6 +273,14 @@ class Emitter:
         return phi
 
     # -- arithmetic ------------------------------------------------------------------------------------------------------
+
+    def binary(self, word: str, a: Ref, b: str | int) -> Ref:
+        """The instruction of that name on two operands of one type."""
+        return _BINARY[word](self, a, b)
+
+    def cast(self, word: str, value: Ref, scalar: str) -> Ref:
+        """The conversion of that name, element by element, to a scalar type."""
+        return _CAST[word](self, value, scalar)
 
     add, sub, mul = _binary("add"), _binary("sub"), _binary("mul")
     udiv, urem, sdiv = _binary("udiv"), _binary("urem"), _binary("sdiv")
@@ -321,7 +341,7 @@ class Emitter:
 
     zext, sext, trunc = _cast("zext"), _cast("sext"), _cast("trunc")
     sitofp, uitofp, fptosi, fptoui = _cast("sitofp"), _cast("uitofp"), _cast("fptosi"), _cast("fptoui")
-    fpext = _cast("fpext")
+    fpext, fptrunc = _cast("fpext"), _cast("fptrunc")
 
     def bitcast(self, value: Ref, type: str) -> Ref:
         return self.ref(type, "bitcast " + value.type + " " + value + " to " + type)
@@ -342,12 +362,11 @@ class Emitter:
         )
         return self.ref(type, f"shufflevector {type} {one}, {type} poison, <{lanes} x i32> zeroinitializer")
 
-    def splatted(self, text: str, scalar: str) -> str:
+    def splatted(self, value: Ref) -> Ref:
         """A scalar in all lanes, kept until ``forget``."""
-        key = (text, scalar)
-        known = self._splats.get(key)
+        known = self._splats.get(value)
         if known is None:
-            known = self._splats[key] = self.splat(Ref(scalar, text))
+            known = self._splats[value] = self.splat(value)
         return known
 
     def forget(self) -> None:
@@ -364,6 +383,14 @@ class Emitter:
     def extract(self, vector: Ref, lane: str | int) -> Ref:
         return self.ref(element_of(vector.type), f"extractelement {vector.type} {vector}, i32 {lane}")
 
+    def member(self, record: Ref, index: int, type: str) -> Ref:
+        """``extractvalue``: one of the values that are returned together."""
+        return self.ref(type, f"extractvalue {record.type} {record}, {index}")
+
+    def with_member(self, record: Ref, index: int, value: Ref) -> Ref:
+        """``insertvalue``."""
+        return self.ref(record.type, f"insertvalue {record.type} {record}, {value.type} {value}, {index}")
+
     def bits(self, tests: Ref) -> Ref:
         """A vector of i1 as an integer."""
         return self.bitcast(tests, f"i{count_of(tests.type)}")
@@ -371,8 +398,18 @@ class Emitter:
     # -- memory ----------------------------------------------------------------------------------------------------------
 
     def load(self, type: str, pointer: str, align: int = 0) -> Ref:
-        text = "load " + type + ", ptr " + pointer
-        return self.ref(type, f"{text}, align {align}" if align else text)
+        self._counter += 1
+        name = f"%n{self._counter}"
+        text = "  " + name + " = load " + type + ", ptr " + pointer
+        self.lines.append(f"{text}, align {align}" if align else text)
+        result = _new(Ref, name)
+        result.type = type
+        return result
+
+    def load_fixed(self, type: str, pointer: str, align: int = 0) -> Ref:
+        """Load what nobody changes while the function runs."""
+        aligned = f", align {align}" if align else ""
+        return self.ref(type, f"load {type}, ptr {pointer}{aligned}, !invariant.load !0")
 
     def store(self, value: Ref, pointer: str, align: int = 0) -> None:
         text = "  store " + value.type + " " + value + ", ptr " + pointer
@@ -384,7 +421,12 @@ class Emitter:
 
     def place(self, base: str, offset: str | int) -> Ref:
         """A pointer so many bytes behind another."""
-        return self.ref("ptr", "getelementptr i8, ptr " + base + ", i64 " + str(offset))
+        self._counter += 1
+        name = f"%n{self._counter}"
+        self.lines.append(f"  {name} = getelementptr i8, ptr {base}, i64 {offset}")
+        result = _new(Ref, name)
+        result.type = "ptr"
+        return result
 
     def element(self, base: str, type: str, index: str | int) -> Ref:
         """A pointer to an element of an array; ``index`` is of i64, or of i32 if it is a ``Ref`` of that type."""
@@ -434,6 +476,17 @@ class Emitter:
     def run(self, name: str, arguments: Sequence[object]) -> Ref:
         """Call a function of the runtime, which takes and gives numbers of 64 bits."""
         return self.ref("i64", f"call i64 @{name}({', '.join(f'i64 {item}' for item in arguments)})")
+
+
+_BINARY: dict[str, Callable[[Emitter, Ref, str | int], Ref]] = {
+    "add": Emitter.add, "sub": Emitter.sub, "mul": Emitter.mul, "and": Emitter.and_, "or": Emitter.or_, "xor": Emitter.xor,
+    "shl": Emitter.shl, "lshr": Emitter.lshr, "ashr": Emitter.ashr,
+    "fadd": Emitter.fadd, "fsub": Emitter.fsub, "fmul": Emitter.fmul, "fdiv": Emitter.fdiv,
+}  # fmt: skip
+_CAST: dict[str, Callable[[Emitter, Ref, str], Ref]] = {
+    "zext": Emitter.zext, "sext": Emitter.sext, "trunc": Emitter.trunc, "sitofp": Emitter.sitofp, "uitofp": Emitter.uitofp,
+    "fpext": Emitter.fpext, "fptrunc": Emitter.fptrunc,
+}  # fmt: skip
 
 
 class Loop:

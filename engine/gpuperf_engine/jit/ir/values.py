@@ -16,7 +16,7 @@ from typing import Any
 from ...isa.primitives import Number, Value
 from ...isa.types import ScalarType, scalar_type
 from .constants import float_bits, fold
-from .emitter import LANES, Emitter, scalar_ll, vector_ll
+from .emitter import LANES, Emitter, Ref, constant, lanes_of, scalar_ll, vector_ll
 
 __all__ = ["LANES", "Emitter", "NativeValue", "scalar_ll", "vector_ll"]
 
@@ -27,6 +27,10 @@ _FLOAT_COMPARE = {
     "eq": "oeq", "ne": "one", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge",
     "equ": "ueq", "neu": "une", "ltu": "ult", "leu": "ule", "gtu": "ugt", "geu": "uge", "num": "ord", "nan": "uno",
 }  # fmt: skip
+#: text of constants, which are written anew at each use
+_CONSTANT = Ref("", "")
+#: the last operand of some intrinsics of LLVM: not poison for zero, or for the smallest number
+_NO = (constant("i1", "false"),)
 _INT_COMPARE = {"lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge"}
 
 
@@ -35,6 +39,7 @@ class NativeValue(Value):
     constant, ``loose`` whether NaNs in it may have any payload."""
 
     __slots__ = ("loose", "number", "text", "uniform", "writer")
+    text: Ref
 
     def __init__(
         self,
@@ -47,10 +52,10 @@ class NativeValue(Value):
     ) -> None:
         self.writer = writer
         self.type = type
-        self.text = text
         self.uniform = uniform
         self.number = number
         self.loose = loose
+        self.text = text if text.__class__ is Ref else Ref(self.ll(), text)
 
     @property
     def known(self) -> int | None:
@@ -61,7 +66,7 @@ class NativeValue(Value):
     @classmethod
     def of_bits(cls, writer: Emitter, pattern: int, type: ScalarType) -> NativeValue:
         """A constant by its bit pattern."""
-        return cls(writer, type, "", True, pattern & ((1 << type.bits) - 1))
+        return cls(writer, type, _CONSTANT, True, pattern & ((1 << type.bits) - 1))
 
     def constant(self, value: Number, type: ScalarType) -> NativeValue:
         floating = type.is_float and type.lanes == 1 and type.bits >= 16
@@ -71,33 +76,29 @@ class NativeValue(Value):
     def constant_bits(self, pattern: int, type: ScalarType) -> NativeValue:
         return NativeValue.of_bits(self.writer, pattern, type)
 
-    def scalar(self) -> str:
+    def scalar(self) -> Ref:
         """Operand of a uniform value as a scalar."""
         if self.number is None:
             return self.text
         kind = scalar_ll(self.type)
         if kind in ("float", "double"):
-            return self.writer.op(f"bitcast i{self.type.bits} {self.number} to {kind}")
+            return self.writer.bitcast(constant(f"i{self.type.bits}", self.number), kind)
         if kind == "i1":
-            return "true" if self.number else "false"
-        return str(self.number)
+            return constant(kind, "true" if self.number else "false")
+        return constant(kind, self.number)
 
-    def vector(self) -> str:
+    def vector(self) -> Ref:
         """Operand as a vector."""
         if not self.uniform:
             return self.text
         kind = scalar_ll(self.type)
         if self.number is None:
-            return self.writer.splatted(self.text, kind)
+            return self.writer.splatted(self.text)
         if kind in ("float", "double"):
-            raw = f"<{LANES} x i{self.type.bits}>"
-            return self.writer.op(
-                f"bitcast {raw} splat (i{self.type.bits} {self.number}) to {vector_ll(self.type)}"
-            )
-        word = ("true" if self.number else "false") if kind == "i1" else str(self.number)
-        return f"splat ({kind} {word})"
+            return self.writer.bitcast(constant(lanes_of(f"i{self.type.bits}"), self.number), lanes_of(kind))
+        return constant(lanes_of(kind), ("true" if self.number else "false") if kind == "i1" else self.number)
 
-    def operand(self, uniform: bool) -> str:
+    def operand(self, uniform: bool) -> Ref:
         """As scalar or vector."""
         return self.scalar() if uniform else self.vector()
 
@@ -115,18 +116,13 @@ class NativeValue(Value):
         """This value with canonical NaNs."""
         if not self.loose:
             return self
-        kind, uniform = self.type, self.uniform
-        ll = self.ll()
+        kind, uniform, to = self.type, self.uniform, self.writer
         canonical = self.constant_bits(_CANONICAL[kind.name], kind).operand(uniform)
         if kind.bits == 16:
-            magnitude = self.writer.op(f"and {ll} {self.text}, {self._literal(0x7FFF, uniform)}")
-            limit = 0x7C00 if kind.name == "f16" else 0x7F80
-            test = self.writer.op(f"icmp ugt {ll} {magnitude}, {self._literal(limit, uniform)}")
+            test = to.icmp("ugt", to.and_(self.text, 0x7FFF), 0x7C00 if kind.name == "f16" else 0x7F80)
         else:
-            test = self.writer.op(f"fcmp uno {ll} {self.text}, {self.text}")
-        boolean = "i1" if uniform else f"<{LANES} x i1>"
-        text = self.writer.op(f"select {boolean} {test}, {ll} {canonical}, {ll} {self.text}")
-        return self.made(kind, text, uniform)
+            test = to.fcmp("uno", self.text, self.text)
+        return self.made(kind, to.select(test, canonical, self.text), uniform)
 
     def _may_hold_nan(self) -> bool:
         """Whether there may be NaNs in it whose payload must stay."""
@@ -136,17 +132,11 @@ class NativeValue(Value):
         infinity = rest >> _FRACTION[self.type.name] << _FRACTION[self.type.name]
         return self.number & rest > infinity
 
-    def _literal(self, number: int, uniform: bool, bits: int = 0) -> str:
-        """An integer constant of this value's width (or ``bits``) as operand."""
-        bits = bits or self.type.bits
-        number &= (1 << bits) - 1
-        return str(number) if uniform else f"splat (i{bits} {number})"
-
     # --------------------------------------------------------------------------------------------- primitives
 
     def apply(self, primitive: str, *others: Value, **attributes: Any) -> Value:
         operands: tuple[Any, ...] = (self, *others)
-        if all(operand.number is not None for operand in operands):
+        if self.number is not None and all(operand.number is not None for operand in operands):
             folded = fold(primitive, operands, attributes)
             if folded is not None:
                 return folded
@@ -156,15 +146,18 @@ class NativeValue(Value):
         result: Value = handler(*others, **attributes)
         return result
 
-    def _both(self, *others: NativeValue) -> tuple[bool, str, list[str]]:
-        """Whether all are uniform, the LLVM type that follows (of this value), and the operands in it."""
-        values = (self, *others)
-        uniform = all(value.uniform for value in values)
-        return uniform, self.ll(uniform), [value.operand(uniform) for value in values]
+    def _both(self, *others: NativeValue) -> tuple[bool, list[Ref]]:
+        """Whether all are uniform, and the operands that follow."""
+        uniform = self.uniform
+        for other in others:
+            uniform = uniform and other.uniform
+        if uniform:
+            return True, [self.scalar(), *[other.scalar() for other in others]]
+        return False, [self.vector(), *[other.vector() for other in others]]
 
     def _integer(self, word: str, other: NativeValue) -> NativeValue:
-        uniform, ll, (a, b) = self._both(other)
-        return self.made(self.type, self.writer.op(f"{word} {ll} {a}, {b}"), uniform)
+        uniform, (a, b) = self._both(other)
+        return self.made(self.type, self.writer.binary(word, a, b), uniform)
 
     def _runtime(self, name: str, type: ScalarType, *others: NativeValue, loose: bool = False) -> NativeValue:
         """A vector function of the runtime, applied to this and other values."""
@@ -176,16 +169,17 @@ class NativeValue(Value):
             text = self.writer.extract(text, 0)
         return self.made(type, text, uniform, loose)
 
-    def _intrinsic(self, name: str, *others: NativeValue, tail: str = "", loose: bool = False) -> NativeValue:
+    def _intrinsic(
+        self, name: str, *others: NativeValue, tail: tuple[Ref, ...] = (), loose: bool = False
+    ) -> NativeValue:
         """An LLVM intrinsic whose operands and result have this value's type."""
-        uniform, ll, operands = self._both(*others)
+        uniform, operands = self._both(*others)
         kind = scalar_ll(self.type)
         suffix = {"float": "f32", "double": "f64"}.get(kind, kind)
-        full = f"llvm.{name}.{suffix if uniform else f'v{LANES}{suffix}'}"
-        arguments = ", ".join(f"{ll} {operand}" for operand in operands)
-        extra = [ll] * len(operands) + (["i1"] if tail else [])
-        self.writer.needs[full] = f"declare {ll} @{full}({', '.join(extra)})"
-        return self.made(self.type, self.writer.op(f"call {ll} @{full}({arguments}{tail})"), uniform, loose)
+        full = f"{name}.{suffix if uniform else f'v{LANES}{suffix}'}"
+        return self.made(
+            self.type, self.writer.intrinsic(full, self.ll(uniform), *operands, *tail), uniform, loose
+        )
 
     def _is_half(self) -> bool:
         return self.type.is_float and self.type.bits == 16
@@ -198,8 +192,8 @@ class NativeValue(Value):
             return wide._narrowed(self.type, rounding)
         if rounding != "rn":
             return self._runtime(f"v_{word}_{self.type}_{rounding}", self.type, other, loose=True)
-        uniform, ll, (a, b) = self._both(other)
-        return self.made(self.type, self.writer.op(f"f{word} {ll} {a}, {b}"), uniform, loose=True)
+        uniform, (a, b) = self._both(other)
+        return self.made(self.type, self.writer.binary(f"f{word}", a, b), uniform, loose=True)
 
     def _add(self, other: NativeValue, rounding: str = "rn") -> NativeValue:
         if not self.type.is_float:
@@ -251,15 +245,15 @@ class NativeValue(Value):
         uniform = self.uniform and other.uniform
         if bits == 64 and not uniform:
             return self._runtime(f"v_high_{sign}64", self.type, other)
-        ll = self.ll(uniform)
-        wide = f"i{2 * bits}" if uniform else f"<{LANES} x i{2 * bits}>"
+        to = self.writer
         parts = [
-            self.writer.op(f"{sign}ext {ll} {value.operand(uniform)} to {wide}".replace("uext", "zext"))
+            to.sext(value.operand(uniform), f"i{2 * bits}")
+            if self.type.is_signed
+            else to.zext(value.operand(uniform), f"i{2 * bits}")
             for value in (self, other)
         ]
-        product = self.writer.op(f"mul {wide} {parts[0]}, {parts[1]}")
-        upper = self.writer.op(f"lshr {wide} {product}, {self._literal(bits, uniform, 2 * bits)}")
-        return self.made(self.type, self.writer.op(f"trunc {wide} {upper} to {ll}"), uniform)
+        product = to.lshr(to.mul(parts[0], parts[1]), bits)
+        return self.made(self.type, to.trunc(product, f"i{bits}"), uniform)
 
     def _and(self, other: NativeValue) -> NativeValue:
         return self._bitwise("and", other)
@@ -290,7 +284,7 @@ class NativeValue(Value):
             return self._sign_bit("and", (1 << (self.type.bits - 1)) - 1)
         if not self.type.is_signed:
             return self
-        return self._intrinsic("abs", tail=", i1 false")
+        return self._intrinsic("abs", tail=_NO)
 
     def _sign_bit(self, word: str, pattern: int) -> NativeValue:
         raw = scalar_type(f"b{self.type.bits}")
@@ -340,13 +334,13 @@ class NativeValue(Value):
         if self.type.is_float:
             if self._is_half():
                 return self._widened()._compare(other._widened(), op)
-            word = f"fcmp {_FLOAT_COMPARE[op]}"
-        elif op in ("eq", "ne"):
-            word = f"icmp {op}"
-        else:
-            word = f"icmp {_INT_COMPARE.get(op) or ('s' if self.type.is_signed else 'u') + op}"
-        uniform, ll, (a, b) = self._both(other if self.type.is_float else other.bits_as(self.type))
-        return self.made(scalar_type("pred"), self.writer.op(f"{word} {ll} {a}, {b}"), uniform)
+            uniform, (a, b) = self._both(other)
+            return self.made(scalar_type("pred"), self.writer.fcmp(_FLOAT_COMPARE[op], a, b), uniform)
+        word = (
+            op if op in ("eq", "ne") else _INT_COMPARE.get(op) or ("s" if self.type.is_signed else "u") + op
+        )
+        uniform, (a, b) = self._both(other.bits_as(self.type))
+        return self.made(scalar_type("pred"), self.writer.icmp(word, a, b), uniform)
 
     def _select(self, yes: NativeValue, no: NativeValue) -> NativeValue:
         """``self`` is the predicate."""
@@ -357,16 +351,9 @@ class NativeValue(Value):
             yes = yes.clean()
         elif no.loose and yes._may_hold_nan():
             no = no.clean()
-        if self.uniform and not (yes.uniform and no.uniform):
-            ll = vector_ll(yes.type)
-            text = self.writer.op(f"select i1 {self.text}, {ll} {yes.vector()}, {ll} {no.vector()}")
-            return self.made(yes.type, text, False, yes.loose or no.loose)
-        uniform = self.uniform
-        ll = yes.ll(uniform)
-        boolean = "i1" if uniform else f"<{LANES} x i1>"
-        text = self.writer.op(
-            f"select {boolean} {self.operand(uniform)}, {ll} {yes.operand(uniform)}, {ll} {no.operand(uniform)}"
-        )
+        test = self.text if self.uniform else self.vector()
+        uniform = self.uniform and yes.uniform and no.uniform
+        text = self.writer.select(test, yes.operand(uniform), no.operand(uniform))
         return self.made(yes.type, text, uniform, yes.loose or no.loose)
 
     def _popc(self) -> NativeValue:
@@ -383,7 +370,7 @@ class NativeValue(Value):
                 whole = raw._convert(u32)._counted(word)
                 return whole if word == "ctpop" else whole._sub(whole.constant(32 - raw.type.bits, u32))
             return raw._runtime(f"v_{word}_{raw.type.bits}", u32)
-        return raw._intrinsic(word, tail=", i1 false" if word == "ctlz" else "")._convert(u32)
+        return raw._intrinsic(word, tail=_NO if word == "ctlz" else ())._convert(u32)
 
     def _brev(self) -> NativeValue:
         if self.uniform:
@@ -402,30 +389,23 @@ class NativeValue(Value):
         before, after = scalar_ll(self.type), scalar_ll(type)
         if before == after:
             return self.made(type, value.text, self.uniform)
-        target = after if self.uniform else vector_ll(type)
-        return self.made(type, self.writer.op(f"bitcast {value.ll()} {value.text} to {target}"), self.uniform)
+        return self.made(type, self.writer.raw(value.text, after), self.uniform)
 
     def _bits(self, type: ScalarType) -> NativeValue:
         return self.bits_as(type)
 
     def _predicate_to(self, type: ScalarType) -> NativeValue:
-        target = scalar_ll(type) if self.uniform else vector_ll(type)
-        return self.made(type, self.writer.op(f"zext {self.ll()} {self.text} to {target}"), self.uniform)
+        return self.made(type, self.writer.zext(self.text, scalar_ll(type)), self.uniform)
 
     def _permute(self, lanes: tuple[int, ...]) -> NativeValue:
         if self.uniform:
             return self
-        order = ", ".join(f"i32 {lane}" for lane in lanes)
-        ll = self.ll()
-        text = self.writer.op(f"shufflevector {ll} {self.text}, {ll} poison, <{LANES} x i32> <{order}>")
-        return self.made(self.type, text, False, self.loose)
+        return self.made(self.type, self.writer.pick(self.text, lanes), False, self.loose)
 
     def _choose(self, other: NativeValue, lanes: tuple[bool, ...]) -> NativeValue:
         marks = ", ".join("i1 true" if lane else "i1 false" for lane in lanes)
-        ll, yes, no = self.ll(False), self.clean().vector(), other.clean().vector()
-        return self.made(
-            self.type, self.writer.op(f"select <{LANES} x i1> <{marks}>, {ll} {yes}, {ll} {no}"), False
-        )
+        yes, no = self.clean().vector(), other.clean().vector()
+        return self.made(self.type, self.writer.select(Ref(lanes_of("i1"), f"<{marks}>"), yes, no), False)
 
     def _convert(self, type: ScalarType, rounding: str | None = None, saturate: bool = False) -> NativeValue:
         if self.type.is_float:
@@ -444,11 +424,8 @@ class NativeValue(Value):
         if type.bits == value.type.bits:
             return value.bits_as(type)
         word = "trunc" if type.bits < value.type.bits else ("sext" if value.type.is_signed else "zext")
-        target = scalar_ll(type) if value.uniform else vector_ll(type)
         return value.made(
-            type,
-            value.writer.op(f"{word} {value.ll()} {value.operand(value.uniform)} to {target}"),
-            value.uniform,
+            type, value.writer.cast(word, value.operand(value.uniform), scalar_ll(type)), value.uniform
         )
 
     def _clamped(self, type: ScalarType) -> NativeValue:
@@ -475,10 +452,9 @@ class NativeValue(Value):
         if rounding != "rn" and not exact:
             wide = self._convert(scalar_type(f"{'s' if signed else 'u'}64"))
             return wide._runtime(f"v_cvt_{wide.type}_{type}_{rounding}", type)
-        target = scalar_ll(type) if self.uniform else vector_ll(type)
         word = "sitofp" if signed else "uitofp"
         return self.made(
-            type, self.writer.op(f"{word} {self.ll()} {self.operand(self.uniform)} to {target}"), self.uniform
+            type, self.writer.cast(word, self.operand(self.uniform), scalar_ll(type)), self.uniform
         )
 
     def _to_integer(self, type: ScalarType, rounding: str) -> NativeValue:
@@ -523,8 +499,7 @@ class NativeValue(Value):
         return self._extreme("max", zero, False)._extreme("min", one, False)
 
     def _cast(self, word: str, type: ScalarType) -> NativeValue:
-        target = scalar_ll(type) if self.uniform else vector_ll(type)
-        text = self.writer.op(f"{word} {self.ll()} {self.operand(self.uniform)} to {target}")
+        text = self.writer.cast(word, self.operand(self.uniform), scalar_ll(type))
         return self.made(type, text, self.uniform, loose=True)
 
     def _widened(self) -> NativeValue:

@@ -13,6 +13,7 @@ from ...isa.rows.warpgroup import left_type
 from ...isa.table import Form, lookup
 from ...isa.types import ScalarType, scalar_type
 from ..ir.abi import MATRICES_BYTES
+from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, Emitter, NativeValue, scalar_ll, vector_ll
 from .matrix_functions import internal
 
@@ -63,7 +64,7 @@ class _Maker:
         return NativeValue(self.writer, type, text)
 
     def pointer(self, base: str, offset: str | int) -> str:
-        return self.writer.op(f"getelementptr i8, ptr {base}, i64 {offset}")
+        return self.writer.place(base, offset)
 
     def text(self) -> str:
         product, writer = self.product, self.writer
@@ -74,9 +75,7 @@ class _Maker:
         kind = left[0].type
         ll = vector_ll(kind)
         for index, number in enumerate(left):
-            writer.do(
-                f"store {ll} {number.vector()}, ptr {self.pointer('%left', index * LANES * kind.bytes)}, align 64"
-            )
+            writer.store(number.vector(), self.pointer("%left", index * LANES * kind.bytes), 64)
         self.right()
         self.sums(kind, len(left) // 2)
         writer.do("ret void")
@@ -102,7 +101,7 @@ class _Maker:
                     whole = permute(held, tuple(lane // 4 * 4 + word % 4 for lane in range(LANES)))
                 else:
                     cell = self.pointer("%area", LEFT + 4 * word * ROWS)
-                    rows = self.writer.op(f"load <{ROWS} x i32>, ptr {cell}, align 64")
+                    rows = self.writer.load(f"<{ROWS} x i32>", cell, 64)
                     lanes = ", ".join(f"i32 {lane // 4 + 8 * half}" for lane in range(LANES))
                     whole = self.value(
                         B32,
@@ -122,25 +121,27 @@ class _Maker:
         """The elements of B, a column in each place, line k behind line k − 1."""
         writer, product = self.writer, self.product
         blocks = product.pitch // LANES
-        writer.do("br label %words")
+        writer.jump("words")
         writer.start("words")
         writer.do("%t = phi i64 [ 0, %entry ], [ %tn, %words ]")
-        cell = self.pointer("%area", writer.op(f"add i64 {RIGHT}, {writer.op(f'mul i64 %t, {4 * LANES}')}"))
-        word = self.value(B32, writer.op(f"load {vector_ll(B32)}, ptr {cell}, align 64"))
+        cell = self.pointer(
+            "%area", writer.add(constant("i64", RIGHT), writer.mul(Ref("i64", "%t"), 4 * LANES))
+        )
+        word = self.value(B32, writer.load(vector_ll(B32), cell, 64))
         numbers = self.numbers(1, word)
         self.per = len(numbers)
         size = numbers[0].type.bytes
-        line = writer.op(f"udiv i64 %t, {blocks}")
-        block = writer.op(f"urem i64 %t, {blocks}")
-        base = writer.op(f"mul i64 {line}, {self.per * product.pitch * size}")
-        base = writer.op(f"add i64 {base}, {writer.op(f'mul i64 {block}, {LANES * size}')}")
+        line = writer.udiv(Ref("i64", "%t"), blocks)
+        block = writer.urem(Ref("i64", "%t"), blocks)
+        base = writer.mul(line, self.per * product.pitch * size)
+        base = writer.add(base, writer.mul(block, LANES * size))
         start = self.pointer("%right", base)
         for index, number in enumerate(numbers):
             into = self.pointer(start, index * product.pitch * size)
-            writer.do(f"store {vector_ll(number.type)} {number.vector()}, ptr {into}, align 64")
+            writer.store(number.vector(), into, 64)
         writer.do("%tn = add i64 %t, 1")
-        again = writer.op(f"icmp ult i64 %tn, {blocks * product.words}")
-        writer.do(f"br i1 {again}, label %words, label %rows")
+        again = writer.icmp("ult", Ref("i64", "%tn"), blocks * product.words)
+        writer.branch(again, "words", "rows")
         writer.start("rows")
 
     def sums(self, kind: ScalarType, depth: int) -> None:
@@ -150,19 +151,19 @@ class _Maker:
         if product.sparsity is not None:
             held = self.value(B32, f"%g{4 * product.from_registers}")
             metadata = product.sparsity.row_words(held, self.selector)
-        writer.do("br label %columns")
+        writer.jump("columns")
         writer.start("columns")
         writer.do("%j = phi i64 [ 0, %rows ], [ %jn, %columns ]")
         ll, short = vector_ll(kind), f"<8 x {scalar_ll(kind)}>"
         a = [
-            self.value(kind, writer.op(f"load {ll}, ptr {self.pointer('%left', index * LANES * kind.bytes)}, align 64"))
+            self.value(kind, writer.load(ll, self.pointer('%left', index * LANES * kind.bytes), 64))
             for index in range(2 * depth)
         ]  # fmt: skip
-        eight = self.pointer("%right", writer.op(f"mul i64 %j, {8 * kind.bytes}"))
+        eight = self.pointer("%right", writer.mul(Ref("i64", "%j"), 8 * kind.bytes))
         b: list[list[NativeValue]] = [[], []]
         for k in range(self.per * product.words):
             cell = self.pointer(eight, k * product.pitch * kind.bytes)
-            line = writer.op(f"load {short}, ptr {cell}, align {8 * kind.bytes}")
+            line = writer.load(short, cell, 8 * kind.bytes)
             for odd in (0, 1):
                 lanes = ", ".join(f"i32 {2 * (lane % 4) + odd}" for lane in range(LANES))
                 pick = f"shufflevector {short} {line}, {short} poison, <{LANES} x i32> <{lanes}>"
@@ -170,15 +171,9 @@ class _Maker:
         registers = 2 if product.half else 4
         assert product.result.type is not None
         held_ll = vector_ll(product.result.type)
-        base = writer.op(f"add i64 {RESULT}, {writer.op(f'mul i64 %j, {registers * 4 * LANES}')}")
-        cells = [
-            self.pointer("%area", writer.op(f"add i64 {base}, {index * 4 * LANES}"))
-            for index in range(registers)
-        ]
-        old = [
-            self.value(product.result.type, writer.op(f"load {held_ll}, ptr {cell}, align 64"))
-            for cell in cells
-        ]
+        base = writer.add(constant("i64", RESULT), writer.mul(Ref("i64", "%j"), registers * 4 * LANES))
+        cells = [self.pointer("%area", writer.add(base, index * 4 * LANES)) for index in range(registers)]
+        old = [self.value(product.result.type, writer.load(held_ll, cell, 64)) for cell in cells]
         c: list[Value] = list(old)
         if product.half:
             c = [half.bits(F16) for register in old for half in split(register, 2)]
@@ -189,10 +184,10 @@ class _Maker:
             results = [concat(results[:2]), concat(results[2:])]
         for cell, number in zip(cells, results):
             whole = _native(number).bits_as(product.result.type).clean()
-            writer.do(f"store {held_ll} {whole.vector()}, ptr {cell}, align 64")
+            writer.store(whole.vector(), cell, 64)
         writer.do("%jn = add i64 %j, 1")
-        again = writer.op(f"icmp ult i64 %jn, {product.columns // 8}")
-        writer.do(f"br i1 {again}, label %columns, label %done")
+        again = writer.icmp("ult", Ref("i64", "%jn"), product.columns // 8)
+        writer.branch(again, "columns", "done")
         writer.start("done")
 
 

@@ -38,6 +38,14 @@ U32, U64, PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
 
 
 def _forms() -> Iterator[SpecialForm]:
+    yield from _threads()
+    yield from _counters()
+    yield from _shared_memory()
+    yield from _clusters()
+
+
+def _threads() -> Iterator[SpecialForm]:
+    """Where a thread is."""
     for name, scope, text in (
         ("tid", "thread", "index of the thread in its CTA"),
         ("ntid", "launch", "threads of a CTA"),
@@ -59,6 +67,10 @@ def _forms() -> Iterator[SpecialForm]:
         ("gt", "bits of the lanes above"),
     ):
         yield SpecialForm(f"lanemask_{name}", U32, "thread", (2, 0), 20, text)
+
+
+def _counters() -> Iterator[SpecialForm]:
+    """Clocks, performance counters and what the driver sets."""
     yield SpecialForm("clock", U32, "clock", (1, 0), 0, "cycle counter", True)
     yield SpecialForm("clock_hi", U32, "clock", (5, 0), 20, "upper half of %clock64", True)
     yield SpecialForm("clock64", U64, "clock", (2, 0), 20, "cycle counter", True)
@@ -79,6 +91,9 @@ def _forms() -> Iterator[SpecialForm]:
         yield SpecialForm(f"pm{index}_64", U64, "clock", (4, 0), 50, "performance counter", True)
     for index in range(32):
         yield SpecialForm(f"envreg{index}", U32, "launch", (2, 1), 0, "set by the driver", True)
+
+
+def _shared_memory() -> Iterator[SpecialForm]:
     yield SpecialForm(
         "total_smem_size",
         U32,
@@ -96,6 +111,10 @@ def _forms() -> Iterator[SpecialForm]:
     for name in ("begin", "end", "cap", "0", "1"):
         text = "shared memory reserved for the system"
         yield SpecialForm(f"reserved_smem_offset_{name}", U32, "launch", (7, 6), 80, text, True)
+
+
+def _clusters() -> Iterator[SpecialForm]:
+    """Where a CTA is in its cluster, and what came later."""
     for name, scope, text in (
         ("clusterid", "cta", "index of the cluster in the grid"),
         ("nclusterid", "launch", "clusters of the grid"),

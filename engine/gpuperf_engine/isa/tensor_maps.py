@@ -172,85 +172,83 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
     if problem == Problem.UNSET:
         return _not_set(word)
     amount -= (amount >> 63 == 1) << 64
-    if problem == Problem.NO_MAP:
-        return (
-            "there is no tensor map",
-            "pass a TensorMap for the parameter, or copy bytes(map) to device memory",
-        )
-    if problem == Problem.RANK:
-        return f"the tensor map has {amount} axes", "the instruction names as many dimensions as the map has"
-    if problem == Problem.MODE:
-        return (
-            f"the tensor map is one for {MODES[amount]!r}",
-            "TensorMap(…) makes maps for tiles, TensorMap.im2col and TensorMap.im2col_wide those for im2col",
-        )
-    if problem == Problem.AXES:
-        return f"an interleaved tensor of {amount} axes", "interleaved tensors have 3 to 5"
-    if problem == Problem.SLICES:
-        return (
-            f"an interleaved tensor of elements of type .{ELEMENTS[amount].name}",
-            "padded elements cannot be interleaved",
-        )
     if problem == Problem.OVERRIDE:
         return _bad_override(word, amount)
-    if problem == Problem.LINE:
-        return (
-            "the address in shared memory is not a multiple of 128",
-            "align what tensor copies move to 128 bytes",
-        )
-    if problem == Problem.OPERATION:
-        return (
-            f"no such operation on elements of type .{ELEMENTS[amount].name}",
-            "see cp.reduce.async.bulk.tensor in the PTX manual",
-        )
     if problem == Problem.ROWS:
-        return (
-            f"four rows, with a box of {amount} rows" if word == 0 else "four rows of an interleaved tensor",
-            "gather4 and scatter4 take a map whose box is one row, not interleaved",
+        what = (
+            f"four rows, with a box of {amount} rows" if word == 0 else "four rows of an interleaved tensor"
         )
-    if problem == Problem.BOX:
-        return (
-            f"the box has {amount} bytes along the last axis",
-            "they must be a multiple of 16, and not none",
-        )
-    if problem == Problem.PADDED_STORE:
-        return (
-            f"a store of elements of type .{ELEMENTS[amount].name}",
-            "they can only be loaded; .b4x16 goes both ways",
-        )
-    if problem == Problem.FLIPPED:
-        return (
-            "swizzle 128B with atomicity 32B_FLIP_8B",
-            "it is for loads only, of elements that are not padded",
-        )
-    if problem == Problem.ATOM:
-        return (
-            f"a load of elements of type .{ELEMENTS[amount].name} with atomicity 64B",
-            "elements that are padded are loaded with atomicity 16B or 32B",
-        )
-    if problem == Problem.START:
-        return f"the first coordinate is {amount:,}", f"for elements of this type it is a multiple of {word}"
-    if problem == Problem.NEGATIVE:
-        return (
-            f"coordinate {word} of what is stored is {amount:,}",
-            "stores and reductions begin at coordinates that are not negative",
-        )
-    if problem == Problem.CORNERS:
-        return (
-            f"corner {amount} of the bounding box lies outside of the tensor",
-            "maps for stores have lower corners of at least 0 and upper corners of at most 0",
-        )
-    if problem == Problem.OFFSET:
-        return f"an im2col offset or halo of {amount:,}", f"here it is less than {word:,}"
-    if problem == Problem.SWIZZLE_96:
-        return (
-            f"swizzle 96B, with {amount} bytes along the last axis",
-            "it takes at most 96, atomicity 16B, no interleave, elements that are not padded, and not im2col::w::128",
-        )
-    return (
-        f"coordinate {word} is {amount:,}, outside of the bounding box",
-        "im2col copies begin in the bounding box of the map (im2col::w: before its end)",
-    )
+        return what, "gather4 and scatter4 take a map whose box is one row, not interleaved"
+    what, remedy = _TEXTS.get(problem, _OUTSIDE)
+    mode = MODES[amount] if 0 <= amount < len(MODES) else ""
+    element = ELEMENTS[amount].name if 0 <= amount < len(ELEMENTS) else ""
+    return what.format(amount=amount, word=word, mode=mode, element=element), remedy.format(word=word)
+
+
+_OUTSIDE = (
+    "coordinate {word} is {amount:,}, outside of the bounding box",
+    "im2col copies begin in the bounding box of the map (im2col::w: before its end)",
+)
+_TEXTS = {
+    Problem.NO_MAP: (
+        "there is no tensor map",
+        "pass a TensorMap for the parameter, or copy bytes(map) to device memory",
+    ),
+    Problem.RANK: (
+        "the tensor map has {amount} axes",
+        "the instruction names as many dimensions as the map has",
+    ),
+    Problem.MODE: (
+        "the tensor map is one for {mode!r}",
+        "TensorMap(…) makes maps for tiles, TensorMap.im2col and TensorMap.im2col_wide those for im2col",
+    ),
+    Problem.AXES: ("an interleaved tensor of {amount} axes", "interleaved tensors have 3 to 5"),
+    Problem.SLICES: (
+        "an interleaved tensor of elements of type .{element}",
+        "padded elements cannot be interleaved",
+    ),
+    Problem.LINE: (
+        "the address in shared memory is not a multiple of 128",
+        "align what tensor copies move to 128 bytes",
+    ),
+    Problem.OPERATION: (
+        "no such operation on elements of type .{element}",
+        "see cp.reduce.async.bulk.tensor in the PTX manual",
+    ),
+    Problem.BOX: (
+        "the box has {amount} bytes along the last axis",
+        "they must be a multiple of 16, and not none",
+    ),
+    Problem.PADDED_STORE: (
+        "a store of elements of type .{element}",
+        "they can only be loaded; .b4x16 goes both ways",
+    ),
+    Problem.FLIPPED: (
+        "swizzle 128B with atomicity 32B_FLIP_8B",
+        "it is for loads only, of elements that are not padded",
+    ),
+    Problem.ATOM: (
+        "a load of elements of type .{element} with atomicity 64B",
+        "elements that are padded are loaded with atomicity 16B or 32B",
+    ),
+    Problem.START: (
+        "the first coordinate is {amount:,}",
+        "for elements of this type it is a multiple of {word}",
+    ),
+    Problem.NEGATIVE: (
+        "coordinate {word} of what is stored is {amount:,}",
+        "stores and reductions begin at coordinates that are not negative",
+    ),
+    Problem.CORNERS: (
+        "corner {amount} of the bounding box lies outside of the tensor",
+        "maps for stores have lower corners of at least 0 and upper corners of at most 0",
+    ),
+    Problem.OFFSET: ("an im2col offset or halo of {amount:,}", "here it is less than {word:,}"),
+    Problem.SWIZZLE_96: (
+        "swizzle 96B, with {amount} bytes along the last axis",
+        "it takes at most 96, atomicity 16B, no interleave, elements that are not padded, and not im2col::w::128",
+    ),
+}
 
 
 def _bad_override(word: int, amount: int) -> tuple[str, str]:

@@ -413,7 +413,7 @@ def _write_joins(generator: CodeGenerator) -> None:
         offset = writer.zext(writer.shl(below, 4), "i64")
         base = writer.place(generator.field("%st", State.STACK), offset)
         if generator.parks:
-            kind = writer.and_(writer.load("i32", generator.field(base, 12)), KIND)
+            kind = writer.and_(writer.load("i32", generator.field(base, Entry.KIND)), KIND)
             waits = writer.icmp("eq", kind, WAIT)
             blocked, free = writer.label("blocked"), writer.label("free")
             writer.branch(waits, blocked, free)
@@ -423,8 +423,8 @@ def _write_joins(generator: CodeGenerator) -> None:
             writer.start(free)
         writer.store(below, "%depth")
         pc = writer.load("i32", base)
-        mask = writer.load("i32", generator.field(base, 4))
-        identity = writer.load("i32", generator.field(base, 8))
+        mask = writer.load("i32", generator.field(base, Entry.MASK))
+        identity = writer.load("i32", generator.field(base, Entry.ID))
         alive = writer.and_(mask, writer.load("i32", "%live"))
         matching = writer.label("found")
         dropped = _take_entry(generator, base, point) if program.recursive else f"pop{point}"
@@ -443,7 +443,7 @@ def _take_entry(generator: CodeGenerator, base: str, point: int) -> str:
     """Of an entry popped in a program with recursive functions: count the call that ends, and note the area, which is free if none of
     the lanes lives: the label for that."""
     writer = generator.writer
-    kind = writer.load("i32", generator.field(base, 12))
+    kind = writer.load("i32", generator.field(base, Entry.KIND))
     plain = writer.and_(kind, (1 << AREA_SHIFT) - 1)
     calls = generator.field("%st", State.CALLS)
     ends = writer.zext(writer.icmp("eq", plain, CALL_FRAME), "i32")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ...isa.evaluation import evaluate
 from ...isa.table import Form, lookup
 from ...isa.types import ScalarType, scalar_type
+from ..ir.emitter import Ref
 from ..ir.values import Emitter, NativeValue, vector_ll
 from ..ir.vectors import vector_function
 
@@ -52,12 +53,11 @@ def matrix_function(name: str) -> str:
         for slot in form.sources
         for _ in range(slot.vector)
     ]
-    whole = "poison"
+    whole = Ref(returned, "poison")
     for index, value in enumerate(evaluate(form, values)):
         assert isinstance(value, NativeValue)
-        vector = value.clean().vector()
-        whole = writer.op(f"insertvalue {returned} {whole}, {vector_ll(value.type)} {vector}, {index}")
-    writer.do(f"ret {returned} {whole}")
+        whole = writer.with_member(whole, index, value.clean().vector())
+    writer.give(whole)
     parameters = ", ".join(f"{vector_ll(type)} %a{index}" for index, type in enumerate(types))
     head = f'define {returned} @"{name}"({parameters}) nounwind {{'
     return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..ir.emitter import LANES, Emitter, Ref, numbers, vector_of
+from ..ir.emitter import LANES, Emitter, Ref, constant, numbers, vector_of
 from .access_text import V1, V64
 
 __all__ = ["vector_words"]
@@ -64,7 +64,7 @@ def _numbers(to: Emitter) -> None:
     group = to.lshr(numbers("i64", range(LANES)), to.splat(Ref("i64", "%group")))
     made = to.or_(to.shl(kept, 5), group)
     to.store(made, to.pointer("%target"), 8)
-    to.do("ret i64 0")
+    to.give(constant("i64", 0))
 
 
 def _sectors_of(to: Emitter, wide: bool) -> None:
@@ -146,7 +146,7 @@ def _counted(to: Emitter, lanes: list[Ref]) -> None:
     """Return how many lanes two masks have."""
     low, high = (to.zext(to.ref("i32", f"call i32 @llvm.ctpop.i32(i32 {item})"), "i64") for item in lanes)
     high = to.shl(high, 6)
-    to.do(f"ret i64 {to.or_(low, high)}")
+    to.give(to.or_(low, high))
 
 
 def _first_of(to: Emitter, wide: bool) -> None:
@@ -157,7 +157,7 @@ def _first_of(to: Emitter, wide: bool) -> None:
 
 def _first_wide(to: Emitter, given: Ref, mask: Ref) -> None:
     found = to.and_(_fresh(to, _with_own(to, given, mask)), mask)
-    to.do(f"ret i64 {to.zext(found, 'i64')}")
+    to.give(to.zext(found, "i64"))
 
 
 def _first_each(to: Emitter, given: Ref, mask: Ref) -> None:
@@ -165,7 +165,7 @@ def _first_each(to: Emitter, given: Ref, mask: Ref) -> None:
     for lane, same in enumerate(_same(to, given)):
         found = _if_first(to, found, same, mask, lane)
     found = to.and_(found, mask)
-    to.do(f"ret i64 {to.zext(found, 'i64')}")
+    to.give(to.zext(found, "i64"))
 
 
 def _if_first(to: Emitter, found: Ref, same: Ref, mask: Ref, lane: int) -> Ref:
@@ -211,7 +211,7 @@ def _most_wide(to: Emitter, given: Ref, mask: Ref) -> None:
     most = to.ref(_HALF, f"call {_HALF} @llvm.umax.v16i32({_HALF} {within}, {_HALF} {above})")
     others = to.ref("i32", f"call i32 @llvm.vector.reduce.umax.v16i32({_HALF} {most})")
     found = to.select(to.icmp("eq", mask, 0), _NONE, to.add(others, 1))
-    to.do(f"ret i64 {to.zext(found, 'i64')}")
+    to.give(to.zext(found, "i64"))
 
 
 def _most_each(to: Emitter, given: Ref, mask: Ref) -> None:
@@ -219,7 +219,7 @@ def _most_each(to: Emitter, given: Ref, mask: Ref) -> None:
     for same in _same(to, given):
         count = to.ref("i32", f"call i32 @llvm.ctpop.i32(i32 {to.and_(same, mask)})")
         most = to.ref("i32", f"call i32 @llvm.umax.i32(i32 {most}, i32 {count})")
-    to.do(f"ret i64 {to.zext(most, 'i64')}")
+    to.give(to.zext(most, "i64"))
 
 
 def _same(to: Emitter, given: Ref) -> list[Ref]:
@@ -239,4 +239,4 @@ def _neighbours(to: Emitter) -> None:
     ]
     near = to.icmp("eq", Ref("i64", "%distance"), 1)
     chosen = to.select(near, equal[0], equal[1])
-    to.do(f"ret i64 {to.zext(to.bits(chosen), 'i64')}")
+    to.give(to.zext(to.bits(chosen), "i64"))

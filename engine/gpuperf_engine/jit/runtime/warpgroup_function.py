@@ -102,13 +102,8 @@ class _Maker:
                 else:
                     cell = self.pointer("%area", LEFT + 4 * word * ROWS)
                     rows = self.writer.load(f"<{ROWS} x i32>", cell, 64)
-                    lanes = ", ".join(f"i32 {lane // 4 + 8 * half}" for lane in range(LANES))
-                    whole = self.value(
-                        B32,
-                        self.writer.op(
-                            f"shufflevector <{ROWS} x i32> {rows}, <{ROWS} x i32> poison, <{LANES} x i32> <{lanes}>"
-                        ),
-                    )
+                    order = [lane // 4 + 8 * half for lane in range(LANES)]
+                    whole = self.value(B32, self.writer.pick(rows, order))
                 values += self.numbers(0, whole)
         return values
 
@@ -121,28 +116,20 @@ class _Maker:
         """The elements of B, a column in each place, line k behind line k − 1."""
         writer, product = self.writer, self.product
         blocks = product.pitch // LANES
-        writer.jump("words")
-        writer.start("words")
-        writer.do("%t = phi i64 [ 0, %entry ], [ %tn, %words ]")
-        cell = self.pointer(
-            "%area", writer.add(constant("i64", RIGHT), writer.mul(Ref("i64", "%t"), 4 * LANES))
-        )
-        word = self.value(B32, writer.load(vector_ll(B32), cell, 64))
-        numbers = self.numbers(1, word)
-        self.per = len(numbers)
-        size = numbers[0].type.bytes
-        line = writer.udiv(Ref("i64", "%t"), blocks)
-        block = writer.urem(Ref("i64", "%t"), blocks)
-        base = writer.mul(line, self.per * product.pitch * size)
-        base = writer.add(base, writer.mul(block, LANES * size))
-        start = self.pointer("%right", base)
-        for index, number in enumerate(numbers):
-            into = self.pointer(start, index * product.pitch * size)
-            writer.store(number.vector(), into, 64)
-        writer.do("%tn = add i64 %t, 1")
-        again = writer.icmp("ult", Ref("i64", "%tn"), blocks * product.words)
-        writer.branch(again, "words", "rows")
-        writer.start("rows")
+        with writer.count_to(blocks * product.words, "words") as turn:
+            cell = self.pointer("%area", writer.add(constant("i64", RIGHT), writer.mul(turn, 4 * LANES)))
+            word = self.value(B32, writer.load(vector_ll(B32), cell, 64))
+            numbers = self.numbers(1, word)
+            self.per = len(numbers)
+            size = numbers[0].type.bytes
+            line = writer.udiv(turn, blocks)
+            block = writer.urem(turn, blocks)
+            base = writer.mul(line, self.per * product.pitch * size)
+            base = writer.add(base, writer.mul(block, LANES * size))
+            start = self.pointer("%right", base)
+            for index, number in enumerate(numbers):
+                into = self.pointer(start, index * product.pitch * size)
+                writer.store(number.vector(), into, 64)
 
     def sums(self, kind: ScalarType, depth: int) -> None:
         """Eight columns of D after the other."""
@@ -151,44 +138,41 @@ class _Maker:
         if product.sparsity is not None:
             held = self.value(B32, f"%g{4 * product.from_registers}")
             metadata = product.sparsity.row_words(held, self.selector)
-        writer.jump("columns")
-        writer.start("columns")
-        writer.do("%j = phi i64 [ 0, %rows ], [ %jn, %columns ]")
+        with writer.count_to(product.columns // 8, "columns") as eighth:
+            self.columns(kind, depth, eighth, [word for row in metadata for word in row])
+
+    def columns(self, kind: ScalarType, depth: int, eighth: Ref, metadata: list[Value]) -> None:
+        """Eight columns of D."""
+        writer, product = self.writer, self.product
         ll, short = vector_ll(kind), f"<8 x {scalar_ll(kind)}>"
         a = [
             self.value(kind, writer.load(ll, self.pointer('%left', index * LANES * kind.bytes), 64))
             for index in range(2 * depth)
         ]  # fmt: skip
-        eight = self.pointer("%right", writer.mul(Ref("i64", "%j"), 8 * kind.bytes))
+        eight = self.pointer("%right", writer.mul(eighth, 8 * kind.bytes))
         b: list[list[NativeValue]] = [[], []]
         for k in range(self.per * product.words):
             cell = self.pointer(eight, k * product.pitch * kind.bytes)
             line = writer.load(short, cell, 8 * kind.bytes)
             for odd in (0, 1):
-                lanes = ", ".join(f"i32 {2 * (lane % 4) + odd}" for lane in range(LANES))
-                pick = f"shufflevector {short} {line}, {short} poison, <{LANES} x i32> <{lanes}>"
-                b[odd].append(self.value(kind, writer.op(pick)))
+                order = [2 * (lane % 4) + odd for lane in range(LANES)]
+                b[odd].append(self.value(kind, writer.pick(line, order)))
         registers = 2 if product.half else 4
         assert product.result.type is not None
         held_ll = vector_ll(product.result.type)
-        base = writer.add(constant("i64", RESULT), writer.mul(Ref("i64", "%j"), registers * 4 * LANES))
+        base = writer.add(constant("i64", RESULT), writer.mul(eighth, registers * 4 * LANES))
         cells = [self.pointer("%area", writer.add(base, index * 4 * LANES)) for index in range(registers)]
         old = [self.value(product.result.type, writer.load(held_ll, cell, 64)) for cell in cells]
         c: list[Value] = list(old)
         if product.half:
             c = [half.bits(F16) for register in old for half in split(register, 2)]
         scale = self.value(PRED, "%scale")
-        words = [word for row in metadata for word in row]
-        results = list(evaluate(product.form, [2, 2, 2, scale, *c, *a, *b[0], *b[1], *words]))
+        results = list(evaluate(product.form, [2, 2, 2, scale, *c, *a, *b[0], *b[1], *metadata]))
         if product.half:
             results = [concat(results[:2]), concat(results[2:])]
         for cell, number in zip(cells, results):
             whole = _native(number).bits_as(product.result.type).clean()
             writer.store(whole.vector(), cell, 64)
-        writer.do("%jn = add i64 %j, 1")
-        again = writer.icmp("ult", Ref("i64", "%jn"), product.columns // 8)
-        writer.branch(again, "columns", "done")
-        writer.start("done")
 
 
 def warpgroup_function(name: str) -> str:

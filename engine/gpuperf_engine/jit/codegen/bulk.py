@@ -102,32 +102,11 @@ def _tensor(
     generator, copy = to.generator, copy_of(instruction)
     where, words = operands["t"], generator.field("%vals", _WORDS)
     assert isinstance(where, Address)
-    vectors = _VECTORS
-    for first, operand in ((0, operands["c"]), (_OFFSETS, operands.get("offsets"))):
-        for axis, item in enumerate(_elements(operand)):
-            cell = generator.field("%vals", vectors + 4 * LANES * (first + axis))
-            _put(to, _native(to.source(item, U16 if first else U32).convert(U32)), cell)
-    if copy.mode and "offsets" not in operands:
-        for axis in range(3):
-            _put(to, to.constant(0, U32), generator.field("%vals", vectors + 4 * LANES * (_OFFSETS + axis)))
+    _put_coordinates(to, operands, copy.mode)
     how = Bulk.FROM_GLOBAL if copy.loads else Bulk.TO_GLOBAL
     how |= Bulk.FOUR_ROWS * copy.four_rows | copy.mode << Bulk.MODE
     how |= Bulk.PAIRED * (instruction.form.modifier("group") == "cta_group::2")
-    if "base" in operands:
-        how |= Bulk.READDRESSED
-        _put(to, _native(to.source(operands["base"], U64)), generator.field("%vals", vectors + Bulk.BASE))
-    if "sizes" in operands:
-        how |= Bulk.RESIZED
-        bits = next(slot.type.bits for slot, _ in matched(instruction) if slot.name == "sizes" and slot.type)
-        upper = (operands["upper"],) if "upper" in operands else ()
-        for first, kind, items in (
-            (Bulk.EXTENTS, scalar_type(f"u{bits}"), _elements(operands["sizes"])),
-            (Bulk.LOWER, U32, _elements(operands.get("lower"))),
-            (Bulk.UPPER, U16, upper),
-        ):
-            for axis, item in enumerate(items):
-                cell = generator.field("%vals", vectors + first + 4 * LANES * axis)
-                _put(to, _native(to.source(item, kind).convert(U32)), cell)
+    how |= _put_overrides(to, instruction, operands)
     how |= report_kind(instruction) << Bulk.REPORT
     _put(to, _address(to, where, "generic"), "%area")
     cells = generator.field("%vals", _TARGETS)
@@ -149,7 +128,7 @@ def _tensor(
         *_numbers(to, "%ctx", "%cta", "%st"),
         ("i64", str(site)),
         ("i64", lanes),
-        *_numbers(to, "%area", generator.field("%vals", vectors), cells),
+        *_numbers(to, "%area", generator.field("%vals", _VECTORS), cells),
         ("i64", mbarriers),
         *_numbers(to, words),
         ("i64", str(how)),
@@ -158,6 +137,39 @@ def _tensor(
         ("i64", str(kinds)),
     )
     to.faulting = True
+
+
+def _put_coordinates(to: BlockWriter, operands: dict[str, Operand], mode: int) -> None:
+    """Coordinates, and the offsets of im2col, which are 0 where the instruction has none."""
+    generator = to.generator
+    for first, operand in ((0, operands["c"]), (_OFFSETS, operands.get("offsets"))):
+        for axis, item in enumerate(_elements(operand)):
+            cell = generator.field("%vals", _VECTORS + 4 * LANES * (first + axis))
+            _put(to, _native(to.source(item, U16 if first else U32).convert(U32)), cell)
+    if mode and "offsets" not in operands:
+        for axis in range(3):
+            _put(to, to.constant(0, U32), generator.field("%vals", _VECTORS + 4 * LANES * (_OFFSETS + axis)))
+
+
+def _put_overrides(to: BlockWriter, instruction: Instruction, operands: dict[str, Operand]) -> int:
+    """The address, and sizes and strides, that stand in place of those of the map; gives the bits of ``Bulk`` that say so."""
+    generator, how = to.generator, 0
+    if "base" in operands:
+        how |= Bulk.READDRESSED
+        _put(to, _native(to.source(operands["base"], U64)), generator.field("%vals", _VECTORS + Bulk.BASE))
+    if "sizes" in operands:
+        how |= Bulk.RESIZED
+        bits = next(slot.type.bits for slot, _ in matched(instruction) if slot.name == "sizes" and slot.type)
+        upper = (operands["upper"],) if "upper" in operands else ()
+        for first, kind, items in (
+            (Bulk.EXTENTS, scalar_type(f"u{bits}"), _elements(operands["sizes"])),
+            (Bulk.LOWER, U32, _elements(operands.get("lower"))),
+            (Bulk.UPPER, U16, upper),
+        ):
+            for axis, item in enumerate(items):
+                cell = generator.field("%vals", _VECTORS + first + 4 * LANES * axis)
+                _put(to, _native(to.source(item, kind).convert(U32)), cell)
+    return how
 
 
 def _elements(operand: Operand | None) -> tuple[Operand, ...]:

@@ -30,15 +30,15 @@ U32, B32, PRED = (scalar_type(name) for name in ("u32", "b32", "pred"))
 
 def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: Ref) -> None:
     """One product; all lanes are here."""
-    writer, generator, form = to.writer, to.generator, instruction.form
-    product = ProductShape(form)
+    writer, generator = to.writer, to.generator
+    product = ProductShape(instruction.form)
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     index = writer.load("i32", generator.field("%st", State.INDEX))
     warps = writer.load("i64", generator.field("%ctx", Context.WARPS))
     last = writer.zext(writer.or_(index, 3), "i64")
     alone = writer.sext(writer.icmp("uge", last, warps), "i32")
     to.error(writer.and_(alone, mask), Event.NO_WARPGROUP)
-    number = {
+    number: dict[str, int] = {
         name: _constant(to, operands[name]) for name in ("sign_a", "sign_b", "trans_a", "trans_b", "selector") if name in operands
     }  # fmt: skip
     issued = generator.field("%st", State.PRODUCTS)
@@ -64,6 +64,14 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: Ref) -> Non
         ("0", product.columns, product.words, number.get("trans_b", 0)),
         (area, RIGHT, product.pitch),
     )
+    _multiply(to, instruction, product, operands, number)
+
+
+def _multiply(
+    to: BlockWriter, instruction: Instruction, product: ProductShape, operands: dict[str, Operand], number: dict[str, int]
+) -> None:  # fmt: skip
+    """Call the function of a product, whose matrices in shared memory have been fetched; D goes there and back through memory."""
+    writer, generator, form = to.writer, to.generator, instruction.form
     assert product.result.type is not None
     held = vector_ll(product.result.type)
     registers = operands["d"].elements if isinstance(operands["d"], Vector) else (operands["d"],)

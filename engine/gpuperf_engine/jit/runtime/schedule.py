@@ -205,6 +205,27 @@ def visit(context: Context, cta: Cta) -> int:
     return proceed(context, cta)
 
 
+def stopped(context: Context, cta: Cta, state: State, status: int) -> int:
+    """Note why a warp does not run on; 0 if it needs Python."""
+    if status == Status.DONE:
+        state.WAIT = Wait.DONE
+        ended(context, cta, state)
+    elif status == Status.BARRIER:
+        arrive(context, cta, state)
+    elif status == Status.SLICE_OVER:
+        state.WAIT = Wait.SLICE_OVER
+    elif status == Status.SUSPENDED:
+        state.WAIT = Wait.SUSPENDED
+        state.SEEN = cta.PHASES
+    elif status == Status.WARPGROUP:
+        state.WAIT = Wait.WARPGROUP
+    elif status == Status.GATHERS:
+        state.WAIT = Wait.GATHERS
+    else:
+        return 0
+    return 1
+
+
 def proceed(context: Context, cta: Cta) -> int:
     """Go on with a visit: through the warps in index order, again and again. Stops where a warp needs Python; that warp comes next."""
     warps = context.WARPS
@@ -249,21 +270,7 @@ def proceed(context: Context, cta: Cta) -> int:
                 cta.POSITION = warp
                 cta.RAN = 1
                 return Status.SLICE_OVER + 8
-            if status == Status.DONE:
-                state.WAIT = Wait.DONE
-                ended(context, cta, state)
-            elif status == Status.BARRIER:
-                arrive(context, cta, state)
-            elif status == Status.SLICE_OVER:
-                state.WAIT = Wait.SLICE_OVER
-            elif status == Status.SUSPENDED:
-                state.WAIT = Wait.SUSPENDED
-                state.SEEN = cta.PHASES
-            elif status == Status.WARPGROUP:
-                state.WAIT = Wait.WARPGROUP
-            elif status == Status.GATHERS:
-                state.WAIT = Wait.GATHERS
-            else:
+            if stopped(context, cta, state, status) == 0:
                 cta.POSITION = warp
                 cta.RAN = 1
                 return status + 8
@@ -272,17 +279,23 @@ def proceed(context: Context, cta: Cta) -> int:
                 cta.RAN = 1
                 return Status.DONE + 8
         warp += 1
+    return waiting_status(context, cta)
+
+
+def waiting_status(context: Context, cta: Cta) -> int:
+    """What the warps of a CTA are at when none of them can run now."""
     if cta.LIVE_WARPS == 0:
         return Status.DONE
-    warp = 0
+    state = cta.STATES
+    warps = context.WARPS
     settled = Status.BLOCKED
-    while warp < warps:
-        wait = State(first + warp * size).WAIT
-        if wait == Wait.SLICE_OVER:
+    while warps:
+        if state.WAIT == Wait.SLICE_OVER:
             return Status.SLICE_OVER
-        if wait == Wait.SUSPENDED or wait == Wait.GATHERS:
+        if state.WAIT == Wait.SUSPENDED or state.WAIT == Wait.GATHERS:
             settled = Status.SUSPENDED
-        warp += 1
+        state = State(state + context.STATE_BYTES)
+        warps -= 1
     return settled
 
 

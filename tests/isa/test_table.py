@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -40,6 +42,12 @@ def test_binding() -> None:
     assert [slot.role for slot in form.operands] == ["destination", "source", "source", "source"]
     assert (form.category, form.unit, form.flops) == ("fp32", "fma", 2)
     assert form.type == scalar_type("f32")
+
+
+@pytest.mark.parametrize("again", (copy.copy, copy.deepcopy, lambda type: pickle.loads(pickle.dumps(type))))
+def test_there_is_one_object_for_each_type(again: Callable[[ScalarType], ScalarType]) -> None:
+    """Types are compared by identity, between processes too."""
+    assert all(again(type) is type for type in SCALAR_TYPES.values())
 
 
 def test_types_of_operands() -> None:

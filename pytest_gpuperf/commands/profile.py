@@ -210,7 +210,10 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     if arguments.format == "json":
         documents = [document_of(shown) for shown in launches]
-        rows = [{"rule": f.rule, "object": f.object, "message": f.message} for f in findings]
+        rows = [
+            {key: getattr(f, key) for key in ("rule", "severity", "object", "message", "advice")}
+            for f in findings
+        ]
         document = {
             "schema_version": 1,
             **({"launches": documents} if arguments.launches else documents[0]),
@@ -221,7 +224,11 @@ def run(arguments: argparse.Namespace) -> int:
     lines: list[str] = []
     for shown in launches:
         lines += [*lines_of(shown, arguments.groups or "categories"), ""]
-    lines += [f"finding: {finding.rule} {finding.object}: {finding.message}" for finding in findings]
+    lines += [
+        f"finding: {finding.rule} {finding.object}: {finding.message}"
+        for finding in findings
+        if finding.severity == "fail"
+    ]
     write("\n".join(lines).rstrip("\n") + "\n", arguments.output)
     return OK
 

@@ -181,7 +181,8 @@ def _findings(
     unknown = UNKNOWN in (stored_analysis["findings"], analysis["findings"])
     if unknown or (stored_analysis["findings"] != analysis["findings"] and (gone or added)):
         reason = _other_meaning("findings", stored_analysis, analysis)
-        return [*rows, _row(metric, "", len(was), len(now), "0", "incomparable", policy, reason)]
+        verdict = "incomparable" if unknown else "unjudged"
+        return [*rows, _row(metric, "", len(was), len(now), "none new", verdict, policy, reason)]
     for before, after in _renamed(gone, added):
         gone.remove(before)
         added.remove(after)

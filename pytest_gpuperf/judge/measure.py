@@ -78,7 +78,7 @@ def measure(
         "kernel": case.digest,
         "inputs": case.inputs,
         "resources": {"from": total.resources.source},
-        "findings": sorted(storable(finding.of_case) for finding in findings),
+        "findings": sorted(storable(finding.of_case) for finding in findings if finding.severity == "fail"),
         "targets": targets,
         PLUGINS: {plugin: {} for plugin in metrics.plugins},
     }

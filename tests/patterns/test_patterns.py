@@ -60,7 +60,8 @@ BYTES = module(
     ret;""",
     ".param .u64 out",
 )
-NUMBERS = np.arange(1, 33, dtype=np.uint32)
+#: no pattern: the multiples of an odd constant, of 32 bits
+NUMBERS = np.arange(1, 33, dtype=np.uint32) * np.uint32(2654435769)
 
 Launch = Callable[..., ge.Profile]
 
@@ -81,8 +82,14 @@ def run(device: ge.Device) -> Launch:
     return launch
 
 
+def failing(device: ge.Device) -> list[ge.Finding]:
+    """What a gate fails for, but for stores that nobody reads, which most of these programs have."""
+    findings = ge.find_patterns(device.program)
+    return [item for item in findings if item.severity == "fail" and item.rule != "dead-stores"]
+
+
 def found(device: ge.Device) -> list[tuple[str, str]]:
-    return [(finding.rule, finding.object) for finding in ge.find_patterns(device.program)]
+    return [(finding.rule, finding.object) for finding in failing(device)]
 
 
 def test_nothing_is_wrong_with_ordinary_work(device: ge.Device, run: Launch) -> None:
@@ -105,7 +112,7 @@ def test_redundant_values(device: ge.Device, run: Launch) -> None:
     run(STORE, target, 10, 3)  # one of ten elements holds 3 before
     assert found(device) == []
     run(STORE, target, 10, 3)
-    (finding,) = ge.find_patterns(device.program)
+    (finding,) = failing(device)
     assert (finding.rule, finding.object, finding.kernel) == ("redundant-values", "target", "k")
     assert dict(finding.evidence) == {"written": 10, "unchanged": 10, "bytes": 40}
     assert finding.path == __file__
@@ -123,7 +130,7 @@ def test_redundant_from_a_third_on(device: ge.Device, run: Launch, same: int, re
 
 def test_first_writes_are_never_redundant(device: ge.Device, run: Launch) -> None:
     """Fresh memory holds zero bytes, but nobody wrote them."""
-    target = device.empty(33, np.uint32, name="target")
+    target = device.empty(32, np.uint32, name="target")
     run(STORE, target, 32, 0)
     assert found(device) == [("single-zero", "target")]
 
@@ -134,11 +141,11 @@ def test_single_zero_and_single_value(device: ge.Device, run: Launch) -> None:
     device.array(np.full(4, -0.0, np.float32), name="minus zero")
     device.array(np.array([7], np.int32), name="one element")
     device.array(np.zeros(0, np.int32), name="no element")
-    findings = ge.find_patterns(device.program)
+    findings = failing(device)
     assert [(item.rule, item.object) for item in findings] == [
         ("single-zero", "zero"),
         ("single-value", "value"),
-        ("single-value", "minus zero"),
+        ("single-zero", "minus zero"),
     ]
     assert findings[1].evidence["value"] == "2.5"
     assert findings[0].call == 'device.array(np.zeros(4, np.float32), name="zero")'
@@ -157,7 +164,7 @@ def test_duplicate_values(device: ge.Device, run: Launch) -> None:
     first = device.array(NUMBERS, name="first")
     second = device.array(NUMBERS, name="second")
     assert found(device) == [("duplicate-values", "second")]
-    (finding,) = ge.find_patterns(device.program)
+    (finding,) = failing(device)
     assert finding.evidence["other"] == "first"
     assert finding.evidence["bytes"] == 128
     third = device.empty(32, np.uint32, name="third")
@@ -190,7 +197,7 @@ def test_equal_lines_are_told_apart_by_an_ordinal(device: ge.Device, run: Launch
         one.fill(1)
     if True:
         one.fill(1)
-    calls = [(finding.object, finding.call) for finding in ge.find_patterns(device.program)]
+    calls = [(finding.object, finding.call) for finding in failing(device)]
     assert calls == [("one", "one.fill(1)"), ("one", "one.fill(1) #2")]
 
 
@@ -208,7 +215,7 @@ def test_views_belong_to_their_array(device: ge.Device, run: Launch) -> None:
     run(STORE, target[8:], 8, 1)
     target[16:24].fill(5)
     target[20:24].fill(5)
-    findings = [(item.object, dict(item.evidence)) for item in ge.find_patterns(device.program)]
+    findings = [(item.object, dict(item.evidence)) for item in failing(device)]
     assert findings == [
         ("target", {"written": 8, "unchanged": 8, "bytes": 32}),
         ("target", {"written": 4, "unchanged": 4, "bytes": 16}),
@@ -219,7 +226,7 @@ def test_partly_written_elements(device: ge.Device, run: Launch) -> None:
     """A store of one byte writes its element; unchanged if the whole element is."""
     target = device.array(np.arange(32, dtype=np.uint32), name="target")
     run(BYTES, target)
-    (finding,) = ge.find_patterns(device.program)
+    (finding,) = failing(device)
     assert dict(finding.evidence) == {"written": 32, "unchanged": 32, "bytes": 128}
 
 
@@ -242,13 +249,10 @@ def test_a_launch_that_writes_nothing(device: ge.Device, run: Launch) -> None:
 def test_copies_between_arrays(device: ge.Device) -> None:
     first, second = device.array(NUMBERS, name="first"), device.empty(32, np.uint32, name="second")
     second.copy_from(first)
-    assert found(device) == [("duplicate-values", "second")]
+    (finding,) = ge.find_patterns(device.program)
+    assert (finding.rule, finding.object, finding.severity) == ("duplicate-values", "second", "note")
     second.copy_from(first)
-    assert found(device) == [
-        ("duplicate-values", "second"),
-        ("redundant-values", "second"),
-        ("duplicate-values", "second"),
-    ]
+    assert found(device) == [("redundant-values", "second")]
 
 
 def test_values_are_counted_the_same_with_and_without_observing(backend: str) -> None:
@@ -269,9 +273,7 @@ def test_two_backends_find_the_same() -> None:
         target, other = device.zeros(50, np.uint32, name="target"), device.zeros(50, np.uint32, name="other")
         for array, value in ((target, 0), (target, 1), (other, 1), (target, 1)):
             device.launch(kernel, 2, 32, [array, 50, value])
-        identities.append(
-            [(finding.identity, finding.message) for finding in ge.find_patterns(device.program)]
-        )
+        identities.append([(finding.identity, finding.message) for finding in failing(device)])
     assert identities[0] == identities[1]
     assert len(identities[0]) >= 3
 
@@ -327,7 +329,7 @@ def test_what_a_kernel_writes_to_a_variable_that_the_host_set(device: ge.Device)
     device.copy(device.symbol(kernel, "factors"), np.array([1, 2], np.int32).view(np.uint8))
     device.copy(device.symbol(kernel, "table"), np.array([2, 3], np.uint32))
     device.launch(kernel, 1, 1, [device.zeros(1, np.uint32, name="out")])
-    (finding,) = ge.find_patterns(device.program)
+    (finding,) = failing(device)
     assert (finding.rule, finding.object, finding.kernel) == ("redundant-values", "table", "k")
 
 
@@ -340,3 +342,66 @@ def test_a_variable_that_a_kernel_changed_is_no_duplicate_of_what_it_was(device:
     assert found(device) == []
     device.array(np.array([7, 9], np.uint32), name="same")
     assert found(device) == [("duplicate-values", "same")]
+
+
+def test_variables_of_constant_memory_are_objects_of_every_pattern(device: ge.Device) -> None:
+    kernel = ge.parse(VARIABLES, path="k.ptx")["k"]
+    host = np.array([3, 3], np.int32).view(np.uint8)
+    factors = device.symbol(kernel, "factors")
+    factors.copy_from(host)
+    device.launch(kernel, 1, 1, [device.empty(1, np.uint32, name="out")])
+    factors.copy_from(host)
+    assert found(device) == [("redundant-values", "factors")]
+    (use,) = (use for use in device.events[-2].uses if use.array.name == "factors")
+    assert (use.bytes_read, use.written) == (4, 0)
+
+
+def test_stores_that_nobody_reads(device: ge.Device, run: Launch) -> None:
+    target = device.empty(32, np.uint32, name="target")
+    run(STORE, target, 32, 5)
+    run(STORE, target, 10, 6)  # less than a third of what was written
+    assert dead(device) == []
+    run(STORE, target, 21, 7)
+    assert dead(device) == [("k", "target", 11 * 4 + 10 * 4)]  # one call: the line in ``run``
+
+
+def test_stores_that_are_read_before_they_are_overwritten(device: ge.Device, run: Launch) -> None:
+    target, copy = device.empty(32, np.uint32, name="target"), device.empty(32, np.uint32, name="copy")
+    run(STORE, target, 32, 5)
+    run(COPY, target, copy)
+    run(STORE, target, 32, 6)
+    target.numpy()
+    target.fill(7)
+    target.fill(8)
+    assert dead(device) == [("", "target", 128)]
+
+
+def dead(device: ge.Device) -> list[tuple[str, str, int]]:
+    findings = ge.find_patterns(device.program)
+    return [(f.kernel, f.object, f.waste) for f in findings if f.rule == "dead-stores"]
+
+
+def test_reads_of_what_nobody_wrote_and_memory_that_nobody_uses(device: ge.Device, run: Launch) -> None:
+    source, target = device.empty(40, np.uint32, name="source"), device.empty(32, np.uint32, name="target")
+    source[:20].fill(1)
+    device.array(NUMBERS, name="spare")
+    run(COPY, source, target)
+    notes = {
+        (item.rule, item.object): dict(item.evidence)["bytes"]
+        for item in ge.find_patterns(device.program)
+        if item.rule in ("unwritten-reads", "unused-values")
+    }
+    assert notes == {
+        ("unwritten-reads", "source"): 12 * 4,
+        ("unused-values", "source"): 8 * 4,
+        ("unused-values", "spare"): 32 * 4,
+    }
+
+
+def test_equal_ranges_are_duplicates(device: ge.Device) -> None:
+    first, second = device.array(NUMBERS, name="first"), device.empty(40, np.uint32, name="second")
+    second[8:].copy_from(NUMBERS)
+    (finding,) = (item for item in failing(device) if item.rule == "duplicate-values")
+    assert (finding.object, finding.evidence["other"], finding.waste) == ("second", "first", 128)
+    second[9:].copy_from(NUMBERS[::-1][:31].copy())
+    assert len(failing(device)) == 1 and first.size == 32

@@ -41,7 +41,7 @@ from ..symbolic.known_contents import KnownContents, resolve_demand
 from ..symbolic.slice_program import reduced
 from .footprint import take_footprint
 from .options import RACES, RESOURCES, check_backend, check_name, check_observe
-from .recording import Event, Snapshot, Watching, Write, call_site, snapshot, written
+from .recording import Event, Recorder, Use, call_path
 from .symbols import Symbols
 
 __all__ = ["Runtime", "program_of"]
@@ -135,16 +135,16 @@ class Runtime:
         self.max_instructions = as_whole(max_instructions, "max_instructions", 1)
         self.events: list[Event] = []
         self.arrays: list[DeviceArray] = []
-        #: variables of modules that the host has written to while values were observed, in that order
-        self.set_variables: list[DeviceArray] = []
-        #: of variables without initial contents, by allocation, the bytes that the host has written to
-        self._set_bytes: dict[Allocation, NDArray[np.bool_]] = {}
-        self._array_of: dict[Allocation, DeviceArray] = {}
+        #: numbers of the events that allocated arrays
+        self.origins: dict[Allocation, int] = {}
+        #: arrays and variables of modules
+        self.array_of: dict[Allocation, DeviceArray] = {}
+        self.recorder = Recorder(self.memory, self.array_of.get) if "values" in self.observe else None
         self._launches = 0
         #: names of arrays
         self._taken: set[str] = set()
         self._backend = _backend(backend)
-        self._symbols = Symbols(self, self.memory)
+        self._symbols = Symbols(self, self.memory, self._loaded)
         self._parameters: dict[Function, Allocation] = {}
         self._names: dict[str, int] = {}
         self._number = next(_numbers)
@@ -178,7 +178,7 @@ class Runtime:
     ) -> DeviceArray:
         """Uninitialised device memory. Reading it before a write is reported. ``pad``: see ``array``."""
         array = self._allocate(as_shape(shape), as_dtype(dtype), name, pad)
-        self.events.append(Event("allocate", call_site(), (array,), bytes=array.nbytes))
+        self._append("allocate", (array,), array.nbytes)
         return array
 
     def zeros(
@@ -208,14 +208,14 @@ class Runtime:
         allocation = self.memory.allocate(size, name or "", pad=behind)
         array = DeviceArray(self, allocation, 0, shape, dtype)
         self.arrays.append(array)
-        self._array_of[allocation] = array
+        self.array_of[allocation] = array
+        self.origins[allocation] = len(self.events)
         self._taken.add(allocation.name)
         return array
 
     def memset(self, array: DeviceArray, value: object) -> None:
         """Set every element of an array or view to one value."""
         self._own(array)
-        before = self._before(array)
         one = converted(value, array.dtype)
         if one.size != 1:
             raise LaunchError(
@@ -225,13 +225,12 @@ class Runtime:
         array.bytes()[:] = filled.view(np.uint8)
         self._contents.overwritten(array.allocation, array.nbytes)
         self.memory.mark(array.allocation, array.offset, array.nbytes)
-        self._record("memset", (array,), array.nbytes, before)
+        self._record("memset", (array,), array.nbytes)
 
     def copy(self, target: DeviceArray, source: NDArray[Any] | DeviceArray) -> None:
         """Copy host → device or device → device; both sides must have the same number of bytes. Host data is converted to
         the array's dtype if that keeps its kind (``np.can_cast(…, "same_kind")``)."""
         self._own(target)
-        before = self._before(target)
         kind = "copy-in"
         objects: tuple[DeviceArray, ...] = (target,)
         if isinstance(source, DeviceArray):
@@ -246,12 +245,13 @@ class Runtime:
         array_bytes[:] = raw
         self._contents.overwritten(target.allocation, target.nbytes)
         self.memory.mark(target.allocation, target.offset, target.nbytes)
-        self._record(kind, objects, target.nbytes, before)
+        self._record(kind, objects, target.nbytes)
 
     def read(self, array: DeviceArray) -> NDArray[Any]:
         """Copy out, recorded. Raises ``NotObserved`` for contents that a launch did not compute."""
         self._contents.require(array.allocation, "numpy()")
-        self.events.append(Event("copy-out", call_site(), (array,), bytes=array.nbytes))
+        uses = () if self.recorder is None else self.recorder.host_reads(array)
+        self._append("copy-out", (array,), array.nbytes, uses)
         copied: NDArray[Any] = array.bytes().copy().view(array.dtype).reshape(array.shape)
         return copied
 
@@ -291,6 +291,12 @@ class Runtime:
             self._symbols.check_room(kernel.module)
         self._launched.add(kernel.module)
         make_current(self)
+
+    def _loaded(self, array: DeviceArray, initial: bool) -> None:
+        """A variable of a module is in memory now."""
+        self.array_of[array.allocation] = array
+        if initial and self.recorder is not None:
+            self.recorder.load(array.allocation)
 
     def share_variables(self, kernels: Iterable[Function]) -> None:
         """Let variables that the kernels' modules declare alike, by name, size and initial contents, be the same memory.
@@ -421,14 +427,14 @@ class Runtime:
             races=self.races != "off" and executed is None and not sampled,
             console=Console(self.printf_bytes),
         )
-        observation, writes = self._run_kept(program, running, plan, executed, observe, pointed, keep)
+        observation, uses = self._run_kept(program, running, plan, executed, observe, pointed, keep)
         observation.remarks = (*observation.remarks, *cluster_remark(kernel, together))
         observation.notes = (*observation.notes, *notes_of(program, plan, self.memory, observation.beyond))
         if sampled:
             return program, plan, observation
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
         self._launches += 1
-        self.events.append(Event("launch", call_site(), objects, kernel.name, 0, writes))
+        self._append("launch", objects, 0, uses, kernel.name, keep)
         return program, plan, observation
 
     def _observed(self, demand: str, sampled: bool, threads_of: object) -> frozenset[str]:
@@ -460,11 +466,12 @@ class Runtime:
         observe: frozenset[str],
         pointed: tuple[Allocation, ...],
         keep: bool,
-    ) -> tuple[Observation, tuple[Write, ...]]:
-        """Run a launch, with the footprint and the writes of arrays where they are observed. Memory is as before if it is not kept."""
+    ) -> tuple[Observation, tuple[Use, ...]]:
+        """Run a launch, with the footprint and the uses of arrays where they are observed. Memory is as before if it is not kept."""
         saved = None if keep else self.memory.save()
-        followed = (array for array in self.set_variables if array.allocation.kind != "const")
-        watching = Watching(self.memory, self._array_of, [*followed]) if "values" in observe else None
+        recorder = self.recorder if "values" in observe else None
+        if recorder is not None:
+            recorder.begin()
         if "footprint" in observe:
             self.memory.observe_footprint()
         try:
@@ -472,14 +479,15 @@ class Runtime:
         finally:
             if keep and self._printer is not None and plan.console.text:
                 self._printer(plan.console.text)
-            footprint = take_footprint(self.memory)
-            writes = watching.changes() if watching is not None else ()
+            last = "footprint" not in observe
+            uses = recorder.end(len(self.events), keep, last) if recorder is not None else ()
+            footprint = () if last else take_footprint(self.memory)
             self.memory.settle((*pointed, *(array.allocation for array in self._symbols.variables.values())))
             if saved is not None:
                 self.memory.restore(saved)
         if "footprint" in observe:
             observation.footprint = footprint
-        return observation, writes
+        return observation, uses
 
     def _observe(
         self,
@@ -558,41 +566,22 @@ class Runtime:
 
     # -- values ---------------------------------------------------------------------------------------------------------
 
-    def _before(self, array: DeviceArray) -> Snapshot | None:
-        if "values" not in self.observe:
-            return None
-        before = snapshot(self.memory, array.allocation)
-        variable = next(
-            (
-                key
-                for key, known_array in self._symbols.variables.items()
-                if known_array.allocation is array.allocation
-            ),
-            None,
-        )
-        if variable is None or variable.initial is not None or variable.relocations:
-            return before
-        # The zeros that a variable is loaded with are nothing that the program wrote.
-        known = self._set_bytes.setdefault(array.allocation, np.zeros(array.allocation.size, dtype=np.bool_))
-        return Snapshot(before.bytes, known.copy())
+    def _record(self, kind: str, objects: tuple[DeviceArray, ...], size: int) -> None:
+        """A copy or memset by the host has been made."""
+        uses: tuple[Use, ...] = ()
+        if self.recorder is not None:
+            source = objects[1] if len(objects) > 1 else None
+            uses = self.recorder.host_writes(len(self.events), objects[0], source, kind)
+        self._append(kind, objects, size, uses)
 
-    def _record(
-        self, kind: str, objects: tuple[DeviceArray, ...], size: int, before: Snapshot | None = None
+    def _append(
+        self,
+        kind: str,
+        objects: tuple[DeviceArray, ...],
+        size: int,
+        uses: tuple[Use, ...] = (),
+        kernel: str = "",
+        kept: bool = True,
     ) -> None:
-        writes: tuple[Write, ...] = ()
-        target = objects[0]
-        if "values" in self.observe:
-            mask = np.zeros(target.allocation.size, dtype=np.bool_)
-            mask[target.offset : target.offset + target.nbytes] = True
-            if before is None:
-                before = Snapshot(np.zeros(mask.size, dtype=np.uint8), np.zeros(mask.size, dtype=np.bool_))
-            whole = self._array_of.get(target.allocation)
-            if whole is None:
-                variables = self._symbols.variables.values()
-                whole = next((item for item in variables if item.allocation is target.allocation), target)
-                if whole in variables and whole not in self.set_variables:
-                    self.set_variables.append(whole)
-            if target.allocation in self._set_bytes:
-                self._set_bytes[target.allocation] |= mask
-            writes = (written(self.memory, whole, mask, before),)
-        self.events.append(Event(kind, call_site(), objects, bytes=size, writes=writes))
+        number = len(self.events)
+        self.events.append(Event(kind, call_path(), objects, kernel, size, uses, number, kept))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -22,10 +22,13 @@ FUNCTION_STEP = 16
 
 
 class Symbols:
-    """``variables``: the arrays of variables that are in memory; they belong to ``owner``."""
+    """``variables``: the arrays of variables that are in memory; they belong to ``owner``. ``loaded`` is called with each, and whether
+    it has initial contents."""
 
-    def __init__(self, owner: ArrayOwner, memory: Memory) -> None:
-        self._owner, self._memory = owner, memory
+    def __init__(
+        self, owner: ArrayOwner, memory: Memory, loaded: Callable[[DeviceArray, bool], object]
+    ) -> None:
+        self._owner, self._memory, self._loaded = owner, memory, loaded
         self.variables: dict[Variable, DeviceArray] = {}
         self._bound: dict[Variable, ImageObject] = {}
         #: where the addresses of a module's functions begin
@@ -68,6 +71,7 @@ class Symbols:
         array = self.variables[variable] = DeviceArray(self._owner, allocation, 0, shape, dtype)
         if variable.initial is None and not variable.relocations:
             self._memory.clear(allocation)
+            self._loaded(array, False)
             return array
         image = bytearray(variable.initial or bytes(variable.size))
         for offset, width, target, addend, generic in variable.relocations:
@@ -76,6 +80,7 @@ class Symbols:
                 address -= WINDOWS["const"][0]
             image[offset : offset + width] = (address % (1 << 64)).to_bytes(8, "little")[:width]
         self._memory.write(allocation, 0, bytes(image))
+        self._loaded(array, True)
         return array
 
     def bind(self, variable: Variable, image: ImageObject) -> None:

@@ -116,17 +116,15 @@ class Arena:
             good &= (np.uint64(reaches) >> kinds & np.uint64(1)) != 0
         if reaches == bit_of("param"):
             good &= self._starts[index] == np.uint64(parameters)
-        if writes:
-            self._tell(index[good])
+        self._tell(index[good])
         return good, bool((self._initialized[index[good]] != 0).all())
 
     def _tell(self, indices: Lanes) -> None:
-        """Stores are about to be made to the allocations with these numbers."""
-        if self.memory.before_store is not None:
+        """Accesses are about to be made to the allocations with these numbers."""
+        if self.memory.on_access is not None:
             for number in np.unique(indices).tolist():
                 if number < len(self.memory.allocations):  # the others are blocks of the heap
-                    self.memory.before_store(self.memory.allocations[number])
-            self._refresh()
+                    self.memory.on_access(self.memory.allocations[number])
 
     def beyond(self, addresses: Lanes, size: int, piece: int, reaches: int) -> tuple[Lanes, Lanes]:
         """Of accesses that no allocation holds whole: which may run into the padding behind one (see ``simt.padding``), and where that

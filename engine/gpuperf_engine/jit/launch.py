@@ -67,13 +67,13 @@ class Launch:
         #: kept while it runs, also if better code takes its place meanwhile
         self._library = code.library
         self._table = memory.table()
-        self._saver = None if memory.before_store is None else _Saver(self._save)
-        #: what ``memory.before_store`` raised
+        self._saver = None if memory.on_access is None else _Saver(self._tell)
+        #: what ``memory.on_access`` raised
         self.failed: BaseException | None = None
         if self._saver is not None:
             first = self._table[: len(memory.allocations)]
             self._table = self._table.copy()
-            self._table[: len(first), 3] += 2 * (first[:, 2] % PADDED == KINDS["global"])
+            self._table[: len(first), 3] += 2 * (first[:, 2] % PADDED != KINDS["param"])
         memory.heap.changed.clear()
         self._images = np.ascontiguousarray(memory.images.rows)
         self._tids = _thread_ids(plan.block)
@@ -97,13 +97,13 @@ class Launch:
         """What paths wait for, by the block where they do."""
         return reasons_to_wait(self.program)
 
-    def _save(self, context: int, row: int, _: int) -> int:
-        """Compiled code is about to store to an allocation for the first time."""
+    def _tell(self, context: int, row: int, _: int) -> int:
+        """Compiled code is about to access an allocation for the first time."""
         try:
             index = (row - address_of(self._table)) // self._table.strides[0]
             allocation = self.memory.allocations[index]
-            if self.memory.before_store is not None:
-                self.memory.before_store(allocation)
+            if self.memory.on_access is not None:
+                self.memory.on_access(allocation)
             self._table[index, 3] = int(allocation.initialized)
         except BaseException as error:  # it cannot be raised through compiled code
             self.failed = error

@@ -6,8 +6,7 @@ parameters are allocations too, each kind in its window of the generic address s
 (device address − ARENA_BASE)``.
 
 The shadow has one byte per byte of the arena: 0 means never written. A kernel's store writes 1 there unless its allocation
-is ``initialized``. While values are observed, an allocation has 2 in all written bytes and ``initialized`` false from the first store
-of a launch on, so that 1 afterwards means written by this launch.
+is ``initialized``.
 
 Generic addresses (PTX manual, "Generic Addressing"): the shared and local windows lie outside the arena, so a generic
 address belongs to exactly one state space. All addresses here are generic.
@@ -140,8 +139,8 @@ class Memory:
         #: allocations that are not wholly written yet, and launches since all of them were looked at
         self._pending: dict[Allocation, None] = {}
         self._since = 0
-        #: called with each allocation before a launch stores to it for the first time; ``None``: no observer
-        self.before_store: Callable[[Allocation], object] | None = None
+        #: called with each allocation when a launch accesses it for the first time; ``None``: no observer
+        self.on_access: Callable[[Allocation], object] | None = None
         #: called when a launch begins again, with memory restored
         self.begin_again: Callable[[], object] | None = None
         #: raised whenever an allocation is made or its ``initialized`` changes: caches keyed by it stay right
@@ -184,6 +183,10 @@ class Memory:
         if self.touched is None:
             # room for the whole last sector
             self.touched = (_reserve(self._reserved + 32), _reserve(self._reserved + 32))
+
+    def beside(self) -> NDArray[np.uint8]:
+        """A byte for each of the arena's: zero, and costing what is touched."""
+        return _reserve(self._reserved)
 
     def allocate(
         self, size: int, name: str, kind: str = "global", align: int = ALIGNMENT, pad: int | None = 0

@@ -1,111 +1,268 @@
-"""Value patterns of whole objects at each step of the recorded program.
+"""Value patterns of the objects that each step of the recorded program touches.
 
 The coarse-grained patterns of ValueExpert (Zhou et al., "ValueExpert: Exploring Value Patterns in GPU-Accelerated
-Applications", ASPLOS 2022, section 3): *redundant values* (a step writes what was already there), *single value* and
-*single zero* (all elements equal), *duplicate values* (two objects with the same contents). They are exact: the bytes
-before and after each step are compared, and which bytes a launch stored to is known.
+Applications", ASPLOS 2022, section 3), about the range that a step wrote, and what a record of all accesses tells besides: stores that
+nobody reads, copies of what is there, reads of what nobody wrote, memory that nobody touches. They are exact: every byte that a step
+read or wrote is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..memory.arrays import DeviceArray
+from ..device.contents import Contents, Thresholds
+from ..device.recording import Use
 from ..results import Finding
 from .program import Pattern, Step
 
-__all__ = ["PATTERNS", "REDUNDANT_SHARE", "DuplicateValues", "RedundantValues", "SingleValues"]
+__all__ = ["PATTERNS", "REDUNDANT_SHARE"]
 
-#: a step is redundant for an object if at least this share of the elements it wrote held the same bits before; the
-#: threshold of ValueExpert's coarse-grained analysis
-REDUNDANT_SHARE = 1 / 3
+REDUNDANT_SHARE = Thresholds().redundant
+
+Pair = tuple[Step, Finding]
 
 
 class RedundantValues:
-    """A step writes what was already there."""
+    """A step writes what was already there, or the host copies out what it has."""
 
     rules = ("redundant-values",)
 
-    def find(self, steps: Sequence[Step]) -> Iterator[tuple[Step, Finding]]:
+    def __init__(self, share: float = REDUNDANT_SHARE) -> None:
+        self.share = share
+
+    def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
         """One finding for each object of a step."""
         for step in steps:
-            for write in step.event.writes:
-                if not write.written or write.unchanged < REDUNDANT_SHARE * write.written:
+            for use in step.event.uses:
+                if use.bytes_held:
+                    yield step, self._copied_out(step, use)
+                if not use.written or use.unchanged < self.share * use.written:
                     continue
-                share = 100 * write.unchanged / write.written
+                share = 100 * use.unchanged / use.written
                 yield (
                     step,
                     step.finding(
                         "redundant-values",
-                        write.array,
-                        f"{step} writes {write.written:,} elements of {step.name(write.array)!r}; {write.unchanged:,} "
+                        use.array,
+                        f"{step} writes {use.written:,} elements of {step.name(use.array)!r}; {use.unchanged:,} "
                         f"({share:.1f} %) already held the same value",
-                        written=write.written,
-                        unchanged=write.unchanged,
-                        bytes=write.unchanged * write.array.dtype.itemsize,
+                        waste=use.bytes_unchanged,
+                        advice=_SKIP_COPY if step.event.kind != "launch" else _SKIP_STORE,
+                        written=use.written,
+                        unchanged=use.unchanged,
+                        bytes=use.unchanged * use.array.dtype.itemsize,
                     ),
                 )
 
+    def _copied_out(self, step: Step, use: Use) -> Finding:
+        name = step.name(use.array)
+        return step.finding(
+            "redundant-values",
+            use.array,
+            f"{step} copies {use.bytes_held:,} bytes of {name!r} to the host, which has them already",
+            severity="note",
+            waste=use.bytes_held,
+            advice="keep the copy that the host has",
+            bytes=use.bytes_held,
+        )
 
-class SingleValues:
-    """After a step that is not a memset all elements of an object are equal."""
 
-    rules = ("single-value", "single-zero")
+_SKIP_COPY = "leave it out where nothing changed since the last one"
+_SKIP_STORE = "store only what changes, or leave the launch out where nothing does"
 
-    def find(self, steps: Sequence[Step]) -> Iterator[tuple[Step, Finding]]:
-        """One finding for each object of a step."""
+
+class ContentsOf:
+    """What the elements that a step wrote have in common."""
+
+    rules = (
+        "single-zero",
+        "single-value",
+        "frequent-values",
+        "heavy-type",
+        "structured-values",
+        "approximate-values",
+    )
+
+    def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
+        """Findings for each object of a step; a memset is meant to write a single value."""
         for step in steps:
-            for write in step.event.writes if step.event.kind != "memset" else ():
-                if write.single is None or write.elements < 2:
-                    continue
-                rule, value = ("single-zero", "zero") if write.zero else ("single-value", write.single)
-                evidence = {} if write.zero else {"value": write.single}
-                yield (
-                    step,
-                    step.finding(
-                        rule,
-                        write.array,
-                        f"after {step} all {write.elements:,} elements of {step.name(write.array)!r} are {value}",
-                        elements=write.elements,
-                        **evidence,
-                    ),
-                )
+            for use in step.event.writes if step.event.kind in ("copy-in", "launch") else ():
+                for contents in use.contents:
+                    yield step, self._finding(step, use, contents)
+
+    def _finding(self, step: Step, use: Use, contents: Contents) -> Finding:
+        rule = contents.rule
+        width = use.array.dtype.itemsize
+        single = rule.startswith("single")
+        count = f"all {use.written:,}" if use.written == use.elements else f"the {use.written:,} written"
+        verb = {
+            "frequent-values": "mostly hold",
+            "heavy-type": "need",
+            "structured-values": "follow",
+            "approximate-values": "are about",
+        }.get(rule, "are")
+        evidence = {"elements": use.written, **dict(contents.evidence)}
+        return step.finding(
+            rule,
+            use.array,
+            f"after {step} {count} elements of {step.name(use.array)!r} {verb} {contents.text}",
+            severity="fail" if single and use.written == use.elements else "note",
+            waste=int(use.written * (width - contents.width)),
+            advice=_ADVICE[rule, step.event.kind == "launch"],
+            **evidence,
+        )
+
+
+_ADVICE = {
+    ("single-zero", True): "use a memset, or do not compute what stays zero",
+    ("single-zero", False): "use a memset instead of a copy",
+    ("single-value", True): "pass the value as a parameter, or fill once outside the loop",
+    ("single-value", False): "use a memset, or pass the value as a parameter",
+    (
+        "frequent-values",
+        True,
+    ): "treat the frequent value apart: test for it before loading, storing or computing",
+    ("frequent-values", False): "fill with the frequent value on the device and copy what differs",
+    ("heavy-type", True): "store the elements in the narrower type",
+    ("heavy-type", False): "copy the elements in the narrower type and widen them in the kernel",
+    ("structured-values", True): "compute the value from the index where it is used",
+    ("structured-values", False): "compute the value from the index on the device instead of copying it",
+    ("approximate-values", True): "if the error is bearable, use one value, or a type with fewer bits",
+    ("approximate-values", False): "if the error is bearable, use one value, or a type with fewer bits",
+}
 
 
 class DuplicateValues:
-    """After a step another object has the same contents; two that were merely cleared alike are no finding."""
+    """After a step other memory holds the same; objects that were merely filled alike are no finding."""
 
     rules = ("duplicate-values",)
 
-    def find(self, steps: Sequence[Step]) -> Iterator[tuple[Step, Finding]]:
-        """One finding for each object of a step, about the object that held the contents first."""
-        contents: dict[DeviceArray, tuple[str, Step]] = {}
+    def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
+        """One finding for each object of a step, about the memory that held the contents first."""
+        origins = {step.event.number: step for step in steps}
         for step in steps:
-            for write in step.event.writes:
-                array = write.array
-                if write.elements >= 2 and step.event.kind != "memset":
-                    alike = (
-                        (other, origin)
-                        for other, (digest, origin) in contents.items()
-                        if other is not array
-                        and digest == write.digest
-                        and other.allocation.size == array.allocation.size
+            for use in step.event.writes if step.event.kind != "memset" else ():
+                same = use.same
+                origin = origins.get(same.writer) if same is not None else None
+                if same is None or origin is None:
+                    continue
+                name, other = step.name(use.array), step.name(same.array)
+                width = use.array.dtype.itemsize
+                whole = same.bytes == use.array.allocation.size
+                held = f"{name!r}" if whole else f"what it wrote to {name!r}"
+                where = f"{other!r}" if same.start == 0 else f"{other!r} from byte {same.start:,} on"
+                yield (
+                    step,
+                    step.finding(
+                        "duplicate-values",
+                        use.array,
+                        f"after {step} {held} holds the same {same.bytes // width:,} elements as {where} "
+                        f"(written by {origin} at {origin.place})",
+                        severity="note" if step.event.kind == "copy" else "fail",
+                        waste=min(same.bytes, use.bytes_written),
+                        advice=f"use {other!r} instead of a second copy",
+                        other=other,
+                        written_at=origin.place,
+                        bytes=same.bytes,
+                    ),
+                )
+
+
+class DeadStores:
+    """What a step wrote is overwritten by a later one without having been read: from the same share on as redundant values. Memory
+    that is cleared as it is allocated is no finding, nor is what the later step writes again as it was: that is redundant there."""
+
+    rules = ("dead-stores",)
+
+    def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
+        """One finding for each object that a step wrote in vain, at that step."""
+        by_number = {step.event.number: step for step in steps}
+        for step in steps:
+            for use in step.event.writes:
+                again = use.unchanged >= REDUNDANT_SHARE * use.written
+                for number, lost in () if again else use.unread:
+                    writer = by_number.get(number)
+                    if writer is None or writer.made(use.array):
+                        continue
+                    if lost < REDUNDANT_SHARE * writer.written(use.array):
+                        continue
+                    yield (
+                        writer,
+                        writer.finding(
+                            "dead-stores",
+                            use.array,
+                            f"{writer} writes {lost:,} bytes of {step.name(use.array)!r} that {step} at {step.place} "
+                            "overwrites before anybody reads them",
+                            waste=lost,
+                            advice="leave the first of the two out, or write only what the second does not",
+                            bytes=lost,
+                            overwritten_at=step.place,
+                        ),
                     )
-                    for other, origin in alike:
-                        yield (
-                            step,
-                            step.finding(
-                                "duplicate-values",
-                                array,
-                                f"after {step} {step.name(array)!r} holds the same {write.elements:,} elements as "
-                                f"{step.name(other)!r} (written by {origin} at {origin.place})",
-                                other=step.name(other),
-                                written_at=origin.place,
-                                bytes=array.allocation.size,
-                            ),
-                        )
-                        break
-                contents[array] = (write.digest, step)
 
 
-PATTERNS: tuple[Pattern, ...] = (RedundantValues(), SingleValues(), DuplicateValues())
+class UnwrittenReads:
+    """A step reads what nobody wrote."""
+
+    rules = ("unwritten-reads",)
+
+    def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
+        """One finding for each array of a step; variables of modules are loaded with zeros."""
+        for step in steps:
+            for use in step.event.uses:
+                if use.bytes_blank and use.array in step.arrays:
+                    yield (
+                        step,
+                        step.finding(
+                            "unwritten-reads",
+                            use.array,
+                            f"{step} reads {use.bytes_blank:,} bytes of {step.name(use.array)!r} that nobody wrote",
+                            severity="note",
+                            advice="write them first, or do not read them",
+                            bytes=use.bytes_blank,
+                        ),
+                    )
+
+
+class UnusedValues:
+    """Memory that is written by the host and that nobody reads, or that nobody touches at all."""
+
+    rules = ("unused-values",)
+
+    def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
+        """One finding for each array, at the step that made it."""
+        launches = any(step.event.kind == "launch" for step in steps)
+        seen = set()
+        for step in steps if launches else ():
+            for array in step.event.objects[:1]:
+                if array.allocation in seen or array not in step.arrays:
+                    continue
+                seen.add(array.allocation)
+                untouched, unread = step.untouched(array)
+                by_host = step.event.kind == "copy-in"
+                lost = untouched + (unread if by_host else 0)
+                if not lost:
+                    continue
+                what = "nobody reads" if by_host else "nobody touches"
+                yield (
+                    step,
+                    step.finding(
+                        "unused-values",
+                        array,
+                        f"{lost:,} of {array.allocation.size:,} bytes of {step.name(array)!r} {what}",
+                        severity="note",
+                        waste=lost if by_host else 0,
+                        advice="copy or allocate only what is used",
+                        bytes=lost,
+                    ),
+                )
+
+
+PATTERNS: tuple[Pattern, ...] = (
+    RedundantValues(),
+    ContentsOf(),
+    DuplicateValues(),
+    DeadStores(),
+    UnwrittenReads(),
+    UnusedValues(),
+)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ..device.device import Runtime
@@ -14,7 +14,13 @@ from ..results import Finding
 
 __all__ = ["Pattern", "Step", "find_patterns", "steps_of"]
 
-_WORDS = {"copy-in": "copy from the host", "copy": "copy", "memset": "memset", "launch": "launch"}
+_WORDS = {
+    "allocate": "allocation",
+    "copy-in": "copy from the host",
+    "copy": "copy",
+    "copy-out": "copy to the host",
+    "memset": "memset",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +32,7 @@ class Step:
     event: Event
     call: str
     names: Mapping[DeviceArray, str]
+    device: Runtime
 
     def __str__(self) -> str:
         event = self.event
@@ -38,19 +45,53 @@ class Step:
 
     def name(self, array: DeviceArray) -> str:
         """The name of an array; nameless ones are numbered in the order they were made."""
-        return self.names[array]
+        return self.names.get(array) or array.name or "memory"
 
-    def finding(self, rule: str, array: DeviceArray, message: str, **evidence: object) -> Finding:
-        """What a pattern says of an array at this step."""
+    def made(self, array: DeviceArray) -> bool:
+        """Whether the step is part of allocating an array, as ``zeros`` is."""
+        event = self.event
+        return (
+            event.kind == "memset" and self.device.origins.get(array.allocation, event.number) == event.number
+        )
+
+    def written(self, array: DeviceArray) -> int:
+        """Bytes of an object that the step wrote."""
+        return sum(use.bytes_written for use in self.event.uses if use.array is array)
+
+    @property
+    def arrays(self) -> Collection[DeviceArray]:
+        """The arrays of the program; variables of modules are none."""
+        return self.device.arrays
+
+    def untouched(self, array: DeviceArray) -> tuple[int, int]:
+        """Bytes of an array that nobody touched until now, and bytes that were written and that nobody read."""
+        recorder = self.device.recorder
+        return recorder.untouched(array.allocation) if recorder is not None else (0, 0)
+
+    def finding(
+        self,
+        rule: str,
+        array: DeviceArray,
+        message: str,
+        *,
+        severity: str = "fail",
+        waste: int = 0,
+        advice: str = "",
+        **evidence: object,
+    ) -> Finding:
+        """What a pattern says of an array at this step. ``waste``: bytes of traffic that need not be; ``advice``: what to do."""
         event = self.event
         return Finding(
             rule=rule,
-            object=self.names[array],
+            object=self.name(array),
             call=self.call,
             message=message,
             path=event.site.path,
             line=event.site.line,
             kernel=event.kernel,
+            severity=severity,
+            waste=waste,
+            advice=advice,
             evidence=evidence,
         )
 
@@ -66,7 +107,8 @@ class Pattern(Protocol):
 
 
 def find_patterns(device: Runtime, patterns: Iterable[Pattern]) -> tuple[Finding, ...]:
-    """All findings of the program recorded so far, in the order of its steps, without repetition.
+    """All findings of the program recorded so far, in the order of its steps, without repetition: where a call makes one again, its
+    bytes are added to the first.
 
     Raises ``NotObserved`` unless the device observes ``values``.
     """
@@ -79,16 +121,22 @@ def find_patterns(device: Runtime, patterns: Iterable[Pattern]) -> tuple[Finding
     pairs.sort(key=lambda pair: pair[0].number)
     findings: dict[str, Finding] = {}
     for _, finding in pairs:
-        findings.setdefault(finding.identity, finding)
+        known = findings.get(finding.identity)
+        if known is None:
+            findings[finding.identity] = finding
+        else:
+            waste, calls = known.waste + finding.waste, known.calls + 1
+            findings[finding.identity] = replace(known, waste=waste, calls=calls)
     return tuple(findings.values())
 
 
 def steps_of(device: Runtime) -> tuple[Step, ...]:
     """The steps of the program recorded so far."""
     names = {array: array.name or f"array#{number}" for number, array in enumerate(device.arrays, 1)}
-    names |= {array: array.name for array in device.set_variables}  # variables of modules have a name
+    named = {id(array) for array in device.arrays}
+    names |= {array: array.name for array in device.array_of.values() if id(array) not in named}
     return tuple(
-        Step(number, event, call, names) for number, (event, call) in enumerate(_calls(device.events))
+        Step(number, event, call, names, device) for number, (event, call) in enumerate(_calls(device.events))
     )
 
 

@@ -15,16 +15,21 @@ class Finding:
 
     ``rule`` is e.g. ``redundant-values``; ``object`` the name of the allocation; ``call`` the source line's text with an
     ordinal among equals; ``path``/``line`` where that call stands; ``kernel`` the kernel if the call is a launch.
+    ``severity`` is ``fail`` or ``note``; ``waste`` the bytes of traffic that need not be, in all ``calls`` that it was found in;
+    ``advice`` what to do.
     """
 
     rule: str
     object: str
     call: str
     message: str
-    severity: str = "warning"
+    severity: str = "fail"
     path: str = ""
     line: int = 0
     kernel: str = ""
+    waste: int = 0
+    calls: int = 1
+    advice: str = ""
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
     @property

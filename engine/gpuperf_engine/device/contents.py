@@ -1,0 +1,300 @@
+"""What values an object holds: which of the value patterns of ValueExpert the elements of a range follow.
+
+Zhou et al., "ValueExpert: Exploring Value Patterns in GPU-Accelerated Applications", ASPLOS 2022, section 3; thresholds are those of
+its published analysis (``redshow``, ``value_pattern.cpp`` and ``utils.h``) where it has one. Every answer is about all elements: what
+is looked at first, a piece, only ever rules a pattern out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Contents", "Thresholds", "describe"]
+
+_PIECE = 1 << 16
+_BINARY = {2: (np.uint16, 10), 4: (np.uint32, 23), 8: (np.uint64, 52)}
+"""By bytes of a floating-point number: the integer of its size, and the bits of its mantissa."""
+_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
+_MOST_IN_TABLE = 256
+_BINNED = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """When values are a pattern. All shares are of 1.
+
+    ``redundant``: a step is redundant if at least this share of the elements it wrote held the same bits (``RED_LEVEL_0`` of
+    GVProf's viewer, 0.33). ``frequent``: the ``top`` most frequent values cover at least this share, and there are at most
+    ``distinct`` different values per element, and per value that the type has (``THRESHOLD_PERCENTAGE_OF_ARRAY_SIZE_2``,
+    ``TOP_NUM_VALUE``, ``THRESHOLD_PERCENTAGE_OF_ARRAY_SIZE``); or one value alone covers ``most``. ``residual``: the mean squared
+    distance of structured values from an affine function of the index (1e-3), and as a share of their squared range
+    ``residual_share``. ``mantissa``: the bits that approximate values keep, by the bytes of their type (``MAX_FLOAT_DIGITS``,
+    ``MAX_DOUBLE_DIGITS``). ``elements``: how many there must be for a pattern other than a single value.
+    """
+
+    redundant: float = 1 / 3
+    frequent: float = 0.5
+    distinct: float = 0.1
+    top: int = 10
+    most: float = 0.75
+    residual: float = 1e-3
+    residual_share: float = 1e-6
+    mantissa: tuple[tuple[int, int], ...] = ((2, 3), (4, 3), (8, 12))
+    elements: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A pattern that values follow. ``rule`` is its name, ``text`` what of the values it says, ``evidence`` the numbers of it.
+    ``width`` is how many bytes of each element are needed."""
+
+    rule: str
+    text: str
+    evidence: tuple[tuple[str, Any], ...]
+    width: float
+
+
+def describe(
+    values: NDArray[Any], shape: tuple[int, ...], thresholds: Thresholds, whole: bool = True
+) -> tuple[Contents, ...]:
+    """The patterns of these values, the strongest first; one that is implied by another is left out.
+
+    ``values`` has one axis; ``shape`` is that of the object if they are all of it (``whole``), whose index may then have several
+    dimensions.
+    """
+    single = _single(values)
+    if single is not None or len(values) < thresholds.elements:
+        return () if single is None else (single,)
+    if values.dtype.kind not in "biuf":
+        return ()
+    patterns: list[Contents] = []
+    numbers = values.dtype.kind != "b"
+    low, high = (values.min(), values.max()) if numbers else (0, 1)
+    finite = bool(np.isfinite(low) and np.isfinite(high))
+    if numbers and finite:
+        patterns += _structured(values, shape if whole else (len(values),), low, high, thresholds)
+    counted = _counted(values, thresholds)
+    if counted is not None:
+        patterns += _frequent(values.dtype, len(values), *counted, thresholds)
+    if numbers and not any(pattern.rule == "structured-values" for pattern in patterns):
+        distinct = len(counted[0]) if counted is not None else None
+        patterns += _heavy(values, low, high, distinct, thresholds)
+    if not patterns and finite and values.dtype.kind == "f":
+        patterns += _approximate(values, low, high, thresholds)
+    return tuple(patterns)
+
+
+def _words(values: NDArray[Any]) -> NDArray[Any]:
+    """The bits of each element, as one integer or a row of bytes."""
+    width = values.dtype.itemsize
+    word = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(width)
+    raw = np.ascontiguousarray(values)
+    return raw.view(np.uint8).reshape(-1, width) if word is None else raw.view(word)
+
+
+def _single(values: NDArray[Any]) -> Contents | None:
+    """All elements equal; −0 is a zero."""
+    if len(values) < 2:
+        return None
+    if values.dtype.kind == "f" and not values[0] and not values[-1] and not values.any():
+        return Contents("single-zero", "zero", (), 0)
+    words = _words(values)
+    if not ((words[:64] == words[:1]).all() and (words == words[:1]).all()):
+        return None
+    if not words[0].any():
+        return Contents("single-zero", "zero", (), 0)
+    return Contents("single-value", str(values[0]), (("value", str(values[0])),), 0)
+
+
+# -- frequent values -----------------------------------------------------------------------------------------------------------------
+
+
+def _counted(values: NDArray[Any], thresholds: Thresholds) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+    """Different values and how often each occurs, ``None`` if there are too many for any pattern.
+
+    Values are first counted by a hash of 16 bits: of the most frequent values none occurs more often than the fullest bins say.
+    """
+    words, count = _words(values), len(values)
+    bins = np.zeros(1 << 16, np.int64)
+    for start in range(0, count if count > _BINNED else 0, _BINNED):
+        bins += np.bincount(_hashes(words[start : start + _BINNED]), minlength=1 << 16)
+        left = max(0, count - start - _BINNED)
+        if left >= thresholds.frequent * count:
+            continue
+        fullest = np.partition(bins, -thresholds.top)[-thresholds.top :]
+        few = int(np.count_nonzero(bins)) <= _MOST_IN_TABLE
+        frequent = left + int(fullest.sum()) >= thresholds.frequent * count
+        if not few and not frequent and left + int(fullest.max()) < thresholds.most * count:
+            return None
+    different, counts = np.unique(words, return_counts=True)
+    order = np.lexsort((different, -counts))
+    return different[order].view(values.dtype), counts[order]
+
+
+def _hashes(words: NDArray[Any]) -> NDArray[Any]:
+    """16 bits of each word."""
+    bits = 8 * words.dtype.itemsize
+    if bits <= 16:
+        return words
+    factor = words.dtype.type(0x9E3779B97F4A7C15 >> (64 - bits))
+    hashes: NDArray[Any] = (words * factor) >> words.dtype.type(bits - 16)
+    return hashes
+
+
+def _frequent(
+    dtype: np.dtype[Any],
+    count: int,
+    different: NDArray[Any],
+    counts: NDArray[np.int64],
+    thresholds: Thresholds,
+) -> Iterator[Contents]:
+    most = thresholds.distinct * min(count, 2 ** (8 * dtype.itemsize) if dtype.kind != "b" else 2)
+    covered = int(counts[: thresholds.top].sum())
+    few = len(different) <= most and covered >= thresholds.frequent * count
+    first = int(counts[0])
+    if not few and first < thresholds.most * count:
+        return
+    shown = ", ".join(str(value) for value in different[:3].tolist())
+    if first >= thresholds.frequent * count:
+        text, covered = f"{different[0]} in {100 * first / count:.1f} %", first
+    else:
+        text = f"one of {len(different)} values ({shown}{', …' if len(different) > 3 else ''})"
+    evidence = (("values", len(different)), ("value", str(different[0])), ("count", first))
+    yield Contents("frequent-values", text, evidence, dtype.itemsize * (1 - covered / count))
+
+
+# -- heavy types ---------------------------------------------------------------------------------------------------------------------
+
+
+def _heavy(
+    values: NDArray[Any], low: Any, high: Any, distinct: int | None, thresholds: Thresholds
+) -> Iterator[Contents]:
+    """A narrower type that holds every value exactly, or a table of few values."""
+    width, narrower = values.dtype.itemsize, _narrower(values, low, high)
+    most = min(_MOST_IN_TABLE, thresholds.distinct * len(values))
+    table = distinct is not None and distinct <= most and width > 1
+    if narrower is not None and (not table or narrower[1] == 1):
+        name, bytes_needed = narrower
+        text = f"no more than {name} holds (from {low} to {high})"
+        evidence = (("type", name), ("minimum", str(low)), ("maximum", str(high)))
+        yield Contents("heavy-type", text, evidence, bytes_needed)
+    elif table:
+        text = f"{distinct} different values, which an index of 8 bits tells apart"
+        yield Contents("heavy-type", text, (("type", "uint8 index"), ("values", distinct)), 1)
+
+
+def _narrower(values: NDArray[Any], low: Any, high: Any) -> tuple[str, int] | None:
+    width = values.dtype.itemsize
+    if values.dtype.kind == "f":
+        return _narrower_float(values, low, high)
+    for name in _INTEGERS:
+        info = np.iinfo(name)
+        if info.bits // 8 < width and info.min <= int(low) and int(high) <= info.max:
+            return name, info.bits // 8
+    return None
+
+
+def _narrower_float(values: NDArray[Any], low: Any, high: Any) -> tuple[str, int] | None:
+    width = values.dtype.itemsize
+    for name in ("int8", "uint8", "int16", "uint16"):
+        info = np.iinfo(name)
+        if info.bits // 8 < width and info.min <= low and high <= info.max and _all(values, _is_whole):
+            return name, info.bits // 8
+    if width == 4 and _all(values, lambda piece: not (piece.view(np.uint32) & 0xFFFF).any()):
+        return "bfloat16", 2
+    for name in ("float16", "float32"):
+        if np.dtype(name).itemsize < width and _all(values, partial(_survives, name=name)):
+            return name, np.dtype(name).itemsize
+    return None
+
+
+def _is_whole(piece: NDArray[Any]) -> bool:
+    return bool((piece == np.trunc(piece)).all()) and not bool((np.signbit(piece) & (piece == 0)).any())
+
+
+def _survives(piece: NDArray[Any], name: str) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        back = piece.astype(name).astype(piece.dtype)
+    return bool((back == piece).all())
+
+
+def _all(values: NDArray[Any], holds: Any) -> bool:
+    """Whether all pieces have a property; small pieces first."""
+    start, size = 0, 64
+    while start < len(values):
+        if not holds(values[start : start + size]):
+            return False
+        start, size = start + size, min(2 * size, _PIECE)
+    return True
+
+
+# -- structured and approximate values -----------------------------------------------------------------------------------------------
+
+
+def _structured(
+    values: NDArray[Any], shape: tuple[int, ...], low: Any, high: Any, thresholds: Thresholds
+) -> Iterator[Contents]:
+    """An affine function of the index, whose axes are those of the shape that are longer than one element.
+
+    The function goes through elements at a quarter and three quarters of each axis; then all elements but the first and the last one,
+    which often are a boundary, are held against it.
+    """
+    axes = [size for size in shape if size > 1] or [len(values)]
+    if len(axes) > 3:
+        axes = [len(values)]
+    spread = float(high) - float(low)
+    bound = min(thresholds.residual, thresholds.residual_share * spread * spread) * len(values)
+    steps = np.cumprod([1, *axes[:0:-1]])[::-1]
+    quarters = [(size // 4, 3 * size // 4) for size in axes]
+    origin = sum(first * step for (first, _), step in zip(quarters, steps.tolist()))
+    slopes = [
+        (float(values[origin + (last - first) * step]) - float(values[origin])) / (last - first)
+        for (first, last), step in zip(quarters, steps.tolist())
+    ]
+    if not any(slopes):
+        return
+    base = float(values[origin]) - sum(slope * first for slope, (first, _) in zip(slopes, quarters))
+    start, size, residual = 0, 64, 0.0
+    while start < len(values):
+        index = np.arange(start, min(start + size, len(values)))
+        expected = np.full(len(index), base)
+        for slope, length, step in zip(slopes, axes, steps.tolist()):
+            expected += slope * (index // step % length)
+        difference = values[start : start + size].astype(np.float64) - expected
+        difference[(index == 0) | (index == len(values) - 1)] = 0
+        residual += float(np.dot(difference, difference))
+        if not residual <= bound:
+            return
+        start, size = start + size, min(2 * size, _PIECE)
+    terms = " + ".join(f"{slope:.6g}·{'ijk'[axis]}" for axis, slope in enumerate(slopes))
+    text = f"{base:.6g} + {terms}"
+    evidence = (("function", text), ("residual", residual / len(values)))
+    yield Contents("structured-values", text, evidence, 0)
+
+
+def _approximate(values: NDArray[Any], low: Any, high: Any, thresholds: Thresholds) -> Iterator[Contents]:
+    """A single value once only some bits of the mantissa are kept."""
+    width = values.dtype.itemsize
+    if width not in _BINARY or low * high <= 0:
+        return
+    word, mantissa = _BINARY[width]
+    kept = dict(thresholds.mantissa)[width]
+    dropped = word(mantissa - kept)
+    ends = np.array([low, high], values.dtype).view(word) >> dropped
+    if ends[0] != ends[1]:
+        return
+    middle = (float(low) + float(high)) / 2
+    squares = sum(
+        float(np.square(values[start : start + _PIECE].astype(np.float64) - middle).sum())
+        for start in range(0, len(values), _PIECE)
+    )
+    rmse, error = float(np.sqrt(squares / len(values))), (float(high) - float(low)) / 2
+    text = f"{middle:.6g} within {error:.3g} ({kept} bits of the mantissa; root mean square error {rmse:.3g})"
+    evidence = (("value", f"{middle:.6g}"), ("mantissa", kept), ("rmse", rmse), ("error", error))
+    yield Contents("approximate-values", text, evidence, 0)

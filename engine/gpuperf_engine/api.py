@@ -13,6 +13,8 @@ from .machine_code.resources import ptxas_resources
 from .memory.arrays import DeviceArray
 from .memory.tensor_descriptions import TensorMap
 from .patterns.coarse import PATTERNS
+from .patterns.flow import FlowEdge, FlowGraph, Vertex
+from .patterns.flow import flow_graph as _flow_graph
 from .patterns.program import Pattern, Step
 from .patterns.program import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile, csv_rows, csv_text
@@ -29,11 +31,14 @@ __all__ = [
     "PATTERNS",
     "Device",
     "DeviceArray",
+    "FlowEdge",
+    "FlowGraph",
     "Kernel",
     "Module",
     "Pattern",
     "Step",
     "TensorMap",
+    "Vertex",
     "add_profiles",
     "best_target",
     "csv_rows",
@@ -41,6 +46,7 @@ __all__ = [
     "estimate",
     "explain",
     "find_patterns",
+    "flow_graph",
     "machine_ids",
     "parse",
 ]
@@ -188,3 +194,10 @@ def find_patterns(program: Device, patterns: Iterable[Pattern] = PATTERNS) -> tu
     Raises ``NotObserved`` unless it observes ``values``.
     """
     return _find_patterns(program, patterns)
+
+
+def flow_graph(program: Device) -> FlowGraph:
+    """Where the values of everything recorded on a device came from and went, with the findings of its calls. Raises ``NotObserved``
+    unless it observes ``values``."""
+    findings = find_patterns(program)
+    return _flow_graph(program).marked(findings)

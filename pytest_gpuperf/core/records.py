@@ -22,10 +22,14 @@ __all__ = [
     "ExplainedLoop",
     "Explanation",
     "FindingRow",
+    "Flow",
+    "FlowEdgeRow",
     "ListingRow",
     "Policy",
     "Row",
     "ShownTarget",
+    "SiteRow",
+    "VertexRow",
 ]
 
 Count = Annotated[int, {"minimum": 0}]
@@ -129,8 +133,18 @@ class ShownTarget(TypedDict):
     notes: list[str]
 
 
-class FindingRow(TypedDict):
-    """One finding."""
+class _FindingMore(TypedDict, total=False):
+    waste: Annotated[Count, {"description": "Bytes of traffic that need not be, in all calls."}]
+    calls: Count
+    advice: str
+    saving_us: Annotated[
+        dict[str, Number],
+        {"description": "Target → predicted time that the launches take less without that traffic."},
+    ]
+
+
+class FindingRow(_FindingMore):
+    """One finding; earlier versions say less of it."""
 
     identity: str
     rule: str
@@ -225,7 +239,54 @@ class Explanation(TypedDict):
     lines: list[ExplainedLine]
 
 
+class SiteRow(TypedDict):
+    """A line of the host program."""
+
+    text: str
+    path: str
+    line: Count
+    function: str
+
+
+class VertexRow(TypedDict):
+    """One operation at one call path."""
+
+    number: Count
+    kind: str
+    label: str
+    calls: Count
+    path: list[SiteRow]
+    findings: list[str]
+
+
+class FlowEdgeRow(TypedDict):
+    """Values of one object, from what wrote it last to what reads or overwrites it."""
+
+    source: Count
+    target: Count
+    object: Count
+    name: str
+    kind: str
+    bytes: Count
+    unchanged: Count
+    size: Count
+
+
+class Flow(TypedDict):
+    """The value flow graph of a test."""
+
+    vertices: list[VertexRow]
+    edges: list[FlowEdgeRow]
+
+
 class _DetailMore(TypedDict, total=False):
+    flow: Annotated[
+        Flow,
+        {
+            "description": "Where the values of the test's program come from and go to, in the first case of the test. "
+            "Only in a report that was written to a folder."
+        },
+    ]
     cluster: Shape
     accesses: Annotated[
         list[Access],

@@ -24,6 +24,7 @@ from ..core.records import Case, Entry, Judged
 from ..sources.paths import SourcePaths
 from ..store.baseline import Baseline, BaselineError, baseline_path
 from ..store.files import read_files, read_module, shown_file
+from .flow import flow_of
 from .judgement import judgement
 from .listing import add_lines
 from .measure import Measured, measure
@@ -104,6 +105,8 @@ class Judge:
             and (old.get("kernel"), old.get("inputs")) == (m.entry["kernel"], m.entry["inputs"])
             for old, m in zip(stored, measured, strict=True)
         )
+        if self.settings.report_dir is not None:
+            measured[0].detail["flow"] = flow_of(gpuperf.device, self.settings.rootdir)
         return [
             self._record(module, test, case, m, files, old, baseline, unexplained)
             for case, m, files, old in zip(cases, measured, paths, stored, strict=True)

@@ -99,6 +99,9 @@ def measure(
                 "object": finding.object,
                 "severity": finding.severity,
                 "message": _shown(finding.message, finding, rootdir),
+                "advice": storable(finding.advice),
+                "waste": finding.waste,
+                "calls": finding.calls,
                 "path": shown_path(finding.path, rootdir),
                 "line": finding.line,
                 "evidence": {

@@ -1,4 +1,4 @@
-"""Control-flow graphs of kernels, as DOT and as SVG with a layered layout of our own."""
+"""Graphs as DOT and as SVG with a layered layout of our own: control flow of kernels, value flow of programs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,34 @@ from html import escape
 
 from ..core.escaping import clean
 
-__all__ = ["Edge", "Node", "to_dot", "to_svg"]
+__all__ = ["SVG_NAMESPACE", "Edge", "Node", "to_dot", "to_svg"]
 
+SVG_NAMESPACE = "http://www.w3.org/2000/svg"
 _CHAR, _LINE, _PAD, _GAP_X, _GAP_Y = 7.2, 15, 8, 36, 44
 _SHOWN = 14
+_RULES = (
+    ("text", "font:12px monospace;fill:#1b1f24"),
+    (".box", "fill:#f4f6f8;stroke:#57606a"),
+    (".edge", "fill:none;stroke:#57606a"),
+    (".back", "stroke-dasharray:5 3;stroke:#b3261e"),
+    (".wasted", "stroke:#b3261e;stroke-width:2.5"),
+    (".label", "font-size:11px;fill:#57606a"),
+    (".title", "font-weight:bold"),
+)
+_DARK = (("text", "fill:#e6e9ec"), (".box", "fill:#1e2328"), (".label", "fill:#9aa4ae"))
+
+
+def _style(rules: Sequence[tuple[str, str]]) -> str:
+    """For this picture alone, which may be part of a page."""
+    return "".join(f".graph {name}{{{rule}}}" for name, rule in rules)
+
+
+_STYLE = f"{_style(_RULES)}@media(prefers-color-scheme:dark){{{_style(_DARK)}}}"
 
 
 @dataclass(frozen=True)
 class Node:
-    """One basic block: a title and its instructions."""
+    """One box: a title and lines of text, of a basic block its instructions."""
 
     title: str
     lines: tuple[str, ...]
@@ -32,12 +51,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """From one node to another, by index; ``label`` is e.g. ``taken``; ``back`` edges close loops."""
+    """From one node to another, by index; ``label`` is e.g. ``taken``; ``back`` edges close loops;
+    those that are ``wasted`` stand out."""
 
     source: int
     target: int
     label: str = ""
     back: bool = False
+    wasted: bool = False
 
 
 def to_dot(name: str, nodes: Sequence[Node], edges: Iterable[Edge]) -> str:
@@ -46,7 +67,7 @@ def to_dot(name: str, nodes: Sequence[Node], edges: Iterable[Edge]) -> str:
     for index, node in enumerate(nodes):
         rows.append(f"  n{index} [label={_quote(chr(10).join(node.shown()), left=True)}];")
     for edge in edges:
-        style = ", style=dashed" if edge.back else ""
+        style = (", style=dashed" if edge.back else "") + (", color=red" if edge.wasted else "")
         rows.append(f"  n{edge.source} -> n{edge.target} [label={_quote(edge.label)}{style}];")
     return "\n".join([*rows, "}", ""])
 
@@ -70,8 +91,8 @@ class _Box:
         return self.x + self.width / 2
 
 
-def to_svg(name: str, nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
-    """The graph as one SVG image that needs neither network nor script."""
+def to_svg(name: str, nodes: Sequence[Node], edges: Sequence[Edge], what: str = "Control flow") -> str:
+    """The graph as one SVG image that needs neither network nor script; ``what`` it is of is in its title."""
     boxes = []
     for node in nodes:
         lines = node.shown()
@@ -82,12 +103,10 @@ def to_svg(name: str, nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
     drawn += [_forward(boxes, edge) for edge in edges if not edge.back]
     total = right + 12 * sum(edge.back for edge in edges) + _GAP_X
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total:.0f}" height="{height:.0f}" '
+        f'<svg xmlns="{SVG_NAMESPACE}" class="graph" width="{total:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {total:.0f} {height:.0f}" role="img">',
-        f"<title>Control flow of {escape(clean(name))}</title>",
-        "<style>text{font:12px monospace;fill:#1b1f24}.box{fill:#f4f6f8;stroke:#57606a}.edge{fill:none;stroke:#57606a}"
-        ".back{stroke-dasharray:5 3;stroke:#b3261e}.label{font-size:11px;fill:#57606a}.title{font-weight:bold}"
-        "@media(prefers-color-scheme:dark){text{fill:#e6e9ec}.box{fill:#1e2328}.label{fill:#9aa4ae}}</style>",
+        f"<title>{what} of {escape(clean(name))}</title>",
+        f"<style>{_STYLE}</style>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
         '<path d="M0 0L8 4L0 8z" fill="#57606a"/></marker></defs>',
         *drawn,
@@ -170,7 +189,9 @@ def _forward(boxes: list[_Box], edge: Edge) -> str:
     label = (
         f'<text class="label" x="{(x1 + x2) / 2 + 4:.1f}" y="{(y1 + y2) / 2:.1f}">{escape(edge.label)}</text>'
     )
-    return f'<path class="edge" marker-end="url(#tip)" d="{path}"/>' + (label if edge.label else "")
+    return f'<path class="edge{" wasted" * edge.wasted}" marker-end="url(#tip)" d="{path}"/>' + (
+        label if edge.label else ""
+    )
 
 
 def _back(boxes: list[_Box], edge: Edge, lane: float) -> str:
@@ -178,4 +199,4 @@ def _back(boxes: list[_Box], edge: Edge, lane: float) -> str:
     x1, y1 = source.x + source.width, source.y + source.height - _PAD
     x2, y2 = target.x + target.width, target.y + _PAD
     path = f"M{x1:.1f} {y1:.1f}L{lane:.1f} {y1:.1f}L{lane:.1f} {y2:.1f}L{x2:.1f} {y2:.1f}"
-    return f'<path class="edge back" marker-end="url(#tip)" d="{path}"/>'
+    return f'<path class="edge back{" wasted" * edge.wasted}" marker-end="url(#tip)" d="{path}"/>'

@@ -14,11 +14,14 @@ from ..core.verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS
 from ..judge.accesses import per_request, remark
 from ..judge.explanation import explanation_tables, marks
 from .charts import opcode_bars, target_bars, waterfall
+from .flow import flow_svg, flow_text
+from .graph import SVG_NAMESPACE
 from .message import headline, metric_label, unjudged, update_command
 from .structure import structural_differences
 
 __all__ = ["build_view"]
 
+_DRAWN_EDGES = 80
 _LISTING_LINES, _SHORT_LISTING_LINES, _ALL_LISTING_LINES = 5_000, 300, 12_000
 """Lines of PTX shown per case that fails for more than being new, per other case, and in all."""
 
@@ -133,6 +136,7 @@ def _case(record: Case, listing: Mapping[str, Any]) -> dict[str, Any]:
         "structure": _structure(record),
         "targets": [target_bars(name, record) for name in sorted(record["measured"].get("targets", {}))],
         "findings": detail["findings"],
+        "flow": _flow(record),
         "notes": detail["notes"],
         "shape": ", ".join(
             f"{name} {_shape(detail[name])}" for name in ("grid", "block", "cluster") if name in detail
@@ -143,6 +147,16 @@ def _case(record: Case, listing: Mapping[str, Any]) -> dict[str, Any]:
         "listing": listing,
         "explanation": _explanation(record),
     }
+
+
+def _flow(record: Case) -> dict[str, str]:
+    """The value flow graph, drawn and as text; none of a graph that is too large to be read."""
+    flow = record["detail"].get("flow")
+    if flow is None or len(flow["edges"]) > _DRAWN_EDGES:
+        return {}
+    # within HTML the namespace goes without saying
+    drawing = flow_svg(flow, record["nodeid"]).replace(f' xmlns="{SVG_NAMESPACE}"', "")
+    return {"svg": drawing, "text": flow_text(flow)}
 
 
 def _explanation(record: Case) -> list[dict[str, Any]]:

@@ -42,6 +42,7 @@ NOT_RUN = {
     "pytest --gpuperf examples": "make test runs it",
     "python -m examples.cnn.network": "tests/examples/test_cnn_network.py runs it",
     "python3": "collect.py needs a GPU; the tests run it on a stand-in",
+    "gpuperf flow": "needs the report of a run; tests/plugin/test_flow.py runs it",
     "gpuperf calibrate": "needs what a GPU measured; the tests run it on synthetic results",
     "python -m benchmarks.measurements": "needs what a GPU computed; the tests run it on made-up times",
     "python -m tests.hardware.counters": "needs Nsight Compute and a GPU; the tests read samples of its format",

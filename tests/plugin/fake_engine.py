@@ -166,6 +166,12 @@ def estimate(profile, machine, **options):
 PATTERNS = ()
 
 
+def flow_graph(program):
+    from gpuperf_engine import FlowGraph
+
+    return FlowGraph((), ())
+
+
 def find_patterns(device, patterns=PATTERNS):
     """Its own finding, and those of the patterns, which get the kernels for steps."""
     return (

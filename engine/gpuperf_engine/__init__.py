@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         flow_graph,
         machine_ids,
         parse,
+        saving_us,
     )
     from .results import (
         Branches,
@@ -109,6 +110,7 @@ __all__ = [
     "flow_graph",
     "machine_ids",
     "parse",
+    "saving_us",
 ]
 
 _RESULTS = ("Branches", "Estimate", "Finding", "Memory", "Profile", "Race", "RaceAccess", "Resources")

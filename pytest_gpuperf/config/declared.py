@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 __all__ = [
+    "NO_RULES",
+    "SEVERITIES",
     "CaseSettings",
+    "FindingRules",
     "case_settings",
     "check_declaration",
     "check_marker",
@@ -36,17 +39,35 @@ __all__ = [
     "way",
 ]
 
-_MARKER_KEYS = ("targets", "tolerance", "limits", "max_instructions", "strict", "races")
+_MARKER_KEYS = ("targets", "tolerance", "limits", "max_instructions", "strict", "races", "accept")
+
+
+SEVERITIES = ("fail", "note", "off")
+
+
+@dataclass(frozen=True)
+class FindingRules:
+    """Which findings fail: severities by rule or glob, the last that fits; and the least bytes and predicted microseconds that a
+    finding must save to fail."""
+
+    severities: tuple[tuple[str, str], ...] = ()
+    least_bytes: int = 0
+    least_us: float = 0.0
+
+
+NO_RULES = FindingRules()
 
 
 @dataclass(frozen=True)
 class CaseSettings:
-    """What holds for one kernel of one test: targets, limits and tolerances, closest source first."""
+    """What holds for one kernel of one test: targets, limits and tolerances, closest source first; and which findings are accepted,
+    with the reason."""
 
     targets: tuple[str, ...]
     skipped_targets: tuple[str, ...]
     limits: Mapping[str, float] = field(default_factory=dict)
     tolerances: tuple[tuple[tuple[str, str], ...], ...] = ()
+    accept: Mapping[str, str] = field(default_factory=dict)
 
     def tolerance(self, metric: str, target: str, unit: str, default: str) -> Tolerance:
         """The tolerance of a metric: of the closest source that names it, there its own name before a glob, a later glob
@@ -203,10 +224,24 @@ def check_marker(item: pytest.Item, metrics: Table, search: Sequence[str] = ()) 
         steps = marker.kwargs.get("max_instructions")
         if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
             raise pytest.UsageError(f"{where}: max_instructions must be a whole number of at least 1")
+        _check_accept(marker.kwargs.get("accept"), where)
         for key in ("strict", "races"):
             given = marker.kwargs.get(key)
             if given is not None and given not in CHOICES[key]:
                 raise unknown(f"{where}: {key}={given!r}", str(given), CHOICES[key])
+
+
+def _check_accept(accept: object, where: str) -> None:
+    if accept is None:
+        return
+    example = "{'single-zero:out': 'why that is so'}"
+    if not isinstance(accept, Mapping):
+        raise pytest.UsageError(f"{where}: accept must be a dictionary of findings and reasons: {example}")
+    for key, reason in accept.items():
+        if not isinstance(key, str) or not key.partition(":")[0]:
+            raise pytest.UsageError(f"{where}: accept: {key!r} names no rule; for example {example}")
+        if not isinstance(reason, str) or not reason.strip():
+            raise pytest.UsageError(f"{where}: accept: {key!r} needs a reason; for example {example}")
 
 
 def present_names(pairs: Iterable[tuple[str, object]], metrics: Table) -> tuple[tuple[str, str], ...]:
@@ -232,6 +267,9 @@ def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, Any]
         skipped_targets=tuple(name for name in declared if only is not None and name not in only),
         limits=limits,
         tolerances=(settings.override, *tolerances, settings.tolerances),
+        accept={
+            key: why for source in reversed(sources) for key, why in (source.get("accept") or {}).items()
+        },
     )
 
 

@@ -12,9 +12,9 @@ import pytest
 __all__ = ["CHOICES", "MARKER", "add_options", "check_idle", "enabled"]
 
 MARKER = (
-    "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None, strict=None, races=None): the test launches GPU "
-    "kernels through the 'gpuperf' fixture, which are counted and compared with a baseline; the arguments are defaults for its "
-    "kernels."
+    "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None, strict=None, races=None, accept=None): the test "
+    "launches GPU kernels through the 'gpuperf' fixture, which are counted and compared with a baseline; the arguments are defaults "
+    "for its kernels."
 )
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -98,6 +98,14 @@ def add_options(parser: pytest.Parser) -> None:
         type="linelist",
         default=[],
     )
+    ini(
+        "gpuperf_findings",
+        "severities of value findings, one 'rule or glob = fail, note or off' per line",
+        type="linelist",
+        default=[],
+    )
+    ini("gpuperf_findings_bytes", "bytes that a finding must save to fail", type="string", default="32")
+    ini("gpuperf_findings_us", "predicted time that a finding must save to fail", type="string", default="0")
     ini("gpuperf_stale", "unused baseline entries: fail, warn or ignore", type="string", default="fail")
     ini(
         "gpuperf_on_improvement",

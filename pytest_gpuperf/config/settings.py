@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,15 @@ import pytest
 
 from ..core.metric import Table
 from .contributions import metrics_of
-from .declared import check_targets, check_tolerances, present_names, unknown, warn_renamed
+from .declared import (
+    SEVERITIES,
+    FindingRules,
+    check_targets,
+    check_tolerances,
+    present_names,
+    unknown,
+    warn_renamed,
+)
 from .options import CHOICES, enabled
 
 __all__ = ["Settings", "settings_of"]
@@ -40,6 +49,7 @@ class Settings:
     targets: tuple[str, ...]
     target_files: tuple[str, ...]
     tolerances: tuple[tuple[str, str], ...]
+    findings: FindingRules
     on_improvement: str
     on_unmodelled: str
     baseline_dir: Path
@@ -104,6 +114,7 @@ def _read(config: pytest.Config) -> Settings:
         tolerances=_pairs(
             config, config.getini("gpuperf_tolerances"), "gpuperf_tolerances", metrics, target_files
         ),
+        findings=_findings(config),
         on_improvement=values["on_improvement"],
         on_unmodelled=values["on_unmodelled"],
         baseline_dir=_below(rootdir, str(config.getini("gpuperf_baseline_dir")).strip()),
@@ -127,6 +138,28 @@ def _read(config: pytest.Config) -> Settings:
         check_targets(settings.targets, "gpuperf_targets", settings.target_files)
         check_targets(settings.only_targets or (), "--gpuperf-targets", settings.target_files)
     return settings
+
+
+def _findings(config: pytest.Config) -> FindingRules:
+    severities = []
+    for line in config.getini("gpuperf_findings"):
+        rule, sign, severity = (part.strip() for part in str(line).partition("="))
+        if not sign or not rule:
+            raise pytest.UsageError(
+                f"gpuperf_findings: {line!r} is not RULE=SEVERITY, for example heavy-type=fail"
+            )
+        if severity not in SEVERITIES:
+            raise unknown(f"gpuperf_findings: {rule}={severity!r}", severity, SEVERITIES)
+        severities.append((rule, severity))
+    text = str(config.getini("gpuperf_findings_us")).strip()
+    try:
+        least_us = float(text)
+    except ValueError:
+        raise pytest.UsageError(f"gpuperf_findings_us = {text!r} is not a number") from None
+    if not 0 <= least_us < math.inf:
+        raise pytest.UsageError("gpuperf_findings_us must be at least 0")
+    least_bytes = _integer(config, "gpuperf_findings_bytes", minimum=0)
+    return FindingRules(tuple(severities), least_bytes or 0, least_us)
 
 
 def _backend(config: pytest.Config, name: str) -> str:

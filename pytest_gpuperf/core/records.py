@@ -137,6 +137,7 @@ class _FindingMore(TypedDict, total=False):
     waste: Annotated[Count, {"description": "Bytes of traffic that need not be, in all calls."}]
     calls: Count
     advice: str
+    accepted: Annotated[str, {"description": "Why it is accepted: it does not fail then."}]
     saving_us: Annotated[
         dict[str, Number],
         {"description": "Target → predicted time that the launches take less without that traffic."},

@@ -93,6 +93,7 @@ class Judge:
                 files,
                 self.settings.target_files,
                 self.settings.metrics,
+                self.settings.findings,
             )
             for case, found, files in zip(cases, findings, paths, strict=True)
         ]

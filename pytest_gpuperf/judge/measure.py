@@ -11,13 +11,15 @@ from gpuperf_engine.errors import EngineError, Unsupported
 
 from .._engine import engine
 from ..authoring.record import CaseRecord, shown_path
+from ..config.declared import NO_RULES, FindingRules
 from ..core.escaping import storable
 from ..core.metric import PLUGINS, Table, put, significant
 from ..core.metrics import TABLE
-from ..core.records import Detail, Entry, Explanation
+from ..core.records import Detail, Entry, Explanation, FindingRow
 from ..sources.paths import SourcePaths
 from ..store.baseline import ordered
 from .accesses import access_rows
+from .findings import Weighed, unused_accepts, weigh
 
 if TYPE_CHECKING:
     from gpuperf_engine import Finding, Profile
@@ -69,16 +71,18 @@ def measure(
     paths: SourcePaths,
     search: Sequence[str] = (),
     metrics: Table = TABLE,
+    rules: FindingRules = NO_RULES,
 ) -> Measured:
     """Sums the launches of a case. ``findings`` are those that belong to it, ``paths`` says how reports write those of its source."""
     profiles = [launch.profile for launch in case.launches]
     total = engine.add_profiles(profiles)
+    weighed = weigh(findings, total, case.settings, rules, search)
     targets, target_detail, failures = measure_targets(total, case.settings.targets, search, metrics)
     entry: dict[str, Any] = {
         "kernel": case.digest,
         "inputs": case.inputs,
         "resources": {"from": total.resources.source},
-        "findings": sorted(storable(finding.of_case) for finding in findings if finding.severity == "fail"),
+        "findings": sorted(storable(item.finding.of_case) for item in weighed if item.severity == "fail"),
         "targets": targets,
         PLUGINS: {plugin: {} for plugin in metrics.plugins},
     }
@@ -92,27 +96,15 @@ def measure(
         "ptx_target": total.target,
         "ptx_version": ".".join(str(part) for part in total.version),
         "targets": target_detail,
-        "findings": [
-            {
-                "identity": storable(finding.of_case),
-                "rule": finding.rule,
-                "object": finding.object,
-                "severity": finding.severity,
-                "message": _shown(finding.message, finding, rootdir),
-                "advice": storable(finding.advice),
-                "waste": finding.waste,
-                "calls": finding.calls,
-                "path": shown_path(finding.path, rootdir),
-                "line": finding.line,
-                "evidence": {
-                    key: _shown(value, finding, rootdir) if isinstance(value, str) else _plain(value)
-                    for key, value in sorted(finding.evidence.items())
-                },
-            }
-            for finding in sorted(findings, key=lambda found: found.of_case)
-        ],
+        "findings": [_finding_row(item, rootdir) for item in weighed],
         "lines": _lines(total, case.source.path),
-        "notes": list(total.notes),
+        "notes": [
+            *total.notes,
+            *(
+                f"accept: {key!r} fits no finding; remove it"
+                for key in unused_accepts(findings, case.settings)
+            ),
+        ],
     }
     accesses = access_rows(total.sites, lambda place: storable(paths.place(place)))
     if accesses:
@@ -151,6 +143,31 @@ def measure_targets(
             "notes": list(estimate.notes),
         }
     return stored, shown, failures
+
+
+def _finding_row(item: Weighed, rootdir: Path) -> FindingRow:
+    finding = item.finding
+    row: FindingRow = {
+        "identity": storable(finding.of_case),
+        "rule": finding.rule,
+        "object": finding.object,
+        "severity": item.severity,
+        "message": _shown(finding.message, finding, rootdir),
+        "advice": storable(finding.advice),
+        "waste": finding.waste,
+        "calls": finding.calls,
+        "path": shown_path(finding.path, rootdir),
+        "line": finding.line,
+        "evidence": {
+            key: _shown(value, finding, rootdir) if isinstance(value, str) else _plain(value)
+            for key, value in sorted(finding.evidence.items())
+        },
+    }
+    if item.saving_us:
+        row["saving_us"] = dict(item.saving_us)
+    if item.accepted:
+        row["accepted"] = storable(item.accepted)
+    return row
 
 
 def _shown(text: str, finding: Finding, rootdir: Path) -> str:

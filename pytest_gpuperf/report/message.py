@@ -142,10 +142,29 @@ def _case(record: Case, verbose: bool) -> list[str]:
     quiet = len(unfailing) if failing and not verbose else 0
     if quiet:
         lines.append(f"    … and {quiet} that moved without failing (-vv shows all)")
+    lines += _explained(record, shown)
     for position, sentence in enumerate(record["because"]):
         lines.append(f"    {'because' if position == 0 else '       '} {one_line(sentence)}")
     if record["inputs_changed"]:
         lines.append("    the inputs (launch shape, scalars or array contents) are not those of the baseline")
+    return lines
+
+
+def _explained(record: Case, rows: Iterable[Row]) -> list[str]:
+    """What new findings say, what they would save, and what to do."""
+    new = {row["note"] for row in rows if row["metric"] == "findings" and row["verdict"] == "regressed"}
+    lines = []
+    for finding in record["detail"]["findings"]:
+        if finding["identity"] not in new or finding["severity"] != "fail":
+            continue
+        lines.append(f"    {one_line(finding['message'], 400)}")
+        saved = [f"{finding['waste']:,} bytes"] if finding.get("waste") else []
+        saved += [f"{time:g} us on {target}" for target, time in finding.get("saving_us", {}).items()]
+        if finding.get("advice"):
+            saving = f" (saves {', '.join(saved)})" if saved else ""
+            lines.append(f"    advice: {one_line(finding['advice'])}{saving}")
+        key = f"{finding['rule']}:{finding['object']}"
+        lines.append(f"    to accept it: @pytest.mark.gpuperf(accept={{{key!r}: 'the reason'}})")
     return lines
 
 

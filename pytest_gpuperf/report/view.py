@@ -9,7 +9,7 @@ from typing import Any
 from ..core.fingerprint import digest_parts
 from ..core.metric import ESTIMATE
 from ..core.numbers import change, number
-from ..core.records import Case, Document, ListingRow, Row
+from ..core.records import Case, Document, FindingRow, ListingRow, Row
 from ..core.verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS
 from ..judge.accesses import per_request, remark
 from ..judge.explanation import explanation_tables, marks
@@ -135,7 +135,7 @@ def _case(record: Case, listing: Mapping[str, Any]) -> dict[str, Any]:
         "waterfall": waterfall(record),
         "structure": _structure(record),
         "targets": [target_bars(name, record) for name in sorted(record["measured"].get("targets", {}))],
-        "findings": detail["findings"],
+        "findings": [_finding(finding) for finding in detail["findings"]],
         "flow": _flow(record),
         "notes": detail["notes"],
         "shape": ", ".join(
@@ -147,6 +147,16 @@ def _case(record: Case, listing: Mapping[str, Any]) -> dict[str, Any]:
         "listing": listing,
         "explanation": _explanation(record),
     }
+
+
+def _finding(finding: FindingRow) -> dict[str, Any]:
+    """With what earlier versions do not say."""
+    saved = [f"{finding['waste']:,} bytes"] if finding.get("waste") else []
+    saved += [f"{time:g} µs on {target}" for target, time in finding.get("saving_us", {}).items()]
+    more = [finding.get("advice", ""), f"saves {', '.join(saved)}" if saved else ""]
+    accepted = finding.get("accepted", "")
+    more.append(f"accepted: {accepted}" if accepted else "")
+    return {**finding, "more": [text for text in more if text]}
 
 
 def _flow(record: Case) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeAlias
 
@@ -82,6 +82,22 @@ class MemoryTraffic:
     load_wavefronts: float | None = None
     load_tag_wavefronts: float = 0
     texture_misses: float = 0
+
+    def scaled(self, loads: float, stores: float) -> MemoryTraffic:
+        """With these shares (0 to 1) of the loads and of the stores."""
+        of_ctas, wavefronts = self.cta_read_sectors, self.load_wavefronts
+        return replace(
+            self,
+            load_requests=loads * self.load_requests,
+            load_sectors=loads * self.load_sectors,
+            read_footprint=loads * self.read_footprint,
+            cta_read_sectors=None if of_ctas is None else loads * of_ctas,
+            load_wavefronts=None if wavefronts is None else loads * wavefronts,
+            load_tag_wavefronts=loads * self.load_tag_wavefronts,
+            store_requests=stores * self.store_requests,
+            store_sectors=stores * self.store_sectors,
+            write_footprint=stores * self.write_footprint,
+        )
 
 
 @dataclass(frozen=True, slots=True)

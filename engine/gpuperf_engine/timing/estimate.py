@@ -81,8 +81,7 @@ def saving_us(
     """How much less the launches are predicted to take without so many bytes of their traffic with global memory; see ``estimate``
     for the machine and the errors.
 
-    Loads and stores shrink alike in all launches, with their requests, sectors and footprints; the instructions stay, so it
-    is a lower bound where they would go too.
+    Loads and stores shrink alike in all launches, with their requests, sectors and footprints; the instructions stay.
     """
     if not isinstance(machine, Machine):
         machine = load_machine(machine, search)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from ..device.contents import Contents, Thresholds
 from ..device.recording import Use
+from ..memory.arrays import DeviceArray
 from ..results import Finding
 from .program import Pattern, Step
 
@@ -169,36 +170,47 @@ class DuplicateValues:
 
 
 class DeadStores:
-    """What a step wrote is overwritten by a later one without having been read: from the same share on as redundant values. Memory
-    that is cleared as it is allocated is no finding, nor is what the later step writes again as it was: that is redundant there."""
+    """What a step wrote is overwritten by later ones without having been read: from the same share on as redundant values, and each
+    time that its call is made, since a store that is read once is needed.
+
+    Memory that is cleared as it is allocated is no finding, nor is what a later step writes again as it was: that is redundant there.
+    """
 
     rules = ("dead-stores",)
 
     def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
         """One finding for each object that a step wrote in vain, at that step."""
-        by_number = {step.event.number: step for step in steps}
+        lost: dict[tuple[int, DeviceArray], tuple[int, Step]] = {}
         for step in steps:
             for use in step.event.writes:
-                again = use.unchanged >= REDUNDANT_SHARE * use.written
-                for number, lost in () if again else use.unread:
-                    writer = by_number.get(number)
-                    if writer is None or writer.made(use.array):
-                        continue
-                    if lost < REDUNDANT_SHARE * writer.written(use.array):
-                        continue
-                    yield (
-                        writer,
-                        writer.finding(
-                            "dead-stores",
-                            use.array,
-                            f"{writer} writes {lost:,} bytes of {step.name(use.array)!r} that {step} at {step.place} "
-                            "overwrites before anybody reads them",
-                            waste=lost,
-                            advice="leave the first of the two out, or write only what the second does not",
-                            bytes=lost,
-                            overwritten_at=step.place,
-                        ),
-                    )
+                if use.unchanged < REDUNDANT_SHARE * use.written:
+                    for number, size in use.unread:
+                        before, _ = lost.get((number, use.array), (0, step))
+                        lost[number, use.array] = before + size, step
+        calls: dict[tuple[str, str, DeviceArray], list[tuple[Step, int, Step] | None]] = {}
+        for step in steps:
+            for use in step.event.writes:
+                size, last = lost.get((step.event.number, use.array), (0, step))
+                dead = size >= REDUNDANT_SHARE * use.bytes_written and not step.made(use.array)
+                key = (step.call, step.event.kernel, use.array)
+                calls.setdefault(key, []).append((step, size, last) if dead else None)
+        for (_, _, array), dead_steps in calls.items():
+            dead_each_time = [item for item in dead_steps if item is not None]
+            if len(dead_each_time) == len(dead_steps):
+                for step, size, last in dead_each_time:
+                    yield step, self._finding(step, array, size, last)
+
+    def _finding(self, step: Step, array: DeviceArray, size: int, last: Step) -> Finding:
+        return step.finding(
+            "dead-stores",
+            array,
+            f"{step} writes {size:,} bytes of {step.name(array)!r} that {last} at {last.place} overwrites before "
+            "anybody reads them",
+            waste=size,
+            advice="leave the first of the two out, or write only what the second does not",
+            bytes=size,
+            written_at=last.place,
+        )
 
 
 class UnwrittenReads:

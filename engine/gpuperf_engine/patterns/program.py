@@ -54,10 +54,6 @@ class Step:
             event.kind == "memset" and self.device.origins.get(array.allocation, event.number) == event.number
         )
 
-    def written(self, array: DeviceArray) -> int:
-        """Bytes of an object that the step wrote."""
-        return sum(use.bytes_written for use in self.event.uses if use.array is array)
-
     @property
     def arrays(self) -> Collection[DeviceArray]:
         """The arrays of the program; variables of modules are none."""

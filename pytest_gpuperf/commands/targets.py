@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
 from gpuperf_engine.timing.document import render
 from gpuperf_engine.timing.machine import Machine, load_machine, machine_ids

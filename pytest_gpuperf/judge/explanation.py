@@ -6,7 +6,6 @@ Of plain data, as in JSON: a report is judged and shown again without the kernel
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from ..core.numbers import number
 from ..core.records import Cause, ExplainedBranch, ExplainedLoop, Explanation

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup

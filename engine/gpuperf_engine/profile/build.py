@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from .._gc import uncollected
 from ..ptx.syntax import Instruction

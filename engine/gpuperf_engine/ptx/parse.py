@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import PtxError
 from ..isa.special import WARP_SZ
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from lark import Lark
 
 __all__ = ["parse"]
+
+#: what lark has parsed of a rule: its tokens and what the methods of ``_Build`` returned for the rules inside
+Parts: TypeAlias = Sequence[Any]
 
 #: What a token is called in messages.
 _SPOKEN = {
@@ -167,7 +170,7 @@ class _Misplaced(Exception):
 class _Build:
     """What the parser calls for each rule it has recognised; lexing and parsing need no tree in between."""
 
-    def instruction(self, parts: Sequence[Any]) -> raw.Instruction:
+    def instruction(self, parts: Parts) -> raw.Instruction:
         guard, name, *rest = parts
         words = [part for part in rest if _is_token(part)]
         end = words[-1].end_pos if words else name.end_pos
@@ -175,25 +178,25 @@ class _Build:
         negated, predicate = guard if guard is not None else (False, None)
         return raw.Instruction(predicate, negated, "".join([name, *words]), name.start_pos, end, operands)
 
-    def guard(self, parts: Sequence[Any]) -> tuple[bool, raw.Name]:
+    def guard(self, parts: Parts) -> tuple[bool, raw.Name]:
         return parts[0] is not None, _name(parts[1])
 
-    def declaration(self, parts: Sequence[Any]) -> raw.Declaration:
+    def declaration(self, parts: Parts) -> raw.Declaration:
         declarators = tuple(part for part in parts if isinstance(part, raw.Declarator))
         return raw.Declaration(
             tuple(_part(part) for part in parts[: len(parts) - len(declarators)]), declarators
         )
 
-    def item(self, parts: Sequence[Any]) -> raw.Declaration:
+    def item(self, parts: Parts) -> raw.Declaration:
         return self.declaration([part for part in parts if part is not None])
 
-    def directive(self, parts: Sequence[Any]) -> raw.Directive:
+    def directive(self, parts: Parts) -> raw.Directive:
         tokens: list[Any] = []
         for part in parts:
             tokens += part if isinstance(part, list) else [_part(part)]
         return raw.Directive(tuple(tokens))
 
-    def counted(self, parts: Sequence[Any]) -> list[raw.Name | raw.Word]:
+    def counted(self, parts: Parts) -> list[raw.Name | raw.Word]:
         """``L<3>`` in a list is ``L0, L1, L2`` (PTX manual, "Parameterized Variable Names")."""
         name, _, digits, closing = parts
         count = _constant(constants.integer, digits).value
@@ -205,16 +208,16 @@ class _Build:
             listed += [raw.Name(f"{name}{index}", start, end), raw.Word(",", start, end)]
         return listed[:-1]
 
-    def group(self, parts: Sequence[Any]) -> raw.Group:
+    def group(self, parts: Parts) -> raw.Group:
         items = tuple(part for part in parts[1:-1] if part is not None)
         return raw.Group(items, parts[0].start_pos, parts[-1].end_pos)
 
-    def declarator(self, parts: Sequence[Any]) -> raw.Declarator:
+    def declarator(self, parts: Parts) -> raw.Declarator:
         name, _, count, _, *dims, initial = parts
         number = None if count is None else _constant(constants.integer, count).value
         return raw.Declarator(_name(name), number, tuple(dims), initial)
 
-    def dimension(self, parts: Sequence[Any]) -> int | None:
+    def dimension(self, parts: Parts) -> int | None:
         opening, size, closing = parts
         if size is None:
             return None
@@ -224,14 +227,14 @@ class _Build:
             )
         return size.value
 
-    def choice(self, parts: Sequence[Any]) -> raw.Node:
+    def choice(self, parts: Parts) -> raw.Node:
         condition, yes, no = parts
         if not all(isinstance(part, raw.Number) for part in parts):
             raise _Misplaced("'? :' takes constants only", condition.start, no.end)
         chosen = yes if condition.value else no
         return raw.Number(chosen.value, chosen.kind, condition.start, no.end)
 
-    def binary(self, parts: Sequence[Any]) -> raw.Node:
+    def binary(self, parts: Parts) -> raw.Node:
         left, operator, right = parts
         start, end = left.start, right.end
         if isinstance(left, raw.Number) and isinstance(right, raw.Number):
@@ -251,7 +254,7 @@ class _Build:
                 )
         raise _Misplaced(f"operator {str(operator)!r} cannot be applied to these operands", start, end)
 
-    def unary(self, parts: Sequence[Any]) -> raw.Node:
+    def unary(self, parts: Parts) -> raw.Node:
         operator, operand = parts
         start, end = operator.start_pos, operand.end
         if isinstance(operand, raw.Number):
@@ -263,7 +266,7 @@ class _Build:
             return raw.Not(operand, start, end) if operator == "!" else raw.Minus(operand, start, end)
         raise _Misplaced(f"operator {str(operator)!r} cannot be applied to this operand", start, end)
 
-    def cast(self, parts: Sequence[Any]) -> raw.Node:
+    def cast(self, parts: Parts) -> raw.Node:
         opening, word, operand = parts
         if not isinstance(operand, raw.Number):
             raise _Misplaced("only constants can be cast", opening.start_pos, operand.end)
@@ -272,63 +275,63 @@ class _Build:
         except constants.ConstantError as error:
             raise _Misplaced(str(error), opening.start_pos, operand.end) from None
 
-    def integer(self, parts: Sequence[Any]) -> raw.Number:
+    def integer(self, parts: Parts) -> raw.Number:
         return _constant(constants.integer, parts[0])
 
-    def decimal(self, parts: Sequence[Any]) -> raw.Number:
+    def decimal(self, parts: Parts) -> raw.Number:
         return _constant(constants.decimal, parts[0])
 
-    def single_bits(self, parts: Sequence[Any]) -> raw.Number:
+    def single_bits(self, parts: Parts) -> raw.Number:
         return _constant(constants.single_bits, parts[0])
 
-    def double_bits(self, parts: Sequence[Any]) -> raw.Number:
+    def double_bits(self, parts: Parts) -> raw.Number:
         return _constant(constants.double_bits, parts[0])
 
-    def name(self, parts: Sequence[Any]) -> raw.Name | raw.Number:
+    def name(self, parts: Parts) -> raw.Name | raw.Number:
         name = _name(parts[0])
         return raw.Number(WARP_SZ, "s64", name.start, name.end) if name.text == "WARP_SZ" else name
 
-    def component(self, parts: Sequence[Any]) -> raw.Name:
+    def component(self, parts: Parts) -> raw.Name:
         return raw.Name(parts[0] + parts[1], parts[0].start_pos, parts[1].end_pos)
 
-    def element(self, parts: Sequence[Any]) -> raw.Element:
+    def element(self, parts: Parts) -> raw.Element:
         name, index, closing = parts
         if not _is_integer(index):
             raise _Misplaced("an array index must be an integer constant", index.start, index.end)
         return raw.Element(_name(name), index.value, name.start_pos, closing.end_pos)
 
-    def apply(self, parts: Sequence[Any]) -> raw.Apply:
+    def apply(self, parts: Parts) -> raw.Apply:
         name, argument, closing = parts
         return raw.Apply(_name(name), argument, name.start_pos, closing.end_pos)
 
-    def mask(self, parts: Sequence[Any]) -> raw.Mask:
+    def mask(self, parts: Parts) -> raw.Mask:
         number, argument, closing = parts
         return raw.Mask(
             _constant(constants.integer, number).value, argument, number.start_pos, closing.end_pos
         )
 
-    def braces(self, parts: Sequence[Any]) -> raw.Braces:
+    def braces(self, parts: Parts) -> raw.Braces:
         return raw.Braces(_items(parts), parts[0].start_pos, parts[-1].end_pos)
 
-    def brackets(self, parts: Sequence[Any]) -> raw.Brackets:
+    def brackets(self, parts: Parts) -> raw.Brackets:
         return raw.Brackets(_items(parts), parts[0].start_pos, parts[-1].end_pos)
 
-    def parens(self, parts: Sequence[Any]) -> raw.Node:
+    def parens(self, parts: Parts) -> raw.Node:
         items = _items(parts)
         if len(items) == 1 and isinstance(items[0], raw.Number):
             return items[0]._replace(start=parts[0].start_pos, end=parts[-1].end_pos)
         return raw.Parens(items, parts[0].start_pos, parts[-1].end_pos)
 
 
-def _is_token(part: Any) -> bool:
+def _is_token(part: object) -> bool:
     return isinstance(part, str)
 
 
-def _is_integer(node: Any) -> bool:
+def _is_integer(node: object) -> bool:
     return isinstance(node, raw.Number) and node.kind[0] != "f"
 
 
-def _items(parts: Sequence[Any]) -> tuple[Any, ...]:
+def _items(parts: Parts) -> tuple[Any, ...]:
     return tuple(part for part in parts[1:-1] if part is not None)
 
 

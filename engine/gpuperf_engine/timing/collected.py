@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..errors import MachineError
 from ..source import Span
@@ -21,7 +20,7 @@ IDENTITY = ("gpu", "driver", "cuda", "sm_count", "capability_major", "capability
 @dataclass(frozen=True, slots=True)
 class Collected:
     """One part: what its first line says of the machine (of the last run, where there were several), and by name the line of
-    each case: the last one that is no error, else the last one. ``lines`` are their numbers, ``cut`` those of lines that a run
+    each case: the last one that is not an error, else the last one. ``lines`` are their numbers, ``cut`` those of lines that a run
     which was cut off left unfinished."""
 
     path: Path

@@ -56,7 +56,7 @@ _AHEAD = (
 )
 
 OPTIONAL = {"analysis", "by_category", "opcodes", "flops", PLUGINS, "findings", "lines", "targets"}
-"""What a writer leaves out where there is none of it; a file without the rest was cut off or edited."""
+"""What a writer leaves out where there is none of it; a file without the rest was truncated or edited."""
 
 _LAYOUT: Mapping[Any, Any] = {
     "analysis": "revisions",

@@ -84,7 +84,7 @@ class CaseRecord:
     module: Module
     digest: str
     settings: CaseSettings
-    declared: Mapping[str, Any]
+    declared: Mapping[str, object]
     site: CallSite
     shadowed: bool = False
     launches: list[LaunchRecord] = field(default_factory=list)

@@ -26,7 +26,7 @@ _LIMIT = 4 << 30
 _FILLS = "arange, zeros, ones, empty, random, random:SEED, a number, or @FILE.npy"
 
 
-def make_argument(spec: str, device: Device, where: str = "--arg", folder: Path | None = None) -> Any:
+def make_argument(spec: str, device: Device, where: str = "--arg", folder: Path | None = None) -> object:
     """One argument for a launch; arrays are made on the device, from files in ``folder``. Raises ``UsageError``, with ``where``
     before the message."""
     try:
@@ -35,7 +35,7 @@ def make_argument(spec: str, device: Device, where: str = "--arg", folder: Path 
         raise UsageError(f"{where} {error}") from None
 
 
-def _argument(spec: str, device: Device, folder: Path) -> Any:
+def _argument(spec: str, device: Device, folder: Path) -> object:
     match = _SPEC.fullmatch(spec.strip())
     if match is None:
         raise UsageError(
@@ -80,7 +80,7 @@ def _number(spec: str, value: str, dtype: np.dtype[Any]) -> Any:
 
 def _contents(
     spec: str, value: str, shape: tuple[int, ...], count: int, dtype: np.dtype[Any], folder: Path
-) -> Any:
+) -> object:
     if value == "arange":
         return np.arange(count).astype(dtype).reshape(shape)
     if value == "ones":

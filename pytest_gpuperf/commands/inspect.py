@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _describe(kernel: Kernel) -> dict[str, Any]:
+def _describe(kernel: Kernel) -> dict[str, object]:
     program = program_of(kernel)
     categories = Counter(
         instruction.form.category for f in program.functions for instruction in f.instructions

@@ -136,7 +136,7 @@ def _dimensions(text: str) -> tuple[int, ...]:
     return parts
 
 
-def _thread(text: str) -> tuple[Any, Any]:
+def _thread(text: str) -> tuple[object, object]:
     """CTA and thread as ``by_thread`` takes them."""
     try:
         cta, thread = (tuple(int(part) for part in position.split(",")) for position in text.split(":"))
@@ -278,7 +278,7 @@ def _program(arguments: argparse.Namespace) -> ProgramSpec:
     return ProgramSpec({}, (LaunchSpec(**given, args=tuple(arguments.arg)),), Path())
 
 
-def _threads(profile: Profile | None, wanted: Sequence[tuple[Any, Any]]) -> list[tuple[str, Any]]:
+def _threads(profile: Profile | None, wanted: Sequence[tuple[object, object]]) -> list[tuple[str, object]]:
     if profile is None:
         return []
     return [(f"CTA {cta} thread {thread}", profile.by_thread[cta, thread]) for cta, thread in wanted]

@@ -46,7 +46,7 @@ def lines_of(shown: Shown, scheme: str) -> Iterator[str]:
         yield from _sample_table(shown.sample, shown.profile, scheme)
 
 
-def document_of(shown: Shown) -> dict[str, Any]:
+def document_of(shown: Shown) -> dict[str, object]:
     """For JSON."""
     document: dict[str, Any] = {}
     if shown.sample is not None:
@@ -61,7 +61,7 @@ def document_of(shown: Shown) -> dict[str, Any]:
     return document if shown.profile is None else {**_launch(shown.profile, shown.estimates), **document}
 
 
-def _launch(profile: Profile, estimates: dict[str, Estimate]) -> dict[str, Any]:
+def _launch(profile: Profile, estimates: dict[str, Estimate]) -> dict[str, object]:
     return {
         "profile": profile.to_dict(),
         "explanation": engine.explain(profile).to_dict(),

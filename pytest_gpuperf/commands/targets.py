@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _numbers(machine: Machine) -> dict[str, dict[str, Any]]:
+def _numbers(machine: Machine) -> dict[str, dict[str, object]]:
     return {
         name: {"value": number.value, "unit": number.unit, "source": number.source, "note": number.note}
         for name, number in machine.quantities.items()

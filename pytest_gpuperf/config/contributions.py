@@ -38,7 +38,7 @@ _METRICS, _PATTERNS = "pytest_gpuperf_metrics", "pytest_gpuperf_patterns"
 
 
 def answers(
-    hook: pluggy.HookCaller, arguments: Mapping[str, Any], config: pytest.Config
+    hook: pluggy.HookCaller, arguments: Mapping[str, object], config: pytest.Config
 ) -> Iterator[tuple[str, Any]]:
     """(plugin, what it returned) for each plugin with that hook, in the order in which they are asked; the plugin is empty for the
     built-in ones. Raises ``EngineError`` for whatever else a plugin raises."""
@@ -123,7 +123,7 @@ def metrics_of(config: pytest.Config) -> Table:
     return Table(rows, _installed(config))
 
 
-def _checked(plugin: str, given: Any) -> Iterator[Metric]:
+def _checked(plugin: str, given: object) -> Iterator[Metric]:
     names: set[str] = set()
     for row in _listed(plugin, _METRICS, given):
         where = f"plugin {plugin!r}, {_METRICS}"
@@ -153,7 +153,7 @@ def _namespaced(plugin: str, row: Metric) -> Metric:
     name, read = f"{plugin}.{row.name}", row.read
     assert read is not None
 
-    def number(source: Any) -> float:
+    def number(source: object) -> float:
         value = call_named(plugin, f"metric {name!r}", lambda: float(read(source)))
         if not 0 <= value < float("inf") or (not row.digits and not value.is_integer()):
             wanted = (

@@ -249,7 +249,7 @@ def present_names(pairs: Iterable[tuple[str, object]], metrics: Table) -> tuple[
     return tuple((name, str(text)) for former, text in pairs for name in metrics.present(former))
 
 
-def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, Any]) -> CaseSettings:
+def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, object]) -> CaseSettings:
     """Settings of one kernel: ``call`` holds ``targets``, ``tolerance`` and ``limits`` as given to it, or ``None``."""
     sources = [call, *(marker.kwargs for marker in item.iter_markers("gpuperf"))]
     declared: Iterable[str] = next(

@@ -198,7 +198,7 @@ def _below(rootdir: Path, name: str) -> Path:
     path = Path(os.path.normpath(rootdir / name))
     if not name or not path.is_relative_to(rootdir):
         raise pytest.UsageError(
-            f"gpuperf_baseline_dir = {name!r} is no folder below the rootdir {rootdir}; for example baselines"
+            f"gpuperf_baseline_dir = {name!r} is not a folder below the rootdir {rootdir}; for example baselines"
         )
     return path
 

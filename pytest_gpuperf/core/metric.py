@@ -88,7 +88,7 @@ class Metric:
         """What the part of one line is called that ``access`` counts."""
         return self.name if self.plugin else self.path[-1]
 
-    def key_in(self, section: Mapping[str, Any]) -> str:
+    def key_in(self, section: Mapping[str, object]) -> str:
         """The key under which a section of a stored case holds this: its own, or one that it had before."""
         keys = (self.path[-1], *(name.rpartition(".")[2] for name in self.formerly))
         return next((key for key in keys if key in section), keys[0])
@@ -101,7 +101,7 @@ class Metric:
             return replace(self, source="ptxas")
         return replace(self, kind="modelled", source="estimated")
 
-    def measured(self, source: Any) -> Any:
+    def measured(self, source: object) -> object:
         """The metric off a profile (per target: an estimate), as a baseline stores it: a number, of a family and of what was
         executed the numbers that are not 0."""
         value = (self.read or attrgetter(self.name.removesuffix(".*")))(source)
@@ -240,7 +240,7 @@ def put(case: dict[str, Any], path: Sequence[str], value: Any) -> None:
 
 
 def _lookup(case: Mapping[str, object], path: Iterable[str]) -> Any:
-    node: Any = case
+    node: object = case
     for key in path:
         if not isinstance(node, (dict, Mapping)) or key not in node:  # the first is found at once
             return None

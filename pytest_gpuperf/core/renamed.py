@@ -75,7 +75,7 @@ def _rename_entry(entry: dict[str, Any] | None) -> None:
         entry["lines"] = [renamed_line(text) for text in entry["lines"]]
 
 
-def _records(node: object, way: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _records(node: object, way: Sequence[str]) -> Iterator[dict[str, object]]:
     """The mappings at a way of keys; a list on it stands for its items."""
     if isinstance(node, list):
         for item in node:

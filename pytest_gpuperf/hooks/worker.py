@@ -162,7 +162,7 @@ class GateWorker:
             said = f"xfail ({xfail})" if xfail else "xfail"
             report.sections.append(("gpuperf", f"the test is marked {said}: that excuses no regression"))
         module = module_of(item)
-        payload: dict[str, Any] = {
+        payload: dict[str, object] = {
             "module": module,
             "test": test_of(item),
             "case": is_case(item) or RECORDER in item.stash,

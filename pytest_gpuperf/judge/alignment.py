@@ -128,7 +128,7 @@ def _gaps(partner: dict[int, int], old: int, new: int) -> Iterator[tuple[int, in
         low, first = here + 1, there + 1
 
 
-def _blocks(left: Sequence[Any], right: Sequence[Any]) -> list[tuple[int, int, int]]:
+def _blocks(left: Sequence[object], right: Sequence[object]) -> list[tuple[int, int, int]]:
     """Matching stretches in the same order: common ends at once, what is between by ``difflib``."""
     size = min(len(left), len(right))
     head = next((i for i in range(size) if left[i] != right[i]), size)

@@ -37,7 +37,7 @@ def _listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
-def place(path: str, row: Mapping[str, Any]) -> str:
+def place(path: str, row: Mapping[str, object]) -> str:
     """``spmv.ptx:108–139 (spmv.cu:14)``."""
     lines = str(row["line"])
     if row.get("last_line", row["line"]) != row["line"]:

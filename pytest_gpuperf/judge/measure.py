@@ -78,7 +78,7 @@ def measure(
     total = engine.add_profiles(profiles)
     weighed = weigh(findings, total, case.settings, rules, search)
     targets, target_detail, failures = measure_targets(total, case.settings.targets, search, metrics)
-    entry: dict[str, Any] = {
+    entry: dict[str, object] = {
         "kernel": case.digest,
         "inputs": case.inputs,
         "resources": {"from": total.resources.source},
@@ -116,10 +116,10 @@ def measure(
 
 def measure_targets(
     total: Profile, targets: Iterable[str], search: Sequence[str] = (), metrics: Table = TABLE
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, tuple[str, str]]]:
+) -> tuple[dict[str, object], dict[str, object], dict[str, tuple[str, str]]]:
     """Predicted times of all launches, one after the other, on each target: (stored, shown beside it, failures)."""
     stored: dict[str, Any] = {}
-    shown: dict[str, Any] = {}
+    shown: dict[str, object] = {}
     failures: dict[str, tuple[str, str]] = {}
     for target in sorted(targets):
         try:

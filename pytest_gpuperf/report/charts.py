@@ -10,7 +10,7 @@ from ..core.records import Case
 __all__ = ["opcode_bars", "target_bars", "waterfall"]
 
 
-def opcode_bars(record: Case) -> list[dict[str, Any]]:
+def opcode_bars(record: Case) -> list[dict[str, object]]:
     """Opcodes whose count moved, most first, with the length of a bar in percent."""
     old = (record["stored"] or {}).get("counts", {}).get("opcodes", {})
     new = record["measured"]["counts"].get("opcodes", {})
@@ -36,7 +36,7 @@ def opcode_bars(record: Case) -> list[dict[str, Any]]:
     ]
 
 
-def waterfall(record: Case) -> list[dict[str, Any]]:
+def waterfall(record: Case) -> list[dict[str, object]]:
     """From the thread instructions of the baseline to those of now, one step per category that moved, as bars with start
     and length in pixels; none without a baseline or a change."""
     if not record["stored"]:
@@ -67,7 +67,7 @@ def waterfall(record: Case) -> list[dict[str, Any]]:
     ]
 
 
-def target_bars(name: str, record: Case) -> dict[str, Any]:
+def target_bars(name: str, record: Case) -> dict[str, object]:
     """One target: its time now and before and its bounds, as bars with lengths in percent of the longest."""
     entry = record["measured"]["targets"][name]
     stored = (record["stored"] or {}).get("targets", {}).get(name)

@@ -19,13 +19,13 @@ def dump_json(document: Document) -> bytes:
     return ("{" + ",\n".join(parts) + "}\n").encode("utf-8", "backslashreplace")
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, list) and value:
         return "[\n" + ",\n".join(_compact(item) for item in value) + "]"
     return _compact(value)
 
 
-def _compact(value: Any) -> str:
+def _compact(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

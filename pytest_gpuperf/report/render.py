@@ -44,7 +44,7 @@ def _environment(*, html: bool) -> Environment:
     return environment
 
 
-def _finalize(value: Any) -> Any:
+def _finalize(value: object) -> object:
     return clean(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 

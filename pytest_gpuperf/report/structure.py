@@ -22,7 +22,7 @@ _JUDGED = (
 )
 
 
-def structural_differences(stored: Mapping[str, Any], measured: Mapping[str, Any]) -> list[str]:
+def structural_differences(stored: Mapping[str, object], measured: Mapping[str, object]) -> list[str]:
     """Sentences such as ``targets.h100-sxm.limiter: latency → dram`` and ``counts.opcodes: ld.global.v4.f32 is new``, sorted."""
     from deepdiff import DeepDiff  # slow to import, and needed only where something differs
 

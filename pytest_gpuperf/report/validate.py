@@ -34,10 +34,10 @@ class ReportError(EngineError):
     """A report that cannot be used."""
 
 
-def load_schema(name: str) -> dict[str, Any]:
+def load_schema(name: str) -> dict[str, object]:
     """A published schema, ``report-1`` or ``baseline-1``."""
     path = Path(__file__).resolve().parent.parent / "schemas" / f"{name}.json"
-    schema: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    schema: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
     return schema
 
 
@@ -92,7 +92,7 @@ def problem(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], wher
     return _object(value, schema, root, where) if isinstance(value, dict) else ""
 
 
-def _is(value: Any, name: str) -> bool:
+def _is(value: object, name: str) -> bool:
     return isinstance(value, _TYPES[name]) and (name == "boolean" or not isinstance(value, bool))
 
 

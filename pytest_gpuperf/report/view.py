@@ -41,12 +41,12 @@ def _group(case: Case) -> str:
     return "Equal to the baseline" if case["verdict"] == "ok" else "Changed without failing"
 
 
-def build_view(document: Document) -> dict[str, Any]:
+def build_view(document: Document) -> dict[str, object]:
     """Everything the templates need, as plain values; text in it is as untrusted as in the document."""
     listings = {listing["id"]: listing for listing in document["listings"]}
     order = sorted(document["cases"], key=lambda c: (CASE_VERDICTS.index(c["verdict"]), c["module"], c["id"]))
     budget, opened = _ALL_LISTING_LINES, 0
-    groups: dict[str, list[dict[str, Any]]] = {title: [] for title in _GROUPS}
+    groups: dict[str, list[dict[str, object]]] = {title: [] for title in _GROUPS}
     for record in order:
         listing = _listing(record, listings.get(record["detail"]["listing"]), budget)
         budget -= len(listing["lines"])
@@ -75,7 +75,7 @@ def build_view(document: Document) -> dict[str, Any]:
     }
 
 
-def _changed(order: Iterable[Case]) -> Iterator[dict[str, Any]]:
+def _changed(order: Iterable[Case]) -> Iterator[dict[str, object]]:
     for record in order:
         for row in record["rows"]:
             if row["verdict"] not in (*SILENT, "new"):
@@ -108,7 +108,7 @@ def _anchor(record: Case) -> str:
     return "case-" + digest_parts([record["module"], record["id"]], 10)
 
 
-def _case(record: Case, listing: Mapping[str, Any]) -> dict[str, Any]:
+def _case(record: Case, listing: Mapping[str, object]) -> dict[str, object]:
     detail = record["detail"]
     return {
         "id": record["id"],
@@ -169,7 +169,7 @@ def _flow(record: Case) -> dict[str, str]:
     return {"svg": drawing, "text": flow_text(flow)}
 
 
-def _explanation(record: Case) -> list[dict[str, Any]]:
+def _explanation(record: Case) -> list[dict[str, object]]:
     """Tables of hot lines, loops and divergent branches."""
     explained = record["detail"].get("explanation")
     if explained is None:
@@ -187,7 +187,7 @@ def _shape(parts: Iterable[int]) -> str:
     return " × ".join(str(part) for part in parts)
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Row) -> dict[str, object]:
     return {
         "label": metric_label(row),
         "old": number(row["old"], row["unit"]),

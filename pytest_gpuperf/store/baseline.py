@@ -58,7 +58,7 @@ _AHEAD = (
 OPTIONAL = {"analysis", "by_category", "opcodes", "flops", PLUGINS, "findings", "lines", "targets"}
 """What a writer leaves out where there is none of it; a file without the rest was truncated or edited."""
 
-_LAYOUT: Mapping[Any, Any] = {
+_LAYOUT: Mapping[object, object] = {
     "analysis": "revisions",
     "kernel": "text",
     "inputs": "text",
@@ -80,7 +80,7 @@ def _shape(layout: Mapping[Any, Any], metrics: Iterable[Metric], depth: int = 0)
     groups: dict[str, list[Metric]] = {}
     for metric in metrics:
         groups.setdefault(metric.path[depth], []).append(metric)
-    shape: dict[str, Any] = {}
+    shape: dict[str, object] = {}
     for name, kind in layout.items():
         if name is ...:
             for key in (key for key in groups if key not in layout):
@@ -175,7 +175,7 @@ def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
     return Baseline(analysis, cases, (f"{shown}: {_AHEAD.format(analysis['metrics'])}",) if ahead else ())
 
 
-def _upgrade(reader: _Reader, top: Mapping[str, Any]) -> str:
+def _upgrade(reader: _Reader, top: Mapping[str, object]) -> str:
     """Which release to use for a file that a newer one wrote, as far as the file says."""
     release = reader.text(top.get("release"))
     wanted = f"'pytest-gpuperf>={release}'" if _RELEASE.fullmatch(release) else "--upgrade pytest-gpuperf"
@@ -185,7 +185,7 @@ def _upgrade(reader: _Reader, top: Mapping[str, Any]) -> str:
 def ordered(case: Mapping[str, Any], shape: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A case with its keys in the order of files."""
     shape = CASE if shape is None else shape
-    sorted_values: dict[str, Any] = {}
+    sorted_values: dict[str, object] = {}
     for name in shape:
         if name in case:
             inner = shape[name]
@@ -203,7 +203,7 @@ def ordered(case: Mapping[str, Any], shape: Mapping[str, Any] | None = None) -> 
     return sorted_values
 
 
-def is_required(name: str, kind: Any, revision: int) -> bool:
+def is_required(name: str, kind: object, revision: int) -> bool:
     """Whether a baseline of that revision of ``metrics`` must have this key of ``CASE`` or ``TARGET``."""
     if isinstance(kind, Mapping):
         return any(is_required(part, of, revision) for part, of in kind.items())
@@ -227,7 +227,7 @@ class _Reader:
         self.refresh = refresh
         self.seen: set[int] = set()
 
-    def compose(self, text: str) -> Any:
+    def compose(self, text: str) -> object:
         loader = getattr(self.yaml, "CSafeLoader", self.yaml.SafeLoader)
         try:
             return self.yaml.compose(text, Loader=loader)
@@ -251,13 +251,13 @@ class _Reader:
             newer,
         )
 
-    def empty(self, node: Any) -> bool:
+    def empty(self, node: object) -> bool:
         return isinstance(node, self.yaml.ScalarNode) and node.value in ("", "~", "null")
 
     def mapping(self, node: Any, what: str) -> dict[str, Any]:
         if not isinstance(node, self.yaml.MappingNode):
             self.fault(node, f"{what} must be a mapping")
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         for key, value in node.value:
             name = (
                 key.value if isinstance(key, self.yaml.ScalarNode) else self.fault(key, "a key must be text")
@@ -270,10 +270,10 @@ class _Reader:
             values[name] = value
         return values
 
-    def text(self, node: Any) -> str:
+    def text(self, node: object) -> str:
         return str(node.value) if isinstance(node, self.yaml.ScalarNode) else ""
 
-    def revisions(self, node: Any) -> dict[str, int]:
+    def revisions(self, node: object) -> dict[str, int]:
         values = self.mapping(node, "'analysis'")
         return {key: self.value(values[key], "count", key) for key in ANALYSIS if key in values}
 

@@ -58,7 +58,7 @@ def _quoted(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def write_block(mapping: Mapping[str, Any], indent: int = 0) -> Iterator[str]:
+def write_block(mapping: Mapping[str, object], indent: int = 0) -> Iterator[str]:
     """The lines of a mapping of scalars, lists of scalars and such mappings, in the mapping's order."""
     pad = " " * indent
     for key, value in mapping.items():

@@ -30,7 +30,7 @@ from .uniformity import Uniformity
 __all__ = ["Access", "Aliases", "Dependence", "Layout", "Object", "objects"]
 
 #: byte offset of a word of the parameter buffer, or module variable → the object that it points into. Words that are
-#: missing are no pointers.
+#: missing are not pointers.
 Aliases = Mapping[int | Variable, int]
 
 

@@ -81,5 +81,5 @@ FLOAT = ("f32", "f64")
 
 
 def scalar_type(name: str) -> ScalarType:
-    """The type of that PTX name, without the dot. Raises ``KeyError`` for names that are no type."""
+    """The type of that PTX name, without the dot. Raises ``KeyError`` for names that are not types."""
     return SCALAR_TYPES[name]

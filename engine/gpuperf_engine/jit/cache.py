@@ -1,7 +1,7 @@
 """Compiled objects on disk: private to the user, written by atomic rename, keyed by everything that decides their content.
 
 ``$XDG_CACHE_HOME/gpuperf`` (else ``~/.cache/gpuperf``); ``GPUPERF_CACHE=off`` turns it off, any other value is the folder. A
-cache that cannot be used (no home, no space, not ours) is no error: then everything is compiled again.
+cache that cannot be used (no home, no space, not ours) is not an error: then everything is compiled again.
 
 An entry says whose content it is: its digest covers the key, and the key all that decides the content. An entry that was cut off,
 changed, renamed, or made by other sources, another LLVM or for another processor is none. That finds accidents, also those of caches

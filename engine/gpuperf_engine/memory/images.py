@@ -184,7 +184,7 @@ def texture_row(
 def image_fault(thread: str, instruction: Instruction, handle: int, images: Images) -> TrapError:
     """Why an instruction cannot use the image whose handle a thread gives it."""
     row = images.rows[int(images.find(np.array([handle], np.uint64))[0])]
-    kind_of_image: Any = _NAMES.get(int(row[FIELDS["object"]]))
+    kind_of_image: object = _NAMES.get(int(row[FIELDS["object"]]))
     opcode = instruction.opcode
     asked = "texture" if opcode.startswith(("tex", "tld4")) else "surface" if opcode[:2] == "su" else "image"
     geometry = str(instruction.form.modifier("geom") or "")

@@ -188,7 +188,7 @@ class Layout:
 
     @classmethod
     def decode(cls, raw: bytes) -> Layout | None:
-        """``None`` if these bytes are no tensor map."""
+        """``None`` if these bytes are not a tensor map."""
         magic, address, rank, kind, swizzle, fill, mode, interleave, *rest = struct.unpack(_FORMAT, raw)
         layout = cls(
             address, rank, kind, swizzle, fill, mode, interleave, tuple(rest[:5]), tuple(rest[5:10]), rest[10],

@@ -81,7 +81,7 @@ def build_profile(
 
 
 @uncollected
-def _counted(program: Program, observation: Observation) -> Mapping[str, Any]:
+def _counted(program: Program, observation: Observation) -> Mapping[str, object]:
     """The fields of a profile that are sums of counters."""
     table, totals = program.once(_Table), count_opcodes(program, observation)
     counters = Columns.counters(observation).tolist()

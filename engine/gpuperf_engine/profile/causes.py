@@ -220,7 +220,7 @@ class CauseFinder:
         return self._values(writer) if writer.effect is STORE else (writer,)
 
     def _values(self, instruction: Instruction) -> Iterable[Node]:
-        """What the operands of an instruction that are no addresses come from."""
+        """What the operands of an instruction that are not addresses come from."""
         bases = {item.base for item in instruction.operands if isinstance(item, Address)}
         values = (register for register in reads(instruction) if register not in bases)
         return self._dependence.origins_of(instruction, values)

@@ -82,7 +82,7 @@ class Sample:
             if scaled or wanted
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Ready for JSON; says that it is an estimate."""
         return {
             "estimate": True,
@@ -212,7 +212,7 @@ def _place(index: int, shape: Dim3) -> Dim3:
     return index % shape[0], index // shape[0] % shape[1], index // (shape[0] * shape[1])
 
 
-def _select(wanted: Any, shape: Dim3, what: str) -> Sequence[int]:
+def _select(wanted: object, shape: Dim3, what: str) -> Sequence[int]:
     """Linear indices, ascending, each once. Raises ``UnknownName`` for what there is not."""
     count = math.prod(shape)
     if isinstance(wanted, slice):
@@ -232,5 +232,5 @@ def _index(wanted: Any, shape: Dim3, count: int, what: str) -> int:
     raise UnknownName(f"no {what} {wanted!r:.60}", hint=f"there are {count:,}, from 0 on, {shape} by axis")
 
 
-def _inside(part: Any, size: int) -> bool:
+def _inside(part: object, size: int) -> bool:
     return isinstance(part, (int, np.integer)) and not isinstance(part, bool) and bool(0 <= part < size)

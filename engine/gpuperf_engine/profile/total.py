@@ -99,7 +99,7 @@ def _counts(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
 def _rows(parts: Sequence[tuple[Any, ...]], kind: type[Any], identity: int) -> tuple[Any, ...]:
     """Records with equal first ``identity`` fields become one, the other fields added."""
     values_of = attrgetter(*(item.name for item in fields(kind)))
-    total: dict[tuple[Any, ...], list[int]] = {}
+    total: dict[tuple[object, ...], list[int]] = {}
     for row in (row for part in parts for row in part):
         values = values_of(row)
         key = values[:identity]

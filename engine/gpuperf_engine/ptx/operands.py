@@ -189,7 +189,7 @@ def _symbol(target: Variable | Function) -> Shape:
     return ("function",) if isinstance(target, Function) else ("symbol", target.space)
 
 
-def narrow(form: Form, operands: list[Any]) -> list[Any]:
+def narrow(form: Form, operands: list[object]) -> list[object]:
     """Floating-point constants in the type of their operand: ``1.5`` is a double until an ``.f32`` operand takes it."""
     result = []
     for operand, slot in zip(operands, [slot for slot in form.operands if not slot.pair and not slot.inside]):
@@ -213,7 +213,7 @@ def _convert(number: Immediate, name: str) -> Immediate:
     return Immediate(constants.bits_of(value, name), name, number.span)
 
 
-def check_constants(form: Form, operands: list[Any]) -> None:
+def check_constants(form: Form, operands: list[object]) -> None:
     """Raises ``PtxError`` for a constant that its operand does not take."""
     modifiers = {name if value is True else value for name, value in form.modifiers.items()}
     slots = [slot for slot in form.operands if not slot.pair]

@@ -299,7 +299,7 @@ class _Body:
                     hint="store to results, and to .param variables that calls are given",
                 )
 
-    def _by_grammar(self, start: int, end: int, operands: list[Any], keys: list[Shape]) -> str:
+    def _by_grammar(self, start: int, end: int, operands: list[object], keys: list[Shape]) -> str:
         """Reads a statement of no common form; fills in operands and shapes and returns its opcode."""
         operands.clear()
         keys.clear()
@@ -311,7 +311,7 @@ class _Body:
         return node.opcode
 
     def _call(
-        self, opcode: str, match: re.Match[str], start: int, operands: list[Any], keys: list[Shape]
+        self, opcode: str, match: re.Match[str], start: int, operands: list[object], keys: list[Shape]
     ) -> str:
         nodes = simple_call(_split(match["operands"]), match.start("operands") - start)
         if nodes is None:

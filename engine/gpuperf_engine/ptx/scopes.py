@@ -121,7 +121,7 @@ class Names:
         if self.scope.parent is not None:
             self.scope = self.scope.parent
 
-    def bind(self, name: str, meaning: Any, shape: Shape, span: Span) -> None:
+    def bind(self, name: str, meaning: object, shape: Shape, span: Span) -> None:
         """Declares a name in the innermost scope. Raises ``PtxError`` if it is declared there already."""
         scope = self.scope
         if name in scope.declared and name != "_":

@@ -66,7 +66,7 @@ class Program:
 
     ``predicated`` lists the guarded instructions that run under a mask within blocks; the position is their counter.
     ``sites`` has no entry for ``ld.param`` and ``st.param`` by name; those through registers have one (space ``param``), to be
-    checked like others, but are no memory traffic.
+    checked like others, but are not memory traffic.
     """
 
     kernel: Function

@@ -223,7 +223,7 @@ class SimtStack:
         self.call_depth += 1
         self.pc, self.id = entry, group
 
-    def call_each(self, calls: Sequence[tuple[Any, int]], back: int) -> None:
+    def call_each(self, calls: Sequence[tuple[object, int]], back: int) -> None:
         """An indirect call: ``(function, lanes)`` in order of the candidates, the function as ``Hooks.enter`` takes it; one after
         the other, all going on at ``back``, where they converge again: a group of their own."""
         self.entries.append(Entry(back, self.mask, self.id, RECONVERGE, back))

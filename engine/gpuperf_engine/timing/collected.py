@@ -24,8 +24,8 @@ class Collected:
     which was cut off left unfinished."""
 
     path: Path
-    machine: Mapping[str, Any]
-    cases: Mapping[str, Mapping[str, Any]]
+    machine: Mapping[str, object]
+    cases: Mapping[str, Mapping[str, object]]
     lines: Mapping[str, int]
     cut: tuple[int, ...] = ()
 
@@ -58,8 +58,8 @@ def read_part(folder: str | Path, part: str) -> Collected:
         raise MachineError(
             f"cannot read {path}: {reason}", hint="collect.py writes it; see docs/hardware.md"
         ) from None
-    machine: dict[str, Any] | None = None
-    cases: dict[str, Mapping[str, Any]] = {}
+    machine: dict[str, object] | None = None
+    cases: dict[str, Mapping[str, object]] = {}
     lines: dict[str, int] = {}
     cut = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -97,7 +97,7 @@ def same_machine(parts: Iterable[Collected]) -> None:
         _compare(collected[0].machine, other.machine, Span(str(other.path), 1, 1, 1, 1))
 
 
-def _compare(one: Mapping[str, Any], other: Mapping[str, Any], span: Span) -> None:
+def _compare(one: Mapping[str, object], other: Mapping[str, object], span: Span) -> None:
     for key in IDENTITY:
         if one.get(key) != other.get(key):
             raise MachineError(

@@ -247,7 +247,7 @@ def _quantity(
     fields = entry.mapping()
     value = fields.take("value").number(minimum=minimum)
     if not math.isfinite(value) or (whole and value != int(value)):
-        raise fields.at("value").fault(f"{value!r} is no {'whole' if whole else 'finite'} number")
+        raise fields.at("value").fault(f"{value!r} is not a {'whole' if whole else 'finite'} number")
     stated = fields.take("unit")
     if stated.text() != unit:
         raise stated.fault(f"unit {stated.text()!r}", f"this quantity is given in {unit!r}")

@@ -18,7 +18,7 @@ MEASURED = "measured"
 """The key under ``sources`` of every number that was measured."""
 
 
-def provenance(about: Mapping[str, Any]) -> str:
+def provenance(about: Mapping[str, object]) -> str:
     """The source of measured numbers: on what, with what, when."""
     commit = f", commit {str(about['commit'])[:12]}" if about.get("commit") else ""
     driver = about.get("driver") or "unknown"
@@ -29,7 +29,7 @@ def provenance(about: Mapping[str, Any]) -> str:
 
 
 def render(
-    base: Machine, base_path: Path, identifier: str, about: Mapping[str, Any], calibration: Calibration
+    base: Machine, base_path: Path, identifier: str, about: Mapping[str, object], calibration: Calibration
 ) -> str:
     """The text of the file. Numbers that were not measured keep the base's value, source and note."""
     held = yaml.safe_load(base_path.read_text(encoding="utf-8"))
@@ -54,7 +54,7 @@ def _remarks(calibration: Calibration) -> Iterator[str]:
 
 
 def write_machine(
-    path: Path, base: Machine, base_path: Path, about: Mapping[str, Any], calibration: Calibration
+    path: Path, base: Machine, base_path: Path, about: Mapping[str, object], calibration: Calibration
 ) -> Machine:
     """Write ``path`` (its stem is the machine's id) and read it back; raises :class:`MachineError` for a path of another suffix."""
     if path.suffix != ".yaml":
@@ -68,7 +68,7 @@ def write_machine(
     return load_machine(path)
 
 
-def _sources(node: Any) -> Iterator[str]:
+def _sources(node: object) -> Iterator[str]:
     if isinstance(node, dict):
         if "source" in node:
             yield str(node["source"])
@@ -76,7 +76,7 @@ def _sources(node: Any) -> Iterator[str]:
             yield from _sources(value)
 
 
-def _lines(held: Mapping[str, Any]) -> Iterator[str]:
+def _lines(held: Mapping[str, object]) -> Iterator[str]:
     for key, value in held.items():
         if not isinstance(value, dict):
             yield f"{key}: {_scalar(value)}\n"
@@ -90,5 +90,5 @@ def _lines(held: Mapping[str, Any]) -> Iterator[str]:
                 yield f"  {name}: {_scalar(entry)}\n"
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -32,11 +32,11 @@ def test_an_option_without_the_gate_is_no_green_run(project, option, name):
         (["--gpuperf-min-cases=-1"], "--gpuperf-min-cases must be at least 0"),
         (
             ["-o", "gpuperf_baseline_dir=../elsewhere"],
-            "gpuperf_baseline_dir = '../elsewhere' is no folder below*",
+            "gpuperf_baseline_dir = '../elsewhere' is not a folder below*",
         ),
         (
             ["-o", "gpuperf_baseline_dir="],
-            "gpuperf_baseline_dir = '' is no folder below the rootdir*for example baselines",
+            "gpuperf_baseline_dir = '' is not a folder below the rootdir*for example baselines",
         ),
         (["-o", "gpuperf_target_files=nowhere"], "gpuperf_target_files: there is no folder *nowhere"),
         (

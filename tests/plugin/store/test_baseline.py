@@ -155,9 +155,9 @@ DAMAGE = {
     ),
     "cut-off": (
         TEXT[: TEXT.index("      global_atomic_serializations:")],
-        r"'memory' has no 'global_atomic_serializations': the file was cut off",
+        r"'memory' has no 'global_atomic_serializations': the file was truncated",
     ),
-    "cut-off-section": (TEXT.replace("    resources:", "    sources:"), r"'test_a/k' has no 'resources': the file was cut"),
+    "cut-off-section": (TEXT.replace("    resources:", "    sources:"), r"'test_a/k' has no 'resources': the file was truncated"),
     "alias": (ALIAS, r"aliases \(\*name\) are not used"),
     "broken": ("schema: 1\ncases: {a: [\n", r":3: not YAML: "),
     "tag": (TEXT.replace("launches: 1", "launches: !!python/object:os.system 1"), r":12: 'launches' must be a whole number"),

@@ -39,7 +39,7 @@ def _halves(name: str) -> Callable[[Value], Sequence[Value]]:
 
 
 def _tf32(register: Value) -> Sequence[Value]:
-    """The low 13 bits are no part of the number."""
+    """The low 13 bits are not part of the number."""
     return [(register.bits(U32) & 0xFFFFE000).bits(F32)]
 
 

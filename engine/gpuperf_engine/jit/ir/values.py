@@ -134,7 +134,7 @@ class NativeValue(Value):
 
     # --------------------------------------------------------------------------------------------- primitives
 
-    def apply(self, primitive: str, *others: Value, **attributes: Any) -> Value:
+    def apply(self, primitive: str, *others: Value, **attributes: object) -> Value:
         operands: tuple[Any, ...] = (self, *others)
         if self.number is not None and all(operand.number is not None for operand in operands):
             folded = fold(primitive, operands, attributes)

@@ -27,7 +27,7 @@ def matrix_name(form: Form, constants: Sequence[int]) -> str:
 
 
 def matrix_types(form: Form) -> tuple[list[ScalarType], str]:
-    """Types of the source elements that are no constants, and the LLVM type that the function returns."""
+    """Types of the source elements that are not constants, and the LLVM type that the function returns."""
     sources = [
         slot.type
         for slot in form.sources

@@ -9,6 +9,7 @@ from pathlib import Path
 import deepdiff
 import jinja2
 import jsonschema
+import lark
 import numpy
 import pytest
 import yaml
@@ -21,7 +22,7 @@ import pytest_gpuperf.hooks.worker
 import pytest_gpuperf.judge.judge
 
 # In-process runs forget the modules they imported, and these may be imported once per process or are slow to.
-PRELOADED = (deepdiff, gpuperf_engine, jinja2, numpy, pytest_gpuperf, yaml)
+PRELOADED = (deepdiff, gpuperf_engine, jinja2, lark, numpy, pytest_gpuperf, yaml)
 
 HERE = Path(__file__).resolve().parent
 SCHEMA = jsonschema.Draft202012Validator(

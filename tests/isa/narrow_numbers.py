@@ -9,14 +9,19 @@ import bisect
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-__all__ = ["FORMS", "Form", "fixed", "half_stochastic", "number", "power", "scale_of"]
+__all__ = ["FORMS", "MEMORY", "Form", "fixed", "half_stochastic", "number", "power", "scale_of"]
 
 #: format of a 16- or 32-bit source: bits of exponent and fraction
 WIDE = {"f32": (8, 23), "f16": (5, 10), "bf16": (8, 7)}
 
 
+#: of numbers and codes that are remembered: operands repeat in many instructions
+MEMORY = 1 << 16
+
+
+@lru_cache(MEMORY)
 def number(kind: str, pattern: int) -> Fraction | float:
     """The number of a pattern; infinities and NaN as floats."""
     exponent_bits, fraction_bits = WIDE[kind]
@@ -121,6 +126,7 @@ FORMS = {
 _POWERS = [Fraction(2) ** (code - 127) for code in range(255)]
 
 
+@lru_cache(MEMORY)
 def power(value: Fraction | float, rounding: str, finite: bool) -> int:
     """The ue8m0 code of a magnitude."""
     if value != value:
@@ -154,6 +160,7 @@ def fixed(value: Fraction | float, rounding: str) -> int:
     return max(-128, min(127, whole)) & 0xFF
 
 
+@lru_cache(MEMORY)
 def half_stochastic(kind: str, pattern: int, random: int, finite: bool) -> int:
     """f32 to f16 (13 random bits) or bf16 (16): away from zero where the share of the unit in the last place and the random bits
     carry."""

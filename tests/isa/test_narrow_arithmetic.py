@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -49,18 +50,19 @@ def packed(kind: str, generator: random.Random) -> int:
     return word
 
 
+@cache
+def number(kind: str, code: int) -> tuple[Fraction | float, bool]:
+    """The number and whether its sign is negative."""
+    if kind == "ue8m0":
+        return scale_of(code), False
+    form = FORMS[kind.removesuffix("p4")]
+    return form.decoded(code), bool(code & form.sign)
+
+
 def numbers(kind: str, word: int) -> list[tuple[Fraction | float, bool]]:
     """Each number and whether its sign is negative."""
     step, _ = PLACES[kind]
-    found = []
-    for place in range(4):
-        code = word >> step * place & ((1 << step) - 1)
-        if kind == "ue8m0":
-            found.append((scale_of(code), False))
-        else:
-            form = FORMS[kind.removesuffix("p4")]
-            found.append((form.decoded(code), bool(code & form.sign)))
-    return found
+    return [number(kind, word >> step * place & ((1 << step) - 1)) for place in range(4)]
 
 
 Signed = tuple[Fraction | float, bool]

@@ -7,12 +7,13 @@ import math
 import random
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import lru_cache
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from .narrow_numbers import FORMS, fixed, half_stochastic, number, power, scale_of
+from .narrow_numbers import FORMS, MEMORY, fixed, half_stochastic, number, power, scale_of
 from .reference import encode
 from .running import Words, run_lines
 
@@ -78,6 +79,7 @@ def clamped(value: Fraction | float, negative: bool, relu: bool) -> tuple[Fracti
     return value, negative
 
 
+@lru_cache(MEMORY)
 def code_of(name: str, kind: str, pattern: int, how: str, relu: bool = False, **options: object) -> int:
     """The code that a source pattern of a type gives."""
     negative = bool(pattern >> (15 if kind != "f32" else 31))

@@ -59,11 +59,9 @@ class Small:
 
 
 def measured() -> Iterator[Small]:
-    """All rows of the graphs, with CTAs of at least a warp."""
+    """All rows with CTAs of at least a warp."""
     with DATA.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
-            if line["series"] not in MACHINES:
-                continue
             rates = [line[f"GBps_cfg{index}"] for index in range(9)]
             rates = [rate for rate in rates if rate]
             for place, rate in enumerate(reversed(rates)):

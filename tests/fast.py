@@ -12,7 +12,6 @@ LEFT_OUT = {
         "tests/isa/test_availability.py",
         "tests/isa/test_near_misses.py",
         "tests/isa/test_ptxas.py",
-        "tests/profile/test_ptxas.py",
         "tests/ptx/test_newer_directives.py::test_ptxas",
         "tests/ptx/test_roundtrip.py::test_what_we_print_assembles",
         "tests/timing/test_allocation.py",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .device.device import Runtime
 from .device.recording import Event
-from .machine_code.resources import ptxas_resources
+from .errors import MachineError
 from .memory.arrays import DeviceArray
 from .memory.tensor_descriptions import TensorMap
 from .patterns.coarse import PATTERNS
@@ -23,6 +23,9 @@ from .profile.threads import Sample, Threads
 from .ptx.parse import parse
 from .ptx.syntax import Function, Kernel, Module
 from .results import Estimate, Finding, Profile, race_error
+from .sass.code import MachineCode, MachineInstruction
+from .sass.code import machine_code as _machine_code
+from .sass.resources import ptxas_resources
 
 if TYPE_CHECKING:
     from .timing.machine import Machine
@@ -34,6 +37,8 @@ __all__ = [
     "FlowEdge",
     "FlowGraph",
     "Kernel",
+    "MachineCode",
+    "MachineInstruction",
     "Module",
     "Pattern",
     "Step",
@@ -47,6 +52,7 @@ __all__ = [
     "explain",
     "find_patterns",
     "flow_graph",
+    "machine_code",
     "machine_ids",
     "parse",
     "saving_us",
@@ -189,6 +195,29 @@ def saving_us(
     from .timing.estimate import saving_us as saved
 
     return saved(profile, machine, loaded=loaded, stored=stored, search=search)
+
+
+def machine_code(profile: Profile, machine: str | Machine, search: Iterable[str] = ()) -> MachineCode:
+    """What the launch of a profile (or all launches of a sum) executes on a machine: the machine code that ``ptxas`` makes for its
+    architecture, where each instruction comes from, and how often it is executed.
+
+    ``machine``: an id of ``machine_ids`` or a description; ``search``: folders with more descriptions. Needs ``ptxas`` and
+    ``nvdisasm``, no GPU.
+
+    Raises ``UnknownName`` for a machine that is none, ``MachineError`` if the PTX does not run there and for what the programs
+    cannot do, ``NotObserved`` if the profile's counters are gone.
+    """
+    from .timing.machine import load_machine
+    from .timing.targets import assembled_for
+
+    described = load_machine(machine, search) if isinstance(machine, str) else machine
+    architecture = assembled_for(profile.target, described)
+    if architecture is None:
+        raise MachineError(
+            f"{profile.kernel!r} is PTX for {profile.target}, which does not run on {described.name}",
+            hint=f"compile it for {described.targets[0]} or earlier",
+        )
+    return _machine_code(profile, architecture, described.id)
 
 
 def machine_ids(search: Iterable[str] = ()) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["can_run", "most_specific", "parse_target"]
+__all__ = ["assembled_for", "can_run", "most_specific", "parse_target"]
 
 _TARGET = re.compile(r"(?:sm|compute)_(\d+)(\d)([af]?)")
 
@@ -60,3 +60,13 @@ def most_specific(targets: Iterable[str], machine: Machine) -> str | None:
         return major, minor, ("", "f", "a").index(suffix)
 
     return max((target for target in targets if can_run(target, machine)), key=rank, default=None)
+
+
+def assembled_for(target: str, machine: Machine) -> str | None:
+    """The architecture that a driver assembles PTX of this ``.target`` for on the machine: its own, with the letter of the target
+    (``sm_90a``). ``None`` if the PTX does not run there."""
+    if not can_run(target, machine):
+        return None
+    parsed = next(filter(None, map(parse_target, target.split(","))))
+    major, minor = machine.compute_capability
+    return f"sm_{major}{minor}{parsed[2]}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from ..isa.effects import BARRIER
 from ..ptx.syntax import Instruction
@@ -51,33 +52,61 @@ _MEMORY = frozenset(
         "TLD4",
     ]
 )
-#: the assembler neither adds nor drops executions of memory instructions and barriers
+#: the assembler hardly ever adds or drops executions of memory instructions and barriers
 _HEAVY = 8
-#: of an edge of a branch
+#: what a loop computes, not how it counts its turns
+_ARITHMETIC = frozenset(
+    [
+        "FFMA",
+        "FADD",
+        "FMUL",
+        "DFMA",
+        "DADD",
+        "DMUL",
+        "HFMA2",
+        "HADD2",
+        "HMUL2",
+        "MUFU",
+        "HMMA",
+        "IMMA",
+        "DMMA",
+        "QMMA",
+    ]
+)
+#: of an edge of a branch of which there are copies
 _EDGE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Executions:
     """``blocks``: of each block by its index, of a solution with the least instructions. ``least`` and ``greatest``: instructions
-    executed, over all solutions that fit as well. ``unexplained``: blocks of which no PTX instruction has the count that they have.
-    ``whole``: whether the counts of blocks are whole as they came, not rounded."""
+    executed, over all solutions that fit as well. ``open``: blocks that these may not agree about. ``unexplained``: blocks of which no
+    PTX instruction has the count that they have. ``whole``: whether the counts of blocks are whole as they came, not rounded."""
 
     blocks: Mapping[int, int]
     least: int
     greatest: int
+    open: frozenset[int]
     unexplained: frozenset[int]
     whole: bool
+
+    @property
+    def never(self) -> frozenset[int]:
+        """Blocks that are certainly not executed."""
+        unsure = self.open | self.unexplained if self.whole else frozenset(self.blocks)
+        return frozenset(index for index, count in self.blocks.items() if not count) - unsure
 
 
 @dataclass(slots=True)
 class _Anchor:
-    """``Σ times · executions`` of blocks against a count of PTX: equal, or at least or at most as large."""
+    """``Σ times · executions`` of blocks against a count of PTX: equal, or at least (``>``) or at most (``<``) as large. ``copied``:
+    whether it is of what stands once for each turn of a loop, however that was unrolled."""
 
     blocks: tuple[tuple[int, int], ...]
     count: int
     weight: int
     bound: str = "="
+    copied: bool = False
 
 
 @dataclass(slots=True)
@@ -92,14 +121,19 @@ class _Flow:
 
 
 def executions(
-    graph: Graph, instructions: Sequence[Instruction], counts: PtxCounts, *, threads: bool
+    graph: Graph,
+    instructions: Sequence[Instruction],
+    counts: PtxCounts,
+    *,
+    threads: bool,
+    never: frozenset[int] = frozenset(),
 ) -> Executions | None:
-    """Executions of the blocks by warps, or by threads.
+    """Executions of the blocks by warps, or by threads. ``never``: blocks that are known not to be executed.
 
     ``None`` if no solution was found.
     """
     flow = _Flow()
-    reached = [graph.blocks[index] for index in sorted(graph.reached)]
+    reached = [graph.blocks[index] for index in sorted(graph.reached - never)]
     _conserve(flow, graph, reached, counts.threads if threads else counts.warps, joined=not threads)
     lines = _by_line(graph, reached)
     anchors = _merged(_anchors(lines, instructions, counts, threads=threads))
@@ -114,8 +148,14 @@ def executions(
     if solution is None:
         return None
     blocks = {index: solution.values[variable] for index, variable in flow.block.items()}
-    unexplained = _unexplained(blocks, anchors)
-    return Executions(blocks, solution.least, solution.greatest, unexplained, solution.whole)
+    return Executions(
+        blocks,
+        solution.least,
+        solution.greatest,
+        frozenset(index for index, variable in flow.block.items() if variable not in solution.fixed),
+        _unexplained(blocks, anchors),
+        solution.whole,
+    )
 
 
 def _conserve(flow: _Flow, graph: Graph, reached: Sequence[Block], entered: int, *, joined: bool) -> None:
@@ -240,7 +280,27 @@ def _anchors(
         count = counts.of.get(number)
         if count is not None:
             anchors += _anchor(instructions[number - 1], count, items, threads=threads)
-    return anchors
+    return _consistent(anchors)
+
+
+def _consistent(anchors: list[_Anchor]) -> list[_Anchor]:
+    """Without those of the bookkeeping of unrolled loops, such as an addition that is there once for four turns: in blocks that are
+    copies of a loop's body, what is not there in the proportions of what the body computes."""
+    turns: dict[int, dict[int, int]] = {}
+    for anchor in anchors:
+        if anchor.copied and len(anchor.blocks) > 1:
+            body = dict(anchor.blocks)
+            turns.update({block: body for block in body})
+    return [anchor for anchor in anchors if anchor.copied or _in_proportion(anchor, turns)]
+
+
+def _in_proportion(anchor: _Anchor, turns: Mapping[int, Mapping[int, int]]) -> bool:
+    body = next((turns[block] for block, _ in anchor.blocks if block in turns), None)
+    if body is None:
+        return True
+    times = dict(anchor.blocks)
+    ratios = {Fraction(times.get(block, 0), count) for block, count in body.items()}
+    return len(ratios) == 1 and times.keys() <= body.keys()
 
 
 def _anchor(
@@ -258,6 +318,7 @@ def _anchor(
     executed = count.threads if threads else count.warps
     always = Counter(block for block, item in chosen if jump or not item.predicate)
     every = Counter(block for block, _ in chosen)
+    copied = heavy or chosen[0][1].base in _ARITHMETIC
     if instruction.guard is not None and not jump:
         if not always:
             return [_Anchor(tuple(sorted(every.items())), executed, 1)]
@@ -266,9 +327,11 @@ def _anchor(
             return [_Anchor(tuple(sorted(every.items())), on, weight)]
         return [_Anchor(tuple(sorted(always.items())), executed, weight, "<")]
     if always == every:
-        return [_Anchor(tuple(sorted(every.items())), executed, weight)]
-    anchors = [_Anchor(tuple(sorted(every.items())), executed, weight, ">")]
-    return anchors + ([_Anchor(tuple(sorted(always.items())), executed, weight, "<")] if always else [])
+        return [_Anchor(tuple(sorted(every.items())), executed, weight, "=", copied)]
+    anchors = [_Anchor(tuple(sorted(every.items())), executed, weight, ">", copied)]
+    return anchors + (
+        [_Anchor(tuple(sorted(always.items())), executed, weight, "<", copied)] if always else []
+    )
 
 
 def _telling(
@@ -323,7 +386,8 @@ def _tie_sides(
         for side, row in zip(sides, sums or ()):
             count = side.threads if threads else side.warps
             if count is not None:
-                _near(flow, row, count, _EDGE, "<" if side.back else "=")
+                weight = _HEAVY if len(indices) == 1 else _EDGE
+                _near(flow, row, count, weight, "<" if side.back else "=")
 
 
 def _matched(

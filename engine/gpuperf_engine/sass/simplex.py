@@ -24,11 +24,13 @@ _STEPS = 40
 @dataclass(frozen=True, slots=True)
 class Solution:
     """``values``: of each variable. ``least`` and ``greatest``: of the measure, over all solutions of least cost; the values are of
-    one where it is least. ``whole``: whether they are whole numbers that fulfil every row; else they are rounded."""
+    one where it is least. ``fixed``: variables that have the same value in all. ``whole``: whether the values are whole numbers that
+    fulfil every row; else they are rounded."""
 
     values: list[int]
     least: int
     greatest: int
+    fixed: frozenset[int]
     whole: bool
 
 
@@ -77,7 +79,7 @@ class LinearProgram:
             ends.append(values)
         (low, low_whole), (high, high_whole) = ends
         least, greatest = (sum(values[v] * c for v, c in measure.items()) for values in (low, high))
-        return Solution(low, least, max(least, greatest), low_whole and high_whole)
+        return Solution(low, least, max(least, greatest), tableau.fixed(face), low_whole and high_whole)
 
     def _values(self, basis: Sequence[int]) -> tuple[list[int], bool] | None:
         """The solution of a basis in whole numbers, and whether that fulfils every row."""
@@ -163,6 +165,14 @@ class _Tableau:
                 return None
             self._pivot(row, entering)
         return None
+
+    def fixed(self, free: NDArray[np.bool_]) -> frozenset[int]:
+        """Variables that stay as they are while free ones that are not in the basis grow; some more may."""
+        growing = free.copy()
+        growing[[variable for variable in self.basis if variable < self.variables]] = False
+        moved = np.abs(self.body[:, :-2][:, growing]).max(axis=1, initial=0.0) > _ZERO
+        varying = {variable for variable, moves in zip(self.basis, moved) if moves}
+        return frozenset(range(self.variables)) - varying - frozenset(np.flatnonzero(growing).tolist())
 
     def _leaving(self, entering: int) -> int | None:
         column = self.body[:, entering]

@@ -17,14 +17,17 @@ from ..simt.program import EXIT, Program
 
 __all__ = ["PtxCount", "PtxCounts", "Side", "is_jump", "ptx_counts"]
 
-_REQUESTS = SITE_COLUMNS.index("requests")
+_REQUESTS, _WAVEFRONTS = map(SITE_COLUMNS.index, ("requests", "wavefronts"))
 
 
 @dataclass(slots=True)
 class PtxCount:
-    """Of one PTX instruction, over all launches: executions by ``warps`` and ``threads``; of a memory instruction the ``requests``
-    (executions in which a lane was on), ``None`` if not observed; of a branch the executions in which lanes ``diverged``, and the
-    threads that it took (``taken``). ``lanes_on``: threads for which the guard held, of an instruction that has one."""
+    """Of one PTX instruction, over all launches: executions by ``warps`` and ``threads``.
+
+    ``requests``: executions of a memory instruction in which a lane was on; ``shared_load_wavefronts``: those of a load from shared
+    memory; ``None`` if not observed. ``diverged``: executions of a branch in which lanes went both ways; ``taken``: threads that it
+    took. ``lanes_on``: threads for which the guard held, of an instruction that has one.
+    """
 
     warps: int = 0
     threads: int = 0
@@ -32,6 +35,7 @@ class PtxCount:
     diverged: int | None = None
     taken: int = 0
     lanes_on: int | None = None
+    shared_load_wavefronts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,9 @@ def _add(counts: dict[int, PtxCount], record: LaunchRecord, number_of: dict[Inst
             site = program.site_of.get(instruction)
             if site is not None and seen.sites is not None:
                 count.requests = (count.requests or 0) + int(seen.sites[site, _REQUESTS])
+                if program.sites[site].kind == "load" and program.sites[site].space == "shared":
+                    more = int(seen.sites[site, _WAVEFRONTS])
+                    count.shared_load_wavefronts = (count.shared_load_wavefronts or 0) + more
 
 
 def is_jump(instruction: Instruction) -> bool:

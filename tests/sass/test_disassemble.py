@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.machine_code import disassemble as module
-from gpuperf_engine.machine_code.assemble import assemble, numbered
-from gpuperf_engine.machine_code.disassemble import disassemble
-from gpuperf_engine.machine_code.graph import build_graph
-from gpuperf_engine.machine_code.tools import Tool, find_tool
+from gpuperf_engine.sass import disassemble as module
+from gpuperf_engine.sass.assemble import assemble, numbered
+from gpuperf_engine.sass.disassemble import disassemble
+from gpuperf_engine.sass.graph import build_graph
+from gpuperf_engine.sass.tools import Tool, find_tool
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "kernels"
 
@@ -59,7 +59,7 @@ def test_every_instruction_is_mapped_and_reached(
 def test_a_failing_disassembler_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     import subprocess
 
-    from gpuperf_engine.machine_code.assemble import Assembly
+    from gpuperf_engine.sass.assemble import Assembly
 
     tool = Tool("nvdisasm", "/nvdisasm", "12.0", "12.0.1")
     failed = subprocess.CompletedProcess(["nvdisasm"], 255, "", "nvdisasm fatal   : Unknown machine\n")

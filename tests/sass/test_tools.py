@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.machine_code import tools
-from gpuperf_engine.machine_code.assemble import assemble, assemble_all, numbered
-from gpuperf_engine.machine_code.resources import ptxas_resources
+from gpuperf_engine.sass import tools
+from gpuperf_engine.sass.assemble import assemble, assemble_all, numbered
+from gpuperf_engine.sass.resources import ptxas_resources
 from tests.support import head
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="shell scripts stand in for the programs")

@@ -2,7 +2,40 @@
 
 from __future__ import annotations
 
-from gpuperf_engine.machine_code.listing import Listing, read_listing
+from pathlib import Path
+
+from gpuperf_engine.sass.listing import Listing, read_listing
+
+#: what ptxas 13.0.88 and nvdisasm 13.5.37 made of the kernel below for sm_86
+WALK = Path(__file__).parent / "data" / "walk.sm_86.txt"
+WALK_PTX = """\
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry walk(.param .u64 data, .param .u32 length)
+{
+.reg .pred %p; .reg .b32 %n, %i, %t, %x, %s; .reg .b64 %a, %o;
+ld.param.u64 %a, [data];
+ld.param.u32 %n, [length];
+mov.u32 %t, %tid.x;
+mov.u32 %s, 0;
+mov.u32 %i, 0;
+mul.wide.u32 %o, %t, 4;
+add.u64 %a, %a, %o;
+ld.global.u32 %x, [%a];
+setp.ge.u32 %p, %t, %n;
+@%p bra DONE;
+LOOP:
+mad.lo.u32 %s, %s, %x, %i;
+xor.b32 %x, %x, %s;
+add.u32 %i, %i, 1;
+setp.lt.u32 %p, %i, %t;
+@%p bra LOOP;
+DONE:
+st.global.u32 [%a], %s;
+ret;
+}
+"""
 
 
 def listing_text(body: str) -> str:

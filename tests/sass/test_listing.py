@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.machine_code.encoding import control_of
-from gpuperf_engine.machine_code.graph import build_graph
-from gpuperf_engine.machine_code.listing import Listing, read_listing
-from gpuperf_engine.machine_code.pipes import pipe_of
-from tests.machine_code.listings import written
-
-DATA = Path(__file__).parent / "data"
+from gpuperf_engine.sass.encoding import control_of
+from gpuperf_engine.sass.graph import build_graph
+from gpuperf_engine.sass.listing import Listing, read_listing
+from gpuperf_engine.sass.pipes import pipe_of
+from tests.sass.listings import WALK, written
 
 
 @pytest.fixture(scope="module")
 def walk() -> Listing:
-    return read_listing((DATA / "walk.sm_86.txt").read_text(encoding="utf-8"))
+    return read_listing(WALK.read_text(encoding="utf-8"))
 
 
 def test_control_fields_are_where_the_paper_has_them() -> None:

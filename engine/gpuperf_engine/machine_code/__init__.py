@@ -1,1 +1,0 @@
-"""What a GPU executes: kernels assembled by ``ptxas``, read with ``nvdisasm``, and counted without a GPU."""

@@ -1,0 +1,216 @@
+"""``ge.machine_code``: a recorded listing behind scripts in place of the programs, and kernels through the programs where they are."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.sass.tools import find_tool
+from tests.sass.listings import WALK, WALK_PTX, listing_text
+from tests.support import head
+
+
+def there(name: str) -> bool:
+    try:
+        find_tool(name)
+    except ge.MachineError:
+        return False
+    return True
+
+
+needs_both = pytest.mark.skipif(
+    not (there("ptxas") and there("nvdisasm")), reason="ptxas and nvdisasm are not here"
+)
+stands_in = pytest.mark.skipif(os.name != "posix", reason="shell scripts stand in for the programs")
+
+REPORT = """ptxas info    : Compiling entry function '{entry}' for '{target}'
+    0 bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads
+ptxas info    : Used 12 registers, used 0 barriers, 64 bytes smem"""
+
+
+def stand_in(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, listing: Path, entry: str, stores: int = 0, loads: int = 0
+) -> None:
+    """Programs that make this listing of every kernel."""
+    version = 'case "$1" in --version) echo "release 13.0, V13.0.88"; exit 0;; esac\n'
+    report = REPORT.format(entry=entry, target="sm_86", stores=stores, loads=loads)
+    for name, body in (
+        ("ptxas", f"cat >&2 <<'end'\n{report}\nend\necho \"$@\" > module.cubin\n"),
+        ("nvdisasm", f"cat '{listing}'\n"),
+    ):
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{version}{body}", encoding="utf-8")
+        path.chmod(0o755)
+        monkeypatch.setenv(f"GPUPERF_{name.upper()}", str(path))
+    monkeypatch.setenv("GPUPERF_CACHE", "off")
+
+
+def walk(length: int) -> ge.Profile:
+    module = ge.parse(WALK_PTX, path="walk.ptx")
+    device = ge.Device(memory_bytes=1 << 24)
+    return device.launch(module["walk"], 1, 64, [device.zeros(64, np.uint32), np.uint32(length)])
+
+
+@stands_in
+def test_what_a_recorded_listing_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No lane enters the loop, nor the load, which was moved in front of it: the way to the branch, the join, and two behind it."""
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    code = ge.machine_code(walk(0), "rtx-3090")
+    assert (code.kernel, code.target, code.architecture) == ("walk", "rtx-3090", "sm_86")
+    assert (code.assembler, code.disassembler) == ("ptxas 13.0.88", "nvdisasm 13.0.88")
+    assert (code.registers, code.shared_bytes, code.stack_bytes, code.spill_bytes) == (12, 64, 0, 0)
+    entry = code.instructions[: [item.opcode for item in code.instructions].index("BRA") + 1]
+    executed = 2 * (len(entry) + 3)
+    assert (code.warp_instructions, code.thread_instructions) == (executed, 32 * executed)
+    assert (code.least, code.greatest, code.residue, code.notes) == (executed, executed, 0.0, ())
+    assert all((item.warps, item.threads, item.exact) == (2, 64, True) for item in entry)
+    assert code.by_opcode["STG"] == 2 and code.by_opcode["EXIT"] == 2 and "LOP3" not in code.by_opcode
+    assert sum(code.by_pipe.values()) == executed and code.by_pipe["lsu"] == 2
+    load = next(item for item in code.instructions if item.opcode == "LDG.E")
+    assert (load.ptx_line, load.source, load.pipe, load.write_scoreboard) == (14, "", "lsu", 2)
+    assert code.code_bytes == 16 * len(code.instructions)
+    assert json.loads(json.dumps(code.to_dict()))["by_opcode"] == dict(code.by_opcode)
+
+
+@stands_in
+def test_lanes_that_leave_at_different_turns_leave_a_residue(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    code = ge.machine_code(walk(40), "rtx-3090")
+    assert code.least <= code.greatest and code.residue > 0 and code.notes
+    assert not all(item.exact for item in code.instructions)
+
+
+SPILLS = """
+.function k
+STL [R1], R5 # 1
+LDL R4, [R1+0x8] # 3
+LDL R4, [R1] # 4
+LDL.64 R6, [R1+0x10] # 5
+STG.E [R2.64], R4 # 6
+EXIT # 7
+"""
+
+
+@stands_in
+def test_local_accesses_of_no_ptx_access_are_spills(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of three loads from local memory one is the program's own."""
+    listing = tmp_path / "k.txt"
+    listing.write_text(listing_text(SPILLS), encoding="utf-8")
+    stand_in(monkeypatch, tmp_path, listing, "k", stores=4, loads=12)
+    ptx = head("7.0", "sm_80") + (
+        ".visible .entry k(.param .u64 p)\n{\n.local .b32 own[4];\n.reg .b64 %a; .reg .b32 %x, %y;\nld.param.u64 %a, [p];\n"
+        "st.local.u32 [own], 1;\nld.local.u32 %x, [own];\nadd.u32 %y, %x, 1;\nmul.lo.u32 %y, %y, %x;\n"
+        "st.global.u32 [%a], %y;\nret;\n}\n"
+    )
+    device = ge.Device(memory_bytes=1 << 24)
+    profile = device.launch(ge.parse(ptx)["k"], 3, 32, [device.zeros(1, np.uint32)], demand="values")
+    code = ge.machine_code(profile, "a100-sxm-80gb")
+    assert (code.spill_loads, code.spill_stores, code.spill_bytes) == (2 * 3, 3, 16)
+
+
+def test_a_machine_that_the_ptx_is_not_for() -> None:
+    profile = walk(0)
+    with pytest.raises(ge.UnknownName):
+        ge.machine_code(profile, "a100")
+    with pytest.raises(ge.MachineError, match=r"'walk' is PTX for sm_75, which does not run on .*V100"):
+        ge.machine_code(profile, "v100-sxm2")
+
+
+@pytest.mark.parametrize(
+    ("target", "machine", "architecture"),
+    [
+        ("sm_80", "rtx-4090", "sm_89"),
+        ("sm_90a", "h100-sxm", "sm_90a"),
+        ("sm_90a", "b200", None),
+        ("sm_90", "b200", "sm_100"),
+        ("sm_100f", "b200", "sm_100f"),
+        ("sm_90, debug", "a100-sxm-80gb", None),
+        ("texmode_unified, sm_75", "t4", "sm_75"),
+    ],
+)
+def test_architectures_are_those_of_the_driver(target: str, machine: str, architecture: str | None) -> None:
+    from gpuperf_engine.timing.machine import load_machine
+    from gpuperf_engine.timing.targets import assembled_for
+
+    assert assembled_for(target, load_machine(machine)) == architecture
+
+
+MERGED = (
+    ".visible .entry k(.param .u64 p, .param .u32 n)\n{\n.shared .align 16 .b8 pool[512];\n"
+    ".reg .b64 %a, %o; .reg .b32 %t, %s; .reg .f32 %x<8>;\n"
+    "ld.param.u64 %a, [p];\nmov.u32 %t, %tid.x;\nmul.wide.u32 %o, %t, 16;\nadd.u64 %a, %a, %o;\n"
+    "mov.u32 %s, pool;\nmad.lo.u32 %s, %t, 16, %s;\nMORE"
+    "st.shared.v4.f32 [%s], {%x0, %x1, %x2, %x3};\nbarrier.sync 0;\nxor.b32 %s, %s, 16;\n"
+    "ld.shared.f32 %x4, [%s];\nld.shared.f32 %x5, [%s+4];\nld.shared.f32 %x6, [%s+8];\nld.shared.f32 %x7, [%s+12];\n"
+    "st.global.v4.f32 [%a], {%x4, %x5, %x6, %x7};\nret;\n}\n"
+)
+LOADED = "ld.global.v4.f32 {%x0, %x1, %x2, %x3}, [%a];\n"
+
+
+def merged(more: str) -> ge.Profile:
+    device = ge.Device(memory_bytes=1 << 24)
+    kernel = ge.parse(head("7.0", "sm_80") + MERGED.replace("MORE", more), path="k.ptx")["k"]
+    return device.launch(kernel, 5, 32, [device.zeros(128, np.float32), np.uint32(1)])
+
+
+@needs_both
+def test_merged_loads_are_one_and_a_redundant_one_is_none() -> None:
+    """Four loads that ptxas merges are one request; a load that it finds to be made already vanishes: the same machine code."""
+    profile, slower = merged(LOADED), merged(LOADED * 2)
+    code, same = ge.machine_code(profile, "a100-sxm-80gb"), ge.machine_code(slower, "a100-sxm-80gb")
+    assert profile.memory.shared_load_requests == 20 and code.shared_load_requests == 5
+    assert code.shared_load_wavefronts is None
+    assert slower.warp_instructions == profile.warp_instructions + 5
+    assert same.warp_instructions == code.warp_instructions == 5 * len(code.instructions)
+    assert [item.text for item in same.instructions] == [item.text for item in code.instructions]
+
+
+@needs_both
+def test_few_registers_spill() -> None:
+    """48 values that live at once do not fit into 24 registers."""
+    values = range(48)
+    body = (
+        "".join(f"ld.volatile.global.u32 %v{n}, [%a+{4 * n}];\n" for n in values)
+        + "bar.sync 0;\n"
+        + "".join(f"st.volatile.global.u32 [%a+{4 * n}], %v{47 - n};\n" for n in values)
+    )
+    codes = []
+    for limit in ("", ".maxnreg 24"):
+        text = (
+            head("7.0", "sm_80")
+            + f".visible .entry k(.param .u64 p) {limit}\n{{\n.reg .b64 %a; .reg .b32 %v<48>;\n"
+            f"ld.param.u64 %a, [p];\n{body}ret;\n}}\n"
+        )
+        device = ge.Device(memory_bytes=1 << 24)
+        profile = device.launch(ge.parse(text)["k"], 2, 64, [device.zeros(64, np.uint32)])
+        codes.append(ge.machine_code(profile, "a100-sxm-80gb"))
+    free, few = codes
+    assert (free.spill_bytes, free.spill_loads, free.spill_stores, free.residue) == (0, 0, 0, 0.0)
+    assert few.registers <= 24 < free.registers and few.residue == 0.0
+    assert few.spill_bytes > 0 and few.spill_loads % 4 == 0 and few.spill_stores > 0
+    assert few.warp_instructions == 4 * len(few.instructions)
+
+
+@needs_both
+def test_saxpy_is_what_its_listing_says() -> None:
+    """1000 elements in four blocks of 256: every one of 32 warps has a lane that goes on, the last one 8."""
+    path = Path(__file__).resolve().parents[2] / "examples" / "kernels" / "saxpy.ptx"
+    device = ge.Device(memory_bytes=1 << 24)
+    arrays = [device.zeros(1000, np.float32) for _ in range(2)]
+    kernel = ge.parse(path.read_text(encoding="utf-8"), path="saxpy.ptx")["saxpy"]
+    profile = device.launch(kernel, 4, 256, [np.int32(1000), np.float32(2), *arrays])
+    code = ge.machine_code(profile, "a100-sxm-80gb")
+    first = [item.opcode for item in code.instructions].index("EXIT") + 1
+    assert {item.predicate for item in code.instructions[:first]} == {"", "@P0"}
+    rest = len(code.instructions) - first
+    assert (code.warp_instructions, code.residue) == (32 * (first + rest), 0.0)
+    assert code.thread_instructions == 1024 * first + 1000 * rest
+    sources = {item.source.rpartition(":")[0] for item in code.instructions}
+    assert len(sources) == 1 and sources.pop().endswith("saxpy.cu")

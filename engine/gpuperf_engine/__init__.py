@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         flow_graph,
         machine_code,
         machine_ids,
+        machine_instructions,
         parse,
         saving_us,
     )
@@ -115,6 +116,7 @@ __all__ = [
     "flow_graph",
     "machine_code",
     "machine_ids",
+    "machine_instructions",
     "parse",
     "saving_us",
 ]

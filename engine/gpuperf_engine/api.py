@@ -25,6 +25,7 @@ from .ptx.syntax import Function, Kernel, Module
 from .results import Estimate, Finding, Profile, race_error
 from .sass.code import MachineCode, MachineInstruction
 from .sass.code import machine_code as _machine_code
+from .sass.code import machine_instructions as _machine_instructions
 from .sass.resources import ptxas_resources
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ __all__ = [
     "flow_graph",
     "machine_code",
     "machine_ids",
+    "machine_instructions",
     "parse",
     "saving_us",
 ]
@@ -207,17 +209,32 @@ def machine_code(profile: Profile, machine: str | Machine, search: Iterable[str]
     Raises ``UnknownName`` for a machine that is none, ``MachineError`` if the PTX does not run there and for what the programs
     cannot do, ``NotObserved`` if the profile's counters are gone.
     """
+    described, architecture = _assembled_for(profile.kernel, profile.target, machine, search)
+    return _machine_code(profile, architecture, described.id)
+
+
+def machine_instructions(
+    kernel: Function, machine: str | Machine, search: Iterable[str] = ()
+) -> tuple[MachineInstruction, ...]:
+    """The machine code of a kernel for a machine, in its order and without executions; arguments and errors as ``machine_code``."""
+    _, architecture = _assembled_for(kernel.name, kernel.module.target, machine, search)
+    return _machine_instructions(kernel, architecture)
+
+
+def _assembled_for(
+    kernel: str, target: str, machine: str | Machine, search: Iterable[str]
+) -> tuple[Machine, str]:
     from .timing.machine import load_machine
     from .timing.targets import assembled_for
 
     described = load_machine(machine, search) if isinstance(machine, str) else machine
-    architecture = assembled_for(profile.target, described)
+    architecture = assembled_for(target, described)
     if architecture is None:
         raise MachineError(
-            f"{profile.kernel!r} is PTX for {profile.target}, which does not run on {described.name}",
+            f"{kernel!r} is PTX for {target}, which does not run on {described.name}",
             hint=f"compile it for {described.targets[0]} or earlier",
         )
-    return _machine_code(profile, architecture, described.id)
+    return described, architecture
 
 
 def machine_ids(search: Iterable[str] = ()) -> tuple[str, ...]:

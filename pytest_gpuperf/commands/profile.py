@@ -15,6 +15,7 @@ from .._engine import engine
 from ..authoring.progress import on_terminal, step
 from ..core.escaping import clean
 from .common import OK, Subcommands, UsageError, write
+from .launch_options import ARGUMENTS, add_launch_options
 from .profile_view import Shown, document_of, lines_of
 from .programs import LaunchSpec, ProgramSpec, read_program
 
@@ -31,7 +32,7 @@ def add_parser(commands: Subcommands) -> None:
         help="run kernels and show what was counted",
         usage="gpuperf profile FILE.ptx [--entry NAME] --grid X --block X [--arg TYPE=VALUE …] [options]\n"
         "       gpuperf profile --launches FILE [options]",
-        epilog="arguments: s32=100, f32=2, 'f32[4,256]=arange|zeros|ones|empty|random|random:SEED|NUMBER|@FILE.npy', ptr=null",
+        epilog=ARGUMENTS,
     )
     parser.add_argument("file", metavar="FILE.ptx", nargs="?")
     parser.add_argument(
@@ -39,17 +40,7 @@ def add_parser(commands: Subcommands) -> None:
         metavar="FILE",
         help="YAML or JSON with arrays and launches, in place of the options for one",
     )
-    parser.add_argument("--entry", metavar="NAME", help="the kernel, where there are several")
-    parser.add_argument("--grid", metavar="X[,Y[,Z]]", type=_dimensions, help="CTAs of the launch")
-    parser.add_argument("--block", metavar="X[,Y[,Z]]", type=_dimensions, help="threads of a CTA")
-    parser.add_argument(
-        "--arg", metavar="TYPE=VALUE", action="append", default=[], help="one per parameter, in order"
-    )
-    parser.add_argument(
-        "--shared-bytes", metavar="N", type=int, default=0, help="dynamic shared memory of a CTA"
-    )
-    parser.add_argument("--cluster", metavar="X[,Y[,Z]]", type=_dimensions, help="CTAs of a cluster")
-    parser.add_argument("--cooperative", action="store_true", help="all CTAs are resident at once")
+    add_launch_options(parser)
     parser.add_argument(
         "--target", metavar="ID", action="append", default=[], help="predict the time there (repeatable)"
     )
@@ -124,16 +115,6 @@ def _backend(name: str) -> str:
     if present != name:
         sys.stderr.write(f"gpuperf profile: warning: --backend {name} is now --backend {present}\n")
     return present
-
-
-def _dimensions(text: str) -> tuple[int, ...]:
-    try:
-        parts = tuple(int(part) for part in text.replace("x", ",").split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not X[,Y[,Z]]") from None
-    if not 1 <= len(parts) <= 3:
-        raise argparse.ArgumentTypeError(f"{text!r} has {len(parts)} dimensions, a launch has one to three")
-    return parts
 
 
 def _thread(text: str) -> tuple[object, object]:

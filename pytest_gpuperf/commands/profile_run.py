@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuperf_engine import Device, Kernel, Module, Profile
     from gpuperf_engine.profile.threads import Sample
 
-__all__ = ["run_program"]
+__all__ = ["choose_kernel", "run_program"]
 
 
 def run_program(
@@ -41,7 +41,7 @@ def run_program(
         if path not in modules:
             with step(progress, "reading PTX"):
                 modules[path] = parse_file(path)
-        kernel = _kernel(modules[path], path, launch.entry)
+        kernel = choose_kernel(modules[path], path, launch.entry)
         given = {
             "grid": launch.grid,
             "block": launch.block,
@@ -65,7 +65,8 @@ def run_program(
     return samples
 
 
-def _kernel(module: Module, path: str, entry: str | None) -> Kernel:
+def choose_kernel(module: Module, path: str, entry: str | None) -> Kernel:
+    """The kernel that is meant, the only one if none is named. Raises ``UsageError``."""
     names = list(module.kernels)
     if entry is None and len(names) != 1:
         known = nearest("", names, noun="kernel")

@@ -1,8 +1,10 @@
-"""Listings as ``nvdisasm`` prints them, written by hand."""
+"""Listings as ``nvdisasm`` prints them, recorded and by hand, and programs that print them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import pytest
 
 from gpuperf_engine.sass.listing import Listing, read_listing
 
@@ -62,3 +64,25 @@ def listing_text(body: str) -> str:
 def written(body: str) -> Listing:
     """The listing of such a text."""
     return read_listing(listing_text(body))
+
+
+REPORT = """ptxas info    : Compiling entry function '{entry}' for '{target}'
+    0 bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads
+ptxas info    : Used 12 registers, used 0 barriers, 64 bytes smem"""
+
+
+def stand_in(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, listing: Path, entry: str, stores: int = 0, loads: int = 0
+) -> None:
+    """Programs that make this listing of every kernel."""
+    version = 'case "$1" in --version) echo "release 13.0, V13.0.88"; exit 0;; esac\n'
+    report = REPORT.format(entry=entry, target="sm_86", stores=stores, loads=loads)
+    for name, body in (
+        ("ptxas", f"cat >&2 <<'end'\n{report}\nend\necho \"$@\" > module.cubin\n"),
+        ("nvdisasm", f"cat '{listing}'\n"),
+    ):
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{version}{body}", encoding="utf-8")
+        path.chmod(0o755)
+        monkeypatch.setenv(f"GPUPERF_{name.upper()}", str(path))
+    monkeypatch.setenv("GPUPERF_CACHE", "off")

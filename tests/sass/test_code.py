@@ -11,7 +11,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.sass.tools import find_tool
-from tests.sass.listings import WALK, WALK_PTX, listing_text
+from tests.sass.listings import WALK, WALK_PTX, listing_text, stand_in
 from tests.support import head
 
 
@@ -27,27 +27,6 @@ needs_both = pytest.mark.skipif(
     not (there("ptxas") and there("nvdisasm")), reason="ptxas and nvdisasm are not here"
 )
 stands_in = pytest.mark.skipif(os.name != "posix", reason="shell scripts stand in for the programs")
-
-REPORT = """ptxas info    : Compiling entry function '{entry}' for '{target}'
-    0 bytes stack frame, {stores} bytes spill stores, {loads} bytes spill loads
-ptxas info    : Used 12 registers, used 0 barriers, 64 bytes smem"""
-
-
-def stand_in(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, listing: Path, entry: str, stores: int = 0, loads: int = 0
-) -> None:
-    """Programs that make this listing of every kernel."""
-    version = 'case "$1" in --version) echo "release 13.0, V13.0.88"; exit 0;; esac\n'
-    report = REPORT.format(entry=entry, target="sm_86", stores=stores, loads=loads)
-    for name, body in (
-        ("ptxas", f"cat >&2 <<'end'\n{report}\nend\necho \"$@\" > module.cubin\n"),
-        ("nvdisasm", f"cat '{listing}'\n"),
-    ):
-        path = folder / name
-        path.write_text(f"#!/bin/sh\n{version}{body}", encoding="utf-8")
-        path.chmod(0o755)
-        monkeypatch.setenv(f"GPUPERF_{name.upper()}", str(path))
-    monkeypatch.setenv("GPUPERF_CACHE", "off")
 
 
 def walk(length: int) -> ge.Profile:

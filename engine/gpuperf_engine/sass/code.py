@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import MachineError, NotObserved
 from ..flow.operands import access_bytes
 from ..isa.effects import LOAD, STORE
-from ..ptx.syntax import Instruction
+from ..ptx.syntax import Function, Instruction
 from ..results import Profile
 from ..simt.effects import site_space
 from ..source import SourcePosition
@@ -24,7 +24,7 @@ from .pipes import pipe_of
 from .resources import resources_of
 from .tools import find_tool
 
-__all__ = ["MachineCode", "MachineInstruction", "machine_code"]
+__all__ = ["MachineCode", "MachineInstruction", "machine_code", "machine_instructions"]
 
 #: bits that a load of shared memory brings each lane, where they are not 32
 _WIDTHS = {"U8": 8, "S8": 8, "U16": 16, "S16": 16, "64": 64, "128": 128}
@@ -37,7 +37,8 @@ class MachineInstruction:
     ``address``: bytes from the start of its section. ``function``: the label that it stands behind. ``ptx_line``: the line of the PTX
     instruction that it was made of, 0 for code of the assembler's own; ``source``: that of the program (``kernel.cu:17``), ``""``
     without ``.loc``; ``inlined_at``: the calls that it was inlined at, innermost first. ``stall`` is in cycles; scoreboards are
-    numbered 0 to 5 (``encoding.Control``). ``exact``: whether the counts of PTX leave no other count than these.
+    numbered 0 to 5 (``encoding.Control``). ``exact``: whether the counts of PTX leave no other count than these. Without a
+    launch both counts are 0 and not exact.
     """
 
     address: int
@@ -142,7 +143,7 @@ def machine_code(profile: Profile, architecture: str, target: str = "") -> Machi
             f"no executions of the machine code of {kernel.name!r} for {architecture} fit the counts of its PTX",
             hint="the counts of PTX stand; please report the kernel",
         )
-    made = _instructions(graph, instructions, warps, threads, int(architecture[3:].rstrip("af")))
+    made = _instructions(graph, instructions, warps, threads, _number(architecture))
     resources = resources_of(assembly, profile.records[0].plan.dynamic_shared)
     greatest = max(warps.least, min(warps.greatest, threads.greatest))
     return MachineCode(
@@ -165,6 +166,19 @@ def machine_code(profile: Profile, architecture: str, target: str = "") -> Machi
         resources.spill_loads + resources.spill_stores,
         _notes(graph, warps, greatest),
     )
+
+
+def machine_instructions(kernel: Function, architecture: str) -> tuple[MachineInstruction, ...]:
+    """The machine code of a kernel for an architecture, without executions. Raises ``MachineError`` as ``machine_code``."""
+    _, instructions = numbered(kernel)
+    graph = build_graph(disassemble(assemble(kernel, architecture)), kernel.name)
+    nothing = Executions({}, 0, 0, frozenset(range(len(graph.blocks))), frozenset(), False)
+    return _instructions(graph, instructions, nothing, nothing, _number(architecture))
+
+
+def _number(architecture: str) -> int:
+    """``sm_90a`` → 90."""
+    return int(architecture[3:].rstrip("af"))
 
 
 def _instructions(

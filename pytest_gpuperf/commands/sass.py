@@ -1,0 +1,158 @@
+"""``gpuperf sass``: source, PTX and machine code side by side, with executions where a launch is given."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuperf_engine.errors import nearest
+
+from .._engine import engine
+from ..core.escaping import clean, one_line
+from ..sources.original import source_texts
+from ..sources.paths import SourcePaths
+from .common import OK, Subcommands, UsageError, columns, parse_file, write
+from .launch_options import ARGUMENTS, add_launch_options
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Kernel, MachineCode, MachineInstruction
+
+__all__ = ["add_parser"]
+
+_WIDTH = 44
+"""Characters of source and of PTX that are shown."""
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Registers the subcommand."""
+    parser = commands.add_parser(
+        "sass",
+        help="show machine code beside PTX and source",
+        usage="gpuperf sass FILE.ptx --target ID [--entry NAME] [--grid X --block X [--arg TYPE=VALUE …]] [options]",
+        epilog=ARGUMENTS,
+    )
+    parser.add_argument("file", metavar="FILE.ptx")
+    parser.add_argument("--target", metavar="ID", required=True, help="the machine (see gpuperf targets)")
+    add_launch_options(parser)
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    known = engine.machine_ids()
+    if arguments.target not in known:
+        raise UsageError(
+            f"--target {arguments.target!r} is not known; {nearest(arguments.target, known, noun='target')}"
+        )
+    if (arguments.grid is None) != (arguments.block is None):
+        raise UsageError("--grid and --block go together; without them no launch is counted")
+    if arguments.grid is None and arguments.arg:
+        raise UsageError("--arg is for a launch: add --grid and --block")
+    kernel, code = _code(arguments)
+    instructions = (
+        engine.machine_instructions(kernel, arguments.target) if code is None else code.instructions
+    )
+    if arguments.format == "json":
+        document: dict[str, Any] = (
+            {"kernel": kernel.name, "target": arguments.target}
+            | {"instructions": [asdict(item) for item in instructions]}
+            if code is None
+            else code.to_dict()
+        )
+        write(
+            json.dumps({"schema_version": 1, **document}, indent=1, ensure_ascii=False) + "\n",
+            arguments.output,
+        )
+        return OK
+    lines = _table(kernel, instructions, executed=code is not None)
+    write(
+        "\n".join([*_head(kernel, code, arguments.target, len(instructions)), "", *lines]) + "\n",
+        arguments.output,
+    )
+    return OK
+
+
+def _code(arguments: argparse.Namespace) -> tuple[Kernel, MachineCode | None]:
+    """The kernel, and its machine code if a launch is given."""
+    from .arguments import make_argument
+    from .profile_run import choose_kernel
+
+    kernel = choose_kernel(parse_file(arguments.file), arguments.file, arguments.entry)
+    if arguments.grid is None:
+        return kernel, None
+    device = engine.Device()
+    profile = device.launch(
+        kernel,
+        arguments.grid,
+        arguments.block,
+        [make_argument(spec, device) for spec in arguments.arg],
+        shared_bytes=arguments.shared_bytes,
+        cluster=arguments.cluster,
+        cooperative=arguments.cooperative,
+    )
+    return kernel, engine.machine_code(profile, arguments.target)
+
+
+def _head(kernel: Kernel, code: MachineCode | None, target: str, instructions: int) -> list[str]:
+    if code is None:
+        return [one_line(f"{kernel.name} for {target}: {instructions:,} instructions")]
+    spills = f"{code.spill_bytes} bytes of spills" if code.spill_bytes else "no spills"
+    return [
+        one_line(f"{code.kernel} for {target} ({code.architecture}, {code.assembler})"),
+        f"{code.warp_instructions:,} warp instructions, {code.thread_instructions:,} thread instructions; "
+        f"{instructions:,} in the code",
+        f"{code.registers} registers, {code.stack_bytes} bytes of stack, {spills}; residue {100 * code.residue:.1f} %",
+        *(f"note: {one_line(note, 400)}" for note in code.notes),
+    ]
+
+
+def _table(kernel: Kernel, instructions: Sequence[MachineInstruction], *, executed: bool) -> list[str]:
+    """A line for each machine instruction; source and PTX where they are other ones than on the line before."""
+    ptx = kernel.module.text.split("\n")
+    files = SourcePaths([Path(kernel.module.path).parent], Path())
+    places = {item.source: files.place(item.source) for item in instructions if item.source}
+    texts = source_texts(places.values(), files)
+    rows = [
+        [
+            "source",
+            "PTX",
+            *(["warps", "threads"] if executed else []),
+            "stall",
+            "waits",
+            "address",
+            "machine code",
+        ]
+    ]
+    source, line = "", 0
+    for item in instructions:
+        place = places.get(item.source, "")
+        shown = f"{place} {texts.get(place, '').strip()}" if place and place != source else ""
+        text = f"{item.ptx_line} {ptx[item.ptx_line - 1].strip()}" if item.ptx_line not in (0, line) else ""
+        source, line = place, item.ptx_line
+        rows.append(
+            [
+                one_line(shown, _WIDTH),
+                one_line(text, _WIDTH),
+                *([_count(item.warps, item), _count(item.threads, item)] if executed else []),
+                str(item.stall),
+                _numbers(item.waits),
+                f"{item.address:04x}",
+                clean(item.text),
+            ]
+        )
+    right = (2, 3, 4, 6) if executed else (2, 4)
+    return columns(rows, right=right)
+
+
+def _count(count: int, item: MachineInstruction) -> str:
+    """With a question mark where counts of PTX leave other ones possible."""
+    return f"{count:,}" if item.exact else f"{count:,}?"
+
+
+def _numbers(waits: Iterable[int]) -> str:
+    return ",".join(map(str, waits))

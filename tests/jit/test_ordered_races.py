@@ -200,6 +200,15 @@ RACES = {
         f"{TAKEN}@%p0 atom.global.cas.b32 %r5, [%rd0], %r1, 7;\nadd.u64 %rd7, %rd0, 0; ld.global.u32 %r6, [%rd7];",
         [("RAW", "atom.global.cas.b32", "ld.global.u32", 0, 1)],
     ),
+    "fences of a proxy": (
+        LAST.format(how="", before="fence.proxy.async;", after="fence.proxy.async;"),
+        [("RAW", "st.global.u32", "ld.global.u32", 0, 2)],
+    ),
+    "a flag that no thread of the block reads": (
+        "@%p1 st.global.u32 [%rd2], %r4;\n@%p1 st.release.gpu.global.u32 [%rd1], 1;\n"
+        "@%p1 ld.relaxed.gpu.global.u32 %r5, [%rd1];\nmembar.gl;\n@!%p1 ld.global.u32 %r6, [%rd3];",
+        [("RAW", "st.global.u32", "ld.global.u32", 0, 1)],
+    ),
     "an atomic of the scope of a block": (
         f"{TAKEN}@%p0 red.relaxed.cta.global.add.u32 [%rd0], 1;",
         [("WAW", "red.relaxed.cta.global.add.u32", "red.relaxed.cta.global.add.u32", 0, 1)],
@@ -363,3 +372,36 @@ def test_the_same_races_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) 
         found.append(device.launch(module["k"], 1000, 64, [data, flag]).races)
     assert found[0] != ()
     assert all(other == found[0] for other in found[1:])
+
+
+#: block 0 stores and sets a flag, for which all threads wait; then warps of a block wait for one another, or set flags of their block
+PASSED_ON = """@%p1 st.global.u32 [%rd2], %r4;
+bar.sync 0;
+@%p0 st.release.gpu.global.u32 [%rd1], 1;
+spin: ld.{0}.gpu.global.u32 %r5, [%rd1]; setp.eq.u32 %p2, %r5, 0; @%p2 bra spin;
+{1}ld.global.u32 %r6, [%rd3];"""
+WAYS = {
+    "an mbarrier": "mov.u32 %r13, bar; @%p0 mbarrier.init.shared.b64 [%r13], 64;\nbar.sync 0;\n"
+    f"mbarrier.arrive.shared.b64 %rd9, [%r13];\n{WAITED}",
+    "a fence": "fence.acq_rel.cta; st.relaxed.cta.shared.u32 [told], 1; ld.acquire.cta.shared.u32 %r5, [told];\n",
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_what_blocks_of_an_earlier_launch_acquired_orders_nothing(name: str) -> None:
+    assert launch(PASSED_ON.format("acquire", WAYS[name]), grid=2).races == ()
+    wanted = ("RAW", "st.global.u32", "ld.global.u32", 0, 1)
+    assert wanted in found_in(launch(PASSED_ON.format("relaxed", WAYS[name]), grid=2))
+
+
+@pytest.mark.parametrize("warp", (1, 3))
+def test_a_release_is_no_acquire_where_the_async_proxy_reads(warp: int) -> None:
+    """What the async proxy sees has clocks of its own: these are not released to other blocks."""
+    body = (
+        "@%p1 ld.relaxed.gpu.global.u32 %r5, [%rd1+256]; mul.wide.u32 %rd6, %r1, 1024; add.u64 %rd6, %rd0, %rd6;\n"
+        f"{BULK_STORE}st.release.gpu.global.u32 [%rd1+512], 1; @%p1 bra done;\n"
+        f"shr.u32 %r7, %r0, 5; setp.ne.u32 %p2, %r7, {warp}; @%p2 bra done;\n"
+        "membar.gl; ld.global.u32 %r6, [%rd3];"
+    )
+    races = launch(body.replace("], 256;", "], 1024;"), grid=2, block=256).races
+    assert "ld.global.u32" in {race.second.opcode for race in races if race.first.block != race.second.block}

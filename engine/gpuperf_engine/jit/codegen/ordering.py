@@ -26,7 +26,9 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
     guard = to.guard(instruction)
     kind = _KINDS.get(instruction.opcode)
     proxies = _fences_proxies(instruction.opcode)
-    if kind is None and instruction.effect is not FENCE and not proxies:
+    # these order nothing among threads
+    between_proxies = instruction.opcode.startswith(("fence.proxy.async", "fence.proxy.alias"))
+    if kind is None and (instruction.effect is not FENCE or between_proxies) and not proxies:
         return
     writer = to.writer
     numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
@@ -38,7 +40,7 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
         writer.start(checked)
     if proxies:
         writer.call("race_proxy", "i64", *numbers[1:])
-    if kind is None and instruction.effect is FENCE:
+    if kind is None and instruction.effect is FENCE and not between_proxies:
         narrow = str(int("cta" in instruction.opcode.split(".")))
         writer.call("race_fence", "i64", *numbers, ("i64", narrow))
     elif kind is not None:

@@ -70,7 +70,8 @@ class _Global:
         """A strong access may be a flag that orders others."""
         to = self.to
         self.flags = to.load("i8", to.place(to.context(Context.RACE_SITES, "ptr"), "%site"))
-        to.branch(to.icmp("eq", to.and_(self.flags, Race.IS_STRONG), 0), "weak", "strong")
+        strong = to.icmp("ne", to.and_(self.flags, Race.IS_STRONG), 0)
+        to.branch(to.and_(strong, to.icmp("ne", MASK, 0)), "strong", "weak")
         to.start("strong")
         to.run("race_flag", (to.number("%ctx"), SITE, 4 if self.stores else 8))
         to.enter("weak")

@@ -67,7 +67,7 @@ def race_begin(context: int, cta: int) -> int:
         warp += 1
     store64(record + Race.AGAIN, 0)
     if load64(context + Context.RACE_SEGMENTS):
-        race_begin_far(record)
+        race_begin_far(record, warps)
     return 0
 
 
@@ -492,13 +492,17 @@ def race_flag(context: int, site: int, how: int) -> int:
     return 0
 
 
-def race_begin_far(record: int) -> int:
+def race_begin_far(record: int, warps: int) -> int:
     """A CTA starts: of other ones nothing is known."""
     fill(load64(record + Race.SEGMENTS), 0, Segments.BYTES)
     number = 0
     while number < Race.CLOCKS_COUNT:
         store32(race_clock(record, number) + Race.OF_OTHERS * 4, 0)
         number += 1
+    warp = 0
+    while warp < warps:
+        store32(race_fenced(record, race_me(record, warp)) + Race.OF_OTHERS * 4, 0)
+        warp += 1
     return 0
 
 
@@ -740,6 +744,9 @@ def race_mbarrier(record: int, address: int) -> int:
         store64(record + Race.SLOTS, count + 1)
         found = load64(record + Race.MBARRIERS) + count * load64(record + Race.MBARRIER)
         store64(found, address)
+        # what an earlier CTA had acquired of others is not known to this one
+        store32(found + Race.ARRIVING + Race.OF_OTHERS * 4, 0)
+        store32(race_done(record, found) + Race.OF_OTHERS * 4, 0)
     return found
 
 

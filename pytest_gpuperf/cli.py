@@ -22,8 +22,7 @@ class _Parser(argparse.ArgumentParser):
 def _build() -> argparse.ArgumentParser:
     from gpuperf_engine import __version__
 
-    from .commands import calibrate, completion, flow, gate, inspect, instructions, profile, targets
-    from .commands import calibrate, completion, gate, inspect, instructions, profile, sass, targets
+    from .commands import calibrate, completion, flow, gate, inspect, instructions, profile, sass, targets
 
     parser = _Parser(
         prog="gpuperf",
@@ -32,8 +31,7 @@ def _build() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpuperf {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for module in (inspect, profile, flow, targets, instructions, calibrate, gate):
-    for module in (inspect, profile, sass, targets, instructions, calibrate, gate):
+    for module in (inspect, profile, sass, flow, targets, instructions, calibrate, gate):
         module.add_parser(commands)
     completion.add_parser(commands, parser)
     return parser

@@ -32,6 +32,10 @@ STORE = "st.shared.u32 [%r4], %r0;\n"
 FENCE = "fence.proxy.async.shared::cta;\n"
 MEET = "bar.sync 0;\n"
 OUT = "@%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r3], 512;\n"
+COMMIT = "@%p0 cp.async.bulk.commit_group;\n"
+READ = "@%p0 cp.async.bulk.wait_group.read 0;\n"
+#: to other bytes of global memory, from other bytes of shared memory
+ELSEWHERE = "add.u64 %rd2, %rd2, 512; add.u32 %r3, %r3, 512;\n" + OUT
 TENSOR = "@%p0 cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd5, {0}], [%r3];\n"
 TOLD = "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\n"
 PRODUCT = (
@@ -95,9 +99,37 @@ UNFENCED = {
         [(1, 5)],
     ),
     "an atomic": ("red.shared.add.u32 [%r4], %r0;\n" + MEET + OUT, [(1, 3)]),
-    "the second time": (STORE + FENCE + MEET + OUT + MEET + STORE + MEET + OUT, [(6, 8)]),
+    "the second time": (STORE + FENCE + MEET + OUT + COMMIT + READ + MEET + STORE + MEET + OUT, [(8, 10)]),
     "an arrival": (STORE + "mbarrier.arrive.shared.b64 %rd6, [%r6];\n" + WAIT + OUT, [(1, 4)]),
     "changed after a copy has brought it": (IN + WAIT + MEET + STORE + MEET + OUT, [(5, 7)]),
+}
+
+
+GONE = STORE + FENCE + MEET + OUT + COMMIT
+#: the body, and lines of a copy that reads shared memory and of what overwrites it
+UNREAD = {
+    "no wait": (GONE + MEET + STORE, [(4, 7)]),
+    "no group": (STORE + FENCE + MEET + OUT + MEET + STORE, [(4, 6)]),
+    "a wait for all groups but this one": (GONE + READ.replace(" 0;", " 1;") + MEET + STORE, [(4, 8)]),
+    "a wait by another warp": (
+        GONE + "setp.eq.u32 %p3, %r0, 64;\n" + READ.replace("%p0", "%p3") + MEET + STORE,
+        [(4, 9)],
+    ),
+    "a wait behind the barrier": (GONE + MEET + READ + STORE, [(4, 8)]),
+    "a wait before the copy": (STORE + FENCE + MEET + READ + OUT + COMMIT + MEET + STORE, [(5, 8)]),
+    "a tensor copy": (GONE.replace(OUT, TENSOR) + MEET + STORE, [(4, 7)]),
+    "a copy into what is read": (GONE + IN, [(4, 7)]),
+    "the thread that copies": (GONE + "@%p0 st.shared.u32 [%r3], %r1;\n", [(4, 6)]),
+}
+READ_BEFORE = {
+    "a wait for what is read": GONE + READ + MEET + STORE,
+    "a wait for the whole copy": GONE + READ.replace(".read", "") + MEET + STORE,
+    "the thread that copies": GONE + READ + "@%p0 st.shared.u32 [%r3], %r1;\n",
+    "a wait for the group before": GONE + ELSEWHERE + COMMIT + READ.replace(" 0;", " 1;") + MEET + STORE,
+    "a copy into what is read": GONE + READ + IN,
+    "a tensor copy": GONE.replace(OUT, TENSOR) + READ + MEET + STORE,
+    "an empty group": GONE + COMMIT + READ + MEET + STORE,
+    "those that read, too": GONE + "ld.shared.u32 %r9, [%r5];\n",
 }
 
 
@@ -124,6 +156,22 @@ def test_what_no_fence_lets_the_async_proxy_see(name: str) -> None:
             assert (race.kind, race.missing) == ("RAW", "fence.proxy.async")
             found.add(tuple(int(side.location.split(":")[1]) - BEFORE for side in (race.first, race.second)))
     assert sorted(found) == wanted
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_what_overwrites_the_source_of_a_copy(name: str) -> None:
+    body, wanted = UNREAD[name]
+    races = [race for race in launch(body).races if race.space == "shared"]
+    lines = [
+        tuple(int(side.location.split(":")[1]) - BEFORE for side in (race.first, race.second))
+        for race in races
+    ]
+    assert ({(race.kind, race.missing) for race in races}, lines) == ({("WAR", "")}, wanted)
+
+
+@pytest.mark.parametrize("name", READ_BEFORE)
+def test_what_waits_until_the_source_of_a_copy_has_been_read(name: str) -> None:
+    assert [race for race in launch(READ_BEFORE[name]).races if race.space == "shared"] == []
 
 
 def test_what_nothing_orders_is_told_as_such() -> None:

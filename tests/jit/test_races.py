@@ -158,6 +158,7 @@ def worth(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Launches of a few warps for which nothing is proved, and as if they were large."""
     if request.param == "proved":
         monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_IT", 0)
+        monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_FORMS", 0)
 
 
 @pytest.mark.usefixtures("worth")

@@ -18,6 +18,10 @@ __all__ = ["write_order"]
 
 U32 = scalar_type("u32")
 _KINDS = {"cp.async.commit_group": 0, "cp.async.wait_group": 1, "cp.async.wait_all": 2}
+#: whether groups of bulk copies are waited for, or committed
+_BULK_KINDS = {
+    "cp.async.bulk.commit_group": 0, "cp.async.bulk.wait_group": 1, "cp.async.bulk.wait_group.read": 1,
+}  # fmt: skip
 
 
 @handles(FENCE, HINT)
@@ -28,7 +32,8 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
     proxies = _fences_proxies(instruction.opcode)
     # these order nothing among threads
     between_proxies = instruction.opcode.startswith(("fence.proxy.async", "fence.proxy.alias"))
-    if kind is None and (instruction.effect is not FENCE or between_proxies) and not proxies:
+    bulk = _BULK_KINDS.get(instruction.opcode)
+    if kind is None and bulk is None and (instruction.effect is not FENCE or between_proxies) and not proxies:
         return
     writer = to.writer
     numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
@@ -38,20 +43,26 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
         checked, after = writer.label("order"), writer.label("ordered")
         writer.branch(some, checked, after)
         writer.start(checked)
+    if bulk is not None:
+        left = _left(to, instruction) if bulk else "0"
+        writer.call("race_bulk_groups", "i64", *numbers[1:], ("i64", str(bulk)), ("i64", left))
     if proxies:
         writer.call("race_proxy", "i64", *numbers[1:])
     if kind is None and instruction.effect is FENCE and not between_proxies:
         narrow = str(int("cta" in instruction.opcode.split(".")))
         writer.call("race_fence", "i64", *numbers, ("i64", narrow))
     elif kind is not None:
-        left = "0"
-        if kind == 1:
-            (value,) = (to.source(operand, U32) for slot, operand in matched(instruction))
-            left = writer.zext(value.scalar(), "i64")
+        left = _left(to, instruction) if kind == 1 else "0"
         writer.call("race_groups", "i64", *numbers, ("i64", str(kind)), ("i64", left))
     if after:
         writer.jump(after)
         writer.start(after)
+
+
+def _left(to: BlockWriter, instruction: Instruction) -> str:
+    """How many groups are not waited for."""
+    (value,) = (to.source(operand, U32) for slot, operand in matched(instruction))
+    return to.writer.zext(value.scalar(), "i64")
 
 
 def _fences_proxies(opcode: str) -> bool:

@@ -394,7 +394,12 @@ class Race:
     PRODUCTS_RING = 304  # and groups of ``wgmma``
     RING_SIZE = 28
     KNOWN = 528  # stamps that were last found to come before, by a few bits of their agents
-    CLOCK = 640  # then that of the last fence
+    # bulk copies that read shared memory, by groups: time of the group that is open (0: none was made), groups committed, and the
+    # latest time of all groups up to each of the last ones
+    BULK = 592
+    BULK_GROUPS = 600
+    BULK_RING = 608
+    CLOCK = 832  # then that of the last fence
     # numbers of agents that are not warps
     OF_COPIES = 32
     OF_MBARRIERS = 64

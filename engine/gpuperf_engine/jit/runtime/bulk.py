@@ -12,7 +12,7 @@ from .compile_python import call, load8, load32, load64, store8, store64, traili
 from .count import bump
 from .mbarrier import in_rank, mbarrier_change, mbarrier_report, refuse_mbarrier
 from .memory import reach
-from .races import race_bulk
+from .races import race_bulk, race_source
 from .races_shared import race_range
 
 
@@ -103,8 +103,12 @@ def bulk_move(
             writes = writes & 15
             left = size - done
             whole = edges == 0 and how & Bulk.ANSWER == 0
+            if how & Bulk.TO_GLOBAL:
+                race_source(context)
             if whole and reads & 1 and race_range(context, cta, site, lane, source + done, left, 8):
                 reads += 16
+            if how & Bulk.TO_GLOBAL:
+                store64(context + Context.RACE_AGENT, 0)
             whole = edges == 0 and bytes == 65535
             if (
                 whole
@@ -119,7 +123,12 @@ def bulk_move(
         if done + 16 == size:
             chosen = chosen & (65535 >> (edges >> 8))
         if how & Bulk.ANSWER == 0 and (edges == 0 or chosen == 65535):
+            apart = how & Bulk.TO_GLOBAL and reads & 16 == 0
+            if apart:
+                race_source(context)
             come = reach(context, cta, state, site, lane, source + done, 16, reads)
+            if apart:
+                store64(context + Context.RACE_AGENT, 0)
             if come == 0:
                 context.FAULT_WORD = 1
                 return 1

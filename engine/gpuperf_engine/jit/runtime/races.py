@@ -53,6 +53,8 @@ def race_begin(context: int, cta: int) -> int:
         store64(me + Race.COPIES, 0)
         store64(me + Race.GROUPS, 0)
         store64(me + Race.PRODUCTS, 0)
+        store64(me + Race.BULK, 0)
+        store64(me + Race.BULK_GROUPS, 0)
         twin = me + Race.CLOCK + load64(record + Race.TWIN)
         agent = 32
         while agent < load64(record + Race.AGENTS):
@@ -681,6 +683,47 @@ def race_copies(context: int) -> int:
         store64(me + Race.COPIES, race_tick(record))
     stamp = (Race.ASYNCHRONOUS | load64(me + Race.COPIES)) << 8 | (Race.OF_COPIES + warp)
     store64(context + Context.RACE_AGENT, load64(record + Race.RANK) << 32 | stamp)
+    return 0
+
+
+def race_source(context: int) -> int:
+    """What follows is read by a bulk or tensor copy of the open group of the running warp, until ``RACE_AGENT`` is 0 again."""
+    me = load64(context + Context.RACE_WARP)
+    if me == 0:
+        return 0
+    record = load64(me + Race.RECORD)
+    race_more(record)
+    if load64(me + Race.BULK) == 0:
+        store64(me + Race.BULK, race_tick(record))
+    agent = Race.OF_COPIES + (load64(me + Race.STAMP) & 31)
+    stamp = (Race.ASYNCHRONOUS | load64(me + Race.BULK)) << 8 | agent
+    store64(context + Context.RACE_AGENT, load64(record + Race.RANK) << 32 | stamp)
+    return 0
+
+
+def race_bulk_groups(cta: int, state: int, waits: int, left: int) -> int:
+    """``cp.async.bulk.commit_group``, or (``waits``) ``wait_group`` for all groups but the last ``left`` ones: these have read
+    their sources, with ``.read`` and without. Groups of all threads of a warp are counted together: a wait is for no less than it
+    says."""
+    record = load64(cta + Cta.RACES)
+    if record == 0:
+        return 0
+    warp = load32(state + State.INDEX)
+    me = race_me(record, warp)
+    count = load64(me + Race.BULK_GROUPS)
+    if waits == 0:
+        time = load64(me + Race.BULK)
+        if time == 0 and count:
+            time = load64(me + Race.BULK_RING + ((count - 1) % Race.RING_SIZE) * 8)
+        store64(me + Race.BULK_RING + (count % Race.RING_SIZE) * 8, time)
+        store64(me + Race.BULK_GROUPS, count + 1)
+        store64(me + Race.BULK, 0)
+        return 0
+    if left >= count or left >= Race.RING_SIZE:
+        return 0
+    time = load64(me + Race.BULK_RING + ((count - left - 1) % Race.RING_SIZE) * 8)
+    if time and load32(me + Race.CLOCK + (Race.OF_COPIES + warp) * 4) < (Race.ASYNCHRONOUS | time):
+        store32(me + Race.CLOCK + (Race.OF_COPIES + warp) * 4, Race.ASYNCHRONOUS | time)
     return 0
 
 

@@ -23,7 +23,7 @@ from .compile_python import (
 from .count import bump
 from .mbarrier import in_rank, refuse_mbarrier
 from .memory import reach
-from .races import race_bulk
+from .races import race_bulk, race_source
 from .races_shared import race_range
 from .tensor import is_padded, row_units, swizzled, tensor_row, unit_bytes, unit_held
 from .tensor_checks import (
@@ -70,14 +70,18 @@ def tensor_reached(
     ways = 4 + 1
     if how & Bulk.TO_GLOBAL:
         ways = 8 + 1
+        race_source(context)
     while done < units * held:
         if done & 511 == 0:
             ways = ways & 15
             if race_range(context, cta, site, lane, place + done, units * held - done, ways & 12):
                 ways += 16
         if reach(context, cta, state, site, lane, place + done, 16, ways) == 0:
+            store64(context + Context.RACE_AGENT, 0)
             return 1
         done += 16
+    if how & Bulk.TO_GLOBAL:
+        store64(context + Context.RACE_AGENT, 0)
     return 0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.jit.barrier_intervals import met_sites
+from gpuperf_engine.jit.barrier_intervals import conflicting_sites
 from gpuperf_engine.simt.launch import LaunchPlan
 from gpuperf_engine.simt.program import Program
 
@@ -104,12 +104,12 @@ def test_what_is_not_checked_has_no_race(monkeypatch: pytest.MonkeyPatch) -> Non
         def watched(
             program: Program, plan: LaunchPlan | None, noted: list[tuple[frozenset[int] | None, int]] = noted
         ) -> frozenset[int] | None:
-            met = met_sites(program, plan)
+            met = conflicting_sites(program, plan)
             if plan is not None:
-                noted.append((met, len(met_sites(program, None) or ())))
+                noted.append((met, len(conflicting_sites(program, None) or ())))
             return met
 
-        monkeypatch.setattr("gpuperf_engine.jit.races.met_sites", watched)
+        monkeypatch.setattr("gpuperf_engine.jit.races.conflicting_sites", watched)
         for least in (1 << 30, 0):
             monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_IT", least)
             module = ge.parse(text, path="k.ptx")

@@ -1,4 +1,4 @@
-"""Accesses of shared memory that no access of another warp can meet between two barriers of all threads: they need no check.
+"""Accesses of shared memory that no access of another warp can conflict with between two barriers of all threads: they need no check.
 
 What a thread can do between two such barriers follows from the flow of control, and what it accesses there from the index of the
 thread, where nothing but that and constants goes into the address.
@@ -20,7 +20,7 @@ from ..simt.effects import is_strong
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program, Site
 
-__all__ = ["met_sites", "reaches_shared"]
+__all__ = ["conflicting_sites", "reaches_shared"]
 
 _STORES = ("store", "atomic", "reduction")
 #: what reads and writes shared memory without being a site, or goes on behind a barrier
@@ -33,9 +33,9 @@ def reaches_shared(site: Site) -> bool:
     return copies or bool(reachable(site.instruction) & bit_of("shared"))
 
 
-def met_sites(program: Program, plan: LaunchPlan | None) -> frozenset[int] | None:
-    """Sites whose accesses of shared memory those of other warps may meet, one of them a store; in blocks of the shape of a launch, or
-    of any. ``None``: what is done there is not followed, as with copies that are not over at a barrier."""
+def conflicting_sites(program: Program, plan: LaunchPlan | None) -> frozenset[int] | None:
+    """Sites whose accesses of shared memory may conflict with those of other warps; in blocks of the shape of a launch, or of any.
+    ``None``: what is done there is not followed, as with copies that are not over at a barrier."""
     reaching = [site for site in program.sites if reaches_shared(site)]
     blocks = program.blocks
     followed = all(not program.blocks[site.block].function for site in reaching)
@@ -48,12 +48,14 @@ def met_sites(program: Program, plan: LaunchPlan | None) -> frozenset[int] | Non
     whole = {block.index for block in blocks if block.kind == "barrier" and _of_all(block.terminator)}
     starts = {program.entries[0], *(next(iter(blocks[index].successors)) for index in whole)}
     reached = {start: _reached(program, start, whole) for start in starts}
-    met: set[int] = set()
+    conflicts: set[int] = set()
     for places in reached.values():
         here = [site for index in places for site in of_block[index]]
         if any(site.kind in _STORES for site in here):
-            met.update(site.index for site in here)
-    return frozenset(met if plan is None else met & _meeting(program, plan, reached, whole, of_block))
+            conflicts.update(site.index for site in here)
+    return frozenset(
+        conflicts if plan is None else conflicts & _conflicting(program, plan, reached, whole, of_block)
+    )
 
 
 def _reached(program: Program, start: int, whole: set[int]) -> set[int]:
@@ -76,14 +78,14 @@ def _of_all(instruction: Instruction | None) -> bool:
     return "cluster" not in words and "arrive" not in words and "b" not in given
 
 
-def _meeting(
+def _conflicting(
     program: Program,
     plan: LaunchPlan,
     reached: dict[int, set[int]],
     whole: set[int],
     of_block: dict[int, list[Site]],
 ) -> set[int]:
-    """Sites whose addresses are known to be met or not known, by what runs at the same time."""
+    """Sites whose addresses are known to conflict or not known, by what runs at the same time."""
     group = {start: start for start in reached}
 
     def leader(start: int) -> int:
@@ -100,10 +102,10 @@ def _meeting(
     for start, places in reached.items():
         together[leader(start)] |= places
     values = _Places(program, plan)
-    met: set[int] = set()
+    conflicts: set[int] = set()
     for places in together.values():
-        met.update(values.met([site for index in sorted(places) for site in of_block[index]]))
-    return met
+        conflicts.update(values.conflicts([site for index in sorted(places) for site in of_block[index]]))
+    return conflicts
 
 
 class _Places:
@@ -127,7 +129,7 @@ class _Places:
             self._words[site.index] = start
         return self._words[site.index]
 
-    def met(self, sites: Sequence[Site]) -> set[int]:
+    def conflicts(self, sites: Sequence[Site]) -> set[int]:
         """Sites that have a word in common with another warp, to which one of the two stores, and not both by atomics."""
         stores = [site for site in sites if site.kind in _STORES]
         if not stores or all(is_strong(site.instruction) for site in sites):
@@ -137,8 +139,8 @@ class _Places:
         if any(site.kind in _STORES for site in unknown):
             return {site.index for site in sites}
         # atomics and flags may order what the others do
-        met = {site.index for site in sites if is_strong(site.instruction)}
-        met.update(site.index for site in ([*unknown, *stores] if unknown else ()))
+        conflicts = {site.index for site in sites if is_strong(site.instruction)}
+        conflicts.update(site.index for site in ([*unknown, *stores] if unknown else ()))
         least, most = (np.full(self._bytes // 4 + 1, value) for value in (1 << 30, -1))
         stored, weak = np.zeros((2, len(least)), bool)
         for site, words in known.items():
@@ -149,4 +151,4 @@ class _Places:
             weak[words] |= not is_strong(site.instruction)
         common = stored & weak & (least < most)
         common[-1] = False
-        return met | {site.index for site, words in known.items() if common[words].any()}
+        return conflicts | {site.index for site, words in known.items() if common[words].any()}

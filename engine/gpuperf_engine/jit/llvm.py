@@ -61,16 +61,16 @@ _MEMORY = (
 )  # fmt: skip
 #: of the object of races, by way of entries in ``script``
 _RACES = (
-    "race_alone", "race_anywhere", "race_arrive", "race_at", "race_begin", "race_bulk", "race_bulk_groups", "race_cluster",
-    "race_committed", "race_source",
-    "race_copies", "race_fence", "race_flag", "race_go_on", "race_groups", "race_lanes", "race_me", "race_meet",
-    "race_multiplied", "race_phase", "race_pieces", "race_products", "race_proxy", "race_range", "race_renew", "race_row",
-    "race_settle", "race_together", "race_told", "race_waited", "races_settle",
+    "race_acquire_mbarrier", "race_alone", "race_anywhere", "race_arrive", "race_arrive_mbarrier", "race_at", "race_barrier",
+    "race_begin", "race_begin_cluster", "race_bulk", "race_bulk_groups", "race_cluster", "race_commit_products",
+    "race_complete_cluster", "race_complete_mbarrier", "race_copies", "race_fence", "race_flag", "race_groups", "race_lanes",
+    "race_me", "race_pieces", "race_products", "race_proxy", "race_range", "race_renew", "race_row", "race_settle",
+    "race_source", "race_wait_products", "races_settle",
 )  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
-    "bump", "cluster_cta", "fault", "mark", "near", "note", "race_bulk", "race_phase", "race_range", "race_source",
-    "race_told", "race_waited", "reach",
+    "bump", "cluster_cta", "fault", "mark", "near", "note", "race_bulk", "race_complete_mbarrier", "race_range", "race_source",
+    "race_arrive_mbarrier", "race_acquire_mbarrier", "reach",
 )  # fmt: skip
 _SIGNALLING = ("in_rank", "refuse_mbarrier", "signal_copied", "mbarrier_of_copy")
 #: functions written in the subset of ``compile_python``: an object that every kernel needs, one for races, one for mbarriers and bulk
@@ -97,7 +97,19 @@ _FILES = {
     ),
     "races": tuple(
         _RUNTIME / f"{stem}.py"
-        for stem in ("races", "races_shared", "races_lines", "races_warps", "races_global")
+        for stem in (
+            "races_clocks",
+            "races_barriers",
+            "races_flags",
+            "races_blocks",
+            "races_groups",
+            "races_mbarriers",
+            "races_reports",
+            "races_shared",
+            "races_lines",
+            "races_warps",
+            "races_global",
+        )
     ),
     "copies": tuple(_RUNTIME / f"{stem}.py" for stem in ("mbarrier", "bulk")),
     "tensors": tuple(_RUNTIME / f"{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")),

@@ -1,6 +1,6 @@
 """Races: accesses of different warps to the same memory, at least one of them a store, that nothing orders.
 
-Which instructions are checked and what they order is worked out here; the runtime finds the races, see ``jit.runtime.races``.
+Which instructions are checked and what they order is worked out here; the runtime finds the races, see ``jit.runtime.races_clocks``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..simt.effects import is_strong
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program, Site
 from ..symbolic.slice_program import dependence_of
-from .barrier_intervals import met_sites, reaches_shared
+from .barrier_intervals import conflicting_sites, reaches_shared
 from .disjoint import Forms, are_apart, are_threads_apart
 from .ir.abi import Race as Layout
 
@@ -75,22 +75,22 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
         flags = flags.copy()
         flags[[*found]] &= 255 - np.array([*found.values()], np.uint8)
     if flags[-1] and not clustered and warps >= _WORTH_IT:
-        flags = flags & _where_met(program, plan)
+        flags = flags & _where_conflicts(program, plan)
     return flags
 
 
-def _where_met(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
-    """The bits that are left where it is known which accesses of shared memory meet in blocks of the launch's shape."""
-    place = f"met{program.variant} {plan.block} {plan.shared_bytes}"
+def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
+    """The bits that are left where it is known which accesses of shared memory conflict in blocks of the launch's shape."""
+    place = f"conflicts{program.variant} {plan.block} {plan.shared_bytes}"
     found = program.kernel.memo.get(place)
     if found is None:
-        met = met_sites(program, plan)
+        conflicts = conflicting_sites(program, plan)
         found = program.kernel.memo[place] = np.full(len(program.sites) + 1, 255, np.uint8)
         for site in program.sites:
-            if reaches_shared(site) and met is not None and site.index not in met:
+            if reaches_shared(site) and conflicts is not None and site.index not in conflicts:
                 # what orders nothing but itself is as good as unordered
                 found[site.index] -= Layout.CHECKED | _ORDERS * (site.space == "shared")
-        found[-1] = 255 * (met is None or bool(met))
+        found[-1] = 255 * (conflicts is None or bool(conflicts))
     assert isinstance(found, np.ndarray)
     return found
 
@@ -191,12 +191,14 @@ def _touched(program: Program, aliases: Aliases) -> dict[Site, frozenset[Object]
             touched[site] if not is_strong(instruction) or _is_narrow(instruction, False) else frozenset()
         )
 
-    def meets(item: Object, others: set[Object]) -> bool:
+    def conflicts_with(item: Object, others: set[Object]) -> bool:
         return bool(others) if item == _ANYTHING else item in others or _ANYTHING in others
 
     found: dict[Site, frozenset[Object]] = {}
     for site, items in touched.items():
-        some = frozenset(item for item in items if meets(item, stored) and meets(item, weakly))
+        some = frozenset(
+            item for item in items if conflicts_with(item, stored) and conflicts_with(item, weakly)
+        )
         if some:
             found[site] = some
     return found
@@ -204,10 +206,10 @@ def _touched(program: Program, aliases: Aliases) -> dict[Site, frozenset[Object]
 
 def _flags(program: Program, clustered: bool) -> NDArray[np.uint8]:
     made = np.zeros(len(program.sites) + 1, np.uint8)
-    met = None if clustered else met_sites(program, None)
-    made[-1] = Layout.CHECKED * (met is None or bool(met))
+    conflicts = None if clustered else conflicting_sites(program, None)
+    made[-1] = Layout.CHECKED * (conflicts is None or bool(conflicts))
     for site in program.sites:
-        if reaches_shared(site) and (met is None or site.index in met):
+        if reaches_shared(site) and (conflicts is None or site.index in conflicts):
             made[site.index] |= Layout.CHECKED
         if _is_in_async_proxy(site.instruction):
             made[site.index] |= Layout.ASYNC_PROXY

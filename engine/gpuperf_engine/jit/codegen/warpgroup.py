@@ -118,7 +118,7 @@ def _come(to: BlockWriter, mask: Ref, field: int) -> None:
     one = writer.zext(counts, "i32")
     if field == State.COMMITS:
         numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%cta", "%st")]
-        writer.call("race_committed", "i64", *numbers)
+        writer.call("race_commit_products", "i64", *numbers)
     writer.store(writer.add(count, one), cell)
 
 
@@ -160,7 +160,7 @@ def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
         writer.put("i32", 0, expired)
         return
     numbers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
-    writer.call("race_multiplied", "i64", *numbers)
+    writer.call("race_wait_products", "i64", *numbers)
 
 
 def _constant(to: BlockWriter, operand: Operand) -> int:

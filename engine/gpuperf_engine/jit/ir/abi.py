@@ -175,7 +175,7 @@ class Context(Record):
     NOTED: Pointer[Breaches] = Pointer(528)  # records of breaches that are noted, behind their number
     RACE_SITES = U64(536)  # a byte per site: bits of ``Race``; zeros where races are not looked for
     RACES_FOUND = U64(544)  # how many, and their rows of ``Race.COLUMNS`` words
-    # stamp of the asynchronous copy that accesses memory now, and the rank of its CTA << 32; 0: the warp does
+    # epoch of the asynchronous copy that accesses memory now, and the rank of its CTA << 32; 0: the warp does
     RACE_AGENT = U64(552)
     # what the lane stores, if known, and bytes from one element of a lane to the next, / 32
     RACE_VALUE = U64(560)
@@ -192,8 +192,8 @@ class Context(Record):
     RACE_LOCKED = U64(640)  # 1: several threads run CTAs, so that a line is locked while it is looked at
     # what the warp that runs knows of the order of accesses; 0: races in shared memory are not looked for
     RACE_WARP = U64(648)
-    # the mbarrier that the last lane of an instruction has told of it; 0: it is the first
-    RACE_TOLD = U64(664)
+    # the mbarrier that the last lane of an instruction has arrived at; 0: it is the first
+    RACE_ARRIVED = U64(664)
     RACE_LOWEST = U64(672)  # lines in which several CTAs met: the first and the last one
     RACE_HIGHEST = U64(680)
     RACE_SEGMENTS = U64(688)  # host address of the ``Segment`` records; 0: no CTA can wait for another one
@@ -340,7 +340,7 @@ class Cta(Record):
 
 
 class Race:
-    """What is known of the order of accesses of one CTA's shared memory; see ``jit.runtime.races``.
+    """What is known of the order of accesses of one CTA's shared memory; see ``jit.runtime.races_clocks``.
 
     Clocks are numbers of four bytes, by agent: warps, then the ``cp.async`` of each warp, then the copies that tell one mbarrier
     each and, as one, all other CTAs (the last of their releases that is known), then the ``wgmma`` of each warp: 128 of a CTA. In a
@@ -359,7 +359,7 @@ class Race:
     WARP = 72
     MBARRIERS = 80  # and of the mbarriers
     MBARRIER = 88
-    MET = 96  # whether a warp has learned of another CTA since all warps met
+    JOINED_PEER = 96  # whether a warp has learned of another CTA since all warps met
     ROOM = 104  # bytes of all clocks and records
     CTA = 112  # host address of that of the CTA
     TWIN = 120  # from a clock to what of it the async proxy sees; 0: it reads no shared memory
@@ -372,28 +372,28 @@ class Race:
     # barrier of the cluster, and of its last completion
     EVERYTHING = 16
     EVERYWHERE = 17
-    MEETING = 18
-    GONE_ON = 19
+    CLUSTER_BARRIER = 18
+    CLUSTER_COMPLETE = 19
     CLOCKS_COUNT = 20
     PEER = 1024
     # an mbarrier: its address, clocks of its phase and of those completed
     MOST_MBARRIERS = 31
     ARRIVING = 64
     # a warp
-    STAMP = 0  # of its accesses: time << 8 | agent
-    BASE = 8  # stamps below this one are those of accesses that come before, unless they are asynchronous
+    EPOCH = 0  # of its accesses: time << 8 | agent
+    BASE = 8  # epochs below this one are those of accesses that come before, unless they are asynchronous
     FENCED = 16  # whether it has executed a fence (1), and one whose scope is the cluster or more (2)
     READ = 24  # whether it has read what others may have released
     COPIES = 32  # time of the group of copies that is open; 0: none was made
     GROUPS = 40  # groups committed
     PRODUCTS = 48  # time of the group of ``wgmma`` that is open; 0: none was made
     RECORD = 56  # host address of the record of its CTA
-    MASK = 64  # bits of a stamp that tell the agent
+    MASK = 64  # bits of an epoch that tell the agent
     TURN = 72  # rank xor that of the CTA whose shared memory is accessed
     RING = 80  # when groups of copies were committed, the last ones
     PRODUCTS_RING = 304  # and groups of ``wgmma``
     RING_SIZE = 28
-    KNOWN = 528  # stamps that were last found to come before, by a few bits of their agents
+    KNOWN = 528  # epochs that were last found to come before, by a few bits of their agents
     # bulk copies that read shared memory, by groups: time of the group that is open (0: none was made), groups committed, and the
     # latest time of all groups up to each of the last ones
     BULK = 592
@@ -405,12 +405,12 @@ class Race:
     OF_MBARRIERS = 64
     OF_OTHERS = 95
     OF_PRODUCTS = 96
-    # planes: stamps, and what is behind them: site << 14 | warp << 9 | bytes of the word << 5 | lane
+    # planes: epochs, and what is behind them: site << 14 | warp << 9 | bytes of the word << 5 | lane
     WRITER = 0
     READER = 2
     OTHER = 4
     PLANES_COUNT = 6
-    #: flag of stamps: atomic, or of an access that is ``volatile``, ``relaxed`` or stronger
+    #: flag of epochs: atomic, or of an access that is ``volatile``, ``relaxed`` or stronger
     STRONG = 128
     #: set in times of asynchronous agents, and of those of other CTAs: no barrier alone orders what they do
     ASYNCHRONOUS = 1 << 23
@@ -433,10 +433,10 @@ class Race:
     #: in ``Context.SCRATCH``, of the places of up to 32 pieces of 16 bytes
     PLACES = 7168
     MOST_SITES = 1 << 18
-    #: in clusters, where what is behind a stamp has the CTA of the access from bit 28 on: its rank xor that of the memory
+    #: in clusters, where what is behind an epoch has the CTA of the access from bit 28 on: its rank xor that of the memory
     MOST_SITES_IN_CLUSTER = 1 << 14
     BEHIND = (1 << 28) - 1
-    #: of a finding: kind and sites, CTA, what is behind both stamps, address (in clusters, from bit 32 on, 1 + the CTA that has it),
+    #: of a finding: kind and sites, CTA, what is behind both epochs, address (in clusters, from bit 32 on, 1 + the CTA that has it),
     #: how often, CTA of the later access
     COLUMNS = 7
     MOST_FOUND = 256
@@ -479,9 +479,9 @@ class Line:
     MORE = VALUES + 64  # further pairs
     PAIRS = 4
     ROOM = MORE + (PAIRS - 1) * 2 * ENTRY
-    # an entry: u32 who (0: nobody): the number of a CTA; of a segment; in windows, and while one CTA has the line, a stamp
+    # an entry: u32 who (0: nobody): the number of a CTA; of a segment; in windows, and while one CTA has the line, an epoch
     WHO = 0
-    BY = 4  # u32: what is behind the stamp of the last access
+    BY = 4  # u32: what is behind the epoch of the last access
     MASK = 8  # bytes accessed
     #: u16: where the last access lies in the line: its first byte, the logarithm of the bytes of a lane, and bytes in all − 1
     AT = 16
@@ -499,7 +499,7 @@ class Segment:
     """Accesses of global memory by one agent of a CTA between two releases; u32 each. Numbers begin at 1."""
 
     CTA = 0
-    STAMP = 4
+    EPOCH = 4
     RELEASED = 8  # the first release to other CTAs that covers it; 0: there was none
     NEXT = 12  # the next one of the agent
     BYTES = 16
@@ -510,10 +510,10 @@ class Segments:
     """Of a CTA: by agent the first segment that was not released yet (0: there is none) and the last one, u32 each."""
 
     RELEASED = 128 * 8  # clock of all that was released to other CTAs
-    #: u32: whether a fence has not been followed by a strong write yet; and by warp, the stamp of the fence
+    #: u32: whether a fence has not been followed by a strong write yet; and by warp, the epoch of the fence
     PENDING = RELEASED + 512
     FENCES = PENDING + 4
-    #: by warp, the releases that there were at its last strong read, and the stamp of that
+    #: by warp, the releases that there were at its last strong read, and the epoch of that
     READS = FENCES + 128
     READ_AT = READS + 128
     BYTES = READ_AT + 128 + 60

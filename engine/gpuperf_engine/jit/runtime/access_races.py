@@ -1,7 +1,7 @@
-"""Runtime functions that look for races in accesses of shared memory by a whole warp, as LLVM IR; see ``races``.
+"""Runtime functions that look for races in accesses of shared memory by a whole warp, as LLVM IR; see ``races_clocks``.
 
 Where every word was last accessed before the last barrier of all warps, or by the warp itself, a few comparisons of vectors tell
-so, and the stamps are renewed. Else the clock of the warp is asked for all words, and at last everything is done lane by lane.
+so, and the epochs are renewed. Else the clock of the warp is asked for all words, and at last everything is done lane by lane.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def races_function(form: Form, wide: bool, stores: bool) -> str:
 
 class _Words(ABC):
     """Some words of the access, one per element of a vector. ``lanes`` are those that are accessed, ``info`` what lies behind their
-    stamps."""
+    epochs."""
 
     def __init__(self, to: AccessEmitter, count: int, lanes: Ref, info: Ref) -> None:
         self.to, self.count, self.lanes, self.info = to, count, lanes, info
@@ -137,10 +137,10 @@ class _Races:
         to, form = self.to, self.form
         warp = to.field(to.context(Context.STATE, "ptr"), State.INDEX, "i32")
         self.clock = to.place(self.me, Race.CLOCK)
-        self.stamp = to.field(self.me, Race.STAMP, "i32")
+        self.epoch = to.field(self.me, Race.EPOCH, "i32")
         self.base = to.field(self.me, Race.BASE, "i32")
         self.mask = to.field(self.me, Race.MASK, "i32")
-        self.agent = to.and_(self.stamp, 127)
+        self.agent = to.and_(self.epoch, 127)
         plane = to.field(self.record, Race.PLANE)
         self.planes = [to.field(self.record, Race.PLANES, "ptr")]
         for _ in range(Race.PLANES_COUNT - 1):
@@ -179,7 +179,7 @@ class _Races:
         return _Row(self.to, active, self._info(lanes, 16), self.to.add(near, 64 * block))
 
     def _way(self, label: str, parts: Sequence[_Words]) -> None:
-        """Compare the stamps of all words, and renew them."""
+        """Compare the epochs of all words, and renew them."""
         to = self.to
         bad = self._any_late(parts, Race.WRITER)
         if self.stores:
@@ -207,12 +207,12 @@ class _Races:
             to.jump("slow")
         to.start(f"{label}good")
         for part in parts:
-            stamp = to.splat(self.stamp, part.count)
+            epoch = to.splat(self.epoch, part.count)
             if self.stores:
-                part.store(self.planes[Race.WRITER], stamp, part.lanes)
+                part.store(self.planes[Race.WRITER], epoch, part.lanes)
                 part.store(self.planes[Race.WRITER + 1], part.info, part.lanes)
             else:
-                self._read(part, stamp)
+                self._read(part, epoch)
         to.jump("end")
 
     def _any_late(self, parts: Sequence[_Words], plane: int) -> Ref:
@@ -224,39 +224,39 @@ class _Races:
             found = self.to.or_(found, part.some(late))
         return found
 
-    def _after(self, part: _Words, stamps: Ref) -> Ref:
-        """Where stamps are not earlier than the last barrier of all warps."""
+    def _after(self, part: _Words, epochs: Ref) -> Ref:
+        """Where epochs are not earlier than the last barrier of all warps."""
         base = self.to.splat(self.base, part.count)
-        return self.to.icmp("uge", stamps, base)
+        return self.to.icmp("uge", epochs, base)
 
-    def _late(self, part: _Words, stamps: Ref) -> Ref:
-        """Where stamps are those of other agents since the last barrier of all warps."""
+    def _late(self, part: _Words, epochs: Ref) -> Ref:
+        """Where epochs are those of other agents since the last barrier of all warps."""
         to, count = self.to, part.count
-        after = self._after(part, stamps)
-        agents = to.and_(stamps, to.splat(self.mask, count))
+        after = self._after(part, epochs)
+        agents = to.and_(epochs, to.splat(self.mask, count))
         other = to.icmp("ne", agents, to.splat(self.agent, count))
         return to.and_(after, other)
 
-    def _unknown(self, part: _Words, stamps: Ref) -> Ref:
+    def _unknown(self, part: _Words, epochs: Ref) -> Ref:
         """Whether any of these is not known to the clock either."""
         to, count = self.to, part.count
-        late = to.and_(self._late(part, stamps), part.lanes)
-        agents = to.and_(stamps, to.splat(self.mask, count))
+        late = to.and_(self._late(part, epochs), part.lanes)
+        agents = to.and_(epochs, to.splat(self.mask, count))
         agents = to.shl(agents, 2)
         pointers = to.pointers(self.clock, agents, Form(4))
         known = to.gather(pointers, late, Form(4))
-        times = to.lshr(stamps, 8)
+        times = to.lshr(epochs, 8)
         return part.some(to.and_(to.icmp("ugt", times, known), late))
 
-    def _read(self, part: _Words, stamp: Ref) -> None:
+    def _read(self, part: _Words, epoch: Ref) -> None:
         """A reader takes the first place if who is there comes before it, else the other."""
         to = self.to
-        stamps = part.load(self.planes[Race.READER])
-        late = self._late(part, stamps)
+        epochs = part.load(self.planes[Race.READER])
+        late = self._late(part, epochs)
         early = to.not_(late)
-        fresh = to.icmp("ne", stamps, stamp)
+        fresh = to.icmp("ne", epochs, epoch)
         for place, which in ((Race.READER, to.and_(early, fresh)), (Race.OTHER, late)):
             lanes = to.and_(which, part.lanes)
             with to.if_(part.some(lanes), "put"):
-                part.store(self.planes[place], stamp, lanes)
+                part.store(self.planes[place], epoch, lanes)
                 part.store(self.planes[place + 1], part.info, lanes)

@@ -12,7 +12,8 @@ from .compile_python import call, load8, load32, load64, store8, store64, traili
 from .count import bump
 from .mbarrier import in_rank, mbarrier_change, mbarrier_report, refuse_mbarrier
 from .memory import reach
-from .races import race_bulk, race_source
+from .races_groups import race_source
+from .races_mbarriers import race_bulk
 from .races_shared import race_range
 
 
@@ -66,7 +67,7 @@ def signal_copied(
     mbarrier = mbarrier_of_copy(context, cta, mbarrier, rank, how)
     if found and mbarrier_report(context, cta, site | Bulk.SIGNALS, lane, mbarrier, 512) == 0:
         return 1
-    context.RACE_TOLD = 0
+    context.RACE_ARRIVED = 0
     mbarrier_change(context, cta, site | Bulk.SIGNALS, lane, mbarrier, Mbarrier.COMPLETE | 512, 1, size)
     return context.FAULTED
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...isa.rules import Noted
 from ..ir.abi import Breach, Breaches, Cluster, Context, Cta, Presence, State, Status, Wait
 from .compile_python import unsigned_less
-from .races import race_renew, race_together
+from .races_barriers import race_begin_cluster, race_renew
 from .schedule import begin, visit
 
 
@@ -100,7 +100,7 @@ def begin_cluster(context: Context, cluster: Cluster, number: int) -> int:
         cta.PRESENCE = Presence.WAITING
         begin(context, cta, number * size + rank)
         rank += 1
-    race_together(context, cluster)
+    race_begin_cluster(context, cluster)
     return 0
 
 

@@ -120,14 +120,14 @@ def neighbours(source: int, distance: int) -> int:
 
 
 def pieces_loaded(
-    record: int, me: int, stamp: int, info: int, each: int, lanes: int, places: int, limit: int, proxy: int, noted: int
+    record: int, me: int, epoch: int, info: int, each: int, lanes: int, places: int, limit: int, proxy: int, noted: int
 ) -> int:  # fmt: skip
     """Whether loads of 16 bytes of shared memory race with nothing; they are noted (see ``races_pieces``)."""
     raise NotImplementedError
 
 
 def pieces_stored(
-    record: int, me: int, stamp: int, info: int, each: int, lanes: int, places: int, limit: int
+    record: int, me: int, epoch: int, info: int, each: int, lanes: int, places: int, limit: int
 ) -> int:  # fmt: skip
     """The same of stores."""
     raise NotImplementedError

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..ir.abi import Context, Cta, Race, State
 from .compile_python import load16, load32, load64, store16, store32, store64
 from .memory import reach
-from .races import race_products
+from .races_groups import race_products
 from .races_shared import race_pieces
 
 

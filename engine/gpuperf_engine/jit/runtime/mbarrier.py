@@ -12,7 +12,7 @@ from ..ir.abi import AREA_SHIFT, Context, Cta, Entry, State
 from .cluster import cluster_cta
 from .compile_python import load32, load64, store64, trailing_zeros, unsigned_less
 from .memory import fault, mark
-from .races import race_phase, race_told, race_waited
+from .races_mbarriers import race_acquire_mbarrier, race_arrive_mbarrier, race_complete_mbarrier
 
 
 def refuse_mbarrier(
@@ -127,7 +127,7 @@ def mbarrier_change(
     expected = (old >> Mbarrier.EXPECTED) & most(old)
     transactions = ((old >> Mbarrier.TRANSACTIONS) & 2097151) - 1048576
     if kind != Mbarrier.EXPECT:
-        race_told(context, cta, host - cta.SHARED, how & 1024, kind == Mbarrier.COMPLETE)
+        race_arrive_mbarrier(context, cta, host - cta.SHARED, how & 1024, kind == Mbarrier.COMPLETE)
     if kind == Mbarrier.CHECK:
         if arrivals == most(old):
             return refuse_mbarrier(context, site, lane, address, Mbarrier.TOO_MANY, old, count)
@@ -151,7 +151,7 @@ def mbarrier_change(
     phases = cta.PHASES
     mbarrier_settle(context, cta, host, arrivals, expected, transactions)
     if phases != cta.PHASES:
-        race_phase(cta, host - cta.SHARED)
+        race_complete_mbarrier(cta, host - cta.SHARED)
     return old
 
 
@@ -181,7 +181,7 @@ def mbarrier_multicast(
     words: int,
 ) -> int:
     """As ``mbarrier_lanes``, in all CTAs of the cluster whose bit in a lane's word is set."""
-    context.RACE_TOLD = 0
+    context.RACE_ARRIVED = 0
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
@@ -210,7 +210,7 @@ def mbarrier_lanes(
     context: Context, cta: Cta, site: int, mask: int, addresses: int, counts: int, moved: int, how: int
 ) -> int:
     """One instruction, lane after lane; the objects as they were take the place of the addresses. ``moved`` 0: no transactions."""
-    context.RACE_TOLD = 0
+    context.RACE_ARRIVED = 0
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
@@ -257,7 +257,7 @@ def mbarrier_wait(
         if ((phase ^ given) & 1) != 0:
             complete = complete | 1 << lane
             owner = context.OWNER
-            race_waited(context, owner, host - owner.SHARED)
+            race_acquire_mbarrier(context, owner, host - owner.SHARED)
             if word >> Mbarrier.TAG == Mbarrier.REPORTING:
                 reported = (word >> Mbarrier.REPORTED) & 1
         store64(states + lane * 8, reported)

@@ -23,8 +23,9 @@ from .compile_python import (
     unsigned_less,
 )
 from .count import bump, count_lanes
-from .races import race_copies, race_flag
+from .races_flags import race_flag
 from .races_global import race_alone
+from .races_groups import race_copies
 from .races_shared import race_at, race_pieces
 
 

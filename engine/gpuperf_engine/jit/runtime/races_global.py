@@ -2,8 +2,8 @@
 
 Where no CTA can wait for another one, nothing orders accesses of several CTAs, and these may run at the same time, in any order. What
 a cell keeps of a line does not depend on that: the CTAs with the lowest numbers, and which bytes held several values. When all have
-ended, ``race_settle`` looks at the lines where several met. Accesses of one CTA are held against one another as it runs, and so are
-those of CTAs that may wait for one another, see ``races_warps``.
+ended, ``race_settle`` looks at the lines that several accessed. Accesses of one CTA are held against one another as it runs, and so
+are those of CTAs that may wait for one another, see ``races_warps``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .compile_python import (
     trailing_zeros,
     unsigned_less,
 )
-from .races import race_again
+from .races_blocks import race_again
 from .races_lines import (
     race_differs,
     race_entry_at,
     race_filled,
     race_fresh,
     race_kept,
-    race_met,
+    race_report_line,
     race_set,
     race_valued,
 )
@@ -147,11 +147,11 @@ def race_first(
     number = launch + load64(cta + Cta.INDEX)
     record = load64(cta + Cta.RACES)
     windowed = record and load64(record + Race.WINDOW)
-    stamp = number
+    epoch = number
     tag = 0
     if windowed:
         race_again(context, record)
-        stamp = race_now(context, record)
+        epoch = race_now(context, record)
         tag = race_tag(record, start)
     strong = 0
     if flags & Race.IS_STRONG:
@@ -170,13 +170,13 @@ def race_first(
         other = load32(beside + Line.WHO)
         before = load64(entry + Line.MASK)
         fresh = known == 0 and other == 0
-        alone = load32(cell + Line.OWNER) == number and (known == 0 or (known ^ stamp) & 127 == 0)
+        alone = load32(cell + Line.OWNER) == number and (known == 0 or (known ^ epoch) & 127 == 0)
         kept = windowed
         if windowed and fresh == 0 and load64(tag) != race_tagged(number, start):
             # what the window knew has given way to another line
             kept = 0
-        elif alone and (other == 0 or (other ^ stamp) & 127 == 0):
-            same = known == stamp and load8(entry + Line.STRONG) == strong
+        elif alone and (other == 0 or (other ^ epoch) & 127 == 0):
+            same = known == epoch and load8(entry + Line.STRONG) == strong
             over = before & ~mask == 0 and load8(entry + Line.STRONG) == strong
             if known == 0 or same or over:
                 if how & 4:
@@ -188,7 +188,7 @@ def race_first(
                     store64(tag, race_tagged(number, start))
                 if same:
                     return race_kept(entry, info, shape, mask)
-                return race_set(entry, stamp, strong, info, shape, mask)
+                return race_set(entry, epoch, strong, info, shape, mask)
         race_split(context, cell, room, kept, start)
     if how & 4:
         stored = load64(room + Line.STORED)
@@ -314,7 +314,7 @@ def race_among(
 
 
 def race_suspect(context: int, cell: int, start: int) -> int:
-    """CTAs have met in a line, perhaps."""
+    """CTAs have perhaps accessed the same bytes of a line."""
     line = (start - load64(context + Context.RACE_FROM)) >> Line.BITS
     store8(cell + Line.SUSPECT, 1)
     if line < load64(context + Context.RACE_LOWEST):
@@ -337,7 +337,7 @@ def race_settle(context: int, line: int, last: int) -> int:
 
 
 def race_pairs(context: int, cell: int, room: int, start: int) -> int:
-    """Of each two entries of a line, the first one of stores, whether they are a race. The CTA with the lower number is told first,
+    """Of each two entries of a line, the first one of stores, whether they are a race. The CTA with the lower number comes first,
     whichever ran first."""
     first = load64(context + Context.RACE_FIRST)
     differs = load64(cell + Line.DIFFERS)
@@ -346,31 +346,33 @@ def race_pairs(context: int, cell: int, room: int, start: int) -> int:
         one = race_entry_at(cell, room, number // (2 * Line.PAIRS) * 2)
         other = race_entry_at(cell, room, number % (2 * Line.PAIRS))
         stores = number & 1 == 0
-        met = load64(one + Line.MASK) & load64(other + Line.MASK)
+        overlap = load64(one + Line.MASK) & load64(other + Line.MASK)
         strong = load8(one + Line.STRONG) | load8(other + Line.STRONG)
         if stores and strong == 0:
-            met = met & differs
+            overlap = overlap & differs
         if load8(one + Line.STRONG) & load8(other + Line.STRONG):
-            met = 0
+            overlap = 0
         before = load32(one + Line.WHO)
         after = load32(other + Line.WHO)
-        if met and before and after and before != after and (before < after or stores == 0):
+        if overlap and before and after and before != after and (before < after or stores == 0):
             kind = Race.RAW
             if stores:
                 kind = Race.WAW
             if after < before:
-                race_told_of(context, Race.WAR, after - first, before - first, other, one, met, start)
+                race_report_entries(
+                    context, Race.WAR, after - first, before - first, other, one, overlap, start
+                )
             else:
-                race_told_of(context, kind, before - first, after - first, one, other, met, start)
+                race_report_entries(context, kind, before - first, after - first, one, other, overlap, start)
         number += 1
     return 0
 
 
-def race_told_of(
-    context: int, kind: int, number: int, after: int, one: int, other: int, met: int, start: int
+def race_report_entries(
+    context: int, kind: int, number: int, after: int, one: int, other: int, overlap: int, start: int
 ) -> int:
-    """Note the accesses of two entries, which have met in some bytes of a line."""
-    return race_met(
+    """Report the accesses of two entries, which overlap in some bytes of a line."""
+    return race_report_line(
         context, kind, number, after, load32(one + Line.BY), load16(one + Line.AT), load32(other + Line.BY),
-        load16(other + Line.AT), met, start,
+        load16(other + Line.AT), overlap, start,
     )  # fmt: skip

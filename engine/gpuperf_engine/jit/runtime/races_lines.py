@@ -1,4 +1,4 @@
-"""Runtime of generated code: cells of lines of global memory (``Line``), and what is told of two accesses."""
+"""Runtime of generated code: cells of lines of global memory (``Line``), and reports of two accesses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .compile_python import (
     store64,
     trailing_zeros,
 )
-from .races import race_noted
+from .races_reports import race_report
 
 
 def race_fresh(cell: int, launch: int) -> int:
@@ -84,21 +84,26 @@ def race_value(lane: int, place: int, values: int, width: int, size: int) -> int
     return values + (element << bits) + (within & (width - 1))
 
 
-def race_differs(host: int, lane: int, met: int, start: int, values: int, width: int, size: int) -> int:
+def race_differs(host: int, lane: int, overlap: int, start: int, values: int, width: int, size: int) -> int:
     """Which bytes of a line a store of lanes from ``lane`` on changes, where those of the line lie at ``host``. Of other instructions
-    than stores nobody knows, and so they are not told."""
+    than stores nobody knows, and so they are not reported."""
     if values == 0:
         return 0
     line = start & (0 - Line.BYTES)
     found = 0
-    while met:
-        byte = trailing_zeros(met)
+    while overlap:
+        byte = trailing_zeros(overlap)
         value = race_value(lane, line + byte - start, values, width, size)
         together = width == size or width == 8
-        if together and byte & 7 == 0 and met >> byte & 255 == 255 and load64(host + byte) == load64(value):
-            met = met & ~(255 << byte)
+        if (
+            together
+            and byte & 7 == 0
+            and overlap >> byte & 255 == 255
+            and load64(host + byte) == load64(value)
+        ):
+            overlap = overlap & ~(255 << byte)
             continue
-        met = met & (met - 1)
+        overlap = overlap & (overlap - 1)
         if load8(host + byte) != load8(value):
             found = found | 1 << byte
     return found
@@ -117,7 +122,7 @@ def race_valued(host: int, lane: int, length: int, start: int, values: int, widt
     return 0
 
 
-def race_met(
+def race_report_line(
     context: int,
     kind: int,
     number: int,
@@ -126,19 +131,19 @@ def race_met(
     behind: int,
     after: int,
     shape: int,
-    met: int,
+    overlap: int,
     start: int,
 ) -> int:
-    """Note two accesses that have met in some bytes of a line, each with what is behind its stamp, and where it lies."""
+    """Report two accesses that overlap in some bytes of a line, each with what is behind its epoch, and where it lies."""
     kind = kind | Race.FAR
-    exact = met & race_bytes(behind) & race_bytes(shape)
+    exact = overlap & race_bytes(behind) & race_bytes(shape)
     if exact:
-        met = exact
+        overlap = exact
     else:
         kind = kind | Race.NEAR_BY
-    byte = trailing_zeros(met)
+    byte = trailing_zeros(overlap)
     place = (start & (0 - Line.BYTES)) + byte
-    return race_noted(
+    return race_report(
         context, number, other, race_lane(before, behind, byte), race_lane(after, shape, byte), place, kind
     )  # fmt: skip
 
@@ -152,7 +157,7 @@ def race_bytes(shape: int) -> int:
 
 
 def race_lane(info: int, shape: int, byte: int) -> int:
-    """What is behind a stamp, with the lane that accesses one byte of the line."""
+    """What is behind an epoch, with the lane that accesses one byte of the line."""
     begins = shape & (Line.BYTES - 1)
     if byte >= begins:
         lane = (info & 31) + ((byte - begins) >> (shape >> Line.POWER & 7))

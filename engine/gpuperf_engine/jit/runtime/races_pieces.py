@@ -26,7 +26,7 @@ def pieces_words() -> str:
 
 
 class _Pieces:
-    """``pieces_stored(record, me, stamp, info, each, lanes, places, limit)`` and ``pieces_loaded`` (with ``async_proxy`` and ``noted``
+    """``pieces_stored(record, me, epoch, info, each, lanes, places, limit)`` and ``pieces_loaded`` (with ``async_proxy`` and ``noted``
     besides): whether nothing races with the accesses, which are then noted; else some may be. ``each``: the number of a piece is its
     lane; ``limit``: the last place in shared memory where a piece may begin; ``noted``: the loads need not be."""
 
@@ -39,10 +39,10 @@ class _Pieces:
         to.start("entry")
         to.do(f"%starts = alloca {V64}, align 64", f"%infos = alloca {V32}, align 64")
         me, record = to.pointer("%me"), to.pointer("%record")
-        self.stamp = to.trunc(Ref("i64", "%stamp"), "i32")
+        self.epoch = to.trunc(Ref("i64", "%epoch"), "i32")
         self.base = to.field(me, Race.BASE, "i32")
         self.mask = to.field(me, Race.MASK, "i32")
-        self.agent = to.and_(to.field(me, Race.STAMP, "i32"), 127)
+        self.agent = to.and_(to.field(me, Race.EPOCH, "i32"), 127)
         plane = to.field(record, Race.PLANE)
         self.planes = [to.field(record, Race.PLANES, "ptr")]
         for _ in range(Race.PLANES_COUNT - 1):
@@ -51,7 +51,7 @@ class _Pieces:
         to.enter("groups")
         group = to.phi("i64", (0, "checked"))
         # to the async proxy not even what the same warp has stored is visible
-        good = to.phi("i32", (self.stamp if self.stores else 0, "checked"))
+        good = to.phi("i32", (self.epoch if self.stores else 0, "checked"))
         self.starts = to.place("%starts", to.shl(group, 5))
         self.infos = to.place("%infos", to.shl(group, 4))
         self.at = [to.field(self.starts, 8 * piece) for piece in range(4)]
@@ -65,7 +65,7 @@ class _Pieces:
             to.do(f"ret i64 {answer}")
         more = "" if self.stores else ", i64 %async_proxy, i64 %noted"
         name = "pieces_stored" if self.stores else "pieces_loaded"
-        parameters = ("record", "me", "stamp", "info", "each", "lanes", "places", "limit")
+        parameters = ("record", "me", "epoch", "info", "each", "lanes", "places", "limit")
         return to.function(f"i64 @{name}({', '.join(f'i64 %{item}' for item in parameters)}{more})")
 
     def _prepare(self) -> Ref:
@@ -109,13 +109,13 @@ class _Pieces:
             self.to.store(part, self.to.place(self.planes[plane], start), 4)
 
     def _info(self) -> Ref:
-        """What is noted behind the stamps."""
+        """What is noted behind the epochs."""
         to = self.to
         four = to.load(_FOUR, self.infos, 4)
         return to.pick(four, [word // 4 for word in range(16)])
 
     def _note(self, plane: int) -> None:
-        self._put(plane, self.to.splat(self.stamp, 16))
+        self._put(plane, self.to.splat(self.epoch, 16))
         self._put(plane + 1, self._info())
 
     def _store(self, good: Ref) -> Ref:
@@ -140,10 +140,10 @@ class _Pieces:
         to.branch(to.icmp("ne", Ref("i64", "%noted"), 0), after, note)
         to.start(note)
         words = self._words(Race.READER)
-        stale = to.icmp("ne", words, to.splat(self.stamp, 16))
+        stale = to.icmp("ne", words, to.splat(self.epoch, 16))
         to.branch(to.icmp("ne", to.bits(stale), 0), noted, after)
         to.start(noted)
-        _, others = self._unordered(Race.READER, words, self._late(words, self.stamp), self.stamp, None, True)
+        _, others = self._unordered(Race.READER, words, self._late(words, self.epoch), self.epoch, None, True)
         several, alone = to.label("several"), to.label("alone")
         to.branch(to.icmp("ne", to.bits(others), 0), several, alone)
         to.start(alone)
@@ -157,22 +157,22 @@ class _Pieces:
     def _note_beside(self, words: Ref, others: Ref) -> None:
         """The reader of some words is another one, which stays: there the access is noted as the other reader."""
         to = self.to
-        stamps, info = to.splat(self.stamp, 16), self._info()
-        self._put(Race.READER, to.select(others, words, stamps))
+        epochs, info = to.splat(self.epoch, 16), self._info()
+        self._put(Race.READER, to.select(others, words, epochs))
         self._put(Race.READER + 1, to.select(others, self._words(Race.READER + 1), info))
-        self._put(Race.OTHER, to.select(others, stamps, self._words(Race.OTHER)))
+        self._put(Race.OTHER, to.select(others, epochs, self._words(Race.OTHER)))
         self._put(Race.OTHER + 1, to.select(others, info, self._words(Race.OTHER + 1)))
 
     # -- order -------------------------------------------------------------------------------------------------------------
 
     def _late(self, words: Ref, good: Ref) -> Ref:
-        """Words whose stamps are those of other agents since the last barrier of all warps, and another one than ``good``."""
+        """Words whose epochs are those of other agents since the last barrier of all warps, and another one than ``good``."""
         to = self.to
         after = to.icmp("uge", words, to.splat(self.base, 16))
         agents = to.and_(words, to.splat(self.mask, 16))
         other = to.icmp("ne", agents, to.splat(self.agent, 16))
         fresh = to.icmp("ne", words, to.splat(good, 16))
-        own = to.icmp("ne", words, to.splat(self.stamp, 16))
+        own = to.icmp("ne", words, to.splat(self.epoch, 16))
         return to.and_(to.and_(after, other), to.and_(fresh, own))
 
     def _unordered(
@@ -195,24 +195,24 @@ class _Pieces:
         word = to.zext(to.ref("i16", f"call i16 @llvm.cttz.i16(i16 {bits}, i1 true)"), "i64")
         start = to.load("i64", to.place(self.starts, to.shl(to.lshr(word, 2), 3)))
         place = to.add(start, to.shl(to.and_(word, 3), 2))
-        stamp = to.load("i32", to.place(self.planes[plane], place))
-        same = to.icmp("eq", words, to.splat(stamp, 16))
+        epoch = to.load("i32", to.place(self.planes[plane], place))
+        same = to.icmp("eq", words, to.splat(epoch, 16))
         rest = to.and_(left, to.not_(same))
-        wide = to.zext(stamp, "i64")
+        wide = to.zext(epoch, "i64")
         if proxy is None:
-            before = to.run("race_before", (self.me, wide))
+            before = to.run("race_happened_before_cached", (self.me, wide))
         else:
             before = to.run("race_visible", (self.me, wide, proxy))
         to.branch(to.icmp("ne", before, 0), ordered, open_ if keep else "unsure")
         to.start(ordered)
-        self._again(ask, left, rest, known, stamp, others, others)
+        self._again(ask, left, rest, known, epoch, others, others)
         if keep:
             to.start(open_)
             self._again(ask, left, rest, known, known, others, to.or_(others, same))
         to.start(done)
         return known, others
 
-    def _again(self, ask: str, left: Phi, rest: Ref, known: Phi, stamp: Ref, others: Phi, more: Ref) -> None:
-        for phi, value in ((left, rest), (known, stamp), (others, more)):
+    def _again(self, ask: str, left: Phi, rest: Ref, known: Phi, epoch: Ref, others: Phi, more: Ref) -> None:
+        for phi, value in ((left, rest), (known, epoch), (others, more)):
             phi.come(value)
         self.to.jump(ask)

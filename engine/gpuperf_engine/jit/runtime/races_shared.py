@@ -1,6 +1,6 @@
 """Runtime of generated code: each access of shared memory is held against those before it.
 
-For the stamps and clocks see ``races``.
+For the epochs and clocks see ``races_clocks``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from .compile_python import (
     store64,
     trailing_zeros,
 )
-from .races import race_flag, race_found, race_known
+from .races_clocks import race_happened_before
+from .races_flags import race_flag
+from .races_reports import race_report_shared
 
 
 def race_same(context: int, cta: int, place: int, done: int, size: int) -> int:
@@ -36,22 +38,22 @@ def race_same(context: int, cta: int, place: int, done: int, size: int) -> int:
 
 
 def race_against(
-    context: int, cta: int, me: int, cell: int, plane: int, stamp: int, info: int, place: int, kind: int
+    context: int, cta: int, me: int, cell: int, plane: int, epoch: int, info: int, place: int, kind: int
 ) -> int:
-    """Whether an access has a race with the one whose stamp is in a cell; a race that is not one of two stores is noted."""
+    """Whether an access has a race with the one whose epoch is in a cell; a race that is not one of two stores is noted."""
     last = load32(cell)
-    if last == stamp & 4294967295 or race_known(me, last) or (stamp & last & Race.STRONG):
+    if last == epoch & 4294967295 or race_happened_before(me, last) or (epoch & last & Race.STRONG):
         return 0
     behind = load32(cell + plane)
     if behind & info & 480 == 0:
         return 0
     if kind != Race.WAW:
-        race_found(context, cta, behind, info, place, kind)
+        race_report_shared(context, cta, behind, info, place, kind)
     return 1
 
 
 def race_word(
-    context: int, cta: int, record: int, me: int, stamp: int, info: int, start: int, done: int, size: int, writes: int
+    context: int, cta: int, record: int, me: int, epoch: int, info: int, start: int, done: int, size: int, writes: int
 ) -> int:  # fmt: skip
     """One lane accesses bytes of a word."""
     plane = load64(record + Race.PLANE)
@@ -60,90 +62,91 @@ def race_word(
     if writes:
         kind = Race.WAW
     behind = load32(cell + plane)
-    if race_against(context, cta, me, cell, plane, stamp, info, start, kind) and writes:
-        plain = (stamp | load32(cell)) & Race.STRONG == 0
+    if race_against(context, cta, me, cell, plane, epoch, info, start, kind) and writes:
+        plain = (epoch | load32(cell)) & Race.STRONG == 0
         if not plain or race_same(context, cta, start, done, size) == 0:
-            race_found(context, cta, behind, info, start, kind)
+            race_report_shared(context, cta, behind, info, start, kind)
     if writes:
-        race_against(context, cta, me, cell + Race.READER * plane, plane, stamp, info, start, Race.WAR)
-        race_against(context, cta, me, cell + Race.OTHER * plane, plane, stamp, info, start, Race.WAR)
-        if load32(cell) == stamp & 4294967295:
+        race_against(context, cta, me, cell + Race.READER * plane, plane, epoch, info, start, Race.WAR)
+        race_against(context, cta, me, cell + Race.OTHER * plane, plane, epoch, info, start, Race.WAR)
+        if load32(cell) == epoch & 4294967295:
             info = info | (behind & 480)
-        store32(cell, stamp)
+        store32(cell, epoch)
         store32(cell + plane, info)
         return 0
     cell += Race.READER * plane
     last = load32(cell)
-    if last != stamp & 4294967295 and race_known(me, last) == 0:
+    if last != epoch & 4294967295 and race_happened_before(me, last) == 0:
         cell += 2 * plane
         last = load32(cell)
-    if last == stamp & 4294967295:
+    if last == epoch & 4294967295:
         info = info | (load32(cell + plane) & 480)
-    store32(cell, stamp)
+    store32(cell, epoch)
     store32(cell + plane, info)
     return 0
 
 
 def race_words(
-    context: int, cta: int, record: int, me: int, stamp: int, info: int, place: int, size: int, writes: int
+    context: int, cta: int, record: int, me: int, epoch: int, info: int, place: int, size: int, writes: int
 ) -> int:  # fmt: skip
-    """As ``race_word`` for whole words; what has no race is known by one comparison if the word before had the same stamps."""
+    """As ``race_word`` for whole words; what has no race is known by one comparison if the word before had the same epochs."""
     plane = load64(record + Race.PLANE)
     first = load64(record + Race.PLANES) + place
     base = load64(me + Race.BASE)
-    written = stamp
+    written = epoch
     done = 0
     while done < size:
         cell = first + done
         bad = 0
         last = load32(cell)
-        if last >= base and last != written and stamp & last & Race.STRONG == 0:
+        if last >= base and last != written and epoch & last & Race.STRONG == 0:
             written = last
-            bad = race_known(me, last) == 0
+            bad = race_happened_before(me, last) == 0
         one = load32(cell + Race.READER * plane)
         if writes and one >= base:
             # where it is earlier, so is the other one
-            if stamp & one & Race.STRONG == 0:
-                bad = bad | (race_known(me, one) == 0)
+            if epoch & one & Race.STRONG == 0:
+                bad = bad | (race_happened_before(me, one) == 0)
             one = load32(cell + Race.OTHER * plane)
-            if one >= base and stamp & one & Race.STRONG == 0:
-                bad = bad | (race_known(me, one) == 0)
+            if one >= base and epoch & one & Race.STRONG == 0:
+                bad = bad | (race_happened_before(me, one) == 0)
         if bad:
-            race_word(context, cta, record, me, stamp, info, place + done, done, 4, writes)
-            written = stamp
+            race_word(context, cta, record, me, epoch, info, place + done, done, 4, writes)
+            written = epoch
         elif writes:
-            store32(cell, stamp)
+            store32(cell, epoch)
             store32(cell + plane, info)
-        elif one != stamp:
+        elif one != epoch:
             cell += Race.READER * plane
-            if one >= base and race_known(me, one) == 0:
+            if one >= base and race_happened_before(me, one) == 0:
                 cell += 2 * plane
-            store32(cell, stamp)
+            store32(cell, epoch)
             store32(cell + plane, info)
         done += 4
     return 0
 
 
-def race_before(me: int, stamp: int) -> int:
-    """As ``race_known``, of memory of the own CTA. What comes before the warp stays so: many words have the stamps that were found to
-    do so last."""
-    kept = me + Race.KNOWN + ((stamp & 64) >> 3 | stamp & 7) * 4
-    if load32(kept) == stamp:
+def race_happened_before_cached(me: int, epoch: int) -> int:
+    """As ``race_happened_before``, of memory of the own CTA. What happened before stays so: many words have the epochs that were found
+    to do so last."""
+    kept = me + Race.KNOWN + ((epoch & 64) >> 3 | epoch & 7) * 4
+    if load32(kept) == epoch:
         return 1
-    if race_known(me, stamp) == 0:
+    if race_happened_before(me, epoch) == 0:
         return 0
-    store32(kept, stamp)
+    store32(kept, epoch)
     return 1
 
 
-def race_visible(me: int, stamp: int, proxy: int) -> int:
-    """As ``race_before``; what the async proxy reads has to be visible to it (``proxy``), by a proxy fence, unless it stored it."""
-    if proxy and stamp & 127 < Race.OF_MBARRIERS:
+def race_visible(me: int, epoch: int, proxy: int) -> int:
+    """As ``race_happened_before_cached``; what the async proxy reads has to be visible to it (``proxy``), by a proxy fence, unless it
+    stored it."""
+    if proxy and epoch & 127 < Race.OF_MBARRIERS:
         record = load64(me + Race.RECORD)
         twin = me + Race.CLOCK + load64(record + Race.TWIN)
-        if load32(twin + (stamp & load64(me + Race.MASK)) * 4) < stamp >> 8:
+        if load32(twin + (epoch & load64(me + Race.MASK)) * 4) < epoch >> 8:
             return 0
-    return race_before(me, stamp)
+    return race_happened_before_cached(me, epoch)
 
 
 def race_pieces(context: int, cta: int, site: int, lane: int, mask: int, places: int, how: int) -> int:
@@ -160,19 +163,19 @@ def race_pieces(context: int, cta: int, site: int, lane: int, mask: int, places:
         or load64(context + Context.SHARED_BYTES) < 16
     ):
         return 0
-    stamp = load64(me + Race.STAMP)
-    info = site << 14 | (stamp & 31) << 9 | 480
+    epoch = load64(me + Race.EPOCH)
+    info = site << 14 | (epoch & 31) << 9 | 480
     each = lane < 0
     if each == 0:
         info = info | lane
     agent = load64(context + Context.RACE_AGENT)
     if agent:
-        stamp = (agent & 4294967295) ^ (agent >> 32 ^ load64(record + Race.RANK)) << 8
+        epoch = (agent & 4294967295) ^ (agent >> 32 ^ load64(record + Race.RANK)) << 8
     limit = load64(context + Context.SHARED_BYTES) - 16
     if how & 4:
-        return pieces_stored(record, me, stamp, info, each, mask, places, limit)
+        return pieces_stored(record, me, epoch, info, each, mask, places, limit)
     proxy = flags & Race.ASYNC_PROXY
-    return pieces_loaded(record, me, stamp, info, each, mask, places, limit, proxy, how & 16)
+    return pieces_loaded(record, me, epoch, info, each, mask, places, limit, proxy, how & 16)
 
 
 def race_range(context: int, cta: int, site: int, lane: int, start: int, size: int, how: int) -> int:
@@ -196,30 +199,30 @@ def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int,
     turn = 0
     if own != record:
         turn = load64(own + Race.RANK) ^ load64(record + Race.RANK)
-    stamp = load64(me + Race.STAMP)
-    info = site << 14 | (stamp & 31) << 9 | lane | turn << 28
+    epoch = load64(me + Race.EPOCH)
+    info = site << 14 | (epoch & 31) << 9 | lane | turn << 28
     agent = load64(context + Context.RACE_AGENT)
     if agent:
-        stamp = (agent & 4294967295) ^ (agent >> 32 ^ load64(record + Race.RANK)) << 8
+        epoch = (agent & 4294967295) ^ (agent >> 32 ^ load64(record + Race.RANK)) << 8
     elif turn:
-        stamp = (stamp | Race.ASYNCHRONOUS << 8) ^ turn << 8
+        epoch = (epoch | Race.ASYNCHRONOUS << 8) ^ turn << 8
     proxy = flags & Race.ASYNC_PROXY and how & 8 and turn == 0
     if proxy:
         race_unfenced(context, cta, record, me, info, place, size)
     if flags & Race.IS_STRONG:
-        stamp = stamp | Race.STRONG
+        epoch = epoch | Race.STRONG
     if turn:
         if load64(own + Race.NOW) == Race.LAST:
             return 0
         store64(me + Race.TURN, turn)
-        race_parts(context, cta, record, me, stamp, info, place, size, how & 4)
+        race_parts(context, cta, record, me, epoch, info, place, size, how & 4)
         store64(me + Race.TURN, 0)
-    elif size == 4 and place & 3 == 0 and race_among_atomics(record, me, stamp, info, place, flags, how):
+    elif size == 4 and place & 3 == 0 and race_among_atomics(record, me, epoch, info, place, flags, how):
         return 0
     elif (place | size) & 3 == 0:
-        race_words(context, cta, record, me, stamp & 4294967295, info | 480, place, size, how & 4)
+        race_words(context, cta, record, me, epoch & 4294967295, info | 480, place, size, how & 4)
     else:
-        race_parts(context, cta, record, me, stamp, info, place, size, how & 4)
+        race_parts(context, cta, record, me, epoch, info, place, size, how & 4)
     # most atomics order nothing
     plain = flags | Race.NARROW == Race.CHECKED | Race.IS_STRONG | Race.NARROW
     if flags & Race.IS_STRONG and not (plain and load64(me + Race.READ) and not load64(me + Race.FENCED)):
@@ -242,16 +245,16 @@ def race_unfenced(
         hidden = (
             last & 127 < Race.OF_MBARRIERS and load32(twin + (last & load64(me + Race.MASK)) * 4) < last >> 8
         )
-        if last != seen and hidden and race_known(me, last):
+        if last != seen and hidden and race_happened_before(me, last):
             behind = load32(cell + done + plane)
-            race_found(context, cta, behind, info | 480, place + done, Race.RAW | Race.UNFENCED)
+            race_report_shared(context, cta, behind, info | 480, place + done, Race.RAW | Race.UNFENCED)
         seen = last
         done += 4
     return 0
 
 
 def race_among_atomics(
-    record: int, me: int, stamp: int, info: int, place: int, flags: int, how: int
+    record: int, me: int, epoch: int, info: int, place: int, flags: int, how: int
 ) -> int:  # fmt: skip
     """Whether a word is accessed by an atomic that orders nothing, after atomics only; notes it if so."""
     if flags | Race.NARROW != Race.CHECKED | Race.IS_STRONG | Race.NARROW or load64(me + Race.READ) == 0:
@@ -262,14 +265,14 @@ def race_among_atomics(
     last = load32(cell)
     unread = load32(cell + Race.READER * plane) < base and load64(me + Race.FENCED) == 0
     if unread and (last < base or last & Race.STRONG) and how & 4:
-        store32(cell, stamp)
+        store32(cell, epoch)
         store32(cell + plane, info | 480)
         return 1
     return 0
 
 
 def race_parts(
-    context: int, cta: int, record: int, me: int, stamp: int, info: int, place: int, size: int, writes: int
+    context: int, cta: int, record: int, me: int, epoch: int, info: int, place: int, size: int, writes: int
 ) -> int:  # fmt: skip
     """As ``race_words``, of any bytes."""
     done = 0
@@ -279,7 +282,7 @@ def race_parts(
         if part > size - done:
             part = size - done
         bits = ((1 << part) - 1) << (start & 3)
-        race_word(context, cta, record, me, stamp, info | bits << 5, start, done, part, writes)
+        race_word(context, cta, record, me, epoch, info | bits << 5, start, done, part, writes)
         done += part
     return 0
 

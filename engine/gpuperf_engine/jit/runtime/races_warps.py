@@ -1,21 +1,22 @@
 """Runtime of generated code: accesses of global memory by warps are held against clocks.
 
-For these see ``races``. Where no CTA can wait for another one, each has a window of cells of its own, for the lines
-that it accessed last. Else a cell of a line is that of all CTAs, and tells them apart by segments.
+For these see ``races_clocks``. Where no CTA can wait for another one, each has a window of cells of its own, for the lines
+that it accessed last. Else a cell of a line is that of all CTAs, and has them apart by segments.
 """
 
 from __future__ import annotations
 
 from ..ir.abi import Context, Cta, Line, Race, Segment
 from .compile_python import load8, load32, load64, store32, store64, unsigned_less
-from .races import race_again, race_known, race_segment
+from .races_blocks import race_again, race_segment
+from .races_clocks import race_happened_before
 from .races_lines import (
     race_differs,
     race_entry_at,
     race_filled,
     race_fresh,
     race_kept,
-    race_met,
+    race_report_line,
     race_set,
     race_valued,
 )
@@ -46,9 +47,9 @@ def race_within(
         race_fresh(cell, 0)
         store64(tag, race_tagged(number, start))
     room = race_room(record, start)
-    stamp = race_now(context, record)
+    epoch = race_now(context, record)
     known = race_entry(
-        context, cta, record, cell, room, (stamp & 127) + 1, stamp, flags, info, shape, start, mask, values, width, size, how
+        context, cta, record, cell, room, (epoch & 127) + 1, epoch, flags, info, shape, start, mask, values, width, size, how
     )  # fmt: skip
     if how & 4 and values and load64(context + Context.RACE_LINES):
         race_valued(room + Line.VALUES, info & 31, (shape >> Line.LENGTH) + 1, start, values, width, size)
@@ -77,10 +78,10 @@ def race_tagged(number: int, start: int) -> int:
 
 
 def race_now(context: int, record: int) -> int:
-    """The stamp of what accesses memory."""
+    """The epoch of what accesses memory."""
     if load64(context + Context.RACE_AGENT):
         return load64(context + Context.RACE_AGENT) & 4294967295
-    return load64(load64(context + Context.RACE_WARP) + Race.STAMP)
+    return load64(load64(context + Context.RACE_WARP) + Race.EPOCH)
 
 
 def race_ordered(
@@ -101,8 +102,8 @@ def race_ordered(
     place = start - load64(context + Context.RACE_FROM)
     if record == 0 or not unsigned_less(place, load64(context + Context.RACE_SPAN)):
         return 0
-    stamp = race_now(context, record)
-    segment = race_segment(context, cta, record, stamp)
+    epoch = race_now(context, record)
+    segment = race_segment(context, cta, record, epoch)
     if segment == 0 or load64(record + Race.NOW) == Race.LAST:
         return 0
     cell = load64(context + Context.RACE_LINES) + (place >> Line.BITS) * Line.CELL
@@ -110,7 +111,7 @@ def race_ordered(
     launch = load64(context + Context.RACE_FIRST)
     if load32(cell + Line.LAUNCH) != launch:
         race_fresh(cell, launch)
-    who = (load64(cta + Cta.INDEX) << 7 | (stamp & 127)) + 1
+    who = (load64(cta + Cta.INDEX) << 7 | (epoch & 127)) + 1
     return race_entry(
         context, cta, record, cell, room, who, segment, flags, info, shape, start, mask, values, width, size, how
     )  # fmt: skip
@@ -191,27 +192,27 @@ def race_entries(
         entry = race_entry_at(cell, room, index)
         known = load32(entry + Line.WHO)
         same = index & 1 == (how & 4 == 0)
-        met = mask & load64(entry + Line.MASK)
+        overlap = mask & load64(entry + Line.MASK)
         other = load8(entry + Line.STRONG)
         if known == 0:
             if same:
                 free = entry
         elif known == number and other == strong and same:
             own = entry
-        elif met or same:
+        elif overlap or same:
             before = known == number or race_precedes(context, cta, me, known)
             if before and same:
                 early = entry
-            if before and met and (how & 4 or index & 1) and strong & ~other == 0:
-                met = load64(entry + Line.MASK) & ~mask
-                store64(entry + Line.MASK, met)
-                if met == 0:
+            if before and overlap and (how & 4 or index & 1) and strong & ~other == 0:
+                overlap = load64(entry + Line.MASK) & ~mask
+                store64(entry + Line.MASK, overlap)
+                if overlap == 0:
                     store32(entry + Line.WHO, 0)
                     if same:
                         free = entry
-            elif before == 0 and met and (how & 4 or index & 1 == 0):
+            elif before == 0 and overlap and (how & 4 or index & 1 == 0):
                 race_of_warps(
-                    context, cta, known, room, entry, index, strong & other, info, shape, start, met, values, width, size, how
+                    context, cta, known, room, entry, index, strong & other, info, shape, start, overlap, values, width, size, how
                 )  # fmt: skip
         index += 1
     if own:
@@ -227,14 +228,14 @@ def race_precedes(context: int, cta: int, me: int, known: int) -> int:
     """Whether what was noted under a number comes before what the warp does now."""
     table = load64(context + Context.RACE_SEGMENTS)
     if table == 0:
-        return race_known(me, known)
+        return race_happened_before(me, known)
     segment = table + known * Segment.BYTES
     released = load32(segment + Segment.RELEASED)
     if released and released <= load32(me + Race.CLOCK + Race.OF_OTHERS * 4):
         return 1
     if load32(segment + Segment.CTA) != load64(cta + Cta.INDEX):
         return 0
-    return race_known(me, load32(segment + Segment.STAMP))
+    return race_happened_before(me, load32(segment + Segment.EPOCH))
 
 
 def race_of_warps(
@@ -248,7 +249,7 @@ def race_of_warps(
     info: int,
     shape: int,
     start: int,
-    met: int,
+    overlap: int,
     values: int,
     width: int,
     size: int,
@@ -270,7 +271,7 @@ def race_of_warps(
     if other == number:
         kind = kind | Race.OF_ONE
     return race_differing(
-        context, kind, other, number, room, entry, info, shape, start, met, values, width, size
+        context, kind, other, number, room, entry, info, shape, start, overlap, values, width, size
     )
 
 
@@ -284,7 +285,7 @@ def race_differing(
     info: int,
     shape: int,
     start: int,
-    met: int,
+    overlap: int,
     values: int,
     width: int,
     size: int,
@@ -296,16 +297,24 @@ def race_differing(
         if load64(context + Context.RACE_LINES) and load64(context + Context.RACE_SEGMENTS) == 0:
             # other CTAs may store there at any time
             host = room + Line.VALUES
-        met = race_differs(host, info & 31, met, start, values, width, size)
-        if met == 0:
+        overlap = race_differs(host, info & 31, overlap, start, values, width, size)
+        if overlap == 0:
             return 0
-    return race_told_of_warps(context, kind, other, number, entry, info, shape, start, met)
+    return race_report_warps(context, kind, other, number, entry, info, shape, start, overlap)
 
 
-def race_told_of_warps(
-    context: int, kind: int, other: int, number: int, entry: int, info: int, shape: int, start: int, met: int
+def race_report_warps(
+    context: int,
+    kind: int,
+    other: int,
+    number: int,
+    entry: int,
+    info: int,
+    shape: int,
+    start: int,
+    overlap: int,
 ) -> int:
     """Note the access of an entry and one that follows."""
-    return race_met(
-        context, kind, other, number, load32(entry + Line.BY), load32(entry + Line.AT) & 65535, info, shape, met, start
+    return race_report_line(
+        context, kind, other, number, load32(entry + Line.BY), load32(entry + Line.AT) & 65535, info, shape, overlap, start
     )  # fmt: skip

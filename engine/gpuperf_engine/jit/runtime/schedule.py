@@ -8,7 +8,8 @@ from __future__ import annotations
 from ..ir.abi import EXIT_CODE, UNWRITTEN, Barrier, Cluster, Context, Cta, State, Status, Wait
 from .cluster import place_in_cluster
 from .compile_python import bits_count, call, fill, load32, store64, trailing_zeros
-from .races import race_arrive, race_begin, race_cluster, race_go_on, race_me, race_meet
+from .races_barriers import race_arrive, race_barrier, race_begin, race_cluster, race_complete_cluster
+from .races_clocks import race_me
 from .stack_entries import settle
 
 
@@ -74,7 +75,7 @@ def release(context: Context, cta: Cta, number: int) -> int:
     arrived = barrier.ARRIVED
     if arrived == 0 or arrived < expected:
         return 0
-    race_meet(context, cta, number)
+    race_barrier(context, cta, number)
     state = cta.STATES
     warps = context.WARPS
     while warps:
@@ -134,7 +135,7 @@ def release_cluster(context: Context, cluster: Cluster) -> int:
     arrived = cluster.ARRIVED
     if arrived == 0 or arrived < cluster.LIVE:
         return 0
-    race_go_on(cluster)
+    race_complete_cluster(cluster)
     rank = 0
     while rank < cluster.SIZE:
         cta = cluster.PEERS[rank]

@@ -23,7 +23,8 @@ from .compile_python import (
 from .count import bump
 from .mbarrier import in_rank, refuse_mbarrier
 from .memory import reach
-from .races import race_bulk, race_source
+from .races_groups import race_source
+from .races_mbarriers import race_bulk
 from .races_shared import race_range
 from .tensor import is_padded, row_units, swizzled, tensor_row, unit_bytes, unit_held
 from .tensor_checks import (

@@ -258,6 +258,14 @@ def test_linear_programs() -> None:
     assert program(({0: 1}, 3), ({0: 1}, 4), costs=[0]).solve({0: 1}) is None
 
 
+def test_what_is_fixed_although_it_could_move_by_itself() -> None:
+    """x + y = 0 leaves each 0; in x + y = 10 both may be any share."""
+    none = program(({0: 1, 1: 1}, 0), costs=[0, 0]).solve({0: 1, 1: 1})
+    assert none is not None and none.fixed == {0, 1}
+    some = program(({0: 1, 1: 1}, 10), ({2: 1}, 3), costs=[0, 0, 0]).solve({0: 1, 1: 1, 2: 1})
+    assert some is not None and (some.fixed, some.least, some.greatest) == ({2}, 13, 13)
+
+
 def test_large_counts_are_exact_and_fractions_are_said() -> None:
     large = 10**15 + 7
     exact = program(({0: 1, 1: -1}, 3), ({0: 1}, large), costs=[0, 0]).solve({1: 1})

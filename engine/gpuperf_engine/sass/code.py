@@ -237,8 +237,8 @@ def _inlined_at(location: SourcePosition | None) -> tuple[str, ...]:
 
 def _residue(graph: Graph, warps: Executions, greatest: int) -> float:
     """The share of the range, and of blocks that nothing explains; all if counts had to be rounded."""
-    if not greatest:
-        return 0.0
+    if not greatest or not warps.whole:
+        return 0.0 if warps.whole else 1.0
     unexplained = sum(
         warps.blocks[index] * (graph.blocks[index].end - graph.blocks[index].start)
         for index in warps.unexplained

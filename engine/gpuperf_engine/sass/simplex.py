@@ -7,7 +7,7 @@ every row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +24,8 @@ _STEPS = 40
 @dataclass(frozen=True, slots=True)
 class Solution:
     """``values``: of each variable. ``least`` and ``greatest``: of the measure, over all solutions of least cost; the values are of
-    one where it is least. ``fixed``: variables that have the same value in all. ``whole``: whether the values are whole numbers that
-    fulfil every row; else they are rounded."""
+    one where it is least. ``fixed``: variables of the measure that have the same value in all. ``whole``: whether the values are whole
+    numbers that fulfil every row; else they are rounded."""
 
     values: list[int]
     least: int
@@ -79,7 +79,8 @@ class LinearProgram:
             ends.append(values)
         (low, low_whole), (high, high_whole) = ends
         least, greatest = (sum(values[v] * c for v, c in measure.items()) for values in (low, high))
-        return Solution(low, least, max(least, greatest), tableau.fixed(face), low_whole and high_whole)
+        fixed = tableau.fixed(face, measure)
+        return Solution(low, least, max(least, greatest), fixed, low_whole and high_whole)
 
     def _values(self, basis: Sequence[int]) -> tuple[list[int], bool] | None:
         """The solution of a basis in whole numbers, and whether that fulfils every row."""
@@ -166,13 +167,25 @@ class _Tableau:
             self._pivot(row, entering)
         return None
 
-    def fixed(self, free: NDArray[np.bool_]) -> frozenset[int]:
-        """Variables that stay as they are while free ones that are not in the basis grow; some more may."""
-        growing = free.copy()
+    def fixed(self, face: NDArray[np.bool_], asked: Iterable[int]) -> frozenset[int]:
+        """Of some variables those that have one value only while ``face`` holds: no free variable moves them, or their least is their
+        greatest."""
+        growing = face.copy()
         growing[[variable for variable in self.basis if variable < self.variables]] = False
         moved = np.abs(self.body[:, :-2][:, growing]).max(axis=1, initial=0.0) > _ZERO
         varying = {variable for variable, moves in zip(self.basis, moved) if moves}
-        return frozenset(range(self.variables)) - varying - frozenset(np.flatnonzero(growing).tolist())
+        varying.update(np.flatnonzero(growing).tolist())
+        return frozenset(v for v in asked if v not in varying or self._has_one_value(v, face))
+
+    def _has_one_value(self, variable: int, face: NDArray[np.bool_]) -> bool:
+        costs = np.zeros(self.variables)
+        values = []
+        for direction in (1.0, -1.0):
+            costs[variable] = direction
+            if self.minimise(costs, face) is None:
+                return False
+            values.append(self.body[self.basis.index(variable), -2] if variable in self.basis else 0.0)
+        return bool(abs(values[0] - values[1]) <= _EQUAL)
 
     def _leaving(self, entering: int) -> int | None:
         column = self.body[:, entering]

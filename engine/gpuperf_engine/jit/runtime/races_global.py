@@ -65,6 +65,8 @@ def race_anywhere(
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
         start = load64(addresses + lane * 8)
+        if how & 4 and mask and race_again_stored(lane, trailing_zeros(mask), addresses, values, width, size):
+            continue
         end = start + size
         after = lane + 1
         while mask >> after & 1 and end & (Line.BYTES - 1) and load64(addresses + after * 8) == end:
@@ -76,6 +78,21 @@ def race_anywhere(
             mask = mask & (mask - 1)
         race_line(context, site, lane, start, end - start, values, width, size, how)
     return 0
+
+
+def race_again_stored(lane: int, next: int, addresses: int, values: int, width: int, size: int) -> int:
+    """Whether the next lane stores the same value to the same place, as where all threads set a flag: then it stands for this one."""
+    if values == 0 or width != size or size > 8 or load64(addresses + lane * 8) != load64(addresses + next * 8):
+        return 0
+    one = values + lane * width
+    other = values + next * width
+    if size == 4:
+        return load32(one) == load32(other)
+    if size == 8:
+        return load64(one) == load64(other)
+    if size == 2:
+        return load16(one) == load16(other)
+    return load8(one) == load8(other)
 
 
 def race_alone(context: int, site: int, lane: int, address: int, size: int, how: int) -> int:

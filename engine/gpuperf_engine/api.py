@@ -67,8 +67,8 @@ class Device(Runtime):
     """A GPU on the CPU: memory with named arrays, and launches that count exactly.
 
     ``Device(observe={"memory"}, memory_bytes=4 << 30, backend="llvm", resources="estimate")``: ``observe`` is a
-    subset of ``memory`` (the default), ``footprint``, ``threads`` and ``values``; ``backend`` is ``llvm`` or ``reference``
-    (NumPy: slow, same results); ``resources`` is ``estimate`` (from liveness) or ``ptxas``; ``races`` is ``off``,
+    subset of ``memory`` (the default), ``accesses``, ``footprint``, ``threads`` and ``values``; ``backend`` is ``llvm`` or
+    ``reference`` (NumPy: slow, same results); ``resources`` is ``estimate`` (from liveness) or ``ptxas``; ``races`` is ``off``,
     ``note`` (accesses that nothing orders are in ``profile.races`` and in its notes) or ``error`` (they raise ``RaceError``).
     """
 

@@ -414,7 +414,9 @@ class Runtime:
             max_instructions=budget,
             resident=resident,
             cooperative=cooperative,
-            threads=host_threads() if running.order_free and not running.prints else 1,
+            threads=host_threads()
+            if running.order_free and not running.prints and "accesses" not in observe
+            else 1,
             pointed_at=tuple((item.address, item.size) for item in pointed),
             names=tuple(item.name for item in pointed),
             images=self.memory.images.sizes(np.concatenate([words, symbols])),

@@ -23,6 +23,7 @@ from ..simt.schedule import Cluster, Cta, run_ctas
 from ..simt.thread_counters import columns_of, make_table
 from .blocks import prepare
 from .regions import Arena, Region
+from .value_recorder import ValueRecorder
 from .values import LaneValue
 from .warp import Counters, LanesCluster, LanesCta, ReferenceWarp
 
@@ -37,6 +38,8 @@ class ReferenceBackend:
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
         """Run a launch on the memory. Raises what the kernel does wrong; see ``api.Device.launch``."""
         counters = _counters(program, plan, observe)
+        if "accesses" in observe:
+            counters.values = ValueRecorder(program, memory)
         blocks = prepare(program, plan)
         arena = Arena(memory)
         tids = [_tid(plan, warp) for warp in range(plan.warps_per_cta)]
@@ -114,6 +117,7 @@ def _observation(counters: Counters) -> Observation:
         counters.beyond,
         breaches=first_breaches(counters.breaches),
         threads=counters.threads,
+        values=None if counters.values is None else counters.values.records(),
     )
 
 

@@ -50,6 +50,7 @@ from .operands import (
     reader,
 )
 from .regions import Region
+from .value_recorder import ValueRecorder
 from .values import LaneValue, dtype_of
 
 if TYPE_CHECKING:
@@ -187,11 +188,16 @@ class MemoryStep:
         if not lanes.size:
             return
         addresses = every_lane(self.addresses(warp))[lanes]
+        recorder = warp.counters.values
+        if recorder is not None and self.kind != "load":
+            self._record(recorder, lanes, addresses, [every_lane(read(warp)) for read in self.values[-1]])
         parts = self.reach(warp, lanes, addresses)
         if warp.counters.sites is not None and self.site is not None:
             self.tally(warp.counters.sites[self.site], lanes, addresses)
         if self.kind == "load":
-            self._load(warp, parts, guard)
+            loaded = self._load(warp, parts, guard)
+            if recorder is not None:
+                self._record(recorder, lanes, addresses, loaded)
         elif self.kind == "store":
             self._store(warp, parts)
         else:
@@ -386,13 +392,23 @@ class MemoryStep:
 
     # -- what it does ----------------------------------------------------------------------------------------------------
 
-    def _load(self, warp: ReferenceWarp, parts: list[Part], guard: Lanes | None) -> None:
+    def _record(self, recorder: ValueRecorder, lanes: Lanes, addresses: Lanes, values: list[Lanes]) -> None:
+        """What the access carries, where that is observed."""
+        for slot in recorder.slots.get(-1 if self.site is None else self.site, ()):
+            if slot.element * self.type.bytes not in self.kept:
+                values_of_lanes = values[slot.element][lanes]
+                recorder.add(slot, self.space, addresses, values_of_lanes, self.kind == "store")
+
+    def _load(self, warp: ReferenceWarp, parts: list[Part], guard: Lanes | None) -> list[Lanes]:
+        loaded = []
         for element, target in enumerate(self.targets[: self.count]):
             data = np.zeros(32, dtype_of(self.type))
             for region, lanes, offsets, *_ in parts:
                 data[lanes] = region.gather(offsets + element * self.type.bytes, self.type)
             if target is not None:
                 warp.write(target, LaneValue(data, self.type), guard)
+            loaded.append(data)
+        return loaded
 
     def _store(self, warp: ReferenceWarp, parts: list[Part]) -> None:
         for element, read in enumerate(self.values[0][: self.count]):

@@ -33,6 +33,7 @@ from .calls import Activation, Call
 from .exchange import mask_array, perform
 from .operands import every_lane, integer, lane_value
 from .regions import Arena, Region
+from .value_recorder import ValueRecorder
 from .values import LaneValue
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Counters:
     beyond: dict[int, Overrun]
     threads: ThreadTable | None
     columns: Columns
+    values: ValueRecorder | None = None
 
     def threads_of(self, cta: int, warp: int) -> Lanes | None:
         """The counters of one warp's threads, if they are kept."""

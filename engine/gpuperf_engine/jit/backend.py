@@ -36,9 +36,9 @@ class LlvmBackend:
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
         """Raises the kernel's error: ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError``, ``Unsupported``."""
         clustered = plan.cluster_ctas > 1 or program.once(waits_for_cluster)
-        memo, threads = program.kernel.memo, "threads" in observe
+        memo, threads, values = program.kernel.memo, "threads" in observe, "accesses" in observe
         diverged = bool(memo.get(_DIVERGED))
-        code = code_of(program, threads, clustered, diverged)
+        code = code_of(program, threads, clustered, diverged, values)
         if isinstance(code, str):
             from ..interp.backend import ReferenceBackend
 
@@ -60,7 +60,7 @@ class LlvmBackend:
             if reason.bearable and not diverged:
                 memo[_DIVERGED] = True
             else:
-                memo[_memo_key(program, threads, clustered, diverged)] = reason.message
+                memo[_memo_key(program, threads, clustered, diverged, values)] = reason.message
             return self.run(program, plan, memory, observe)
         finally:
             improve()
@@ -70,13 +70,18 @@ class LlvmBackend:
 
 
 def code_of(
-    program: Program, threads: bool = False, clustered: bool = False, diverged: bool = False
+    program: Program,
+    threads: bool = False,
+    clustered: bool = False,
+    diverged: bool = False,
+    values: bool = False,
 ) -> Code | str:
-    """The program's code (which counts single threads too, runs in clusters, or has barriers at which warps are diverged), compiled
-    or loaded once, or why it must be left to the reference backend."""
-    memo, key = program.kernel.memo, _memo_key(program, threads, clustered, diverged)
+    """The program's code (which counts single threads too, runs in clusters, has barriers at which warps are diverged, or records
+    what accesses carry), compiled or loaded once, or why it must be left to the reference backend."""
+    form = threads, clustered, diverged, values
+    memo, key = program.kernel.memo, _memo_key(program, *form)
     if key not in memo:
-        memo[key] = _compile(program, threads, clustered, diverged)
+        memo[key] = _compile(program, *form)
     code = memo[key]
     assert isinstance(code, (Code, str))
     if isinstance(code, Code):
@@ -84,14 +89,14 @@ def code_of(
     return code
 
 
-def _memo_key(program: Program, threads: bool, clustered: bool, diverged: bool) -> str:
+def _memo_key(program: Program, threads: bool, clustered: bool, diverged: bool, values: bool) -> str:
     words = ["llvm", *(["threads"] * threads), *(["clusters"] * clustered), *(["diverged"] * diverged)]
-    return " ".join(words) + program.variant
+    return " ".join([*words, *(["values"] * values)]) + program.variant
 
 
 @uncollected
-def _compile(program: Program, threads: bool, clustered: bool, diverged: bool) -> Code | str:
-    form = threads, clustered, diverged
+def _compile(program: Program, threads: bool, clustered: bool, diverged: bool, values: bool) -> Code | str:
+    form = threads, clustered, diverged, values
     key = store.key("program", *_content(program), *form, fingerprint(0))
     stored = store.read(key)
     if stored is not None:

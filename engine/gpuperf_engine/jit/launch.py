@@ -24,6 +24,7 @@ from .ir.abi import Cluster, Context, Cta
 from .llvm import Library, load_races, runtime_library
 from .race_memory import RaceMemory
 from .slots import Group, Slot
+from .value_records import LaunchValues
 from .worker_context import WorkerContext
 
 __all__ = ["Launch"]
@@ -81,6 +82,8 @@ class Launch:
         self._symbols = HostTable(np.append(plan.symbols, np.uint64(0))) if len(plan.symbols) else _NO_SYMBOLS
         #: counters of single threads, if they are observed
         self.threads = make_table(program, plan) if "threads" in observe else None
+        #: what accesses carry, if it is observed
+        self.values = LaunchValues(program) if "accesses" in observe else None
         self._kept = np.array([*plan.kept, -1] if self.threads is not None else [], dtype=np.int64)
         self.contexts: list[WorkerContext] = []
         self._groups: list[Group] = []
@@ -154,6 +157,8 @@ class Launch:
             Context.STRICT: (1 << len(NOTED)) - 1 if plan.strict == "error" else 0,
             **self.races.fields,
         }
+        if self.values is not None:
+            fields |= self.values.fields
         if self._saver is not None:
             fields[Context.SAVE] = ctypes.cast(self._saver, ctypes.c_void_p).value or 0
         if self.threads is not None:

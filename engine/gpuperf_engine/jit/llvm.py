@@ -30,6 +30,9 @@ from .runtime.access import access_functions, access_names, is_access
 from .runtime.matrix_functions import PREFIX, matrix_function
 from .runtime.races_entries import INSTALL, entry_functions
 from .runtime.races_pieces import pieces_words
+from .runtime.values_function import IMPORTS as VALUES_IMPORTS
+from .runtime.values_function import PREFIX as VALUES_PREFIX
+from .runtime.values_function import values_function
 from .runtime.vector_intrinsics import vector_words
 from .runtime.warpgroup_function import PREFIX as WARPGROUP_PREFIX
 from .runtime.warpgroup_function import warpgroup_function
@@ -76,7 +79,7 @@ _SIGNALLING = ("in_rank", "refuse_mbarrier", "signal_copied", "mbarrier_of_copy"
 #: functions written in the subset of ``compile_python``: an object that every kernel needs, one for races, one for mbarriers and bulk
 #: copies, one for tensor copies
 _SCRIPTS = {
-    "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES, INSTALL))),
+    "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES, INSTALL, *VALUES_IMPORTS))),
     "races": _RACES,
     "copies": (*_MBARRIER, *_SIGNALLING),
     "tensors": ("tensor_lanes", "replace_lanes"),
@@ -93,6 +96,7 @@ _FILES = {
             "stack_entries",
             "schedule",
             "cluster",
+            "values",
         )
     ),
     "races": tuple(
@@ -319,6 +323,8 @@ def _runtime_text(name: str) -> str:
         return warpgroup_function(name)
     if name.startswith(IMAGE_PREFIX):
         return image_function(name)
+    if name.startswith(VALUES_PREFIX):
+        return values_function(name, host().wide)
     if name.startswith(COMBINE_PREFIX):
         return combine_function(name)
     return matrix_function(name) if name.startswith(PREFIX) else vector_function(name, host().wide)
@@ -331,6 +337,8 @@ def _links(name: str) -> tuple[tuple[str, ...], dict[str, int]]:
 
 
 def _imports(name: str) -> tuple[str, ...]:
+    if name.startswith(VALUES_PREFIX):
+        return VALUES_IMPORTS
     return _ACCESS if is_access(name) else _IMPORTS.get(name, ())
 
 

@@ -38,6 +38,11 @@ def observation_of(launch: Launch) -> Observation:
     _settle_races(launch)
     observation.races = races_of(program, launch.plan, (context.races for context in contexts))
     observation.threads = launch.threads
+    if launch.values is not None:
+        context = contexts[0]
+        observation.values = launch.values.records(context.get(Context.VALUE_COUNT), launch.memory)
+        if context.get(Context.VALUE_LEFT_OUT):
+            observation.notes = launch.values.note
     observation.remarks = (
         *remarks_on(program, sum((context.left for context in contexts), Counter())),
         *_race_remarks(launch),

@@ -63,6 +63,7 @@ def build_profile(
         resources=resources or Resources(program.registers, plan.shared_bytes, program.local_bytes),
         static_instructions=program.static_instructions,
         observed_footprint=observation.footprint,
+        observed_values=observation.values,
         observed_threads=None if observation.threads is None else Threads(program, plan, observation.threads),
         records=(LaunchRecord(program, plan, observation),),
         method=observation.method,

@@ -10,6 +10,7 @@ from ..errors import NotObserved, UnknownName, nearest
 from .control_flow import BlockProfile, Branches, BranchProfile, LineProfile
 from .memory import Memory, ObjectFootprint, SiteProfile
 from .races import Race
+from .values import ValueRecord
 
 __all__ = ["Profile", "Resources"]
 
@@ -67,6 +68,7 @@ class Profile:
     observed_memory: Memory | None
     sites: tuple[SiteProfile, ...] = field(default_factory=tuple)
     observed_footprint: tuple[ObjectFootprint, ...] | None = None
+    observed_values: tuple[ValueRecord, ...] | None = None
     #: ``profile.threads.Threads`` of one launch, if the device observed them
     observed_threads: Any = field(default=None, repr=False, compare=False)
     #: the launches themselves (``profile.build.LaunchRecord``), for analyses that need more than totals
@@ -155,6 +157,17 @@ class Profile:
                 hint='use Device(observe={"footprint"}), and ask each launch by itself',
             )
         return self.observed_footprint
+
+    @property
+    def values(self) -> tuple[ValueRecord, ...]:
+        """What each memory instruction loaded from and stored to each object, in program order. Raises ``NotObserved`` if the device
+        did not observe ``accesses``, and for sums of launches."""
+        if self.observed_values is None:
+            raise NotObserved(
+                f"the values that {self.kernel!r} accesses were not observed",
+                hint='use Device(observe={"accesses"}), and ask each launch by itself',
+            )
+        return self.observed_values
 
     @property
     def ctas(self) -> int:

@@ -11,7 +11,7 @@ __all__ = ["AffineFit", "ValueRecord"]
 @dataclass(frozen=True, slots=True)
 class AffineFit:
     """A line through the elements of an object: element ``index`` (bytes from the object's start / width of an element) holds
-    ``base + slope · (index − start)``; integers modulo 2^bits, floats to their rounding. ``fits`` of the accesses carried
+    ``base + slope · (index − start)``; integers modulo 2^32 or 2^64, floats to their rounding. ``fits`` of the accesses carried
     that value; the line goes through the first access and the first one at another index."""
 
     start: int
@@ -24,20 +24,20 @@ class AffineFit:
 class ValueRecord:
     """What the accesses of one instruction to one object carried. Counts are of elements: a lane that loads ``.v4`` counts four times.
 
-    ``function``, ``line``, ``opcode`` and ``source`` as in ``SiteProfile``; ``site`` its place in ``Profile.sites``, ``element``
-    that of the element in a vector access. ``kind`` is ``load``, ``store``, ``atomic`` or ``reduction`` (of these two the operand
-    that lanes give is recorded); ``space`` ``global``, ``const``, ``param``, ``shared`` or ``local``; ``object`` the name of the
-    allocation, ``shared memory`` or ``local memory``. ``type`` is what the bits are (``f32``, ``s32``, ``u8`` …), ``b32`` where
-    that cannot be told.
+    ``function``, ``line``, ``opcode`` and ``source`` as in ``SiteProfile``; ``site`` its place in ``Profile.sites``, ``element`` that
+    of the element in a vector access. ``kind`` is ``load``, ``store``, ``atomic`` or ``reduction`` (of these two the operand that
+    lanes give is recorded); ``space`` ``global``, ``const``, ``param``, ``shared`` or ``local``; ``object`` the name of the
+    allocation, ``shared memory`` or ``local memory``. ``type`` is what the bits are (``f32``, ``s32``, ``u8`` …), ``b32`` where that
+    cannot be told.
 
-    ``minimum`` and ``maximum`` leave NaN out and are ``None`` if all are NaN. ``zeros`` counts −0.0 too. ``silent``: stores to
-    global memory of the bits that were there. ``top``: up to 16 values with counts, most frequent first; each stands for at most
+    ``minimum`` and ``maximum`` leave NaN out and are ``None`` if all are NaN. ``zeros`` counts −0.0 too. ``silent``: stores to global
+    memory of the bits that were there. ``top``: up to 16 values with counts, most frequent first; each stands for at most
     ``top_error`` accesses more than counted, and what is not among them for at most ``top_error`` ≤ count / 17 (Misra and Gries,
-    1982; merged as by Agarwal et al., "Mergeable summaries", 2012, a warp at a time). ``distinct`` is exact if ``distinct_exact``,
-    which it is up to 384 values, else an estimate with a standard error of 9 % (adaptive sampling, Flajolet, 1990).
-    ``mantissa_bits``: of the fraction, those from the first to the last one that any value sets; ``None`` for integers.
-    ``smallest``: the least absolute value but 0 of floats. ``affine``: see there; ``None`` if all accesses are at one index or no
-    integer slope fits.
+    1982; a warp at a time, merged as by Agarwal et al., "Mergeable summaries", 2012). ``distinct`` counts different bits; it is exact
+    if ``distinct_exact``, which it is up to 384 of them, else an estimate whose standard error is 1.2/√192 = 9 % at most (adaptive
+    sampling, Flajolet, 1990). ``mantissa_bits``: of the fraction, those from the first to the last one that any value sets; ``None``
+    for integers. ``smallest``: the least absolute value but 0 of floats. ``affine``: see there; ``None`` if all accesses are at one
+    index, if no integer slope fits, if fewer than half are on the line after the first 1024, and for floats of 16 bits.
     """
 
     function: str

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.slicing import Slice
-from ..results import ObjectFootprint, Race
+from ..results import ObjectFootprint, Race, ValueRecord
 from .padding import Overrun, merge
 from .program import Program
 from .rule_breaches import Breach, first_breaches
@@ -65,6 +65,8 @@ class Observation:
     threads: ThreadTable | None = None
     #: of each object that was touched, if ``footprint`` was observed
     footprint: tuple[ObjectFootprint, ...] | None = None
+    #: what accesses carried, if ``accesses`` was observed
+    values: tuple[ValueRecord, ...] | None = None
     #: of rules that were broken in a way that works on today's GPUs, one of each instruction
     breaches: tuple[Breach, ...] = ()
     #: accesses that nothing orders, if they were looked for

@@ -51,12 +51,12 @@ def resolve_demand(demand: str, observe: frozenset[str]) -> str:
     """The demand meant: ``auto`` is the smallest that answers what a device observes. Raises ``UnknownName`` for none, and
     ``NotObserved`` for one that cannot answer it."""
     if demand == "auto":
-        if "values" in observe:
+        if observe & {"accesses", "values"}:
             return "values"
         return "addresses" if observe & {"footprint", "memory"} else "control"
     if demand not in DEMANDS:
         raise UnknownName(f"no demand {demand!r}", hint=nearest(demand, (*DEMANDS, "auto"), noun="demand"))
-    if demand != "values" and "values" in observe:
+    if demand != "values" and observe & {"accesses", "values"}:
         raise NotObserved(
             f"demand={demand!r} computes no values, which this device observes",
             hint='use Device(observe={"memory"}), or demand="values"',

@@ -13,6 +13,7 @@ from ...ptx.syntax import Immediate, Vector
 from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from .memory import Access, pointer_number
+from .values import record_values
 
 __all__ = ["write_atomic"]
 
@@ -25,6 +26,7 @@ def write_atomic(access: Access) -> None:
     """``atom`` and ``red``. In programs whose CTAs may run at once, global ones are atomic on the host too."""
     to, writer = access.to, access.to.writer
     sources = _operands(access)
+    record_values(access, sources[-1])
     for number, elements in enumerate(sources):
         for element, value in enumerate(elements):
             cell = to.generator.field("%vals", number * _AREA + element * LANES * access.type.bytes)

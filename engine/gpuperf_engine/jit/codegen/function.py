@@ -8,6 +8,7 @@ the state and ``flow.blocks`` for the blocks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...errors import Unsupported
@@ -18,6 +19,7 @@ from ...ptx.syntax import Address, CallTarget, Function, Instruction
 from ...simt.program import Program
 from ...simt.stack import CALL_FRAME, WAIT
 from ...simt.thread_counters import COLUMN_BYTES, columns_of
+from ...simt.value_records import ValueSlot, value_slots
 from ..ir.abi import (
     AREA_SHIFT,
     CONVERGE_CODE,
@@ -74,6 +76,7 @@ class CodeGenerator:
 
     ``watching``: shared memory has a shadow byte for byte, because pieces of words are stored. ``threads``: lanes are counted one
     by one as well. ``clustered``: its CTAs run in clusters. ``diverged``: warps are diverged at its barriers, so Python keeps them.
+    ``values``: what accesses carry is recorded.
     """
 
     def __init__(
@@ -83,12 +86,14 @@ class CodeGenerator:
         threads: bool = False,
         clustered: bool = False,
         diverged: bool = False,
+        values: bool = False,
     ) -> None:
         self.program = program
         self.watching = watching
         self.clustered = clustered
         self.diverged = diverged
         self.columns = columns_of(program) if threads else None
+        self.values: Mapping[int, tuple[ValueSlot, ...]] = value_slots(program) if values else {}
         self.writer = Emitter()
         #: functions whose results are taken at places of their own, see ``return_place``
         self.returns: list[int] = []
@@ -218,14 +223,19 @@ def _write_block(generator: CodeGenerator, block: BasicBlock, function: Function
 
 
 def generate(
-    program: Program, watching: bool, threads: bool = False, clustered: bool = False, diverged: bool = False
+    program: Program,
+    watching: bool,
+    threads: bool = False,
+    clustered: bool = False,
+    diverged: bool = False,
+    values: bool = False,
 ) -> tuple[str, Generated]:
     """The IR of a program, and what goes with it; ``threads``: that counts lanes one by one as well; ``clustered``: for launches
-    whose CTAs run in clusters; ``diverged``: with barriers at which warps are diverged.
+    whose CTAs run in clusters; ``diverged``: with barriers at which warps are diverged; ``values``: that records what accesses carry.
 
     Raises ``Unsupported`` for what cannot be put off until it is reached.
     """
-    generator = CodeGenerator(program, watching, threads, clustered, diverged)
+    generator = CodeGenerator(program, watching, threads, clustered, diverged, values)
     writer = generator.writer
     for number, function in enumerate(program.functions):
         for block in program.blocks_of(number):

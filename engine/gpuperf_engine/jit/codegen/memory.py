@@ -21,6 +21,7 @@ from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from ..runtime.access_text import Form
 from .function import address_operand
 from .handlers import handles
+from .values import record_values
 
 if TYPE_CHECKING:
     from .block import BlockWriter
@@ -234,6 +235,7 @@ def _load(access: Access) -> None:
         values = [raw.bits_as(access.type)]
     else:
         values = access.load()
+    record_values(access, values)
     to.assign(access.instruction, values, access.guard)
 
 
@@ -271,7 +273,9 @@ def stored_values(access: Access) -> list[NativeValue]:
 
 def _store(access: Access) -> None:
     values = stored_values(access)
-    if holes := left_out(access.instruction):
+    holes = left_out(access.instruction)
+    record_values(access, values, holes)
+    if holes:
         access.store_parts(values, holes)
         return
     if access.form.alone:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...memory.spaces import bit_of
 from ...memory.tensor_maps import Place
-from ...simt import clusters
+from ...simt import clusters, value_records
 from .records import U8, U16, U32, U64, Array8, Array16, Array32, Array64, Pointer, Pointers, Record
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ __all__ = [
     "State",
     "Status",
     "TensorMap",
+    "ValueRow",
+    "Values",
     "Wait",
     "YieldBits",
     "instruction_at",
@@ -200,7 +202,12 @@ class Context(Record):
     RACE_SEGMENT_COUNT = U64(696)  # and how many are in use
     RACE_RELEASES = U64(704)  # how often anything was released to other CTAs
     RACE_ROOMS = U64(712)  # host address of the rooms of the lines
-    BYTES = 720
+    VALUE_ROWS = U64(720)  # ``ValueRow.BYTES`` per slot of ``simt.value_records``
+    VALUE_RECORDS = U64(728)  # ``Values.BYTES`` each
+    VALUE_COUNT = U64(736)  # in use, and how many there are
+    VALUE_MOST = U64(744)
+    VALUE_LEFT_OUT = U64(752)  # 1: accesses were not recorded because there are too few
+    BYTES = 760
 
 
 class Range(Record):
@@ -249,6 +256,60 @@ class Entry(Record):
     ID = U32(8)
     KIND = U32(12)
     BYTES = 16
+
+
+class ValueRow:
+    """The record that a slot of ``simt.value_records`` used last; fields of eight bytes."""
+
+    START = 0  # of its object
+    LIMIT = 8  # one more than the highest offset at which an element may begin
+    RECORD = 16
+    FIRST = 24  # of the records of the slot
+    BYTES = 32
+
+
+class Values:
+    """What accesses of a slot to one object carried: ``simt.value_records.Carried`` as compiled code keeps it."""
+
+    SLOT = 0
+    SPACE = 8
+    START = 16
+    NEXT = 24  # record of the slot
+    COUNT = 32
+    ZEROS = 40
+    NEGATIVE_ZEROS = 48
+    NANS = 56
+    SILENT = 64
+    COMPARES = 72  # whether stores are held against what is there
+    TRACKED = 80  # whether the shadow tells which bytes have been written
+    LINE = 88
+    LINE_INDEX = 96
+    LINE_BASE = 104
+    LINE_SLOPE = 112
+    FITS = 120
+    TOP_ERROR = 128
+    LEVEL = 136
+    SAMPLED = 144
+    HIGHEST = 152  # hash that is sampled
+    # of each lane, words of 4 or 8 bytes; 0 is neutral
+    MINIMUM = 192
+    MAXIMUM = 448
+    ORS = 704
+    TINY = 960
+    # 8 bytes each
+    TOP = 1216
+    TOP_COUNTS = TOP + 8 * value_records.TOP
+    TABLE = TOP_COUNTS + 8 * value_records.TOP
+    BYTES = TABLE + 8 * value_records.DISTINCT_SLOTS
+    # values of LINE
+    ANCHORED = value_records.ANCHORED
+    SLOPED = value_records.SLOPED
+    BROKEN = value_records.BROKEN
+    TOP_SLOTS = value_records.TOP
+    TABLE_SLOTS = value_records.DISTINCT_SLOTS
+    MOST_SAMPLED = value_records.MOST_SAMPLED
+    #: records of a launch: 60 MiB
+    MOST = (60 << 20) // BYTES
 
 
 class SiteCache(Record):

@@ -1,0 +1,301 @@
+"""What the bits that memory instructions move are: floats or integers, from what computes and uses them.
+
+PTX loads and stores need not say: ``ld.b32`` moves any 32 bits, and compilers move floats with ``.u32`` and ``.b64``. What computes a
+value or computes with it says (``fma.rn.f32``); moves, bit casts, selections, φs, exchanges between lanes, calls, and what is
+stored to shared or local memory and loaded from there pass it on, in both directions. A pack (``mov.b64 %rd, {%r1, %r2}``) has the
+types of its parts. Where nothing says, or floats and integers are both said of the same bits, the type is unknown: ``b32``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ..isa.effects import ATOMIC, LOAD, REDUCTION, SHFL, STORE
+from ..isa.types import ScalarType, scalar_type
+from ..ptx.syntax import Address, CallTarget, Instruction, Register, Vector
+from .dependence import Dependence, Layout
+from .operands import matched, reads, writes
+from .ssa import Merge, Node
+
+__all__ = ["access_types"]
+
+#: bits that one definition gives a register
+_Value = tuple[Node, "Register | None"]
+#: instructions whose type does not say what the bits are
+_MOVES = frozenset(("mov", "selp", "slct", "shfl", "prmt"))
+_BITWISE = frozenset(("and", "or", "xor", "not", "lop3", "cnot"))
+
+
+def access_types(program: Layout) -> Mapping[Instruction, tuple[str, ...]]:
+    """For each load, store, atomic and reduction with a type the names of the types of its elements, in order: ``f32``, ``s32``,
+    ``u32`` … or ``b32`` where it is unknown."""
+    return _Types(program).accesses()
+
+
+class _Types:
+    def __init__(self, program: Layout) -> None:
+        self.program = program
+        self.dependence = Dependence(program)
+        self.parent: dict[_Value, _Value] = {}
+        #: what is said of the values that are joined, by their representative: names of types
+        self.said: dict[_Value, set[str]] = {}
+        #: values made of parts, low ones first
+        self.parts: list[tuple[_Value, list[_Value], int]] = []
+        self.every = [item for block in program.blocks for item in block.instructions]
+        for instruction in self.every:
+            self._look_at(instruction)
+        for merge in self._merges():
+            for source in self.dependence.sources(merge):
+                for value in self._given(source, merge.name):
+                    self._join((merge, None), value)
+        self._join_memory()
+
+    # -- which values are the same bits ------------------------------------------------------------------------------------
+
+    def _find(self, value: _Value) -> _Value:
+        root = value
+        while (above := self.parent.get(root, root)) != root:
+            root = above
+        while value != root:
+            self.parent[value], value = root, self.parent.get(value, value)
+        return root
+
+    def _join(self, one: _Value, other: _Value) -> None:
+        first, second = self._find(one), self._find(other)
+        if first != second:
+            self.parent[second] = first
+            if second in self.said:
+                self.said.setdefault(first, set()).update(self.said.pop(second))
+
+    def _say(self, value: _Value, type: str) -> None:
+        self.said.setdefault(self._find(value), set()).add(type)
+
+    @staticmethod
+    def _value(node: Node, register: object) -> _Value:
+        """What a node gives a register."""
+        return (
+            (node, None)
+            if isinstance(node, Merge) or not isinstance(register, Register)
+            else (node, register)
+        )
+
+    def _given(self, source: Node, name: object) -> Iterator[_Value]:
+        """What a source gives a merge: of a parameter that is stored to what is stored; else the register of that name or, where a
+        function begins, the only one that the source writes."""
+        if isinstance(source, Merge):
+            yield source, None
+        elif source.effect is STORE:
+            read = self._read(source)
+            yield from (read[register] for register in _elements(source) if register is not None)
+        else:
+            written = writes(source)
+            yield from ((source, register) for register in written if register is name or len(written) == 1)
+
+    def _merges(self) -> Iterator[Merge]:
+        """All merges that values come from."""
+        seen: set[Merge] = set()
+        work: list[Node] = [*self.every]
+        while work:
+            node = work.pop()
+            for source in self.dependence.sources(node):
+                if isinstance(source, Merge) and source not in seen:
+                    seen.add(source)
+                    work.append(source)
+        yield from seen
+
+    # -- what instructions say ---------------------------------------------------------------------------------------------
+
+    def _read(self, instruction: Instruction) -> dict[Register, _Value]:
+        given = zip(reads(instruction), self.dependence.uses[instruction])
+        return {register: self._value(node, register) for register, node in given}
+
+    def _look_at(self, instruction: Instruction) -> None:
+        read = self._read(instruction)
+        name = instruction.opcode.split(".")[0]
+        if instruction.call is not None:
+            self._call(instruction, instruction.call)
+        elif instruction.effect in (LOAD, STORE):
+            self._access(instruction, read)
+        elif name in _MOVES:
+            self._move(instruction, read, name)
+        else:
+            self._compute(instruction, read, name)
+        for register, node in zip(writes(instruction), self.dependence.kept.get(instruction, ())):
+            self._join((instruction, register), self._value(node, register))
+
+    def _call(self, instruction: Instruction, target: CallTarget) -> None:
+        """Results are what the functions return; arguments are sources of what these begin with."""
+        returned = [item for item in target.returns if isinstance(item, Register)]
+        sources = [
+            node
+            for node in self.dependence.sources(instruction)
+            if isinstance(node, Merge) and node.kind == "returned"
+        ]
+        for register, node in zip(returned, sources):
+            self._join((instruction, register), (node, None))
+
+    def _access(self, instruction: Instruction, read: Mapping[Register, _Value]) -> None:
+        type = scalar_type(str(instruction.form.modifier("type")))
+        for register in _elements(instruction):
+            if register is None:
+                continue
+            value = read[register] if instruction.effect is STORE else (instruction, register)
+            if type.is_float or type.is_signed:
+                self._say(value, type.name if type.is_float else "signed")
+            self._declared(value, register)
+        if instruction.effect is LOAD and instruction.form.space == "param":
+            for source in self.dependence.sources(instruction):
+                if isinstance(source, Merge) and source.kind == "param":
+                    for register in writes(instruction):
+                        self._join((instruction, register), (source, None))
+
+    def _declared(self, value: _Value, register: Register) -> None:
+        if register.type.is_float:
+            self._say(value, register.type.name)
+
+    def _move(self, instruction: Instruction, read: Mapping[Register, _Value], name: str) -> None:
+        targets = [operand for slot, operand in matched(instruction) if slot.role == "destination"]
+        sources = [
+            operand
+            for slot, operand in matched(instruction)
+            if slot.role == "source" and (instruction.effect is not SHFL or slot.name == "a")
+        ]
+        if name == "prmt" or (name in ("selp", "slct") and len(sources) < 2):
+            return
+        target, wanted = targets[0], sources[:1] if name in ("mov", "shfl") else sources[:2]
+        type = instruction.form.modifier("type")
+        floating = isinstance(type, str) and type in ("f16", "bf16", "f32", "f64")
+        for source in wanted:
+            if isinstance(target, Register) and isinstance(source, Register):
+                if target.type.bits == source.type.bits:
+                    self._join((instruction, target), read[source])
+            elif isinstance(target, Register) and isinstance(source, Vector):
+                parts = [read[item] for item in source.elements if isinstance(item, Register)]
+                if len(parts) == len(source.elements):
+                    self.parts.append(((instruction, target), parts, target.type.bits))
+            elif isinstance(target, Vector) and isinstance(source, Register):
+                made = [(instruction, item) for item in target.elements if isinstance(item, Register)]
+                if len(made) == len(target.elements):
+                    self.parts.append((read[source], list(made), source.type.bits))
+        for register in [item for item in (target, *wanted) if isinstance(item, Register)]:
+            value = (instruction, register) if register is target else read[register]
+            if floating:
+                self._say(value, str(type))
+            self._declared(value, register)
+
+    def _compute(self, instruction: Instruction, read: Mapping[Register, _Value], name: str) -> None:
+        """Arithmetic says what its operands are; logic on bits says nothing that arithmetic would not overrule."""
+        for slot, operand in matched(instruction):
+            if slot.role not in ("source", "destination") or slot.type is None or slot.type.is_predicate:
+                continue
+            for register in operand.elements if isinstance(operand, Vector) else (operand,):
+                if not isinstance(register, Register):
+                    continue
+                value = (instruction, register) if slot.role == "destination" else read.get(register)
+                if value is not None and register.type.bits == slot.type.bits:
+                    self._say(value, _statement(slot.type, name))
+                    self._declared(value, register)
+
+    # -- memory ------------------------------------------------------------------------------------------------------------
+
+    def _join_memory(self) -> None:
+        """What is stored to shared and local memory is what may be loaded from there, element for element of one width."""
+        for load in self.every:
+            if load.effect is not LOAD or load.form.space not in ("shared", "local"):
+                continue
+            width = scalar_type(str(load.form.modifier("type"))).bits
+            for store in self.dependence.writers_of(load):
+                if store.effect is not STORE or scalar_type(str(store.form.modifier("type"))).bits != width:
+                    continue
+                read = self._read(store)
+                for target in _elements(load):
+                    for source in _elements(store):
+                        if target is not None and source is not None:
+                            self._join((load, target), read[source])
+
+    # -- the answer --------------------------------------------------------------------------------------------------------
+
+    def accesses(self) -> dict[Instruction, tuple[str, ...]]:
+        """See ``access_types``."""
+        self._settle_parts()
+        found: dict[Instruction, tuple[str, ...]] = {}
+        for instruction in self.every:
+            if instruction.effect in (ATOMIC, REDUCTION):
+                type, count = (
+                    scalar_type(str(instruction.form.modifier("type"))),
+                    _atomic_elements(instruction),
+                )
+                found[instruction] = (type.name,) * count
+            elif instruction.effect in (LOAD, STORE) and instruction.form.modifier("type") is not None:
+                found[instruction] = tuple(self._names(instruction))
+        return found
+
+    def _names(self, instruction: Instruction) -> Iterator[str]:
+        type = scalar_type(str(instruction.form.modifier("type")))
+        read = self._read(instruction)
+        for register in _elements(instruction):
+            said: set[str] = set()
+            if register is not None:
+                value = read[register] if instruction.effect is STORE else (instruction, register)
+                said = self.said.get(self._find(value), set())
+            yield _name(type, said)
+
+    def _settle_parts(self) -> None:
+        """Packs have the type of their parts, and parts that of the pack; until nothing changes."""
+        changed = True
+        while changed:
+            changed = False
+            for whole, parts, bits in self.parts:
+                said = {item for part in parts for item in self.said.get(self._find(part), ())}
+                each = {item for item in said if item in _SIZES and _SIZES[item] * len(parts) == bits}
+                packed = {f"{item}x{len(parts)}" for item in each if len(each) == 1}
+                own = self.said.setdefault(self._find(whole), set())
+                changed |= not packed <= own
+                own |= packed
+                inside = {item.split("x")[0] for item in own if item.endswith(f"x{len(parts)}")}
+                for part in parts:
+                    known = self.said.setdefault(self._find(part), set())
+                    changed |= not inside <= known
+                    known |= inside
+
+
+_SIZES = {"f16": 16, "bf16": 16, "f32": 32}
+
+
+def _elements(instruction: Instruction) -> Iterator[Register | None]:
+    """The registers of the elements that a load or store moves; ``None`` for constants and sinks."""
+    wanted = "destination" if instruction.effect is LOAD else "source"
+    for slot, operand in matched(instruction):
+        if slot.role == wanted and slot.name != "policy" and not isinstance(operand, Address):
+            for element in operand.elements if isinstance(operand, Vector) else (operand,):
+                yield element if isinstance(element, Register) else None
+            return
+
+
+def _atomic_elements(instruction: Instruction) -> int:
+    return max((len(item.elements) for item in instruction.operands if isinstance(item, Vector)), default=1)
+
+
+def _statement(type: ScalarType, name: str) -> str:
+    """What an operand of a type says of its bits."""
+    if type.is_float:
+        return type.name
+    if type.is_signed:
+        return "signed"
+    return "bits" if type.is_bits and name in _BITWISE else "integer"
+
+
+def _name(type: ScalarType, said: set[str]) -> str:
+    """The type of an element, from what is said of its bits. A form that says float, or signed, is believed."""
+    unknown = f"b{type.bits}"
+    floats = {item for item in said if item not in ("signed", "integer", "bits")}
+    floats = {item for item in floats if scalar_type(item).bits == type.bits}
+    if type.is_float:
+        return type.name
+    if floats:
+        return floats.pop() if len(floats) == 1 and not said & {"signed", "integer"} else unknown
+    if "signed" in said:
+        return f"s{type.bits}"
+    if "integer" in said or (type.is_integer and "bits" in said):
+        return f"u{type.bits}"
+    return unknown

@@ -1,0 +1,205 @@
+"""Records of what accesses carry, kept in NumPy: see ``simt.value_records``, which defines them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
+from ..results import ValueRecord
+from ..simt.program import Program
+from ..simt.value_records import (
+    ANCHORED,
+    BROKEN,
+    LINE_TRIAL,
+    MOST_SAMPLED,
+    SLOPED,
+    TOLERANCE,
+    Carried,
+    ValueKind,
+    ValueSlot,
+    describe,
+    hashed,
+    key_of,
+    merged,
+    object_namer,
+    value_slots,
+)
+
+__all__ = ["ValueRecorder"]
+
+Lanes = NDArray[Any]
+
+
+@dataclass(slots=True)
+class _Object:
+    """What the lanes of a batch access: ``space`` as in ``Carried``, and the bytes that count."""
+
+    space: int
+    start: int
+    size: int
+    tracked: bool = False
+
+
+@dataclass(slots=True)
+class _Record:
+    carried: Carried
+    #: hashes up to ``highest``
+    sample: set[int] = field(default_factory=set)
+    highest: int = 0
+
+
+class ValueRecorder:
+    """The records of one launch."""
+
+    def __init__(self, program: Program, memory: Memory) -> None:
+        self.program = program
+        self.memory = memory
+        self.slots = value_slots(program)
+        self._records: dict[tuple[int, int, int], _Record] = {}
+
+    def records(self) -> tuple[ValueRecord, ...]:
+        """What was recorded."""
+        return describe(
+            self.program, (record.carried for record in self._records.values()), object_namer(self.memory)
+        )
+
+    def add(self, slot: ValueSlot, space: str, addresses: Lanes, values: Lanes, stores: bool) -> None:
+        """One element of an access. ``addresses`` and ``values`` are those of the active lanes, in order; ``stores``: it is about
+        to be stored."""
+        kind = slot.kind
+        size = kind.bits // 8
+        if slot.element:
+            addresses = addresses + np.uint64(slot.element * size)
+        raw = values.view(f"u{size}")
+        signed = values.view(f"i{size}") if kind.kind == "s" else raw
+        words = signed.astype(f"{'i' if kind.kind == 's' else 'u'}{kind.word // 8}").view(
+            f"u{kind.word // 8}"
+        )
+        while addresses.size:
+            target = self._object(space, int(addresses[0]), size)
+            if target is None:
+                addresses, raw, words = addresses[1:], raw[1:], words[1:]
+                continue
+            offsets = addresses - np.uint64(target.start)
+            inside = offsets <= np.uint64(target.size - size)
+            batch = words[inside]
+            record = self._record(slot, target)
+            _count(record.carried, kind, batch)
+            if stores and not target.space:
+                record.carried.silent += self._silent(addresses[inside], raw[inside], size, target.tracked)
+            if kind.fits:
+                _line(record.carried, kind, offsets[inside] // np.uint64(size), batch)
+            _top(record, kind, batch)
+            addresses, raw, words = addresses[~inside], raw[~inside], words[~inside]
+
+    def _object(self, space: str, address: int, size: int) -> _Object | None:
+        if space in ("shared", "local"):
+            return _Object(1 if space == "shared" else 2, 0, 1 << 40)
+        if space == "generic":
+            for number, start in ((1, SHARED_WINDOW), (2, LOCAL_WINDOW)):
+                if start <= address < start + WINDOW_BYTES:
+                    return _Object(number, start, WINDOW_BYTES)
+        allocation = self.memory.resolve(address, size)
+        if allocation is None:
+            return None
+        return _Object(0, allocation.address, allocation.size, not allocation.initialized)
+
+    def _record(self, slot: ValueSlot, target: _Object) -> _Record:
+        key = slot.index, target.space, target.start
+        record = self._records.get(key)
+        if record is None:
+            record = self._records[key] = _Record(Carried(*key), highest=(1 << slot.kind.word) - 1)
+        return record
+
+    def _silent(self, addresses: Lanes, raw: Lanes, size: int, tracked: bool) -> int:
+        """How many of the values are there already."""
+        offsets = (addresses - np.uint64(ARENA_BASE)).astype(np.int64)[:, None] + np.arange(size)
+        same = (self.memory.bytes[offsets] == raw.reshape(-1, 1).view(np.uint8)).all(axis=1)
+        if tracked:
+            same &= (self.memory.shadow[offsets] != 0).all(axis=1)
+        return int(same.sum())
+
+
+def _count(item: Carried, kind: ValueKind, words: Lanes) -> None:
+    word = words.dtype.type
+    item.count += len(words)
+    numbers = words
+    if kind.is_float:
+        sign = 1 << (kind.bits - 1)
+        magnitude = words & word(sign - 1)
+        ordered = magnitude <= word(kind.infinity)
+        numbers, magnitude = words[ordered], magnitude[ordered]
+        item.nans += len(words) - len(numbers)
+        item.zeros += int((magnitude == 0).sum())
+        item.negative_zeros += int((numbers == word(sign)).sum())
+        item.ors |= int(np.bitwise_or.reduce(numbers, initial=word(0)))
+        item.tiny = max(item.tiny, int((~magnitude[magnitude != 0]).max(initial=0)))
+    else:
+        item.zeros += int((words == 0).sum())
+    keys = key_of(kind, numbers)
+    item.maximum = max(item.maximum, int(keys.max(initial=0)))
+    item.minimum = max(item.minimum, int((~keys).max(initial=0)))
+
+
+def _line(item: Carried, kind: ValueKind, indices: Lanes, words: Lanes) -> None:
+    """Fits to the line through the first access and the first one at another index."""
+    signed = np.dtype(np.int32 if kind.is_float or kind.word == 32 else np.int64)
+    index = indices.astype(signed)
+    if not item.line:
+        item.line, item.line_index, item.line_base = ANCHORED, int(index[0]), int(words[0])
+    distance = index - np.array(item.line_index, signed)
+    elsewhere = np.flatnonzero(distance)
+    if item.line == ANCHORED and elsewhere.size:
+        last = elsewhere[-1]
+        _slope(item, kind, int(distance[last]), words[last])
+    if item.line == BROKEN:
+        return
+    base = words.dtype.type(item.line_base)
+    if not kind.is_float:
+        slope = words.dtype.type(int(item.line_slope) % (1 << kind.word))
+        item.fits += int((base + slope * distance.view(words.dtype) == words).sum())
+        _give_up(item)
+        return
+    values = words.view(f"f{kind.word // 8}").astype(np.float64)
+    origin = np.array(base).view(f"f{kind.word // 8}").astype(np.float64)[()]
+    off = np.abs(origin + np.float64(item.line_slope) * distance.astype(np.float64) - values)
+    item.fits += int((off <= (np.abs(values) + np.abs(origin)) * TOLERANCE[kind.word]).sum())
+    _give_up(item)
+
+
+def _give_up(item: Carried) -> None:
+    if item.count >= LINE_TRIAL and 2 * item.fits < item.count:
+        item.line = BROKEN
+
+
+def _slope(item: Carried, kind: ValueKind, run: int, word: Any) -> None:
+    if kind.is_float:
+        value, base = (
+            np.array(bits, word.dtype).view(f"f{kind.word // 8}").astype(np.float64)[()]
+            for bits in (word, item.line_base)
+        )
+        item.line, item.line_slope = SLOPED, float((value - base) / run)
+        return
+    rise = (int(word) - item.line_base) % (1 << kind.word)
+    rise -= (rise >> (kind.word - 1)) << kind.word
+    quotient, rest = divmod(rise, run)
+    item.line, item.line_slope = (BROKEN, 0) if rest else (SLOPED, quotient % (1 << kind.word))
+
+
+def _top(record: _Record, kind: ValueKind, words: Lanes) -> None:
+    item = record.carried
+    different, counts = np.unique(words, return_counts=True)
+    item.top, less = merged(item.top, list(zip(different.tolist(), counts.tolist())))
+    item.top_error += less
+    hashes = hashed(different)
+    chosen = hashes[(hashes <= hashes.dtype.type(record.highest)) & (hashes != 0)]
+    record.sample.update(chosen.tolist())
+    while len(record.sample) > MOST_SAMPLED:
+        record.highest >>= 1
+        item.level += 1
+        record.sample = {value for value in record.sample if value <= record.highest}
+    item.sampled = len(record.sample)

@@ -1,0 +1,297 @@
+"""What accesses carry, kept in a record of constant size for each element of a memory instruction and object.
+
+Both backends keep these records, in the order in which warps run, and give equal ones. A warp at a time: a *batch* is one element of
+an access, of the lanes that go to one object.
+
+- Counts and bounds need no order.
+- The most frequent values are a summary of ``TOP`` counters (Misra and Gries, "Finding repeated elements", 1982), to which each batch
+  is merged (Agarwal et al., "Mergeable summaries", PODS 2012): all counts together lose what the one behind the last that there
+  is room for has. What is lost is at most ``count / (TOP + 1)``.
+- Different values are sampled by their hash (Flajolet, "On adaptive sampling", Computing 43, 1990): all of them until there are more
+  than ``MOST_SAMPLED``, then those whose hash has one more leading zero, and so on.
+- A line is drawn through the first access and the first one at another index, and accesses on it are counted; it is given up when
+  fewer than half of ``LINE_TRIAL`` or more are on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..flow.access_types import access_types
+from ..isa.effects import ATOMIC, LOAD, REDUCTION, STORE
+from ..isa.types import scalar_type
+from ..memory.arena import Memory
+from ..results import AffineFit, ValueRecord
+from .program import Program
+
+__all__ = [
+    "DISTINCT_SLOTS",
+    "HASH_FACTORS",
+    "LINE_TRIAL",
+    "MOST_SAMPLED",
+    "TOLERANCE",
+    "TOP",
+    "Carried",
+    "ValueKind",
+    "ValueSlot",
+    "describe",
+    "object_namer",
+    "value_kind",
+    "value_slots",
+]
+
+#: most frequent values kept
+TOP = 16
+#: most different values sampled, and places of their table
+MOST_SAMPLED = 384
+DISTINCT_SLOTS = 512
+#: odd factors of the hash, by bits of a word: x ^= x >> half, x *= factor, twice, and x ^= x >> half
+HASH_FACTORS = {32: (0x7FEB352D, 0x846CA68B), 64: (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)}
+#: how far a float may lie from a line, in parts of its own value and the base's: two units in the last place
+TOLERANCE = {32: 2.0**-22, 64: 2.0**-51}
+#: accesses after which a line that fewer than half of them are on is given up
+LINE_TRIAL = 1024
+_OBSERVED = (LOAD, STORE, ATOMIC, REDUCTION)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueKind:
+    """How bits are read: ``kind`` is ``u``, ``s`` or ``f``; floats have ``fraction`` bits."""
+
+    name: str
+    kind: str
+    bits: int
+    fraction: int = 0
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def infinity(self) -> int:
+        """The bits of +∞."""
+        return (1 << (self.bits - 1)) - (1 << self.fraction)
+
+    @property
+    def fits(self) -> bool:
+        """Whether lines are sought."""
+        return not self.is_float or self.bits >= 32
+
+    @property
+    def word(self) -> int:
+        """Bits of the words that lanes are computed with."""
+        return 64 if self.bits == 64 else 32
+
+
+_FLOATS = {"f16": (16, 10), "bf16": (16, 7), "f32": (32, 23), "f64": (64, 52)}
+
+
+@cache
+def value_kind(name: str) -> ValueKind:
+    """How the values of a type are read; what is no number of its own is read as unsigned."""
+    if name in _FLOATS:
+        bits, fraction = _FLOATS[name]
+        return ValueKind(name, "f", bits, fraction)
+    type = scalar_type(name)
+    kind = "s" if type.kind == "s" and type.lanes == 1 else "u"
+    return ValueKind(f"{kind}{type.bits}", kind, type.bits)
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSlot:
+    """One element of a memory instruction: ``type`` is the name of its type, ``b32`` where that is not known."""
+
+    index: int
+    site: int
+    element: int
+    type: str
+    kind: ValueKind
+
+
+def value_slots(program: Program) -> dict[int, tuple[ValueSlot, ...]]:
+    """The elements of each site that are recorded, by site."""
+    return program.once(_slots)
+
+
+def _slots(program: Program) -> dict[int, tuple[ValueSlot, ...]]:
+    types, slots, count = access_types(program), dict[int, tuple[ValueSlot, ...]](), 0
+    for site in program.sites:
+        known = types.get(site.instruction)
+        if site.instruction.effect not in _OBSERVED or site.space == "param" or known is None:
+            continue
+        if scalar_type(known[0]).bits not in (8, 16, 32, 64):
+            continue
+        slots[site.index] = tuple(
+            ValueSlot(count + element, site.index, element, name, value_kind(name))
+            for element, name in enumerate(known)
+        )
+        count += len(known)
+    return slots
+
+
+@dataclass(slots=True)
+class Carried:
+    """One record. ``maximum`` is a key, which orders as values do, and ``minimum`` the complement of one; ``tiny`` is the complement
+    of the least magnitude but 0, or 0; ``top`` maps bits to counts; ``sampled`` counts hashes up to 2^(bits − ``level``), without
+    that of 0."""
+
+    slot: int
+    space: int
+    start: int
+    count: int = 0
+    zeros: int = 0
+    negative_zeros: int = 0
+    nans: int = 0
+    silent: int = 0
+    minimum: int = 0
+    maximum: int = 0
+    ors: int = 0
+    tiny: int = 0
+    line: int = 0
+    line_index: int = 0
+    line_base: int = 0
+    line_slope: int | float = 0
+    fits: int = 0
+    top_error: int = 0
+    top: dict[int, int] = field(default_factory=dict)
+    level: int = 0
+    sampled: int = 0
+
+
+#: of ``Carried.line``: through one access only, through two, given up
+ANCHORED, SLOPED, BROKEN = 1, 2, 3
+
+
+def describe(
+    program: Program, records: Iterable[Carried], object_at: Callable[[int, int], tuple[str, str]]
+) -> tuple[ValueRecord, ...]:
+    """The records as users see them, in program order. ``object_at`` gives space and name of an object from the kind of its
+    space (0 the arena, 1 shared, 2 local) and its start."""
+    by_slot = {slot.index: slot for slots in value_slots(program).values() for slot in slots}
+    ordered = sorted(records, key=lambda item: (item.slot, item.space, item.start))
+    return tuple(
+        _described(program, by_slot[item.slot], item, *object_at(item.space, item.start)) for item in ordered
+    )
+
+
+def object_namer(memory: Memory) -> Callable[[int, int], tuple[str, str]]:
+    """Space and name of an object, from the kind of its space and its start."""
+
+    def name(space: int, start: int) -> tuple[str, str]:
+        if space:
+            word = ("shared", "local")[space - 1]
+            return word, f"{word} memory"
+        allocation = memory.below(start)
+        return ("global", "memory") if allocation is None else (allocation.kind, allocation.name)
+
+    return name
+
+
+def _described(program: Program, slot: ValueSlot, item: Carried, space: str, name: str) -> ValueRecord:
+    site, kind = program.sites[slot.site], slot.kind
+    instruction = site.instruction
+    location = instruction.location
+    numbers = item.count - item.nans
+    top = sorted(item.top.items(), key=lambda pair: (-pair[1], pair[0]))
+    distinct = (item.sampled << item.level) + (item.zeros > item.negative_zeros)
+    return ValueRecord(
+        function=program.functions[program.blocks[site.block].function].name,
+        line=instruction.span.line,
+        opcode=instruction.opcode,
+        source="" if location is None else f"{location.path}:{location.line}",
+        site=slot.site,
+        element=slot.element,
+        kind=site.kind,
+        space=space,
+        object=name,
+        type=slot.type,
+        width=kind.bits // 8,
+        count=item.count,
+        minimum=_of_key(kind, ~item.minimum) if numbers else None,
+        maximum=_of_key(kind, item.maximum) if numbers else None,
+        zeros=item.zeros,
+        nans=item.nans,
+        silent=item.silent,
+        top=tuple((number_of(kind, bits), count) for bits, count in top),
+        top_error=item.top_error,
+        distinct=min(distinct, item.count),
+        distinct_exact=item.level == 0,
+        mantissa_bits=_mantissa_bits(kind, item.ors) if kind.is_float else None,
+        smallest=_smallest(kind, item) if kind.is_float else None,
+        affine=_affine(kind, item),
+    )
+
+
+def number_of(kind: ValueKind, bits: int) -> int | float:
+    """The number that bits are."""
+    bits &= (1 << kind.bits) - 1
+    if not kind.is_float:
+        return bits - (1 << kind.bits) if kind.kind == "s" and bits >> (kind.bits - 1) else bits
+    if kind.name == "bf16":
+        return float(np.array(bits << 16, np.uint32).view(np.float32)[()])
+    return float(np.array(bits, f"u{kind.bits // 8}").view(f"f{kind.bits // 8}")[()])
+
+
+def _of_key(kind: ValueKind, key: int) -> int | float:
+    """The number that a key stands for."""
+    if kind.is_float:
+        key &= (1 << kind.bits) - 1
+        sign = 1 << (kind.bits - 1)
+        return number_of(kind, key ^ sign if key & sign else ~key)
+    key &= (1 << kind.word) - 1
+    return key - (1 << (kind.word - 1)) if kind.kind == "s" else key
+
+
+def _mantissa_bits(kind: ValueKind, ors: int) -> int:
+    fraction = ors & ((1 << kind.fraction) - 1)
+    return kind.fraction - ((fraction & -fraction).bit_length() - 1) if fraction else 0
+
+
+def _smallest(kind: ValueKind, item: Carried) -> float | None:
+    if not item.tiny:
+        return None
+    return float(number_of(kind, ~item.tiny & ((1 << kind.word) - 1)))
+
+
+def _affine(kind: ValueKind, item: Carried) -> AffineFit | None:
+    if item.line != SLOPED:
+        return None
+    slope: int | float = item.line_slope
+    if not kind.is_float:
+        slope = number_of(ValueKind("", "s", kind.word), int(slope))
+    return AffineFit(item.line_index, number_of(kind, item.line_base), slope, item.fits)
+
+
+def key_of(kind: ValueKind, values: NDArray[Any]) -> NDArray[Any]:
+    """Keys that order as values do, from their bits in unsigned words."""
+    word = values.dtype.type
+    if kind.is_float:
+        sign, whole = word(1 << (kind.bits - 1)), word((1 << kind.bits) - 1)
+        return np.asarray(np.where(values & sign, values ^ whole, values | sign))
+    return np.asarray(values ^ word(1 << (kind.word - 1))) if kind.kind == "s" else values
+
+
+def hashed(values: NDArray[Any]) -> NDArray[Any]:
+    """Hashes of words, each different one another."""
+    word, width = values.dtype.type, values.dtype.itemsize * 8
+    half = word(width // 2)
+    for factor in HASH_FACTORS[width]:
+        values = (values ^ (values >> half)) * word(factor)
+    return np.asarray(values ^ (values >> half))
+
+
+def merged(top: dict[int, int], batch: Sequence[tuple[int, int]]) -> tuple[dict[int, int], int]:
+    """A summary with a batch of values and counts merged in, and what each of them lost."""
+    together = dict(top)
+    for value, count in batch:
+        together[value] = together.get(value, 0) + count
+    if len(together) <= TOP:
+        return together, 0
+    less = sorted(together.values(), reverse=True)[TOP]
+    return {value: count - less for value, count in together.items() if count > less}, less

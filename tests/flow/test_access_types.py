@@ -1,0 +1,97 @@
+"""What the bits of accesses are, on PTX written by hand and on what nvcc makes of sources whose types are known."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.device.device import program_of
+from gpuperf_engine.flow.access_types import access_types
+
+from ..support import head
+
+
+def _types(body: str, functions: str = "", registers: str = "") -> list[tuple[str, ...]]:
+    text = (
+        head("7.8", "sm_80")
+        + f""".shared .align 8 .b8 s[512]; {functions}
+.visible .entry k(.param .u64 x) {{
+    .reg .b64 %rd<9>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .b16 %h<9>; .reg .pred %p; {registers}
+    ld.param.u64 %rd1, [x];
+    {body}
+    ret;
+}}"""
+    )
+    program = program_of(ge.parse(text)["k"])
+    return [
+        types for instruction, types in access_types(program).items() if instruction.form.space != "param"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "types"),
+    [
+        ("ld.global.b32 %r1, [%rd1]; st.global.b32 [%rd1], %r1;", ["b32", "b32"]),
+        ("ld.global.u32 %r1, [%rd1]; st.global.u32 [%rd1], %r1;", ["b32", "b32"]),
+        ("ld.global.s32 %r1, [%rd1]; st.global.u32 [%rd1], %r1;", ["s32", "s32"]),
+        ("ld.global.u32 %r1, [%rd1]; add.f32 %r1, %r1, 0f3F800000; st.global.b32 [%rd1], %r1;", ["f32", "f32"]),
+        ("ld.global.u32 %r1, [%rd1]; add.u32 %r1, %r1, 1; st.global.b32 [%rd1], %r1;", ["u32", "u32"]),
+        ("ld.global.b32 %r1, [%rd1]; mov.b32 %f1, %r1; st.global.b32 [%rd1], %r1;", ["f32", "f32"]),
+        ("ld.global.b32 %r1, [%rd1]; cvt.rn.f32.s32 %f1, %r1; st.global.f32 [%rd1], %f1;", ["s32", "f32"]),
+        ("ld.global.b32 %r1, [%rd1]; add.s32 %r2, %r1, 1; mov.b32 %f1, %r1; add.f32 %f2, %f1, %f1;", ["b32"]),
+        ("ld.global.b32 %r1, [%rd1]; and.b32 %r2, %r1, 0x7FFFFFFF; mov.b32 %f1, %r2; sqrt.approx.f32 %f2, %f1;", ["b32"]),
+        ("ld.global.b32 %r1, [%rd1]; mov.b32 %f1, %r1; and.b32 %r2, %r1, 0x7FFFFFFF; st.global.b32 [%rd1], %r2;", ["f32", "b32"]),
+        ("ld.global.b32 %r1, [%rd1]; selp.b32 %r2, %r1, %r3, %p; mul.f32 %f1, %r2, %r2;", ["f32"]),
+        ("ld.global.b32 %r1, [%rd1]; shfl.sync.idx.b32 %r2, %r1, 0, 31, -1; ex2.approx.f32 %f1, %r2;", ["f32"]),
+        ("ld.global.b16 %h1, [%rd1]; fma.rn.bf16 %h2, %h1, %h1, %h1; st.global.u16 [%rd1], %h2;", ["bf16", "bf16"]),
+        ("ld.global.b32 %r1, [%rd1]; add.f16x2 %r2, %r1, %r1;", ["f16x2"]),
+    ],
+)  # fmt: skip
+def test_types_follow_definitions_and_uses(body: str, types: list[str]) -> None:
+    assert _types(body) == [(type,) for type in types]
+
+
+def test_both_ways_of_a_branch_say() -> None:
+    body = """
+    mov.b32 %r1, 0;
+    @%p bra NEXT;
+    ld.global.b32 %r1, [%rd1];
+NEXT:
+    st.global.b32 [%rd1+4], %r1;
+    st.global.f32 [%rd1+8], %r1;"""
+    assert _types(body) == [("f32",)] * 3
+
+
+def test_elements_have_types_of_their_own() -> None:
+    body = "ld.global.v4.b32 {%r1, %r2, %r3, _}, [%rd1]; add.f32 %f1, %r1, %r1; add.s32 %r4, %r2, 1; "
+    assert _types(body) == [("f32", "s32", "b32", "b32")]
+    body = "ld.global.v2.b32 {%r1, %r2}, [%rd1]; mov.b64 %rd2, {%r1, %r2}; st.global.b64 [%rd1], %rd2; add.f32 %f1, %r1, %r2;"
+    assert _types(body) == [("f32", "f32"), ("f32x2",)]
+    body = "ld.global.b64 %rd2, [%rd1]; mov.b64 {%r1, %r2}, %rd2; add.f32 %f1, %r1, %r2;"
+    assert _types(body) == [("f32x2",)]
+
+
+def test_shared_memory_and_calls_pass_types_on() -> None:
+    body = """
+    ld.global.b32 %r1, [%rd1]; mov.u32 %r2, s;
+    st.shared.b32 [%r2], %r1; ld.shared.b32 %r3, [%r2]; add.f32 %f1, %r3, %r3;"""
+    assert _types(body) == [("f32",)] * 3
+    function = """
+.func (.reg .b32 %out) f(.reg .b32 %in) { .reg .b32 %t; add.s32 %t, %in, 1; mov.b32 %out, %t; ret; }"""
+    body = "ld.global.b32 %r1, [%rd1]; call (%r2), f, (%r1); st.global.b32 [%rd1], %r2;"
+    assert _types(body, function) == [("s32",)] * 2
+    function = """
+.func (.param .b32 out) f(.param .b32 in) {
+    .reg .b32 %t; ld.param.b32 %t, [in]; neg.f32 %t, %t; st.param.b32 [out], %t; ret; }"""
+    body = """
+    ld.global.b32 %r1, [%rd1];
+    { .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), f, (a); ld.param.b32 %r2, [b]; }
+    st.global.b32 [%rd1], %r2;"""
+    assert _types(body, function) == [("f32",)] * 2
+
+
+def test_atomics_say_what_they_are() -> None:
+    assert _types("atom.global.add.f32 %f1, [%rd1], %f2; red.global.or.b32 [%rd1], %r1;") == [
+        ("f32",),
+        ("b32",),
+    ]

@@ -1,0 +1,236 @@
+"""What accesses carry, against brute force over the accesses in NumPy; both backends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import gpuperf_engine as ge
+from gpuperf_engine.results import AffineFit, ValueRecord
+
+from ..support import BACKENDS, head
+
+Values = NDArray[Any]
+_DTYPES = {"u8": np.uint8, "s16": np.int16, "u32": np.uint32, "s32": np.int32}
+_DTYPES |= {"u64": np.uint64, "s64": np.int64, "f16": np.float16, "f32": np.float32, "f64": np.float64}
+_FRACTION = {"f16": 10, "f32": 23, "f64": 52}
+_THREADS = 128
+
+
+def _copy(type: str) -> str:
+    """y[i] = x[i] for all i below n."""
+    size = np.dtype(_DTYPES[type]).itemsize
+    move = f"b{8 * size}" if type == "f16" else type
+    register = f"b{max(16, 8 * size)}"
+    # f16 has no loads of its own: that a value is a half is said by what is computed with it
+    said = ".reg .b16 %h1;" if type == "f16" else ""
+    compute = "mov.b16 %h1, 0x0000; add.f16 %h1, %v, %h1;" if type == "f16" else ""
+    return (
+        head("7.8", "sm_80")
+        + f""".visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n) {{
+    .reg .b64 %rd<6>; .reg .b32 %r<6>; .reg .{register} %v; .reg .pred %p; {said}
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u32 %r1, [n];
+    mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.u32 %r5, %r2, %r3, %r4;
+    setp.ge.u32 %p, %r5, %r1;
+    mul.wide.u32 %rd3, %r5, {size};
+    add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+    @%p bra END;
+    ld.global.{move} %v, [%rd4]; {compute}
+    st.global.{move} [%rd5], %v;
+END:
+    ret;
+}}"""
+    )
+
+
+def _run(
+    text: str, grid: int, block: int, *args: object, memory_bytes: int = 1 << 24
+) -> tuple[ValueRecord, ...]:
+    """The records, which both backends must give alike."""
+    seen = []
+    for backend in BACKENDS:
+        device = ge.Device(backend=backend, observe={"accesses"}, memory_bytes=memory_bytes)
+        given = [device.array(item) if isinstance(item, np.ndarray) else item for item in args]
+        profile = device.launch(ge.parse(text, path="k.ptx")["k"], grid, block, given)
+        assert not profile.remarks
+        seen.append(profile.values)
+    assert repr(seen[0]) == repr(seen[1])  # NaN is not equal to itself
+    return seen[0]
+
+
+def _bits(values: Values) -> Values:
+    return values.view(f"u{values.itemsize}")
+
+
+def _check(record: ValueRecord, type: str, values: Values) -> None:
+    """A record against all values that were accessed."""
+    numbers = values[~np.isnan(values)] if type in _FRACTION else values
+    # ``.u32`` moves floats as well: nothing says here that it does not
+    name = type.replace("u", "b")
+    assert (record.type, record.count, record.bytes) == (name, len(values), values.nbytes)
+    assert record.zeros == (values == 0).sum() and record.nans == len(values) - len(numbers)
+    if len(numbers):
+        assert record.minimum == numbers.min() and record.maximum == numbers.max()
+    true = Counter(_bits(values).tolist())
+    # what the bound promises: 16 values, none further off than a seventeenth, and all that are more frequent are there
+    assert record.top_error <= len(values) // 17 and len(record.top) <= 16
+    top = {
+        int(_bits(np.array([value], values.dtype))[0]): count for value, count in record.top if value == value
+    }
+    for bits, count in top.items():
+        assert true[bits] - record.top_error <= count <= true[bits]
+    for bits, count in true.items():
+        assert (
+            count <= record.top_error
+            or bits in top
+            or np.isnan(np.array(bits, _bits(values).dtype).view(values.dtype))
+        )
+    if len(true) <= 16:
+        assert sorted(count for _, count in record.top) == sorted(true.values()) and record.top_error == 0
+    assert record.distinct_exact == (len(true) - (0 in true) <= 384)
+    assert abs(record.distinct - len(true)) <= (0 if record.distinct_exact else 0.35 * len(true))
+    if type in _FRACTION:
+        fraction = int(np.bitwise_or.reduce(_bits(numbers), initial=0)) & ((1 << _FRACTION[type]) - 1)
+        assert record.mantissa_bits == (
+            _FRACTION[type] - (fraction & -fraction).bit_length() + 1 if fraction else 0
+        )
+        nonzero = np.abs(numbers[numbers != 0])
+        assert record.smallest == (nonzero.min() if len(nonzero) else None)
+
+
+def _draws(type: str, rng: np.random.Generator, count: int) -> list[Values]:
+    dtype = _DTYPES[type]
+    if type in _FRACTION:
+        special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.5, -(2.0**-14)], dtype)
+        draws = [
+            rng.normal(size=count),
+            rng.integers(-3, 3, count),
+            rng.integers(0, 60, count),
+            special[rng.integers(0, 7, count)],
+        ]
+    else:
+        limits = np.iinfo(dtype)
+        several = rng.integers(limits.min, limits.max, 100, dtype, endpoint=True)[rng.integers(0, 100, count)]
+        draws = [
+            rng.integers(limits.min, limits.max, count, dtype, endpoint=True),
+            several,
+            rng.integers(0, 3, count),
+        ]
+    draws.append(np.where(rng.random(count) < 0.4, 7, np.arange(count) % 100))
+    return [item.astype(dtype) for item in draws]
+
+
+@pytest.mark.parametrize("type", _DTYPES)
+def test_records_are_those_of_all_accesses(type: str) -> None:
+    rng = np.random.default_rng(len(type) + 7)
+    text, count = _copy(type), 9 * _THREADS - 5
+    for values in _draws(type, rng, count):
+        target = np.where(rng.random(count) < 0.5, values, np.zeros_like(values))
+        loaded, stored = _run(text, 9, _THREADS, values, target, np.uint32(count))
+        _check(loaded, type, values)
+        _check(stored, type, values)
+        assert (loaded.kind, stored.kind, loaded.silent) == ("load", "store", 0)
+        assert stored.silent == (_bits(values) == _bits(target)).sum()
+
+
+@pytest.mark.parametrize("type", ["u32", "s32", "s64", "f32", "f64"])
+@pytest.mark.parametrize(
+    "line", [lambda i: 3 * i + 5, lambda i: 1000 - 7 * i, lambda i: 0 * i + 4], ids=["up", "down", "flat"]
+)
+def test_a_line_is_fitted(type: str, line: Callable[[Values], Values]) -> None:
+    dtype, count = _DTYPES[type], 3 * _THREADS
+    values = line(np.arange(count, dtype=np.int64)).astype(dtype)
+    stored = _run(_copy(type), 3, _THREADS, values, np.zeros(count, dtype), np.uint32(count))[1]
+    assert stored.affine == AffineFit(0, values[0], line(np.int64(1)) - line(np.int64(0)), count)
+    values[count // 2 :: 2] += dtype(1)
+    stored = _run(_copy(type), 3, _THREADS, values, np.zeros(count, dtype), np.uint32(count))[1]
+    assert stored.affine is not None and stored.affine.fits == count - len(values[count // 2 :: 2])
+
+
+def test_a_rounded_line_of_floats_is_fitted_and_a_curve_is_not() -> None:
+    count = 8 * _THREADS
+    for values, fits in ((np.linspace(0, 1, count), count), (np.linspace(0, 1, count) ** 2, 0)):
+        given = values.astype(np.float32), np.zeros(count, np.float32), np.uint32(count)
+        line = _run(_copy("f32"), 8, _THREADS, *given)[0].affine
+        assert (0 if line is None else line.fits) == fits
+
+
+_MANY = (
+    head("7.8", "sm_80")
+    + """.visible .entry k(.param .u64 x, .param .u64 y) {
+    .reg .b64 %rd<8>; .reg .f32 %f<6>; .reg .b32 %r<8>; .reg .pred %p;
+    .shared .align 4 .b8 buffer[256];
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+    mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; setp.eq.u32 %p, %r2, 0;
+    mul.wide.u32 %rd3, %r1, 16; add.s64 %rd4, %rd1, %rd3;
+    ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd4];
+    mov.u32 %r3, buffer; shl.b32 %r4, %r1, 2; add.u32 %r5, %r3, %r4;
+    @%p st.shared.f32 [%r5], %f2;
+    @%p ld.shared.b32 %r6, [%r5];
+    selp.b64 %rd5, %rd1, %rd2, %p;
+    mul.wide.u32 %rd6, %r1, 4; add.s64 %rd7, %rd5, %rd6;
+    ld.f32 %f5, [%rd7];
+    red.global.add.u32 [%rd2], %r2;
+    @%p st.global.b32 [%rd4+1024], %r6;
+    ret;
+}"""
+)
+
+
+def test_elements_spaces_guards_and_objects() -> None:
+    """A vector has a record for each element, an access of two objects one for each; what shared memory passes on keeps its type."""
+    x, y = np.arange(512, dtype=np.float32), np.zeros(64, np.float32)
+    records = _run(_MANY, 1, 64, x, y)
+    assert [(item.opcode, item.element, item.object, item.type, item.count) for item in records] == [
+        *(("ld.global.v4.f32", element, "x", "f32", 64) for element in range(4)),
+        ("st.shared.f32", 0, "shared memory", "f32", 32),
+        ("ld.shared.b32", 0, "shared memory", "f32", 32),
+        ("ld.f32", 0, "x", "f32", 32),
+        ("ld.f32", 0, "y", "f32", 32),
+        ("red.global.add.u32", 0, "y", "u32", 64),
+        ("st.global.b32", 0, "x", "f32", 32),
+    ]
+    by_element = records[:4]
+    assert [(item.minimum, item.maximum) for item in by_element] == [
+        (element, 252 + element) for element in range(4)
+    ]
+    assert records[4].top == records[5].top and records[4].maximum == 62 * 4 + 1
+    assert (records[7].zeros, records[7].maximum, records[6].maximum) == (32, 0, 62)
+    assert (records[8].kind, records[8].zeros, records[8].top[:2]) == ("reduction", 32, ((0, 32), (1, 32)))
+
+
+def test_what_nobody_wrote_is_overwritten_by_no_silent_store() -> None:
+    for backend in BACKENDS:
+        device = ge.Device(backend=backend, observe={"accesses"}, memory_bytes=1 << 24)
+        x, y = device.zeros(64, np.uint32), device.empty(64, np.uint32)
+        launch = [ge.parse(_copy("u32"))["k"], 1, 64, [x, y, np.uint32(64)]]
+        assert device.launch(*launch).values[1].silent == 0
+        assert device.launch(*launch).values[1].silent == 64
+
+
+def test_any_number_of_cores_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that store different values to one place: which of them are silent depends on the order, which is that of blocks."""
+    text = _copy("u32").replace("add.s64 %rd5, %rd2, %rd3", "mov.b64 %rd5, %rd2")
+    values = np.repeat(np.arange(64, dtype=np.uint32) % 2, 32)
+    seen = []
+    for cores in (1, 8):
+        monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda cores=cores: cores)
+        device = ge.Device(observe={"accesses"}, races="off", memory_bytes=1 << 24)
+        given = [device.array(values), device.zeros(1, np.uint32), np.uint32(values.size)]
+        seen.append(device.launch(ge.parse(text)["k"], 64, 32, given).values)
+    assert seen[0] == seen[1] and seen[0][1].silent == 32
+
+
+def test_accesses_are_observed_only_where_asked_for() -> None:
+    device = ge.Device(memory_bytes=1 << 24)
+    given = [device.zeros(32, np.uint32), device.zeros(32, np.uint32), np.uint32(32)]
+    profile = device.launch(ge.parse(_copy("u32"))["k"], 1, 32, given)
+    with pytest.raises(ge.NotObserved, match="the values that 'k' accesses were not observed"):
+        _ = profile.values
+    with pytest.raises(ge.NotObserved, match="computes no values"):
+        ge.Device(observe={"accesses"}).launch(ge.parse(_copy("u32"))["k"], 1, 32, [], demand="addresses")

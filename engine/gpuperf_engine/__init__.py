@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .api import (
         PATTERNS,
         Device,
+        FinePatterns,
         FlowEdge,
         FlowGraph,
         Kernel,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         Pattern,
         Step,
         TensorMap,
+        Thresholds,
         Vertex,
         add_profiles,
         best_target,
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
         Race,
         RaceAccess,
         Resources,
+        ValueRecord,
     )
 
 __version__ = "0.1.0"
@@ -80,6 +83,7 @@ __all__ = [
     "Estimate",
     "Explanation",
     "Finding",
+    "FinePatterns",
     "FlowEdge",
     "FlowGraph",
     "Kernel",
@@ -101,9 +105,11 @@ __all__ = [
     "Resources",
     "Step",
     "TensorMap",
+    "Thresholds",
     "TrapError",
     "UnknownName",
     "Unsupported",
+    "ValueRecord",
     "Vertex",
     "__version__",
     "add_profiles",
@@ -121,7 +127,17 @@ __all__ = [
     "saving_us",
 ]
 
-_RESULTS = ("Branches", "Estimate", "Finding", "Memory", "Profile", "Race", "RaceAccess", "Resources")
+_RESULTS = (
+    "Branches",
+    "Estimate",
+    "Finding",
+    "Memory",
+    "Profile",
+    "Race",
+    "RaceAccess",
+    "Resources",
+    "ValueRecord",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -12,9 +12,11 @@ from .device.recording import Event
 from .errors import MachineError
 from .memory.arrays import DeviceArray
 from .memory.tensor_descriptions import TensorMap
-from .patterns.coarse import PATTERNS
+from .patterns.coarse import PATTERNS as COARSE_PATTERNS
+from .patterns.fine import FINE_PATTERNS, FinePatterns
 from .patterns.flow import FlowEdge, FlowGraph, Vertex
 from .patterns.flow import flow_graph as _flow_graph
+from .patterns.matches import Thresholds
 from .patterns.program import Pattern, Step
 from .patterns.program import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile, csv_rows, csv_text
@@ -22,7 +24,7 @@ from .profile.explain import explain
 from .profile.threads import Sample, Threads
 from .ptx.parse import parse
 from .ptx.syntax import Function, Kernel, Module
-from .results import Estimate, Finding, Profile, race_error
+from .results import Estimate, Finding, Profile, ValueRecord, race_error
 from .sass.code import MachineCode, MachineInstruction
 from .sass.code import machine_code as _machine_code
 from .sass.code import machine_instructions as _machine_instructions
@@ -35,6 +37,7 @@ __all__ = [
     "PATTERNS",
     "Device",
     "DeviceArray",
+    "FinePatterns",
     "FlowEdge",
     "FlowGraph",
     "Kernel",
@@ -44,6 +47,8 @@ __all__ = [
     "Pattern",
     "Step",
     "TensorMap",
+    "Thresholds",
+    "ValueRecord",
     "Vertex",
     "add_profiles",
     "best_target",
@@ -60,6 +65,8 @@ __all__ = [
     "saving_us",
 ]
 
+#: all patterns that are sought by default
+PATTERNS: tuple[Pattern, ...] = (*COARSE_PATTERNS, *FINE_PATTERNS)
 Shape = int | tuple[int, ...]
 
 
@@ -247,7 +254,7 @@ def machine_ids(search: Iterable[str] = ()) -> tuple[str, ...]:
 def find_patterns(program: Device, patterns: Iterable[Pattern] = PATTERNS) -> tuple[Finding, ...]:
     """What these patterns find in everything recorded on a device, in the order of its steps, without repetition.
 
-    Raises ``NotObserved`` unless it observes ``values``.
+    Raises ``NotObserved`` unless it observes ``values``, of whole objects, or ``accesses``, of single instructions.
     """
     return _find_patterns(program, patterns)
 

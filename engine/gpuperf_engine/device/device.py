@@ -21,6 +21,7 @@ from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, converted
 from ..memory.heap import HEAP_BYTES
 from ..memory.images import ImageObject, surface_row, texture_row
 from ..ptx.syntax import Function, Module, make_current
+from ..results import ValueRecord
 from ..simt.clusters import check_cluster, cluster_remark
 from ..simt.console import PRINTF_BYTES, Console
 from ..simt.counters import Observation
@@ -140,6 +141,8 @@ class Runtime:
         #: arrays and variables of modules
         self.array_of: dict[Allocation, DeviceArray] = {}
         self.recorder = Recorder(self.memory, self.array_of.get) if "values" in self.observe else None
+        #: what launches accessed, by the number of the event, while ``accesses`` are observed
+        self.carried: dict[int, tuple[ValueRecord, ...]] = {}
         self._launches = 0
         #: names of arrays
         self._taken: set[str] = set()
@@ -436,6 +439,8 @@ class Runtime:
             return program, plan, observation
         objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
         self._launches += 1
+        if observation.values is not None:
+            self.carried[len(self.events)] = observation.values
         self._append("launch", objects, 0, uses, kernel.name, keep)
         return program, plan, observation
 

@@ -117,7 +117,7 @@ def _observation(counters: Counters) -> Observation:
         counters.beyond,
         breaches=first_breaches(counters.breaches),
         threads=counters.threads,
-        values=None if counters.values is None else counters.values.records(),
+        values=None if counters.values is None else counters.values.records(counters.uninitialized),
     )
 
 

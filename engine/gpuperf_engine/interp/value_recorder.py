@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,11 +62,10 @@ class ValueRecorder:
         self.slots = value_slots(program)
         self._records: dict[tuple[int, int, int], _Record] = {}
 
-    def records(self) -> tuple[ValueRecord, ...]:
-        """What was recorded."""
-        return describe(
-            self.program, (record.carried for record in self._records.values()), object_namer(self.memory)
-        )
+    def records(self, uninitialized: Collection[int]) -> tuple[ValueRecord, ...]:
+        """What was recorded; ``uninitialized`` are the sites that read what nobody had written."""
+        records = (record.carried for record in self._records.values())
+        return describe(self.program, records, object_namer(self.memory), uninitialized)
 
     def add(self, slot: ValueSlot, space: str, addresses: Lanes, values: Lanes, stores: bool) -> None:
         """One element of an access. ``addresses`` and ``values`` are those of the active lanes, in order; ``stores``: it is about
@@ -91,8 +91,7 @@ class ValueRecorder:
             _count(record.carried, kind, batch)
             if stores and not target.space:
                 record.carried.silent += self._silent(addresses[inside], raw[inside], size, target.tracked)
-            if kind.fits:
-                _line(record.carried, kind, offsets[inside] // np.uint64(size), batch)
+            _line(record.carried, kind, offsets[inside] // np.uint64(size), batch)
             _top(record, kind, batch)
             addresses, raw, words = addresses[~inside], raw[~inside], words[~inside]
 
@@ -145,9 +144,14 @@ def _count(item: Carried, kind: ValueKind, words: Lanes) -> None:
     item.minimum = max(item.minimum, int((~keys).max(initial=0)))
 
 
+def _floats(kind: ValueKind) -> bool:
+    """Whether lines are those of floats."""
+    return kind.is_float and kind.fits
+
+
 def _line(item: Carried, kind: ValueKind, indices: Lanes, words: Lanes) -> None:
-    """Fits to the line through the first access and the first one at another index."""
-    signed = np.dtype(np.int32 if kind.is_float or kind.word == 32 else np.int64)
+    """Fits to the line through the first access and the first one at another index; of halves it is one through their bits."""
+    signed = np.dtype(np.int32 if kind.word == 32 or kind.is_float else np.int64)
     index = indices.astype(signed)
     if not item.line:
         item.line, item.line_index, item.line_base = ANCHORED, int(index[0]), int(words[0])
@@ -159,7 +163,7 @@ def _line(item: Carried, kind: ValueKind, indices: Lanes, words: Lanes) -> None:
     if item.line == BROKEN:
         return
     base = words.dtype.type(item.line_base)
-    if not kind.is_float:
+    if not _floats(kind):
         slope = words.dtype.type(int(item.line_slope) % (1 << kind.word))
         item.fits += int((base + slope * distance.view(words.dtype) == words).sum())
         _give_up(item)
@@ -177,7 +181,7 @@ def _give_up(item: Carried) -> None:
 
 
 def _slope(item: Carried, kind: ValueKind, run: int, word: Any) -> None:
-    if kind.is_float:
+    if _floats(kind):
         value, base = (
             np.array(bits, word.dtype).view(f"f{kind.word // 8}").astype(np.float64)[()]
             for bits in (word, item.line_base)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -45,9 +45,9 @@ class LaunchValues:
             "what further ones carry is not recorded",
         )
 
-    def records(self, count: int, memory: Memory) -> tuple[ValueRecord, ...]:
-        """The first ``count`` records."""
-        return describe(self.program, self._read(count), object_namer(memory))
+    def records(self, count: int, memory: Memory, uninitialized: Collection[int]) -> tuple[ValueRecord, ...]:
+        """The first ``count`` records; ``uninitialized`` are the sites that read what nobody had written."""
+        return describe(self.program, self._read(count), object_namer(memory), uninitialized)
 
     def _read(self, count: int) -> Iterator[Carried]:
         for raw in self._records[: count * Values.BYTES].reshape(count, Values.BYTES):

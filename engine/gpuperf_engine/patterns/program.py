@@ -10,7 +10,7 @@ from ..device.device import Runtime
 from ..device.recording import Event
 from ..errors import NotObserved
 from ..memory.arrays import DeviceArray
-from ..results import Finding
+from ..results import Finding, ValueRecord
 
 __all__ = ["Pattern", "Step", "find_patterns", "steps_of"]
 
@@ -42,6 +42,11 @@ class Step:
     def place(self) -> str:
         """``path:line`` of the call."""
         return f"{self.event.site.path}:{self.event.site.line}"
+
+    @property
+    def carried(self) -> tuple[ValueRecord, ...]:
+        """What the accesses of a launch carried, if that was observed."""
+        return self.device.carried.get(self.event.number, ())
 
     def name(self, array: DeviceArray) -> str:
         """The name of an array; nameless ones are numbered in the order they were made."""
@@ -106,9 +111,9 @@ def find_patterns(device: Runtime, patterns: Iterable[Pattern]) -> tuple[Finding
     """All findings of the program recorded so far, in the order of its steps, without repetition: where a call makes one again, its
     bytes are added to the first.
 
-    Raises ``NotObserved`` unless the device observes ``values``.
+    Raises ``NotObserved`` unless the device observes ``values``, of whole objects, or ``accesses``, of single instructions.
     """
-    if "values" not in device.observe:
+    if not device.observe & {"accesses", "values"}:
         raise NotObserved(
             "the values of the program were not observed", hint='use Device(observe={"memory", "values"})'
         )

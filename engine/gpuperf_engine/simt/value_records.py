@@ -15,7 +15,7 @@ an access, of the lanes that go to one object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -169,14 +169,18 @@ ANCHORED, SLOPED, BROKEN = 1, 2, 3
 
 
 def describe(
-    program: Program, records: Iterable[Carried], object_at: Callable[[int, int], tuple[str, str]]
+    program: Program,
+    records: Iterable[Carried],
+    object_at: Callable[[int, int], tuple[str, str]],
+    uninitialized: Collection[int],
 ) -> tuple[ValueRecord, ...]:
     """The records as users see them, in program order. ``object_at`` gives space and name of an object from the kind of its
-    space (0 the arena, 1 shared, 2 local) and its start."""
+    space (0 the arena, 1 shared, 2 local) and its start; ``uninitialized`` are the sites that read what nobody had written."""
     by_slot = {slot.index: slot for slots in value_slots(program).values() for slot in slots}
     ordered = sorted(records, key=lambda item: (item.slot, item.space, item.start))
     return tuple(
-        _described(program, by_slot[item.slot], item, *object_at(item.space, item.start)) for item in ordered
+        _described(program, by_slot[item.slot], item, uninitialized, *object_at(item.space, item.start))
+        for item in ordered
     )
 
 
@@ -193,7 +197,9 @@ def object_namer(memory: Memory) -> Callable[[int, int], tuple[str, str]]:
     return name
 
 
-def _described(program: Program, slot: ValueSlot, item: Carried, space: str, name: str) -> ValueRecord:
+def _described(
+    program: Program, slot: ValueSlot, item: Carried, uninitialized: Collection[int], space: str, name: str
+) -> ValueRecord:
     site, kind = program.sites[slot.site], slot.kind
     instruction = site.instruction
     location = instruction.location
@@ -224,7 +230,9 @@ def _described(program: Program, slot: ValueSlot, item: Carried, space: str, nam
         distinct_exact=item.level == 0,
         mantissa_bits=_mantissa_bits(kind, item.ors) if kind.is_float else None,
         smallest=_smallest(kind, item) if kind.is_float else None,
-        affine=_affine(kind, item),
+        affine=_affine(kind, item) if kind.fits else None,
+        several_elements=item.line > ANCHORED,
+        uninitialized=slot.site in uninitialized,
     )
 
 

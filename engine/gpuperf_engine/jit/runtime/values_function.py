@@ -36,6 +36,8 @@ class _Recorder:
         #: lanes are computed with in words of 32 or 64 bits
         self.scalar = "i64" if self.type.bits == 64 else "i32"
         self.word = lanes_of(self.scalar)
+        #: whether lines are those of floats
+        self.floats = self.type.is_float and self.type.fits
         self.to = Emitter()
 
     def text(self) -> str:
@@ -190,13 +192,11 @@ class _Recorder:
     # -- a line through the values ---------------------------------------------------------------------------------------
 
     def _line(self) -> None:
-        """Fits to the line through the first access and the first one at another index."""
-        if not self.type.fits:
-            return
+        """Fits to the line through the first access and the first one at another index; of halves it is one through their bits."""
         to = self.to
         shift = (self.type.bits // 8).bit_length() - 1
         wide = to.lshr(self.offsets, shift)
-        index = wide if self.scalar == "i64" and not self.type.is_float else to.trunc(wide, "i32")
+        index = wide if self.scalar == "i64" and not self.floats else to.trunc(wide, "i32")
         state = to.field(self.record, Values.LINE)
         to.branch(to.icmp("uge", state, Values.SLOPED), "sloped", "begin")
         to.start("begin")
@@ -208,7 +208,7 @@ class _Recorder:
         first = to.field(self.record, Values.LINE_INDEX, kind)
         distance = to.sub(index, to.splat(first))
         base = to.splat(to.field(self.record, Values.LINE_BASE, self.scalar))
-        if self.type.is_float:
+        if self.floats:
             fits = self._near(distance, base)
         else:
             slope = to.splat(to.field(self.record, Values.LINE_SLOPE, self.scalar))
@@ -267,7 +267,7 @@ class _Recorder:
         base = to.field(self.record, Values.LINE_BASE, self.scalar)
         value = to.extract(self.value, last)
         cell = to.place(self.record, Values.LINE_SLOPE)
-        if self.type.is_float:
+        if self.floats:
             rise = to.ref("double", f"fsub double {self._double(value)}, {self._double(base)}")
             slope = to.ref("double", f"fdiv double {rise}, {to.cast('sitofp', run, 'double')}")
             to.store(slope, cell)

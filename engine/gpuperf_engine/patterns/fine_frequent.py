@@ -1,0 +1,31 @@
+"""Frequent values: one value makes up much of what an instruction accesses."""
+
+from __future__ import annotations
+
+from ..results import ValueRecord
+from .matches import Match, Thresholds
+
+__all__ = ["frequent_values"]
+
+
+def frequent_values(record: ValueRecord, thresholds: Thresholds) -> Match | None:
+    """One value has at least the part ``frequent`` of the accesses, by the count that is certain: up to a seventeenth of all may
+    be missing from it, but for zeros."""
+    # 0.0 and −0.0 are one value
+    pairs = [pair for pair in record.top if pair[0] != 0]
+    pairs += [(0, record.zeros)] if record.zeros else []
+    if not pairs or not record.several_elements:
+        return None
+    value, count = max(pairs, key=lambda pair: pair[1])
+    if count < thresholds.frequent * record.count:
+        return None
+    fraction = count / record.count
+    return Match(
+        "frequent-values",
+        fraction,
+        f"{count:,} ({100 * fraction:.1f} %) are {value}",
+        count * record.bytes // record.count,
+        f"test for {value} first and leave out what follows from it, or store the other values only",
+        severity="note",
+        evidence={"value": value, "count": count},
+    )

@@ -1,0 +1,55 @@
+"""Single values: all accesses of an instruction carry one value, exactly or to some bits of the mantissa."""
+
+from __future__ import annotations
+
+from ..results import ValueRecord
+from .matches import Match, Thresholds
+
+__all__ = ["approximate_values", "single_value"]
+
+
+def single_value(record: ValueRecord, thresholds: Thresholds) -> Match | None:
+    """All accesses carry one value; zero, of either sign, by a rule of its own. Accesses of one element are none: they say nothing
+    of the others."""
+    if not record.single or not record.several_elements:
+        return None
+    zero = record.zeros == record.count
+    value = 0 if zero else record.top[0][0] if record.top else record.minimum
+    return Match(
+        "single-zero" if zero else "single-value",
+        1.0,
+        f"all are {value}",
+        record.bytes,
+        "skip the access where the value is known, or keep the value in a register or a constant",
+        evidence={"value": value},
+    )
+
+
+def approximate_values(record: ValueRecord, thresholds: Thresholds) -> Match | None:
+    """All values are one to so many bits of the mantissa: |v − middle| ≤ 2^-(bits + 1) · |largest|, which bounds the RMSE too."""
+    low, high = record.minimum, record.maximum
+    if (
+        record.mantissa_bits is None
+        or record.nans
+        or low is None
+        or high is None
+        or not record.several_elements
+    ):
+        return None
+    largest, spread = max(abs(low), abs(high)), high - low
+    if not 0 < spread <= 2.0**-thresholds.mantissa * largest:
+        return None
+    return Match(
+        "approximate-values",
+        1.0,
+        f"all are {low + spread / 2:.6g} to {thresholds.mantissa} bits of the mantissa, none further off than {spread / 2:.2g}",
+        record.bytes,
+        "if the result bears it, use the one value, or a type with a shorter mantissa",
+        severity="note",
+        evidence={
+            "value": low + spread / 2,
+            "bits": thresholds.mantissa,
+            "bound": spread / 2,
+            "rmse": spread / 2,
+        },
+    )

@@ -1,0 +1,37 @@
+"""Stores that change nothing, and loads of what nobody stored."""
+
+from __future__ import annotations
+
+from ..results import ValueRecord
+from .matches import Match, Thresholds
+
+__all__ = ["silent_stores", "uninitialized_reads"]
+
+
+def silent_stores(record: ValueRecord, thresholds: Thresholds) -> Match | None:
+    """At least the part ``silent`` of the stores find the bits that they store (Lepak and Lipasti, "Silent stores for free", MICRO
+    2000)."""
+    if record.kind != "store" or not record.silent or record.silent < thresholds.silent * record.count:
+        return None
+    fraction = record.silent / record.count
+    return Match(
+        "silent-stores",
+        fraction,
+        f"{record.silent:,} ({100 * fraction:.1f} %) are there already",
+        record.silent * record.width,
+        "leave the store out where the value stays as it is",
+        evidence={"silent": record.silent},
+    )
+
+
+def uninitialized_reads(record: ValueRecord, thresholds: Thresholds) -> Match | None:
+    """The instruction read memory that nobody had written."""
+    if record.kind != "load" or not record.uninitialized:
+        return None
+    return Match(
+        "uninitialized-reads",
+        1.0,
+        "some of them nobody has written",
+        0,
+        "write the memory before it is read, or do not read it",
+    )

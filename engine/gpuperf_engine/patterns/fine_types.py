@@ -1,0 +1,73 @@
+"""Heavy types: what an instruction accesses fits a narrower type exactly."""
+
+from __future__ import annotations
+
+from ..results import ValueRecord
+from .matches import Match, Thresholds
+
+__all__ = ["heavy_type"]
+
+#: bytes, bits of the fraction, largest number, least normal one (PTX ISA, "Alternate Floating-Point Data Formats"; IEEE 754)
+_FLOATS = {
+    "e4m3": (1, 3, 448.0, 2.0**-6),
+    "e5m2": (1, 2, 57344.0, 2.0**-14),
+    "f16": (2, 10, 65504.0, 2.0**-14),
+    "bf16": (2, 7, 2.0**127 * (2 - 2.0**-7), 2.0**-126),
+    "f32": (4, 23, 2.0**127 * (2 - 2.0**-23), 2.0**-126),
+}
+_INTEGERS = {
+    f"{sign}{bits}": (
+        bits // 8,
+        *((-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if sign == "s" else (0, (1 << bits) - 1)),
+    )
+    for bits in (8, 16, 32)
+    for sign in "us"
+}
+
+
+def heavy_type(record: ValueRecord, thresholds: Thresholds) -> Match | None:
+    """The narrowest type that holds all values exactly: an integer, a float, or an index of 8 bits into a dictionary."""
+    narrower = _narrower(record)
+    if narrower is not None and record.several_elements:
+        name, width = narrower
+        return Match(
+            "heavy-type",
+            1.0,
+            f"all fit {name} exactly, instead of {record.type}",
+            record.count * (record.width - width),
+            f"store the values as {name}",
+            severity="note",
+            evidence={"narrower": name},
+        )
+    few = record.distinct_exact and record.distinct <= min(
+        thresholds.dictionary, thresholds.distinct * record.count
+    )
+    saved = record.count * (record.width - 1) - record.distinct * record.width
+    if not few or saved <= 0 or not record.several_elements:
+        return None
+    return Match(
+        "heavy-type",
+        1.0,
+        f"they have {record.distinct} different values only",
+        saved,
+        f"store an index of 8 bits into a table of the {record.distinct} values",
+        severity="note",
+        evidence={"narrower": "dictionary", "distinct": record.distinct},
+    )
+
+
+def _narrower(record: ValueRecord) -> tuple[str, int] | None:
+    low, high = record.minimum, record.maximum
+    if low is None or high is None or record.nans:
+        return None
+    if record.mantissa_bits is not None:
+        largest, least = max(abs(low), abs(high)), record.smallest
+        for name, (width, fraction, most, normal) in _FLOATS.items():
+            fits = record.mantissa_bits <= fraction and largest <= most and (least is None or least >= normal)
+            if width < record.width and fits:
+                return name, width
+    elif record.type[0] in "us":
+        for name, (width, lowest, highest) in _INTEGERS.items():
+            if width < record.width and lowest <= low and high <= highest:
+                return name, width
+    return None

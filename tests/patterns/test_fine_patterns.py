@@ -1,0 +1,182 @@
+"""Value patterns of single instructions: programs that show exactly one, near misses, and random data, which shows none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import gpuperf_engine as ge
+
+from ..support import head
+
+_COUNT = 1024
+_RANDOM = np.random.default_rng(5)
+_INDEX = np.arange(_COUNT)
+_NOISE = _RANDOM.random(_COUNT)
+
+
+def _module(type: str) -> str:
+    """Loads x[i] and does arithmetic with it; the result is not stored, but folded into y[i & 1] by an atomic."""
+    size = 8 if type.endswith("64") else 2 if type == "f16" else 4
+    move, register, use = type, type, f"add.{type} %v, %v, %v;"
+    if type == "f16":
+        move, register, use = "b16", "b16", "add.f16 %v, %v, %v;"
+    return (
+        head("7.8", "sm_80")
+        + f""".visible .entry k(.param .u64 x) {{
+    .reg .b64 %rd<4>; .reg .b32 %r<6>; .reg .{register} %v;
+    ld.param.u64 %rd1, [x];
+    mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.u32 %r5, %r2, %r3, %r4;
+    mul.wide.u32 %rd3, %r5, {size};
+    add.s64 %rd2, %rd1, %rd3;
+    ld.global.{move} %v, [%rd2]; {use}
+    ret;
+}}"""
+    )
+
+
+def _findings(type: str, values: NDArray[Any], *patterns: ge.Pattern) -> list[ge.Finding]:
+    device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
+    x = device.array(values, name="x")
+    device.launch(ge.parse(_module(type), path="k.ptx")["k"], _COUNT // 128, 128, [x])
+    return list(ge.find_patterns(device, patterns) if patterns else ge.find_patterns(device))
+
+
+def _with(values: NDArray[Any], place: int, value: float) -> NDArray[Any]:
+    changed = values.copy()
+    changed[place] = value
+    return changed
+
+
+_MOST = np.where(_INDEX % 5 < 3, 3.25, _NOISE)
+_ZEROS = np.where(_INDEX % 2 == 0, np.where(_INDEX % 4 == 0, 0.0, -0.0), _NOISE)
+_NARROW = _RANDOM.integers(-100, 100, _COUNT)
+_HALVES = _RANDOM.integers(-2047, 2047, _COUNT) / 64 * 1.0
+_BFLOATS = _RANDOM.integers(128, 255, _COUNT) * 2.0 ** _RANDOM.integers(20, 60, _COUNT)
+_CLOSE = 1 + _NOISE * 2.0**-11
+_FEW = _NOISE[_RANDOM.integers(0, 40, _COUNT)]
+
+#: what shows exactly a pattern, with what tells it, and a near miss
+_SHOWN: dict[str, tuple[str, NDArray[Any], dict[str, object]]] = {
+    "single-zero": ("f32", np.where(_INDEX % 3 == 0, -0.0, 0.0), {"value": 0}),
+    "single-zero ": ("s64", 0 * _INDEX, {"value": 0}),
+    "single-value": ("f32", 0 * _INDEX + 2.5, {"value": 2.5}),
+    "structured-values": ("s32", 7 * _INDEX - 3, {"base": -3, "slope": 7}),
+    "structured-values ": ("f32", np.linspace(0, 511.5, _COUNT), {"base": 0.0, "slope": 0.5}),
+    "frequent-values": ("f32", _MOST, {"value": 3.25}),
+    "frequent-values ": ("f32", _ZEROS, {"value": 0, "count": _COUNT // 2}),
+    "heavy-type": ("s32", _NARROW, {"narrower": "s8"}),
+    "heavy-type ": ("u64", _RANDOM.integers(1, 60000, _COUNT), {"narrower": "u16"}),
+    "heavy-type f64": ("f64", _NOISE.astype(np.float32), {"narrower": "f32"}),
+    "heavy-type f16": ("f32", _HALVES, {"narrower": "f16"}),
+    "heavy-type bf16": ("f32", _BFLOATS, {"narrower": "bf16"}),
+    "heavy-type e4m3": ("f16", _RANDOM.integers(-15, 15, _COUNT), {"narrower": "e4m3"}),
+    "heavy-type dictionary": ("f32", _FEW, {"narrower": "dictionary", "distinct": len(set(_FEW.astype(np.float32).tolist()))}),
+    "approximate-values": ("f32", _CLOSE, {"bits": 10}),
+}  # fmt: skip
+_MISSES: dict[str, tuple[str, NDArray[Any]]] = {
+    "one value is not that line's": ("s32", _with(7919000 * (_INDEX + 1), 700, 5)),
+    "fewer than half": ("f32", np.where(_INDEX % 100 < 49, 3.25, _NOISE)),
+    "one integer is too large": ("s32", _with(_NARROW, 9, 1 << 17)),
+    "one fraction is too long": ("f32", _with(_HALVES, 9, 1 + 2.0**-23)),
+    "one exponent is too large": ("f64", _with(_NOISE.astype(np.float32).astype(np.float64), 9, 1e39)),
+    "one is no normal half": ("f32", _with(_HALVES * 8 + 2.0**-23 * 5, 9, 2.0**-15)),
+    "one bit too far apart": ("f32", 1 + _NOISE * 2.0**-8),
+    "too many for a dictionary": ("f32", _NOISE[_RANDOM.integers(0, 110, _COUNT)]),
+}
+
+
+@pytest.mark.parametrize("shown", _SHOWN)
+def test_a_program_that_shows_exactly_this_pattern(shown: str) -> None:
+    type, values, evidence = _SHOWN[shown]
+    (finding,) = _findings(
+        type, values.astype(type.replace("f", "float").replace("u", "uint").replace("s", "int"))
+    )
+    assert finding.rule == shown.split()[0], finding.message
+    assert evidence.items() <= finding.evidence.items()
+    assert (finding.object, finding.kernel, finding.evidence["line"], finding.evidence["kind"]) == (
+        "x",
+        "k",
+        10,
+        "load",
+    )
+    assert 0 < finding.waste <= finding.evidence["bytes"] and finding.advice
+
+
+@pytest.mark.parametrize("miss", _MISSES)
+def test_a_near_miss_shows_none(miss: str) -> None:
+    type, values = _MISSES[miss]
+    values = values.astype(type.replace("f", "float").replace("s", "int"))
+    rules = [finding.rule for finding in _findings(type, values)]
+    # what is left of a line or of a narrow type may fit the next wider one
+    assert rules in ([], ["heavy-type"]) and (not rules or "narrow" not in miss)
+    if "one " in miss and rules:
+        (finding,) = _findings(type, values)
+        assert finding.evidence["narrower"] not in ("s8", "f16")
+
+
+@pytest.mark.parametrize("type", ["s32", "u64", "f16", "f32", "f64"])
+def test_random_data_shows_none(type: str) -> None:
+    dtype = np.dtype(type.replace("f", "float").replace("u", "uint").replace("s", "int"))
+    raw = _RANDOM.integers(0, 256, _COUNT * dtype.itemsize, np.uint8).view(dtype)
+    values = _RANDOM.normal(size=_COUNT).astype(dtype) if dtype.kind == "f" else raw
+    assert _findings(type, values) == []
+
+
+_STORE = (
+    head("7.8", "sm_80")
+    + """.visible .entry k(.param .u64 x, .param .u64 y) {
+    .reg .b64 %rd<6>; .reg .b32 %r<3>;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+    mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+    ld.global.u32 %r2, [%rd4];
+    st.global.u32 [%rd5], %r2;
+    ret;
+}"""
+)
+
+
+def test_stores_that_change_nothing_and_loads_of_nothing() -> None:
+    """A third of the stores is silent, less is none; memory that nobody wrote is read. A second launch of the call adds to it."""
+    kernel = ge.parse(_STORE)["k"]
+    values = _RANDOM.integers(1 << 20, 1 << 30, 96, np.uint32)
+    for same, rules in ((32, ["silent-stores"]), (31, [])):
+        device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
+        x, y = (
+            device.array(values),
+            device.array(np.where(np.arange(96) < same, values, 0).astype(np.uint32), name="y"),
+        )
+        device.launch(kernel, 1, 96, [x, y])
+        findings = ge.find_patterns(device)
+        assert [finding.rule for finding in findings] == rules
+        assert all(item.waste == 4 * same and item.evidence["silent"] == same for item in findings)
+    device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
+    x, y = device.empty(96, np.uint32, name="x"), device.array(values)
+    for _ in range(2):
+        device.launch(kernel, 1, 96, [x, y])
+    findings = {(finding.rule, finding.object): finding for finding in ge.find_patterns(device)}
+    read = findings["uninitialized-reads", "x"]
+    assert read.evidence["launches"] == 2 and read.evidence["bytes"] == 2 * 96 * 4
+    assert findings["single-zero", "x"].evidence["bytes"] == 2 * 96 * 4
+
+
+def test_thresholds_can_be_set() -> None:
+    values = np.where(_INDEX % 4 == 0, 3.25, _NOISE).astype(np.float32)
+    assert _findings("f32", values) == []
+    (finding,) = _findings("f32", values, ge.FinePatterns(ge.Thresholds(frequent=0.18)))
+    # the count is what is certain: a seventeenth of all accesses may be missing
+    assert finding.rule == "frequent-values" and 0.25 - 1 / 17 <= finding.evidence["fraction"] <= 0.25
+
+
+def test_an_identity_outlives_lines_that_are_added() -> None:
+    device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
+    x = device.zeros(_COUNT, np.float32, name="x")
+    identities = set()
+    for text in (_module("f32"), _module("f32").replace("ld.global", "\n\n    ld.global")):
+        kernel = ge.parse(text)["k"]
+        device.launch(kernel, _COUNT // 128, 128, [x])
+    identities = {finding.identity for finding in ge.find_patterns(device)}
+    assert len(identities) == 1 and "k ld.global.f32 #1" in next(iter(identities))

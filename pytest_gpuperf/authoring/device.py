@@ -18,9 +18,11 @@ __all__ = ["check_uninitialized", "make_device"]
 
 
 def make_device(settings: Settings, strict: str, races: str) -> Device:
-    """A fresh ``Device``: observing memory and values when kernels are judged, nothing otherwise. What kernels print
-    goes to standard output, where pytest captures it."""
+    """A fresh ``Device``: observing memory, values and, if asked for, accesses when kernels are judged, memory otherwise. What
+    kernels print goes to standard output, where pytest captures it."""
     observe = {"memory", "values"} if settings.enabled else {"memory"}
+    if settings.enabled and settings.values == "accesses":
+        observe.add("accesses")
     # looked up at each launch: pytest puts another stream there for each phase
     options: dict[str, Any] = {"printer": lambda text: sys.stdout.write(text)}
     if settings.backend != "auto":

@@ -25,6 +25,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "uninitialized": ("warn", "error", "ignore"),
     "strict": ("note", "error", "off"),
     "races": ("note", "error", "off"),
+    "values": ("objects", "accesses"),
     "backend": ("auto", "llvm", "reference"),
     "baseline_layout": ("module", "case"),
 }
@@ -161,6 +162,12 @@ def add_options(parser: pytest.Parser) -> None:
         "accesses of shared memory that nothing orders: note, error or off",
         type="string",
         default="note",
+    )
+    ini(
+        "gpuperf_values",
+        "value patterns of whole objects alone (objects), or of each instruction too (accesses)",
+        type="string",
+        default="objects",
     )
     ini("gpuperf_backend", "emulator: auto, llvm or reference", type="string", default="auto")
     ini("gpuperf_min_cases", "fail if fewer kernels were analysed", type="string", default="1")

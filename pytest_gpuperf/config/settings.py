@@ -59,6 +59,7 @@ class Settings:
     uninitialized: str
     strict: str
     races: str
+    values: str
     backend: str
     rootdir: Path
     metrics: Table
@@ -124,6 +125,7 @@ def _read(config: pytest.Config) -> Settings:
         uninitialized=values["uninitialized"],
         strict=values["strict"],
         races=values["races"],
+        values=values["values"],
         backend=values["backend"],
         rootdir=rootdir,
         metrics=metrics,

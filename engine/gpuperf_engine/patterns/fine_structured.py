@@ -11,7 +11,12 @@ __all__ = ["structured_values"]
 def structured_values(record: ValueRecord, thresholds: Thresholds) -> Match | None:
     """``base + slope · index`` for at least the part ``fits`` of the accesses; a slope of 0 is a single value."""
     line = record.affine
-    if line is None or line.slope == 0 or line.fits < thresholds.fits * record.count:
+    if (
+        line is None
+        or line.slope == 0
+        or line.fits < thresholds.fits * record.count
+        or record.distinct < thresholds.line
+    ):
         return None
     base = line.base - line.slope * line.start
     return Match(

@@ -39,8 +39,10 @@ def heavy_type(record: ValueRecord, thresholds: Thresholds) -> Match | None:
             severity="note",
             evidence={"narrower": name},
         )
+    # as many different values as elements are no dictionary, however often each is accessed
+    values = min(record.count, record.elements or 0)
     few = record.distinct_exact and record.distinct <= min(
-        thresholds.dictionary, thresholds.distinct * record.count
+        thresholds.dictionary, thresholds.distinct * values
     )
     saved = record.count * (record.width - 1) - record.distinct * record.width
     if not few or saved <= 0 or not record.several_elements:

@@ -15,15 +15,17 @@ class Thresholds:
     and no more different values than a tenth of them.
 
     ``accesses``: an instruction that accesses fewer elements of an object is passed over. ``frequent``: part of the accesses that one
-    value must have. ``distinct``: different values that a dictionary may have, as a part of the accesses, and ``dictionary`` as
-    a number. ``fits``: part of the accesses that must be on a line. ``mantissa``: bits to which approximate values must agree.
-    ``silent``: part of the stores that must be silent."""
+    value must have. ``distinct``: different values that a dictionary may have, as a part of the accesses and of the elements, and
+    ``dictionary`` as a number. ``fits``: part of the accesses that must be on a line; ``line``: different values that they must have.
+    ``mantissa``: bits to which approximate values must agree. ``silent``: part of the stores that must be silent.
+    """
 
     accesses: int = 64
     frequent: float = 0.5
     distinct: float = 0.1
     dictionary: int = 256
     fits: float = 1.0
+    line: int = 16
     mantissa: int = 10
     silent: float = 1 / 3
 

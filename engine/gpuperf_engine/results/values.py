@@ -38,8 +38,9 @@ class ValueRecord:
     sampling, Flajolet, 1990). ``mantissa_bits``: of the fraction, those from the first to the last one that any value sets; ``None``
     for integers. ``smallest``: the least absolute value but 0 of floats. ``affine``: see there; ``None`` if all accesses are at one
     index, if no integer slope fits, if fewer than half are on the line after the first 1024, and for floats of 16 bits.
-    ``several_elements``: whether accesses are at more than one index. ``uninitialized``: whether the instruction, in any object, read
-    bytes that nobody had written.
+    ``elements``: how many of that width the object has room for, ``None`` of shared and local memory. ``several_elements``: whether
+    accesses are at more than one index. ``uninitialized``: whether the instruction, in any object, read bytes that nobody had
+    written.
     """
 
     function: str
@@ -66,6 +67,7 @@ class ValueRecord:
     mantissa_bits: int | None
     smallest: float | None
     affine: AffineFit | None
+    elements: int | None
     several_elements: bool
     uninitialized: bool
 

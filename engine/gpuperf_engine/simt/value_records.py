@@ -171,10 +171,10 @@ ANCHORED, SLOPED, BROKEN = 1, 2, 3
 def describe(
     program: Program,
     records: Iterable[Carried],
-    object_at: Callable[[int, int], tuple[str, str]],
+    object_at: Callable[[int, int], tuple[str, str, int | None]],
     uninitialized: Collection[int],
 ) -> tuple[ValueRecord, ...]:
-    """The records as users see them, in program order. ``object_at`` gives space and name of an object from the kind of its
+    """The records as users see them, in program order. ``object_at`` gives space, name and bytes of an object from the kind of its
     space (0 the arena, 1 shared, 2 local) and its start; ``uninitialized`` are the sites that read what nobody had written."""
     by_slot = {slot.index: slot for slots in value_slots(program).values() for slot in slots}
     ordered = sorted(records, key=lambda item: (item.slot, item.space, item.start))
@@ -184,21 +184,31 @@ def describe(
     )
 
 
-def object_namer(memory: Memory) -> Callable[[int, int], tuple[str, str]]:
-    """Space and name of an object, from the kind of its space and its start."""
+def object_namer(memory: Memory) -> Callable[[int, int], tuple[str, str, int | None]]:
+    """Space, name and bytes of an object, from the kind of its space and its start."""
 
-    def name(space: int, start: int) -> tuple[str, str]:
+    def name(space: int, start: int) -> tuple[str, str, int | None]:
         if space:
             word = ("shared", "local")[space - 1]
-            return word, f"{word} memory"
+            return word, f"{word} memory", None
         allocation = memory.below(start)
-        return ("global", "memory") if allocation is None else (allocation.kind, allocation.name)
+        return (
+            ("global", "memory", None)
+            if allocation is None
+            else (allocation.kind, allocation.name, allocation.size)
+        )
 
     return name
 
 
 def _described(
-    program: Program, slot: ValueSlot, item: Carried, uninitialized: Collection[int], space: str, name: str
+    program: Program,
+    slot: ValueSlot,
+    item: Carried,
+    uninitialized: Collection[int],
+    space: str,
+    name: str,
+    size: int | None,
 ) -> ValueRecord:
     site, kind = program.sites[slot.site], slot.kind
     instruction = site.instruction
@@ -231,6 +241,7 @@ def _described(
         mantissa_bits=_mantissa_bits(kind, item.ors) if kind.is_float else None,
         smallest=_smallest(kind, item) if kind.is_float else None,
         affine=_affine(kind, item) if kind.fits else None,
+        elements=None if size is None else size // (kind.bits // 8),
         several_elements=item.line > ANCHORED,
         uninitialized=slot.site in uninitialized,
     )

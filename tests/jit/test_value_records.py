@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import SMALL
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
@@ -224,6 +225,31 @@ def test_any_number_of_cores_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> 
         given = [device.array(values), device.zeros(1, np.uint32), np.uint32(values.size)]
         seen.append(device.launch(ge.parse(text)["k"], 64, 32, given).values)
     assert seen[0] == seen[1] and seen[0][1].silent == 32
+
+
+@pytest.mark.parametrize("name", ["cluster_sum-10", "cluster_histogram-10", "bfs-20x25", "spmv_vector-1x5"])
+def test_both_backends_record_the_same_of_examples(name: str) -> None:
+    """Clusters, whose CTAs access one another's shared memory, atomics, and data that decide what is accessed."""
+    case = next(item for item in SMALL if item.name == name)
+    seen = []
+    for backend in BACKENDS:
+        program, device = (
+            case.program(),
+            ge.Device(backend=backend, observe={"accesses"}, races="off", memory_bytes=1 << 24),
+        )
+        module = ge.parse(case.text, path=case.ptx.name)
+        arrays = {id(buffer): device.array(buffer) for buffer in program.buffers}
+        records = []
+        for one in program.launches:
+            given = [
+                arrays.get(id(item), item) if isinstance(item, np.ndarray) else item for item in one.args
+            ]
+            profile = device.launch(
+                module[one.entry], one.grid, one.block, given, shared_bytes=one.shared_bytes
+            )
+            records += profile.values
+        seen.append(records)
+    assert repr(seen[0]) == repr(seen[1]) and any(item.space == "global" for item in seen[0])
 
 
 def test_accesses_are_observed_only_where_asked_for() -> None:

@@ -190,14 +190,16 @@ class MemoryStep:
         addresses = every_lane(self.addresses(warp))[lanes]
         recorder = warp.counters.values
         if recorder is not None and self.kind != "load":
-            self._record(recorder, lanes, addresses, [every_lane(read(warp)) for read in self.values[-1]])
+            self._record(
+                warp, recorder, lanes, addresses, [every_lane(read(warp)) for read in self.values[-1]]
+            )
         parts = self.reach(warp, lanes, addresses)
         if warp.counters.sites is not None and self.site is not None:
             self.tally(warp.counters.sites[self.site], lanes, addresses)
         if self.kind == "load":
             loaded = self._load(warp, parts, guard)
             if recorder is not None:
-                self._record(recorder, lanes, addresses, loaded)
+                self._record(warp, recorder, lanes, addresses, loaded)
         elif self.kind == "store":
             self._store(warp, parts)
         else:
@@ -392,8 +394,18 @@ class MemoryStep:
 
     # -- what it does ----------------------------------------------------------------------------------------------------
 
-    def _record(self, recorder: ValueRecorder, lanes: Lanes, addresses: Lanes, values: list[Lanes]) -> None:
-        """What the access carries, where that is observed."""
+    def _record(
+        self,
+        warp: ReferenceWarp,
+        recorder: ValueRecorder,
+        lanes: Lanes,
+        addresses: Lanes,
+        values: list[Lanes],
+    ) -> None:
+        """What the access carries, where that is observed. Shared memory counts from the start of the CTA's own."""
+        if self.space == "shared" and warp.cta.plan.cluster_ctas > 1:
+            own = np.uint64(warp.cta.rank << RANK_SHIFT)
+            addresses = (addresses - own) & np.uint64(0xFFFF_FFFF)
         for slot in recorder.slots.get(-1 if self.site is None else self.site, ()):
             if slot.element * self.type.bytes not in self.kept:
                 values_of_lanes = values[slot.element][lanes]

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 
-from benchmarks import counting, demands, gate, kernels, machine, races, warps  # noqa: E402
+from benchmarks import counting, demands, gate, kernels, machine, races, values, warps  # noqa: E402
 
 RUNS = 7
 
@@ -153,6 +153,8 @@ def main() -> None:
         print("\n".join(demands.cost_rows(3)))
         print("\nWhat looking for races costs:\n")
         print("\n".join(races.rows(15)))
+        print("\nWhat recording all accesses costs:\n")
+        print("\n".join(values.rows(7)))
 
 
 if __name__ == "__main__":

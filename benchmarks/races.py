@@ -13,9 +13,9 @@ from cases import cuda
 
 import gpuperf_engine as ge
 
-__all__ = ["rows"]
+__all__ = ["CASES", "launches", "rows"]
 
-_CASES = (
+CASES = (
     cuda("saxpy", "saxpy, 1 M", programs.saxpy, 1 << 20),
     cuda("saxpy", "saxpy_grid_stride, 1 M", programs.saxpy_grid_stride, 1 << 20, 128),
     cuda("sgemm", "sgemm_tiled 256³", programs.sgemm, "sgemm_tiled", 256, 256, 256),
@@ -33,9 +33,9 @@ _CASES = (
 )  # fmt: skip
 
 
-def _launches(case: Any, races: str) -> Callable[[], float]:
-    """CPU seconds of all launches of a case. Raises ``RaceError`` for a race."""
-    device, program = ge.Device(races=races), case.program()
+def launches(case: Any, **options: Any) -> Callable[[], float]:
+    """CPU seconds of all launches of a case, on a device with these options. Raises ``RaceError`` for a race."""
+    device, program = ge.Device(**options), case.program()
     module = ge.parse(case.ptx.read_text(), path=case.ptx.name)
     arrays = {id(buffer): device.array(buffer) for buffer in program.buffers}
 
@@ -58,8 +58,8 @@ def _launches(case: Any, races: str) -> Callable[[], float]:
 def rows(runs: int) -> list[str]:
     """A Markdown table: medians of the time without and of the ratio of pairs."""
     lines = ["| launch | plain, CPU ms | with `races` |", "|---|---:|---:|"]
-    for case in _CASES:
-        plain, checked = _launches(case, "off"), _launches(case, "error")
+    for case in CASES:
+        plain, checked = launches(case, races="off"), launches(case, races="error")
         deadline = time.perf_counter() + 3.0
         while time.perf_counter() < deadline:  # until code that was compiled in haste has been replaced
             plain()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -28,7 +29,9 @@ class Symbols:
     def __init__(
         self, owner: ArrayOwner, memory: Memory, loaded: Callable[[DeviceArray, bool], object]
     ) -> None:
-        self._owner, self._memory, self._loaded = owner, memory, loaded
+        # weak, so that a device that nobody needs gives its memory back at once
+        self._owner, self._loaded = weakref.ref(owner), weakref.WeakMethod(loaded)
+        self._memory = memory
         self.variables: dict[Variable, DeviceArray] = {}
         self._bound: dict[Variable, ImageObject] = {}
         #: where the addresses of a module's functions begin
@@ -68,10 +71,12 @@ class Symbols:
         shape = (*dims, variable.vector) if variable.vector > 1 else dims
         if math.prod(shape) * dtype.itemsize != variable.size:
             dtype, shape = np.dtype(np.uint8), (variable.size,)
-        array = self.variables[variable] = DeviceArray(self._owner, allocation, 0, shape, dtype)
+        owner, loaded = self._owner(), self._loaded()
+        assert owner is not None and loaded is not None
+        array = self.variables[variable] = DeviceArray(owner, allocation, 0, shape, dtype)
         if variable.initial is None and not variable.relocations:
             self._memory.clear(allocation)
-            self._loaded(array, False)
+            loaded(array, False)
             return array
         image = bytearray(variable.initial or bytes(variable.size))
         for offset, width, target, addend, generic in variable.relocations:
@@ -80,7 +85,7 @@ class Symbols:
                 address -= WINDOWS["const"][0]
             image[offset : offset + width] = (address % (1 << 64)).to_bytes(8, "little")[:width]
         self._memory.write(allocation, 0, bytes(image))
-        self._loaded(array, True)
+        loaded(array, True)
         return array
 
     def bind(self, variable: Variable, image: ImageObject) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.jit import backend as llvm_backend
 from tests.support import head, launch
 
 HEAD = head("8.0", "sm_80")
@@ -112,19 +113,31 @@ END: mul.wide.u32 %d1, %r1, 4; add.u64 %d0, %d0, %d1; red.global.add.u32 [%d0], 
 """
 
 
-def test_a_kernel_left_to_the_reference_backend_says_why() -> None:
-    profiles = []
-    for backend in ("llvm", "reference"):
-        device = ge.Device(backend=backend)
-        out = device.zeros(64, np.uint32)
-        kernel = ge.parse(".version 8.0\n.target sm_90\n.address_size 64\n" + CLUSTER, path="k.ptx")["k"]
-        profiles.append(device.launch(kernel, 2, 64, [out, np.uint32(0)]))
-        assert out.numpy().tolist() == [2 * thread for thread in range(64)]
-    native, lanes = profiles
+def in_clusters(backend: str) -> ge.Profile:
+    (out,), profile = launch(
+        backend, head("8.0", "sm_90") + CLUSTER, 2, 64, [np.zeros(64, np.uint32), np.uint32(0)]
+    )
+    assert out.tolist() == [2 * thread for thread in range(64)]
+    return profile
+
+
+def test_a_warp_diverged_at_the_barrier_of_its_cluster_is_compiled() -> None:
+    native, lanes = (in_clusters(backend) for backend in ("llvm", "reference"))
+    assert native == lanes and native.remarks == ()
+
+
+def test_a_kernel_left_to_the_reference_backend_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> bytes:
+        raise RuntimeError("no memory for code")
+
+    lanes = in_clusters("reference")
+    monkeypatch.setenv("GPUPERF_CACHE", "off")
+    monkeypatch.setattr(llvm_backend, "compile_object", refuse)
+    native = in_clusters("llvm")
     remark, unchecked = native.remarks
     assert "'k': races are looked for on the backend 'llvm' only" in unchecked
     assert (
-        "'k' runs on the reference backend, which is slow: a warp is diverged at barrier.cluster.arrive (k.ptx:"
+        "'k' runs on the reference backend, which is slow: LLVM makes no code of it on this host (no memory"
         in remark
     )
     # how it ran is not a result

@@ -37,7 +37,14 @@ def launch(body: str, block: int = 32, grid: int = 1, before: str = "") -> Resul
     return run(module(body, before=before), "k", grid, block, [])
 
 
-def collect(body: str, block: int = 32, grid: int = 1, before: str = "", shared_bytes: int = 0) -> list[int]:
+def collect(
+    body: str,
+    block: int = 32,
+    grid: int = 1,
+    before: str = "",
+    shared_bytes: int = 0,
+    cluster: int | None = None,
+) -> list[int]:
     """Run a body that leaves a value in ``%r0``; returns it for every thread of the grid."""
     prologue = "\n    .reg .b32 %i<4>; .reg .b64 %a<4>;\n"
     epilogue = """
@@ -52,7 +59,7 @@ def collect(body: str, block: int = 32, grid: int = 1, before: str = "", shared_
     ret;"""
     out = Buffer(np.zeros(block * grid, np.uint32))
     text = module(prologue + body + epilogue, ".param .u64 out", before)
-    return [int(x) for x in run(text, "k", grid, block, [out], shared_bytes).memory[0]]
+    return [int(x) for x in run(text, "k", grid, block, [out], shared_bytes, cluster=cluster).memory[0]]
 
 
 def instruction_module(instruction: str, widths: Sequence[int], result: int = 32) -> str:

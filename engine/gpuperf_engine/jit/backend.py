@@ -46,21 +46,17 @@ class LlvmBackend:
             kernel = program.kernel
             remark = f"{kernel.span}: {kernel.name!r} runs on the reference backend, which is slow: {code}"
             return replace(observation, remarks=(remark, *observation.remarks))
-        saved = memory.save() if program.once(_may_arrive_diverged) else None
+        saved = memory.save() if not diverged and program.once(_may_arrive_diverged) else None
         launch = Launch(program, plan, memory, observe, code, clustered)
         try:
             run(launch)
-        except ArrivesDiverged as reason:
-            if saved is None:
-                raise
+        except ArrivesDiverged:
+            assert saved is not None
             memory.restore(saved)
             if memory.begin_again is not None:
                 memory.begin_again()
             plan.console.clear()
-            if reason.bearable and not diverged:
-                memo[_DIVERGED] = True
-            else:
-                memo[_memo_key(program, threads, clustered, diverged, values)] = reason.message
+            memo[_DIVERGED] = True
             return self.run(program, plan, memory, observe)
         finally:
             improve()
@@ -161,7 +157,7 @@ def _pack(generated: Generated, content: bytes) -> bytes:
 def _unpack(raw: bytes) -> tuple[Generated, bytes]:
     size = int.from_bytes(raw[:8], "little")
     head = json.loads(raw[8 : 8 + size])
-    head["needs"], head["returns"] = tuple(head["needs"]), tuple(head["returns"])
+    head["needs"] = tuple(head["needs"])
     slots = [{int(index): (offset, same) for index, (offset, same) in item.items()} for item in head["slots"]]
     constants = [{int(index): pattern for index, pattern in item.items()} for item in head["constants"]]
     head["slots"], head["constants"] = tuple(slots), tuple(constants)
@@ -177,12 +173,10 @@ def _stores_parts_of_words(program: Program) -> bool:
 
 
 def _may_arrive_diverged(program: Program) -> bool:
-    """Whether a warp might be diverged at an unaligned barrier, or at rows of matrices in a program with recursive functions: that is
-    seen when it happens."""
+    """Whether a warp might be diverged at an unaligned barrier: that is seen when it happens."""
     if not any(block.kind in ("branch", "indirect") for block in program.blocks):
         return False
     return any(
-        (block.kind == "barrier" and block.terminator is not None and is_loose(block.terminator))
-        or (block.synchronises and block.instructions[0].form.moves is not None and program.recursive)
+        block.kind == "barrier" and block.terminator is not None and is_loose(block.terminator)
         for block in program.blocks
     )

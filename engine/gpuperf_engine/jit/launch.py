@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from ..simt.thread_counters import COLUMN_BYTES, columns_of, make_table
 from .codegen.recursion import CAPACITY
-from .codegen.waits import reasons_to_wait
 from .compiled import Code
 from .host_arrays import HostTable, address_of, aligned
 from .ir.abi import Cluster, Context, Cta
@@ -36,9 +35,9 @@ _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c
 _Saver = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _FUNCTIONS = {
     **dict.fromkeys(("run", "run_clusters"), _Run),
-    **dict.fromkeys(("visit", "proceed", "visit_cluster", "expire", "races_settle"), _Visit),
+    **dict.fromkeys(("visit", "proceed", "visit_cluster", "expire", "force_yield"), _Visit),
     **dict.fromkeys(("begin_cluster", "race_settle"), _Begin),
-    **dict.fromkeys(("visited",), _Run),
+    **dict.fromkeys(("visited", "settle_again"), _Run),
 }
 #: most of what a launch allocates that is kept for the next
 _KEPT_BYTES = 1 << 18
@@ -94,11 +93,6 @@ class Launch:
         self.functions = _functions(runtime_library())
         if self.races.checked:
             load_races()
-
-    @cached_property
-    def reasons(self) -> dict[int, int]:
-        """What paths wait for, by the block where they do."""
-        return reasons_to_wait(self.program)
 
     def _tell(self, context: int, row: int, _: int) -> int:
         """Compiled code is about to access an allocation for the first time."""

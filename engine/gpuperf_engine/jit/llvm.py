@@ -51,8 +51,8 @@ __all__ = [
 
 _RUNTIME = Path(__file__).resolve().parent / "runtime"
 _SCHEDULE = (
-    "begin", "visit", "proceed", "run", "expire", "warpgroup_complete", "begin_cluster", "visit_cluster", "visited",
-    "run_clusters",
+    "begin", "visit", "proceed", "run", "expire", "settle_again", "force_yield", "warpgroup_complete", "begin_cluster",
+    "visit_cluster", "visited", "run_clusters",
 )  # fmt: skip
 _MBARRIER = (
     "mbarrier_lanes", "mbarrier_multicast", "mbarrier_wait", "others_can_run", "bulk_lanes", "fill_lanes",
@@ -94,6 +94,7 @@ _FILES = {
             "matrix",
             "count",
             "stack_entries",
+            "diverged_barriers",
             "schedule",
             "cluster",
             "values",

@@ -10,7 +10,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..simt.barriers import Barriers
 from ..simt.faults import Waiting
 from .ir.abi import Cta, Presence
 
@@ -26,10 +25,6 @@ class Warp(Protocol):
 
     def attend(self, status: int) -> None:
         """Handle the event for which the warp left compiled code."""
-        ...
-
-    def release(self, lanes: int, true: int, false: int) -> None:
-        """Release lanes from a barrier at which ``true`` and ``false`` lanes arrived with that predicate."""
         ...
 
     def force_yield(self) -> bool:
@@ -56,8 +51,6 @@ class Slot:
     warps: dict[int, Warp] = field(default_factory=dict)
     #: the cluster of the CTA, if it runs in one
     group: Group | None = None
-    #: those at which warps are diverged
-    barriers: Barriers = field(default_factory=Barriers)
 
     def get(self, offset: int) -> int:
         """A field of the CTA record."""
@@ -74,9 +67,8 @@ class Slot:
         return sum(array.nbytes for array in arrays)
 
     def end(self) -> None:
-        """The CTA has ended: drop its warps and barriers."""
+        """The CTA has ended: drop its warps."""
         self.warps.clear()
-        self.barriers = Barriers()
 
 
 @dataclass(eq=False)

@@ -1,17 +1,16 @@
-"""One warp of compiled code as Python sees it: for the moves that are too rare to compile.
+"""One warp of compiled code as Python sees it: calls of the system, exchanges of lanes that stand at several instructions, and
+everything that is an error.
 
-Lanes that wait for others at a ``.sync`` instruction, paths that spin, and everything that is an error.
-The warp's registers and stack stay in its state; the reference backend's ``SimtStack`` decides, and its exchange operations
-read and write registers through ``read`` and ``put`` here.
+The exchange operations of the reference backend read and write the warp's registers through ``read`` and ``put`` here.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +18,11 @@ from numpy.typing import NDArray
 from ..errors import EngineError
 from ..flow.blocks import BasicBlock
 from ..interp.blocks import make_step, refusal
-from ..interp.control import BarrierEnd
 from ..interp.exchange import Exchange, mask_array, perform
 from ..interp.mbarrier import WaitStep, operation
 from ..interp.operands import Prepare, every_lane, integer, lane_value
 from ..interp.values import LaneValue, dtype_of
-from ..isa.effects import ASYNC_COPY, BULK_COPY, CLUSTER_BARRIER, MBARRIER, MBARRIER_WAIT, WARPGROUP
+from ..isa.effects import ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, WARPGROUP
 from ..isa.evaluation import extend
 from ..isa.mbarriers import Mbarrier
 from ..memory.access_faults import Access, memory_fault
@@ -59,24 +57,10 @@ from ..simt.faults import (
     uneven_products,
 )
 from ..simt.program import MAX_DEPTH
-from ..simt.stack import (
-    AFTER,
-    ALIGNED,
-    AT_END,
-    AT_WAIT,
-    BARRIER,
-    CALL_FRAME,
-    PENDING,
-    RECONVERGE,
-    WAIT,
-    Convergence,
-    Entry,
-    SimtStack,
-    Yielding,
-)
+from ..simt.stack_entries import AT_WAIT, PENDING, WAIT
 from ..simt.system import SystemCall
 from .codegen.barrier import ArrivesDiverged
-from .codegen.waits import put_wait, wait_of
+from .host_arrays import address_of
 from .ir.abi import (
     AREA_SHIFT,
     CONVERGE_CODE,
@@ -90,15 +74,15 @@ from .ir.abi import (
     Context,
     Cta,
     Event,
+    Reason,
     State,
     Status,
     Wait,
-    YieldBits,
     instruction_at,
 )
 from .launch import Launch
 from .slots import Slot
-from .stack_codes import decoded, encoded
+from .stack_codes import decoded
 
 if TYPE_CHECKING:
     from ..interp.warp import ReferenceWarp
@@ -108,8 +92,10 @@ __all__ = ["NativeWarp", "Worker"]
 _SPACES = ("global", "shared", "local")
 #: a warp that waits for others
 _GROUPED = (Wait.BARRIER, Wait.CLUSTER, Wait.GATHERS, Wait.WARPGROUP)
-#: of the barrier at which the warp stands
-_OPERANDS = (State.BARRIER_ID, State.BARRIER_WARPS, State.BARRIER_KIND)
+#: moves of paths, which leave compiled code where its stack is full
+_SPLITS = (
+    Event.PARK, Event.SPIN, Event.CHOOSE, Event.EXITED, Event.DIVERGENT_BARRIER, Event.ARRIVES,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -136,8 +122,8 @@ class Worker(Protocol):
         """Another warp of the CTA."""
         ...
 
-    def release(self, slot: Slot) -> None:
-        """Release threads for which a barrier that Python keeps is complete."""
+    def call(self, name: str, record: int, *more: int) -> int:
+        """Call a function of the runtime on the record of a CTA, or on the state of a warp."""
         ...
 
 
@@ -151,18 +137,12 @@ class NativeWarp:
         self.program = place.program
         self.state = state
         self.exchanges: dict[int, Exchange] = {}
-        #: the block that ends with the barrier at which the whole warp waits, of those that Python keeps
-        self.at_barrier: BasicBlock | None = None
 
     # ---------------------------------------------------------------------------------------------------- state
 
     def header(self, offset: int) -> int:
         """A field of the header, unsigned."""
         return int(struct.unpack_from("<I", self.state, offset)[0])
-
-    def set_header(self, offset: int, value: int) -> None:
-        """Set a field of the header."""
-        struct.pack_into("<I", self.state, offset, value)
 
     @property
     def cta(self) -> _Window:
@@ -250,132 +230,12 @@ class NativeWarp:
 
     # ----------------------------------------------------------------------------------------------- the stack
 
-    def paths(self) -> SimtStack:
-        """The stack as the reference backend has it."""
-        bits = self.header(State.YIELDING)
-        yields, left_early = bool(bits & YieldBits.YIELDS), bool(bits & YieldBits.LEFT_EARLY)
-        made = SimtStack(0, self.mask, self, Yielding(self.header(State.SLICES), yields, left_early))
-        made.pc, made.id = decoded(self.header(State.PC)), decoded(self.header(State.ID))
-        made.live = self.header(State.LIVE)
-        made.call_depth = self.header(State.CALLS)
-        if self.header(State.PC) >= EXIT_CODE:
-            made.pc = made.id  # the exit of the function, whose number each activation has for itself
-        elif self._returns():
-            made.kept = self.header(State.AREA) or None
+    def _entries(self) -> Iterator[tuple[int, int, int, int]]:
+        """The entries of the stack, bottom first: place, lanes that live, kind, and what else stands in the kind."""
+        live = self.header(State.LIVE)
         for depth in range(self.header(State.DEPTH)):
-            pc, mask, identity, kind = struct.unpack_from(
-                "<4I", self.state, State.STACK + depth * State.ENTRY
-            )
-            kind, area = kind & KIND, kind >> AREA_SHIFT
-            group, payload = 0, (area or None) if self.program.recursive else None
-            if kind == RECONVERGE:
-                group = decoded(pc)
-            elif kind == CALL_FRAME:
-                group = -area
-                if self.program.recursive:
-                    group = -1 - (len(self.program.functions) + area if area else self._callee(pc))
-            elif kind == WAIT:
-                payload = wait_of(self.program, self.state.data, pc, mask, area)
-            made.entries.append(Entry(decoded(pc), mask, decoded(identity), kind, group, payload))
-        return made
-
-    def _callee(self, place: int) -> int:
-        from .codegen.function import call_target
-
-        further = place - RETURN_CODE - len(self.program.blocks)
-        if further >= 0:
-            return self.worker.launch.code.generated.returns[further]
-        function = call_target(self.program.blocks[place - RETURN_CODE]).function
-        return 0 if function is None else self.program.function_of[function.name]
-
-    def adopt(self, paths: SimtStack) -> None:
-        """Make a changed stack the warp's own. Raises ``EngineError`` if it is too deep."""
-        if len(paths.entries) > self.worker.launch.code.generated.stack_entries:
-            raise EngineError(
-                f"more than {len(paths.entries)} paths of one warp: {self.place().lanes(paths.live)}"
-            )
-        self.set_header(State.PC, encoded(paths.pc))
-        self.set_header(State.MASK, paths.mask)
-        self.set_header(State.ID, encoded(paths.id))
-        self.set_header(State.LIVE, paths.live)
-        self.set_header(State.DEPTH, len(paths.entries))
-        if self.program.recursive:
-            self._keep_areas(paths)
-        for depth, entry in enumerate(paths.entries):
-            area = entry.payload if entry.kind in (PENDING, CALL_FRAME) and entry.payload else 0
-            if entry.kind == WAIT:
-                reasons = self.worker.launch.reasons
-                area = put_wait(reasons, self.state.data, entry.pc, entry.mask, entry.payload)
-            elif entry.kind == CALL_FRAME and not self.program.recursive:
-                area = -entry.group
-            fields = (encoded(entry.pc), entry.mask, encoded(entry.id), entry.kind | area << AREA_SHIFT)
-            struct.pack_into("<4I", self.state, State.STACK + depth * State.ENTRY, *fields)
-        self.set_header(State.WAITS, sum(entry.kind == WAIT for entry in paths.entries))
-        self._keep_yielding(paths.yielding)
-
-    def _keep_yielding(self, yielding: Yielding) -> None:
-        self.set_header(State.SLICES, yielding.slices)
-        self.set_header(
-            State.YIELDING, YieldBits.YIELDS * yielding.yields | YieldBits.LEFT_EARLY * yielding.left_early
-        )
-        self.set_header(State.SLICE_SHIFT, yielding.slice_shift)
-
-    def converge(self, convergence: Convergence) -> None:
-        """Carry out a ``.sync`` operation for all paths."""
-        parts = [(self._exchange(block), lanes) for block, lanes in convergence.paths]
-        first = parts[0][0]
-        if first.form.moves is not None and convergence.participants == 0xFFFFFFFF:
-            raise ArrivesDiverged(
-                f"a warp is diverged at {first.instruction.opcode} ({first.instruction.span})"
-            )
-        perform(cast("ReferenceWarp", self), convergence.participants, parts)
-
-    def enter(self, function: object, lanes: int) -> tuple[int, int, Any]:
-        """Pending indirect calls do not occur here."""
-        raise AssertionError("indirect calls are entered by compiled code")
-
-    def leave(self, payload: Any, lanes: int, others: bool) -> Any:
-        """Results, and what the caller kept in an area, are copied by the compiled code behind the call; if others of the lanes that
-        made it have not come back, these get an area of their own."""
-        if payload is None or not others:
-            return payload
-        areas = self.slot.areas[self.where_it_is.warp]
-        fresh = self.header(State.FREE)
-        if fresh:
-            self.set_header(State.FREE, int(areas[fresh, :4].view("<u4")[0]))
-        else:
-            fresh = self.header(State.AREAS) + 1
-            self.set_header(State.AREAS, fresh)
-        areas[fresh] = areas[payload]
-        return fresh
-
-    def _returns(self) -> bool:
-        """Whether the lanes stand behind a call, where they have not yet taken back what was kept."""
-        place = self.header(State.PC) - RETURN_CODE
-        blocks = self.program.blocks
-        if not self.program.recursive or not 0 <= place < SYNC_CODE - RETURN_CODE:
-            return False
-        return place >= len(blocks) or blocks[place].kind == "call"
-
-    def _keep_areas(self, paths: SimtStack) -> None:
-        """Note the calls and the area of the running lanes; what no entry has is free."""
-        kept = paths.kept or 0
-        self.set_header(State.CALLS, paths.call_depth)
-        self.set_header(State.AREA, kept)
-        used = {
-            kept,
-            *(
-                entry.payload
-                for entry in paths.entries
-                if entry.kind in (PENDING, CALL_FRAME) and entry.payload
-            ),
-        }
-        areas, free = self.slot.areas[self.where_it_is.warp], 0
-        for number in range(self.header(State.AREAS), 0, -1):
-            if number not in used:
-                areas[number, :4].view("<u4")[0] = free
-                free = number
-        self.set_header(State.FREE, free)
+            place, mask, _, kind = struct.unpack_from("<4I", self.state, State.STACK + depth * State.ENTRY)
+            yield place, mask & live, kind & KIND, kind >> AREA_SHIFT
 
     def _exchange(self, block: int) -> Exchange:
         found: object = self.exchanges.get(block)
@@ -396,132 +256,41 @@ class NativeWarp:
         if status == Status.SLICE_OVER:
             raise self._over_budget()
         event = self.header(State.EVENT)
-        self.worker.left[event, self._where_left(event)] += 1
         if event == Event.SYSTEM:
+            self.worker.left[event, self.header(State.DETAIL)] += 1
             self._call_system()
-            return
-        paths = self.paths()
-        if event == Event.ARRIVES:
-            self._arrive(paths)
-            return
-        if event == Event.PARK:
-            exchange = self._exchange(self.block.index)
-            if paths.arrive(exchange.instruction.opcode, exchange.masks(cast("ReferenceWarp", self))):
-                paths.pc = AFTER + self.block.index
-        elif event == Event.CHOOSE:
-            paths._choose()
-        elif event == Event.EXITED:
-            paths.exit(0)
         elif event == Event.CONVERGE:
-            paths._complete_waits()
-            if self.header(State.DETAIL):
-                paths._choose()
-            elif not paths.mask:
-                paths._pop()
-        elif event == Event.BLOCKED:
-            self._wait(paths)
-            return
-        elif event == Event.DIVERGENT_BARRIER:
-            paths.gather()
-            self.set_header(State.HOLDS, self.header(State.HOLDS) | self.header(State.BARRIER_LANES))
-            # until all are there, other lanes may come to another barrier
-            for place, field in enumerate(_OPERANDS):
-                self.set_header(State.GATHERED + 4 * place, self.header(field))
-        elif event == Event.SPIN:
-            paths.jump(paths.pc)
-            if paths.mask:
-                paths.switch_path()
-            self.set_header(State.WAIT, Wait.SLICE_OVER)
+            self._converge()
         else:
             raise self._error(event)
-        self.adopt(paths)
-        if AT_END <= paths.pc < AFTER and paths.mask == paths.live:
-            self.set_header(State.BARRIER_LANES, self.header(State.HOLDS))
-            for place, field in enumerate(_OPERANDS):
-                self.set_header(field, self.header(State.GATHERED + 4 * place))
-            self.set_header(State.HOLDS, 0)
-        if paths.blocked:
-            self._wait(paths)
-        elif event == Event.SPIN and self.slot.get(Cta.ACTIVE) >> 16:
-            self.worker.release(self.slot)
-        if event == Event.SPIN and self.steps() > self.worker.launch.plan.max_instructions:
-            raise self._over_budget()
+
+    def _converge(self) -> None:
+        """Carry out an exchange of lanes that stand at several instructions, and let them go on."""
+        members = self.header(State.CULPRITS)
+        wanted = struct.unpack_from("<32I", self.state, State.MEMBERS)
+        there = sum(1 << lane for lane in range(32) if wanted[lane] == members)
+        entries = list(self._entries())
+        place_of_first, _, _, reason = entries[self.header(State.DETAIL) - 1]
+        parts = [
+            (self._exchange(place), lanes & there)
+            for place, lanes, kind, why in entries
+            if kind == WAIT and why == reason and lanes & there
+        ]
+        self.worker.left[Event.CONVERGE, place_of_first] += 1
+        perform(cast("ReferenceWarp", self), members & self.header(State.LIVE), parts)
+        for _, lanes in parts:
+            for lane in lanes_of(lanes):
+                struct.pack_into("<I", self.state, State.MEMBERS + 4 * lane, 0)
+        get = self.worker.get
+        status = self.worker.call(
+            "settle_again", get(Context.CTA), get(Context.STATE), self.header(State.STOPS)
+        )
+        if status:
+            self.attend(status - 8)
 
     def _over_budget(self) -> EngineError:
         block = self.program.blocks[self.header(State.SLICE_END)]
         return budget(self.place(), block, self.steps(), self.mask)
-
-    def _where_left(self, event: int) -> int:
-        """The block at whose instruction the warp has left compiled code."""
-        if event in (Event.SYSTEM, Event.ARRIVES, Event.SPIN):
-            return self.header(State.DETAIL)
-        if event == Event.CONVERGE:
-            entry = State.STACK + (self.header(State.DEPTH) - 1) * State.ENTRY
-            place = self.header(entry) if self.header(State.DETAIL) else 0
-            return place if place < len(self.program.blocks) else self.block.index
-        return self.block.index
-
-    def _arrive(self, paths: SimtStack) -> None:
-        """The running lanes arrive at a barrier of the CTA, as in the reference backend (``interp.control.BarrierEnd``)."""
-        block = self.program.blocks[self.header(State.DETAIL)]
-        waits, whole = self.header(State.BARRIER_KIND) != 1, paths.mask == paths.live
-        self.slot.barriers.arrive(
-            self.header(State.BARRIER_ID),
-            self.where_it_is.warp,
-            paths.mask,
-            live=paths.live,
-            expected=32 * self.header(State.BARRIER_WARPS),
-            waits=waits,
-            holds=self.header(State.BARRIER_LANES),
-        )
-        self.slot.put(Cta.ACTIVE, self.slot.get(Cta.ACTIVE) | 1 << 16)
-        if whole:
-            if waits:
-                self.at_barrier = block
-                self.set_header(State.WAIT, Wait.BARRIER)
-            self._end_visit()
-        elif waits:
-            paths.pc = block.index
-            paths.wait(block.successors[0])
-            self.adopt(paths)
-            if paths.blocked:
-                self._wait(paths)
-
-    def _wait(self, paths: SimtStack) -> None:
-        """No lane can go on by itself. Raises if all wait for lanes of their own warp."""
-        if not any(wait.key == BARRIER for _, _, wait in paths.waiting()):
-            raise self._blocked(paths)
-        self.set_header(State.WAIT, Wait.BARRIER)
-        self._end_visit()
-
-    def _end_visit(self) -> None:
-        """The warp has stopped: the next one runs, after the barriers that are complete now."""
-        self.slot.put(Cta.POSITION, self.where_it_is.warp + 1)
-        self.worker.release(self.slot)
-
-    def release(self, lanes: int, true: int, false: int) -> None:
-        """A barrier that Python keeps lets these lanes go; so many lanes arrived with a true and a false predicate."""
-        if self.at_barrier is not None:
-            self._result(self.at_barrier, lanes, true, false)
-            self.at_barrier = None
-            self.set_header(State.WAIT, Wait.RUNNABLE)
-            return
-        paths = self.paths()
-        for block, waiting, wait in list(paths.waiting()):
-            if wait.key == BARRIER and waiting & lanes:
-                self._result(self.program.blocks[block], waiting, true, false)
-        paths.release(lanes)
-        self.adopt(paths)
-        if paths.mask and self.header(State.WAIT) == Wait.BARRIER:
-            self.set_header(State.WAIT, Wait.RUNNABLE)
-
-    def _result(self, block: BasicBlock, lanes: int, true: int, false: int) -> None:
-        prepare = Prepare(self.program, self.worker.launch.plan, block.function)
-        BarrierEnd(prepare, block).result(cast("ReferenceWarp", self), lanes, true, false)
-
-    def lanes_array(self, mask: int) -> NDArray[np.bool_]:
-        """A mask as 32 ``bool``."""
-        return mask_array(mask)
 
     def _call_system(self) -> None:
         """A call of a function of the system: its arguments are in the state, and there goes the result."""
@@ -549,12 +318,12 @@ class NativeWarp:
         own = self.slot.local[warp * 32 * size : (warp + 1) * 32 * size]
         return own.reshape(size // 4, 32, 4)[:, lane].reshape(-1)
 
-    def _blocked(self, paths: SimtStack) -> EngineError:
+    def _blocked(self) -> EngineError:
         """No lane can go on: what they wait for is in their own warp."""
-        for block, lanes, wait in paths.waiting():
-            terminator = self.program.blocks[block].terminator
-            if wait.key == ALIGNED and terminator is not None:
-                return divergent_barrier(self.place(), terminator, lanes, paths.live & ~lanes)
+        for block, lanes, kind, reason in self._entries():
+            terminator = self.program.blocks[block].terminator if kind == WAIT else None
+            if reason == Reason.ALIGNED and terminator is not None and lanes:
+                return divergent_barrier(self.place(), terminator, lanes, self.header(State.LIVE) & ~lanes)
         return deadlock(self.where())
 
     @property
@@ -568,14 +337,16 @@ class NativeWarp:
 
     def force_yield(self) -> bool:
         """The launch runs in circles; whether the warp can try something else from now on."""
-        waits = self.header(State.WAIT) in _GROUPED and self.mask
-        paths = self.paths()
-        if waits or not paths.force_yield():
+        if self.header(State.WAIT) in _GROUPED and self.mask:
             return False
-        self._keep_yielding(paths.yielding)
-        return True
+        return bool(self.worker.call("force_yield", address_of(self.state)))
 
     def _error(self, event: int) -> EngineError:
+        if event == Event.BLOCKED:
+            return self._blocked()
+        if event in _SPLITS:
+            most, live = self.worker.launch.code.generated.stack_entries, self.header(State.LIVE)
+            return EngineError(f"more than {most} paths of one warp: {self.place().lanes(live)}")
         if event == Event.UNEVEN:
             other, theirs = self.header(State.DETAIL), self.header(State.CULPRITS)
             own = self.header(State.INDEX), self.header(State.PRODUCTS)
@@ -585,11 +356,9 @@ class NativeWarp:
         if event == Event.TRAP:
             return trap(place, block.instructions[detail], self.header(State.CULPRITS))
         if event == Event.DIVERGED and block.terminator is not None:
-            reason = ArrivesDiverged(
+            return ArrivesDiverged(
                 f"a warp is diverged at {block.terminator.opcode} ({block.terminator.span})"
             )
-            reason.bearable = block.terminator.effect is not CLUSTER_BARRIER
-            return reason
         if event == Event.ALLOCA:
             lane = lanes_of(self.header(State.CULPRITS))[0]
             return bad_stack(place, block.instructions[detail], lane, self._reported(lane))
@@ -691,11 +460,11 @@ class NativeWarp:
         place, blocks = self.place(), self.program.blocks
         at_barrier = self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER)
         suspended = self.header(State.WAIT) in (Wait.SUSPENDED, Wait.GATHERS, Wait.WARPGROUP)
-        paths = self.paths()
-        if paths.mask and at_barrier:
+        mask = self.mask
+        if mask and at_barrier:
             terminator = self.block.terminator
             opcode = terminator.opcode if terminator is not None else "a barrier"
-            yield Waiting(place, paths.mask, self.block, f"at {opcode}", terminator)
+            yield Waiting(place, mask, self.block, f"at {opcode}", terminator)
         elif suspended:
             instruction = self.block.instructions[0]
             prepare = Prepare(self.program, place.plan, self.block.function)
@@ -703,22 +472,23 @@ class NativeWarp:
                 reason = WaitStep(prepare, instruction).reason(cast("ReferenceWarp", self), self.slot.shared)
             else:
                 reason = awaited_warps(instruction, self.missing)
-            yield Waiting(place, paths.mask, self.block, reason, instruction)
-        elif paths.mask:
-            yield Waiting(place, paths.mask, self.block, doing(paths.pc))
-        for block, lanes, wait in paths.waiting():
+            yield Waiting(place, mask, self.block, reason, instruction)
+        elif mask:
+            yield Waiting(place, mask, self.block, doing(decoded(self.header(State.PC))))
+        for block, lanes, kind, why in self._entries():
+            if kind != WAIT or not lanes:
+                continue
             terminator = blocks[block].terminator
-            if wait.key in (BARRIER, ALIGNED) and terminator is not None:
+            if why < Reason.EXCHANGE and terminator is not None:
                 yield Waiting(place, lanes, blocks[block], f"at {terminator.opcode}", terminator)
             else:
                 opcode = blocks[block].instructions[0].opcode
                 yield Waiting(place, lanes, blocks[block], f"at {opcode} for lanes that do not come")
-        if paths.mask and not at_barrier and not suspended:
-            for entry in paths.entries:
-                ready = entry.kind == PENDING and entry.pc & (AT_WAIT - 1) < len(blocks)
-                if ready and entry.mask & paths.live:
-                    stands = blocks[entry.pc & (AT_WAIT - 1)]
-                    yield Waiting(place, entry.mask & paths.live, stands, doing(entry.pc))
+        if mask and not at_barrier and not suspended:
+            for code, lanes, kind, _ in self._entries():
+                stands = decoded(code) & (AT_WAIT - 1)
+                if kind == PENDING and stands < len(blocks) and lanes:
+                    yield Waiting(place, lanes, blocks[stands], doing(decoded(code)))
 
 
 def _reaches(instruction: Instruction, space: str) -> int:

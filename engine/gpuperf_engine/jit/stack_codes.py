@@ -6,7 +6,7 @@ from ..simt.live_registers import BEHIND
 from ..simt.stack_entries import AFTER, AT_END, AT_WAIT
 from .ir.abi import EXIT_CODE, GATHER_CODE, RETURN_CODE, SYNC_CODE, WAIT_CODE
 
-__all__ = ["decoded", "encoded"]
+__all__ = ["decoded"]
 
 
 def decoded(code: int) -> int:
@@ -20,16 +20,3 @@ def decoded(code: int) -> int:
     if code >= GATHER_CODE:
         return code - GATHER_CODE + AT_END
     return code - WAIT_CODE + AT_WAIT if code >= WAIT_CODE else code
-
-
-def encoded(code: int) -> int:
-    """The inverse of ``decoded``."""
-    if code < 0:
-        return EXIT_CODE - code - 1
-    if code >= BEHIND:
-        return code - BEHIND + RETURN_CODE
-    if code >= AFTER:
-        return code - AFTER + SYNC_CODE
-    if code >= AT_END:
-        return code - AT_END + GATHER_CODE
-    return code - AT_WAIT + WAIT_CODE if code >= AT_WAIT else code

@@ -47,7 +47,6 @@ def _make_digest(launch: Launch) -> Callable[[Sequence[Slot]], bytes]:
             for part in (states, slot.shared, slot.local, slot.record[Cta.BARRIERS :]):
                 state.update(np.ascontiguousarray(part))
             used = states[:, State.AREAS : State.AREAS + 4].copy().view("<u4")[:, 0]
-            state.update(repr(slot.barriers.state()).encode())
             for warp, most in enumerate(used.tolist()):
                 state.update(np.ascontiguousarray(slot.areas[warp, : most + 1]))
             if slot.group is not None:

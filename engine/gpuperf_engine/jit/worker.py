@@ -12,7 +12,7 @@ import numpy as np
 from ..simt.faults import Place, deadlock
 from ..simt.schedule import Standing
 from .host_arrays import address_of
-from .ir.abi import Context, Cta, State, Status, Wait
+from .ir.abi import Cta, State, Status, Wait
 from .launch import Launch
 from .slots import Group, Slot, Warp
 
@@ -48,7 +48,7 @@ class Worker:
     # ------------------------------------------------------------------------------------------------- running
 
     def call(self, name: str, record: int, *more: int) -> int:
-        """Call a function of the runtime on the record of a CTA or cluster."""
+        """Call a function of the runtime on the record of a CTA or cluster, or on the state of a warp."""
         return self.launch.functions[name](self.context.address, record, *more)
 
     def run(self, slot: Slot, first: int, last: int) -> tuple[int, bool]:
@@ -76,32 +76,11 @@ class Worker:
     def proceed(self, slot: Slot, status: int) -> int:
         """Go on with a visit for as long as it needs Python; its status then."""
         while status >= NEEDS_PYTHON:
-            self._attend(slot, status - NEEDS_PYTHON)
+            self.warp(slot, slot.get(Cta.POSITION)).attend(status - NEEDS_PYTHON)
             status = self.call("proceed", address_of(slot.record))
         return status
 
-    def _attend(self, slot: Slot, status: int) -> None:
-        """Attend to the warp that compiled code left, or to the barriers that Python keeps where a warp has stopped otherwise. Raises
-        the kernel's error."""
-        if status == Status.DONE:
-            self.release(slot)
-        else:
-            self.warp(slot, slot.get(Cta.POSITION)).attend(status)
-
     # ------------------------------------------------------------------------------------------------ for the slow path
-
-    def release(self, slot: Slot) -> None:
-        """Release threads for which a barrier that Python keeps is complete."""
-        states = slot.states.reshape(-1, self.launch.code.generated.state_bytes)
-        lanes = states[:, State.LIVE : State.LIVE + 4].copy().view("<u4")[:, 0].tolist()
-        live = {warp: mask for warp, mask in enumerate(lanes) if mask}
-        for completed in slot.barriers.complete(live):
-            self.context.put({Context.PASSED: self.get(Context.PASSED) + 1})
-            if self.launch.races.checked:
-                self.call("races_settle", address_of(slot.record))
-            for warp, waiting in completed.waiting.items():
-                self.warp(slot, warp).release(waiting, completed.true, completed.false)
-        slot.put(Cta.ACTIVE, slot.get(Cta.ACTIVE) & 0xFFFF | bool(slot.barriers.state()) << 16)
 
     def warp(self, slot: Slot, index: int) -> NativeWarp:
         """The view of one warp; kept while its CTA is in flight, as it may hold what lanes wait for."""

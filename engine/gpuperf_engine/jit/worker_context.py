@@ -17,6 +17,7 @@ from ..simt.program import Program
 from ..simt.rule_breaches import Breach
 from ..simt.schedule import QUANTUM
 from .codegen.function import Generated
+from .codegen.recursion import CAPACITY
 from .host_arrays import address_of, aligned
 from .ir.abi import BEYOND_BYTES, SITE_COUNTERS, Context, GlobalShape, Race, SiteCache, instruction_at
 from .site_tables import SiteTables
@@ -95,7 +96,9 @@ class WorkerContext:
                 Context.REMOTE: tables.remote.address,
                 Context.REACHES: tables.reaches.address,
                 Context.PIECES: tables.pieces.address,
-                Context.ENTRIES: 0 if program.recursive else generated.stack_entries,
+                Context.ENTRIES: generated.stack_entries,
+                Context.AREA_BYTES: generated.area_bytes,
+                Context.AREAS_BYTES: CAPACITY * generated.area_bytes,
             }
         )
 

@@ -1,8 +1,7 @@
 """The SIMT stack of one warp: which lanes are where, and by which rules they diverge, converge, wait and yield.
 
-Nothing here knows about registers or memory; blocks are numbers and lanes are bits of an ``int``. The reference backend
-runs on this class; the LLVM backend does the frequent moves (branch, reconverge) inline on the same stack and comes here
-for the rare ones (waiting, taking turns).
+Nothing here knows about registers or memory; blocks are numbers and lanes are bits of an ``int``. The reference backend and
+warp classes run on this class; the LLVM backend makes the same moves in compiled code (``jit.runtime.stack_entries``).
 
 **State.** ``(pc, mask, id)`` is the running path: its block, its lanes, and the reconvergence point in force. ``id`` is a
 block index, or negative for the exit of the function that runs (``-1`` in the kernel). ``live`` are the lanes that have not

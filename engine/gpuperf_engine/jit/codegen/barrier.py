@@ -10,9 +10,9 @@ from ...isa.effects import BARRIER, CLUSTER_BARRIER
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
 from ...simt.launch import MAX_THREADS
-from ..ir.abi import GATHER_CODE, RETURN_CODE, Event, State, Status
+from ..ir.abi import GATHER_CODE, RETURN_CODE, BarrierResult, Event, State, Status
 from ..ir.emitter import Ref, constant
-from ..ir.values import NativeValue
+from ..ir.values import LANES, NativeValue
 from .handlers import ends
 
 if TYPE_CHECKING:
@@ -25,10 +25,7 @@ PRED = scalar_type("pred")
 
 
 class ArrivesDiverged(EngineError):
-    """A warp is diverged at an unaligned barrier, or at rows of matrices. Not for users: the launch begins again, with code
-    whose barriers Python keeps (``bearable``), or on the reference backend."""
-
-    bearable = False
+    """A warp is diverged at an unaligned barrier. Not for users: the launch begins again, with code that counts the lanes there."""
 
 
 def is_loose(instruction: Instruction) -> bool:
@@ -89,27 +86,26 @@ def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -
     writer.start(f"g{block.index}")
     writer.forget()
     live, here = writer.load("i32", "%live"), writer.load("i32", "%mask")
-    kept = generator.diverged and kind < 3
-    if not kept or not is_loose(instruction):
+    by_lanes = generator.diverged
+    if not by_lanes or not is_loose(instruction):
         event = Event.DIVERGED if is_loose(instruction) else Event.DIVERGENT_BARRIER
         generator.guarded_stop(writer.icmp("ne", live, here), gathering, event)
-    if kind >= 3:
+    if kind >= 3 and not by_lanes:
         # whoever has arrived waits next, and the other way round
         there = writer.load("i32", generator.field("%st", State.CLUSTER))
         wrong = writer.icmp("eq" if kind == 4 else "ne", there, 0)
         generator.guarded_stop(wrong, block.index, Event.CLUSTER_ORDER)
     code = RETURN_CODE + block.index
     generator.resumable.add(code)
-    if kept:  # a part of a warp goes on at the next block, with its result
-        generator.resumable.add(block.successors[0])
+    if by_lanes:
         generator.stop(str(code), Status.EVENT, Event.ARRIVES, str(block.index))
     else:
         generator.stop(str(code), Status.BARRIER)
     writer.start(f"r{block.index}")
     writer.forget()
-    if kind == 2 and parts is not None and not kept:
+    if kind == 2 and parts is not None:
         to.restart()
-        to.assign(instruction, [_result(to, parts)], None)
+        to.assign(instruction, [_result_of_lanes(to, parts) if by_lanes else _result(to, parts)], None)
         to.flush()
     writer.jump(edge(to, block.successors[0]))
 
@@ -122,6 +118,16 @@ def _result(to: BlockWriter, parts: list[str]) -> NativeValue:
     field = State.BARRIER_ALL if "and" in parts else State.BARRIER_ANY
     word = writer.load("i32", generator.field("%st", field))
     return to.value(PRED, writer.icmp("ne", word, 0), True)
+
+
+def _result_of_lanes(to: BlockWriter, parts: list[str]) -> NativeValue:
+    """The same where warps may be diverged: each lane has the result of its own barrier."""
+    cell = to.generator.field("%st", State.MEMBERS)
+    left = to.value(U32, to.writer.load(f"<{LANES} x i32>", cell, 64))
+    if "popc" in parts:
+        return left._and(left.constant(BarrierResult.COUNT, U32))
+    bit = left._and(left.constant(BarrierResult.ALL if "and" in parts else BarrierResult.ANY, U32))
+    return bit._compare(bit.constant(0, U32), "ne")
 
 
 def _scalar(to: BlockWriter, value: NativeValue) -> Ref:

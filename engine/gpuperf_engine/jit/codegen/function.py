@@ -27,6 +27,7 @@ from ..ir.abi import (
     GATHER_CODE,
     KIND,
     MATRICES_BYTES,
+    NO_AREA,
     RETURN_CODE,
     SYNC_CODE,
     WAIT_CODE,
@@ -66,7 +67,6 @@ class Generated:
     report: int
     system: int
     watch: int
-    returns: tuple[int, ...]
     slots: tuple[dict[int, tuple[int, bool]], ...]
     constants: tuple[dict[int, int], ...]
 
@@ -75,7 +75,7 @@ class CodeGenerator:
     """Everything that code generation of one program shares.
 
     ``watching``: shared memory has a shadow byte for byte, because pieces of words are stored. ``threads``: lanes are counted one
-    by one as well. ``clustered``: its CTAs run in clusters. ``diverged``: warps are diverged at its barriers, so Python keeps them.
+    by one as well. ``clustered``: its CTAs run in clusters. ``diverged``: warps may be diverged at its barriers.
     ``values``: what accesses carry is recorded.
     """
 
@@ -264,7 +264,7 @@ def generate(
     slots = generator.slots
     return text, Generated(
         needs, slots.bytes, slots.zero_start, slots.zero_bytes, slots.parameters_start, generator.areas.bytes, generator.stack_entries,
-        slots.report, slots.system, 1 if watching else 2, tuple(generator.returns), _slot_table(generator), _constant_table(generator),
+        slots.report, slots.system, 1 if watching else 2, _slot_table(generator), _constant_table(generator),
     )  # fmt: skip
 
 
@@ -466,7 +466,8 @@ def _take_entry(generator: CodeGenerator, base: str, point: int) -> str:
     kept, writer.lines = writer.lines, []
     dropped, free = writer.label("dropped"), writer.label("free")
     writer.start(dropped)
-    writer.branch(writer.icmp("eq", area, 0), f"pop{point}", free)
+    none = writer.icmp("uge", writer.sub(area, 1), NO_AREA - 1)
+    writer.branch(none, f"pop{point}", free)
     writer.start(free)
     give_back(generator, area)
     writer.jump(f"pop{point}")

@@ -20,7 +20,7 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import Register
 from ...simt.program import MAX_DEPTH, Program
 from ...simt.stack_entries import CALL_FRAME
-from ..ir.abi import AREA_SHIFT, EXIT_CODE, Event, State
+from ..ir.abi import AREA_SHIFT, EXIT_CODE, NO_AREA, Event, State
 from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue
 from .slots import Slots
@@ -152,6 +152,7 @@ def take_back(to: BlockWriter) -> None:
             merged = writer.select(to.lanes, kept, now)
         writer.store(merged, target, _align(piece))
     give_back(generator, index, area)
+    writer.put("i32", 0, generator.field("%st", State.AREA))
 
 
 def give_back(generator: CodeGenerator, index: Ref, area: str = "") -> None:
@@ -173,11 +174,12 @@ def entry_of(generator: CodeGenerator, number: int, area: Ref | None) -> tuple[R
     """Kind and identity of the frame of a call of function ``number`` that keeps something in an area."""
     if area is None:
         # where nothing is kept, the entry says whose exit leads to it
-        known = 0 if generator.program.recursive else number + 1
-        return constant("i32", CALL_FRAME | known << AREA_SHIFT), constant("i32", EXIT_CODE + number)
+        return constant("i32", CALL_FRAME | NO_AREA + number << AREA_SHIFT), constant(
+            "i32", EXIT_CODE + number
+        )
     writer = generator.writer
     kind = writer.or_(writer.shl(area, AREA_SHIFT), CALL_FRAME)
-    return kind, writer.add(area, EXIT_CODE + len(generator.program.functions))
+    return kind, writer.add(area, EXIT_CODE + NO_AREA)
 
 
 def enter_activation(to: BlockWriter, number: int, mask: Ref) -> None:

@@ -1,17 +1,14 @@
-"""Splits that wait, as the state of a warp has them: the ``WAIT`` entries of its stack, and the member masks that lanes gave."""
+"""What paths wait for, and where warps leave compiled code for it."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 
 from ...simt.effects import convergence_key
-from ...simt.faults import lanes_of
 from ...simt.program import Program
-from ...simt.stack_entries import AFTER, ALIGNED, AT_END, BARRIER, Wait
-from ..ir.abi import Event, Reason, State
+from ..ir.abi import Event, Reason
 
-__all__ = ["put_wait", "reasons_to_wait", "remarks_on", "wait_of"]
+__all__ = ["reasons_to_wait", "remarks_on"]
 
 
 def reasons_to_wait(program: Program) -> dict[int, int]:
@@ -25,36 +22,10 @@ def reasons_to_wait(program: Program) -> dict[int, int]:
     return {index: Reason.EXCHANGE + numbers[key] for index, key in keys.items()}
 
 
-def wait_of(program: Program, state: memoryview, block: int, mask: int, reason: int) -> Wait:
-    """What a path of these lanes waits for in a block."""
-    if reason == Reason.BARRIER:
-        return Wait(BARRIER, program.blocks[block].successors[0])
-    if reason == Reason.ALIGNED:
-        return Wait(ALIGNED, AT_END + block)
-    wanted = struct.unpack_from("<32I", state, State.MEMBERS)
-    masks: dict[int, int] = {}
-    for lane in lanes_of(mask):
-        if wanted[lane]:
-            masks[wanted[lane]] = masks.get(wanted[lane], 0) | 1 << lane
-    return Wait(convergence_key(program.blocks[block].instructions[0], block), AFTER + block, masks)
-
-
-def put_wait(reasons: Mapping[int, int], state: memoryview, block: int, mask: int, wait: Wait) -> int:
-    """Note the member masks of a path that waits; gives its ``Reason``."""
-    if wait.key in (BARRIER, ALIGNED):
-        return Reason.BARRIER if wait.key == BARRIER else Reason.ALIGNED
-    wanted = [*struct.unpack_from("<32I", state, State.MEMBERS)]
-    for lane in lanes_of(mask):
-        wanted[lane] = next((member for member, lanes in wait.masks.items() if lanes >> lane & 1), 0)
-    struct.pack_into("<32I", state, State.MEMBERS, *wanted)
-    return reasons[block]
-
-
 #: times that warps leave compiled code at one instruction before that is worth a remark: about 0.2 ms each
 _REMARKED = 500
 _WHY = {
     Event.SYSTEM: "a call of the system",
-    Event.ARRIVES: "a warp is diverged at this barrier",
     Event.CONVERGE: "lanes of a warp carry it out together from several places",
 }
 
@@ -64,11 +35,10 @@ def remarks_on(program: Program, left: Mapping[tuple[int, int], int]) -> Iterato
     for (event, index), count in sorted(left.items(), key=lambda item: -item[1]):
         block = program.blocks[index]
         instruction = block.terminator or next(iter(block.instructions), None)
-        if event == Event.CONVERGE and block.synchronises:
+        if event == Event.CONVERGE:
             instruction = block.instructions[0]
         if count >= _REMARKED and instruction is not None:
-            why = _WHY.get(event, "lanes of a warp wait for each other in a program with recursive functions")
             yield (
                 f"{instruction.span}: {program.kernel.name!r} left compiled code {count:,} times at {instruction.opcode}, "
-                f"which is slow: {why}"
+                f"which is slow: {_WHY[event]}"
             )

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ...simt.program import Program
 
 __all__ = [
-    "APART",
     "AREA_SHIFT",
     "BARRIERS",
     "BEYOND_BYTES",
@@ -27,6 +26,7 @@ __all__ = [
     "GATHER_CODE",
     "KIND",
     "MATRICES_BYTES",
+    "NO_AREA",
     "PLACE_SHIFT",
     "RETURN_CODE",
     "SITE_BYTES",
@@ -36,6 +36,7 @@ __all__ = [
     "UNWRITTEN",
     "WAIT_CODE",
     "Barrier",
+    "BarrierResult",
     "BeyondRecord",
     "Breach",
     "Breaches",
@@ -88,11 +89,11 @@ WAIT_CODE = 1 << 27
 #: as place to continue: at the exchange that begins block b, for the lanes of a diverged warp, is ``CONVERGE_CODE + b``
 CONVERGE_CODE = 1 << 26
 #: from this bit on, the kind of an entry of the stack has the number of its area; of a path that waits, its ``Reason``; of a call
-#: in a program without recursive functions, 1 + the number of the function
+#: that keeps nothing, ``NO_AREA`` + the number of the function
 AREA_SHIFT = 8
 KIND = (1 << AREA_SHIFT) - 1
-#: from the runtime to itself: the lanes of a ``.sync`` operation stand at several instructions
-APART = 64
+#: as reconvergence identity: the exit of the function whose call keeps area n is ``EXIT_CODE + NO_AREA + n``
+NO_AREA = 1 << 16
 #: what unwritten words of shared memory hold until a value is stored
 UNWRITTEN = 0x5BD1E995
 #: room of a warp for the matrices of one product of a warpgroup
@@ -184,7 +185,7 @@ class Context(Record):
     RACE_WIDTH = U64(568)
     PIECES = U64(576)  # a byte per site: bytes that must begin inside an object (``spaces.piece_of``)
     BEYOND = U64(584)  # BEYOND_BYTES per site
-    ENTRIES = U64(592)  # of a warp's stack; 0: all moves of paths that wait are left to Python
+    ENTRIES = U64(592)  # of a warp's stack
     SAVE = U64(600)  # function that is given the row of an allocation before the first store to it
     # host address of the cells of the lines of global memory (``Line``); 0: CTAs are not held against one another
     RACE_LINES = U64(608)
@@ -207,7 +208,9 @@ class Context(Record):
     VALUE_COUNT = U64(736)  # in use, and how many there are
     VALUE_MOST = U64(744)
     VALUE_LEFT_OUT = U64(752)  # 1: accesses were not recorded because there are too few
-    BYTES = 760
+    AREA_BYTES = U64(760)  # of an area, and of all areas of a warp
+    AREAS_BYTES = U64(768)
+    BYTES = 776
 
 
 class Range(Record):
@@ -382,7 +385,7 @@ class Cta(Record):
     LIVE_WARPS = U64(80)
     RAN = U64(88)  # whether a warp ran since the scheduler was at the first one
     MARKED = U64(96)  # whether the shadow of shared memory is in use
-    # barriers at which warps have arrived, a bit each; from bit 16 on, whether Python keeps any
+    # barriers at which warps have arrived, a bit each; from bit 16 on, at which lanes have, and that of the cluster
     ACTIVE = U64(104)
     RANK = U64(112)  # in the cluster
     WINDOW = U64(120)  # where its shared memory begins in the shared window
@@ -397,7 +400,10 @@ class Cta(Record):
     AREAS = U64(968)  # host address of what activations of recursive functions keep, by warp
     RACES = U64(976)  # host address of the Race record; 0: races are not looked for
     RACE_ROOM = U64(984)  # the same, from the start of a CTA on
-    BYTES = 992
+    # by barrier and warp, two u32: lanes that have arrived, and those of them that came without the rest of their warp
+    LANES = 992
+    LANES_BYTES = 16 * 32 * 8
+    BYTES = LANES + LANES_BYTES
 
 
 class Race:
@@ -665,7 +671,7 @@ class Bulk:
 
 
 class Barrier(Record):
-    """One CTA barrier; fields of eight bytes. Counts are in warps."""
+    """One CTA barrier; fields of eight bytes. Counts are in warps; where warps may be diverged ``ARRIVED`` is in threads."""
 
     ARRIVED = U64(0)
     EXPECTED = U64(8)  # 0: all warps that have not ended
@@ -705,7 +711,8 @@ class State(Record):
     COMMITS = U32(100)  # groups of products of its warpgroup that it has made
     PRODUCTS = U32(104)  # of its warpgroup that it has executed
     CALLS = U32(108)  # inside one another; counted in programs with recursive functions
-    AREA = U32(112)  # of the entry popped last, what its lanes keep (see ``jit.codegen.recursion``)
+    # of the entry popped last: what its lanes have not taken back yet (see ``jit.codegen.recursion``), if < NO_AREA
+    AREA = U32(112)
     FREE = U32(116)  # the first area that is free again; 0: none
     AREAS = U32(120)  # those ever used
     WANTED = U32(124)  # groups, or fences, to which the warps of its warpgroup must have come for it to go on
@@ -716,10 +723,24 @@ class State(Record):
     HOLDS = U32(144)  # lanes whose predicate held at the aligned barrier where the warp is being gathered
     GATHERED = U32(148)  # that barrier, as ``BARRIER_ID``, ``BARRIER_WARPS`` and ``BARRIER_KIND``
     CONVERGING = U32(160)  # 1: an exchange is carried out for the lanes of a diverged warp
-    # u32 of each lane: the member mask that it gave where it waits, 0 after its operation
+    STOPS = U32(164)  # at ``Event.CONVERGE``: whether the path that ran has come to wait
+    # where warps are diverged at barriers, instead of ``CLUSTER``: lanes that have arrived at the barrier of the cluster, and lanes
+    # that do not know yet that theirs is complete
+    CLUSTER_ARRIVED = U32(168)
+    CLUSTER_PASSED = U32(172)
+    # u32 of each lane: the member mask that it gave where it waits, 0 after its operation; of a path that waits at a barrier of the
+    # CTA its number, and behind it the results: lanes whose predicate held, and ``BarrierResult``
     MEMBERS = Array32(192)
     STACK = 320
     ENTRY = 16
+
+
+class BarrierResult:
+    """Bits of what a barrier at which warps may be diverged leaves to each lane."""
+
+    COUNT = (1 << 16) - 1
+    ANY = 1 << 16
+    ALL = 1 << 17
 
 
 class YieldBits:
@@ -730,12 +751,13 @@ class YieldBits:
 
 
 class Reason:
-    """What a path waits for: at a CTA barrier, for the rest of the warp at an aligned one, or at the exchange that begins its block:
-    then ``EXCHANGE`` + the number of its ``simt.effects.convergence_key``."""
+    """What a path waits for: at a CTA barrier, for the rest of the warp at an aligned one, at the barrier of the cluster, or at the
+    exchange that begins its block: then ``EXCHANGE`` + the number of its ``simt.effects.convergence_key``."""
 
     BARRIER = 1
     ALIGNED = 2
-    EXCHANGE = 3
+    CLUSTER = 3
+    EXCHANGE = 4
 
 
 class Status:
@@ -751,6 +773,7 @@ class Status:
     SUSPENDED = 7
     GATHERS = 14
     WARPGROUP = 15
+    STOPPED = 16  # from ``settle`` to ``proceed``: the next warp runs
 
 
 class Wait:
@@ -760,7 +783,6 @@ class Wait:
     BARRIER = 1
     DONE = 2
     SLICE_OVER = 3
-    PARKED = 4
     CLUSTER = 5
     SUSPENDED = 6
     WARPGROUP = 7
@@ -810,11 +832,12 @@ class Event:
     #: too many calls inside one another, and no more room for local variables
     DEPTH = 50
     LOCALS = 51
-    #: lanes arrive at a barrier of the CTA at which warps are diverged
+    #: lanes arrive at a barrier in code for warps that are diverged there
     ARRIVES = 52
     #: an exchange has been carried out for the lanes of a diverged warp
     CONVERGED = 53
-    #: all lanes of a ``.sync`` operation are there, at several instructions; ``DETAIL``: whether no path runs
+    #: all lanes of a ``.sync`` operation are there, at several instructions; ``DETAIL``: the number of one of their entries on the
+    #: stack; ``CULPRITS``: their member mask
     CONVERGE = 54
     #: no path of the warp can go on
     BLOCKED = 55

@@ -275,7 +275,7 @@ def race_complete_cluster(cluster: int) -> int:
 
 
 def races_settle(context: int, cta: int) -> int:
-    """A barrier that Python keeps is complete."""
+    """Threads have met at a barrier at which warps may be diverged."""
     record = load64(cta + Cta.RACES)
     if record:
         race_barrier_of_all(record, load64(context + Context.WARPS))

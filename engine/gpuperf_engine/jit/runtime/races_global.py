@@ -82,7 +82,12 @@ def race_anywhere(
 
 def race_again_stored(lane: int, next: int, addresses: int, values: int, width: int, size: int) -> int:
     """Whether the next lane stores the same value to the same place, as where all threads set a flag: then it stands for this one."""
-    if values == 0 or width != size or size > 8 or load64(addresses + lane * 8) != load64(addresses + next * 8):
+    if (
+        values == 0
+        or width != size
+        or size > 8
+        or load64(addresses + lane * 8) != load64(addresses + next * 8)
+    ):
         return 0
     one = values + lane * width
     other = values + next * width

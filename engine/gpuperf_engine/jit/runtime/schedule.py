@@ -5,9 +5,10 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.abi import EXIT_CODE, UNWRITTEN, Barrier, Cluster, Context, Cta, State, Status, Wait
+from ..ir.abi import EXIT_CODE, UNWRITTEN, Barrier, Cluster, Context, Cta, Event, State, Status, Wait
 from .cluster import place_in_cluster
 from .compile_python import bits_count, call, fill, load32, store64, trailing_zeros
+from .diverged_barriers import arrive_lanes, release_lanes
 from .races_barriers import race_arrive, race_barrier, race_begin, race_cluster, race_complete_cluster
 from .races_clocks import race_me
 from .stack_entries import settle
@@ -37,6 +38,7 @@ def begin(context: Context, cta: Cta, index: int) -> int:
         cta.MARKED = 0
     if cta.ACTIVE:
         fill(cta + Cta.BARRIERS, 0, 16 * Barrier.BYTES)
+        fill(cta + Cta.LANES, 0, Cta.LANES_BYTES)
         cta.ACTIVE = 0
     warps = context.WARPS
     size = context.STATE_BYTES
@@ -222,7 +224,7 @@ def stopped(context: Context, cta: Cta, state: State, status: int) -> int:
         state.WAIT = Wait.WARPGROUP
     elif status == Status.GATHERS:
         state.WAIT = Wait.GATHERS
-    else:
+    elif status != Status.STOPPED:
         return 0
     return 1
 
@@ -258,7 +260,10 @@ def proceed(context: Context, cta: Cta) -> int:
                 context.RACE_WARP = race_me(races, warp)
             status = call(code, context, cta, state)
             if status == Status.EVENT:
-                settled = settle(context, cta, state)
+                if state.EVENT == Event.ARRIVES:
+                    settled = arrive_lanes(context, cta, state)
+                else:
+                    settled = settle(context, cta, state)
                 if settled == 0:
                     continue
                 status = Status.SLICE_OVER
@@ -276,9 +281,7 @@ def proceed(context: Context, cta: Cta) -> int:
                 cta.RAN = 1
                 return status + 8
             if cta.ACTIVE >> 16:
-                cta.POSITION = warp + 1
-                cta.RAN = 1
-                return Status.DONE + 8
+                release_lanes(context, cta)
         warp += 1
     return waiting_status(context, cta)
 

@@ -1,10 +1,8 @@
 """Runtime of generated code: the paths of a warp whose lanes wait for others, have ended, or whose quantum is used up.
 
-
-
 Written in the subset of ``compile_python`` and compiled, never run as Python. These are the moves of ``simt.stack.SimtStack`` on the
 stack in a warp's state, with the same outcome; entries are numbered from 1, bottom first, and 0 stands for the outermost group.
-What needs Python is left to it: calls inside one another, and operations whose lanes stand at several instructions.
+What needs Python is left to it: operations whose lanes stand at several instructions.
 """
 
 from __future__ import annotations
@@ -12,12 +10,12 @@ from __future__ import annotations
 from ...simt.stack import SLICE_SHIFT, YIELD_THRESHOLD
 from ...simt.stack_entries import CALL_FRAME, PENDING, RECONVERGE, WAIT
 from ..ir.abi import (
-    APART,
     AREA_SHIFT,
     CONVERGE_CODE,
     EXIT_CODE,
     GATHER_CODE,
     KIND,
+    NO_AREA,
     RETURN_CODE,
     SYNC_CODE,
     Context,
@@ -27,6 +25,7 @@ from ..ir.abi import (
     Reason,
     State,
     Status,
+    Wait,
     YieldBits,
 )
 from .compile_python import call, copy, load32, load64, store32, store64, trailing_zeros
@@ -52,7 +51,7 @@ def point_of(state: State, number: int) -> int:
     """Where the lanes of a group converge: a reconvergence point, or the exit of a function."""
     entry = entry_at(state, number)
     if kind_of(state, number) == CALL_FRAME:
-        return EXIT_CODE - 1 + (entry.KIND >> AREA_SHIFT)
+        return EXIT_CODE + (entry.KIND >> AREA_SHIFT ^ NO_AREA)
     return entry.PLACE
 
 
@@ -149,12 +148,41 @@ def arrived(context: Context, state: State, group: int) -> int:
 def let_leave(context: Context, state: State, group: int, lanes: int) -> int:
     """Arrived lanes leave their group, and run."""
     entry = entry_at(state, group)
+    area = entry.KIND >> AREA_SHIFT
+    if is_area(area):
+        # what the caller has kept the others need too
+        kept = area
+        area = fresh_area(context, state)
+        copy(area_at(context, state, area), area_at(context, state, kept), context.AREA_BYTES)
+    state.AREA = area
     entry.MASK &= ~lanes
     state.YIELDING |= YieldBits.LEFT_EARLY
     state.PC = entry.PLACE
     state.MASK = lanes
     state.ID = entry.ID
     return 0
+
+
+def is_area(area: int) -> int:
+    """Whether an entry has an area, by what stands in its kind."""
+    return (area > 0) & (area < NO_AREA)
+
+
+def area_at(context: Context, state: State, area: int) -> int:
+    """Address of an area of a warp of the CTA that runs."""
+    areas = context.CTA.AREAS + state.INDEX * context.AREAS_BYTES
+    return areas + area * context.AREA_BYTES
+
+
+def fresh_area(context: Context, state: State) -> int:
+    """The number of an area that is free; there always is one (``codegen.recursion.CAPACITY``)."""
+    area = state.FREE
+    if area:
+        state.FREE = load32(area_at(context, state, area))
+    else:
+        area = state.AREAS + 1
+        state.AREAS = area
+    return area
 
 
 def leave_innermost(context: Context, state: State) -> int:
@@ -203,7 +231,16 @@ def pop(context: Context, state: State) -> int:
         if lanes and entry.KIND & KIND == WAIT:
             return choose(context, state)
         state.DEPTH = depth - 1
+        kind = entry.KIND
+        area = kind >> AREA_SHIFT
+        calls = state.CALLS
+        if calls and kind & KIND == CALL_FRAME:
+            state.CALLS = calls - 1
+        if lanes == 0 and kind & KIND != WAIT and is_area(area):
+            store32(area_at(context, state, area), state.FREE)
+            state.FREE = area
         if lanes:
+            state.AREA = area
             state.PC = entry.PLACE
             state.MASK = lanes
             state.ID = entry.ID
@@ -247,13 +284,7 @@ def waits_for(state: State, reason: int) -> int:
 
 def switch_path(context: Context, state: State) -> int:
     """The running path lets others of the warp go on, if any can."""
-    depth = state.DEPTH + 1
-    entry = entry_at(state, depth)
-    entry.PLACE = state.PC
-    entry.MASK = state.MASK
-    entry.ID = state.ID
-    entry.KIND = PENDING
-    state.DEPTH = depth
+    depth = push_running(state)
     look(context, state)
     slices = state.SLICES + 1
     state.SLICES = slices
@@ -342,7 +373,10 @@ def carry_out(context: Context, cta: Cta, state: State, number: int, member: int
     if member & live & ~there:
         return 0
     if apart:
-        return APART
+        state.EVENT = Event.CONVERGE
+        state.DETAIL = number
+        state.CULPRITS = member
+        return Status.EVENT + 8
     pc = state.PC
     mask = state.MASK
     state.PC = CONVERGE_CODE + block
@@ -422,17 +456,26 @@ def settle(context: Context, cta: Cta, state: State) -> int:
     else:
         if stops:
             stop_here(state, event)
-        completed = complete(context, cta, state)
-        if completed == APART:
-            state.EVENT = Event.CONVERGE
-            state.DETAIL = stops
-            completed = Status.EVENT + 8
-        if completed:
-            return completed
-        if stops:
-            choose(context, state)
-        elif state.MASK == 0:
-            pop(context, state)
+        return settle_waits(context, cta, state, stops)
+    return settled(state, over)
+
+
+def settle_waits(context: Context, cta: Cta, state: State, stops: int) -> int:
+    """The rest of ``settle`` where lanes may have come for whom others wait, and again after Python has carried an exchange out;
+    ``stops``: the path that ran waits."""
+    completed = complete(context, cta, state)
+    if completed:
+        state.STOPS = stops
+        return completed
+    if stops:
+        choose(context, state)
+    elif state.MASK == 0:
+        pop(context, state)
+    return settled(state, 0)
+
+
+def settled(state: State, over: int) -> int:
+    """The end of ``settle``; ``over``: the time slice is over."""
     state.WAITS = waits_for(state, 0)
     pc = state.PC
     whole = state.MASK == state.LIVE
@@ -441,9 +484,50 @@ def settle(context: Context, cta: Cta, state: State) -> int:
         copy(state + State.BARRIER_ID, state + State.GATHERED, 12)
         state.HOLDS = 0
     if state.MASK == 0 and state.LIVE:
-        state.EVENT = Event.BLOCKED
-        return Status.EVENT + 8
+        if waits_for(state, Reason.CLUSTER):
+            state.WAIT = Wait.CLUSTER
+        elif waits_for(state, Reason.BARRIER):
+            state.WAIT = Wait.BARRIER
+        else:
+            state.EVENT = Event.BLOCKED
+            return Status.EVENT + 8
+        return Status.STOPPED + 8
     return over
+
+
+def force_yield(context: Context, state: State) -> int:
+    """Nothing else can go on: the warp yields from now on. Whether that may help."""
+    depth = state.DEPTH
+    if state.YIELDING & YieldBits.YIELDS or context.ENTRIES <= depth:
+        return 0
+    if state.MASK:
+        push_running(state)
+    look(context, state)
+    number = state.DEPTH
+    helps = 0
+    while number:
+        if opens(state, number) and arrived(context, state, number):
+            helps = 1
+        number -= 1
+    state.DEPTH = depth
+    if helps:
+        state.YIELDING |= YieldBits.YIELDS
+        state.SLICE_SHIFT = SLICE_SHIFT
+    return helps
+
+
+def push_running(state: State) -> int:
+    """The running path goes to the top of the stack; gives the number of the entry."""
+    depth = state.DEPTH + 1
+    entry = entry_at(state, depth)
+    entry.PLACE = state.PC
+    entry.MASK = state.MASK
+    entry.ID = state.ID
+    entry.KIND = PENDING
+    if is_area(state.AREA):
+        entry.KIND = PENDING | state.AREA << AREA_SHIFT
+    state.DEPTH = depth
+    return depth
 
 
 def stop_here(state: State, event: int) -> int:

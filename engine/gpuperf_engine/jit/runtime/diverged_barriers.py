@@ -1,0 +1,279 @@
+"""Runtime of generated code: barriers of CTAs and clusters at which warps may be diverged.
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. Lanes are counted as ``simt.barriers.Barriers`` and
+``simt.clusters.ClusterBarrier`` do; whether a barrier is complete is asked whenever a warp stops.
+"""
+
+from __future__ import annotations
+
+from ...simt.stack_entries import PENDING, WAIT
+from ..ir.abi import (
+    AREA_SHIFT,
+    RETURN_CODE,
+    Barrier,
+    BarrierResult,
+    Cluster,
+    Context,
+    Cta,
+    Event,
+    Reason,
+    State,
+    Status,
+    Wait,
+)
+from .compile_python import bits_count, fill, load32, store32, trailing_zeros
+from .races_barriers import race_cluster, race_complete_cluster, races_settle
+from .stack_entries import choose, entry_at, settle_waits, settled, waits_for
+
+
+def arrive_lanes(context: Context, cta: Cta, state: State) -> int:
+    """The running path arrives at a barrier; gives what ``settle`` does."""
+    # one entry more, at most
+    if context.ENTRIES <= state.DEPTH:
+        return Status.EVENT + 8
+    kind = state.BARRIER_KIND
+    lanes = state.MASK
+    apart = state.LIVE & ~lanes
+    waits = 1
+    if kind == 1:
+        waits = 0
+    if kind >= 3:
+        arrived = state.CLUSTER_ARRIVED
+        passed = state.CLUSTER_PASSED
+        # whoever has arrived waits next, and the other way round
+        wrong = lanes & (arrived | passed)
+        waits = 0
+        if kind == 4:
+            wrong = lanes & ~(arrived | passed)
+            waits = lanes & arrived
+        if wrong:
+            state.EVENT = Event.CLUSTER_ORDER
+            return Status.EVENT + 8
+        arrive_at_cluster(context, cta, state, kind, lanes)
+    else:
+        count_arrival(cta, state, lanes, apart)
+    if waits == 0:
+        if apart:
+            return 0
+        return Status.STOPPED + 8
+    if apart == 0:
+        state.WAIT = Wait.BARRIER
+        if kind == 4:
+            state.WAIT = Wait.CLUSTER
+        return Status.STOPPED + 8
+    depth = state.DEPTH + 1
+    state.DEPTH = depth
+    entry = entry_at(state, depth)
+    entry.PLACE = state.PC - RETURN_CODE
+    entry.MASK = lanes
+    entry.ID = state.ID
+    entry.KIND = WAIT | Reason.BARRIER << AREA_SHIFT
+    if kind == 4:
+        entry.KIND = WAIT | Reason.CLUSTER << AREA_SHIFT
+    tell_lanes(state, lanes, state.BARRIER_ID)
+    choose(context, state)
+    return settled(state, 0)
+
+
+def settle_again(context: Context, cta: Cta, state: State, stops: int) -> int:
+    """Python has carried out an exchange of the warp that runs: what ``settle_waits`` gives, 0 where the warp has stopped."""
+    answer = settle_waits(context, cta, state, stops)
+    if answer == Status.STOPPED + 8:
+        if cta.ACTIVE >> 16:
+            release_lanes(context, cta)
+        return 0
+    return answer
+
+
+def tell_lanes(state: State, lanes: int, word: int) -> int:
+    """Leave a word to each of some lanes."""
+    while lanes:
+        state.MEMBERS[trailing_zeros(lanes)] = word
+        lanes = lanes & (lanes - 1)
+    return 0
+
+
+def count_arrival(cta: Cta, state: State, lanes: int, apart: int) -> int:
+    """Lanes arrive at a barrier of the CTA; ``apart`` are the others of their warp that live."""
+    number = state.BARRIER_ID
+    barrier = Barrier(cta + Cta.BARRIERS + number * Barrier.BYTES)
+    cell = cta + Cta.LANES + (number * 32 + state.INDEX) * 8
+    threads = 32
+    if apart:
+        together = load32(cell + 4) | lanes
+        threads = bits_count(lanes)
+        if together == state.LIVE:
+            # the lanes that the warp lacks count too
+            threads += 32 - bits_count(together)
+            together = 0
+        store32(cell + 4, together)
+    store32(cell, load32(cell) | lanes)
+    barrier.ARRIVED += threads
+    barrier.EXPECTED = state.BARRIER_WARPS
+    holds = state.BARRIER_LANES & lanes
+    barrier.ALL += bits_count(lanes & ~holds)
+    barrier.COUNT += bits_count(holds)
+    cta.ACTIVE |= 65536 << number
+    return 0
+
+
+def arrive_at_cluster(context: Context, cta: Cta, state: State, kind: int, lanes: int) -> int:
+    """Lanes arrive at the barrier of the cluster, or come to wait there."""
+    if kind != 4:
+        race_cluster(context, cta, state, kind)
+        state.CLUSTER_ARRIVED |= lanes
+        mark_cluster(cta.CLUSTER, 1)
+    elif lanes & state.CLUSTER_ARRIVED == 0:
+        race_cluster(context, cta, state, 4)
+        state.CLUSTER_PASSED &= ~lanes
+    return 0
+
+
+def mark_cluster(cluster: Cluster, arrived: int) -> int:
+    """Note in all CTAs of a cluster whether lanes have arrived at its barrier."""
+    rank = 0
+    while rank < cluster.SIZE:
+        cta = cluster.PEERS[rank]
+        active = cta.ACTIVE & ~(1 << 32)
+        cta.ACTIVE = active | arrived << 32
+        rank += 1
+    return 0
+
+
+def release_lanes(context: Context, cta: Cta) -> int:
+    """Let the lanes go on for whom a barrier is complete."""
+    rest = cta.ACTIVE >> 16 & 65535
+    while rest:
+        number = trailing_zeros(rest)
+        rest = rest & (rest - 1)
+        if is_complete(context, cta, number):
+            release_barrier(context, cta, number)
+    if cta.ACTIVE >> 32:
+        complete_cluster(context, cta, cta.CLUSTER)
+    return 0
+
+
+def is_complete(context: Context, cta: Cta, number: int) -> int:
+    """Whether all that a barrier of the CTA waits for have arrived."""
+    barrier = Barrier(cta + Cta.BARRIERS + number * Barrier.BYTES)
+    expected = barrier.EXPECTED
+    if expected:
+        return barrier.ARRIVED >= 32 * expected
+    warp = 0
+    state = cta.STATES
+    while warp < context.WARPS:
+        if state.LIVE & ~load32(cta + Cta.LANES + (number * 32 + warp) * 8):
+            return 0
+        state = State(state + context.STATE_BYTES)
+        warp += 1
+    return 1
+
+
+def release_barrier(context: Context, cta: Cta, number: int) -> int:
+    """A barrier of the CTA is complete."""
+    barrier = Barrier(cta + Cta.BARRIERS + number * Barrier.BYTES)
+    count = barrier.COUNT
+    word = count
+    if count:
+        word = word | BarrierResult.ANY
+    if barrier.ALL == 0:
+        word = word | BarrierResult.ALL
+    context.PASSED += 1
+    races_settle(context, cta)
+    state = cta.STATES
+    warps = context.WARPS
+    while warps:
+        mask = state.MASK
+        if mask and state.WAIT == Wait.BARRIER:
+            if state.BARRIER_ID == number:
+                tell_lanes(state, mask, word)
+                state.WAIT = Wait.RUNNABLE
+        else:
+            release_paths(context, state, Reason.BARRIER, number, word)
+        state = State(state + context.STATE_BYTES)
+        warps -= 1
+    fill(barrier, 0, Barrier.BYTES)
+    fill(cta + Cta.LANES + number * 256, 0, 256)
+    cta.ACTIVE &= ~(65536 << number)
+    return 0
+
+
+def release_paths(context: Context, state: State, reason: int, number: int, word: int) -> int:
+    """The paths of a warp that wait for a reason, at a barrier of that number, can run; gives their lanes."""
+    depth = state.DEPTH
+    released = 0
+    while depth:
+        entry = entry_at(state, depth)
+        lanes = entry.MASK
+        if entry.KIND == WAIT | reason << AREA_SHIFT and lanes:
+            there = state.MEMBERS[trailing_zeros(lanes)]
+            if reason == Reason.CLUSTER or there == number:
+                entry.PLACE += RETURN_CODE
+                entry.KIND = PENDING
+                tell_lanes(state, lanes, word)
+                released = released | lanes
+        depth -= 1
+    state.WAITS = waits_for(state, 0)
+    if released and state.MASK == 0:
+        choose(context, state)
+        wait = state.WAIT
+        if state.MASK and (wait == Wait.BARRIER or wait == Wait.CLUSTER):
+            state.WAIT = Wait.RUNNABLE
+    return released
+
+
+def complete_cluster(context: Context, cta: Cta, cluster: Cluster) -> int:
+    """Let the lanes that wait at the barrier of the cluster go on if all have arrived; the others will find it complete."""
+    if cluster_lacks(context, cluster):
+        return 0
+    race_complete_cluster(cluster)
+    rank = 0
+    while rank < cluster.SIZE:
+        peer = cluster.PEERS[rank]
+        # paths that are chosen may keep something in the areas of their CTA
+        context.CTA = peer
+        state = peer.STATES
+        warps = context.WARPS
+        while warps:
+            pass_cluster(context, peer, state)
+            state = State(state + context.STATE_BYTES)
+            warps -= 1
+        rank += 1
+    context.CTA = cta
+    mark_cluster(cluster, 0)
+    context.PASSED += 1
+    return 0
+
+
+def pass_cluster(context: Context, cta: Cta, state: State) -> int:
+    """The barrier of the cluster is complete: what that means for a warp."""
+    passed = state.CLUSTER_PASSED | state.CLUSTER_ARRIVED
+    state.CLUSTER_ARRIVED = 0
+    mask = state.MASK
+    released = 0
+    if mask and state.WAIT == Wait.CLUSTER:
+        state.WAIT = Wait.RUNNABLE
+        released = mask
+    else:
+        released = release_paths(context, state, Reason.CLUSTER, 0, 0)
+    if released:
+        race_cluster(context, cta, state, 4)
+    state.CLUSTER_PASSED = passed & ~released
+    return 0
+
+
+def cluster_lacks(context: Context, cluster: Cluster) -> int:
+    """Whether lanes that live have not arrived at the barrier of the cluster, or none live."""
+    lives = 0
+    rank = 0
+    while rank < cluster.SIZE:
+        state = cluster.PEERS[rank].STATES
+        warps = context.WARPS
+        while warps:
+            if state.LIVE & ~state.CLUSTER_ARRIVED:
+                return 1
+            lives = lives | state.LIVE
+            state = State(state + context.STATE_BYTES)
+            warps -= 1
+        rank += 1
+    return lives == 0

@@ -27,6 +27,7 @@ from ..isa.types import scalar_type
 from ..memory.arena import SHARED_WINDOW, WINDOW_BYTES
 from ..ptx.syntax import Address, Instruction, Operand
 from ..simt.clusters import MOST_CTAS
+from ..simt.effects import mbarrier_operation
 from ..simt.faults import bad_mbarrier, lanes_of
 from ..simt.schedule import Status
 from .memory import MemoryStep, address_reader
@@ -37,7 +38,7 @@ from .values import LaneValue
 if TYPE_CHECKING:
     from .warp import LanesCta, ReferenceWarp
 
-__all__ = ["MbarrierStep", "Objects", "WaitStep", "in_rank", "operation", "ranks_in", "ranks_of"]
+__all__ = ["MbarrierStep", "Objects", "WaitStep", "in_rank", "ranks_in", "ranks_of"]
 
 Lanes = npt.NDArray[Any]
 _U32, _U64, _PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
@@ -45,25 +46,6 @@ _B8 = scalar_type("b8")
 _ONE = integer(1, _U32)
 #: what is reported besides that something is
 _NO_VALUE = np.zeros(1, np.uint8)
-
-
-def operation(instruction: Instruction) -> int:
-    """What an instruction does to its object, in the numbers of ``Mbarrier``."""
-    words = instruction.opcode.split(".")
-    if words[0] == "cp":
-        return Mbarrier.ARRIVE if "noinc" in words else Mbarrier.CHECK
-    kinds = {
-        "init": Mbarrier.INIT,
-        "inval": Mbarrier.INVAL,
-        "expect_tx": Mbarrier.EXPECT,
-        "complete_tx": Mbarrier.COMPLETE,
-        "check_layout": Mbarrier.LAYOUT,
-    }
-    how = kinds.get(words[1], Mbarrier.ARRIVE) | Mbarrier.REPORTS * ("layout::v1" in words)
-    if how == Mbarrier.ARRIVE:
-        how |= Mbarrier.DROP * (words[1] == "arrive_drop") | Mbarrier.STAYS * ("noComplete" in words)
-        how |= Mbarrier.EXPECTS * ("expect_tx" in words)
-    return how
 
 
 class _Object(NamedTuple):
@@ -196,7 +178,7 @@ class MbarrierStep:
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
-        self.how = operation(instruction)
+        self.how = mbarrier_operation(instruction)
         self.objects = _objects(to, instruction)
         self.objects.access.arrives = self.how & 15 == Mbarrier.ARRIVE
         moves = self.how & 15 in (Mbarrier.EXPECT, Mbarrier.COMPLETE)

@@ -19,7 +19,7 @@ from ..errors import EngineError
 from ..flow.blocks import BasicBlock
 from ..interp.blocks import make_step, refusal
 from ..interp.exchange import Exchange, mask_array, perform
-from ..interp.mbarrier import WaitStep, operation
+from ..interp.mbarrier import WaitStep
 from ..interp.operands import Prepare, every_lane, integer, lane_value
 from ..interp.values import LaneValue, dtype_of
 from ..isa.effects import ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, WARPGROUP
@@ -30,6 +30,7 @@ from ..memory.images import image_fault
 from ..memory.spaces import reachable
 from ..ptx.syntax import Instruction, Register
 from ..simt.clusters import reaches_peers, refused_address
+from ..simt.effects import mbarrier_operation
 from ..simt.faults import (
     Place,
     Waiting,
@@ -450,7 +451,7 @@ class NativeWarp:
         place, group = self.place(), self.slot.group
         if group is None or place.plan.cluster_ctas == 1:
             return None
-        arrives = instruction.effect is MBARRIER and operation(instruction) & 15 == Mbarrier.ARRIVE
+        arrives = instruction.effect is MBARRIER and mbarrier_operation(instruction) & 15 == Mbarrier.ARRIVE
         return refused_address(
             place.plan, place.cta, address, reaches_peers(instruction), group.states, arrives
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STORE, WARPGROUP
 from ..isa.evaluation import has_semantics
+from ..isa.mbarriers import Mbarrier
 from ..ptx.syntax import Address, Instruction, Variable
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "completes_at_issue",
     "convergence_key",
     "is_strong",
+    "mbarrier_operation",
     "signals_mbarrier",
     "site_kind",
     "site_space",
@@ -38,6 +40,25 @@ def convergence_key(instruction: Instruction, block: int) -> str:
 def signals_mbarrier(instruction: Instruction) -> bool:
     """Whether a store, reduction or copy signals an mbarrier."""
     return "mbarrier::complete_tx::bytes" in instruction.form.modifiers
+
+
+def mbarrier_operation(instruction: Instruction) -> int:
+    """What an instruction does to an mbarrier object, in the numbers of ``Mbarrier``."""
+    words = instruction.opcode.split(".")
+    if words[0] == "cp":
+        return Mbarrier.ARRIVE if "noinc" in words else Mbarrier.CHECK
+    kinds = {
+        "init": Mbarrier.INIT,
+        "inval": Mbarrier.INVAL,
+        "expect_tx": Mbarrier.EXPECT,
+        "complete_tx": Mbarrier.COMPLETE,
+        "check_layout": Mbarrier.LAYOUT,
+    }
+    how = kinds.get(words[1], Mbarrier.ARRIVE) | Mbarrier.REPORTS * ("layout::v1" in words)
+    if how == Mbarrier.ARRIVE:
+        how |= Mbarrier.DROP * (words[1] == "arrive_drop") | Mbarrier.STAYS * ("noComplete" in words)
+        how |= Mbarrier.EXPECTS * ("expect_tx" in words)
+    return how
 
 
 def warp_uniform_copy(instruction: Instruction) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...flow.operands import matched
-from ...interp.mbarrier import operation
 from ...isa.effects import MBARRIER, MBARRIER_WAIT
 from ...isa.mbarriers import Mbarrier
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
 from ...simt.clusters import reaches_peers
+from ...simt.effects import mbarrier_operation
 from ..ir.abi import WAIT_CODE, Event, State, Status
 from ..ir.emitter import constant
 from ..ir.values import LANES, NativeValue
@@ -35,7 +35,7 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
     """``mbarrier.init`` … ``arrive_drop`` and ``cp.async.mbarrier.arrive``."""
     writer, generator = to.writer, to.generator
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
-    how = operation(instruction)
+    how = mbarrier_operation(instruction)
     moves = how & 15 in (Mbarrier.EXPECT, Mbarrier.COMPLETE)
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)

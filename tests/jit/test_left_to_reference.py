@@ -7,6 +7,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.jit import backend as llvm_backend
+from gpuperf_engine.memory.arena import Memory
 from tests.support import head, launch
 
 HEAD = head("8.0", "sm_80")
@@ -101,6 +102,24 @@ def test_a_launch_begins_again_where_a_warp_is_diverged_at_a_barrier() -> None:
     assert out.numpy().tolist() == [3 * (100000 + 63 * 32)] * 64
     assert [profile.remarks for profile in profiles] == [()] * 3
     assert profiles[1] == run("reference", TREE, 40, 64)[1]
+
+
+@pytest.mark.parametrize("barrier", ["barrier.sync 0;", "barrier.cluster.arrive; barrier.cluster.wait;"])
+def test_only_launches_that_may_begin_again_keep_the_memory(
+    barrier: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no branch parts the lanes of a warp, or those that are left are all, none is diverged."""
+    saved: list[Memory] = []
+    save = Memory.save
+    monkeypatch.setattr(Memory, "save", lambda memory: (saved.append(memory), save(memory))[1])
+    text = ENTRY + f"@%p bra NEXT; add.u32 %r1, %r1, 5;\nNEXT: {barrier} @%p exit;\n{barrier}\n" + STORE
+    (out,), _ = launch("llvm", head("8.0", "sm_90") + text, 1, 40, [np.zeros(45, np.uint32), np.uint32(30)])
+    assert out[:40].tolist() == [0] * 5 + list(range(5, 35)) + [0] * 5 and not saved
+    branch = text.replace("@%p exit;", f"@%p bra LOW; {barrier} bra END;\nLOW:").replace(
+        "mul.wide", "END: mul.wide"
+    )
+    (out,), _ = launch("llvm", head("8.0", "sm_90") + branch, 1, 40, [np.zeros(45, np.uint32), np.uint32(30)])
+    assert out.tolist()[5:35] == list(range(5, 35)) and len(saved) == 1
 
 
 #: odd threads arrive at the barrier of the cluster for themselves

@@ -8,7 +8,7 @@ each other otherwise (a spin loop, a ``.sync`` instruction reached from differen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..isa.effects import LOAD, PURE
@@ -51,11 +51,13 @@ _CTA_CONSTANT = (
 @dataclass(frozen=True, slots=True)
 class Uniformity:
     """``uniform`` registers of one function (constants included), the ``constant`` ones, and ``may_diverge``: lanes of a warp may
-    get ahead of each other outside the reconvergence discipline."""
+    get ahead of each other outside the reconvergence discipline. ``divergent`` are the blocks that may run without some of the lanes
+    that entered the function and have not left it, within the discipline."""
 
     uniform: frozenset[Register]
     constant: frozenset[Register]
     may_diverge: bool
+    divergent: frozenset[int]
 
 
 def observes_others(instruction: Instruction) -> bool:
@@ -141,7 +143,8 @@ def analyse_uniformity(
         if may_diverge:
             varying |= everything - constant
         if len(varying) == before:
-            return Uniformity(frozenset(everything - varying), constant, may_diverge)
+            parted = frozenset(index for side in _partial_sides(divergent, regions) for index in side)
+            return Uniformity(frozenset(everything - varying), constant, may_diverge, parted)
 
 
 def _constants(function: Function, blocks: Sequence[BasicBlock], recursive: bool) -> frozenset[Register]:
@@ -340,12 +343,15 @@ def _may_diverge(
     if not any(may_stop(block) for block in blocks):
         return False
     first = blocks[0].index
+    sides = _partial_sides(divergent, regions)
+    return any(may_stop(blocks[index - first]) for side in sides for index in side) or any(
+        branch.back_edge_cost > 1 for branch in divergent
+    )
+
+
+def _partial_sides(divergent: Sequence[BasicBlock], regions: dict[int, list[set[int]]]) -> Iterator[set[int]]:
+    """The sides of divergent branches, but for those of a guarded return or exit: lanes that stay are all that there are."""
     for branch in divergent:
         for target, side in zip(dict.fromkeys(branch.successors), regions[branch.index]):
-            if branch.leaves and target != EXIT:
-                continue
-            if any(may_stop(blocks[index - first]) for index in side):
-                return True
-        if branch.back_edge_cost > 1:
-            return True
-    return False
+            if not branch.leaves or target == EXIT:
+                yield side

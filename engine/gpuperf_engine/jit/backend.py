@@ -174,9 +174,9 @@ def _stores_parts_of_words(program: Program) -> bool:
 
 def _may_arrive_diverged(program: Program) -> bool:
     """Whether a warp might be diverged at an unaligned barrier: that is seen when it happens."""
-    if not any(block.kind in ("branch", "indirect") for block in program.blocks):
-        return False
     return any(
-        block.kind == "barrier" and block.terminator is not None and is_loose(block.terminator)
-        for block in program.blocks
+        # a function may be called by a part of a warp
+        block.function > 0 or uniformity.may_diverge or block.index in uniformity.divergent
+        for block, uniformity in ((item, program.uniformity[item.function]) for item in program.blocks)
+        if block.kind == "barrier" and block.terminator is not None and is_loose(block.terminator)
     )

@@ -23,7 +23,7 @@ from ..ir.abi import (
 )
 from .compile_python import bits_count, fill, load32, store32, trailing_zeros
 from .races_barriers import race_cluster, race_complete_cluster, races_settle
-from .stack_entries import choose, entry_at, settle_waits, settled, waits_for
+from .stack_entries import choose, entry_at, push_waiting, settle_waits, settled, waits_for
 
 
 def arrive_lanes(context: Context, cta: Cta, state: State) -> int:
@@ -61,15 +61,10 @@ def arrive_lanes(context: Context, cta: Cta, state: State) -> int:
         if kind == 4:
             state.WAIT = Wait.CLUSTER
         return Status.STOPPED + 8
-    depth = state.DEPTH + 1
-    state.DEPTH = depth
-    entry = entry_at(state, depth)
-    entry.PLACE = state.PC - RETURN_CODE
-    entry.MASK = lanes
-    entry.ID = state.ID
-    entry.KIND = WAIT | Reason.BARRIER << AREA_SHIFT
+    reason = Reason.BARRIER
     if kind == 4:
-        entry.KIND = WAIT | Reason.CLUSTER << AREA_SHIFT
+        reason = Reason.CLUSTER
+    push_waiting(state, state.PC - RETURN_CODE, reason)
     tell_lanes(state, lanes, state.BARRIER_ID)
     choose(context, state)
     return settled(state, 0)

@@ -540,12 +540,13 @@ def stop_here(state: State, event: int) -> int:
         state.HOLDS |= state.BARRIER_LANES
         # until all are there, other lanes may come to another barrier
         copy(state + State.GATHERED, state + State.BARRIER_ID, 12)
-    depth = state.DEPTH + 1
-    state.DEPTH = depth
-    entry = entry_at(state, depth)
+    return push_waiting(state, pc, reason)
+
+
+def push_waiting(state: State, pc: int, reason: int) -> int:
+    """The running path waits inside a block, for a ``Reason``; none runs."""
+    entry = entry_at(state, push_running(state))
     entry.PLACE = pc
-    entry.MASK = state.MASK
-    entry.ID = state.ID
     entry.KIND = WAIT | reason << AREA_SHIFT
     state.MASK = 0
     return 0

@@ -146,8 +146,9 @@ class Page:
         for name in ("kernels", "triton"):
             target = self.folder / "examples" / name
             target.mkdir(parents=True)
-            for path in (ROOT / "examples" / name).glob("*.ptx"):
-                shutil.copy(path, target)
+            for path in (ROOT / "examples" / name).iterdir():
+                if path.suffix in (".ptx", ".cu"):
+                    shutil.copy(path, target)
 
     def python(self, block: Block) -> None:
         code = compile(block.text, str(block), "exec")

@@ -72,7 +72,7 @@ def test_a_case_that_failed_has_no_times_and_a_later_line_replaces_it(tmp_path: 
             [ABOUT, {**ABOUT, "driver": "575.1"}],
             "times.jsonl:2:1: results of different machines: driver was '580.95'",
         ),
-        ([ABOUT, "[1]"], "times.jsonl:2:1: this line is of no case"),
+        ([ABOUT, "[1]"], "times.jsonl:2:1: this line describes neither a case nor a machine"),
     ],
 )
 def test_what_is_no_collected_part_is_refused(tmp_path: Path, lines: list[Any], message: str) -> None:

@@ -229,7 +229,7 @@ ERRORS = [
         "mbarrier.complete_tx.shared.b64 [bar], 1;",
         "1 bytes at a phase with a tx-count of -1,048,575",
     ),
-    ("mov.u64 %rd5, 5;", "mbarrier.test_wait.shared.b64 %p1, [bar], %rd5;", "no state of an mbarrier"),
+    ("mov.u64 %rd5, 5;", "mbarrier.test_wait.shared.b64 %p1, [bar], %rd5;", "not a state of an mbarrier"),
     ("ld.param.u64 %rd6, [out];", "mbarrier.arrive.b64 %rd1, [%rd6];", "not in shared memory"),
     ("", "mbarrier.arrive.shared.b64 %rd1, [bar+4];", "misaligned"),
     ("mov.u32 %r9, 4096;", "mbarrier.arrive.shared.b64 %rd1, [%r9];", "out-of-bounds"),

@@ -86,11 +86,11 @@ def test_slices_and_addresses() -> None:
 #: what ptxas refuses too, and the error
 REFUSED = {
     "mov.u32 r + 1, s;": "must be a register",
-    "st.global.v2.u32 [a], {s+1, r};": "no sum",
+    "st.global.v2.u32 [a], {s+1, r};": "cannot be a sum",
     "mov.b64 b, {s+1, r};": "mov.b64",
-    "st.global.u32 [a], s - 1;": "add a constant",
+    "st.global.u32 [a], s - 1;": "only a constant can be added",
     "st.global.u32 [a], s + r;": "cannot be applied",
-    "st.global.u32 [a], 1 + r;": "add a constant",
+    "st.global.u32 [a], 1 + r;": "only a constant can be added",
     "st.global.u32 [a], (s + 1);": "cannot be an operand",
     "mov.u32 r, s*2;": "cannot be applied",
     "mov.u32 r, %tid.x + 1;": "special register",

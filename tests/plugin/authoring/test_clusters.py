@@ -109,7 +109,7 @@ def test_the_command_line(tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert document["launches"][0]["profile"]["cluster"] == [4, 1, 1]
     assert main(["profile", *options, "--cluster", "3"]) != 0
-    assert "no multiple of cluster (3, 1, 1)" in capsys.readouterr().err
+    assert "not a multiple of cluster (3, 1, 1)" in capsys.readouterr().err
 
 
 #: the first block writes into the second, which may not have started

@@ -106,8 +106,10 @@ def test_a_metric_is_judged_against_the_number_under_its_former_name(earlier):
 
 
 def test_an_update_writes_the_present_names_and_calls_nothing_changed(earlier):
+    # but for the names it is of the present: the analysis of findings has another revision since
+    before = stored("baseline.yaml").replace("findings: 1\n", "findings: 2\n")
+    earlier.write("baselines/test_counters.yaml", before)
     result = earlier.update()
-    before = stored("baseline.yaml")
     assert before.count("atomic_turns") == 3
     assert earlier.baseline("test_counters") == before.replace("atomic_turns", "atomic_serializations")
     result.stdout.fnmatch_lines(["wrote baselines/test_counters.yaml*"])

@@ -291,7 +291,8 @@ class NativeWarp:
 
     def _over_budget(self) -> EngineError:
         block = self.program.blocks[self.header(State.SLICE_END)]
-        return budget(self.place(), block, self.steps(), self.mask)
+        # where all lanes have ended, the state still has those of the last path
+        return budget(self.place(), block, self.steps(), self.mask & self.header(State.LIVE))
 
     def _call_system(self) -> None:
         """A call of a function of the system: its arguments are in the state, and there goes the result."""

@@ -56,7 +56,8 @@ CASES = {
     ),
     "more than is allowed in one turn, by lanes that end last": (
         "mov.u32 %r1, %laneid; setp.lt.u32 %p1, %r1, 7; @%p1 bra E;\n"
-        f"mov.u32 %r0, 30; L: {'add.u32 %r1, %r1, 1; ' * 200} sub.u32 %r0, %r0, 1; setp.ne.u32 %p0, %r0, 0;\n@%p0 bra L;\nret;\nE: ret;",
+        f"mov.u32 %r0, 30; L: {'add.u32 %r1, %r1, 1; ' * 200} sub.u32 %r0, %r0, 1; setp.ne.u32 %p0, %r0, 0;\n"
+        "@%p0 bra L;\nret;\nE: ret;",
         "BudgetExceeded",
         "warp instructions executed, 4,000 allowed",
     ),

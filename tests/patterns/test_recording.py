@@ -231,16 +231,41 @@ def test_each_pattern_and_a_near_miss(values: NDArray[Any], rules: list[str]) ->
     assert _rules(values) == rules
 
 
-def test_an_approximation_says_its_error() -> None:
-    values = np.linspace(1.0, 1.12, 1001) ** 1.5
+@pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
+def test_an_approximation_says_its_error(scale: float) -> None:
+    """Also where the squares of the values are more than a float holds."""
+    values = np.linspace(1.0, 1.12, 1001) ** 1.5 * 2.0 ** np.round(np.log2(scale))
     (pattern,) = describe(values, values.shape, Thresholds(residual_share=0, mantissa=((8, 2),)))
     evidence = dict(pattern.evidence)
     middle = (values[0] + values[-1]) / 2
     assert evidence["error"] == pytest.approx(np.abs(values - middle).max())
-    assert evidence["rmse"] == pytest.approx(np.sqrt(((values - middle) ** 2).mean()))
+    assert evidence["rmse"] / middle == pytest.approx(np.sqrt(((values / middle - 1) ** 2).mean()))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_large_integers_are_not_rounded(dtype: type) -> None:
+    """As floats the first are all the same, and the second lie on no line or on one."""
+    start = dtype(np.iinfo(dtype).max - 1000)
+    scattered = start + np.random.default_rng(0).integers(0, 1000, 500).astype(dtype)
+    line = start + np.arange(500).astype(dtype)
+    assert [found.rule for found in describe(scattered, (500,), Thresholds())] == []
+    (found,) = describe(line, (500,), Thresholds())
+    assert (found.rule, dict(found.evidence)["residual"]) == ("structured-values", 0)
 
 
 Steps = Callable[[ge.Device], object]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64, np.uint64])
+def test_extreme_values_are_described_without_a_warning(dtype: type) -> None:
+    """A warning is an error here, as it is in many projects."""
+    scalar = np.dtype(dtype)
+    info = np.finfo(dtype) if scalar.kind == "f" else np.iinfo(dtype)
+    ends = np.array([info.min, info.max], dtype)
+    near = ends[1] - (np.arange(64) % 7).astype(dtype) * (ends[1] // 64 if scalar.kind == "f" else 1)
+    for values in (np.repeat(ends, 32), np.tile(ends, 32), near, np.linspace(0, 1, 64).astype(dtype) * near):
+        for shape in ((64,), (8, 8)):
+            assert all(found.rule for found in describe(values, shape, Thresholds()))
 
 
 def test_what_a_launch_does_not_touch_costs_nothing() -> None:

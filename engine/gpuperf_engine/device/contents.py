@@ -73,6 +73,14 @@ def describe(
         return () if single is None else (single,)
     if values.dtype.kind not in "biuf":
         return ()
+    # sums and squares of large values overflow: what they are compared with is then exceeded
+    with np.errstate(over="ignore", invalid="ignore"):
+        return tuple(_patterns(values, shape, thresholds, whole))
+
+
+def _patterns(
+    values: NDArray[Any], shape: tuple[int, ...], thresholds: Thresholds, whole: bool
+) -> list[Contents]:
     patterns: list[Contents] = []
     numbers = values.dtype.kind != "b"
     low, high = (values.min(), values.max()) if numbers else (0, 1)
@@ -87,7 +95,7 @@ def describe(
         patterns += _heavy(values, low, high, distinct, thresholds)
     if not patterns and finite and values.dtype.kind == "f":
         patterns += _approximate(values, low, high, thresholds)
-    return tuple(patterns)
+    return patterns
 
 
 def _words(values: NDArray[Any]) -> NDArray[Any]:
@@ -219,8 +227,7 @@ def _is_whole(piece: NDArray[Any]) -> bool:
 
 
 def _survives(piece: NDArray[Any], name: str) -> bool:
-    with np.errstate(over="ignore", invalid="ignore"):
-        back = piece.astype(name).astype(piece.dtype)
+    back = piece.astype(name).astype(piece.dtype)
     return bool((back == piece).all())
 
 
@@ -248,25 +255,28 @@ def _structured(
     axes = [size for size in shape if size > 1] or [len(values)]
     if len(axes) > 3:
         axes = [len(values)]
-    spread = float(high) - float(low)
-    bound = min(thresholds.residual, thresholds.residual_share * spread * spread) * len(values)
-    steps = np.cumprod([1, *axes[:0:-1]])[::-1]
+    spread = float(high.item() - low.item())
+    if not np.isfinite(spread):
+        return
+    # in units of the range, whose square may be more or less than a float holds
+    bound = min(thresholds.residual / spread / spread, thresholds.residual_share) * len(values)
+    steps = np.cumprod([1, *axes[:0:-1]])[::-1].tolist()
     quarters = [(size // 4, 3 * size // 4) for size in axes]
-    origin = sum(first * step for (first, _), step in zip(quarters, steps.tolist()))
+    origin = sum(first * step for (first, _), step in zip(quarters, steps))
     slopes = [
-        (float(values[origin + (last - first) * step]) - float(values[origin])) / (last - first)
-        for (first, last), step in zip(quarters, steps.tolist())
+        (values[origin + (last - first) * step].item() - values[origin].item()) / (last - first)
+        for (first, last), step in zip(quarters, steps)
     ]
     if not any(slopes):
         return
-    base = float(values[origin]) - sum(slope * first for slope, (first, _) in zip(slopes, quarters))
+    base = values[origin].item() - sum(slope * first for slope, (first, _) in zip(slopes, quarters))
     start, size, residual = 0, 64, 0.0
     while start < len(values):
         index = np.arange(start, min(start + size, len(values)))
-        expected = np.full(len(index), base)
-        for slope, length, step in zip(slopes, axes, steps.tolist()):
-            expected += slope * (index // step % length)
-        difference = values[start : start + size].astype(np.float64) - expected
+        difference = _differences(values[start : start + size], values[origin])
+        for slope, length, step, (first, _) in zip(slopes, axes, steps, quarters):
+            difference -= slope * (index // step % length - first)
+        difference /= spread
         difference[(index == 0) | (index == len(values) - 1)] = 0
         residual += float(np.dot(difference, difference))
         if not residual <= bound:
@@ -274,14 +284,24 @@ def _structured(
         start, size = start + size, min(2 * size, _PIECE)
     terms = " + ".join(f"{slope:.6g}·{'ijk'[axis]}" for axis, slope in enumerate(slopes))
     text = f"{base:.6g} + {terms}"
-    evidence = (("function", text), ("residual", residual / len(values)))
+    evidence = (("function", text), ("residual", residual / len(values) * spread * spread))
     yield Contents("structured-values", text, evidence, 0)
+
+
+def _differences(values: NDArray[Any], origin: Any) -> NDArray[np.float64]:
+    """Values less one of them. Integers of 64 bits are subtracted as such: as floats, neighbours are the same."""
+    if values.dtype.kind == "f" or values.dtype.itemsize < 8:
+        return np.asarray(values.astype(np.float64) - float(origin))
+    above = values >= origin
+    distance = np.where(above, values - origin, origin - values).view(np.uint64).astype(np.float64)
+    return np.asarray(np.where(above, distance, -distance))
 
 
 def _approximate(values: NDArray[Any], low: Any, high: Any, thresholds: Thresholds) -> Iterator[Contents]:
     """A single value once only some bits of the mantissa are kept."""
     width = values.dtype.itemsize
-    if width not in _BINARY or low * high <= 0:
+    # not by their product, which overflows
+    if width not in _BINARY or not (low > 0 or high < 0):
         return
     word, mantissa = _BINARY[width]
     kept = dict(thresholds.mantissa)[width]
@@ -289,12 +309,14 @@ def _approximate(values: NDArray[Any], low: Any, high: Any, thresholds: Threshol
     ends = np.array([low, high], values.dtype).view(word) >> dropped
     if ends[0] != ends[1]:
         return
-    middle = (float(low) + float(high)) / 2
+    middle = float(low) / 2 + float(high) / 2
+    error = (float(high) - float(low)) / 2
+    # in units of the greatest error, whose square may be more than a float holds
     squares = sum(
-        float(np.square(values[start : start + _PIECE].astype(np.float64) - middle).sum())
+        float(np.square((values[start : start + _PIECE].astype(np.float64) - middle) / error).sum())
         for start in range(0, len(values), _PIECE)
     )
-    rmse, error = float(np.sqrt(squares / len(values))), (float(high) - float(low)) / 2
+    rmse = error * float(np.sqrt(squares / len(values)))
     text = f"{middle:.6g} within {error:.3g} ({kept} bits of the mantissa; root mean square error {rmse:.3g})"
     evidence = (("value", f"{middle:.6g}"), ("mantissa", kept), ("rmse", rmse), ("error", error))
     yield Contents("approximate-values", text, evidence, 0)

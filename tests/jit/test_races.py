@@ -12,6 +12,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.jit.disjoint import Form, are_apart, are_threads_apart
+from gpuperf_engine.jit.llvm import load_races
 
 HEAD = """.version 8.0
 .target sm_90
@@ -206,6 +207,18 @@ def test_what_is_told_of_a_race() -> None:
         f"reads what st.shared.u32 by thread (0, 0, 0) at k.cu:12 (k.ptx:{BEFORE + 3}:1) has stored, at sm, "
         "with nothing between that orders them"
     )
+
+
+def test_races_of_blocks_of_one_warp_load_the_functions_that_find_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing else in the process may have loaded them."""
+    loaded = []
+    monkeypatch.setattr("gpuperf_engine.jit.launch.load_races", lambda: loaded.append(load_races()))
+    device = ge.Device(observe=set(), memory_bytes=1 << 20)
+    kernel = ge.parse(f"{GLOBAL}st.global.u32 [%rd5], %r3;\nret; }}\n", path="k.ptx")["k"]
+    array = device.zeros(64, np.uint32)
+    assert device.launch(kernel, 2, 32, [array, array]).races and loaded
 
 
 def test_a_race_is_an_error_if_asked_for() -> None:

@@ -91,7 +91,7 @@ class Launch:
         self._near = code.tables.near(plan.shared_bytes > 0, code.generated.watch)
         #: functions of the runtime, by name
         self.functions = _functions(runtime_library())
-        if self.races.checked:
+        if self.races.flags.any():
             load_races()
 
     def _tell(self, context: int, row: int, _: int) -> int:

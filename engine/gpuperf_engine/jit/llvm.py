@@ -33,7 +33,7 @@ from .runtime.races_pieces import pieces_words
 from .runtime.values_function import IMPORTS as VALUES_IMPORTS
 from .runtime.values_function import PREFIX as VALUES_PREFIX
 from .runtime.values_function import values_function
-from .runtime.vector_intrinsics import vector_words
+from .runtime.vector_intrinsics import race_words, vector_words
 from .runtime.warpgroup_function import PREFIX as WARPGROUP_PREFIX
 from .runtime.warpgroup_function import warpgroup_function
 
@@ -313,7 +313,7 @@ def _runtime_text(name: str) -> str:
         text = compile_python.translate(_FILES[name], _CONSTANTS, _FILES["races"], declared=False)
         return text + vector_words(host().wide) + entries
     if name == "races":
-        return compile_python.translate(_FILES[name], _CONSTANTS) + pieces_words()
+        return compile_python.translate(_FILES[name], _CONSTANTS) + pieces_words() + race_words()
     if name in ("copies", "tensors"):
         others = ("script", "races", *(("copies",) if name == "tensors" else ()))
         called = [path for other in others for path in _FILES[other]]

@@ -12,7 +12,7 @@ from ..memory.arena import GLOBAL_BASE, Memory
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from .host_arrays import address_of, aligned
-from .ir.abi import Context, Line, Race, Segment, Segments
+from .ir.abi import Context, Line, LineRoom, Race, RaceMbarrier, RaceWarp, Segment, Segments, Window
 from .races import race_flags
 
 __all__ = ["RaceMemory"]
@@ -50,12 +50,12 @@ class RaceMemory:
         if not among and not self._windows:
             return dict.fromkeys((Context.RACE_LINES, Context.RACE_LOCKED, Context.RACE_SEGMENTS), 0)
         first = self._memory.race_numbers(self._plan.ctas)
-        lines = self._memory.race_lines(Line.BYTES, Line.CELL + Line.ROOM) if among else None
+        lines = self._memory.race_lines(Line.BYTES, Line.CELL + LineRoom.BYTES) if among else None
         return {
             Context.RACE_LINES: 0 if lines is None else address_of(lines),
             Context.RACE_ROOMS: 0
             if lines is None
-            else address_of(lines) + len(lines) // (Line.CELL + Line.ROOM) * Line.CELL,
+            else address_of(lines) + len(lines) // (Line.CELL + LineRoom.BYTES) * Line.CELL,
             Context.RACE_FROM: GLOBAL_BASE,
             Context.RACE_SPAN: self._memory.global_span,
             Context.RACE_FIRST: first,
@@ -90,8 +90,8 @@ class RaceMemory:
             step = 1 << (self._plan.cluster_ctas - 1).bit_length()
             clock = step * Race.PEER
         clock *= 1 + self._proxies
-        warps = self._plan.warps_per_cta * (Race.CLOCK + 2 * clock)
-        records = Race.MOST_MBARRIERS * (Race.ARRIVING + 2 * clock) + warps
+        warps = self._plan.warps_per_cta * (RaceWarp.CLOCK + 2 * clock)
+        records = Race.MOST_MBARRIERS * (RaceMbarrier.ARRIVING + 2 * clock) + warps
         return step, clock, Race.CLOCKS_COUNT * clock + records
 
     @property
@@ -115,7 +115,7 @@ class RaceMemory:
     @property
     def _extra(self) -> int:
         """Bytes about a CTA's accesses of global memory."""
-        return self.orders * Segments.BYTES + self._windows * Line.ALL
+        return self.orders * Segments.BYTES + self._windows * Window.BYTES
 
     def records(self) -> NDArray[np.uint8]:
         """Records of a CTA: zeros, or those of an earlier CTA, which compiled code resets; empty where nothing is checked."""
@@ -129,7 +129,7 @@ class RaceMemory:
             kept[Race.CLOCKS + self._sizes[2] : self._room] = 0
         if self._windows:
             # they tell CTAs apart by numbers that another device gives, too
-            kept[self._room + Line.TAGS :][: Line.WINDOW * 8] = 0
+            kept[self._room + Window.TAGS :][: Window.LINES * 8] = 0
         return kept
 
     def keep(self, records: list[NDArray[np.uint8]]) -> None:
@@ -146,7 +146,11 @@ class RaceMemory:
     def lay_out(self, records: NDArray[np.uint8], cta_record: NDArray[np.uint8]) -> None:
         """Set the fields of ``Race`` in the records of a CTA."""
         step, clock, room = self._sizes
-        start, mbarrier, warp = address_of(records), Race.ARRIVING + 2 * clock, Race.CLOCK + 2 * clock
+        start, mbarrier, warp = (
+            address_of(records),
+            RaceMbarrier.ARRIVING + 2 * clock,
+            RaceWarp.CLOCK + 2 * clock,
+        )
         mbarriers = start + Race.CLOCKS + Race.CLOCKS_COUNT * clock
         fields = {
             Race.PLANES: start + Race.CLOCKS + room,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from ..ir.abi import Context, Cta, Race, State
+from ..ir.abi import Context, Cta, Race, RaceWarp, State
 from ..ir.emitter import LANES, Ref, numbers, vector_of
 from .access_text import ACTIVE, MASK, MASK64, NEAR, SITE, V32, AccessEmitter, Form, begin, stored_at
 
@@ -128,7 +128,7 @@ class _Races:
         tests = [to.icmp("eq", outside, 0), to.icmp("ne", MASK, 0), to.icmp("ne", self.me, "null")]
         to.branch(to.all(tests), "inside", "end")
         to.start("inside")
-        far = to.icmp("ne", self.record, to.field(self.me, Race.RECORD, "ptr"))
+        far = to.icmp("ne", self.record, to.field(self.me, RaceWarp.RECORD, "ptr"))
         lanewise = to.or_(far, to.icmp("ne", strong, 0))
         to.branch(lanewise, "slow", "weak")
         to.start("weak")
@@ -136,10 +136,10 @@ class _Races:
     def _quickly(self) -> None:
         to, form = self.to, self.form
         warp = to.field(to.context(Context.STATE, "ptr"), State.INDEX, "i32")
-        self.clock = to.place(self.me, Race.CLOCK)
-        self.epoch = to.field(self.me, Race.EPOCH, "i32")
-        self.base = to.field(self.me, Race.BASE, "i32")
-        self.mask = to.field(self.me, Race.MASK, "i32")
+        self.clock = to.place(self.me, RaceWarp.CLOCK)
+        self.epoch = to.field(self.me, RaceWarp.EPOCH, "i32")
+        self.base = to.field(self.me, RaceWarp.BASE, "i32")
+        self.mask = to.field(self.me, RaceWarp.MASK, "i32")
         self.agent = to.and_(self.epoch, 127)
         plane = to.field(self.record, Race.PLANE)
         self.planes = [to.field(self.record, Race.PLANES, "ptr")]

@@ -3,7 +3,8 @@
 The functions of a module are read as text and written as LLVM IR. Every value is a 64-bit integer (pointers too);
 parameters and locals are variables; comparisons are signed, ``>>`` shifts in zeros, ``//`` and ``%`` are unsigned. There
 are ``if``, ``while``, ``break``, ``continue``, ``return``, ``and``/``or``/``not``, calls of other functions of the module, the
-names of integer constants, and the words of ``WORDS``. Anything else raises ``ValueError`` when the module is translated.
+names of integer constants, and the words of ``WORDS``. Anything else raises ``ValueError`` when the module is translated. A function
+that only returns an expression is written where it is called.
 
 Addresses of records (``jit.ir.records``) have a type: a parameter annotated with it (``state: State``), what a function so annotated
 returns, a field that is a pointer, ``State(address)``, and locals that are assigned one of these. ``state.MASK`` is the content of a
@@ -13,6 +14,7 @@ field, ``state.MEMBERS[lane]`` that of an element; both can be assigned. Where a
 from __future__ import annotations
 
 import ast
+import copy as copies
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -27,10 +29,13 @@ if TYPE_CHECKING:
 __all__ = [
     "WORDS",
     "Translation",
+    "acquire64",
+    "alike",
     "bits_count",
     "call",
     "compare_swap",
     "copy",
+    "differing",
     "fill",
     "first_of",
     "leading_zeros",
@@ -44,6 +49,7 @@ __all__ = [
     "parameters",
     "pieces_loaded",
     "pieces_stored",
+    "release64",
     "sectors_of",
     "store8",
     "store16",
@@ -119,6 +125,16 @@ def neighbours(source: int, distance: int) -> int:
     raise NotImplementedError
 
 
+def alike(source: int, lane: int, size: int) -> int:
+    """The lanes whose element, of 1, 2, 4 or 8 bytes, is that of one lane."""
+    raise NotImplementedError
+
+
+def differing(one: int, other: int) -> int:
+    """Which of 64 bytes at two host addresses differ."""
+    raise NotImplementedError
+
+
 def pieces_loaded(
     record: int, me: int, epoch: int, info: int, each: int, lanes: int, places: int, limit: int, proxy: int, noted: int
 ) -> int:  # fmt: skip
@@ -143,11 +159,21 @@ def compare_swap(address: int, expected: int, value: int) -> int:
     raise NotImplementedError
 
 
+def acquire64(address: int) -> int:
+    """The number at a host address that is a multiple of 8, loaded by ``memory_order_acquire``."""
+    raise NotImplementedError
+
+
+def release64(address: int, value: int) -> int:
+    """Store a number there by ``memory_order_release``."""
+    raise NotImplementedError
+
+
 WORDS = frozenset(__all__) - {"WORDS", "Translation", "parameters", "translate"}
 
 #: they are functions, of ``vector_intrinsics``
 _VECTOR_WORDS = (
-    "first_of", "most_alike", "neighbours", "numbers", "pieces_loaded", "pieces_stored", "sectors_of",
+    "alike", "differing", "first_of", "most_alike", "neighbours", "numbers", "pieces_loaded", "pieces_stored", "sectors_of",
 )  # fmt: skip
 _BINARY = {
     ast.Add: Emitter.add,
@@ -189,7 +215,8 @@ def translate(
     heads = [f"declare i64 @{node.name}({', '.join(['i64'] * len(node.args.args))})\n" for node in outside]
     records = {name: value for name, value in constants.items() if _is_record(value)}
     results = {name: records.get(ast.unparse(node)) if node else None for name, node in returned.items()}
-    texts = (Translation(node, results, records, constants).text() for node in functions)
+    short = {node.name: node for node in functions if _expression(node)}
+    texts = (Translation(node, results, records, constants, short).text() for node in functions)
     return _DECLARATIONS + "".join(heads if declared else ()) + "\n".join(texts)
 
 
@@ -208,6 +235,23 @@ def _functions_of(path: Path) -> list[ast.FunctionDef]:
     return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
+def _expression(node: ast.FunctionDef) -> ast.expr | None:
+    """What a function returns that does nothing else."""
+    statement = node.body[-1]
+    documented = len(node.body) == 2 and ast.get_docstring(node) is not None
+    return statement.value if documented and isinstance(statement, ast.Return) else None
+
+
+class _Renamed(ast.NodeTransformer):
+    """Parameters of a function under names that no other variable has."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.copy_location(ast.Name(self.names.get(node.id, node.id), node.ctx), node)
+
+
 def _is_record(value: object) -> TypeGuard[type[Record]]:
     return isinstance(value, type) and issubclass(value, Record)
 
@@ -216,7 +260,8 @@ _ZERO = Ref("i64", "0")
 
 
 class Translation:
-    """One function. ``results`` are the functions, and the records whose addresses they return."""
+    """One function. ``results`` are the functions, and the records whose addresses they return; ``short`` those that only return an
+    expression."""
 
     def __init__(
         self,
@@ -224,8 +269,10 @@ class Translation:
         results: Mapping[str, type[Record] | None],
         records: Mapping[str, type[Record]],
         constants: Mapping[str, object],
+        short: Mapping[str, ast.FunctionDef],
     ) -> None:
         self.node = node
+        self.short = short
         self.results = results
         self.records = records
         self.constants = constants
@@ -441,6 +488,8 @@ class Translation:
         return int(number) if isinstance(number, int) else None
 
     def _call(self, node: ast.Call, name: str, given: list[Ref]) -> Ref:
+        if name in self.short and name != self.node.name:
+            return self._written_here(self.short[name], given)
         if name in self.results or name in _VECTOR_WORDS:
             return self.to.run(name, given)
         if name in self.records and len(given) == 1:
@@ -456,6 +505,17 @@ class Translation:
         if name in _WORDS:
             return _WORDS[name](self.to, *given)
         raise self._refuse(node)
+
+    def _written_here(self, function: ast.FunctionDef, given: list[Ref]) -> Ref:
+        """The expression that a function returns, for these arguments."""
+        expression = _expression(function)
+        assert expression is not None
+        names = {item.arg: self.to.label(item.arg) for item in function.args.args}
+        for item, value in zip(function.args.args, given):
+            record = self.records.get(ast.unparse(item.annotation)) if item.annotation else None
+            self.locals[names[item.arg]] = record
+            self.to.put("i64", value, f"%v.{names[item.arg]}")
+        return self._value(_Renamed(names).visit(copies.deepcopy(expression)))
 
     def _loop(self, name: str, given: list[Ref]) -> Ref:
         """``copy`` and ``fill`` by words of eight bytes and then bytes: no library function is called."""
@@ -496,6 +556,15 @@ def _compare_swap(to: Emitter, address: Ref, expected: Ref, value: Ref) -> Ref:
     return to.zext(to.ref("i8", f"extractvalue {{i8, i1}} {pair}, 0"), "i64")
 
 
+def _acquire64(to: Emitter, address: Ref) -> Ref:
+    return to.ref("i64", f"load atomic i64, ptr {to.pointer(address)} acquire, align 8")
+
+
+def _release64(to: Emitter, address: Ref, value: Ref) -> Ref:
+    to.do(f"store atomic i64 {value}, ptr {to.pointer(address)} release, align 8")
+    return _ZERO
+
+
 _NO = constant("i1", "false")
 _WORDS: dict[str, Callable[..., Ref]] = {
     "trailing_zeros": lambda to, value: to.intrinsic("cttz.i64", "i64", value, _NO),
@@ -503,4 +572,6 @@ _WORDS: dict[str, Callable[..., Ref]] = {
     "bits_count": lambda to, value: to.intrinsic("ctpop.i64", "i64", value),
     "call": _call_warp,
     "compare_swap": _compare_swap,
+    "acquire64": _acquire64,
+    "release64": _release64,
 }

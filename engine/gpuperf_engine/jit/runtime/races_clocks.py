@@ -7,44 +7,44 @@ an access is agent and time. What happened before the last barrier of all warps 
 
 from __future__ import annotations
 
-from ..ir.abi import Cluster, Cta, Race, State
-from .compile_python import load32, load64, store32, store64
+from ..ir.abi import Cta, Race, RaceClock, RaceWarp, State
+from .compile_python import load64
 
 
-def race_me(record: int, warp: int) -> int:
+def race_me(record: Race, warp: int) -> RaceWarp:
     """The record of a warp of a CTA."""
-    return load64(record + Race.WARPS) + warp * load64(record + Race.WARP)
+    return RaceWarp(record.WARPS + warp * record.WARP)
 
 
-def race_clock(record: int, number: int) -> int:
+def race_clock(record: Race, number: int) -> RaceClock:
     """A clock of a CTA."""
-    return record + Race.CLOCKS + number * load64(record + Race.CLOCK_BYTES)
+    return RaceClock(record + Race.CLOCKS + number * record.CLOCK_BYTES)
 
 
-def race_more(record: int) -> int:
+def race_more(record: Race) -> int:
     """Something is done asynchronously: from now on there are agents that are no warps, in all CTAs of the cluster."""
-    if load64(record + Race.AGENTS) == 128:
+    if record.AGENTS == 128:
         return 0
-    store64(record + Race.AGENTS, 128)
-    cluster = load64(load64(record + Race.CTA) + Cta.CLUSTER)
+    record.AGENTS = 128
+    cluster = record.CTA.CLUSTER
     rank = 0
-    while cluster and rank < load64(cluster + Cluster.SIZE):
-        store64(load64(load64(cluster + Cluster.PEERS + rank * 8) + Cta.RACES) + Race.AGENTS, 128)
+    while cluster and rank < cluster.SIZE:
+        cluster.PEERS[rank].RACES.AGENTS = 128
         rank += 1
     return 0
 
 
-def race_tick(record: int) -> int:
+def race_tick(record: Race) -> int:
     """Another time."""
-    now = load64(record + Race.NOW) + load64(record + Race.STEP)
+    now = record.NOW + record.STEP
     if now > Race.LAST:
         # of a CTA that goes on for ever without a barrier of all its warps no more is checked
         now = Race.LAST
-    store64(record + Race.NOW, now)
+    record.NOW = now
     return now
 
 
-def race_join(clock: int, known: int, agents: int, flip: int, put: int, keep: int) -> int:
+def race_join(clock: RaceClock, known: RaceClock, agents: int, flip: int, put: int, keep: int) -> int:
     """A clock learns what another one knows of as many agents."""
     agent = 0
     while agent < agents:
@@ -54,27 +54,26 @@ def race_join(clock: int, known: int, agents: int, flip: int, put: int, keep: in
             # of most agents there is nothing new
             agent += 4
             continue
-        time = ((load32(known + agent * 4) ^ flip) | put) & keep
-        old = load32(clock + agent * 4)
+        time = ((known.TIMES[agent] ^ flip) | put) & keep
+        old = clock.TIMES[agent]
         if time < old:
             time = old
-        store32(clock + agent * 4, time)
+        clock.TIMES[agent] = time
         agent += 1
     return 0
 
 
-def race_join_clocks(record: int, clock: int, known: int, turn: int) -> int:
+def race_join_clocks(record: Race, clock: RaceClock, known: RaceClock, turn: int) -> int:
     """A clock learns all that another one knows; ``turn``: the ranks of their CTAs, xor."""
-    twin = load64(record + Race.TWIN)
     race_join_clock(record, clock, known, turn)
-    if twin:
-        race_join_clock(record, clock + twin, known + twin, turn)
+    if record.TWIN:
+        race_join_clock(record, race_twin(record, clock), race_twin(record, known), turn)
     return 0
 
 
-def race_join_clock(record: int, clock: int, known: int, turn: int) -> int:
+def race_join_clock(record: Race, clock: RaceClock, known: RaceClock, turn: int) -> int:
     """As ``race_join_clocks``, of one of twins. Warps of the own CTA have times of the common kind."""
-    agents = load64(record + Race.AGENTS)
+    agents = record.AGENTS
     warps = agents
     if agents > 32:
         warps = 32
@@ -82,9 +81,9 @@ def race_join_clock(record: int, clock: int, known: int, turn: int) -> int:
     if turn == 0:
         race_join(clock, known, agents, 0, 0, -1)
         rank = 1
-    while rank < load64(record + Race.STEP):
-        to = clock + (rank ^ turn) * Race.PEER
-        from_ = known + rank * Race.PEER
+    while rank < record.STEP:
+        to = RaceClock(clock + (rank ^ turn) * Race.PEER)
+        from_ = RaceClock(known + rank * Race.PEER)
         if turn == 0:
             race_join(to, from_, agents, 0, 0, -1)
         else:
@@ -94,90 +93,100 @@ def race_join_clock(record: int, clock: int, known: int, turn: int) -> int:
                 race_join(to, from_, warps, turn, 0, Race.ASYNCHRONOUS - 1)
             else:
                 race_join(to, from_, warps, turn, 0, -1)
-            race_join(to + 32 * 4, from_ + 32 * 4, agents - 32, turn, 0, -1)
+            race_join(RaceClock(to + 32 * 4), RaceClock(from_ + 32 * 4), agents - 32, turn, 0, -1)
         rank += 1
     return 0
 
 
-def race_release(record: int, me: int, clock: int, turn: int) -> int:
+def race_release(record: Race, me: RaceWarp, clock: RaceClock, turn: int) -> int:
     """A warp releases what it knows to a clock; ``turn``: the rank of that clock's CTA xor the own one."""
     race_advance(record, me)
-    race_join_clocks(record, clock, me + Race.CLOCK, turn)
+    race_join_clocks(record, clock, race_known(me), turn)
     return 0
 
 
-def race_advance(record: int, me: int) -> int:
+def race_advance(record: Race, me: RaceWarp) -> int:
     """The clock of a warp has its own time, too; what it does from now on is later."""
-    epoch = load64(me + Race.EPOCH)
-    base = (load64(me + Race.BASE) >> 8) - load64(record + Race.STEP)
+    epoch = me.EPOCH
+    base = (me.BASE >> 8) - record.STEP
     agent = 0
     while agent < 32:
-        time = load32(me + Race.CLOCK + agent * 4)
+        time = me.CLOCK[agent]
         if time < base:
             time = base
-        store32(me + Race.CLOCK + agent * 4, time)
+        me.CLOCK[agent] = time
         agent += 1
-    store32(me + Race.CLOCK + (epoch & 127) * 4, epoch >> 8)
-    store64(me + Race.EPOCH, race_tick(record) << 8 | (epoch & 127))
+    me.CLOCK[epoch & 127] = epoch >> 8
+    me.EPOCH = race_tick(record) << 8 | (epoch & 127)
     return 0
 
 
-def race_proxy(cta: int, state: int) -> int:
+def race_proxy(cta: Cta, state: State) -> int:
     """``fence.proxy.async``: the async proxy sees what comes before. So it does where a warp finds that products or bulk copies are
     complete, which an implicit fence follows."""
-    record = load64(cta + Cta.RACES)
-    if record == 0 or load64(record + Race.TWIN) == 0:
+    record = cta.RACES
+    if record == 0 or record.TWIN == 0:
         return 0
-    me = race_me(record, load32(state + State.INDEX))
+    me = race_me(record, state.INDEX)
     race_advance(record, me)
-    race_join_clock(record, me + Race.CLOCK + load64(record + Race.TWIN), me + Race.CLOCK, 0)
-    store64(record + Race.FENCED_PROXY, 1)
+    race_join_clock(record, race_twin(record, race_known(me)), race_known(me), 0)
+    record.FENCED_PROXY = 1
     return 0
 
 
-def race_acquire(record: int, me: int, warps: int, clock: int, turn: int) -> int:
+def race_acquire(record: Race, me: RaceWarp, warps: int, clock: RaceClock, turn: int) -> int:
     """A warp acquires what a clock knows; ``turn`` as in ``race_release``."""
-    own = load64(me + Race.EPOCH) & 127
-    base = load64(me + Race.BASE) >> 8
-    step = load64(record + Race.STEP)
+    own = me.EPOCH & 127
+    base = me.BASE >> 8
+    step = record.STEP
     least = Race.LAST
-    race_join_clocks(record, me + Race.CLOCK, clock, turn)
+    race_join_clocks(record, race_known(me), clock, turn)
     agent = 0
     while agent < warps:
-        time = load32(me + Race.CLOCK + agent * 4)
+        time = me.CLOCK[agent]
         if agent != own and time < least:
             least = time
         agent += 1
     if warps > 1 and least >= base:
-        store64(me + Race.BASE, (least + step) << 8)
-    store64(record + Race.JOINED_PEER, 1)
+        me.BASE = (least + step) << 8
+    record.JOINED_PEER = 1
     return 0
 
 
-def race_shared(cta: int) -> int:
+def race_known(me: RaceWarp) -> RaceClock:
+    """The clock of a warp."""
+    return RaceClock(me + RaceWarp.CLOCK)
+
+
+def race_twin(record: Race, clock: RaceClock) -> RaceClock:
+    """What of a clock the async proxy sees."""
+    return RaceClock(clock + record.TWIN)
+
+
+def race_shared(cta: Cta) -> Race:
     """The record of the first CTA of the cluster, or of the CTA itself."""
-    cluster = load64(cta + Cta.CLUSTER)
+    cluster = cta.CLUSTER
     if cluster:
-        cta = load64(cluster + Cluster.PEERS)
-    return load64(cta + Cta.RACES)
+        cta = cluster.PEERS[0]
+    return cta.RACES
 
 
-def race_fenced(record: int, me: int) -> int:
+def race_fenced(record: Race, me: RaceWarp) -> RaceClock:
     """The clock of a warp at its last fence."""
-    return me + Race.CLOCK + load64(record + Race.CLOCK_BYTES)
+    return RaceClock(me + RaceWarp.CLOCK + record.CLOCK_BYTES)
 
 
-def race_happened_before(me: int, epoch: int) -> int:
+def race_happened_before(me: RaceWarp, epoch: int) -> int:
     """Whether what has an epoch comes before what the warp does now."""
-    turn = load64(me + Race.TURN)
+    turn = me.TURN
     if turn:
         # the epoch is one in the memory of another CTA
         epoch = epoch ^ turn << 8
         if epoch & 127 < 32:
             epoch = epoch | Race.ASYNCHRONOUS << 8
-            if epoch & load64(me + Race.MASK) < 32:
+            if epoch & me.MASK < 32:
                 epoch = epoch ^ Race.ASYNCHRONOUS << 8
-    agent = epoch & load64(me + Race.MASK)
-    if epoch < load64(me + Race.BASE) or agent == load64(me + Race.EPOCH) & 127:
+    agent = epoch & me.MASK
+    if epoch < me.BASE or agent == me.EPOCH & 127:
         return 1
-    return load32(me + Race.CLOCK + agent * 4) >= epoch >> 8
+    return me.CLOCK[agent] >= epoch >> 8

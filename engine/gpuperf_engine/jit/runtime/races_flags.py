@@ -5,8 +5,8 @@ One clock of the CTA, and one of the cluster, keeps what was released, whatever 
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, Race, State
-from .compile_python import load8, load32, load64, store64
+from ..ir.abi import Context, Cta, Race, RaceClock, RaceWarp, State
+from .compile_python import load8
 from .races_blocks import race_fence_blocks, race_flag_blocks
 from .races_clocks import (
     race_acquire,
@@ -19,57 +19,57 @@ from .races_clocks import (
 )
 
 
-def race_acquire_flags(context: int, cta: int, record: int, me: int, narrow: int) -> int:
+def race_acquire_flags(context: Context, cta: Cta, record: Race, me: RaceWarp, narrow: int) -> int:
     """A warp acquires what flags have released; ``narrow``: in its CTA."""
-    warps = load64(context + Context.WARPS)
+    warps = context.WARPS
     race_acquire(record, me, warps, race_clock(record, Race.EVERYTHING), 0)
-    if narrow == 0 and load64(record + Race.STEP) > 1:
+    if narrow == 0 and record.STEP > 1:
         clock = race_clock(race_shared(cta), Race.EVERYWHERE)
-        race_acquire(record, me, warps, clock, load64(record + Race.RANK))
+        race_acquire(record, me, warps, clock, record.RANK)
     return 0
 
 
-def race_fence(context: int, cta: int, state: int, narrow: int) -> int:
+def race_fence(context: Context, cta: Cta, state: State, narrow: int) -> int:
     """``fence`` and ``membar``: what came before is released by the flags that follow; what flags said before is acquired. ``narrow``:
     their scope is the CTA."""
-    record = load64(cta + Cta.RACES)
+    record = cta.RACES
     if record == 0:
         return 0
-    me = race_me(record, load32(state + State.INDEX))
-    if load64(me + Race.READ):
+    me = race_me(record, state.INDEX)
+    if me.READ:
         race_acquire_flags(context, cta, record, me, narrow)
-    if narrow == 0 and load64(context + Context.RACE_SEGMENTS):
+    if narrow == 0 and context.RACE_SEGMENTS:
         race_fence_blocks(context, record, me)
     race_release(record, me, race_fenced(record, me), 0)
-    store64(me + Race.FENCED, load64(me + Race.FENCED) | (3 - 2 * narrow))
+    me.FENCED = me.FENCED | (3 - 2 * narrow)
     return 0
 
 
-def race_flag(context: int, site: int, how: int) -> int:
+def race_flag(context: Context, site: int, how: int) -> int:
     """An atomic, or a load or store that is ``volatile``, ``relaxed`` or stronger. ``how``: 4 writes, 8 reads."""
-    me = load64(context + Context.RACE_WARP)
+    me = context.RACE_WARP
     if me == 0:
         return 0
-    record = load64(me + Race.RECORD)
-    cta = load64(record + Race.CTA)
-    flags = load8(load64(context + Context.RACE_SITES) + site)
+    record = me.RECORD
+    cta = record.CTA
+    flags = load8(context.RACE_SITES + site)
     narrow = flags & Race.NARROW
-    far = 0
-    if narrow == 0 and load64(record + Race.STEP) > 1:
+    far = RaceClock(0)
+    if narrow == 0 and record.STEP > 1:
         far = race_clock(race_shared(cta), Race.EVERYWHERE)
     if how & 4:
         if flags & Race.RELEASES:
             race_release(record, me, race_clock(record, Race.EVERYTHING), 0)
             if far:
-                race_release(record, me, far, load64(record + Race.RANK))
-        elif load64(me + Race.FENCED):
+                race_release(record, me, far, record.RANK)
+        elif me.FENCED:
             race_join_clocks(record, race_clock(record, Race.EVERYTHING), race_fenced(record, me), 0)
-            if far and load64(me + Race.FENCED) & 2:
-                race_join_clocks(record, far, race_fenced(record, me), load64(record + Race.RANK))
+            if far and me.FENCED & 2:
+                race_join_clocks(record, far, race_fenced(record, me), record.RANK)
     if how & 8:
-        store64(me + Race.READ, 1)
+        me.READ = 1
         if flags & Race.ACQUIRES:
             race_acquire_flags(context, cta, record, me, narrow)
-    if narrow == 0 and load64(context + Context.RACE_SEGMENTS):
+    if narrow == 0 and context.RACE_SEGMENTS:
         race_flag_blocks(context, record, me, flags, how)
     return 0

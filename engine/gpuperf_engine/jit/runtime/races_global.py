@@ -8,17 +8,16 @@ are those of CTAs that may wait for one another, see ``races_warps``.
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, Line, Race, State
+from ..ir.abi import Context, Line, LineAccess, LineEntry, LineRoom, Race, Window
 from .compile_python import (
+    acquire64,
+    alike,
     compare_swap,
     copy,
+    leading_zeros,
     load8,
-    load16,
-    load32,
     load64,
-    store8,
-    store32,
-    store64,
+    release64,
     trailing_zeros,
     unsigned_less,
 )
@@ -28,18 +27,20 @@ from .races_lines import (
     race_entry_at,
     race_filled,
     race_fresh,
+    race_host,
     race_kept,
     race_report_line,
     race_set,
     race_valued,
 )
-from .races_warps import race_cell, race_now, race_ordered, race_room, race_tag, race_tagged, race_within
+from .races_warps import race_cell, race_ordered, race_place, race_room, race_tagged, race_within
 
 
 def race_row(
-    context: int, site: int, mask: int, first: int, values: int, width: int, size: int, how: int
+    context: Context, site: int, mask: int, first: int, values: int, width: int, size: int, how: int
 ) -> int:
     """Accesses of global memory by lanes side by side; ``first`` is the address of lane 0. ``values`` as in ``race_lanes``."""
+    access = race_access(context, site, values, width, size, how)
     power = trailing_zeros(size)
     while mask:
         lane = trailing_zeros(mask)
@@ -51,350 +52,374 @@ def race_row(
             part = Line.BYTES - (start & (Line.BYTES - 1))
             if part > end - start:
                 part = end - start
-            race_line(context, site, lane, start, part, values, width, size, how)
+            race_line(context, access, lane, start, part)
             start += part
             lane += part >> power
     return 0
 
 
 def race_anywhere(
-    context: int, site: int, mask: int, addresses: int, values: int, width: int, size: int, how: int
+    context: Context, site: int, mask: int, addresses: int, values: int, width: int, size: int, how: int
 ) -> int:
     """As ``race_row``, of lanes at any addresses."""
+    access = race_access(context, site, values, width, size, how)
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
         start = load64(addresses + lane * 8)
-        if how & 4 and mask and race_again_stored(lane, trailing_zeros(mask), addresses, values, width, size):
-            continue
+        if how & 4 and mask and load64(addresses + trailing_zeros(mask) * 8) == start:
+            # where all threads set a flag, the last one that stores the same value stands for those before
+            same = race_alike(access, addresses, lane, mask)
+            if same:
+                lane = 63 - leading_zeros(same)
+                mask = mask & ~same
         end = start + size
         after = lane + 1
         while mask >> after & 1 and end & (Line.BYTES - 1) and load64(addresses + after * 8) == end:
             mask = mask & (mask - 1)
             end += size
             after += 1
-        # a place that all lanes load from
-        while how & 4 == 0 and mask and load64(addresses + trailing_zeros(mask) * 8) == start:
-            mask = mask & (mask - 1)
-        race_line(context, site, lane, start, end - start, values, width, size, how)
+        if how & 4 == 0 and mask and load64(addresses + trailing_zeros(mask) * 8) == start:
+            # a place that all lanes load from
+            mask = mask & ~race_first_of(alike(addresses, lane, 8), mask)
+        race_line(context, access, lane, start, end - start)
     return 0
 
 
-def race_again_stored(lane: int, next: int, addresses: int, values: int, width: int, size: int) -> int:
-    """Whether the next lane stores the same value to the same place, as where all threads set a flag: then it stands for this one."""
-    if (
-        values == 0
-        or width != size
-        or size > 8
-        or load64(addresses + lane * 8) != load64(addresses + next * 8)
-    ):
+def race_alike(access: LineAccess, addresses: int, lane: int, mask: int) -> int:
+    """The next lanes of a mask that store the same value to the same place as a lane."""
+    size = access.SIZE
+    if access.VALUES == 0 or access.WIDTH != size or size > 8:
         return 0
-    one = values + lane * width
-    other = values + next * width
-    if size == 4:
-        return load32(one) == load32(other)
-    if size == 8:
-        return load64(one) == load64(other)
-    if size == 2:
-        return load16(one) == load16(other)
-    return load8(one) == load8(other)
+    return race_first_of(alike(addresses, lane, 8) & alike(access.VALUES, lane, size), mask)
 
 
-def race_alone(context: int, site: int, lane: int, address: int, size: int, how: int) -> int:
+def race_first_of(lanes: int, mask: int) -> int:
+    """Those lanes that come before all others of a mask."""
+    others = mask & ~lanes
+    return mask & lanes & ((others & (0 - others)) - 1)
+
+
+def race_alone(context: Context, site: int, lane: int, address: int, size: int, how: int) -> int:
     """As ``race_row``, of one lane."""
-    width = load64(context + Context.RACE_WIDTH)
-    values = load64(context + Context.RACE_VALUE)
+    width = context.RACE_WIDTH
+    values = context.RACE_VALUE
     if values:
         values -= lane * width
-    return race_line(context, site, lane, address, size, values, width, size, how)
+    access = race_access(context, site, values, width, size, how)
+    return race_line(context, access, lane, address, size)
 
 
-def race_line(
-    context: int, site: int, lane: int, start: int, part: int, values: int, width: int, size: int, how: int
-) -> int:
+def race_access(context: Context, site: int, values: int, width: int, size: int, how: int) -> LineAccess:
+    """What an instruction of the running warp does."""
+    access = LineAccess(context.SCRATCH + LineAccess.PLACE)
+    cta = context.CTA
+    record = cta.RACES
+    flags = load8(context.RACE_SITES + site)
+    access.CTA = cta
+    access.RECORD = record
+    access.FLAGS = flags
+    access.STRONG = 0
+    if flags & Race.IS_STRONG:
+        access.STRONG = 1 + 2 * (flags & Race.NARROW == 0)
+    access.STORES = how & 4
+    access.VALUES = values
+    access.WIDTH = width
+    access.SIZE = size
+    access.INFO = site << 14 | context.STATE.INDEX << 9
+    access.NUMBER = context.RACE_FIRST + cta.INDEX
+    access.EPOCH = 0
+    if record:
+        race_again(context, record)
+        access.EPOCH = context.RACE_WARP.EPOCH
+        if context.RACE_AGENT:
+            access.EPOCH = context.RACE_AGENT & 4294967295
+    return access
+
+
+def race_line(context: Context, access: LineAccess, lane: int, start: int, part: int) -> int:
     """Lanes from ``lane`` on access ``part`` bytes within a line."""
     offset = start & (Line.BYTES - 1)
     if part > Line.BYTES - offset:
         return 0
-    cta = load64(context + Context.CTA)
-    mask = -1
+    access.START = start
+    access.MASK = -1
     if part < Line.BYTES:
-        mask = ((1 << part) - 1) << offset
-    info = site << 14 | load32(load64(context + Context.STATE) + State.INDEX) << 9 | lane
-    shape = offset | trailing_zeros(size) << Line.POWER | (part - 1) << Line.LENGTH
-    flags = load8(load64(context + Context.RACE_SITES) + site)
-    if load64(context + Context.RACE_SEGMENTS):
-        return race_ordered(context, cta, flags, info, shape, start, mask, values, width, size, how)
-    place = start - load64(context + Context.RACE_FROM)
-    lines = load64(context + Context.RACE_LINES)
+        access.MASK = ((1 << part) - 1) << offset
+    access.INFO = (access.INFO & -32) | lane
+    access.SHAPE = offset | trailing_zeros(access.SIZE) << LineEntry.POWER | (part - 1) << LineEntry.LENGTH
+    if context.RACE_SEGMENTS:
+        return race_ordered(context, access)
+    place = start - context.RACE_FROM
+    lines = context.RACE_LINES
     if lines == 0:
-        if flags & Race.WITHIN:
-            race_within(context, cta, flags, info, shape, start, mask, values, width, size, how)
+        if access.FLAGS & Race.WITHIN:
+            race_within(context, access)
         return 0
-    if not unsigned_less(place, load64(context + Context.RACE_SPAN)):
+    if not unsigned_less(place, context.RACE_SPAN):
         return 0
     line = place >> Line.BITS
-    cell = lines + line * Line.CELL
-    locked = load64(context + Context.RACE_LOCKED)
+    cell = Line(lines + line * Line.CELL)
+    room = LineRoom(context.RACE_ROOMS + line * LineRoom.BYTES)
+    if race_changes_nothing(context, access, cell, room):
+        record = Race(access.RECORD)
+        if record and record.WINDOW:
+            race_within(context, access)
+        return 0
+    locked = context.RACE_LOCKED
     if locked:
         while compare_swap(cell + Line.LOCK, 0, 1):
             continue
-    room = load64(context + Context.RACE_ROOMS) + line * Line.ROOM
-    race_first(
-        context, cta, cell, room, flags, info, shape, start, mask, values, width, size, how
-    )  # fmt: skip
+    race_first(context, access, cell, room)
     if locked:
         compare_swap(cell + Line.LOCK, 1, 0)
     return 0
 
 
-def race_first(
-    context: int,
-    cta: int,
-    cell: int,
-    room: int,
-    flags: int,
-    info: int,
-    shape: int,
-    start: int,
-    mask: int,
-    values: int,
-    width: int,
-    size: int,
-    how: int,
-) -> int:
+def race_changes_nothing(context: Context, access: LineAccess, cell: Line, room: LineRoom) -> int:
+    """Whether CTAs with lower numbers are all that the cell of a line will keep, and the value of what is stored is not the first
+    other one. The line is not locked: where all CTAs store to one flag, they need not wait for one another."""
+    last = room + LineRoom.LOADERS
+    if access.STORES:
+        last = room + LineRoom.STORERS
+    known = acquire64(last)
+    if known >> 32 != context.RACE_FIRST or known & 4294967295 >= access.NUMBER:
+        return 0
+    if room.KEPT_OF == access.NUMBER:
+        return 0
+    if access.STORES == 0:
+        return 1
+    if access.MASK & ~room.STORED:
+        return 0
+    left = access.MASK & ~cell.DIFFERS
+    if left == 0:
+        return 1
+    if access.FLAGS & Race.IS_STRONG:
+        return 0
+    return race_differs(access, race_host(context, access.START), left) == 0
+
+
+def race_first(context: Context, access: LineAccess, cell: Line, room: LineRoom) -> int:
     """Note an access where one warp alone has accessed the line; else hold it against others of its CTA, and note it for when all CTAs
     have ended."""
-    launch = load64(context + Context.RACE_FIRST)
-    number = launch + load64(cta + Cta.INDEX)
-    record = load64(cta + Cta.RACES)
-    windowed = record and load64(record + Race.WINDOW)
+    launch = context.RACE_FIRST
+    number = access.NUMBER
+    mask = access.MASK
+    start = access.START
+    strong = access.STRONG
+    window = Window(0)
     epoch = number
-    tag = 0
-    if windowed:
-        race_again(context, record)
-        epoch = race_now(context, record)
-        tag = race_tag(record, start)
-    strong = 0
-    if flags & Race.IS_STRONG:
-        strong = 1 + 2 * (flags & Race.NARROW == 0)
-    if load32(cell + Line.LAUNCH) != launch:
+    if access.RECORD:
+        window = Race(access.RECORD).WINDOW
+    if window:
+        epoch = access.EPOCH
+    if cell.LAUNCH != launch:
         race_fresh(cell, launch)
-        store32(cell + Line.OWNER, number)
-    first = cell + Line.PAIR
-    entry = first
-    beside = first + Line.ENTRY
-    if how & 4 == 0:
-        entry = beside
-        beside = first
-    if load8(cell + Line.FULL) == 0:
-        known = load32(entry + Line.WHO)
-        other = load32(beside + Line.WHO)
-        before = load64(entry + Line.MASK)
+        cell.OWNER = number
+    if cell.FULL == 0:
+        entry = race_entry_at(cell, room, access.STORES == 0)
+        beside = race_entry_at(cell, room, access.STORES != 0)
+        known = entry.WHO
+        other = beside.WHO
         fresh = known == 0 and other == 0
-        alone = load32(cell + Line.OWNER) == number and (known == 0 or (known ^ epoch) & 127 == 0)
-        kept = windowed
-        if windowed and fresh == 0 and load64(tag) != race_tagged(number, start):
-            # what the window knew has given way to another line
-            kept = 0
-        elif alone and (other == 0 or (other ^ epoch) & 127 == 0):
-            same = known == epoch and load8(entry + Line.STRONG) == strong
-            over = before & ~mask == 0 and load8(entry + Line.STRONG) == strong
+        alone = cell.OWNER == number and (known == 0 or (known ^ epoch) & 127 == 0)
+        # unless what the window knew has given way to another line
+        kept = window != 0 and (fresh or race_tag(window, start) == race_tagged(access, start))
+        if alone and (kept or window == 0) and (other == 0 or (other ^ epoch) & 127 == 0):
+            same = known == epoch and entry.STRONG == strong
+            over = entry.MASK & ~mask == 0 and entry.STRONG == strong
             if known == 0 or same or over:
-                if how & 4:
-                    stored = mask & before * (known != 0)
-                    race_stored(context, cell, flags, info, stored, shape, start, mask, values, width, size)
-                elif same and before & mask == mask:
+                if access.STORES:
+                    race_stored(context, access, cell, mask & entry.MASK * (known != 0))
+                elif same and entry.MASK & mask == mask:
                     return 0
-                if windowed and fresh:
-                    store64(tag, race_tagged(number, start))
+                if window and fresh:
+                    window.TAGS[race_place(start)] = race_tagged(access, start)
                 if same:
-                    return race_kept(entry, info, shape, mask)
-                return race_set(entry, epoch, strong, info, shape, mask)
+                    return race_kept(access, entry)
+                return race_set(access, entry, epoch, strong)
         race_split(context, cell, room, kept, start)
-    if how & 4:
-        stored = load64(room + Line.STORED)
-        store64(room + Line.STORED, stored | mask)
-        race_stored(context, cell, flags, info, stored & mask, shape, start, mask, values, width, size)
-    if windowed:
-        if load32(room + Line.KEPT_OF) == number:
-            race_moved(context, cta, record, room, start)
-        known = race_within(context, cta, flags, info, shape, start, mask, values, width, size, how)
-        if known and how & 4 == 0:
+    if access.STORES:
+        stored = room.STORED
+        race_stored(context, access, cell, stored & mask)
+        room.STORED = stored | mask
+    if window:
+        if room.KEPT_OF == number:
+            race_moved(access, window, room)
+        known = race_within(context, access)
+        if known and access.STORES == 0:
             return 0
-    return race_among(context, number, cell, room, strong & 2, info, shape, start, mask, how)
+    return race_among(context, access, cell, room)
 
 
-def race_split(context: int, cell: int, room: int, kept: int, start: int) -> int:
+def race_tag(window: Window, start: int) -> int:
+    """The tag of the cell of a line in a window."""
+    return window.TAGS[race_place(start)]
+
+
+def race_split(context: Context, cell: Line, room: LineRoom, kept: int, start: int) -> int:
     """A line is no longer that of one warp: the entries of its cell are of a CTA from now on."""
     race_filled(cell, room)
-    owner = load32(cell + Line.OWNER)
-    stored = cell + Line.PAIR
-    loaded = stored + Line.ENTRY
+    owner = cell.OWNER
+    stored = race_entry_at(cell, room, 0)
+    loaded = race_entry_at(cell, room, 1)
     if kept:
-        store32(room + Line.KEPT_OF, owner)
-        copy(room + Line.KEPT, stored, 2 * Line.ENTRY)
-        host = (start & (0 - Line.BYTES)) + load64(context + Context.ARENA)
-        copy(room + Line.VALUES, host, Line.BYTES)
-    store64(room + Line.STORED, 0)
-    if load32(stored + Line.WHO):
-        store64(room + Line.STORED, load64(stored + Line.MASK))
-        store32(stored + Line.WHO, owner)
-        store8(stored + Line.STRONG, load8(stored + Line.STRONG) & 2)
-    if load32(loaded + Line.WHO):
-        store32(loaded + Line.WHO, owner)
-        store8(loaded + Line.STRONG, load8(loaded + Line.STRONG) & 2)
+        room.KEPT_OF = owner
+        copy(room + LineRoom.KEPT, stored, 2 * LineEntry.BYTES)
+        copy(room + LineRoom.VALUES, race_host(context, start), Line.BYTES)
+    room.STORED = 0
+    if stored.WHO:
+        room.STORED = stored.MASK
+        stored.WHO = owner
+        stored.STRONG = stored.STRONG & 2
+    if loaded.WHO:
+        loaded.WHO = owner
+        loaded.STRONG = loaded.STRONG & 2
     return 0
 
 
-def race_moved(context: int, cta: int, record: int, room: int, start: int) -> int:
+def race_moved(access: LineAccess, window: Window, room: LineRoom) -> int:
     """What one warp did to a line goes to the window of its CTA, unless another line has come there since."""
-    store32(room + Line.KEPT_OF, 0)
-    number = load64(context + Context.RACE_FIRST) + load64(cta + Cta.INDEX)
-    tag = race_tag(record, start)
-    if load64(tag) != race_tagged(number, start) or load64(record + Race.AGAIN):
+    start = access.START
+    room.KEPT_OF = 0
+    if race_tag(window, start) != race_tagged(access, start) or Race(access.RECORD).AGAIN:
         return 0
-    cell = race_cell(record, start)
+    cell = race_cell(window, start)
     race_fresh(cell, 0)
-    copy(race_room(record, start) + Line.VALUES, room + Line.VALUES, Line.BYTES)
-    copy(cell + Line.PAIR, room + Line.KEPT, 2 * Line.ENTRY)
-    who = load32(room + Line.KEPT + Line.WHO)
+    copy(race_room(window, start) + LineRoom.VALUES, room + LineRoom.VALUES, Line.BYTES)
+    copy(cell + Line.PAIR, room + LineRoom.KEPT, 2 * LineEntry.BYTES)
+    who = race_entry_at(cell, room, 0).WHO
     if who == 0:
-        who = load32(room + Line.KEPT + Line.ENTRY + Line.WHO)
-    store32(cell + Line.OWNER, (who & 127) + 1)
+        who = race_entry_at(cell, room, 1).WHO
+    cell.OWNER = (who & 127) + 1
     return 0
 
 
-def race_stored(
-    context: int,
-    cell: int,
-    flags: int,
-    info: int,
-    stored: int,
-    shape: int,
-    start: int,
-    mask: int,
-    values: int,
-    width: int,
-    size: int,
-) -> int:
+def race_stored(context: Context, access: LineAccess, cell: Line, stored: int) -> int:
     """Note which bytes a store changes, of those that were stored before."""
-    if flags & Race.IS_STRONG:
-        store64(cell + Line.DIFFERS, load64(cell + Line.DIFFERS) | mask)
-    elif values:
-        host = (start & (0 - Line.BYTES)) + load64(context + Context.ARENA)
-        left = stored & ~load64(cell + Line.DIFFERS)
+    if access.FLAGS & Race.IS_STRONG:
+        cell.DIFFERS = cell.DIFFERS | access.MASK
+    elif access.VALUES:
+        host = race_host(context, access.START)
+        left = stored & ~cell.DIFFERS
         if left:
-            left = race_differs(host, info & 31, left, start, values, width, size)
-            store64(cell + Line.DIFFERS, load64(cell + Line.DIFFERS) | left)
-        if load64(context + Context.RACE_LOCKED):
+            left = race_differs(access, host, left)
+            cell.DIFFERS = cell.DIFFERS | left
+        if context.RACE_LOCKED:
             # others run at the same time: the values are stored here, so that they are there when the next one compares
-            race_valued(host, info & 31, (shape >> Line.LENGTH) + 1, start, values, width, size)
+            race_valued(access, host)
     return 0
 
 
-def race_among(
-    context: int,
-    number: int,
-    cell: int,
-    room: int,
-    strong: int,
-    info: int,
-    shape: int,
-    start: int,
-    mask: int,
-    how: int,
-) -> int:
+def race_among(context: Context, access: LineAccess, cell: Line, room: LineRoom) -> int:
     """Note an access of a CTA for when all have ended."""
+    number = access.NUMBER
+    mask = access.MASK
+    strong = access.STRONG & 2
+    mine = number << 1 | (strong != 0)
     own = 0
-    most = 0
+    free = 0
+    highest = 0
     last = 0
     index = 0
-    mine = number << 1 | (strong != 0)
-    while index < 2 * Line.PAIRS:
+    while index < 2 * LineRoom.PAIRS:
         entry = race_entry_at(cell, room, index)
-        who = load32(entry + Line.WHO)
-        key = who << 1 | (load8(entry + Line.STRONG) != 0)
-        conflicts = (how & 4 or index & 1 == 0) and strong & load8(entry + Line.STRONG) == 0
-        if who and who != number and conflicts and mask & load64(entry + Line.MASK):
-            race_suspect(context, cell, start)
-        if index & 1 == (how & 4 == 0):
-            if who == 0 and own == 0:
-                own = entry
-            elif who and key == mine:
-                return race_kept(entry, info, shape, mask)
-            elif who and key > most:
-                most = key
+        who = entry.WHO
+        key = who << 1 | (entry.STRONG != 0)
+        conflicts = (access.STORES or index & 1 == 0) and strong & entry.STRONG == 0
+        if who and who != number and conflicts and mask & entry.MASK:
+            race_suspect(context, cell, access.START)
+        if index & 1 == (access.STORES == 0):
+            if who == 0:
+                free += 1
+                if own == 0:
+                    own = entry
+            elif key == mine:
+                return race_kept(access, entry)
+            elif key > highest:
+                highest = key
                 last = entry
         index += 1
     # those with the lowest numbers stay, whichever came first
-    if own == 0 and most > mine:
+    if own == 0 and highest > mine:
         own = last
     if own:
-        race_set(own, number, strong, info, shape, mask)
+        race_set(access, LineEntry(own), number, strong)
+        if free < 2:
+            race_publish(context, access, cell, room)
     return 0
 
 
-def race_suspect(context: int, cell: int, start: int) -> int:
+def race_publish(context: Context, access: LineAccess, cell: Line, room: LineRoom) -> int:
+    """All entries of stores, or of loads, are in use: say which is the highest number."""
+    highest = 0
+    index = 0
+    if access.STORES == 0:
+        index = 1
+    while index < 2 * LineRoom.PAIRS:
+        who = race_entry_at(cell, room, index).WHO
+        if who > highest:
+            highest = who
+        index += 2
+    last = room + LineRoom.LOADERS
+    if access.STORES:
+        last = room + LineRoom.STORERS
+    return release64(last, context.RACE_FIRST << 32 | highest)
+
+
+def race_suspect(context: Context, cell: Line, start: int) -> int:
     """CTAs have perhaps accessed the same bytes of a line."""
-    line = (start - load64(context + Context.RACE_FROM)) >> Line.BITS
-    store8(cell + Line.SUSPECT, 1)
-    if line < load64(context + Context.RACE_LOWEST):
-        store64(context + Context.RACE_LOWEST, line)
-    if line > load64(context + Context.RACE_HIGHEST):
-        store64(context + Context.RACE_HIGHEST, line)
+    line = (start - context.RACE_FROM) >> Line.BITS
+    cell.SUSPECT = 1
+    if line < context.RACE_LOWEST:
+        context.RACE_LOWEST = line
+    if line > context.RACE_HIGHEST:
+        context.RACE_HIGHEST = line
     return 0
 
 
-def race_settle(context: int, line: int, last: int) -> int:
+def race_settle(context: Context, line: int, last: int) -> int:
     """All CTAs have ended: note the races in these lines."""
-    first = load64(context + Context.RACE_FIRST)
     while line <= last:
-        cell = load64(context + Context.RACE_LINES) + line * Line.CELL
-        if load32(cell + Line.LAUNCH) == first and load8(cell + Line.SUSPECT):
-            room = load64(context + Context.RACE_ROOMS) + line * Line.ROOM
-            race_pairs(context, cell, room, load64(context + Context.RACE_FROM) + line * Line.BYTES)
+        cell = Line(context.RACE_LINES + line * Line.CELL)
+        if cell.LAUNCH == context.RACE_FIRST and cell.SUSPECT:
+            room = LineRoom(context.RACE_ROOMS + line * LineRoom.BYTES)
+            race_pairs(context, cell, room, context.RACE_FROM + line * Line.BYTES)
         line += 1
     return 0
 
 
-def race_pairs(context: int, cell: int, room: int, start: int) -> int:
+def race_pairs(context: Context, cell: Line, room: LineRoom, start: int) -> int:
     """Of each two entries of a line, the first one of stores, whether they are a race. The CTA with the lower number comes first,
     whichever ran first."""
-    first = load64(context + Context.RACE_FIRST)
-    differs = load64(cell + Line.DIFFERS)
     number = 0
-    while number < 2 * Line.PAIRS * Line.PAIRS:
-        one = race_entry_at(cell, room, number // (2 * Line.PAIRS) * 2)
-        other = race_entry_at(cell, room, number % (2 * Line.PAIRS))
+    while number < 2 * LineRoom.PAIRS * LineRoom.PAIRS:
+        one = race_entry_at(cell, room, number // (2 * LineRoom.PAIRS) * 2)
+        other = race_entry_at(cell, room, number % (2 * LineRoom.PAIRS))
         stores = number & 1 == 0
-        overlap = load64(one + Line.MASK) & load64(other + Line.MASK)
-        strong = load8(one + Line.STRONG) | load8(other + Line.STRONG)
-        if stores and strong == 0:
-            overlap = overlap & differs
-        if load8(one + Line.STRONG) & load8(other + Line.STRONG):
+        overlap = one.MASK & other.MASK
+        if stores and (one.STRONG | other.STRONG) == 0:
+            overlap = overlap & cell.DIFFERS
+        if one.STRONG & other.STRONG:
             overlap = 0
-        before = load32(one + Line.WHO)
-        after = load32(other + Line.WHO)
+        before = one.WHO
+        after = other.WHO
         if overlap and before and after and before != after and (before < after or stores == 0):
-            kind = Race.RAW
-            if stores:
-                kind = Race.WAW
             if after < before:
-                race_report_entries(
-                    context, Race.WAR, after - first, before - first, other, one, overlap, start
-                )
+                race_report_entries(context, Race.WAR, other, one, overlap, start)
+            elif stores:
+                race_report_entries(context, Race.WAW, one, other, overlap, start)
             else:
-                race_report_entries(context, kind, before - first, after - first, one, other, overlap, start)
+                race_report_entries(context, Race.RAW, one, other, overlap, start)
         number += 1
     return 0
 
 
 def race_report_entries(
-    context: int, kind: int, number: int, after: int, one: int, other: int, overlap: int, start: int
+    context: Context, kind: int, one: LineEntry, other: LineEntry, overlap: int, start: int
 ) -> int:
     """Report the accesses of two entries, which overlap in some bytes of a line."""
+    first = context.RACE_FIRST
     return race_report_line(
-        context, kind, number, after, load32(one + Line.BY), load16(one + Line.AT), load32(other + Line.BY),
-        load16(other + Line.AT), overlap, start,
-    )  # fmt: skip
+        context, kind, one.WHO - first, other.WHO - first, one.BY, one.AT, other.BY, other.AT, overlap, start
+    )

@@ -6,7 +6,7 @@ to happen before the access is compared with all sixteen words at once, and with
 
 from __future__ import annotations
 
-from ..ir.abi import Race
+from ..ir.abi import Race, RaceWarp
 from ..ir.emitter import LANES, Emitter, Phi, Ref, numbers, vector_of
 from .access_text import V1, V32, V64
 
@@ -40,9 +40,9 @@ class _Pieces:
         to.do(f"%starts = alloca {V64}, align 64", f"%infos = alloca {V32}, align 64")
         me, record = to.pointer("%me"), to.pointer("%record")
         self.epoch = to.trunc(Ref("i64", "%epoch"), "i32")
-        self.base = to.field(me, Race.BASE, "i32")
-        self.mask = to.field(me, Race.MASK, "i32")
-        self.agent = to.and_(to.field(me, Race.EPOCH, "i32"), 127)
+        self.base = to.field(me, RaceWarp.BASE, "i32")
+        self.mask = to.field(me, RaceWarp.MASK, "i32")
+        self.agent = to.and_(to.field(me, RaceWarp.EPOCH, "i32"), 127)
         plane = to.field(record, Race.PLANE)
         self.planes = [to.field(record, Race.PLANES, "ptr")]
         for _ in range(Race.PLANES_COUNT - 1):

@@ -5,7 +5,7 @@ For the epochs and clocks see ``races_clocks``.
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, Race
+from ..ir.abi import Context, Cta, Race, RaceWarp
 from .compile_python import (
     load8,
     load32,
@@ -16,18 +16,18 @@ from .compile_python import (
     store64,
     trailing_zeros,
 )
-from .races_clocks import race_happened_before
+from .races_clocks import race_happened_before, race_known, race_twin
 from .races_flags import race_flag
 from .races_reports import race_report_shared
 
 
-def race_same(context: int, cta: int, place: int, done: int, size: int) -> int:
+def race_same(context: Context, cta: Cta, place: int, done: int, size: int) -> int:
     """Whether a lane stores what is there already: bytes of its access from ``done`` on."""
-    value = load64(context + Context.RACE_VALUE)
-    width = load64(context + Context.RACE_WIDTH)
+    value = context.RACE_VALUE
+    width = context.RACE_WIDTH
     if value == 0:
         return 0
-    host = load64(cta + Cta.SHARED) + place
+    host = cta.SHARED + place
     index = 0
     while index < size:
         at = done + index
@@ -38,7 +38,15 @@ def race_same(context: int, cta: int, place: int, done: int, size: int) -> int:
 
 
 def race_against(
-    context: int, cta: int, me: int, cell: int, plane: int, epoch: int, info: int, place: int, kind: int
+    context: Context,
+    cta: Cta,
+    me: RaceWarp,
+    cell: int,
+    plane: int,
+    epoch: int,
+    info: int,
+    place: int,
+    kind: int,
 ) -> int:
     """Whether an access has a race with the one whose epoch is in a cell; a race that is not one of two stores is noted."""
     last = load32(cell)
@@ -53,11 +61,11 @@ def race_against(
 
 
 def race_word(
-    context: int, cta: int, record: int, me: int, epoch: int, info: int, start: int, done: int, size: int, writes: int
+    context: Context, cta: Cta, record: Race, me: RaceWarp, epoch: int, info: int, start: int, done: int, size: int, writes: int
 ) -> int:  # fmt: skip
     """One lane accesses bytes of a word."""
-    plane = load64(record + Race.PLANE)
-    cell = load64(record + Race.PLANES) + (start & -4)
+    plane = record.PLANE
+    cell = record.PLANES + (start & -4)
     kind = Race.RAW
     if writes:
         kind = Race.WAW
@@ -87,12 +95,12 @@ def race_word(
 
 
 def race_words(
-    context: int, cta: int, record: int, me: int, epoch: int, info: int, place: int, size: int, writes: int
+    context: Context, cta: Cta, record: Race, me: RaceWarp, epoch: int, info: int, place: int, size: int, writes: int
 ) -> int:  # fmt: skip
     """As ``race_word`` for whole words; what has no race is known by one comparison if the word before had the same epochs."""
-    plane = load64(record + Race.PLANE)
-    first = load64(record + Race.PLANES) + place
-    base = load64(me + Race.BASE)
+    plane = record.PLANE
+    first = record.PLANES + place
+    base = me.BASE
     written = epoch
     done = 0
     while done < size:
@@ -126,61 +134,56 @@ def race_words(
     return 0
 
 
-def race_happened_before_cached(me: int, epoch: int) -> int:
+def race_happened_before_cached(me: RaceWarp, epoch: int) -> int:
     """As ``race_happened_before``, of memory of the own CTA. What happened before stays so: many words have the epochs that were found
     to do so last."""
-    kept = me + Race.KNOWN + ((epoch & 64) >> 3 | epoch & 7) * 4
-    if load32(kept) == epoch:
+    kept = (epoch & 64) >> 3 | epoch & 7
+    if me.KNOWN[kept] == epoch:
         return 1
     if race_happened_before(me, epoch) == 0:
         return 0
-    store32(kept, epoch)
+    me.KNOWN[kept] = epoch
     return 1
 
 
-def race_visible(me: int, epoch: int, proxy: int) -> int:
+def race_visible(me: RaceWarp, epoch: int, proxy: int) -> int:
     """As ``race_happened_before_cached``; what the async proxy reads has to be visible to it (``proxy``), by a proxy fence, unless it
     stored it."""
     if proxy and epoch & 127 < Race.OF_MBARRIERS:
-        record = load64(me + Race.RECORD)
-        twin = me + Race.CLOCK + load64(record + Race.TWIN)
-        if load32(twin + (epoch & load64(me + Race.MASK)) * 4) < epoch >> 8:
+        record = me.RECORD
+        if race_twin(record, race_known(me)).TIMES[epoch & me.MASK] < epoch >> 8:
             return 0
     return race_happened_before_cached(me, epoch)
 
 
-def race_pieces(context: int, cta: int, site: int, lane: int, mask: int, places: int, how: int) -> int:
+def race_pieces(context: Context, cta: Cta, site: int, lane: int, mask: int, places: int, how: int) -> int:
     """Lanes access pieces of 16 bytes in shared memory of a CTA, lane l at ``places[l]``, or if ``lane`` is not −1, this lane all of
     them. Whether the accesses have been checked and noted. ``how``: 4 writes, 8 reads, 16 noted already."""
-    flags = load8(load64(context + Context.RACE_SITES) + site)
-    record = load64(cta + Cta.RACES)
-    if flags & Race.CHECKED == 0 or record == 0 or load64(record + Race.NOW) == Race.LAST:
+    flags = load8(context.RACE_SITES + site)
+    record = cta.RACES
+    if flags & Race.CHECKED == 0 or record == 0 or record.NOW == Race.LAST:
         return 1
-    me = load64(context + Context.RACE_WARP)
-    if (
-        flags & Race.IS_STRONG
-        or load64(me + Race.RECORD) != record
-        or load64(context + Context.SHARED_BYTES) < 16
-    ):
+    me = context.RACE_WARP
+    if flags & Race.IS_STRONG or me.RECORD != record or context.SHARED_BYTES < 16:
         return 0
-    epoch = load64(me + Race.EPOCH)
+    epoch = me.EPOCH
     info = site << 14 | (epoch & 31) << 9 | 480
     each = lane < 0
     if each == 0:
         info = info | lane
-    agent = load64(context + Context.RACE_AGENT)
+    agent = context.RACE_AGENT
     if agent:
-        epoch = (agent & 4294967295) ^ (agent >> 32 ^ load64(record + Race.RANK)) << 8
-    limit = load64(context + Context.SHARED_BYTES) - 16
+        epoch = (agent & 4294967295) ^ (agent >> 32 ^ record.RANK) << 8
+    limit = context.SHARED_BYTES - 16
     if how & 4:
         return pieces_stored(record, me, epoch, info, each, mask, places, limit)
     proxy = flags & Race.ASYNC_PROXY
     return pieces_loaded(record, me, epoch, info, each, mask, places, limit, proxy, how & 16)
 
 
-def race_range(context: int, cta: int, site: int, lane: int, start: int, size: int, how: int) -> int:
+def race_range(context: Context, cta: Cta, site: int, lane: int, start: int, size: int, how: int) -> int:
     """As ``race_pieces``, of a lane that accesses pieces side by side, up to 32 of them."""
-    places = load64(context + Context.SCRATCH) + Race.PLACES
+    places = context.SCRATCH + Race.PLACES
     count = 0
     while count < 32 and count * 16 < size:
         store64(places + count * 8, start + count * 16)
@@ -188,22 +191,22 @@ def race_range(context: int, cta: int, site: int, lane: int, start: int, size: i
     return race_pieces(context, cta, site, lane, (1 << count) - 1, places, how)
 
 
-def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int, how: int) -> int:
+def race_at(context: Context, cta: Cta, site: int, lane: int, place: int, size: int, how: int) -> int:
     """One lane of the running warp accesses shared memory of a CTA. ``how``: 4 writes, 8 reads."""
-    flags = load8(load64(context + Context.RACE_SITES) + site)
-    record = load64(cta + Cta.RACES)
-    me = load64(context + Context.RACE_WARP)
-    if flags & Race.CHECKED == 0 or record == 0 or load64(record + Race.NOW) == Race.LAST:
+    flags = load8(context.RACE_SITES + site)
+    record = cta.RACES
+    me = context.RACE_WARP
+    if flags & Race.CHECKED == 0 or record == 0 or record.NOW == Race.LAST:
         return 0
-    own = load64(me + Race.RECORD)
+    own = me.RECORD
     turn = 0
     if own != record:
-        turn = load64(own + Race.RANK) ^ load64(record + Race.RANK)
-    epoch = load64(me + Race.EPOCH)
+        turn = own.RANK ^ record.RANK
+    epoch = me.EPOCH
     info = site << 14 | (epoch & 31) << 9 | lane | turn << 28
-    agent = load64(context + Context.RACE_AGENT)
+    agent = context.RACE_AGENT
     if agent:
-        epoch = (agent & 4294967295) ^ (agent >> 32 ^ load64(record + Race.RANK)) << 8
+        epoch = (agent & 4294967295) ^ (agent >> 32 ^ record.RANK) << 8
     elif turn:
         epoch = (epoch | Race.ASYNCHRONOUS << 8) ^ turn << 8
     proxy = flags & Race.ASYNC_PROXY and how & 8 and turn == 0
@@ -212,11 +215,11 @@ def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int,
     if flags & Race.IS_STRONG:
         epoch = epoch | Race.STRONG
     if turn:
-        if load64(own + Race.NOW) == Race.LAST:
+        if own.NOW == Race.LAST:
             return 0
-        store64(me + Race.TURN, turn)
+        me.TURN = turn
         race_parts(context, cta, record, me, epoch, info, place, size, how & 4)
-        store64(me + Race.TURN, 0)
+        me.TURN = 0
     elif size == 4 and place & 3 == 0 and race_among_atomics(record, me, epoch, info, place, flags, how):
         return 0
     elif (place | size) & 3 == 0:
@@ -225,26 +228,24 @@ def race_at(context: int, cta: int, site: int, lane: int, place: int, size: int,
         race_parts(context, cta, record, me, epoch, info, place, size, how & 4)
     # most atomics order nothing
     plain = flags | Race.NARROW == Race.CHECKED | Race.IS_STRONG | Race.NARROW
-    if flags & Race.IS_STRONG and not (plain and load64(me + Race.READ) and not load64(me + Race.FENCED)):
+    if flags & Race.IS_STRONG and not (plain and me.READ and not me.FENCED):
         race_flag(context, site, how)
     return 0
 
 
 def race_unfenced(
-    context: int, cta: int, record: int, me: int, info: int, place: int, size: int
+    context: Context, cta: Cta, record: Race, me: RaceWarp, info: int, place: int, size: int
 ) -> int:  # fmt: skip
     """The async proxy reads words: all that warps and their ``cp.async`` have stored there, and that comes before, is known to it if a
     proxy fence lies between."""
-    cell = load64(record + Race.PLANES) + (place & -4)
-    plane = load64(record + Race.PLANE)
-    twin = me + Race.CLOCK + load64(record + Race.TWIN)
+    cell = record.PLANES + (place & -4)
+    plane = record.PLANE
+    twin = race_twin(record, race_known(me))
     seen = 0
     done = 0
     while done < size:
         last = load32(cell + done)
-        hidden = (
-            last & 127 < Race.OF_MBARRIERS and load32(twin + (last & load64(me + Race.MASK)) * 4) < last >> 8
-        )
+        hidden = last & 127 < Race.OF_MBARRIERS and twin.TIMES[last & me.MASK] < last >> 8
         if last != seen and hidden and race_happened_before(me, last):
             behind = load32(cell + done + plane)
             race_report_shared(context, cta, behind, info | 480, place + done, Race.RAW | Race.UNFENCED)
@@ -254,16 +255,16 @@ def race_unfenced(
 
 
 def race_among_atomics(
-    record: int, me: int, epoch: int, info: int, place: int, flags: int, how: int
+    record: Race, me: RaceWarp, epoch: int, info: int, place: int, flags: int, how: int
 ) -> int:  # fmt: skip
     """Whether a word is accessed by an atomic that orders nothing, after atomics only; notes it if so."""
-    if flags | Race.NARROW != Race.CHECKED | Race.IS_STRONG | Race.NARROW or load64(me + Race.READ) == 0:
+    if flags | Race.NARROW != Race.CHECKED | Race.IS_STRONG | Race.NARROW or me.READ == 0:
         return 0
-    base = load64(me + Race.BASE)
-    plane = load64(record + Race.PLANE)
-    cell = load64(record + Race.PLANES) + place
+    base = me.BASE
+    plane = record.PLANE
+    cell = record.PLANES + place
     last = load32(cell)
-    unread = load32(cell + Race.READER * plane) < base and load64(me + Race.FENCED) == 0
+    unread = load32(cell + Race.READER * plane) < base and me.FENCED == 0
     if unread and (last < base or last & Race.STRONG) and how & 4:
         store32(cell, epoch)
         store32(cell + plane, info | 480)
@@ -272,7 +273,7 @@ def race_among_atomics(
 
 
 def race_parts(
-    context: int, cta: int, record: int, me: int, epoch: int, info: int, place: int, size: int, writes: int
+    context: Context, cta: Cta, record: Race, me: RaceWarp, epoch: int, info: int, place: int, size: int, writes: int
 ) -> int:  # fmt: skip
     """As ``race_words``, of any bytes."""
     done = 0
@@ -288,18 +289,18 @@ def race_parts(
 
 
 def race_lanes(
-    context: int, site: int, mask: int, addresses: int, values: int, width: int, size: int, how: int
+    context: Context, site: int, mask: int, addresses: int, values: int, width: int, size: int, how: int
 ) -> int:
     """Accesses of shared memory lane by lane; ``values`` are what is stored, element e of lane l at ``values[e · 32 + l]``."""
-    cta = load64(context + Context.CTA)
-    store64(context + Context.RACE_WIDTH, width)
+    cta = context.CTA
+    context.RACE_WIDTH = width
     if size == 16 and race_pieces(context, cta, site, -1, mask, addresses, how):
         mask = 0
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
         if values:
-            store64(context + Context.RACE_VALUE, values + lane * width)
+            context.RACE_VALUE = values + lane * width
         race_at(context, cta, site, lane, load64(addresses + lane * 8), size, how)
-    store64(context + Context.RACE_VALUE, 0)
+    context.RACE_VALUE = 0
     return 0

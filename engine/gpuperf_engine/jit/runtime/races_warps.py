@@ -6,15 +6,16 @@ that it accessed last. Else a cell of a line is that of all CTAs, and has them a
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, Line, Race, Segment
-from .compile_python import load8, load32, load64, store32, store64, unsigned_less
-from .races_blocks import race_again, race_segment
+from ..ir.abi import Context, Line, LineAccess, LineEntry, LineRoom, Race, Window
+from .compile_python import unsigned_less
+from .races_blocks import race_segment, race_segment_at
 from .races_clocks import race_happened_before
 from .races_lines import (
     race_differs,
     race_entry_at,
     race_filled,
     race_fresh,
+    race_host,
     race_kept,
     race_report_line,
     race_set,
@@ -22,299 +23,174 @@ from .races_lines import (
 )
 
 
-def race_within(
-    context: int,
-    cta: int,
-    flags: int,
-    info: int,
-    shape: int,
-    start: int,
-    mask: int,
-    values: int,
-    width: int,
-    size: int,
-    how: int,
-) -> int:
+def race_within(context: Context, access: LineAccess) -> int:
     """Hold an access against those of other warps of the CTA; whether nothing is new about it."""
-    record = load64(cta + Cta.RACES)
-    if record == 0 or load64(record + Race.NOW) == Race.LAST:
+    record = Race(access.RECORD)
+    if record == 0 or record.NOW == Race.LAST:
         return 0
-    race_again(context, record)
-    number = load64(context + Context.RACE_FIRST) + load64(cta + Cta.INDEX)
-    cell = race_cell(record, start)
-    tag = race_tag(record, start)
-    if load64(tag) != race_tagged(number, start):
+    window = record.WINDOW
+    start = access.START
+    cell = race_cell(window, start)
+    tag = race_tagged(access, start)
+    if window.TAGS[race_place(start)] != tag:
         race_fresh(cell, 0)
-        store64(tag, race_tagged(number, start))
-    room = race_room(record, start)
-    epoch = race_now(context, record)
-    known = race_entry(
-        context, cta, record, cell, room, (epoch & 127) + 1, epoch, flags, info, shape, start, mask, values, width, size, how
-    )  # fmt: skip
-    if how & 4 and values and load64(context + Context.RACE_LINES):
-        race_valued(room + Line.VALUES, info & 31, (shape >> Line.LENGTH) + 1, start, values, width, size)
+        window.TAGS[race_place(start)] = tag
+    room = race_room(window, start)
+    known = race_entry(context, access, cell, room, (access.EPOCH & 127) + 1, access.EPOCH)
+    if access.STORES and access.VALUES and context.RACE_LINES:
+        race_valued(access, room + LineRoom.VALUES)
     return known
 
 
-def race_room(record: int, start: int) -> int:
-    """The room of a line in the window of a CTA."""
-    place = start >> Line.BITS & (Line.WINDOW - 1)
-    return load64(record + Race.WINDOW) + Line.ROOMS + place * Line.ROOM
+def race_place(start: int) -> int:
+    """The number of the cell of a line in a window."""
+    return start >> Line.BITS & (Window.LINES - 1)
 
 
-def race_cell(record: int, start: int) -> int:
-    """The cell of a line in the window of a CTA."""
-    return load64(record + Race.WINDOW) + (start >> Line.BITS & (Line.WINDOW - 1)) * Line.CELL
+def race_room(window: Window, start: int) -> LineRoom:
+    """The room of a line in a window."""
+    return LineRoom(window + Window.ROOMS + race_place(start) * LineRoom.BYTES)
 
 
-def race_tag(record: int, start: int) -> int:
-    """Where the tag of that cell is."""
-    return load64(record + Race.WINDOW) + Line.TAGS + (start >> Line.BITS & (Line.WINDOW - 1)) * 8
+def race_cell(window: Window, start: int) -> Line:
+    """The cell of a line in a window."""
+    return Line(window + race_place(start) * Line.CELL)
 
 
-def race_tagged(number: int, start: int) -> int:
-    """The tag of a line that a CTA has accessed."""
-    return number << 32 | (start >> Line.BITS & 4294967295)
+def race_tagged(access: LineAccess, start: int) -> int:
+    """The tag of a line that the CTA has accessed."""
+    return access.NUMBER << 32 | (start >> Line.BITS & 4294967295)
 
 
-def race_now(context: int, record: int) -> int:
-    """The epoch of what accesses memory."""
-    if load64(context + Context.RACE_AGENT):
-        return load64(context + Context.RACE_AGENT) & 4294967295
-    return load64(load64(context + Context.RACE_WARP) + Race.EPOCH)
-
-
-def race_ordered(
-    context: int,
-    cta: int,
-    flags: int,
-    info: int,
-    shape: int,
-    start: int,
-    mask: int,
-    values: int,
-    width: int,
-    size: int,
-    how: int,
-) -> int:
+def race_ordered(context: Context, access: LineAccess) -> int:
     """Hold an access against those of all warps of all CTAs."""
-    record = load64(cta + Cta.RACES)
-    place = start - load64(context + Context.RACE_FROM)
-    if record == 0 or not unsigned_less(place, load64(context + Context.RACE_SPAN)):
+    record = Race(access.RECORD)
+    place = access.START - context.RACE_FROM
+    if record == 0 or not unsigned_less(place, context.RACE_SPAN):
         return 0
-    epoch = race_now(context, record)
-    segment = race_segment(context, cta, record, epoch)
-    if segment == 0 or load64(record + Race.NOW) == Race.LAST:
+    cta = access.CTA
+    segment = race_segment(context, cta, record, access.EPOCH)
+    if segment == 0 or record.NOW == Race.LAST:
         return 0
-    cell = load64(context + Context.RACE_LINES) + (place >> Line.BITS) * Line.CELL
-    room = load64(context + Context.RACE_ROOMS) + (place >> Line.BITS) * Line.ROOM
-    launch = load64(context + Context.RACE_FIRST)
-    if load32(cell + Line.LAUNCH) != launch:
-        race_fresh(cell, launch)
-    who = (load64(cta + Cta.INDEX) << 7 | (epoch & 127)) + 1
-    return race_entry(
-        context, cta, record, cell, room, who, segment, flags, info, shape, start, mask, values, width, size, how
-    )  # fmt: skip
+    cell = Line(context.RACE_LINES + (place >> Line.BITS) * Line.CELL)
+    room = LineRoom(context.RACE_ROOMS + (place >> Line.BITS) * LineRoom.BYTES)
+    if cell.LAUNCH != context.RACE_FIRST:
+        race_fresh(cell, context.RACE_FIRST)
+    who = (cta.INDEX << 7 | (access.EPOCH & 127)) + 1
+    return race_entry(context, access, cell, room, who, segment)
 
 
 def race_entry(
-    context: int,
-    cta: int,
-    record: int,
-    cell: int,
-    room: int,
-    who: int,
-    number: int,
-    flags: int,
-    info: int,
-    shape: int,
-    start: int,
-    mask: int,
-    values: int,
-    width: int,
-    size: int,
-    how: int,
+    context: Context, access: LineAccess, cell: Line, room: LineRoom, who: int, number: int
 ) -> int:
     """Hold an access of an agent (``who``) against those in the cell of its line, and note it there under a number; whether the same
     was there already."""
-    strong = 0
-    if flags & Race.IS_STRONG:
-        strong = 1 + 2 * (flags & Race.NARROW == 0)
-    owner = load32(cell + Line.OWNER)
+    strong = access.STRONG
+    mask = access.MASK
+    owner = cell.OWNER
     if owner == 0:
         owner = who
-        store32(cell + Line.OWNER, who)
-    if owner == who and load8(cell + Line.FULL) == 0:
-        entry = race_entry_at(cell, room, how & 4 == 0)
-        known = load64(entry + Line.MASK)
-        if load32(entry + Line.WHO) == 0:
-            return race_set(entry, number, strong, info, shape, mask)
-        if load8(entry + Line.STRONG) == strong:
-            if load32(entry + Line.WHO) == number:
-                if how & 4 == 0 and known & mask == mask:
+        cell.OWNER = who
+    if owner == who and cell.FULL == 0:
+        entry = race_entry_at(cell, room, access.STORES == 0)
+        if entry.WHO == 0:
+            return race_set(access, entry, number, strong)
+        if entry.STRONG == strong:
+            if entry.WHO == number:
+                if access.STORES == 0 and entry.MASK & mask == mask:
                     return 1
-                return race_kept(entry, info, shape, mask)
-            if known & ~mask == 0:
-                return race_set(entry, number, strong, info, shape, mask)
+                return race_kept(access, entry)
+            if entry.MASK & ~mask == 0:
+                return race_set(access, entry, number, strong)
     race_filled(cell, room)
     if owner != who:
-        store32(cell + Line.OWNER, Line.SHARED)
-    return race_entries(
-        context, cta, record, cell, room, number, strong, info, shape, start, mask, values, width, size, how
-    )
+        cell.OWNER = Line.SHARED
+    return race_entries(context, access, cell, room, number)
 
 
-def race_entries(
-    context: int,
-    cta: int,
-    record: int,
-    cell: int,
-    room: int,
-    number: int,
-    strong: int,
-    info: int,
-    shape: int,
-    start: int,
-    mask: int,
-    values: int,
-    width: int,
-    size: int,
-    how: int,
-) -> int:
+def race_entries(context: Context, access: LineAccess, cell: Line, room: LineRoom, number: int) -> int:
     """As ``race_entry``, of a line that others have accessed too. What comes before, in the same bytes, is forgotten: whoever has a
     race with it has one with this access."""
-    me = load64(context + Context.RACE_WARP)
+    mask = access.MASK
+    strong = access.STRONG
+    stores = access.STORES
     own = 0
     free = 0
     early = 0
     index = 0
-    while index < 2 * Line.PAIRS:
+    while index < 2 * LineRoom.PAIRS:
         entry = race_entry_at(cell, room, index)
-        known = load32(entry + Line.WHO)
-        same = index & 1 == (how & 4 == 0)
-        overlap = mask & load64(entry + Line.MASK)
-        other = load8(entry + Line.STRONG)
+        known = entry.WHO
+        same = index & 1 == (stores == 0)
+        overlap = mask & entry.MASK
         if known == 0:
             if same:
                 free = entry
-        elif known == number and other == strong and same:
+        elif known == number and entry.STRONG == strong and same:
             own = entry
         elif overlap or same:
-            before = known == number or race_precedes(context, cta, me, known)
+            before = known == number or race_precedes(context, access, known)
             if before and same:
                 early = entry
-            if before and overlap and (how & 4 or index & 1) and strong & ~other == 0:
-                overlap = load64(entry + Line.MASK) & ~mask
-                store64(entry + Line.MASK, overlap)
+            if before and overlap and (stores or index & 1) and strong & ~entry.STRONG == 0:
+                overlap = entry.MASK & ~mask
+                entry.MASK = overlap
                 if overlap == 0:
-                    store32(entry + Line.WHO, 0)
+                    entry.WHO = 0
                     if same:
                         free = entry
-            elif before == 0 and overlap and (how & 4 or index & 1 == 0):
-                race_of_warps(
-                    context, cta, known, room, entry, index, strong & other, info, shape, start, overlap, values, width, size, how
-                )  # fmt: skip
+            elif before == 0 and overlap and (stores or index & 1 == 0):
+                race_of_warps(context, access, known, room, entry, index & 1, overlap)
         index += 1
     if own:
-        return race_kept(own, info, shape, mask)
+        return race_kept(access, LineEntry(own))
     if free == 0:
         free = early
     if free == 0:
-        free = race_entry_at(cell, room, number % Line.PAIRS * 2 + (how & 4 == 0))
-    return race_set(free, number, strong, info, shape, mask)
+        free = race_entry_at(cell, room, number % LineRoom.PAIRS * 2 + (stores == 0))
+    return race_set(access, LineEntry(free), number, strong)
 
 
-def race_precedes(context: int, cta: int, me: int, known: int) -> int:
+def race_precedes(context: Context, access: LineAccess, known: int) -> int:
     """Whether what was noted under a number comes before what the warp does now."""
-    table = load64(context + Context.RACE_SEGMENTS)
-    if table == 0:
+    me = context.RACE_WARP
+    if context.RACE_SEGMENTS == 0:
         return race_happened_before(me, known)
-    segment = table + known * Segment.BYTES
-    released = load32(segment + Segment.RELEASED)
-    if released and released <= load32(me + Race.CLOCK + Race.OF_OTHERS * 4):
+    segment = race_segment_at(context, known)
+    if segment.RELEASED and segment.RELEASED <= me.CLOCK[Race.OF_OTHERS]:
         return 1
-    if load32(segment + Segment.CTA) != load64(cta + Cta.INDEX):
+    if segment.CTA != access.CTA.INDEX:
         return 0
-    return race_happened_before(me, load32(segment + Segment.EPOCH))
+    return race_happened_before(me, segment.EPOCH)
 
 
 def race_of_warps(
-    context: int,
-    cta: int,
-    known: int,
-    room: int,
-    entry: int,
-    index: int,
-    strong: int,
-    info: int,
-    shape: int,
-    start: int,
-    overlap: int,
-    values: int,
-    width: int,
-    size: int,
-    how: int,
-) -> int:
-    """Note an access and that of an entry, which nothing orders; ``strong``: how strong both are."""
-    number = load64(cta + Cta.INDEX)
+    context: Context, access: LineAccess, known: int, room: LineRoom, entry: LineEntry, loaded: int, overlap: int
+) -> int:  # fmt: skip
+    """Note an access and that of an entry, a load or a store, which nothing orders, if it is not one of two stores that store the
+    same."""
+    number = access.CTA.INDEX
     other = number
-    table = load64(context + Context.RACE_SEGMENTS)
-    if table:
-        other = load32(table + known * Segment.BYTES + Segment.CTA)
-    kind = Race.RAW
-    if how & 4:
-        kind = Race.WAW
-        if index & 1:
-            kind = Race.WAR
+    if context.RACE_SEGMENTS:
+        other = race_segment_at(context, known).CTA
+    strong = access.STRONG & entry.STRONG
     if strong & 2 or (strong and other == number):
         return 0
-    if other == number:
-        kind = kind | Race.OF_ONE
-    return race_differing(
-        context, kind, other, number, room, entry, info, shape, start, overlap, values, width, size
-    )
-
-
-def race_differing(
-    context: int,
-    kind: int,
-    other: int,
-    number: int,
-    room: int,
-    entry: int,
-    info: int,
-    shape: int,
-    start: int,
-    overlap: int,
-    values: int,
-    width: int,
-    size: int,
-) -> int:
-    """As ``race_of_warps``, of a race if it is not one of two stores that store the same."""
-    flags = load8(load64(context + Context.RACE_SITES) + (info >> 14)) & Race.IS_STRONG
-    if kind & 3 == Race.WAW and (flags | load8(entry + Line.STRONG)) == 0:
-        host = (start & (0 - Line.BYTES)) + load64(context + Context.ARENA)
-        if load64(context + Context.RACE_LINES) and load64(context + Context.RACE_SEGMENTS) == 0:
+    kind = Race.RAW
+    if access.STORES:
+        kind = Race.WAW
+        if loaded:
+            kind = Race.WAR
+    if kind == Race.WAW and (access.STRONG | entry.STRONG) == 0:
+        host = race_host(context, access.START)
+        if context.RACE_LINES and context.RACE_SEGMENTS == 0:
             # other CTAs may store there at any time
-            host = room + Line.VALUES
-        overlap = race_differs(host, info & 31, overlap, start, values, width, size)
+            host = room + LineRoom.VALUES
+        overlap = race_differs(access, host, overlap)
         if overlap == 0:
             return 0
-    return race_report_warps(context, kind, other, number, entry, info, shape, start, overlap)
-
-
-def race_report_warps(
-    context: int,
-    kind: int,
-    other: int,
-    number: int,
-    entry: int,
-    info: int,
-    shape: int,
-    start: int,
-    overlap: int,
-) -> int:
-    """Note the access of an entry and one that follows."""
+    if other == number:
+        kind = kind | Race.OF_ONE
     return race_report_line(
-        context, kind, other, number, load32(entry + Line.BY), load32(entry + Line.AT) & 65535, info, shape, overlap, start
+        context, kind, other, number, entry.BY, entry.AT, access.INFO, access.SHAPE, overlap, access.START
     )  # fmt: skip

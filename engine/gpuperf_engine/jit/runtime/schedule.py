@@ -5,7 +5,19 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.abi import EXIT_CODE, UNWRITTEN, Barrier, Cluster, Context, Cta, Event, State, Status, Wait
+from ..ir.abi import (
+    EXIT_CODE,
+    UNWRITTEN,
+    Barrier,
+    Cluster,
+    Context,
+    Cta,
+    Event,
+    RaceWarp,
+    State,
+    Status,
+    Wait,
+)
 from .cluster import place_in_cluster
 from .compile_python import bits_count, call, fill, load32, store64, trailing_zeros
 from .diverged_barriers import arrive_lanes, release_lanes
@@ -238,7 +250,7 @@ def proceed(context: Context, cta: Cta) -> int:
     warp = cta.POSITION
     ran = cta.RAN
     context.CTA = cta
-    context.RACE_WARP = 0
+    context.RACE_WARP = RaceWarp(0)
     races = cta.RACES
     while warp < warps or ran:
         if warp >= warps:

@@ -11,7 +11,7 @@ from functools import partial
 from ..ir.emitter import LANES, Emitter, Ref, constant, numbers, vector_of
 from .access_text import V1, V64
 
-__all__ = ["vector_words"]
+__all__ = ["race_words", "vector_words"]
 
 _Make = Callable[[Emitter, Ref, Ref], None]
 _HALF = vector_of(16, "i32")
@@ -22,6 +22,8 @@ _HEADS = {
     "first_of": "i64 %source, i64 %lanes",
     "most_alike": "i64 %source, i64 %lanes",
     "neighbours": "i64 %source, i64 %distance",
+    "alike": "i64 %source, i64 %lane, i64 %size",
+    "differing": "i64 %one, i64 %other",
 }
 
 
@@ -44,6 +46,11 @@ def vector_words(wide: bool) -> str:
         "declare i32 @llvm.cttz.i32(i32, i1)",
     ]
     return "\n".join([*declared, *(_function(name, make) for name, make in makers.items()), ""])
+
+
+def race_words() -> str:
+    """The functions ``alike`` and ``differing``."""
+    return _function("alike", _alike) + _function("differing", _differing)
 
 
 def _function(name: str, make: Callable[[Emitter], None]) -> str:
@@ -240,3 +247,21 @@ def _neighbours(to: Emitter) -> None:
     near = to.icmp("eq", Ref("i64", "%distance"), 1)
     chosen = to.select(near, equal[0], equal[1])
     to.give(to.zext(to.bits(chosen), "i64"))
+
+
+def _alike(to: Emitter) -> None:
+    """The lanes whose element is that of one lane."""
+    cases = " ".join(f"i64 {size}, label %of{size}" for size in (1, 2, 4))
+    to.do(f"switch i64 %size, label %of8 [{cases}]")
+    for size in (1, 2, 4, 8):
+        to.start(f"of{size}")
+        given = to.load(vector_of(LANES, f"i{8 * size}"), to.pointer("%source"), 1)
+        one = to.extract(given, to.trunc(Ref("i64", "%lane"), "i32"))
+        same = to.icmp("eq", given, to.splat(one))
+        to.give(to.zext(to.bits(same), "i64"))
+
+
+def _differing(to: Emitter) -> None:
+    """Which of 64 bytes differ."""
+    one, other = (to.load("<64 x i8>", to.pointer(name), 1) for name in ("%one", "%other"))
+    to.give(to.bits(to.icmp("ne", one, other)))

@@ -1,4 +1,4 @@
-"""Runs jobs for ``sandbox``: reads pickled jobs from stdin, writes pickled outcomes to stdout."""
+"""Runs jobs for ``sandbox``: reads pickled jobs from stdin, writes pickled outcomes to stdout. Its argument is the quantum."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import BinaryIO
 import numpy as np
 
 import gpuperf_engine as ge
+from gpuperf_engine.simt import schedule
 from tests.hostile.sandbox import Job, Outcome
 
 #: address space in bytes: a test that asks for more than its share fails here and not on the machine
@@ -57,6 +58,7 @@ if __name__ == "__main__":
     warnings.simplefilter("error")
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    schedule.QUANTUM = int(sys.argv[1])
     answers = sys.stdout.buffer
     sys.stdout = sys.stderr
     serve(sys.stdin.buffer, answers)

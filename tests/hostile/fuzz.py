@@ -21,11 +21,13 @@ import numpy as np
 from tests.hostile.mutants import Mutant, mutant
 from tests.hostile.sandbox import Outcome, Sandbox
 
-__all__ = ["BACKENDS", "judge", "run"]
+__all__ = ["BACKENDS", "QUANTUM", "judge", "run"]
 
 BACKENDS = ("llvm", "reference")
-#: of a launch; a turn of the reference backend, which ends before the budget is looked at, may take minutes
+#: of processor time for a launch
 SECONDS = {"llvm": 60.0, "reference": 400.0}
+#: a time slice ends before the budget is looked at, and one of 4,096 long iterations takes the reference backend minutes
+QUANTUM = 128
 #: says how a number was found, not what it is
 OWN = frozenset(("method", "method_reason", "remarks"))
 
@@ -103,7 +105,7 @@ def main() -> int:
     failed: list[int] = []
     with tempfile.TemporaryDirectory() as cache:
         os.environ.setdefault("GPUPERF_CACHE", cache)
-        sandbox = Sandbox()
+        sandbox = Sandbox(QUANTUM)
         print(f"from seed {seed}", flush=True)
         try:
             for number in range(seed, seed + (given.count or 1 << 62)):

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpuperf_engine.simt.schedule import QUANTUM
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -52,9 +54,11 @@ def _worked(pid: int) -> float | None:
 
 
 class Sandbox:
-    """A child process that performs one job after the other; it is replaced when it dies or hangs."""
+    """A child process that performs one job after the other; it is replaced when it dies or hangs. ``quantum`` is that of the
+    schedule there: what the back edges of one time slice may cost."""
 
-    def __init__(self) -> None:
+    def __init__(self, quantum: int = QUANTUM) -> None:
+        self._quantum = quantum
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(self, job: Job, seconds: float = 20.0) -> Outcome:
@@ -89,7 +93,7 @@ class Sandbox:
         if self._child is None:
             paths = [str(ROOT), str(ROOT / "engine"), os.environ.get("PYTHONPATH", "")]
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "tests.hostile.child"],
+                [sys.executable, "-m", "tests.hostile.child", str(self._quantum)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 cwd=ROOT,

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.hostile.fuzz import judge, run
+from tests.hostile.fuzz import QUANTUM, judge, run
 from tests.hostile.kernels import module
 from tests.hostile.mutants import mutant, sources
 from tests.hostile.sandbox import ROOT, Job, Outcome, Sandbox
@@ -80,6 +80,21 @@ def test_a_process_that_dies_or_hangs_is_its_mutants(sandbox: Sandbox) -> None:
     wrong, outcomes = run(sandbox, budget)
     assert not wrong
     assert [outcome.type for outcome in outcomes] == ["BudgetExceeded"] * 2
+
+
+def test_the_budget_ends_long_iterations_soon() -> None:
+    """A slice of 4,096 iterations of 500 additions would take the reference backend a minute."""
+    loop = module("L: " + "add.u64 %rd0, %rd0, 1; " * 500 + "setp.ne.u64 %p0, %rd0, 0; @%p0 bra L; ret;")
+    sandbox = Sandbox(QUANTUM)
+    try:
+        wrong, outcomes = run(
+            sandbox, replace(mutant(0), job=Job(loop, "k", options={"max_instructions": 100}))
+        )
+    finally:
+        sandbox.close()
+    assert not wrong
+    # the iterations of one time slice: 500 additions, a comparison and a branch each
+    assert f"{QUANTUM * 502:,} warp instructions executed" in outcomes[0].text
 
 
 def test_the_command(tmp_path: Path) -> None:

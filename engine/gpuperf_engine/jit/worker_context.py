@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from ..isa.rules import NOTED, Noted
 from ..memory.arena import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES
+from ..simt import schedule
 from ..simt.padding import Overrun
 from ..simt.program import Program
 from ..simt.rule_breaches import Breach
-from ..simt.schedule import QUANTUM
 from .codegen.function import Generated
 from .codegen.recursion import CAPACITY
 from .host_arrays import address_of, aligned
@@ -83,7 +83,7 @@ class WorkerContext:
         self.put(
             {
                 Context.STATE_BYTES: generated.state_bytes,
-                Context.QUANTUM: QUANTUM,
+                Context.QUANTUM: schedule.QUANTUM,
                 **addresses,
                 Context.LOCAL_BYTES: program.local_area,
                 Context.ZERO_START: generated.zero_start,

@@ -8,7 +8,8 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from .device.device import Runtime
-from .device.recording import Event
+from .device.events import Event
+from .device.thresholds import Thresholds
 from .errors import MachineError
 from .memory.arrays import DeviceArray
 from .memory.tensor_descriptions import TensorMap
@@ -16,7 +17,6 @@ from .patterns.coarse import PATTERNS as COARSE_PATTERNS
 from .patterns.fine import FINE_PATTERNS, FinePatterns
 from .patterns.flow import FlowEdge, FlowGraph, Vertex
 from .patterns.flow import flow_graph as _flow_graph
-from .patterns.matches import Thresholds
 from .patterns.program import Pattern, Step
 from .patterns.program import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile, csv_rows, csv_text
@@ -76,7 +76,8 @@ class Device(Runtime):
     ``Device(observe={"memory"}, memory_bytes=4 << 30, backend="llvm", resources="estimate")``: ``observe`` is a
     subset of ``memory`` (the default), ``accesses``, ``footprint``, ``threads`` and ``values``; ``backend`` is ``llvm`` or
     ``reference`` (NumPy: slow, same results); ``resources`` is ``estimate`` (from liveness) or ``ptxas``; ``races`` is ``off``,
-    ``note`` (accesses that nothing orders are in ``profile.races`` and in its notes) or ``error`` (they raise ``RaceError``).
+    ``note`` (accesses that nothing orders are in ``profile.races`` and in its notes) or ``error`` (they raise ``RaceError``);
+    ``thresholds`` say when values are a pattern.
     """
 
     def launch(

@@ -17,7 +17,7 @@ from ..core.fingerprint import digest_bytes, digest_parts
 
 if TYPE_CHECKING:
     from gpuperf_engine import Device, Module, Profile
-    from gpuperf_engine.device.recording import Event
+    from gpuperf_engine.device.events import Event
 
     from ..sources.base import PtxSource
 

@@ -44,7 +44,7 @@ def flow_text(flow: Flow) -> str:
 def flow_graph_of(flow: Flow) -> FlowGraph:
     """The graph itself, to slice and prune."""
     from gpuperf_engine import FlowEdge, FlowGraph, Vertex
-    from gpuperf_engine.device.recording import CallSite
+    from gpuperf_engine.device.events import CallSite
 
     vertices = [
         Vertex(

@@ -56,7 +56,8 @@ _ZEROS = np.where(_INDEX % 2 == 0, np.where(_INDEX % 4 == 0, 0.0, -0.0), _NOISE)
 _NARROW = _RANDOM.integers(-100, 100, _COUNT)
 _HALVES = _RANDOM.integers(-2047, 2047, _COUNT) / 64 * 1.0
 _BFLOATS = _RANDOM.integers(128, 255, _COUNT) * 2.0 ** _RANDOM.integers(20, 60, _COUNT)
-_CLOSE = 1 + _NOISE * 2.0**-11
+#: one value to three bits: the least is 7/8 of the largest
+_CLOSE = _with(_with(_RANDOM.uniform(0.875, 1, _COUNT), 7, 0.875), 8, 1)
 _FEW = _NOISE[_RANDOM.integers(0, 40, _COUNT)]
 
 #: what shows exactly a pattern, with what tells it, and a near miss
@@ -75,7 +76,7 @@ _SHOWN: dict[str, tuple[str, NDArray[Any], dict[str, object]]] = {
     "heavy-type bf16": ("f32", _BFLOATS, {"narrower": "bf16"}),
     "heavy-type e4m3": ("f16", _RANDOM.integers(-15, 15, _COUNT), {"narrower": "e4m3"}),
     "heavy-type dictionary": ("f32", _FEW, {"narrower": "dictionary", "distinct": len(set(_FEW.astype(np.float32).tolist()))}),
-    "approximate-values": ("f32", _CLOSE, {"bits": 10}),
+    "approximate-values": ("f32", _CLOSE, {"bits": 3, "bound": 0.0625}),
 }  # fmt: skip
 _MISSES: dict[str, tuple[str, NDArray[Any]]] = {
     "one value is not that line's": ("s32", _with(7919000 * (_INDEX + 1), 700, 5)),
@@ -84,7 +85,7 @@ _MISSES: dict[str, tuple[str, NDArray[Any]]] = {
     "one fraction is too long": ("f32", _with(_HALVES, 9, 1 + 2.0**-23)),
     "one exponent is too large": ("f64", _with(_NOISE.astype(np.float32).astype(np.float64), 9, 1e39)),
     "one is no normal half": ("f32", _with(_HALVES * 8 + 2.0**-23 * 5, 9, 2.0**-15)),
-    "one bit too far apart": ("f32", 1 + _NOISE * 2.0**-8),
+    "one bit too far apart": ("f32", _with(_CLOSE, 9, 0.875 - 2.0**-20)),
     "too many for a dictionary": ("f32", _NOISE[_RANDOM.integers(0, 110, _COUNT)]),
 }
 
@@ -167,6 +168,11 @@ def test_thresholds_can_be_set() -> None:
     values = np.where(_INDEX % 4 == 0, 3.25, _NOISE).astype(np.float32)
     assert _findings("f32", values) == []
     (finding,) = _findings("f32", values, ge.FinePatterns(ge.Thresholds(frequent=0.18)))
+    device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24, thresholds=ge.Thresholds(frequent=0.18))
+    device.launch(
+        ge.parse(_module("f32"), path="k.ptx")["k"], _COUNT // 128, 128, [device.array(values, name="x")]
+    )
+    assert [of_device.rule for of_device in ge.find_patterns(device)] == [finding.rule]
     # the count is what is certain: a seventeenth of all accesses may be missing
     assert finding.rule == "frequent-values" and 0.25 - 1 / 17 <= finding.evidence["fraction"] <= 0.25
 

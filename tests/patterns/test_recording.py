@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
-from gpuperf_engine.device.contents import Thresholds, describe
+from gpuperf_engine.device.contents import describe
+from gpuperf_engine.device.thresholds import Thresholds
 from tests.engine.running import GLOBAL_THREAD, module
 
 #: thread i of those below n reads element from + i and stores it to element to + i·step

@@ -1,8 +1,7 @@
 """What values an object holds: which of the value patterns of ValueExpert the elements of a range follow.
 
-Zhou et al., "ValueExpert: Exploring Value Patterns in GPU-Accelerated Applications", ASPLOS 2022, section 3; thresholds are those of
-its published analysis (``redshow``, ``value_pattern.cpp`` and ``utils.h``) where it has one. Every answer is about all elements: what
-is looked at first, a piece, only ever rules a pattern out.
+Zhou et al., "ValueExpert: Exploring Value Patterns in GPU-Accelerated Applications", ASPLOS 2022, section 3; when values are a
+pattern, ``thresholds`` says. Every answer is about all elements: what is looked at first, a piece, only ever rules a pattern out.
 """
 
 from __future__ import annotations
@@ -15,38 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Contents", "Thresholds", "describe"]
+from .thresholds import Thresholds
+
+__all__ = ["Contents", "describe"]
 
 _PIECE = 1 << 16
 _BINARY = {2: (np.uint16, 10), 4: (np.uint32, 23), 8: (np.uint64, 52)}
 """By bytes of a floating-point number: the integer of its size, and the bits of its mantissa."""
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
-_MOST_IN_TABLE = 256
 _BINNED = 1 << 17
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """When values are a pattern. All shares are of 1.
-
-    ``redundant``: a step is redundant if at least this share of the elements it wrote held the same bits (``RED_LEVEL_0`` of
-    GVProf's viewer, 0.33). ``frequent``: the ``top`` most frequent values cover at least this share, and there are at most
-    ``distinct`` different values per element, and per value that the type has (``THRESHOLD_PERCENTAGE_OF_ARRAY_SIZE_2``,
-    ``TOP_NUM_VALUE``, ``THRESHOLD_PERCENTAGE_OF_ARRAY_SIZE``); or one value alone covers ``most``. ``residual``: the mean squared
-    distance of structured values from an affine function of the index (1e-3), and as a share of their squared range
-    ``residual_share``. ``mantissa``: the bits that approximate values keep, by the bytes of their type (``MAX_FLOAT_DIGITS``,
-    ``MAX_DOUBLE_DIGITS``). ``elements``: how many there must be for a pattern other than a single value.
-    """
-
-    redundant: float = 1 / 3
-    frequent: float = 0.5
-    distinct: float = 0.1
-    top: int = 10
-    most: float = 0.75
-    residual: float = 1e-3
-    residual_share: float = 1e-6
-    mantissa: tuple[tuple[int, int], ...] = ((2, 3), (4, 3), (8, 12))
-    elements: int = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +112,7 @@ def _counted(values: NDArray[Any], thresholds: Thresholds) -> tuple[NDArray[Any]
         if left >= thresholds.frequent * count:
             continue
         fullest = np.partition(bins, -thresholds.top)[-thresholds.top :]
-        few = int(np.count_nonzero(bins)) <= _MOST_IN_TABLE
+        few = int(np.count_nonzero(bins)) <= thresholds.dictionary
         frequent = left + int(fullest.sum()) >= thresholds.frequent * count
         if not few and not frequent and left + int(fullest.max()) < thresholds.most * count:
             return None
@@ -185,7 +161,7 @@ def _heavy(
 ) -> Iterator[Contents]:
     """A narrower type that holds every value exactly, or a table of few values."""
     width, narrower = values.dtype.itemsize, _narrower(values, low, high)
-    most = min(_MOST_IN_TABLE, thresholds.distinct * len(values))
+    most = min(thresholds.dictionary, thresholds.distinct * len(values))
     table = distinct is not None and distinct <= most and width > 1
     if narrower is not None and (not table or narrower[1] == 1):
         name, bytes_needed = narrower
@@ -304,7 +280,7 @@ def _approximate(values: NDArray[Any], low: Any, high: Any, thresholds: Threshol
     if width not in _BINARY or not (low > 0 or high < 0):
         return
     word, mantissa = _BINARY[width]
-    kept = dict(thresholds.mantissa)[width]
+    kept = thresholds.mantissa_of(width)
     dropped = word(mantissa - kept)
     ends = np.array([low, high], values.dtype).view(word) >> dropped
     if ends[0] != ends[1]:

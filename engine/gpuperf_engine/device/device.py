@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,10 +41,12 @@ from ..simt.thread_counters import choose_ctas
 from ..symbolic.choose import observe_addresses, observe_control
 from ..symbolic.known_contents import KnownContents, resolve_demand
 from ..symbolic.slice_program import reduced
+from .events import Event, Use, call_path
 from .footprint import take_footprint
 from .options import RACES, RESOURCES, check_backend, check_name, check_observe
-from .recording import Event, Recorder, Use, call_path
+from .recording import Recorder
 from .symbols import Symbols
+from .thresholds import Thresholds
 
 __all__ = ["Runtime", "program_of"]
 
@@ -105,7 +108,7 @@ class Runtime:
 
     ``observe`` is a subset of ``options.OBSERVABLE``; ``resources`` says where registers come from: ``estimate`` or ``ptxas``.
     ``printer`` is given what each launch printed, also if it fails. ``strict``: what becomes of breaches of rules that work on
-    today's GPUs, one of ``isa.rules.STRICTNESS``.
+    today's GPUs, one of ``isa.rules.STRICTNESS``. ``thresholds``: when values are a pattern, if others than the defaults.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class Runtime:
         printer: Callable[[str], object] | None = None,
         strict: str = "note",
         races: str | None = None,
+        thresholds: Thresholds | None = None,
     ) -> None:
         self.observe = check_observe(observe)
         backend = check_backend(backend)
@@ -140,7 +144,10 @@ class Runtime:
         self.origins: dict[Allocation, int] = {}
         #: arrays and variables of modules
         self.array_of: dict[Allocation, DeviceArray] = {}
-        self.recorder = Recorder(self.memory, self.array_of.get) if "values" in self.observe else None
+        self.thresholds = Thresholds() if thresholds is None else thresholds
+        self.recorder = (
+            Recorder(self.memory, self.array_of.get, self.thresholds) if "values" in self.observe else None
+        )
         #: what launches accessed, by the number of the event, while ``accesses`` are observed
         self.carried: dict[int, tuple[ValueRecord, ...]] = {}
         self._launches = 0
@@ -210,8 +217,8 @@ class Runtime:
         behind = None if pad is None else as_whole(pad, "pad", 0)
         allocation = self.memory.allocate(size, name or "", pad=behind)
         array = DeviceArray(self, allocation, 0, shape, dtype)
-        self.arrays.append(array)
-        self.array_of[allocation] = array
+        self.array_of[allocation] = array.recorded()
+        self.arrays.append(self.array_of[allocation])
         self.origins[allocation] = len(self.events)
         self._taken.add(allocation.name)
         return array
@@ -271,7 +278,7 @@ class Runtime:
                 hint="accepted: .global and .const variables that the module defines",
             )
         self._symbols.check_room(kernel.module)
-        array = self._symbols.variable(variable)
+        array = replace(self._symbols.variable(variable), runtime=self)
         kernel.module.expected_on = None
         return array
 
@@ -297,7 +304,7 @@ class Runtime:
 
     def _loaded(self, array: DeviceArray, initial: bool) -> None:
         """A variable of a module is in memory now."""
-        self.array_of[array.allocation] = array
+        self.array_of[array.allocation] = array.recorded()
         if initial and self.recorder is not None:
             self.recorder.load(array.allocation)
 
@@ -425,7 +432,7 @@ class Runtime:
             images=self.memory.images.sizes(np.concatenate([words, symbols])),
             kept=choose_ctas(threads_of, shape) if "threads" in observe else (),
             only_kept=sampled and running.order_free and not cooperative and not in_clusters,
-            describe=self._symbols.describe,
+            describe=self._symbols.description,
             cluster=together,
             explicit_cluster=explicit,
             strict=self.strict,
@@ -526,12 +533,12 @@ class Runtime:
 
     def _address_of(self, argument: object) -> int | None:
         if isinstance(argument, ImageObject):
-            if argument.array.runtime is not self:
+            if argument.array.runtime.memory is not self.memory:
                 raise LaunchError(f"{argument!r} is on another device")
             return argument.handle
         if not isinstance(argument, DeviceArray):
             return None
-        if argument.runtime is not self:
+        if argument.runtime.memory is not self.memory:
             raise LaunchError(f"array {argument.name!r} is on another device")
         return argument.address
 
@@ -591,4 +598,5 @@ class Runtime:
         kept: bool = True,
     ) -> None:
         number = len(self.events)
-        self.events.append(Event(kind, call_path(), objects, kernel, size, uses, number, kept))
+        recorded = tuple(array.recorded() for array in objects)
+        self.events.append(Event(kind, call_path(), recorded, kernel, size, uses, number, kept))

@@ -33,7 +33,8 @@ class Symbols:
         self._owner, self._loaded = weakref.ref(owner), weakref.WeakMethod(loaded)
         self._memory = memory
         self.variables: dict[Variable, DeviceArray] = {}
-        self._bound: dict[Variable, ImageObject] = {}
+        #: handles of images
+        self._bound: dict[Variable, int] = {}
         #: where the addresses of a module's functions begin
         self._functions: dict[Module, int] = {}
 
@@ -73,7 +74,7 @@ class Symbols:
             dtype, shape = np.dtype(np.uint8), (variable.size,)
         owner, loaded = self._owner(), self._loaded()
         assert owner is not None and loaded is not None
-        array = self.variables[variable] = DeviceArray(owner, allocation, 0, shape, dtype)
+        array = self.variables[variable] = DeviceArray(owner, allocation, 0, shape, dtype).recorded()
         if variable.initial is None and not variable.relocations:
             self._memory.clear(allocation)
             loaded(array, False)
@@ -90,7 +91,7 @@ class Symbols:
 
     def bind(self, variable: Variable, image: ImageObject) -> None:
         """Let a ``.texref`` or ``.surfref`` variable mean an image."""
-        self._bound[variable] = image
+        self._bound[variable] = image.handle
 
     def address(self, target: Variable | Function) -> int:
         """The address of a variable or function, or the handle of the image that a reference is bound to. Raises ``LaunchError``."""
@@ -101,7 +102,7 @@ class Symbols:
                     span=target.span,
                     hint=f"bind one first: device.bind(kernel, {target.name!r}, device.texture(array))",
                 )
-            return self._bound[target].handle
+            return self._bound[target]
         if isinstance(target, Variable):
             return self.variable(target).address
         module = target.module
@@ -110,6 +111,12 @@ class Symbols:
             before = sum(len(other.functions) for other in self._functions)
             start = self._functions[module] = FUNCTION_BASE + FUNCTION_STEP * before
         return start + FUNCTION_STEP * list(module.functions).index(target.name)
+
+    @property
+    def description(self) -> Callable[[int], str]:
+        """``describe`` for those who must not keep the device's memory: profiles outlive it."""
+        symbols = weakref.proxy(self)
+        return lambda address: str(symbols.describe(address))
 
     def describe(self, address: int) -> str:
         """What is at an address, in words."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import weakref
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -67,7 +68,9 @@ class Launch:
         #: kept while it runs, also if better code takes its place meanwhile
         self._library = code.library
         self._table = memory.table()
-        self._saver = None if memory.on_access is None else _Saver(self._tell)
+        # weak, so that the memory of the device is given back without a collection of garbage
+        launch = weakref.proxy(self)
+        self._saver = None if memory.on_access is None else _Saver(lambda *where: launch._tell(*where))
         #: what ``memory.on_access`` raised
         self.failed: BaseException | None = None
         if self._saver is not None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import operator
+import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,12 +32,12 @@ class ArrayOwner(Protocol):
     def copy(self, target: DeviceArray, source: NDArray[Any] | DeviceArray) -> None: ...
 
 
-@dataclass(eq=False)
+@dataclass(unsafe_hash=True)
 class DeviceArray:
     """An array in device memory, or a view of one. ``shape`` and ``dtype`` as NumPy's; ``address`` is the device address of
-    its first element. ``numpy()`` copies out."""
+    its first element. ``numpy()`` copies out. Equal are arrays of the same memory, shape and dtype."""
 
-    runtime: ArrayOwner = field(repr=False)
+    runtime: ArrayOwner = field(repr=False, compare=False)
     allocation: Allocation = field(repr=False)
     offset: int
     shape: tuple[int, ...]
@@ -57,6 +58,13 @@ class DeviceArray:
     @property
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
+
+    def recorded(self) -> DeviceArray:
+        """The same array, as the device's own records hold it: without keeping the device, which gives its memory back as soon as
+        nobody else needs it."""
+        if isinstance(self.runtime, weakref.ProxyType):
+            return self
+        return replace(self, runtime=weakref.proxy(self.runtime))
 
     def __len__(self) -> int:
         if not self.shape:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..device.contents import Contents, Thresholds
-from ..device.recording import Use
+from ..device.contents import Contents
+from ..device.events import Use
+from ..device.thresholds import Thresholds
 from ..memory.arrays import DeviceArray
 from ..results import Finding
 from .program import Pattern, Step

@@ -8,16 +8,17 @@ has a module: ``fine_single``, ``fine_frequent``, ``fine_structured``, ``fine_ty
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from ..device.thresholds import Thresholds
 from ..results import Finding, ValueRecord
 from .fine_frequent import frequent_values
 from .fine_single import approximate_values, single_value
 from .fine_stores import silent_stores, uninitialized_reads
 from .fine_structured import structured_values
 from .fine_types import heavy_type
-from .matches import Match, Thresholds
+from .matches import Match
 from .program import Step
 
 __all__ = ["FINE_PATTERNS", "FinePatterns"]
@@ -42,9 +43,10 @@ _VERBS = {"load": "loads", "store": "stores"}
 
 @dataclass(frozen=True, slots=True)
 class FinePatterns:
-    """All patterns of single instructions, one finding for each instruction, object and call."""
+    """All patterns of single instructions, one finding for each instruction, object and call. ``thresholds``: if others than those
+    of the device."""
 
-    thresholds: Thresholds = field(default_factory=Thresholds)
+    thresholds: Thresholds | None = None
 
     rules = (
         "single-zero",
@@ -70,13 +72,14 @@ class FinePatterns:
 
     def _of(self, step: Step) -> Iterator[Finding]:
         names = _instruction_names(step.carried)
+        thresholds = self.thresholds or step.device.thresholds
         for record in step.carried:
             if record.space not in ("global", "shared") or record.kind not in _VERBS:
                 continue
-            if record.count < self.thresholds.accesses:
+            if record.count < thresholds.accesses:
                 continue
-            values = next(filter(None, (family(record, self.thresholds) for family in _VALUES)), None)
-            for match in (values, *(family(record, self.thresholds) for family in _OTHERS)):
+            values = next(filter(None, (family(record, thresholds) for family in _VALUES)), None)
+            for match in (values, *(family(record, thresholds) for family in _OTHERS)):
                 if match is not None:
                     yield _finding(step, record, match, names[record.site, record.element])
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ..device.thresholds import Thresholds
 from ..results import ValueRecord
-from .matches import Match, Thresholds
+from .matches import Match
 
 __all__ = ["approximate_values", "single_value"]
 
@@ -27,9 +28,10 @@ def single_value(record: ValueRecord, thresholds: Thresholds) -> Match | None:
 
 def approximate_values(record: ValueRecord, thresholds: Thresholds) -> Match | None:
     """All values are one to so many bits of the mantissa: |v − middle| ≤ 2^-(bits + 1) · |largest|, which bounds the RMSE too."""
-    low, high = record.minimum, record.maximum
+    low, high, bits = record.minimum, record.maximum, thresholds.mantissa_of(record.width)
     if (
-        record.mantissa_bits is None
+        not bits
+        or record.mantissa_bits is None
         or record.nans
         or low is None
         or high is None
@@ -37,18 +39,18 @@ def approximate_values(record: ValueRecord, thresholds: Thresholds) -> Match | N
     ):
         return None
     largest, spread = max(abs(low), abs(high)), high - low
-    if not 0 < spread <= 2.0**-thresholds.mantissa * largest:
+    if not 0 < spread <= 2.0**-bits * largest:
         return None
     return Match(
         "approximate-values",
         1.0,
-        f"all are {low + spread / 2:.6g} to {thresholds.mantissa} bits of the mantissa, none further off than {spread / 2:.2g}",
+        f"all are {low + spread / 2:.6g} to {bits} bits of the mantissa, none further off than {spread / 2:.2g}",
         record.bytes,
         "if the result bears it, use the one value, or a type with a shorter mantissa",
         severity="note",
         evidence={
             "value": low + spread / 2,
-            "bits": thresholds.mantissa,
+            "bits": bits,
             "bound": spread / 2,
             "rmse": spread / 2,
         },

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from ..device.thresholds import Thresholds
 from ..results import ValueRecord
-from .matches import Match, Thresholds
+from .matches import Match
 
 __all__ = ["silent_stores", "uninitialized_reads"]
 
 
 def silent_stores(record: ValueRecord, thresholds: Thresholds) -> Match | None:
-    """At least the part ``silent`` of the stores find the bits that they store (Lepak and Lipasti, "Silent stores for free", MICRO
+    """At least the part ``redundant`` of the stores find the bits that they store (Lepak and Lipasti, "Silent stores for free", MICRO
     2000)."""
-    if record.kind != "store" or not record.silent or record.silent < thresholds.silent * record.count:
+    if record.kind != "store" or not record.silent or record.silent < thresholds.redundant * record.count:
         return None
     fraction = record.silent / record.count
     return Match(

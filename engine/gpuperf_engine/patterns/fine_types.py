@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ..device.thresholds import Thresholds
 from ..results import ValueRecord
-from .matches import Match, Thresholds
+from .matches import Match
 
 __all__ = ["heavy_type"]
 

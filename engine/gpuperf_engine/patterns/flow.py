@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from ..device.device import Runtime
-from ..device.recording import CallSite, Event, Use
+from ..device.events import CallSite, Event, Use
 from ..errors import NotObserved
 from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ..device.device import Runtime
-from ..device.recording import Event
+from ..device.events import Event
 from ..errors import NotObserved
+from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray
 from ..results import Finding, ValueRecord
 
@@ -31,7 +32,7 @@ class Step:
     number: int
     event: Event
     call: str
-    names: Mapping[DeviceArray, str]
+    names: Mapping[Allocation, str]
     device: Runtime
 
     def __str__(self) -> str:
@@ -50,7 +51,7 @@ class Step:
 
     def name(self, array: DeviceArray) -> str:
         """The name of an array; nameless ones are numbered in the order they were made."""
-        return self.names.get(array) or array.name or "memory"
+        return self.names.get(array.allocation) or array.name or "memory"
 
     def made(self, array: DeviceArray) -> bool:
         """Whether the step is part of allocating an array, as ``zeros`` is."""
@@ -133,9 +134,9 @@ def find_patterns(device: Runtime, patterns: Iterable[Pattern]) -> tuple[Finding
 
 def steps_of(device: Runtime) -> tuple[Step, ...]:
     """The steps of the program recorded so far."""
-    names = {array: array.name or f"array#{number}" for number, array in enumerate(device.arrays, 1)}
-    named = {id(array) for array in device.arrays}
-    names |= {array: array.name for array in device.array_of.values() if id(array) not in named}
+    names = {
+        array.allocation: array.name or f"array#{number}" for number, array in enumerate(device.arrays, 1)
+    }
     return tuple(
         Step(number, event, call, names, device) for number, (event, call) in enumerate(_calls(device.events))
     )

@@ -1,0 +1,110 @@
+"""The steps of a recorded program: what the host did, from which line, and what each step did with each object."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from ..memory.arrays import DeviceArray
+from .contents import Contents
+
+__all__ = ["CallSite", "Event", "Same", "Use", "call_path", "call_site"]
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A line of the host program: its text without indentation, path and number, and the function that it is in."""
+
+    text: str
+    path: str
+    line: int
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """Bytes that hold the same as those that a step wrote: of another object, or elsewhere in the same one. ``writer`` is the number
+    of the event that wrote them."""
+
+    array: DeviceArray
+    start: int
+    bytes: int
+    writer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one event did with one object. Elements are of its dtype, ``bytes_…`` are bytes, each counted once.
+
+    ``written`` elements were stored to (in part or whole), ``unchanged`` of them had been written before and hold the same bits
+    as then. ``single`` is the one value that all written elements hold, or ``None``; ``zero`` says that it is 0; ``contents`` are the
+    patterns that they follow, the strongest first. ``bytes_blank`` were read though nobody had written them, ``bytes_held`` copied to
+    the host though it had them already. ``unread``: by the number of an earlier event the bytes that it had written, that nobody
+    read, and that this one overwrote. ``digest`` is that of the whole object after a copy or memset of the host's, else empty.
+    """
+
+    array: DeviceArray
+    elements: int
+    written: int = 0
+    unchanged: int = 0
+    single: str | None = None
+    zero: bool = False
+    digest: str = ""
+    bytes_read: int = 0
+    bytes_written: int = 0
+    bytes_unchanged: int = 0
+    bytes_blank: int = 0
+    bytes_held: int = 0
+    contents: tuple[Contents, ...] = ()
+    unread: tuple[tuple[int, int], ...] = ()
+    same: Same | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One step of the recorded program. ``kind`` is ``allocate copy-in copy memset launch copy-out``; ``objects`` are the
+    arrays concerned, the destination first; ``uses`` is filled while values are observed, in order of address. ``path`` are the calls
+    that led to it, the innermost first. A launch that is not ``kept`` left memory as it was."""
+
+    kind: str
+    path: tuple[CallSite, ...]
+    objects: tuple[DeviceArray, ...] = ()
+    kernel: str = ""
+    bytes: int = 0
+    uses: tuple[Use, ...] = ()
+    number: int = 0
+    kept: bool = True
+
+    @property
+    def site(self) -> CallSite:
+        """The innermost line outside this project."""
+        return self.path[0] if self.path else CallSite("", "", 0)
+
+    @property
+    def writes(self) -> tuple[Use, ...]:
+        """The objects that the event wrote to."""
+        return tuple(use for use in self.uses if use.written)
+
+
+def call_path() -> tuple[CallSite, ...]:
+    """The lines on the call stack that are neither this project's nor pytest's, the innermost first."""
+    frame: Any = sys._getframe(1)
+    sites: list[CallSite] = []
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(("gpuperf_engine", "pytest_gpuperf")):
+            if module.startswith(("_pytest.", "pluggy.")) and sites:
+                break
+            path, line, code = frame.f_code.co_filename, frame.f_lineno, frame.f_code
+            text = linecache.getline(path, line).strip()
+            sites.append(CallSite(text, path, line, getattr(code, "co_qualname", code.co_name)))
+        frame = frame.f_back
+    return tuple(sites)
+
+
+def call_site() -> CallSite:
+    """The innermost line outside this project on the call stack."""
+    path = call_path()
+    return path[0] if path else CallSite("", "", 0)

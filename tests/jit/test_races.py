@@ -261,6 +261,27 @@ mul.wide.u32 %rd5, %r0, 4; add.u64 %rd5, %rd0, %rd5; setp.eq.u32 %p0, %r0, 0;
 """
 AHEAD = GLOBAL.count("\n")
 
+
+@pytest.mark.parametrize("other", [None, 5, 2345])
+def test_a_flag_of_many_blocks_on_any_number_of_cores(
+    other: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All blocks store 7, or one of them 8: then each has a race with each, and the first ones are told."""
+    body = f"setp.eq.u32 %p1, %r1, {other or 0xFFFF}; selp.u32 %r5, 8, 7, %p1; st.global.u32 [%rd0], %r5;"
+    found = []
+    for threads in (1, 4):
+        monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
+        monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+        device = ge.Device(observe=set(), memory_bytes=1 << 20)
+        array = device.zeros(64, np.uint32)
+        kernel = ge.parse(f"{GLOBAL}{body}\nret; }}\n", path="k.ptx")["k"]
+        found.append(device.launch(kernel, 3000, 64, [array, array]).races)
+    assert found[0] == found[1]
+    assert [(race.kind, race.first.block[0], race.second.block[0]) for race in found[0]] == (
+        [] if other is None else [("WAW", 0, 1)]
+    )
+
+
 AMONG_BLOCKS_ORDERED = {
     "each its own element": "ld.global.u32 %r5, [%rd3]; add.u32 %r5, %r5, 1; st.global.u32 [%rd3], %r5;",
     "what the neighbour reads is in another array": "ld.global.u32 %r5, [%rd3+4]; st.global.u32 [%rd4], %r5;",

@@ -46,8 +46,7 @@ def test_same_profile(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     in_classes(monkeypatch)
     found = {}
     for demand in ("control", "values"):
-        # all blocks store to the same words, and looking for races under ``values`` takes 200 times as long as running
-        device = ge.Device(memory_bytes=1 << 16, observe=(), races="off")
+        device = ge.Device(memory_bytes=1 << 16, observe=())
         arguments: list[Any] = [device.zeros(32, np.uint32), *case.numbers]
         kernel = module("measured")[case.entry]
         found[demand] = device.launch(kernel, case.grid, case.block, arguments, demand=demand)

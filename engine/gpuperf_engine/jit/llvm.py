@@ -114,6 +114,7 @@ _FILES = {
             "races_lines",
             "races_warps",
             "races_global",
+            "races_settle",
         )
     ),
     "copies": tuple(_RUNTIME / f"{stem}.py" for stem in ("mbarrier", "bulk")),
@@ -276,9 +277,14 @@ def link(contents: Sequence[bytes], exports: tuple[str, ...], imports: dict[str,
         return Library(builder.link(_jit(), f"gpuperf{next(_numbers)}"), exports)
 
 
-def store_object(name: str, level: int, content: bytes) -> None:
-    """Put an object in the cache."""
-    store.keep(store.key("object", name, fingerprint(level)), content)
+def _level(name: str) -> int:
+    """How well a runtime object is compiled: what looks for races are many small functions, of which few are called by others."""
+    return 2 if name == "races" else 1
+
+
+def _key(name: str) -> str:
+    """Of a runtime object in the cache."""
+    return store.key("object", name, fingerprint(_level(name)))
 
 
 _libraries: dict[str, Library] = {}
@@ -313,7 +319,11 @@ def _runtime_text(name: str) -> str:
         text = compile_python.translate(_FILES[name], _CONSTANTS, _FILES["races"], declared=False)
         return text + vector_words(host().wide) + entries
     if name == "races":
-        return compile_python.translate(_FILES[name], _CONSTANTS) + pieces_words() + race_words()
+        return (
+            compile_python.translate(_FILES[name], _CONSTANTS, exported=_RACES)
+            + pieces_words()
+            + race_words()
+        )
     if name in ("copies", "tensors"):
         others = ("script", "races", *(("copies",) if name == "tensors" else ()))
         called = [path for other in others for path in _FILES[other]]
@@ -357,7 +367,7 @@ def _load_together(names: Iterable[str]) -> None:
     with _lock:
         # another thread may have loaded some meanwhile, which its code is linked to
         missing = [name for name in wanted if name not in _libraries]
-        read = {name: store.read(store.key("object", name, fingerprint(1))) for name in missing}
+        read = {name: store.read(_key(name)) for name in missing}
         contents = {name: content for name, content in read.items() if content is not None}
         if len(contents) < 2 or ("script" in missing and "script" not in contents):
             return
@@ -373,7 +383,7 @@ def _load_together(names: Iterable[str]) -> None:
 def _load_runtime(name: str) -> Library:
     """From the cache; else compiled in haste, to be compiled well by ``improve``."""
     exports, imports = _links(name)
-    content = store.read(store.key("object", name, fingerprint(1)))
+    content = store.read(_key(name))
     if content is not None:
         try:
             return link([content], exports, imports)
@@ -384,8 +394,8 @@ def _load_runtime(name: str) -> Library:
         and not name.startswith((PREFIX, WARPGROUP_PREFIX, IMAGE_PREFIX))
         and not is_access(name)
     ):
-        content = compile_object(_runtime_text(name), 1)
-        store_object(name, 1, content)
+        content = compile_object(_runtime_text(name), _level(name))
+        store.keep(_key(name), content)
         return link([content], exports, imports)
     text = _hasty[name] = _runtime_text(name)
     return link([compile_object(text, 0)], exports, imports)
@@ -408,10 +418,10 @@ def improve() -> None:
 def _improve(texts: dict[str, str]) -> None:
     for name, text in texts.items():
         try:
-            content = compile_object(text, 1)
+            content = compile_object(text, _level(name))
         except RuntimeError:
             return
-        store_object(name, 1, content)
+        store.keep(_key(name), content)
         with _lock:
             better = link([content], *_links(name))
             _replaced.append(_libraries[name])

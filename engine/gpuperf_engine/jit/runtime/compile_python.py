@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import copy as copies
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -200,9 +200,11 @@ def translate(
     constants: Mapping[str, object],
     others: Sequence[Path] = (),
     declared: bool = True,
+    exported: Collection[str] | None = None,
 ) -> str:
     """LLVM IR of all functions in some files. ``constants`` are the integers (or classes of integers) that names stand for; the
-    functions of ``others`` can be called, and are declared unless the caller defines them. Raises ``ValueError`` for a name that two
+    functions of ``others`` can be called, and are declared unless the caller defines them. ``exported``: the functions that other
+    objects call; None: all. Raises ``ValueError`` for a name that two
     files define."""
     functions, outside = _functions(paths), _functions(others)
     returned: dict[str, ast.expr | None] = {}
@@ -217,6 +219,11 @@ def translate(
     results = {name: records.get(ast.unparse(node)) if node else None for name, node in returned.items()}
     short = {node.name: node for node in functions if _expression(node)}
     texts = (Translation(node, results, records, constants, short).text() for node in functions)
+    if exported is not None:
+        texts = (
+            text if node.name in exported else text.replace("define ", "define internal ", 1)
+            for node, text in zip(functions, texts)
+        )
     return _DECLARATIONS + "".join(heads if declared else ()) + "\n".join(texts)
 
 

@@ -29,7 +29,6 @@ from .races_lines import (
     race_fresh,
     race_host,
     race_kept,
-    race_report_line,
     race_set,
     race_valued,
 )
@@ -68,11 +67,15 @@ def race_anywhere(
         mask = mask & (mask - 1)
         start = load64(addresses + lane * 8)
         if how & 4 and mask and load64(addresses + trailing_zeros(mask) * 8) == start:
-            # where all threads set a flag, the last one that stores the same value stands for those before
-            same = race_alike(access, addresses, lane, mask)
+            # where all threads set a flag, the last one that stores the same value stands for those before; of several values in
+            # one place the last one stays, and those between the first and the last are of no consequence to others
+            there = race_first_of(alike(addresses, lane, 8), mask)
+            same = race_first_of(race_alike(access, lane) & there, mask)
             if same:
                 lane = 63 - leading_zeros(same)
                 mask = mask & ~same
+            else:
+                mask = mask & ~there | 1 << (63 - leading_zeros(there))
         end = start + size
         after = lane + 1
         while mask >> after & 1 and end & (Line.BYTES - 1) and load64(addresses + after * 8) == end:
@@ -86,12 +89,12 @@ def race_anywhere(
     return 0
 
 
-def race_alike(access: LineAccess, addresses: int, lane: int, mask: int) -> int:
-    """The next lanes of a mask that store the same value to the same place as a lane."""
+def race_alike(access: LineAccess, lane: int) -> int:
+    """The lanes that store the value that a lane stores."""
     size = access.SIZE
     if access.VALUES == 0 or access.WIDTH != size or size > 8:
         return 0
-    return race_first_of(alike(addresses, lane, 8) & alike(access.VALUES, lane, size), mask)
+    return alike(access.VALUES, lane, size)
 
 
 def race_first_of(lanes: int, mask: int) -> int:
@@ -376,50 +379,3 @@ def race_suspect(context: Context, cell: Line, start: int) -> int:
     if line > context.RACE_HIGHEST:
         context.RACE_HIGHEST = line
     return 0
-
-
-def race_settle(context: Context, line: int, last: int) -> int:
-    """All CTAs have ended: note the races in these lines."""
-    while line <= last:
-        cell = Line(context.RACE_LINES + line * Line.CELL)
-        if cell.LAUNCH == context.RACE_FIRST and cell.SUSPECT:
-            room = LineRoom(context.RACE_ROOMS + line * LineRoom.BYTES)
-            race_pairs(context, cell, room, context.RACE_FROM + line * Line.BYTES)
-        line += 1
-    return 0
-
-
-def race_pairs(context: Context, cell: Line, room: LineRoom, start: int) -> int:
-    """Of each two entries of a line, the first one of stores, whether they are a race. The CTA with the lower number comes first,
-    whichever ran first."""
-    number = 0
-    while number < 2 * LineRoom.PAIRS * LineRoom.PAIRS:
-        one = race_entry_at(cell, room, number // (2 * LineRoom.PAIRS) * 2)
-        other = race_entry_at(cell, room, number % (2 * LineRoom.PAIRS))
-        stores = number & 1 == 0
-        overlap = one.MASK & other.MASK
-        if stores and (one.STRONG | other.STRONG) == 0:
-            overlap = overlap & cell.DIFFERS
-        if one.STRONG & other.STRONG:
-            overlap = 0
-        before = one.WHO
-        after = other.WHO
-        if overlap and before and after and before != after and (before < after or stores == 0):
-            if after < before:
-                race_report_entries(context, Race.WAR, other, one, overlap, start)
-            elif stores:
-                race_report_entries(context, Race.WAW, one, other, overlap, start)
-            else:
-                race_report_entries(context, Race.RAW, one, other, overlap, start)
-        number += 1
-    return 0
-
-
-def race_report_entries(
-    context: Context, kind: int, one: LineEntry, other: LineEntry, overlap: int, start: int
-) -> int:
-    """Report the accesses of two entries, which overlap in some bytes of a line."""
-    first = context.RACE_FIRST
-    return race_report_line(
-        context, kind, one.WHO - first, other.WHO - first, one.BY, one.AT, other.BY, other.AT, overlap, start
-    )

@@ -118,8 +118,8 @@ def race_entries(context: Context, access: LineAccess, cell: Line, room: LineRoo
     free = 0
     early = 0
     index = 0
+    entry = race_entry_at(cell, room, 0)
     while index < 2 * LineRoom.PAIRS:
-        entry = race_entry_at(cell, room, index)
         known = entry.WHO
         same = index & 1 == (stores == 0)
         overlap = mask & entry.MASK
@@ -142,6 +142,9 @@ def race_entries(context: Context, access: LineAccess, cell: Line, room: LineRoo
             elif before == 0 and overlap and (stores or index & 1 == 0):
                 race_of_warps(context, access, known, room, entry, index & 1, overlap)
         index += 1
+        entry = LineEntry(entry + LineEntry.BYTES)
+        if index == 2:
+            entry = LineEntry(room + LineRoom.MORE)
     if own:
         return race_kept(access, LineEntry(own))
     if free == 0:

@@ -22,6 +22,7 @@ CASES = (
     cuda("reduce", "reduce_shared, 1 M", programs.reduce_shared, 1 << 20, 1),
     cuda("transpose", "transpose_padded 1,024²", programs.transpose, "transpose_padded", 1024, 1024),
     cuda("histogram", "histogram_shared, 256 K", programs.histogram, "histogram_shared", 1 << 18, 64),
+    cuda("cluster", "cluster_histogram, 100 K", programs.cluster_histogram, 100_000, 8),
     cuda("scan", "scan, 256 K", programs.scan, 1 << 18),
     cuda("bitonic", "bitonic, 32 K", programs.bitonic, 1 << 15),
     cuda("softmax", "softmax 256 × 1,024", programs.softmax, 256, 1024),

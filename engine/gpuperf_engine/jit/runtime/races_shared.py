@@ -214,14 +214,15 @@ def race_at(context: Context, cta: Cta, site: int, lane: int, place: int, size: 
         race_unfenced(context, cta, record, me, info, place, size)
     if flags & Race.IS_STRONG:
         epoch = epoch | Race.STRONG
+    if turn and own.NOW == Race.LAST:
+        return 0
+    me.TURN = turn
+    if size == 4 and place & 3 == 0 and race_among_atomics(record, me, epoch, info, place, flags, how):
+        me.TURN = 0
+        return 0
     if turn:
-        if own.NOW == Race.LAST:
-            return 0
-        me.TURN = turn
         race_parts(context, cta, record, me, epoch, info, place, size, how & 4)
         me.TURN = 0
-    elif size == 4 and place & 3 == 0 and race_among_atomics(record, me, epoch, info, place, flags, how):
-        return 0
     elif (place | size) & 3 == 0:
         race_words(context, cta, record, me, epoch & 4294967295, info | 480, place, size, how & 4)
     else:
@@ -260,16 +261,26 @@ def race_among_atomics(
     """Whether a word is accessed by an atomic that orders nothing, after atomics only; notes it if so."""
     if flags | Race.NARROW != Race.CHECKED | Race.IS_STRONG | Race.NARROW or me.READ == 0:
         return 0
-    base = me.BASE
     plane = record.PLANE
     cell = record.PLANES + place
     last = load32(cell)
-    unread = load32(cell + Race.READER * plane) < base and me.FENCED == 0
-    if unread and (last < base or last & Race.STRONG) and how & 4:
-        store32(cell, epoch)
-        store32(cell + plane, info | 480)
-        return 1
-    return 0
+    if how & 4 == 0 or me.FENCED or (last & Race.STRONG == 0 and race_precedes_all(me, last) == 0):
+        return 0
+    if race_precedes_all(me, load32(cell + Race.READER * plane)) == 0:
+        return 0
+    # in memory of the own CTA the other reader is no later
+    if me.TURN and race_precedes_all(me, load32(cell + Race.OTHER * plane)) == 0:
+        return 0
+    store32(cell, epoch)
+    store32(cell + plane, info | 480)
+    return 1
+
+
+def race_precedes_all(me: RaceWarp, epoch: int) -> int:
+    """Whether nothing was accessed, or in the own CTA before the last barrier of all warps, or else before what the warp does now."""
+    if epoch == 0 or me.TURN == 0:
+        return epoch < me.BASE
+    return race_happened_before(me, epoch)
 
 
 def race_parts(

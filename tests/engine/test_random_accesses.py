@@ -138,7 +138,7 @@ def test_hosts_without_avx512(whole_words: bool, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(native_jit, "host", lambda: plain)
     monkeypatch.setattr(native_jit, "_libraries", {})
     monkeypatch.setattr(native_jit, "_hasty", {})
-    monkeypatch.setattr(native, "improve", lambda: None)
+    monkeypatch.setattr(native, "improve", lambda *_: None)
     monkeypatch.setenv("GPUPERF_CACHE", "off")
     for seed in range(3):
         check(seed, whole_words)

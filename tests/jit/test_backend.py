@@ -6,6 +6,8 @@ import dataclasses
 import os
 import stat
 import sys
+import threading
+from collections import Counter
 from pathlib import Path
 
 import llvmlite.binding
@@ -99,7 +101,7 @@ def test_an_entry_in_the_place_of_another_is_none(cache: Path, monkeypatch: pyte
     """Programs, runtime functions and what is remembered of the sources alike."""
     monkeypatch.setattr(native_cache, "_SETTLED", 0)
     monkeypatch.setattr(native_jit, "_libraries", {})
-    monkeypatch.setattr(native, "improve", lambda: None)
+    monkeypatch.setattr(native, "improve", lambda *_: None)
     _, first, _ = launch()
     before = programs(cache)
     native_cache._digest_of(native_cache._BASE)
@@ -181,6 +183,19 @@ def test_a_kernel_without_a_body_is_not_launched() -> None:
     kernel = ge.parse(INDEX.partition(".visible")[0] + ".visible .entry k();")["k"]
     with pytest.raises(ge.LaunchError, match="declared and has no body"):
         ge.Device().launch(kernel, 1, 32, [])
+
+
+def test_of_too_many_entries_those_in_use_stay(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_cache, "MOST_ENTRIES", 4)
+    native_cache._make_room.cache_clear()
+    for age, name in enumerate("abcdef"):
+        native_cache.write(name, name.encode())
+        os.utime(cache / name, (1000 - age, 1000 - age))
+    for name in "ef":
+        assert native_cache.read(name) == name.encode()
+    native_cache._make_room.cache_clear()
+    native_cache.write("g", b"g")
+    assert {path.name for path in programs(cache)} == {"a", "e", "f", "g"}
 
 
 def test_a_cache_that_others_may_write_to_is_not_used(cache: Path) -> None:
@@ -278,6 +293,40 @@ def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest
     runtime.run(kernel, 1, 64, [array, np.uint32(2)])
     assert before.library is not library
     np.testing.assert_array_equal(array.numpy(), 2 * np.arange(64, dtype=np.uint32))
+
+
+def test_products_are_compiled_well_when_their_launches_take_long(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the cache or not: short runs must not pay for long ones."""
+    name = "v_matrix_mma.sync.aligned.m8n8k16.row.col.s32.u8.u8.s32"
+    levels: list[int] = []
+
+    def compiled(text: str, level: int) -> bytes:
+        levels.append(level)
+        return compile_object(text, level)
+
+    compile_object = native_jit.compile_object
+    monkeypatch.setattr(native_jit, "compile_object", compiled)
+    monkeypatch.setattr(native_jit, "_libraries", {})
+    monkeypatch.setattr(native_jit, "_hasty", {})
+    monkeypatch.setattr(native_jit, "_taken", Counter())
+    for expected in ([0], []):
+        native_jit._libraries.clear()
+        native_jit._library(name)
+        assert levels == expected
+        levels.clear()
+        for needs, seconds in (((), 9.0), ((name,), 0.4)):
+            native_jit.improve(needs, seconds * native_jit._LONG)
+            assert name in native_jit._hasty
+    native_jit.improve((name,), 0.4 * native_jit._LONG)
+    for thread in threading.enumerate():
+        if thread.name == "gpuperf-compile":
+            thread.join()
+    assert (levels, native_jit._hasty) == ([1], {})
+    native_jit._libraries.clear()
+    native_jit._library(name)
+    assert (levels, native_jit._hasty) == ([1], {})
 
 
 def test_states_of_warps_are_aligned() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from dataclasses import asdict, replace
 
 from .._gc import uncollected
@@ -48,6 +49,7 @@ class LlvmBackend:
             return replace(observation, remarks=(remark, *observation.remarks))
         saved = memory.save() if not diverged and program.once(_may_arrive_diverged) else None
         launch = Launch(program, plan, memory, observe, code, clustered)
+        began = time.perf_counter()
         try:
             run(launch)
         except ArrivesDiverged:
@@ -59,7 +61,7 @@ class LlvmBackend:
             memo[_DIVERGED] = True
             return self.run(program, plan, memory, observe)
         finally:
-            improve()
+            improve(code.generated.needs, time.perf_counter() - began)
         observation = observation_of(launch)
         launch.end()
         return observation

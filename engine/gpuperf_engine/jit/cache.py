@@ -27,6 +27,8 @@ _MAGIC = b"gpuperf2"
 _DIGEST = 20
 #: objects kept; a few hundred kilobytes each at most
 MOST_ENTRIES = 4000
+#: seconds for which an entry that was read is not marked as used again
+_STILL_USED = 60.0
 _SOURCES = (".py", ".lark")
 _PACKAGES = (
     "isa", "isa/rows", "ptx", "flow", "memory", "simt", "interp", "jit", "jit/codegen", "jit/ir", "jit/runtime",
@@ -140,9 +142,19 @@ def read(name: str) -> bytes | None:
         raw = (base / name).read_bytes()
     except OSError:
         return None
+    _mark_used(base / name)
     start = len(_MAGIC) + _DIGEST
     content = raw[start:]
     return content if raw[:start] == _head(name, content) else None
+
+
+def _mark_used(path: Path) -> None:
+    """Entries in use are the last to go: runtime objects, written before any kernel's, would be the first."""
+    try:
+        if os.stat(path).st_mtime < time.time() - _STILL_USED:
+            os.utime(path)
+    except OSError:
+        return
 
 
 def _head(name: str, content: bytes) -> bytes:
@@ -153,11 +165,13 @@ def _head(name: str, content: bytes) -> bytes:
 
 @cache
 def _make_room(base: Path) -> None:
-    """Once per process: where there are too many entries, the older half goes."""
+    """Once per process: where there are too many entries, the half that was not used for longest goes."""
     try:
+        if len(os.listdir(base)) <= MOST_ENTRIES:
+            return
         with os.scandir(base) as entries:
             oldest = sorted((entry.stat().st_mtime, entry.path) for entry in entries if entry.is_file())
-        for _, path in oldest[: len(oldest) // 2] if len(oldest) > MOST_ENTRIES else []:
+        for _, path in oldest[: len(oldest) // 2]:
             os.unlink(path)
     except OSError:
         return

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -146,6 +147,10 @@ _ACCESS = (
     "race_row",
     "race_anywhere",
 )
+#: functions of certain instructions, which are compiled well only for programs that run for long
+_PARTICULAR = (PREFIX, WARPGROUP_PREFIX, IMAGE_PREFIX)
+#: seconds of launches after which they are: about what that takes LLVM
+_LONG = 0.2
 _numbers = itertools.count()
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
@@ -282,15 +287,18 @@ def _level(name: str) -> int:
     return 2 if name == "races" else 1
 
 
-def _key(name: str) -> str:
+def _key(name: str, level: int) -> str:
     """Of a runtime object in the cache."""
-    return store.key("object", name, fingerprint(_level(name)))
+    return store.key("object", name, fingerprint(level))
 
 
 _libraries: dict[str, Library] = {}
 #: libraries that were replaced stay: code that was linked to them may be running
 _replaced: list[Library] = []
+#: text of what was compiled in haste; empty where it came from the cache
 _hasty: dict[str, str] = {}
+#: seconds that launches of programs with a hasty function of ``_PARTICULAR`` took
+_taken: Counter[str] = Counter()
 _Install = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 #: the objects of which the first calls the functions for races of the second
 _installed: tuple[Library | None, Library | None] = None, None
@@ -367,7 +375,7 @@ def _load_together(names: Iterable[str]) -> None:
     with _lock:
         # another thread may have loaded some meanwhile, which its code is linked to
         missing = [name for name in wanted if name not in _libraries]
-        read = {name: store.read(_key(name)) for name in missing}
+        read = {name: _stored(name) for name in missing}
         contents = {name: content for name, content in read.items() if content is not None}
         if len(contents) < 2 or ("script" in missing and "script" not in contents):
             return
@@ -380,35 +388,50 @@ def _load_together(names: Iterable[str]) -> None:
         _libraries.update(dict.fromkeys(contents, library))
 
 
+def _stored(name: str) -> bytes | None:
+    """A runtime object from the cache, the better one if there are two."""
+    content = store.read(_key(name, _level(name)))
+    if content is None and name.startswith(_PARTICULAR):
+        content = store.read(_key(name, 0))
+        if content is not None:
+            _hasty[name] = ""
+    return content
+
+
 def _load_runtime(name: str) -> Library:
     """From the cache; else compiled in haste, to be compiled well by ``improve``."""
     exports, imports = _links(name)
-    content = store.read(_key(name))
+    content = _stored(name)
     if content is not None:
         try:
             return link([content], exports, imports)
         except RuntimeError:
             pass
-    if (
-        name not in _SCRIPTS
-        and not name.startswith((PREFIX, WARPGROUP_PREFIX, IMAGE_PREFIX))
-        and not is_access(name)
-    ):
+    particular = name.startswith(_PARTICULAR)
+    if name not in _SCRIPTS and not particular and not is_access(name):
         content = compile_object(_runtime_text(name), _level(name))
-        store.keep(_key(name), content)
+        store.keep(_key(name, _level(name)), content)
         return link([content], exports, imports)
     text = _hasty[name] = _runtime_text(name)
-    return link([compile_object(text, 0)], exports, imports)
+    content = compile_object(text, 0)
+    if particular:
+        store.keep(_key(name, 0), content)
+    return link([content], exports, imports)
 
 
-def improve() -> None:
-    """Compile well what was compiled in haste, in a thread of its own.
+def improve(needs: Sequence[str], seconds: float) -> None:
+    """Compile well what was compiled in haste, in a thread of its own: what all programs call, and what those call whose launches
+    take long. A launch of a program with these ``needs`` took these ``seconds``.
 
     The texts are made before: two threads that build syntax trees at once upset CPython 3.11.
     """
-    if _hasty:
-        waiting = dict(_hasty)
-        _hasty.clear()
+    if not _hasty:
+        return
+    with _lock:
+        _taken.update({name: seconds for name in needs if name in _hasty})
+        due = [name for name in _hasty if not name.startswith(_PARTICULAR) or _taken[name] >= _LONG]
+        waiting = {name: _hasty.pop(name) or _runtime_text(name) for name in due}
+    if waiting:
         try:
             threading.Thread(target=_improve, args=(waiting,), name="gpuperf-compile").start()
         except RuntimeError:
@@ -421,7 +444,7 @@ def _improve(texts: dict[str, str]) -> None:
             content = compile_object(text, _level(name))
         except RuntimeError:
             return
-        store.keep(_key(name), content)
+        store.keep(_key(name, _level(name)), content)
         with _lock:
             better = link([content], *_links(name))
             _replaced.append(_libraries[name])

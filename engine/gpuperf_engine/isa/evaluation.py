@@ -66,7 +66,7 @@ _TYPE_MODIFIERS = frozenset(("type", "dtype", "atype", "btype", "ctype", "stype"
 class _Plan:
     """What ``evaluate`` does for one form, worked out once."""
 
-    semantics: Callable[..., object]
+    semantics: Callable[..., Value | tuple[Value, ...]]
     keywords: dict[str, object]
     flushed: frozenset[str]
     lanes: int
@@ -152,7 +152,7 @@ def _make_plan(form: Form) -> _Plan:
     if form.writes_carry or row.applied.checked is not None:
         types.append(scalar_type("pred"))
     return _Plan(
-        row.semantics,
+        cast("Callable[..., Value | tuple[Value, ...]]", row.semantics),
         keywords,
         flushed,
         lanes,
@@ -171,7 +171,7 @@ def _once(plan: _Plan, sources: Sequence[Value | int]) -> tuple[Value, ...]:
             for source in sources
         ]
     returned = plan.semantics(*sources, **plan.keywords)
-    results = cast("tuple[Value, ...]", returned if isinstance(returned, tuple) else (returned,))
+    results = returned if isinstance(returned, tuple) else (returned,)
     if plan.flushed:
         results = tuple(result.flush() if result.type.name in plan.flushed else result for result in results)
     if plan.saturate:
@@ -188,8 +188,10 @@ def _finish(plan: _Plan, results: tuple[Value, ...]) -> tuple[Value, ...]:
     if plan.results is None:
         return results
     return tuple(
-        result if type_ is None or type_ == result.type else result.bits(type_)
-        for result, type_ in zip(results, plan.results)
+        [
+            result if type_ is None or type_ is result.type else result.bits(type_)
+            for result, type_ in zip(results, plan.results)
+        ]
     )
 
 

@@ -271,6 +271,11 @@ class Form:
         return any(slot.pair for slot in self.operands)
 
     @cached_property
+    def only_writes(self) -> bool:
+        """Whether all operands are destinations."""
+        return all(slot.role == "destination" for slot in self.operands)
+
+    @cached_property
     def destinations(self) -> tuple[OperandSlot, ...]:
         """Operands that are written, in order."""
         return tuple(slot for slot in self.operands if slot.role == "destination")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["BITS", "FLOAT", "INT", "SCALAR_TYPES", "SIGNED", "UNSIGNED", "ScalarType", "scalar_type"]
 
@@ -18,30 +18,25 @@ class ScalarType:
     kind: str
     bits: int
     lanes: int = 1
+    bytes: int = field(init=False, repr=False)
+    is_float: bool = field(init=False, repr=False)
+    is_signed: bool = field(init=False, repr=False)
+    is_integer: bool = field(init=False, repr=False)
+    is_bits: bool = field(init=False, repr=False)
+    is_predicate: bool = field(init=False, repr=False)
 
-    @property
-    def bytes(self) -> int:
-        return max(1, self.bits // 8)
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind in ("f", "bf", "tf", "x")
-
-    @property
-    def is_signed(self) -> bool:
-        return self.kind == "s"
-
-    @property
-    def is_integer(self) -> bool:
-        return self.kind in ("s", "u")
-
-    @property
-    def is_bits(self) -> bool:
-        return self.kind == "b"
-
-    @property
-    def is_predicate(self) -> bool:
-        return self.kind == "pred"
+    def __post_init__(self) -> None:
+        # all analyses and backends ask for these again and again: an attribute is read ten times as fast as a property
+        derived = {
+            "bytes": max(1, self.bits // 8),
+            "is_float": self.kind in ("f", "bf", "tf", "x"),
+            "is_signed": self.kind == "s",
+            "is_integer": self.kind in ("s", "u"),
+            "is_bits": self.kind == "b",
+            "is_predicate": self.kind == "pred",
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
         return self.name

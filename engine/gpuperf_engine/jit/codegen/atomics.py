@@ -29,7 +29,7 @@ def write_atomic(access: Access) -> None:
     record_values(access, sources[-1])
     for number, elements in enumerate(sources):
         for element, value in enumerate(elements):
-            cell = to.generator.field("%vals", number * _AREA + element * LANES * access.type.bytes)
+            cell = to.writer.at("%vals", number * _AREA + element * LANES * access.type.bytes)
             writer.store(value.vector(), cell, 16)
     writer.store(access.addresses(), "%area", 64)
     writer.store(access.mask, "%loop")
@@ -93,10 +93,10 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
     """old → new for one element of one lane; the old value goes behind the operands."""
     to, writer = access.to, access.to.writer
     kind, raw = scalar_ll(access.type), f"i{access.type.bits}"
-    memory = to.generator.field(host, element * access.type.bytes)
+    memory = to.writer.at(host, element * access.type.bytes)
     given = []
     for number in range(len(sources)):
-        base = to.generator.field("%vals", number * _AREA + element * LANES * access.type.bytes)
+        base = to.writer.at("%vals", number * _AREA + element * LANES * access.type.bytes)
         cell = writer.element(base, kind, lane)
         given.append(to.value(access.type, writer.load(kind, cell), True))
     shared_host = to.generator.program.order_free and access.space != 1
@@ -124,7 +124,7 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
         writer.start(stored)
     else:
         writer.store(new_raw, memory, access.type.bytes)
-    base = to.generator.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
+    base = to.writer.at("%vals", 2 * _AREA + element * LANES * access.type.bytes)
     cell = writer.element(base, raw, lane)
     writer.store(old_raw, cell)
 
@@ -147,6 +147,6 @@ def _evaluated(access: Access, lane: Ref, given: list[Value | int]) -> NativeVal
 def _old(access: Access) -> list[NativeValue]:
     to, values = access.to, []
     for element in range(access.count):
-        cell = to.generator.field("%vals", 2 * _AREA + element * LANES * access.type.bytes)
+        cell = to.writer.at("%vals", 2 * _AREA + element * LANES * access.type.bytes)
         values.append(to.value(access.type, to.writer.load(vector_ll(access.type), cell, 16)))
     return values

@@ -51,7 +51,7 @@ def write_barrier(to: BlockWriter) -> None:
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     number = _scalar(to, to.source(operands["a"], U32))
     generator.guarded_stop(writer.icmp("uge", number, 16), block.index, Event.BARRIER_ID, number)
-    writer.store(number, generator.field("%st", State.BARRIER_ID))
+    writer.set_field("%st", State.BARRIER_ID, number)
     warps = constant("i32", 0)
     if "b" in operands:
         threads = _scalar(to, to.source(operands["b"], U32))
@@ -61,12 +61,12 @@ def write_barrier(to: BlockWriter) -> None:
         bad = writer.or_(writer.or_(uneven, none), many)
         generator.guarded_stop(bad, block.index, Event.BARRIER_COUNT, threads)
         warps = writer.lshr(threads, 5)
-    writer.store(warps, generator.field("%st", State.BARRIER_WARPS))
+    writer.set_field("%st", State.BARRIER_WARPS, warps)
     kind = 1 if "arrive" in parts else 2 if "red" in parts else 0
     holds = constant("i32", 0)
     if "c" in operands:
         holds = writer.and_(to.mask, to.bits_of(to.source(operands["c"], PRED)))
-    writer.store(holds, generator.field("%st", State.BARRIER_LANES))
+    writer.set_field("%st", State.BARRIER_LANES, holds)
     _write_arrival(to, kind, parts)
 
 
@@ -77,7 +77,7 @@ def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -
     block, writer, generator = to.block, to.writer, to.generator
     instruction = block.terminator
     assert instruction is not None
-    writer.put("i32", kind, generator.field("%st", State.BARRIER_KIND))
+    writer.set_field("%st", State.BARRIER_KIND, constant("i32", kind))
     to.flush()
     # the lanes of a warp that left a reconvergence point early are gathered here, if it is an aligned barrier
     gathering = GATHER_CODE + block.index
@@ -92,7 +92,7 @@ def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -
         generator.guarded_stop(writer.icmp("ne", live, here), gathering, event)
     if kind >= 3 and not by_lanes:
         # whoever has arrived waits next, and the other way round
-        there = writer.load("i32", generator.field("%st", State.CLUSTER))
+        there = writer.field("%st", State.CLUSTER, "i32")
         wrong = writer.icmp("eq" if kind == 4 else "ne", there, 0)
         generator.guarded_stop(wrong, block.index, Event.CLUSTER_ORDER)
     code = RETURN_CODE + block.index
@@ -112,17 +112,17 @@ def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -
 
 def _result(to: BlockWriter, parts: list[str]) -> NativeValue:
     """What ``.red`` gives, as the scheduler left it in the state."""
-    writer, generator = to.writer, to.generator
+    writer = to.writer
     if "popc" in parts:
-        return to.value(U32, writer.load("i32", generator.field("%st", State.BARRIER_COUNT)), True)
+        return to.value(U32, writer.field("%st", State.BARRIER_COUNT, "i32"), True)
     field = State.BARRIER_ALL if "and" in parts else State.BARRIER_ANY
-    word = writer.load("i32", generator.field("%st", field))
+    word = writer.field("%st", field, "i32")
     return to.value(PRED, writer.icmp("ne", word, 0), True)
 
 
 def _result_of_lanes(to: BlockWriter, parts: list[str]) -> NativeValue:
     """The same where warps may be diverged: each lane has the result of its own barrier."""
-    cell = to.generator.field("%st", State.MEMBERS)
+    cell = to.writer.at("%st", State.MEMBERS)
     left = to.value(U32, to.writer.load(f"<{LANES} x i32>", cell, 64))
     if "popc" in parts:
         return left._and(left.constant(BarrierResult.COUNT, U32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import cast
 
 from ...errors import Unsupported
 from ...flow.blocks import BasicBlock
@@ -63,6 +64,8 @@ class BlockWriter:
         self.writer = generator.writer
         self.uniform = generator.program.uniformity[block.function].uniform
         self.slots = generator.slots.of[block.function]
+        #: registers whose lanes that are off must stay as they are; ``blends``: all of them
+        self.blends, self.kept = generator.slots.blends(block)
         self.values: dict[Register, NativeValue] = {}
         self.dirty: dict[Register, None] = {}
         self.carry: NativeValue | None = None
@@ -82,10 +85,10 @@ class BlockWriter:
         writer.start(f"b{block.index}")
         self.load_mask()
         count = len(self.generator.program.blocks)
-        self.generator.bump("%blocks", 8 * block.index, "1")
+        self.writer.bump("%blocks", 8 * block.index, "1")
         self.generator.count_lanes("%blocks", 8 * (count + block.index), self.mask, block.index)
         if block.counts:
-            self.generator.bump("%steps", 0, str(block.counts))
+            self.writer.bump("%steps", 0, str(block.counts))
         instructions = block.instructions
         if block.terminator is not None and instructions and instructions[-1] is block.terminator:
             instructions = instructions[:-1]
@@ -135,7 +138,7 @@ class BlockWriter:
         if form.reads_rank:
             sources.append(read_rank(self))
         guard = self.guard(instruction)
-        results = [_native(result) for result in evaluate(form, sources)]
+        results = cast("list[NativeValue]", list(evaluate(form, sources)))
         if form.writes_carry:
             self.write_carry(results.pop(), guard)
         if form.row.applied.checked is not None:
@@ -159,20 +162,23 @@ class BlockWriter:
         """The value operands in the order that ``evaluate`` takes."""
         values: list[NativeValue] = []
         plain = instruction.effect is PURE
-        if plain and all(slot.role == "destination" for slot in instruction.form.operands):
+        if plain and instruction.form.only_writes:
             values.append(self.constant(0, scalar_type("u32")))  # to make constants from
         for slot, operand in matched(instruction):
-            if plain and slot.role == "address" and isinstance(operand, Address):
+            if slot.role == "source" or slot.role == "predicate_source":
+                if isinstance(operand, Vector):
+                    values += [self.source(element, slot.type) for element in operand.elements]
+                else:
+                    values.append(self.source(operand, slot.type))
+            elif plain and slot.role == "address" and isinstance(operand, Address):
                 values.append(_native(address_value(self, operand, 0).convert(scalar_type("u64"))))
-            elif slot.role in ("source", "predicate_source"):
-                for element in operand.elements if isinstance(operand, Vector) else (operand,):
-                    values.append(self.source(element, slot.type))
         return values
 
     def source(self, operand: Operand, type: ScalarType | None) -> NativeValue:
         """One operand as a value of a type (of its own where ``None``)."""
         if isinstance(operand, Register):
-            return self.as_type(self.read(operand), type)
+            value = self.read(operand)
+            return value if type is None or type is value.type else self.as_type(value, type)
         if isinstance(operand, Immediate):
             return self._immediate(operand, type or scalar_type("s64"))
         if isinstance(operand, Sum):
@@ -210,7 +216,7 @@ class BlockWriter:
 
     def as_type(self, value: NativeValue, type: ScalarType | None) -> NativeValue:
         """The content of a register as an operand of a type: the same bits, or the low ones."""
-        if type is None or type == value.type:
+        if type is None or type is value.type:
             return value
         if value.type.bits == type.bits:
             return value.bits_as(type)
@@ -252,18 +258,25 @@ class BlockWriter:
     def load_slot(self, type: ScalarType, offset: int, uniform: bool) -> NativeValue:
         """A register's value from its slot."""
         writer = self.writer
-        cell = self.generator.field("%st", offset)
         if type.is_predicate:
-            word = writer.load("i32", cell)
-            if uniform:
-                return self.value(PRED, writer.trunc(word, "i1"), True)
-            return self.value(PRED, writer.bitcast(word, f"<{LANES} x i1>"))
-        ll = scalar_ll(type) if uniform else vector_ll(type)
-        align = min(16, type.bytes) if uniform else 64
-        return self.value(type, writer.load(ll, cell, align), uniform)
+            word = writer.field("%st", offset, "i32")
+            text = writer.trunc(word, "i1") if uniform else writer.bitcast(word, lanes_of("i1"))
+        elif uniform:
+            text = writer.field("%st", offset, scalar_ll(type), min(16, type.bytes))
+        else:
+            text = writer.field("%st", offset, vector_ll(type), 64)
+        return NativeValue(writer, type, text, uniform)
 
     def assign(self, instruction: Instruction, results: list[NativeValue], guard: NativeValue | None) -> None:
         """Give the results to the destination operands, in order; results beyond them are dropped."""
+        first = instruction.operands[0] if instruction.operands else None
+        if (
+            len(results) == 1
+            and isinstance(first, Register)
+            and instruction.form.operands[0].role == "destination"
+        ):
+            self.assign_register(first, results[0], guard)
+            return
         position = 0
         for slot, operand in matched(instruction):
             if slot.role != "destination":
@@ -278,7 +291,7 @@ class BlockWriter:
         self, register: Register, value: NativeValue, guard: NativeValue | None = None
     ) -> None:
         """Write a register where the guard holds; narrower values are extended."""
-        extended = _native(extend(value, register.type)) if value.type != register.type else value
+        extended = value if value.type is register.type else _native(extend(value, register.type))
         if guard is not None:
             extended = _native(guard.apply("select", extended, self.read(register)))
         if register in self.uniform and not extended.uniform:
@@ -295,9 +308,7 @@ class BlockWriter:
     def read_carry(self) -> NativeValue:
         """The condition code CC.CF."""
         if self.carry is None:
-            word = self.writer.load(
-                "i32", self.generator.field("%st", self.generator.slots.carry[self.number])
-            )
+            word = self.writer.field("%st", self.generator.slots.carry[self.number], "i32")
             self.carry = self.value(PRED, self.writer.bitcast(word, f"<{LANES} x i1>"))
         return self.carry
 
@@ -315,7 +326,7 @@ class BlockWriter:
             if (register in live or register in returned) and register in self.slots:
                 self._store(register, self.values[register])
         if self.carry_written and self.carry is not None:
-            cell = self.generator.field("%st", self.generator.slots.carry[self.number])
+            cell = self.writer.at("%st", self.generator.slots.carry[self.number])
             bits = self.writer.bitcast(self.carry.vector(), "i32")
             self.writer.store(self._blended_word(cell, bits), cell)
         self.dirty.clear()
@@ -328,7 +339,7 @@ class BlockWriter:
 
     def _store(self, register: Register, value: NativeValue) -> None:
         writer = self.writer
-        cell = self.generator.field("%st", self.slots[register])
+        cell = self.writer.at("%st", self.slots[register])
         kind = register.type
         if register in self.uniform:
             if kind.is_predicate:
@@ -337,7 +348,7 @@ class BlockWriter:
                 clean = value.clean()
                 writer.store(clean.scalar(), cell, min(16, kind.bytes))
             return
-        blend = self.generator.slots.blends(self.block, register)
+        blend = self.blends or (register in self.kept)
         if kind.is_predicate:
             bits = writer.bitcast(value.vector(), "i32")
             writer.store(self._blended_word(cell, bits) if blend else bits, cell)
@@ -388,20 +399,20 @@ class BlockWriter:
     def error(self, mask: Ref, event: int, detail: str = "0") -> None:
         """Leave with an error if any lane of a mask is set. A refused access before it comes first."""
         self.check_faults()
-        self.writer.store(mask, self.generator.field("%st", State.CULPRITS))
+        self.writer.set_field("%st", State.CULPRITS, mask)
         self.generator.guarded_stop(self.writer.icmp("ne", mask, 0), self.block.index, event, detail)
 
     def report(self, value: NativeValue) -> None:
         """Leave the lanes' values for a message."""
         wide = _native(value.convert(scalar_type("u64")))
-        cell = self.generator.field("%st", self.generator.slots.report)
+        cell = self.writer.at("%st", self.generator.slots.report)
         self.writer.store(wide.vector(), cell, 64)
 
     def check_faults(self) -> None:
         """Leave if the runtime refused an access of this block."""
         if self.faulting:
             self.faulting = False
-            flag = self.writer.load("i64", self.generator.field("%ctx", Context.FAULTED))
+            flag = self.writer.field("%ctx", Context.FAULTED)
             self.fault_if(self.writer.icmp("ne", flag, 0))
 
     def fault_if(self, test: Ref) -> None:

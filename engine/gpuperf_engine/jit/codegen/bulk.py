@@ -46,7 +46,7 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
     mask = to.effective_mask(guard)
     if guard is not None:
         some = writer.zext(writer.icmp("ne", mask, 0), "i64")
-        generator.bump("%sites", site * SITE_BYTES, some)
+        writer.bump("%sites", site * SITE_BYTES, some)
     if warp_uniform_copy(instruction):
         mask = writer.and_(mask, writer.sub(constant("i32", 0), mask))
     lanes = writer.zext(mask, "i64")
@@ -59,13 +59,13 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
     form = instruction.form
     spaces = {name: str(form.modifier(name)).split("::")[0] for name in ("dst", "src")}
     how = Bulk.FROM_GLOBAL * (spaces["src"] == "global") | Bulk.TO_GLOBAL * (spaces["dst"] == "global")
-    targets, sizes, words = (generator.field("%vals", place) for place in (_TARGETS, _SIZES, _WORDS))
+    targets, sizes, words = (writer.at("%vals", place) for place in (_TARGETS, _SIZES, _WORDS))
     _put(to, _address(to, operands["a"], spaces["src"]), "%area")
     _put(to, _address(to, operands["d"], spaces["dst"]), targets)
     _put(to, to.source(operands["size"], U32), sizes)
     mbarriers = "0"
     if "m" in operands:
-        cell = generator.field("%vals", _MBARRIERS)
+        cell = writer.at("%vals", _MBARRIERS)
         _put(to, _address(to, operands["m"], spaces["dst"]), cell)
         mbarriers = pointer_number(to, cell)
     if "mask" in operands:
@@ -99,8 +99,8 @@ def _tensor(
     to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: Ref
 ) -> None:
     """``cp.async.bulk.tensor`` and ``cp.reduce.async.bulk.tensor``."""
-    generator, copy = to.generator, copy_of(instruction)
-    where, words = operands["t"], generator.field("%vals", _WORDS)
+    writer, copy = to.writer, copy_of(instruction)
+    where, words = operands["t"], writer.at("%vals", _WORDS)
     assert isinstance(where, Address)
     _put_coordinates(to, operands, copy.mode)
     how = Bulk.FROM_GLOBAL if copy.loads else Bulk.TO_GLOBAL
@@ -109,11 +109,11 @@ def _tensor(
     how |= _put_overrides(to, instruction, operands)
     how |= report_kind(instruction) << Bulk.REPORT
     _put(to, _address(to, where, "generic"), "%area")
-    cells = generator.field("%vals", _TARGETS)
+    cells = writer.at("%vals", _TARGETS)
     _put(to, _address(to, operands["d" if copy.loads else "a"], "shared"), cells)
     mbarriers, combine, kinds = "0", "0", 0
     if "m" in operands:
-        cell = generator.field("%vals", _MBARRIERS)
+        cell = writer.at("%vals", _MBARRIERS)
         _put(to, _address(to, operands["m"], "shared"), cell)
         mbarriers = pointer_number(to, cell)
     if "mask" in operands:
@@ -128,7 +128,7 @@ def _tensor(
         *_numbers(to, "%ctx", "%cta", "%st"),
         ("i64", str(site)),
         ("i64", lanes),
-        *_numbers(to, "%area", generator.field("%vals", _VECTORS), cells),
+        *_numbers(to, "%area", writer.at("%vals", _VECTORS), cells),
         ("i64", mbarriers),
         *_numbers(to, words),
         ("i64", str(how)),
@@ -141,22 +141,22 @@ def _tensor(
 
 def _put_coordinates(to: BlockWriter, operands: dict[str, Operand], mode: int) -> None:
     """Coordinates, and the offsets of im2col, which are 0 where the instruction has none."""
-    generator = to.generator
+    writer = to.writer
     for first, operand in ((0, operands["c"]), (_OFFSETS, operands.get("offsets"))):
         for axis, item in enumerate(_elements(operand)):
-            cell = generator.field("%vals", _VECTORS + 4 * LANES * (first + axis))
+            cell = writer.at("%vals", _VECTORS + 4 * LANES * (first + axis))
             _put(to, _native(to.source(item, U16 if first else U32).convert(U32)), cell)
     if mode and "offsets" not in operands:
         for axis in range(3):
-            _put(to, to.constant(0, U32), generator.field("%vals", _VECTORS + 4 * LANES * (_OFFSETS + axis)))
+            _put(to, to.constant(0, U32), writer.at("%vals", _VECTORS + 4 * LANES * (_OFFSETS + axis)))
 
 
 def _put_overrides(to: BlockWriter, instruction: Instruction, operands: dict[str, Operand]) -> int:
     """The address, and sizes and strides, that stand in place of those of the map; gives the bits of ``Bulk`` that say so."""
-    generator, how = to.generator, 0
+    writer, how = to.writer, 0
     if "base" in operands:
         how |= Bulk.READDRESSED
-        _put(to, _native(to.source(operands["base"], U64)), generator.field("%vals", _VECTORS + Bulk.BASE))
+        _put(to, _native(to.source(operands["base"], U64)), writer.at("%vals", _VECTORS + Bulk.BASE))
     if "sizes" in operands:
         how |= Bulk.RESIZED
         bits = next(slot.type.bits for slot, _ in matched(instruction) if slot.name == "sizes" and slot.type)
@@ -167,7 +167,7 @@ def _put_overrides(to: BlockWriter, instruction: Instruction, operands: dict[str
             (Bulk.UPPER, U16, upper),
         ):
             for axis, item in enumerate(items):
-                cell = generator.field("%vals", _VECTORS + first + 4 * LANES * axis)
+                cell = writer.at("%vals", _VECTORS + first + 4 * LANES * axis)
                 _put(to, _native(to.source(item, kind).convert(U32)), cell)
     return how
 
@@ -190,7 +190,7 @@ def write_replace(to: BlockWriter, instruction: Instruction) -> None:
     # there is no value for a field that is not there
     low, high = (field.low, field.high) if number < field.number else (1, 0)
     space = (instruction.form.space or "generic").split("::")[0]
-    values = generator.field("%vals", 0)
+    values = writer.at("%vals", 0)
     _put(to, _address(to, operands["a"], space), "%area")
     _put(to, _native(to.source(operands["value"], U64 if size == 8 else U32).convert(U64)), values)
     mask = to.effective_mask(to.guard(instruction))
@@ -212,9 +212,9 @@ def write_replace(to: BlockWriter, instruction: Instruction) -> None:
 def _fill(
     to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: Ref
 ) -> None:
-    generator = to.generator
+    writer = to.writer
     space = instruction.form.space or "generic"
-    sizes = generator.field("%vals", _SIZES)
+    sizes = writer.at("%vals", _SIZES)
     _put(to, _address(to, operands["a"], space), "%area")
     _put(to, to.source(operands["bytes"], U64), sizes)
     to.writer.call(
@@ -233,13 +233,13 @@ def _answer(
     to: BlockWriter, instruction: Instruction, operands: dict[str, Operand], site: int, lanes: Ref
 ) -> None:
     """The response to a request for another cluster."""
-    generator, form = to.generator, instruction.form
+    writer, form = to.writer, instruction.form
     space = (form.space or "generic").split("::")[0]
     how = (
         Bulk.ANSWER | Bulk.GENERIC * (space == "generic") | Bulk.MULTICAST * bool(form.modifier("multicast"))
     )
     targets, sizes, mbarriers, words = (
-        generator.field("%vals", place) for place in (_TARGETS, _SIZES, _MBARRIERS, _WORDS)
+        writer.at("%vals", place) for place in (_TARGETS, _SIZES, _MBARRIERS, _WORDS)
     )
     _put(to, _address(to, operands["a"], space), targets)
     _put(to, _address(to, operands["m"], space), mbarriers)
@@ -259,12 +259,12 @@ def _answer(
 
 def write_signal(to: BlockWriter, instruction: Instruction, mask: Ref, moved: int) -> None:
     """After ``st.async`` or ``red.async``: the mbarrier is signalled the bytes of each lane."""
-    generator, writer = to.generator, to.writer
+    writer = to.writer
     slot, mbarriers = next((slot, item) for slot, item in matched(instruction) if slot.name == "m")
     space = slot.space or instruction.form.space or "generic"
     # a store that was refused signals nothing
     to.check_faults()
-    ones, amounts = generator.field("%vals", 0), generator.field("%vals", 4 * LANES)
+    ones, amounts = writer.at("%vals", 0), writer.at("%vals", 4 * LANES)
     _put(to, _address(to, mbarriers, space), "%area")
     _put(to, to.constant(1, U32), ones)
     _put(to, to.constant(moved, U32), amounts)

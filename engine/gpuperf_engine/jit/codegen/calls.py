@@ -99,7 +99,7 @@ def _check_range(instruction: Instruction, variable: Variable, offset: int, size
 
 
 def _kernel_parameter(to: BlockWriter, offset: int, kind: ScalarType) -> NativeValue:
-    cell = to.generator.field("%params", offset)
+    cell = to.writer.at("%params", offset)
     return to.value(kind, to.writer.load_fixed(scalar_ll(kind), cell, 1), True)
 
 
@@ -110,7 +110,7 @@ def read_words(to: BlockWriter, variable: Variable, offset: int, kind: ScalarTyp
     bits = 32 * (last - first + 1)
     total: Ref | None = None
     for word in range(first, last + 1):
-        cell = to.generator.field("%st", to.generator.slots.parameter(variable) + WORD * word)
+        cell = to.writer.at("%st", to.generator.slots.parameter(variable) + WORD * word)
         part = writer.load(f"<{LANES} x i32>", cell, 64)
         if last > first:
             part = writer.zext(part, f"i{bits}")
@@ -132,7 +132,7 @@ def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeV
     raw = value.bits_as(scalar_type(f"b{value.type.bits}"))
     bits, lanes = value.type.bits, to.spread(mask)
     for word in range(offset // 4, (offset + value.type.bytes - 1) // 4 + 1):
-        cell = to.generator.field("%st", to.generator.slots.parameter(variable) + WORD * word)
+        cell = to.writer.at("%st", to.generator.slots.parameter(variable) + WORD * word)
         old = writer.load(f"<{LANES} x i32>", cell, 64)
         part = raw.vector()
         if bits < 32:
@@ -195,7 +195,7 @@ def _put(to: BlockWriter, number: int, register: Register, value: NativeValue, m
         return
     extended = extend(value, register.type)
     assert isinstance(extended, NativeValue)
-    writer, cell = to.writer, to.generator.field("%st", offset)
+    writer, cell = to.writer, to.writer.at("%st", offset)
     if register.type.is_predicate:
         bits = writer.and_(to.bits_of(extended), mask)
         kept = writer.and_(writer.load("i32", cell), writer.xor(mask, -1))
@@ -285,5 +285,5 @@ def load_results(to: BlockWriter, target: CallTarget, function: Function) -> Non
     to.flush()
 
 
-def _system_cell(to: BlockWriter, index: int) -> Ref:
-    return to.generator.field("%st", to.generator.slots.system + 8 * LANES * index)
+def _system_cell(to: BlockWriter, index: int) -> str:
+    return to.writer.at("%st", to.generator.slots.system + 8 * LANES * index)

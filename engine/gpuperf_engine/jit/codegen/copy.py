@@ -38,7 +38,7 @@ def _write_copy(to: BlockWriter, instruction: Instruction) -> None:
     mask = to.effective_mask(guard)
     if guard is not None:
         some = writer.zext(writer.icmp("ne", mask, 0), "i64")
-        generator.bump("%sites", site * SITE_BYTES, some)
+        writer.bump("%sites", site * SITE_BYTES, some)
     size = to.constant(width, U64)
     if "source_bytes" in operands:
         given = _native(to.source(operands["source_bytes"], U32).convert(U64))
@@ -46,7 +46,7 @@ def _write_copy(to: BlockWriter, instruction: Instruction) -> None:
     if "ignore" in operands:
         ignored = to.source(operands["ignore"], PRED)
         size = _native(ignored.apply("select", to.constant(0, U64), size))
-    targets, sizes = generator.field("%vals", 0), generator.field("%vals", 8 * LANES)
+    targets, sizes = writer.at("%vals", 0), writer.at("%vals", 8 * LANES)
     for value, name in (
         (_address(to, operands["a"], 0), "%area"),
         (_address(to, operands["d"], 1), targets),

@@ -39,7 +39,7 @@ from ..ir.abi import (
     Status,
     Wait,
 )
-from ..ir.emitter import Ref, constant
+from ..ir.emitter import Ref, constant, typed
 from ..ir.values import Emitter
 from .recursion import CAPACITY, Areas, give_back
 from .slots import Slots
@@ -122,22 +122,12 @@ class CodeGenerator:
         self.returns.append(number)
         return RETURN_CODE + len(self.program.blocks) + len(self.returns) - 1
 
-    def field(self, base: str, offset: int) -> Ref:
-        """Pointer to a field."""
-        return Ref("ptr", base) if offset == 0 else self.writer.place(base, offset)
-
-    def bump(self, base: str, offset: int, amount: str) -> None:
-        """Add an i64 to a counter."""
-        cell = self.field(base, offset)
-        old = self.writer.load("i64", cell)
-        self.writer.store(self.writer.add(old, amount), cell)
-
     def count_lanes(self, base: str, offset: int, mask: Ref, column: int) -> None:
         """Count the lanes of an i32 mask: all together, and each in its own counter if that is wanted."""
-        self.bump(base, offset, self.lanes_of(mask))
+        writer = self.writer
+        writer.bump(base, offset, self.lanes_of(mask))
         if self.columns is not None:
-            writer = self.writer
-            cell = self.field("%threads", COLUMN_BYTES * column)
+            cell = writer.at("%threads", COLUMN_BYTES * column)
             lanes = writer.zext(writer.bitcast(mask, "<32 x i1>"), "i64")
             old = writer.load("<32 x i64>", cell, 64)
             writer.store(writer.add(old, lanes), cell, 64)
@@ -150,8 +140,8 @@ class CodeGenerator:
         """Leave the warp function, to go on at ``pc`` (an i32 operand) later; ends the basic block."""
         self.writer.put("i32", pc, "%pc")
         if event:
-            self.writer.put("i32", event, self.field("%st", State.EVENT))
-            self.writer.put("i32", detail, self.field("%st", State.DETAIL))
+            self.writer.set_field("%st", State.EVENT, constant("i32", event))
+            self.writer.set_field("%st", State.DETAIL, typed("i32", detail))
         self.writer.jump(f"leave{status}")
 
     def guarded_stop(self, test: Ref, pc: int, event: int, detail: int | str = 0) -> None:
@@ -171,14 +161,14 @@ class CodeGenerator:
         if self.checked_stack:
             self.guarded_stop(writer.icmp("uge", depth, self.stack_entries), 0, Event.STACK)
         offset = writer.zext(writer.shl(depth, 4), "i64")
-        base = writer.place(self.field("%st", State.STACK), offset)
+        base = writer.place(writer.at("%st", State.STACK), offset)
         for value, field in (
             (pc, Entry.PLACE),
             (mask, Entry.MASK),
             (identity, Entry.ID),
             (kind, Entry.KIND),
         ):
-            writer.put("i32", value, self.field(base, field))
+            writer.set_field(base, field, typed("i32", value))
         writer.store(writer.add(depth, 1), "%depth")
 
     def arrival(self, target: int) -> str:
@@ -304,23 +294,21 @@ def _write_entry(generator: CodeGenerator) -> None:
     if generator.program.products:
         writer.named("%matrices", "ptr", f"alloca [{MATRICES_BYTES} x i8], align 64")
     for name, offset in _SAVED:
-        cell = generator.field("%st", offset)
+        cell = writer.at("%st", offset)
         writer.store(writer.load("i32", cell), f"%{name}")
-    cell = generator.field("%st", State.STEPS)
+    cell = writer.at("%st", State.STEPS)
     writer.store(writer.load("i64", cell), "%steps")
     for name, offset in _POINTERS:
-        writer.named(
-            f"%{name}", "ptr", f"load ptr, ptr {generator.field('%ctx', offset)}, !invariant.load !0"
-        )
+        writer.named(f"%{name}", "ptr", f"load ptr, ptr {writer.at('%ctx', offset)}, !invariant.load !0")
     if generator.columns is not None:
         _find_counters(generator, generator.columns.count)
     if generator.areas.bytes:
-        first = writer.load("ptr", generator.field("%cta", Cta.AREAS))
-        warp = writer.load("i32", generator.field("%st", State.INDEX))
+        first = writer.field("%cta", Cta.AREAS, "ptr")
+        warp = writer.field("%st", State.INDEX, "i32")
         warp = writer.zext(warp, "i64")
         distance = writer.mul(warp, CAPACITY * generator.areas.bytes)
         writer.named("%areas", "ptr", f"getelementptr i8, ptr {first}, i64 {distance}")
-    limit = generator.field("%ctx", Context.SHARED_BYTES)
+    limit = writer.at("%ctx", Context.SHARED_BYTES)
     writer.named("%sharedbytes", "i64", f"load i64, ptr {limit}, !invariant.load !0")
     writer.jump("dispatch")
     writer.start("dispatch")
@@ -328,7 +316,7 @@ def _write_entry(generator: CodeGenerator) -> None:
     writer.switch(pc, "lost", ((target, _label(generator, target)) for target in sorted(generator.resumable)))
     # no stack leads here; a damaged one must not lead anywhere else
     writer.start("lost")
-    writer.put("i32", 0, generator.field("%st", State.EVENT))
+    writer.set_field("%st", State.EVENT, constant("i32", 0))
     writer.jump(f"leave{Status.EVENT}")
 
 
@@ -337,12 +325,12 @@ def _find_counters(generator: CodeGenerator, columns: int) -> None:
     the CTA among those kept is found by bisection."""
     writer = generator.writer
     base, spare, kept = (
-        writer.load("ptr", generator.field("%ctx", offset))
+        writer.field("%ctx", offset, "ptr")
         for offset in (Context.THREADS, Context.THREADS_SPARE, Context.KEPT)
     )
-    cta, state = generator.field("%cta", Cta.INDEX), generator.field("%st", State.INDEX)
+    cta, state = writer.at("%cta", Cta.INDEX), writer.at("%st", State.INDEX)
     index = writer.load("i64", cta)
-    count = writer.load("i64", generator.field("%ctx", Context.KEPT_COUNT))
+    count = writer.field("%ctx", Context.KEPT_COUNT)
     for name, start in (("low", "0"), ("high", count)):
         writer.put("i64", start, writer.named(f"%{name}", "ptr", "alloca i64"))
     writer.jump("seek")
@@ -358,7 +346,7 @@ def _find_counters(generator: CodeGenerator, columns: int) -> None:
     writer.jump("seek")
     writer.start("sought")
     is_kept = writer.icmp("eq", _kept_at(generator, kept, low), index)
-    warps = writer.load("i64", generator.field("%ctx", Context.WARPS))
+    warps = writer.field("%ctx", Context.WARPS)
     warp = writer.zext(writer.load("i32", state), "i64")
     warp_index = writer.add(writer.mul(low, warps), warp)
     row = writer.mul(warp_index, columns * COLUMN_BYTES)
@@ -421,9 +409,9 @@ def _write_joins(generator: CodeGenerator) -> None:
         writer.start(more)
         below = writer.sub(depth, 1)
         offset = writer.zext(writer.shl(below, 4), "i64")
-        base = writer.place(generator.field("%st", State.STACK), offset)
+        base = writer.place(writer.at("%st", State.STACK), offset)
         if generator.parks:
-            kind = writer.and_(writer.load("i32", generator.field(base, Entry.KIND)), KIND)
+            kind = writer.and_(writer.field(base, Entry.KIND, "i32"), KIND)
             waits = writer.icmp("eq", kind, WAIT)
             blocked, free = writer.label("blocked"), writer.label("free")
             writer.branch(waits, blocked, free)
@@ -433,8 +421,8 @@ def _write_joins(generator: CodeGenerator) -> None:
             writer.start(free)
         writer.store(below, "%depth")
         pc = writer.load("i32", base)
-        mask = writer.load("i32", generator.field(base, Entry.MASK))
-        identity = writer.load("i32", generator.field(base, Entry.ID))
+        mask = writer.field(base, Entry.MASK, "i32")
+        identity = writer.field(base, Entry.ID, "i32")
         alive = writer.and_(mask, writer.load("i32", "%live"))
         matching = writer.label("found")
         dropped = _take_entry(generator, base, point) if program.recursive else f"pop{point}"
@@ -453,14 +441,14 @@ def _take_entry(generator: CodeGenerator, base: str, point: int) -> str:
     """Of an entry popped in a program with recursive functions: count the call that ends, and note the area, which is free if none of
     the lanes lives: the label for that."""
     writer = generator.writer
-    kind = writer.load("i32", generator.field(base, Entry.KIND))
+    kind = writer.field(base, Entry.KIND, "i32")
     plain = writer.and_(kind, (1 << AREA_SHIFT) - 1)
-    calls = generator.field("%st", State.CALLS)
+    calls = writer.at("%st", State.CALLS)
     ends = writer.zext(writer.icmp("eq", plain, CALL_FRAME), "i32")
     left = writer.sub(writer.load("i32", calls), ends)
     writer.store(left, calls)
     area = writer.lshr(kind, AREA_SHIFT)
-    writer.store(area, generator.field("%st", State.AREA))
+    writer.set_field("%st", State.AREA, area)
     if not generator.areas.bytes:
         return f"pop{point}"
     kept, writer.lines = writer.lines, []
@@ -510,23 +498,23 @@ def address_operand(instruction: Instruction) -> tuple[OperandSlot, Address]:
 def _compare_products(generator: CodeGenerator) -> None:
     """A warp ends: those of its warpgroup that have ended before it must have executed as many products."""
     writer = generator.writer
-    own = writer.load("i32", generator.field("%st", State.PRODUCTS))
-    index = writer.load("i32", generator.field("%st", State.INDEX))
-    size = writer.load("i64", generator.field("%ctx", Context.STATE_BYTES))
-    warps = writer.load("i64", generator.field("%ctx", Context.WARPS))
+    own = writer.field("%st", State.PRODUCTS, "i32")
+    index = writer.field("%st", State.INDEX, "i32")
+    size = writer.field("%ctx", Context.STATE_BYTES)
+    warps = writer.field("%ctx", Context.WARPS)
     for distance in (1, 2, 3):
         other = writer.xor(index, distance)
         there = writer.icmp("ult", writer.zext(other, "i64"), warps)
         apart = writer.sext(writer.sub(other, index), "i64")
         offset = writer.select(there, writer.mul(apart, size), 0)
         state = writer.place("%st", offset)
-        ended = writer.icmp("eq", writer.load("i32", generator.field(state, State.WAIT)), Wait.DONE)
-        count = writer.load("i32", generator.field(state, State.PRODUCTS))
+        ended = writer.icmp("eq", writer.field(state, State.WAIT, "i32"), Wait.DONE)
+        count = writer.field(state, State.PRODUCTS, "i32")
         uneven = writer.and_(ended, writer.icmp("ne", count, own))
         bad, good = writer.label("uneven"), writer.label("even")
         writer.branch(uneven, bad, good)
         writer.start(bad)
-        writer.store(count, generator.field("%st", State.CULPRITS))
+        writer.set_field("%st", State.CULPRITS, count)
         generator.stop("0", Status.EVENT, Event.UNEVEN, other)
         writer.start(good)
 
@@ -548,7 +536,7 @@ def _write_exits(generator: CodeGenerator) -> None:
             _compare_products(generator)
         for name, offset in _SAVED:
             value = writer.load("i32", f"%{name}")
-            writer.store(value, generator.field("%st", offset))
+            writer.set_field("%st", offset, value)
         steps = writer.load("i64", "%steps")
-        writer.store(steps, generator.field("%st", State.STEPS))
+        writer.set_field("%st", State.STEPS, steps)
         writer.give(constant("i32", status))

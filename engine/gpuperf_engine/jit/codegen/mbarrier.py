@@ -33,25 +33,25 @@ _COPIES = 1024
 @handles(MBARRIER)
 def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
     """``mbarrier.init`` … ``arrive_drop`` and ``cp.async.mbarrier.arrive``."""
-    writer, generator = to.writer, to.generator
+    writer = to.writer
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     how = mbarrier_operation(instruction)
     moves = how & 15 in (Mbarrier.EXPECT, Mbarrier.COMPLETE)
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)
-    counts, moved = generator.field("%vals", 0), "0"
+    counts, moved = writer.at("%vals", 0), "0"
     count = to.constant(1, U32)
     if "count" in operands and not moves:
         count = to.source(operands["count"], U32)
     _put(to, count, counts)
     if moves or "tx" in operands:
-        cell = generator.field("%vals", 4 * LANES)
+        cell = writer.at("%vals", 4 * LANES)
         _put(to, to.source(operands["count" if moves else "tx"], U32), cell)
         moved = pointer_number(to, cell)
     generic = _put_addresses(to, instruction)
     words = []
     if "mask" in operands:
-        ranks = generator.field("%vals", 8 * LANES)
+        ranks = writer.at("%vals", 8 * LANES)
         _put(to, put_ranks(to, instruction), ranks)
         words = _numbers(to, ranks)
     to.writer.call(
@@ -77,11 +77,11 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
 @handles(MBARRIER_WAIT)
 def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     """``mbarrier.test_wait`` and ``try_wait``, with which the block begins: here it is continued after a stop."""
-    writer, generator = to.writer, to.generator
+    writer = to.writer
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     to.guard(instruction)
     code = WAIT_CODE + to.block.index
-    generator.resumable.add(code)
+    to.generator.resumable.add(code)
     writer.jump(f"w{to.block.index}")
     writer.start(f"w{to.block.index}")
     to.restart()
@@ -129,7 +129,7 @@ def hold_warp(to: BlockWriter, code: int, status: int) -> None:
     # the runtime looks at the state, which has these as they were when the warp went on
     for name, offset in (("depth", State.DEPTH), ("live", State.LIVE)):
         value = writer.load("i32", f"%{name}")
-        writer.store(value, generator.field("%st", offset))
+        writer.set_field("%st", offset, value)
     others = writer.call("others_can_run", "i64", *_numbers(to, "%st"))
     writer.branch(writer.icmp("ne", others, 0), switch, rest)
     writer.start(switch)

@@ -90,13 +90,13 @@ class Access:
         if self.guard is not None:
             writer = self.to.writer
             some = writer.zext(writer.icmp("ne", self.mask, 0), "i64")
-            self.to.generator.bump("%sites", self.site * SITE_BYTES, some)
+            self.to.writer.bump("%sites", self.site * SITE_BYTES, some)
 
     def load(self) -> list[NativeValue]:
         """The elements of a form that is not returned."""
         to = self.to
         self.call("load")
-        cells = (to.generator.field("%vals", index * LANES * self.type.bytes) for index in range(self.count))
+        cells = (to.writer.at("%vals", index * LANES * self.type.bytes) for index in range(self.count))
         texts = [to.writer.load(vector_ll(self.type), cell, 16) for cell in cells]
         return [to.value(self.type, text) for text in texts]
 
@@ -120,7 +120,7 @@ class Access:
 
     def _put(self, values: list[NativeValue]) -> None:
         for index, value in enumerate(values):
-            cell = self.to.generator.field("%vals", index * LANES * self.type.bytes)
+            cell = self.to.writer.at("%vals", index * LANES * self.type.bytes)
             self.to.writer.store(value.vector(), cell, 16)
 
     def call(self, what: str, value: str = "") -> str:
@@ -252,7 +252,7 @@ def _load_scalar(access: Access) -> list[NativeValue]:
     host = writer.pointer(writer.call("reach_one", "i64", *arguments))
     elements = []
     for element in range(access.count):
-        cell = to.generator.field(host, element * access.type.bytes)
+        cell = to.writer.at(host, element * access.type.bytes)
         text = writer.load(scalar_ll(access.type), cell, access.type.bytes)
         elements.append(to.value(access.type, text, True))
     return elements

@@ -117,7 +117,7 @@ def _area(generator: CodeGenerator, index: Ref) -> Ref:
 def keep(to: BlockWriter) -> Ref:
     """Before a call that may lead back: copy what the caller needs to a fresh area; gives its number as i32."""
     generator, writer = to.generator, to.writer
-    cells = [generator.field("%st", offset) for offset in (State.FREE, State.AREAS)]
+    cells = [writer.at("%st", offset) for offset in (State.FREE, State.AREAS)]
     free, used = (writer.load("i32", cell) for cell in cells)
     none, fresh = writer.icmp("eq", free, 0), writer.add(used, 1)
     index = writer.select(none, fresh, free)
@@ -129,7 +129,7 @@ def keep(to: BlockWriter) -> Ref:
         writer.store(value, cell)
     for piece in generator.areas.of[to.block.index]:
         kind = _kind(piece)
-        source, target = generator.field("%st", piece.place), generator.field(area, piece.area)
+        source, target = writer.at("%st", piece.place), writer.at(area, piece.area)
         value = writer.load(kind, source, _align(piece))
         writer.store(value, target, _align(piece))
     return index
@@ -138,11 +138,11 @@ def keep(to: BlockWriter) -> Ref:
 def take_back(to: BlockWriter) -> None:
     """Behind such a call: the lanes that return find everything as it was, and the area is free."""
     generator, writer = to.generator, to.writer
-    index = writer.load("i32", generator.field("%st", State.AREA))
+    index = writer.field("%st", State.AREA, "i32")
     area = _area(generator, index)
     for piece in generator.areas.of[to.block.index]:
-        kind, target = _kind(piece), generator.field("%st", piece.place)
-        kept = writer.load(kind, generator.field(area, piece.area), _align(piece))
+        kind, target = _kind(piece), writer.at("%st", piece.place)
+        kept = writer.field(area, piece.area, kind, _align(piece))
         now = writer.load(kind, target, _align(piece))
         if piece.bits == 1:
             ours = writer.and_(kept, to.mask)
@@ -152,12 +152,13 @@ def take_back(to: BlockWriter) -> None:
             merged = writer.select(to.lanes, kept, now)
         writer.store(merged, target, _align(piece))
     give_back(generator, index, area)
-    writer.put("i32", 0, generator.field("%st", State.AREA))
+    writer.set_field("%st", State.AREA, constant("i32", 0))
 
 
 def give_back(generator: CodeGenerator, index: Ref, area: str = "") -> None:
     """An area is free."""
-    writer, cell = generator.writer, generator.field("%st", State.FREE)
+    writer = generator.writer
+    cell = writer.at("%st", State.FREE)
     writer.store(writer.load("i32", cell), area or _area(generator, index))
     writer.store(index, cell)
 
@@ -187,21 +188,19 @@ def enter_activation(to: BlockWriter, number: int, mask: Ref) -> None:
     generator, writer, program = to.generator, to.writer, to.generator.program
     if not program.recursive:
         return
-    cell = generator.field("%st", State.CALLS)
+    cell = writer.at("%st", State.CALLS)
     calls = writer.load("i32", cell)
     generator.guarded_stop(writer.icmp("uge", calls, MAX_DEPTH), to.block.index, Event.DEPTH)
     writer.store(writer.add(calls, 1), cell)
     if number not in program.frame_bytes:
         return
     size, room = program.frame_bytes[number], program.local_area - program.local_static
-    cells = [
-        generator.field("%st", offset) for offset in (generator.slots.bases[number], generator.slots.top)
-    ]
+    cells = [writer.at("%st", offset) for offset in (generator.slots.bases[number], generator.slots.top)]
     base, top = (to.value(U64, writer.load(_VECTOR, cell, 64)) for cell in cells)
     after = _native(top + size)
     reached = after
     if generator.slots.stack:
-        own = generator.field("%st", generator.slots.stack[to.number])
+        own = writer.at("%st", generator.slots.stack[to.number])
         reached = _native(after + to.value(U64, writer.load(_VECTOR, own, 64)))
     full = to.bits_of(_native(reached.compare("gt", room)))
     to.error(writer.and_(full, mask), Event.LOCALS)
@@ -213,7 +212,7 @@ def leave_activation(to: BlockWriter, number: int) -> None:
     """The lanes that return from function ``number`` give its frame back."""
     generator, program = to.generator, to.generator.program
     if number in program.frame_bytes:
-        cell = generator.field("%st", generator.slots.top)
+        cell = to.writer.at("%st", generator.slots.top)
         top = to.value(U64, to.writer.load(_VECTOR, cell, 64))
         _put(to, cell, _native(top - program.frame_bytes[number]), top, to.mask)
 

@@ -63,7 +63,7 @@ def write_rows(to: BlockWriter, instruction: Instruction, mask: Ref) -> None:
             _Piece(to, instruction, some, move, _address(to, instruction, move, moves.bits, moves.inner))
         )
     counter = pieces[0].site * SITE_BYTES + Counter.LANES
-    to.generator.bump("%sites", counter, to.generator.lanes_of(pieces[0].mask))
+    to.writer.bump("%sites", counter, to.generator.lanes_of(pieces[0].mask))
     if form.destinations:
         loaded = [value for piece in pieces for value in piece.values()]
         results = [item for item in evaluate(form, loaded) if isinstance(item, NativeValue)]

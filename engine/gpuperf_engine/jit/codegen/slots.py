@@ -89,11 +89,11 @@ class Slots:
             self.bytes = -(-self._next // 64) * 64
         return offset
 
-    def blends(self, block: BasicBlock, register: Register) -> bool:
-        """Whether a write in this block must leave the lanes that are off as they are."""
+    def blends(self, block: BasicBlock) -> tuple[bool, frozenset[Register]]:
+        """Whether a write in this block must leave the lanes that are off as they are: of any register, or else of which."""
         if self.program.uniformity[block.function].may_diverge or block.function in self.program.recursive:
-            return True
-        return block.index in self.divergent and register in self.keeps[block.function]
+            return True, frozenset()
+        return False, self.keeps[block.function] if block.index in self.divergent else frozenset()
 
     def _kept(self, number: int) -> frozenset[Register]:
         """Registers wanted by lanes that wait somewhere while others run: at reconvergence points and pending sides."""

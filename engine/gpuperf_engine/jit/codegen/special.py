@@ -40,11 +40,11 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     if name in ("ntid", "nctaid") and axis == "w":
         return to.constant(1, U32)
     if name == "tid":
-        warp = writer.load("i32", generator.field("%st", State.INDEX))
-        table = writer.load_fixed("ptr", generator.field("%ctx", Context.TIDS))
+        warp = writer.field("%st", State.INDEX, "i32")
+        table = writer.load_fixed("ptr", writer.at("%ctx", Context.TIDS))
         offset = writer.mul(writer.zext(warp, "i64"), 3 * 4 * LANES)
         row = writer.place(table, offset)
-        cell = generator.field(row, 4 * LANES * _AXES[axis])
+        cell = writer.at(row, 4 * LANES * _AXES[axis])
         return to.value(U32, writer.load_fixed(f"<{LANES} x i32>", cell, 64))
     if name in ("ntid", "nctaid"):
         base = Context.NTID if name == "ntid" else Context.NCTAID
@@ -56,7 +56,7 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     if name in _LANE_MASKS:
         return to.value(U32, f"<{', '.join(f'i32 {_LANE_MASKS[name](lane)}' for lane in range(LANES))}>")
     if name == "warpid":
-        return to.value(U32, writer.load("i32", generator.field("%st", State.INDEX)), True)
+        return to.value(U32, writer.field("%st", State.INDEX, "i32"), True)
     if name == "nwarpid":
         return to.value(U32, writer.trunc(_wide(to, Context.WARPS), "i32"), True)
     if name in ("smid", "gridid"):
@@ -132,12 +132,12 @@ def shared_window(to: BlockWriter) -> NativeValue:
 
 
 def _field(to: BlockWriter, base: str, offset: int) -> NativeValue:
-    cell = to.generator.field(base, offset)
+    cell = to.writer.at(base, offset)
     return to.value(U32, to.writer.load_fixed("i32", cell), True)
 
 
 def _wide(to: BlockWriter, offset: int) -> Ref:
-    return to.writer.load_fixed("i64", to.generator.field("%ctx", offset))
+    return to.writer.load_fixed("i64", to.writer.at("%ctx", offset))
 
 
 def _clock(to: BlockWriter, name: str) -> NativeValue:
@@ -160,7 +160,7 @@ def _local_address(to: BlockWriter, target: Variable, offset: int) -> NativeValu
     owner = program.function_of.get(target.function.name, -1) if target.function is not None else -1
     if owner not in program.frame_bytes:
         return to.constant(start, U64)
-    cell = to.generator.field("%st", to.generator.slots.bases[owner])
+    cell = to.writer.at("%st", to.generator.slots.bases[owner])
     base = to.value(U64, to.writer.load(f"<{LANES} x i64>", cell, 64))
     address = base + (program.local_static + start)
     assert isinstance(address, NativeValue)
@@ -193,6 +193,6 @@ def variable_address(to: BlockWriter, target: Variable | Function, offset: int) 
         raise Unsupported(f"the address of {target.name!r}", span=target.span)
     if isinstance(target, Variable) and target.space == "const":
         offset -= WINDOWS["const"][0]
-    cell = to.generator.field("%symbols", 8 * symbol)
+    cell = to.writer.at("%symbols", 8 * symbol)
     base = writer.load_fixed("i64", cell)
     return to.value(U64, writer.add(base, offset) if offset else base, True)

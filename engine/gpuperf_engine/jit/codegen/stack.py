@@ -31,7 +31,7 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
     assert kind is not None
     guard = to.guard(instruction)
     mask = to.effective_mask(guard)
-    cell = to.generator.field("%st", to.generator.slots.stack[to.number])
+    cell = to.writer.at("%st", to.generator.slots.stack[to.number])
     depth = to.value(U64, writer.load(_VECTOR, cell, 64))
     end = to.constant(program.local_area, U64)
     before = _native(end - depth)
@@ -41,7 +41,7 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
     size = _native(given[0].convert(U64)) if given else after
     lowest = to.constant(program.local_static, U64)
     if program.frame_bytes:
-        top = writer.load(_VECTOR, to.generator.field("%st", to.generator.slots.top), 64)
+        top = writer.field("%st", to.generator.slots.top, _VECTOR, 64)
         lowest = _native(lowest + to.value(U64, top))
     bad = after.compare("lt", lowest) | after.compare("gt", end)
     if instruction.form.row.name == "alloca":
@@ -60,8 +60,8 @@ def pass_stack(to: BlockWriter, number: int, mask: Ref) -> None:
     slots, writer = to.generator.slots, to.writer
     if not slots.stack:
         return
-    own = writer.load(_VECTOR, to.generator.field("%st", slots.stack[to.number]), 64)
-    cell = to.generator.field("%st", slots.stack[number])
+    own = writer.field("%st", slots.stack[to.number], _VECTOR, 64)
+    cell = to.writer.at("%st", slots.stack[number])
     old = writer.load(_VECTOR, cell, 64)
     text = writer.select(to.spread(mask), own, old)
     writer.store(text, cell, 64)

@@ -86,7 +86,7 @@ def _count_taken(to: BlockWriter, mask: Ref) -> None:
 
 def _count_divergent(to: BlockWriter) -> None:
     count = len(to.generator.program.blocks)
-    to.generator.bump("%blocks", 8 * (2 * count + to.block.index), "1")
+    to.writer.bump("%blocks", 8 * (2 * count + to.block.index), "1")
 
 
 def _branch(to: BlockWriter) -> None:
@@ -181,7 +181,7 @@ def _wake(to: BlockWriter, onward: int | None) -> None:
         return
     writer, generator = to.writer, to.generator
     some, none = writer.label("wake"), writer.label("none")
-    waits = writer.load("i32", generator.field("%st", State.WAITS))
+    waits = writer.field("%st", State.WAITS, "i32")
     writer.branch(writer.icmp("ne", waits, 0), some, none)
     writer.start(some)
     if onward is None:
@@ -325,7 +325,7 @@ def _end_slice(to: BlockWriter, pc: int) -> None:
     """The quantum is used up: the warp goes on at a place in its next time slice, or where lanes may wait for others, others of
     them do."""
     block, writer, generator = to.block, to.writer, to.generator
-    writer.put("i32", block.index, generator.field("%st", State.SLICE_END))
+    writer.set_field("%st", State.SLICE_END, constant("i32", block.index))
     if block.back_edge_cost > 1:
         generator.stop(str(pc), Status.EVENT, Event.SPIN, str(block.index))
     else:
@@ -407,7 +407,7 @@ def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> Ref:
     symbol = program.symbol_of.get(program.functions[number])
     if symbol is None:
         return constant("i32", 0)
-    cell = to.generator.field("%symbols", 8 * symbol)
+    cell = to.writer.at("%symbols", 8 * symbol)
     address = to.value(pointer.type, writer.load_fixed("i64", cell), True)
     equal = pointer.apply("compare", address, op="eq")
     assert isinstance(equal, NativeValue)
@@ -421,7 +421,7 @@ def _enter(to: BlockWriter, number: int, mask: Ref) -> None:
     uniform = generator.program.uniformity[number].uniform
     lanes = to.spread(mask)
     for register in sorted(entry.live_in, key=_index):
-        cell = generator.field("%st", generator.slots.of[number][register])
+        cell = writer.at("%st", generator.slots.of[number][register])
         if register.type.is_predicate:
             old = writer.load("i32", cell)
             kept = writer.and_(old, writer.xor(mask, -1))

@@ -30,18 +30,18 @@ U32, B32, PRED = (scalar_type(name) for name in ("u32", "b32", "pred"))
 
 def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: Ref) -> None:
     """One product; all lanes are here."""
-    writer, generator = to.writer, to.generator
+    writer = to.writer
     product = ProductShape(instruction.form)
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
-    index = writer.load("i32", generator.field("%st", State.INDEX))
-    warps = writer.load("i64", generator.field("%ctx", Context.WARPS))
+    index = writer.field("%st", State.INDEX, "i32")
+    warps = writer.field("%ctx", Context.WARPS)
     last = writer.zext(writer.or_(index, 3), "i64")
     alone = writer.sext(writer.icmp("uge", last, warps), "i32")
     to.error(writer.and_(alone, mask), Event.NO_WARPGROUP)
     number: dict[str, int] = {
         name: _constant(to, operands[name]) for name in ("sign_a", "sign_b", "trans_a", "trans_b", "selector") if name in operands
     }  # fmt: skip
-    issued = generator.field("%st", State.PRODUCTS)
+    issued = writer.at("%st", State.PRODUCTS)
     before = writer.load("i32", issued)
     writer.store(writer.add(before, 1), issued)
     area = pointer_number(to, "%matrices")
@@ -71,13 +71,13 @@ def _multiply(
     to: BlockWriter, instruction: Instruction, product: ProductShape, operands: dict[str, Operand], number: dict[str, int]
 ) -> None:  # fmt: skip
     """Call the function of a product, whose matrices in shared memory have been fetched; D goes there and back through memory."""
-    writer, generator, form = to.writer, to.generator, instruction.form
+    writer, form = to.writer, instruction.form
     assert product.result.type is not None
     held = vector_ll(product.result.type)
     registers = operands["d"].elements if isinstance(operands["d"], Vector) else (operands["d"],)
     for position, register in enumerate(registers):
         value = to.source(register, product.result.type).clean()
-        cell = generator.field("%matrices", RESULT + position * 4 * LANES)
+        cell = writer.at("%matrices", RESULT + position * 4 * LANES)
         writer.store(value.vector(), cell, 64)
     arguments = [("ptr", "%matrices"), (f"<{LANES} x i1>", to.source(operands["scale"], PRED).vector())]
     given: list[Operand] = []
@@ -95,7 +95,7 @@ def _multiply(
     writer.call(name, "void", *arguments)
     results = []
     for position in range(len(registers)):
-        cell = generator.field("%matrices", RESULT + position * 4 * LANES)
+        cell = writer.at("%matrices", RESULT + position * 4 * LANES)
         results.append(to.value(product.result.type, writer.load(held, cell, 64)))
     to.assign(instruction, results, None)
 
@@ -113,7 +113,7 @@ def _come(to: BlockWriter, mask: Ref, field: int) -> None:
     live = writer.load("i32", "%live")
     lowest = writer.and_(live, writer.sub(constant("i32", 0), live))
     counts = writer.icmp("ne", writer.and_(mask, lowest), 0)
-    cell = to.generator.field("%st", field)
+    cell = to.writer.at("%st", field)
     count = writer.load("i32", cell)
     one = writer.zext(counts, "i32")
     if field == State.COMMITS:
@@ -139,16 +139,16 @@ def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
     guard = None if instruction.guard is None else to.predicate(instruction.guard)
     nobody = writer.icmp("eq", to.effective_mask(guard), 0)
     field = State.FENCES if gathers else State.COMMITS
-    wanted = writer.load("i32", generator.field("%st", field))
+    wanted = writer.field("%st", field, "i32")
     if not gathers:
         left = to.source(instruction.operands[0], U32).scalar()
         wanted = writer.intrinsic("usub.sat.i32", "i32", wanted, left)
-    writer.store(wanted, generator.field("%st", State.WANTED))
+    writer.set_field("%st", State.WANTED, wanted)
     pointers = [("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%st")]
     complete = writer.call("warpgroup_complete", "i64", *pointers, ("i64", str(field)))
     goes_on = writer.or_(writer.icmp("ne", complete, 0), nobody)
     if gathers:
-        expired = generator.field("%st", State.EXPIRED)
+        expired = writer.at("%st", State.EXPIRED)
         gave_up = writer.icmp("ne", writer.load("i32", expired), 0)
         goes_on = writer.or_(goes_on, gave_up)
     hold, over = writer.label("hold"), writer.label("over")

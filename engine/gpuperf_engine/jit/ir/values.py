@@ -11,9 +11,10 @@ function (``vectors``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ...isa.primitives import Number, Value
+from ...isa.primitives import PRIMITIVES, Number, Value
 from ...isa.types import ScalarType, scalar_type
 from .constants import float_bits, fold
 from .emitter import LANES, Emitter, Ref, constant, lanes_of, scalar_ll, vector_ll
@@ -135,29 +136,23 @@ class NativeValue(Value):
     # --------------------------------------------------------------------------------------------- primitives
 
     def apply(self, primitive: str, *others: Value, **attributes: object) -> Value:
-        operands: tuple[Any, ...] = (self, *others)
-        if self.number is not None and all(operand.number is not None for operand in operands):
-            folded = fold(primitive, operands, attributes)
-            if folded is not None:
-                return folded
-        handler = getattr(self, f"_{primitive}", None)
-        if handler is None:
-            raise NotImplementedError(f"primitive {primitive!r}")
-        result: Value = handler(*others, **attributes)
-        return result
+        if self.number is not None:
+            operands: tuple[Any, ...] = (self, *others)
+            if all([operand.number is not None for operand in operands]):
+                folded = fold(primitive, operands, attributes)
+                if folded is not None:
+                    return folded
+        return _HANDLERS[primitive](self, *others, **attributes)
 
-    def _both(self, *others: NativeValue) -> tuple[bool, list[Ref]]:
-        """Whether all are uniform, and the operands that follow."""
-        uniform = self.uniform
-        for other in others:
-            uniform = uniform and other.uniform
-        if uniform:
-            return True, [self.scalar(), *[other.scalar() for other in others]]
-        return False, [self.vector(), *[other.vector() for other in others]]
+    def _both(self, other: NativeValue) -> tuple[bool, Ref, Ref]:
+        """Whether both are uniform, and the operands that follow."""
+        if self.uniform and other.uniform:
+            return True, self.scalar(), other.scalar()
+        return False, self.vector(), other.vector()
 
     def _integer(self, word: str, other: NativeValue) -> NativeValue:
-        uniform, (a, b) = self._both(other)
-        return self.made(self.type, self.writer.binary(word, a, b), uniform)
+        uniform, a, b = self._both(other)
+        return NativeValue(self.writer, self.type, self.writer.binary(word, a, b), uniform)
 
     def _runtime(self, name: str, type: ScalarType, *others: NativeValue, loose: bool = False) -> NativeValue:
         """A vector function of the runtime, applied to this and other values."""
@@ -173,7 +168,9 @@ class NativeValue(Value):
         self, name: str, *others: NativeValue, tail: tuple[Ref, ...] = (), loose: bool = False
     ) -> NativeValue:
         """An LLVM intrinsic whose operands and result have this value's type."""
-        uniform, operands = self._both(*others)
+        values = (self, *others)
+        uniform = all([value.uniform for value in values])
+        operands = [value.scalar() if uniform else value.vector() for value in values]
         kind = scalar_ll(self.type)
         suffix = {"float": "f32", "double": "f64"}.get(kind, kind)
         full = f"{name}.{suffix if uniform else f'v{LANES}{suffix}'}"
@@ -192,7 +189,7 @@ class NativeValue(Value):
             return wide._narrowed(self.type, rounding)
         if rounding != "rn":
             return self._runtime(f"v_{word}_{self.type}_{rounding}", self.type, other, loose=True)
-        uniform, (a, b) = self._both(other)
+        uniform, a, b = self._both(other)
         return self.made(self.type, self.writer.binary(f"f{word}", a, b), uniform, loose=True)
 
     def _add(self, other: NativeValue, rounding: str = "rn") -> NativeValue:
@@ -334,12 +331,12 @@ class NativeValue(Value):
         if self.type.is_float:
             if self._is_half():
                 return self._widened()._compare(other._widened(), op)
-            uniform, (a, b) = self._both(other)
+            uniform, a, b = self._both(other)
             return self.made(scalar_type("pred"), self.writer.fcmp(_FLOAT_COMPARE[op], a, b), uniform)
         word = (
             op if op in ("eq", "ne") else _INT_COMPARE.get(op) or ("s" if self.type.is_signed else "u") + op
         )
-        uniform, (a, b) = self._both(other.bits_as(self.type))
+        uniform, a, b = self._both(other.bits_as(self.type))
         return self.made(scalar_type("pred"), self.writer.icmp(word, a, b), uniform)
 
     def _select(self, yes: NativeValue, no: NativeValue) -> NativeValue:
@@ -381,18 +378,17 @@ class NativeValue(Value):
 
     def bits_as(self, type: ScalarType) -> NativeValue:
         """The same bits as another type of the same width."""
-        if type == self.type:
+        if type is self.type:
             return self
         if self.number is not None:
             return NativeValue.of_bits(self.writer, self.number, type)
-        value = self.clean()
-        before, after = scalar_ll(self.type), scalar_ll(type)
-        if before == after:
-            return self.made(type, value.text, self.uniform)
-        return self.made(type, self.writer.raw(value.text, after), self.uniform)
+        text = self.clean().text if self.loose else self.text
+        after = scalar_ll(type)
+        if scalar_ll(self.type) != after:
+            text = self.writer.raw(text, after)
+        return NativeValue(self.writer, type, text, self.uniform)
 
-    def _bits(self, type: ScalarType) -> NativeValue:
-        return self.bits_as(type)
+    _bits = bits_as
 
     def _predicate_to(self, type: ScalarType) -> NativeValue:
         return self.made(type, self.writer.zext(self.text, scalar_ll(type)), self.uniform)
@@ -540,3 +536,7 @@ class NativeValue(Value):
         result = small._select(signed_zero, bits).bits_as(kind)
         result.loose = self.loose
         return result
+
+
+#: what writes each primitive
+_HANDLERS: dict[str, Callable[..., Value]] = {name: getattr(NativeValue, f"_{name}") for name in PRIMITIVES}

@@ -8,7 +8,8 @@ from __future__ import annotations
 from ..simt.faults import deadlock
 from ..simt.schedule import Watch
 from .host_arrays import address_of
-from .ir.abi import Cluster, Context, Status
+from .ir.abi import Cluster, Context
+from .ir.codes import Status
 from .slots import Group, Slot
 from .watch import make_watch
 from .worker import Worker, in_pieces

@@ -24,7 +24,7 @@ from ..simt import stack, stack_entries
 from . import cache as store
 from .codegen.combine import COMBINE_PREFIX, combine_function
 from .codegen.images import IMAGE_PREFIX, image_function
-from .ir import abi
+from .ir import abi, access_records, codes, copy_records, race_records
 from .ir.vectors import vector_function
 from .runtime import compile_python
 from .runtime.access import access_functions, access_names, is_access
@@ -125,6 +125,10 @@ _CONSTANTS = {
     **{name: getattr(stack_entries, name) for name in ("CALL_FRAME", "RECONVERGE", "PENDING", "WAIT")},
     **{name: getattr(stack, name) for name in ("SLICE_SHIFT", "YIELD_THRESHOLD")},
     **vars(abi),
+    **vars(access_records),
+    **vars(codes),
+    **vars(copy_records),
+    **vars(race_records),
     **vars(mbarriers),
     **vars(tensor_maps),
     "Problem": Problem,

@@ -9,7 +9,8 @@ from ..simt.counters import Observation
 from ..simt.padding import merge
 from ..simt.rule_breaches import first_breaches
 from .codegen.waits import remarks_on
-from .ir.abi import Context, Segment
+from .ir.abi import Context
+from .ir.race_records import Segment
 from .launch import Launch
 from .races import races_of
 

@@ -12,7 +12,8 @@ from ..memory.arena import GLOBAL_BASE, Memory
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from .host_arrays import address_of, aligned
-from .ir.abi import Context, Line, LineRoom, Race, RaceMbarrier, RaceWarp, Segment, Segments, Window
+from .ir.abi import Context
+from .ir.race_records import Line, LineRoom, Race, RaceMbarrier, RaceWarp, Segment, Segments, Window
 from .races import race_flags
 
 __all__ = ["RaceMemory"]

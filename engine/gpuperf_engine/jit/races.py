@@ -25,7 +25,7 @@ from ..simt.program import Program, Site
 from ..symbolic.slice_program import dependence_of
 from .barrier_intervals import conflicting_sites, reaches_shared
 from .disjoint import Forms, are_apart, are_threads_apart
-from .ir.abi import Race as Layout
+from .ir.race_records import Race as Layout
 
 __all__ = ["race_flags", "races_of"]
 
@@ -42,7 +42,7 @@ _KEPT = 64
 
 
 def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
-    """For each site, and for accesses that are no site's, the bits of ``Race`` (``jit.ir.abi``); zeros where nothing is checked."""
+    """For each site, and for accesses that are no site's, the bits of ``jit.ir.race_records.Race``; zeros where nothing is checked."""
     if not plan.races:
         return np.zeros(len(program.sites) + 1, np.uint8)
     clustered = plan.cluster_ctas > 1

@@ -62,7 +62,8 @@ from ..simt.stack_entries import AT_WAIT, PENDING, WAIT
 from ..simt.system import SystemCall
 from .codegen.barrier import ArrivesDiverged
 from .host_arrays import address_of
-from .ir.abi import (
+from .ir.abi import Context, Cta, State
+from .ir.codes import (
     AREA_SHIFT,
     CONVERGE_CODE,
     EXIT_CODE,
@@ -71,16 +72,12 @@ from .ir.abi import (
     RETURN_CODE,
     SYNC_CODE,
     WAIT_CODE,
-    Bulk,
-    Context,
-    Cta,
     Event,
     Reason,
-    State,
     Status,
     Wait,
-    instruction_at,
 )
+from .ir.copy_records import Bulk, instruction_at
 from .launch import Launch
 from .slots import Slot
 from .stack_codes import decoded

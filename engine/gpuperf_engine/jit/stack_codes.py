@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..simt.live_registers import BEHIND
 from ..simt.stack_entries import AFTER, AT_END, AT_WAIT
-from .ir.abi import EXIT_CODE, GATHER_CODE, RETURN_CODE, SYNC_CODE, WAIT_CODE
+from .ir.codes import EXIT_CODE, GATHER_CODE, RETURN_CODE, SYNC_CODE, WAIT_CODE
 
 __all__ = ["decoded"]
 

@@ -11,7 +11,8 @@ from ..simt.live_registers import live_at
 from ..simt.program import Program
 from ..simt.stack_entries import PENDING
 from .codegen.function import Generated
-from .ir.abi import KIND, State, Wait
+from .ir.abi import State
+from .ir.codes import KIND, Wait
 from .ir.values import LANES
 from .stack_codes import decoded
 

@@ -13,7 +13,8 @@ from ..results import ValueRecord
 from ..simt.program import Program
 from ..simt.value_records import Carried, ValueKind, describe, object_namer, value_slots
 from .host_arrays import address_of, aligned
-from .ir.abi import Context, ValueRow, Values
+from .ir.abi import Context
+from .ir.access_records import ValueRow, Values
 
 __all__ = ["LaunchValues"]
 

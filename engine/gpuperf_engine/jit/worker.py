@@ -12,7 +12,8 @@ import numpy as np
 from ..simt.faults import Place, deadlock
 from ..simt.schedule import Standing
 from .host_arrays import address_of
-from .ir.abi import Cta, State, Status, Wait
+from .ir.abi import Cta, State
+from .ir.codes import Status, Wait
 from .launch import Launch
 from .slots import Group, Slot, Warp
 

@@ -19,7 +19,10 @@ from ..simt.rule_breaches import Breach
 from .codegen.function import Generated
 from .codegen.recursion import CAPACITY
 from .host_arrays import address_of, aligned
-from .ir.abi import BEYOND_BYTES, SITE_COUNTERS, Context, GlobalShape, Race, SiteCache, instruction_at
+from .ir.abi import Context
+from .ir.access_records import BEYOND_BYTES, SITE_COUNTERS, GlobalShape, SiteCache
+from .ir.copy_records import instruction_at
+from .ir.race_records import Race
 from .site_tables import SiteTables
 
 __all__ = ["WorkerContext"]

@@ -10,7 +10,8 @@ from ...isa.effects import BARRIER, CLUSTER_BARRIER
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
 from ...simt.launch import MAX_THREADS
-from ..ir.abi import GATHER_CODE, RETURN_CODE, BarrierResult, Event, State, Status
+from ..ir.abi import State
+from ..ir.codes import GATHER_CODE, RETURN_CODE, BarrierResult, Event, Status
 from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue
 from .handlers import ends

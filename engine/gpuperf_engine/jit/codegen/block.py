@@ -28,7 +28,8 @@ from ...ptx.syntax import (
     Variable,
     Vector,
 )
-from ..ir.abi import PLACE_SHIFT, Context, Event, State, Status
+from ..ir.abi import Context, State
+from ..ir.codes import PLACE_SHIFT, Event, Status
 from ..ir.emitter import Ref, constant, lanes_of
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from . import bulk, copy, exchange, images, mbarrier, ordering, stack, warpgroup  # noqa: F401  (they register what they write)

@@ -15,7 +15,8 @@ from ...memory.tensor_maps import field_bit, field_place
 from ...ptx.syntax import Address, Immediate, Instruction, Operand, Vector
 from ...simt.clusters import reaches_peers
 from ...simt.effects import warp_uniform_copy
-from ..ir.abi import SITE_BYTES, Bulk
+from ..ir.access_records import SITE_BYTES
+from ..ir.copy_records import Bulk
 from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue
 from .combine import combine_address, combined_types

@@ -9,7 +9,7 @@ from ...isa.effects import ASYNC_COPY
 from ...isa.types import scalar_type
 from ...ptx.syntax import Address, Instruction
 from ...simt.effects import completes_at_issue
-from ..ir.abi import SITE_BYTES
+from ..ir.access_records import SITE_BYTES
 from ..ir.emitter import constant
 from ..ir.values import LANES, NativeValue
 from .handlers import handles

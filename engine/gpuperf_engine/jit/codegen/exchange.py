@@ -28,7 +28,8 @@ from ...isa.effects import (
 from ...isa.evaluation import evaluate
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
-from ..ir.abi import CONVERGE_CODE, SYNC_CODE, Event, State, Status
+from ..ir.abi import State
+from ..ir.codes import CONVERGE_CODE, SYNC_CODE, Event, Status
 from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue, vector_ll
 from ..runtime.matrix_functions import matrix_name, matrix_types

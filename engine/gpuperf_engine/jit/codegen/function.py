@@ -20,22 +20,18 @@ from ...simt.program import Program
 from ...simt.stack import CALL_FRAME, WAIT
 from ...simt.thread_counters import COLUMN_BYTES, columns_of
 from ...simt.value_records import ValueSlot, value_slots
-from ..ir.abi import (
+from ..ir.abi import MATRICES_BYTES, Context, Cta, Entry, State
+from ..ir.codes import (
     AREA_SHIFT,
     CONVERGE_CODE,
     EXIT_CODE,
     GATHER_CODE,
     KIND,
-    MATRICES_BYTES,
     NO_AREA,
     RETURN_CODE,
     SYNC_CODE,
     WAIT_CODE,
-    Context,
-    Cta,
-    Entry,
     Event,
-    State,
     Status,
     Wait,
 )

@@ -18,7 +18,8 @@ from ...isa.table import Form, lookup
 from ...isa.types import ScalarType, scalar_type
 from ...memory.image_rows import HANDLE_BASE, HANDLE_STEP
 from ...ptx.syntax import Address, Instruction
-from ..ir.abi import Context, Event
+from ..ir.abi import Context
+from ..ir.codes import Event
 from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, Emitter, NativeValue, vector_ll
 from ..runtime.matrix_functions import internal_functions

@@ -11,7 +11,8 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
 from ...simt.clusters import reaches_peers
 from ...simt.effects import mbarrier_operation
-from ..ir.abi import WAIT_CODE, Event, State, Status
+from ..ir.abi import State
+from ..ir.codes import WAIT_CODE, Event, Status
 from ..ir.emitter import constant
 from ..ir.values import LANES, NativeValue
 from .bulk import put_ranks

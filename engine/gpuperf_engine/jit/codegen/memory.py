@@ -15,7 +15,7 @@ from ...isa.types import scalar_type
 from ...memory.arena import FAR
 from ...ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
 from ...simt.effects import signals_mbarrier
-from ..ir.abi import SITE_BYTES
+from ..ir.access_records import SITE_BYTES
 from ..ir.emitter import Ref
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from ..runtime.access_text import Form

@@ -20,7 +20,8 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import Register
 from ...simt.program import MAX_DEPTH, Program
 from ...simt.stack_entries import CALL_FRAME
-from ..ir.abi import AREA_SHIFT, EXIT_CODE, NO_AREA, Event, State
+from ..ir.abi import State
+from ..ir.codes import AREA_SHIFT, EXIT_CODE, NO_AREA, Event
 from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue
 from .slots import Slots

@@ -9,7 +9,7 @@ from ...isa.evaluation import evaluate
 from ...isa.fragments import LANES, Move
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction
-from ..ir.abi import SITE_BYTES, Counter
+from ..ir.access_records import SITE_BYTES, Counter
 from ..ir.emitter import Ref
 from ..ir.values import NativeValue
 from .function import address_operand

@@ -9,7 +9,7 @@ from ...isa.evaluation import evaluate
 from ...isa.primitives import Value
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction
-from ..ir.abi import Event
+from ..ir.codes import Event
 from ..ir.emitter import Ref
 from ..ir.values import LANES, NativeValue
 from .handlers import handles

@@ -11,7 +11,8 @@ from ...isa.effects import BRANCH, CALL, INDIRECT_BRANCH, RETURN, THREAD_EXIT
 from ...isa.types import scalar_type
 from ...ptx.syntax import CallTarget, Register
 from ...simt.stack import PENDING, RECONVERGE
-from ..ir.abi import EXIT_CODE, RETURN_CODE, Event, State, Status
+from ..ir.abi import State
+from ..ir.codes import EXIT_CODE, RETURN_CODE, Event, Status
 from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue
 from . import barrier  # noqa: F401  (registers what it writes)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ...simt.effects import convergence_key
 from ...simt.program import Program
-from ..ir.abi import Event, Reason
+from ..ir.codes import Event, Reason
 
 __all__ = ["reasons_to_wait", "remarks_on"]
 

@@ -12,7 +12,8 @@ from ...flow.operands import matched
 from ...isa.effects import WARPGROUP_COMMIT, WARPGROUP_FENCE, WARPGROUP_WAIT
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand, Vector
-from ..ir.abi import WAIT_CODE, Context, Event, State, Status
+from ..ir.abi import Context, State
+from ..ir.codes import WAIT_CODE, Event, Status
 from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue, vector_ll
 from ..runtime.warpgroup_function import LEFT, PREFIX, RESULT, RIGHT, ROWS, WORDS, ProductShape

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.abi import SITE_BYTES, Context, Counter, Cta, GlobalShape, Race, SharedShape, SiteCache
+from ..ir.abi import Context, Cta
+from ..ir.access_records import SITE_BYTES, Counter, GlobalShape, SharedShape, SiteCache
 from ..ir.emitter import LANES, Ref, numbers
+from ..ir.race_records import Race
 from .access_text import (
     ACTIVE,
     ADDRESSES,

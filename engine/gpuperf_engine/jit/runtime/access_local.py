@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..ir.abi import SITE_BYTES, Context, Counter, Cta, State
+from ..ir.abi import Context, Cta, State
+from ..ir.access_records import SITE_BYTES, Counter
 from ..ir.emitter import LANES, Ref, numbers
 from .access_text import (
     ACTIVE,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from ..ir.abi import Context, Cta, Race, RaceWarp, State
+from ..ir.abi import Context, Cta, State
 from ..ir.emitter import LANES, Ref, numbers, vector_of
+from ..ir.race_records import Race, RaceWarp
 from .access_text import ACTIVE, MASK, MASK64, NEAR, SITE, V32, AccessEmitter, Form, begin, stored_at
 
 __all__ = ["race_declarations", "races_function", "races_name"]

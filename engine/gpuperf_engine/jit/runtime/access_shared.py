@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ...isa.spaces import RANK_SHIFT
-from ..ir.abi import SITE_BYTES, UNWRITTEN, Context, Counter, Cta, GlobalShape, SharedShape
+from ..ir.abi import UNWRITTEN, Context, Cta
+from ..ir.access_records import SITE_BYTES, Counter, GlobalShape, SharedShape
 from ..ir.emitter import LANES, Ref, numbers, vector_of
 from .access_races import races_name
 from .access_text import (

@@ -7,7 +7,9 @@ them. ``how``: bits of ``Bulk``.
 from __future__ import annotations
 
 from ...isa.mbarriers import Mbarrier
-from ..ir.abi import Bulk, Context, Counter, Cta, State
+from ..ir.abi import Context, Cta, State
+from ..ir.access_records import Counter
+from ..ir.copy_records import Bulk
 from .compile_python import call, load8, load32, load64, store8, store64, trailing_zeros, unsigned_less
 from .count import bump
 from .mbarrier import in_rank, mbarrier_change, mbarrier_report, refuse_mbarrier

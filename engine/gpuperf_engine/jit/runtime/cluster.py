@@ -7,7 +7,8 @@ ended, in order of rank.
 from __future__ import annotations
 
 from ...isa.rules import Noted
-from ..ir.abi import Breach, Breaches, Cluster, Context, Cta, Presence, State, Status, Wait
+from ..ir.abi import Breach, Breaches, Cluster, Context, Cta, Presence, State
+from ..ir.codes import Status, Wait
 from .compile_python import unsigned_less
 from .races_barriers import race_begin_cluster, race_renew
 from .schedule import begin, visit

@@ -5,7 +5,8 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.abi import SITE_BYTES, Context, Counter
+from ..ir.abi import Context
+from ..ir.access_records import SITE_BYTES, Counter
 from .compile_python import (
     bits_count,
     first_of,

@@ -7,20 +7,8 @@ Written in the subset of ``compile_python`` and compiled, never run as Python. L
 from __future__ import annotations
 
 from ...simt.stack_entries import PENDING, WAIT
-from ..ir.abi import (
-    AREA_SHIFT,
-    RETURN_CODE,
-    Barrier,
-    BarrierResult,
-    Cluster,
-    Context,
-    Cta,
-    Event,
-    Reason,
-    State,
-    Status,
-    Wait,
-)
+from ..ir.abi import Barrier, Cluster, Context, Cta, State
+from ..ir.codes import AREA_SHIFT, RETURN_CODE, BarrierResult, Event, Reason, Status, Wait
 from .compile_python import bits_count, fill, load32, store32, trailing_zeros
 from .races_barriers import race_cluster, race_complete_cluster, races_settle
 from .stack_entries import choose, entry_at, push_waiting, settle_waits, settled, waits_for

@@ -5,7 +5,8 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, Race, State
+from ..ir.abi import Context, Cta, State
+from ..ir.race_records import Race
 from .compile_python import load16, load32, load64, store16, store32, store64
 from .memory import reach
 from .races_groups import race_products

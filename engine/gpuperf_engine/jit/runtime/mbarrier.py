@@ -8,7 +8,8 @@ A ``site`` below 0 is −1 − the place of the instruction in its block.
 from __future__ import annotations
 
 from ...isa.mbarriers import COUNT_MAX, SMALL_MAX, Mbarrier
-from ..ir.abi import AREA_SHIFT, Context, Cta, Entry, State
+from ..ir.abi import Context, Cta, Entry, State
+from ..ir.codes import AREA_SHIFT
 from .cluster import cluster_cta
 from .compile_python import load32, load64, store64, trailing_zeros, unsigned_less
 from .memory import fault, mark

@@ -6,7 +6,9 @@ parameters), 1 shared, 2 local, 3 generic.
 
 from __future__ import annotations
 
-from ..ir.abi import UNWRITTEN, BeyondRecord, Context, Counter, Cta, Race, Range, Reach, SiteCache, State
+from ..ir.abi import UNWRITTEN, Context, Cta, Range, Reach, State
+from ..ir.access_records import BeyondRecord, Counter, SiteCache
+from ..ir.race_records import Race
 from .cluster import cluster_cta
 from .compile_python import (
     call,

@@ -5,7 +5,8 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, SiteCache, State
+from ..ir.abi import Context, Cta, State
+from ..ir.access_records import SiteCache
 from .compile_python import load64, trailing_zeros, unsigned_less
 from .memory import mark, move, note, reach, refill
 

@@ -6,7 +6,9 @@ A barrier of all warps raises the base of all of them; barriers of some warps, a
 
 from __future__ import annotations
 
-from ..ir.abi import Cluster, Context, Cta, Race, RaceClock, RaceWarp, State, Wait
+from ..ir.abi import Cluster, Context, Cta, State
+from ..ir.codes import Wait
+from ..ir.race_records import Race, RaceClock, RaceWarp
 from .compile_python import copy, fill, load32, load64, store32
 from .races_blocks import race_begin_blocks
 from .races_clocks import (

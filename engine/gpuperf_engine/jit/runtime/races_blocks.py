@@ -6,7 +6,8 @@ a segment, which is what an agent accesses between two of its releases, knows th
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, Race, RaceClock, RaceWarp, Segment, Segments, Window
+from ..ir.abi import Context, Cta
+from ..ir.race_records import Race, RaceClock, RaceWarp, Segment, Segments, Window
 from .compile_python import fill
 from .races_clocks import (
     race_advance,

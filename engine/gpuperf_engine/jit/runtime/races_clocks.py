@@ -7,7 +7,8 @@ an access is agent and time. What happened before the last barrier of all warps 
 
 from __future__ import annotations
 
-from ..ir.abi import Cta, Race, RaceClock, RaceWarp, State
+from ..ir.abi import Cta, State
+from ..ir.race_records import Race, RaceClock, RaceWarp
 from .compile_python import load64
 
 

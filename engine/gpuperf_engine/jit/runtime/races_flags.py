@@ -5,7 +5,8 @@ One clock of the CTA, and one of the cluster, keeps what was released, whatever 
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, Race, RaceClock, RaceWarp, State
+from ..ir.abi import Context, Cta, State
+from ..ir.race_records import Race, RaceClock, RaceWarp
 from .compile_python import load8
 from .races_blocks import race_fence_blocks, race_flag_blocks
 from .races_clocks import (

@@ -8,7 +8,8 @@ are those of CTAs that may wait for one another, see ``races_warps``.
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Line, LineAccess, LineEntry, LineRoom, Race, Window
+from ..ir.abi import Context
+from ..ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race, Window
 from .compile_python import (
     acquire64,
     alike,

@@ -5,7 +5,8 @@ Each warp has an agent for its copies and one for its products; its time is that
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, Race, RaceWarp, State
+from ..ir.abi import Context, Cta, State
+from ..ir.race_records import Race, RaceWarp
 from .races_clocks import race_me, race_more, race_proxy, race_tick
 
 

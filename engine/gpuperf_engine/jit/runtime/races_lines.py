@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Line, LineAccess, LineEntry, LineRoom, Race
+from ..ir.abi import Context
+from ..ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race
 from .compile_python import copy, differing, load8, load32, trailing_zeros
 from .races_reports import race_report
 

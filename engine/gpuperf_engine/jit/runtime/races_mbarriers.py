@@ -5,7 +5,8 @@ An mbarrier has clocks of its phase and of those completed. For clocks see ``rac
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, Race, RaceClock, RaceMbarrier
+from ..ir.abi import Context, Cta
+from ..ir.race_records import Race, RaceClock, RaceMbarrier
 from .compile_python import copy, unsigned_less
 from .races_clocks import (
     race_acquire,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, Race, RaceFindings, RaceRow
+from ..ir.abi import Context, Cta
+from ..ir.race_records import Race, RaceFindings, RaceRow
 
 
 def race_report_shared(context: Context, cta: Cta, before: int, after: int, place: int, kind: int) -> int:

@@ -5,7 +5,8 @@ For the epochs and clocks see ``races_clocks``.
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Cta, Race, RaceWarp
+from ..ir.abi import Context, Cta
+from ..ir.race_records import Race, RaceWarp
 from .compile_python import (
     load8,
     load32,

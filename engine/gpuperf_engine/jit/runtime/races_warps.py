@@ -6,7 +6,8 @@ that it accessed last. Else a cell of a line is that of all CTAs, and has them a
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Line, LineAccess, LineEntry, LineRoom, Race, Window
+from ..ir.abi import Context
+from ..ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race, Window
 from .compile_python import unsigned_less
 from .races_blocks import race_segment, race_segment_at
 from .races_clocks import race_happened_before

@@ -5,19 +5,9 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.abi import (
-    EXIT_CODE,
-    UNWRITTEN,
-    Barrier,
-    Cluster,
-    Context,
-    Cta,
-    Event,
-    RaceWarp,
-    State,
-    Status,
-    Wait,
-)
+from ..ir.abi import UNWRITTEN, Barrier, Cluster, Context, Cta, State
+from ..ir.codes import EXIT_CODE, Event, Status, Wait
+from ..ir.race_records import RaceWarp
 from .cluster import place_in_cluster
 from .compile_python import bits_count, call, fill, load32, store64, trailing_zeros
 from .diverged_barriers import arrive_lanes, release_lanes

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from ...simt.stack import SLICE_SHIFT, YIELD_THRESHOLD
 from ...simt.stack_entries import CALL_FRAME, PENDING, RECONVERGE, WAIT
-from ..ir.abi import (
+from ..ir.abi import Context, Cta, Entry, State
+from ..ir.codes import (
     AREA_SHIFT,
     CONVERGE_CODE,
     EXIT_CODE,
@@ -18,12 +19,8 @@ from ..ir.abi import (
     NO_AREA,
     RETURN_CODE,
     SYNC_CODE,
-    Context,
-    Cta,
-    Entry,
     Event,
     Reason,
-    State,
     Status,
     Wait,
     YieldBits,

@@ -7,7 +7,9 @@ Written in the subset of ``compile_python`` and compiled, never run as Python. `
 from __future__ import annotations
 
 from ...memory.tensor_maps import Place
-from ..ir.abi import Bulk, Context, Counter, Cta, State, TensorMap
+from ..ir.abi import Context, Cta, State
+from ..ir.access_records import Counter
+from ..ir.copy_records import Bulk, TensorMap
 from .compile_python import call, load8, load16, load32, load64, store8, store16, store32, store64
 from .count import bump
 from .memory import near, note, reach

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from ...isa.tensor_maps import Problem
 from ...memory.tensor_maps import MAGIC, Place
-from ..ir.abi import Bulk, Context, Cta, State, TensorMap
+from ..ir.abi import Context, Cta, State
+from ..ir.copy_records import Bulk, TensorMap
 from .compile_python import load32, load64, store64
 from .mbarrier import refuse_mbarrier
 from .memory import reach

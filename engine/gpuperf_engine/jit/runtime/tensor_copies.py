@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from ...isa.tensor_maps import Problem
 from ...memory.tensor_maps import Place
-from ..ir.abi import Bulk, Context, Counter, Cta, State, TensorMap
+from ..ir.abi import Context, Cta, State
+from ..ir.access_records import Counter
+from ..ir.copy_records import Bulk, TensorMap
 from .bulk import mbarrier_of_copy, signal_copied
 from .compile_python import (
     load32,

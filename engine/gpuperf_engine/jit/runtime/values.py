@@ -5,7 +5,8 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.abi import Context, ValueRow, Values
+from ..ir.abi import Context
+from ..ir.access_records import ValueRow, Values
 from .compile_python import fill, load64, store64, trailing_zeros, unsigned_less
 from .memory import find
 

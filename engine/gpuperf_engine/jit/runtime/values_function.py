@@ -1,14 +1,15 @@
 """Runtime functions that record what accesses carry, as LLVM IR: one for each type of the elements, called beside the access.
 
 ``values_<type>(context, cta, slot, mask, addresses, values, how)`` adds one element of the lanes in ``mask`` to the records of the
-objects that they access (``abi.Values``). What is kept is defined by ``simt.value_records``; here it is computed for all
+objects that they access (``access_records.Values``). What is kept is defined by ``simt.value_records``; here it is computed for all
 lanes at once. ``how``: space (0 the arena, 1 shared, 2 local, 3 generic), + 4 for a store, which is recorded before it is made.
 """
 
 from __future__ import annotations
 
 from ...simt.value_records import DISTINCT_SLOTS, HASH_FACTORS, LINE_TRIAL, TOLERANCE, TOP, value_kind
-from ..ir.abi import Context, ValueRow, Values
+from ..ir.abi import Context
+from ..ir.access_records import ValueRow, Values
 from ..ir.emitter import LANES, Emitter, Ref, alike, lanes_of, vector_of
 
 __all__ = ["IMPORTS", "PREFIX", "STORES", "values_function"]

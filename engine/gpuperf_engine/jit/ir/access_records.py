@@ -1,0 +1,145 @@
+"""Records of the accesses of a site: its counters, what it accessed last, and what its accesses carried."""
+
+from __future__ import annotations
+
+from ...simt import value_records
+from .records import U32, U64, Array32, Array64, Record
+
+__all__ = [
+    "BEYOND_BYTES",
+    "SITE_BYTES",
+    "SITE_COUNTERS",
+    "UNSEEN_BYTES",
+    "BeyondRecord",
+    "Counter",
+    "GlobalShape",
+    "SharedShape",
+    "SiteCache",
+    "ValueRow",
+    "Values",
+]
+
+#: as ``counters.SITE_COLUMNS``, in columns and bytes
+SITE_COUNTERS = 15
+SITE_BYTES = 8 * SITE_COUNTERS
+#: whether a site read memory that nobody had written
+UNSEEN_BYTES = 8
+#: of a site, accesses that ran past an object: index of the CTA + 1 (0: there are none), warp · 32 + lane, address, bytes past it
+BEYOND_BYTES = 32
+
+
+class BeyondRecord(Record):
+    """Accesses of a site that ran past an object."""
+
+    CTA = U64(0)  # index + 1 of the first one; 0: there are none
+    THREAD = U64(8)  # warp · 32 + lane
+    ADDRESS = U64(16)
+    EXCESS = U64(24)  # bytes past the object, at most
+    BYTES = BEYOND_BYTES
+
+
+class ValueRow:
+    """The record that a slot of ``simt.value_records`` used last; fields of eight bytes."""
+
+    START = 0  # of its object
+    LIMIT = 8  # one more than the highest offset at which an element may begin
+    RECORD = 16
+    FIRST = 24  # of the records of the slot
+    BYTES = 32
+
+
+class Values:
+    """What accesses of a slot to one object carried: ``simt.value_records.Carried`` as compiled code keeps it."""
+
+    SLOT = 0
+    SPACE = 8
+    START = 16
+    NEXT = 24  # record of the slot
+    COUNT = 32
+    ZEROS = 40
+    NEGATIVE_ZEROS = 48
+    NANS = 56
+    SILENT = 64
+    COMPARES = 72  # whether stores are held against what is there
+    TRACKED = 80  # whether the shadow tells which bytes have been written
+    LINE = 88
+    LINE_INDEX = 96
+    LINE_BASE = 104
+    LINE_SLOPE = 112
+    FITS = 120
+    TOP_ERROR = 128
+    LEVEL = 136
+    SAMPLED = 144
+    HIGHEST = 152  # hash that is sampled
+    # of each lane, words of 4 or 8 bytes; 0 is neutral
+    MINIMUM = 192
+    MAXIMUM = 448
+    ORS = 704
+    TINY = 960
+    # 8 bytes each
+    TOP = 1216
+    TOP_COUNTS = TOP + 8 * value_records.TOP
+    TABLE = TOP_COUNTS + 8 * value_records.TOP
+    BYTES = TABLE + 8 * value_records.DISTINCT_SLOTS
+    # values of LINE
+    ANCHORED = value_records.ANCHORED
+    SLOPED = value_records.SLOPED
+    BROKEN = value_records.BROKEN
+    TOP_SLOTS = value_records.TOP
+    TABLE_SLOTS = value_records.DISTINCT_SLOTS
+    MOST_SAMPLED = value_records.MOST_SAMPLED
+    #: records of a launch: 60 MiB
+    MOST = (60 << 20) // BYTES
+
+
+class SiteCache(Record):
+    """The allocation that a site accessed last; fields of eight bytes."""
+
+    START = U64(0)
+    SPAN = U64(8)  # its bytes
+    TRACKED = U64(16)  # whether stores must be noted in its shadow
+    BYTES = 32
+
+
+class SharedShape(Record):
+    """The last access of a site to shared memory, whose wavefronts hold for the next one if its lanes are as far apart."""
+
+    DISTANCES = Array32(0)  # of the lanes, 32 × i32
+    MASK = U32(128)
+    RESULT = U64(136)  # wavefronts + 64 · ideal
+    #: 1, 2 + 4 · distance of the half warps: consecutive lanes, one address in each; 3: any addresses
+    KIND = U64(144)
+
+
+class GlobalShape(Record):
+    """The last access of a site to global memory; of loads, the words that it took lie apart from its sectors and lines."""
+
+    SECTORS = Array64(0)  # distances of the lanes in sectors, and in lines, 32 × i64 each
+    LINES = Array64(256)
+    MASK = U64(512)
+    RESULT = U64(520)  # sectors + 64 · lines
+    IS_SHARED = U64(528)  # 1 while the record is a ``SharedShape`` (generic accesses)
+    WORDS = Array64(576)  # distances in words, 32 × i64
+    WORDS_MASK = U64(832)
+    WAVEFRONTS = U64(840)
+    BYTES = 896
+
+
+class Counter(Record):
+    """The counters of one site, in bytes: ``counters.SITE_COLUMNS``."""
+
+    REQUESTS = U64(0)
+    LANES = U64(8)
+    SECTORS = U64(16)
+    WAVEFRONTS = U64(24)
+    IDEAL = U64(32)
+    SHARED_LANES = U64(40)
+    LOCAL_LANES = U64(48)
+    LINES = U64(56)
+    LOCAL_SECTORS = U64(64)
+    SERIALIZATIONS = U64(72)
+    SHARED_SERIALIZATIONS = U64(80)
+    ELSEWHERE = U64(88)
+    SHARED_REQUESTS = U64(96)
+    LOCAL_REQUESTS = U64(104)
+    GLOBAL_WAVEFRONTS = U64(112)

@@ -1,0 +1,79 @@
+"""Bulk and tensor copies: tensor maps, the bits that say where a copy goes, and the instruction that a number of a copy means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...memory.tensor_maps import Place
+from .codes import PLACE_SHIFT
+from .records import U8, U16, U32, U64, Array8, Array16, Array32, Array64, Record
+
+if TYPE_CHECKING:
+    from ...ptx.syntax import Instruction
+    from ...simt.program import Program
+
+__all__ = ["Bulk", "TensorMap", "instruction_at"]
+
+
+class TensorMap(Record):
+    """A tensor map; see ``memory.tensor_maps``."""
+
+    ADDRESS = U64(Place.ADDRESS)
+    RANK = U32(Place.RANK)
+    TYPE = U32(Place.TYPE)
+    SWIZZLE = U32(Place.SWIZZLE)
+    FILL = U32(Place.FILL)
+    MODE = U32(Place.MODE)
+    INTERLEAVE = U32(Place.INTERLEAVE)
+    BOX = Array16(Place.BOX)
+    STEPS = Array8(Place.STEPS)
+    ATOM = U8(Place.ATOM)
+    STRIDES = Array64(Place.STRIDES)
+    SHAPE = Array32(Place.SHAPE)
+    LOWER = Array16(Place.LOWER)
+    UPPER = Array16(Place.UPPER)
+    CHANNELS = U16(Place.CHANNELS)
+    PIXELS = U16(Place.PIXELS)
+    UNSET = U32(Place.UNSET)
+
+
+class Bulk:
+    """Bits that say where a bulk copy goes, and the place in ``SCRATCH`` of the coordinates of tensor copies."""
+
+    FROM_GLOBAL = 1
+    TO_GLOBAL = 2
+    MULTICAST = 4
+    MASKED = 8
+    FOUR_ROWS = 16
+    AGAIN = 32  # the same elements to a further CTA
+    ANSWER = 64  # 16 bytes of zeros; of a multicast to all CTAs of the cluster
+    GENERIC = 128  # the addresses are generic ones
+    EDGES = 2048  # the words are bytes at the ends that are left out: first eight bits, and the next
+    REPORT = 12  # from this bit on: 1 + the place of the pattern in ``PATTERNS``
+    #: patterns of which the first element of 16 bytes is compared, by their digits, and one for single bytes
+    PATTERNS = ("80000000", "8000", "80", "8", "ff")
+    #: a tensor copy: the mode of the map that it takes, two bits from this one on
+    MODE = 8
+    PAIRED = 1024  # mbarriers in one of each two CTAs are signalled
+    CURSOR = 6144
+    #: a tensor copy whose address, and whose sizes and strides, are operands; where the map is with these
+    READDRESSED = 1 << 16
+    RESIZED = 1 << 17
+    CHANGED = 6400
+    #: whether something is to be reported
+    FOUND = 6528
+    #: places of these operands behind those of the coordinates
+    BASE = 1024
+    EXTENTS = 1280
+    LOWER = 1920
+    UPPER = 2432
+    #: or-ed to the number of a site where the fault is one of the mbarrier
+    SIGNALS = 1 << 40
+
+
+def instruction_at(program: Program, site: int) -> Instruction:
+    """The instruction of a site, or the one that is not a site of that number."""
+    if site >= 0:
+        return program.sites[site & ~Bulk.SIGNALS].instruction
+    block, place = divmod(-1 - site, 1 << PLACE_SHIFT)
+    return program.blocks[block].instructions[place]

@@ -1,0 +1,284 @@
+"""Records of the race detector: what is known of the order of accesses, of warps, CTAs and lines of memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .records import U8, U16, U32, U64, Array32, Array64, Pointer, Record
+
+if TYPE_CHECKING:
+    from .abi import Cta
+
+__all__ = [
+    "Line",
+    "LineAccess",
+    "LineEntry",
+    "LineRoom",
+    "Race",
+    "RaceClock",
+    "RaceFindings",
+    "RaceMbarrier",
+    "RaceRow",
+    "RaceWarp",
+    "Segment",
+    "Segments",
+    "Window",
+]
+
+
+class Race(Record):
+    """What is known of the order of accesses of one CTA's memory; see ``jit.runtime.races_clocks``.
+
+    Clocks are numbers of four bytes, by agent: warps, then the ``cp.async`` of each warp, then the copies that tell one mbarrier
+    each and, as one, all other CTAs (the last of their releases that is known), then the ``wgmma`` of each warp: 128 of a CTA. In a
+    cluster such 128 follow for each CTA, ``PEER`` bytes from one to the next, by its rank xor that of the CTA whose clock it is.
+    """
+
+    NOW = U64(0)  # counts what orders anything
+    PLANES = U64(8)  # host address of the first of the shadows of shared memory, word for word
+    PLANE = U64(16)  # bytes of each
+    # how many agents of a CTA there are: 32, in a cluster its warps, until something is done asynchronously
+    AGENTS = U64(24)
+    SLOTS = U64(32)  # mbarriers that are known
+    # from one time to the next: in a cluster the power of two from which on no rank is, else 1
+    STEP = U64(40)
+    CLOCK_BYTES = U64(48)
+    RANK = U64(56)
+    WARPS = U64(64)  # host address of the records of the warps, and bytes of each
+    WARP = U64(72)
+    MBARRIERS = U64(80)  # and of the mbarriers
+    MBARRIER = U64(88)
+    JOINED_PEER = U64(96)  # whether a warp has learned of another CTA since all warps met
+    ROOM = U64(104)  # bytes of all clocks and records
+    CTA: Pointer[Cta] = Pointer(112)
+    TWIN = U64(120)  # from a clock to what of it the async proxy sees; 0: it reads no shared memory
+    FENCED_PROXY = U64(128)  # whether a warp has let the async proxy see more since all warps met
+    WINDOW: Pointer[Window] = Pointer(
+        136
+    )  # 0: its accesses of global memory are not held against one another
+    SEGMENTS: Pointer[Segments] = Pointer(144)
+    AGAIN = U64(152)  # 1: times have begun anew; 2: and what was noted before is forgotten
+    CLOCKS = 192
+    # clocks of the CTA, by number: its barriers, then those of what was released by atomics and flags, and to the cluster; of the
+    # barrier of the cluster, and of its last completion
+    EVERYTHING = 16
+    EVERYWHERE = 17
+    CLUSTER_BARRIER = 18
+    CLUSTER_COMPLETE = 19
+    CLOCKS_COUNT = 20
+    PEER = 1024
+    MOST_MBARRIERS = 31
+    # numbers of agents that are not warps
+    OF_COPIES = 32
+    OF_MBARRIERS = 64
+    OF_OTHERS = 95
+    OF_PRODUCTS = 96
+    # planes: epochs, and what is behind them: site << 14 | warp << 9 | bytes of the word << 5 | lane
+    WRITER = 0
+    READER = 2
+    OTHER = 4
+    PLANES_COUNT = 6
+    #: flag of epochs: atomic, or of an access that is ``volatile``, ``relaxed`` or stronger
+    STRONG = 128
+    #: set in times of asynchronous agents, and of those of other CTAs: no barrier alone orders what they do
+    ASYNCHRONOUS = 1 << 23
+    #: times beyond which shadows are cleared at a barrier of all warps, and checking ends
+    LATE = 1 << 22
+    LAST = (1 << 23) - 16
+    EVER = (1 << 24) - 1
+    #: of a site: is checked; is strong; acquires; releases; to threads of its own CTA only
+    CHECKED = 1
+    IS_STRONG = 2
+    ACQUIRES = 4
+    RELEASES = 8
+    NARROW = 32
+    #: reads shared memory by the async proxy
+    ASYNC_PROXY = 64
+    #: accesses of global memory are held against those of other CTAs, and against those of other warps
+    AMONG = 16
+    WITHIN = 128
+    GLOBAL = AMONG | WITHIN
+    #: in ``Context.SCRATCH``, of the places of up to 32 pieces of 16 bytes
+    PLACES = 7168
+    MOST_SITES = 1 << 18
+    #: in clusters, where what is behind an epoch has the CTA of the access from bit 28 on: its rank xor that of the memory
+    MOST_SITES_IN_CLUSTER = 1 << 14
+    BEHIND = (1 << 28) - 1
+    #: of a finding (``RaceRow``)
+    COLUMNS = 7
+    MOST_FOUND = 256
+    RAW, WAR, WAW = 1, 2, 3
+    #: or-ed to the kind where the memory is global, where the last accesses of a CTA to the line were to other bytes, and where both
+    #: accesses are those of one CTA
+    FAR = 4
+    NEAR_BY = 8
+    OF_ONE = 32
+    #: or-ed to the kind where the accesses are ordered, but the later one is by the async proxy, which no fence lets see the other
+    UNFENCED = 16
+
+
+class RaceClock(Record):
+    """A vector clock."""
+
+    TIMES = Array32(0)
+
+
+class RaceMbarrier(Record):
+    """An mbarrier: clocks of its phase and, behind that, of those completed."""
+
+    ADDRESS = U64(0)
+    ARRIVING = Array32(64)
+
+
+class RaceWarp(Record):
+    """What is known of the order of what a warp does."""
+
+    EPOCH = U64(0)  # of its accesses: time << 8 | agent
+    BASE = U64(
+        8
+    )  # epochs below this one are those of accesses that come before, unless they are asynchronous
+    FENCED = U64(16)  # whether it has executed a fence (1), and one whose scope is the cluster or more (2)
+    READ = U64(24)  # whether it has read what others may have released
+    COPIES = U64(32)  # time of the group of copies that is open; 0: none was made
+    GROUPS = U64(40)  # groups committed
+    PRODUCTS = U64(48)  # time of the group of ``wgmma`` that is open; 0: none was made
+    RECORD: Pointer[Race] = Pointer(56)
+    MASK = U64(64)  # bits of an epoch that tell the agent
+    TURN = U64(72)  # rank xor that of the CTA whose shared memory is accessed
+    RING = Array64(80)  # when groups of copies were committed, the last ones
+    PRODUCTS_RING = Array64(304)  # and groups of ``wgmma``
+    RING_SIZE = 28
+    KNOWN = Array32(528)  # epochs that were last found to come before, by a few bits of their agents
+    # bulk copies that read shared memory, by groups: time of the group that is open (0: none was made), groups committed, and the
+    # latest time of all groups up to each of the last ones
+    BULK = U64(592)
+    BULK_GROUPS = U64(600)
+    BULK_RING = Array64(608)
+    CLOCK = Array32(832)  # then that of the last fence
+
+
+class Line(Record):
+    """A cell: what is known of the accesses to 64 bytes of global memory, by pairs of entries (``LineEntry``): of those who stored and
+    of those who loaded. The first pair is in the cell, so that a line that one warp accesses takes no more room; the others are in the
+    line's room (``LineRoom``), if they are in use. As long as a line is accessed by one warp alone, its cell among those of all CTAs
+    stands for that of the window (``Window``)."""
+
+    LAUNCH = U32(0)  # ``RACE_FIRST`` of the launch
+    LOCK = 4  # a byte: whether it is held
+    OWNER = U32(8)  # who alone has accessed the line, or SHARED
+    FULL = U8(12)  # whether its room is in use
+    SUSPECT = U8(13)  # whether several CTAs met
+    DIFFERS = U64(16)  # bytes that held several values
+    PAIR = 24
+    CELL = 64
+    BITS = 6
+    BYTES = 1 << BITS
+    SHARED = (1 << 32) - 1
+
+
+class LineRoom(Record):
+    """The room of a line."""
+
+    STORED = U64(0)  # bytes to which any CTA stored
+    # the CTA to whose window the first pair belongs, as it was; 0: there is none, or it is there
+    KEPT_OF = U32(8)
+    KEPT = 16
+    VALUES = 56  # in windows, what the CTA stored last; else what was there when the pair was kept
+    # ``RACE_FIRST`` of the launch << 32 | the highest number of a CTA in the entries of stores, and in those of loads, since all are
+    # in use: CTAs with higher ones change nothing there
+    STORERS = U64(VALUES + Line.BYTES)
+    LOADERS = U64(STORERS + 8)
+    MORE = LOADERS + 8  # further pairs
+    PAIRS = 4
+    BYTES = MORE + (PAIRS - 1) * 2 * 20
+
+
+class LineEntry(Record):
+    """Accesses of a line by one agent, or by one CTA."""
+
+    # 0: nobody; the number of a CTA; of a segment; in windows, and while one CTA has the line, an epoch
+    WHO = U32(0)
+    BY = U32(4)  # what is behind the epoch of the last access
+    MASK = U64(8)  # bytes accessed
+    # where the last access lies in the line: its first byte, the logarithm of the bytes of a lane, and bytes in all − 1
+    AT = U16(16)
+    STRONG = U8(18)  # 1 strong, 2 among CTAs too
+    BYTES = 20
+    POWER = Line.BITS
+    LENGTH = Line.BITS + 3
+
+
+class Window(Record):
+    """Of a CTA: cells of its own for the lines of global memory that it accessed last, with a tag each, the number of the CTA << 32 |
+    line; and their rooms."""
+
+    LINES = 2048
+    TAGS = Array64(LINES * Line.CELL)
+    ROOMS = TAGS + LINES * 8
+    BYTES = ROOMS + LINES * LineRoom.BYTES
+
+
+class LineAccess(Record):
+    """What the running warp does to global memory, at ``Context.SCRATCH`` + PLACE: of the instruction, and of one line."""
+
+    CTA: Pointer[Cta] = Pointer(0)
+    RECORD = U64(8)  # host address of the ``Race`` record of the CTA, or 0
+    NUMBER = U64(16)  # of the CTA, of all launches
+    EPOCH = U64(24)
+    FLAGS = U64(32)  # of the site
+    STRONG = U64(40)  # as ``LineEntry.STRONG``
+    STORES = U64(48)  # 4, or 0: it loads
+    # what is stored, as ``race_lanes`` takes it, or 0; bytes of an element, and of a lane
+    VALUES = U64(56)
+    WIDTH = U64(64)
+    SIZE = U64(72)
+    INFO = U64(80)  # what is behind the epoch: site << 14 | warp << 9 | the first lane
+    START = U64(88)  # device address of the first byte, and the bytes of the line as a mask
+    MASK = U64(96)
+    SHAPE = U64(104)  # as ``LineEntry.AT``
+    PLACE = 7424
+
+
+class Segment(Record):
+    """Accesses of global memory by one agent of a CTA between two releases. Numbers begin at 1."""
+
+    CTA = U32(0)
+    EPOCH = U32(4)
+    RELEASED = U32(8)  # the first release to other CTAs that covers it; 0: there was none
+    NEXT = U32(12)  # the next one of the agent
+    BYTES = 16
+    MOST = 1 << 22
+
+
+class RaceFindings(Record):
+    """The races that were found; ``COUNT`` ``RaceRow`` records follow."""
+
+    COUNT = U64(0)
+    BYTES = 8
+
+
+class RaceRow(Record):
+    """A race that was found: of all with its sites and kind the one of the first CTAs."""
+
+    KEY = U64(0)  # kind and sites
+    CTA = U64(8)
+    BEFORE = U64(16)  # what is behind the epochs of both accesses
+    AFTER = U64(24)
+    PLACE = U64(32)  # address (in clusters, from bit 32 on, 1 + the CTA that has it)
+    COUNT = U64(40)
+    OTHER = U64(48)  # CTA of the later access
+    BYTES = 56
+
+
+class Segments(Record):
+    """Of a CTA: by agent the first segment that was not released yet (0: there is none) and the last one."""
+
+    LISTS = Array32(0)
+    RELEASED = Array32(128 * 8)  # clock of all that was released to other CTAs
+    # whether a fence has not been followed by a strong write yet; and by warp, the epoch of the fence
+    PENDING = U32(RELEASED + 512)
+    FENCES = Array32(PENDING + 4)
+    # by warp, the releases that there were at its last strong read, and the epoch of that
+    READS = Array32(FENCES + 128)
+    READ_AT = Array32(READS + 128)
+    BYTES = READ_AT + 128 + 60

@@ -5,7 +5,8 @@ See ``races_global``.
 
 from __future__ import annotations
 
-from ..ir.abi import Context, Line, LineEntry, LineRoom, Race
+from ..ir.abi import Context
+from ..ir.race_records import Line, LineEntry, LineRoom, Race
 from .races_lines import race_entry_at, race_report_line
 
 

@@ -121,6 +121,10 @@ UNREAD = {
     "a copy into what is read": (GONE + IN, [(4, 7)]),
     "the thread that copies": (GONE + "@%p0 st.shared.u32 [%r3], %r1;\n", [(4, 6)]),
 }
+#: a wait for copies of one kind is none for those of the other (manual, "cp.async.wait_group", "cp.async.bulk.wait_group")
+FETCH = "cp.async.ca.shared.global [%r4+1024], [%rd1], 4;\ncp.async.commit_group;\n"
+for _wait in ("cp.async.wait_all;\n", "cp.async.wait_group 0;\n"):
+    UNREAD[f"{_wait[:-2]} alone"] = (GONE + FETCH + _wait + MEET + STORE, [(4, 10)])
 READ_BEFORE = {
     "a wait for what is read": GONE + READ + MEET + STORE,
     "a wait for the whole copy": GONE + READ.replace(".read", "") + MEET + STORE,
@@ -172,6 +176,23 @@ def test_what_overwrites_the_source_of_a_copy(name: str) -> None:
 @pytest.mark.parametrize("name", READ_BEFORE)
 def test_what_waits_until_the_source_of_a_copy_has_been_read(name: str) -> None:
     assert [race for race in launch(READ_BEFORE[name]).races if race.space == "shared"] == []
+
+
+@pytest.mark.parametrize("wait", [READ, READ.replace(".read", "")])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_wait_for_bulk_copies_is_none_for_others(wait: str, waits: bool) -> None:
+    """Neither for what ``cp.async`` stores to shared memory nor for what it loads from global memory."""
+    body = (
+        # one warp copies, and waits
+        f"@!%p1 bra other;\n{FETCH}other: {'cp.async.wait_all;' * waits}\n{GONE}{wait}{MEET}ld.shared.u32 %r9, [%r5+1024];\n"
+        "sub.u32 %r7, %r5, %r3; cvt.u64.u32 %rd6, %r7; add.u64 %rd6, %rd0, %rd6; st.global.u32 [%rd6], %r0;"
+    )
+    found = {
+        (race.space, race.kind)
+        for race in launch(body).races
+        if race.first.opcode.startswith("cp.async.ca") and race.first.block == race.second.block
+    }
+    assert found == (set() if waits else {("shared", "RAW"), ("global", "WAR")})
 
 
 def test_what_nothing_orders_is_told_as_such() -> None:

@@ -29,9 +29,10 @@ __all__ = [
 class Race(Record):
     """What is known of the order of accesses of one CTA's memory; see ``jit.runtime.races_clocks``.
 
-    Clocks are numbers of four bytes, by agent: warps, then the ``cp.async`` of each warp, then the copies that tell one mbarrier
-    each and, as one, all other CTAs (the last of their releases that is known), then the ``wgmma`` of each warp: 128 of a CTA. In a
-    cluster such 128 follow for each CTA, ``PEER`` bytes from one to the next, by its rank xor that of the CTA whose clock it is.
+    Clocks are numbers of four bytes, by agent: warps, then the ``cp.async`` of each warp, then the copies that tell one mbarrier each,
+    or those of a warp that are waited for by groups, and, as one, all other CTAs (the last of their releases that is known), then the
+    ``wgmma`` of each warp: 128 of a CTA. In a cluster such 128 follow for each CTA, ``PEER`` bytes from one to the next, by its rank
+    xor that of the CTA whose clock it is.
     """
 
     NOW = U64(0)  # counts what orders anything
@@ -57,6 +58,9 @@ class Race(Record):
         136
     )  # 0: its accesses of global memory are not held against one another
     SEGMENTS: Pointer[Segments] = Pointer(144)
+    BULK_AGENTS = U64(
+        160
+    )  # warps that have an agent for their groups of bulk copies, from the last one of mbarriers on down
     AGAIN = U64(152)  # 1: times have begun anew; 2: and what was noted before is forgotten
     CLOCKS = 192
     # clocks of the CTA, by number: its barriers, then those of what was released by atomics and flags, and to the cluster; of the
@@ -68,6 +72,8 @@ class Race(Record):
     CLOCKS_COUNT = 20
     PEER = 1024
     MOST_MBARRIERS = 31
+    #: of the agents of mbarriers, how many may be those of bulk copies by groups instead
+    MOST_OF_BULK = 15
     # numbers of agents that are not warps
     OF_COPIES = 32
     OF_MBARRIERS = 64
@@ -154,7 +160,8 @@ class RaceWarp(Record):
     BULK = U64(592)
     BULK_GROUPS = U64(600)
     BULK_RING = Array64(608)
-    CLOCK = Array32(832)  # then that of the last fence
+    BULK_AGENT = U64(832)  # 0: it has made none
+    CLOCK = Array32(896)  # then that of the last fence
 
 
 class Line(Record):

@@ -34,6 +34,7 @@ def race_begin(context: Context, cta: Cta) -> int:
     if record.NOW == 0:
         race_lay_out(record, warps)
     record.SLOTS = 0
+    record.BULK_AGENTS = 0
     record.RANK = cta.RANK
     race_barrier_of_all(record, warps)
     now = record.NOW
@@ -47,6 +48,7 @@ def race_begin(context: Context, cta: Cta) -> int:
         me.PRODUCTS = 0
         me.BULK = 0
         me.BULK_GROUPS = 0
+        me.BULK_AGENT = 0
         twin = race_twin(record, race_known(me))
         agent = 32
         while agent < record.AGENTS:

@@ -1,6 +1,7 @@
 """Runtime of generated code: agents that are groups of ``cp.async``, of bulk copies and of ``wgmma``.
 
-Each warp has an agent for its copies and one for its products; its time is that of a group. For clocks see ``races_clocks``.
+Each warp has an agent for its ``cp.async``, one for its bulk copies and one for its products; its time is that of a group. For clocks
+see ``races_clocks``.
 """
 
 from __future__ import annotations
@@ -59,10 +60,21 @@ def race_source(context: Context) -> int:
     race_more(record)
     if me.BULK == 0:
         me.BULK = race_tick(record)
-    agent = Race.OF_COPIES + (me.EPOCH & 31)
-    epoch = (Race.ASYNCHRONOUS | me.BULK) << 8 | agent
+    if me.BULK_AGENT == 0:
+        me.BULK_AGENT = race_bulk_agent(record, me.EPOCH & 31)
+    epoch = (Race.ASYNCHRONOUS | me.BULK) << 8 | me.BULK_AGENT
     context.RACE_AGENT = record.RANK << 32 | epoch
     return 0
+
+
+def race_bulk_agent(record: Race, warp: int) -> int:
+    """An agent for the bulk copies of a warp that are waited for by groups: one that no mbarrier has, while there are some, else that
+    of its ``cp.async``."""
+    count = record.BULK_AGENTS + 1
+    if count > Race.MOST_OF_BULK or record.SLOTS + count > Race.MOST_MBARRIERS:
+        return Race.OF_COPIES + warp
+    record.BULK_AGENTS = count
+    return Race.OF_MBARRIERS + Race.MOST_MBARRIERS - count
 
 
 def race_bulk_groups(cta: Cta, state: State, waits: int, left: int) -> int:
@@ -72,8 +84,7 @@ def race_bulk_groups(cta: Cta, state: State, waits: int, left: int) -> int:
     record = cta.RACES
     if record == 0:
         return 0
-    warp = state.INDEX
-    me = race_me(record, warp)
+    me = race_me(record, state.INDEX)
     count = me.BULK_GROUPS
     if waits == 0:
         time = me.BULK
@@ -86,8 +97,9 @@ def race_bulk_groups(cta: Cta, state: State, waits: int, left: int) -> int:
     if left >= count or left >= RaceWarp.RING_SIZE:
         return 0
     time = me.BULK_RING[(count - left - 1) % RaceWarp.RING_SIZE]
-    if time and me.CLOCK[Race.OF_COPIES + warp] < (Race.ASYNCHRONOUS | time):
-        me.CLOCK[Race.OF_COPIES + warp] = Race.ASYNCHRONOUS | time
+    agent = me.BULK_AGENT
+    if time and me.CLOCK[agent] < (Race.ASYNCHRONOUS | time):
+        me.CLOCK[agent] = Race.ASYNCHRONOUS | time
     return 0
 
 

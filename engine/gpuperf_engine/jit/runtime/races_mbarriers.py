@@ -29,7 +29,7 @@ def race_mbarrier(record: Race, address: int) -> RaceMbarrier:
         if found.ADDRESS == address:
             return found
         slot += 1
-    if count < Race.MOST_MBARRIERS:
+    if count + record.BULK_AGENTS < Race.MOST_MBARRIERS:
         record.SLOTS = count + 1
         found = RaceMbarrier(record.MBARRIERS + count * record.MBARRIER)
         found.ADDRESS = address

@@ -47,9 +47,9 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
         return np.zeros(len(program.sites) + 1, np.uint8)
     clustered = plan.cluster_ctas > 1
     asked = 0
-    if not clustered:
-        asked |= Layout.AMONG * (plan.ctas > 1 and not plan.only_kept)
-        asked |= Layout.WITHIN * (plan.warps_per_cta > 1)
+    if not clustered or program.order_free:
+        asked |= Layout.AMONG * (plan.ctas > plan.cluster_ctas and not plan.only_kept)
+        asked |= Layout.WITHIN * (plan.warps_per_cta * plan.cluster_ctas > 1)
     aliases = _aliases(program, plan) if asked else {}
     place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {asked} {[*aliases.values()]}"
     known = program.kernel.memo.get(place)
@@ -135,6 +135,9 @@ def _found_apart(
             ]
             among = are_apart(pieces, size, forms.extents)
             within = are_threads_apart(pieces, size, forms.extents)
+            if plan.cluster_ctas > 1:
+                # the blocks of a cluster are held against one another like the warps of a block
+                within = within and among
             left[item] = Layout.AMONG * among | Layout.WITHIN * within
     return {
         site.index: reduce(and_, (left[item] for item in items), Layout.GLOBAL)
@@ -257,6 +260,10 @@ def races_of(program: Program, plan: LaunchPlan, tables: Iterable[NDArray[np.int
                 rows[row[0]] = kept = min(known, row, key=lambda item: (item[1], item[6]))
                 kept[5] = total
     rows = {key: row for key, row in rows.items() if not _seeds(program, row)}
+    if plan.cluster_ctas > 1:
+        for key, row in rows.items():
+            if key & Layout.FAR:
+                row[1], row[6] = (_in_cluster(plan, number) for number in (row[1], row[6]))
     exact = {key for key in rows if key & Layout.FAR and not key & Layout.NEAR_BY}
     if exact:
         rows = {key: row for key, row in rows.items() if key in exact or not key & Layout.FAR}
@@ -297,6 +304,16 @@ def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:
         name += f" of block {_block(plan, owner - 1)}"
     missing = "fence.proxy.async" if key & Layout.UNFENCED else ""
     return Race(kind, "shared", name, place, first, second, count, missing)
+
+
+def _in_cluster(plan: LaunchPlan, number: int) -> int:
+    """The CTA of a cluster and of a rank in it."""
+    cluster, rank = divmod(number, 1 << Layout.RANK_BITS)
+    index, below = 0, 1
+    for wide, inner in zip(plan.grid, plan.cluster):
+        index += below * (cluster % (wide // inner) * inner + rank % inner)
+        cluster, rank, below = cluster // (wide // inner), rank // inner, below * wide
+    return index
 
 
 def _block(plan: LaunchPlan, cta: int) -> tuple[int, int, int]:

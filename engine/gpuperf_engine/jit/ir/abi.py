@@ -235,7 +235,8 @@ class Cluster(Record):
     LIVE = U64(24)  # warps that have not ended
     ARRIVED = U64(32)  # those that have arrived at the barrier
     PEERS: Pointers[Cta] = Pointers(40)  # host addresses of the Cta records, by rank
-    BYTES = 40 + 16 * 8
+    NUMBER = U64(40 + 16 * 8)  # in the grid
+    BYTES = NUMBER + 8
 
 
 class Presence:

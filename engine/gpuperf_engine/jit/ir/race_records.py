@@ -112,6 +112,9 @@ class Race(Record):
     BEHIND = (1 << 28) - 1
     #: of a finding (``RaceRow``)
     COLUMNS = 7
+    #: in clusters, of accesses of global memory, instead of a CTA: its cluster << RANK_BITS | its rank
+    RANK_BITS = 4
+    RANK_PLACE = 28
     MOST_FOUND = 256
     RAW, WAR, WAW = 1, 2, 3
     #: or-ed to the kind where the memory is global, where the last accesses of a CTA to the line were to other bytes, and where both
@@ -216,8 +219,8 @@ class LineEntry(Record):
 
 
 class Window(Record):
-    """Of a CTA: cells of its own for the lines of global memory that it accessed last, with a tag each, the number of the CTA << 32 |
-    line; and their rooms."""
+    """Of a CTA, or of a cluster, that is of its first CTA: cells of its own for the lines of global memory that it accessed last, with
+    a tag each, the number of the CTA or cluster << 32 | line; and their rooms."""
 
     LINES = 2048
     TAGS = Array64(LINES * Line.CELL)
@@ -229,9 +232,9 @@ class LineAccess(Record):
     """What the running warp does to global memory, at ``Context.SCRATCH`` + PLACE: of the instruction, and of one line."""
 
     CTA: Pointer[Cta] = Pointer(0)
-    RECORD = U64(8)  # host address of the ``Race`` record of the CTA, or 0
-    NUMBER = U64(16)  # of the CTA, of all launches
-    EPOCH = U64(24)
+    RECORD = U64(8)  # host address of the ``Race`` record of the CTA, of clusters that of the first one; or 0
+    NUMBER = U64(16)  # of the CTA or cluster, of all launches
+    EPOCH = U64(24)  # in clusters as if the memory were that of the first CTA
     FLAGS = U64(32)  # of the site
     STRONG = U64(40)  # as ``LineEntry.STRONG``
     STORES = U64(48)  # 4, or 0: it loads
@@ -239,10 +242,13 @@ class LineAccess(Record):
     VALUES = U64(56)
     WIDTH = U64(64)
     SIZE = U64(72)
-    INFO = U64(80)  # what is behind the epoch: site << 14 | warp << 9 | the first lane
+    INFO = U64(
+        80
+    )  # what is behind the epoch: (in clusters, rank << 28 |) site << 14 | warp << 9 | the first lane
     START = U64(88)  # device address of the first byte, and the bytes of the line as a mask
     MASK = U64(96)
     SHAPE = U64(104)  # as ``LineEntry.AT``
+    RANK = U64(112)  # of the CTA in its cluster
     PLACE = 7424
 
 

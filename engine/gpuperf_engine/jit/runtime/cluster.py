@@ -90,6 +90,7 @@ def cluster_cta(context: Context, cta: Cta, site: int, lane: int, address: int, 
 def begin_cluster(context: Context, cluster: Cluster, number: int) -> int:
     """Make all CTAs of a cluster ready."""
     size = cluster.SIZE
+    cluster.NUMBER = number
     cluster.LEFT = size
     cluster.POSITION = 0
     cluster.LIVE = size * context.WARPS

@@ -23,6 +23,7 @@ from .compile_python import (
     unsigned_less,
 )
 from .races_blocks import race_again
+from .races_clocks import race_shared
 from .races_lines import (
     race_differs,
     race_entry_at,
@@ -133,12 +134,33 @@ def race_access(context: Context, site: int, values: int, width: int, size: int,
     access.INFO = site << 14 | context.STATE.INDEX << 9
     access.NUMBER = context.RACE_FIRST + cta.INDEX
     access.EPOCH = 0
+    access.RANK = 0
     if record:
         race_again(context, record)
         access.EPOCH = context.RACE_WARP.EPOCH
         if context.RACE_AGENT:
             access.EPOCH = context.RACE_AGENT & 4294967295
+    if context.CLUSTER_CTAS > 1:
+        race_in_cluster(context, access)
     return access
+
+
+def race_in_cluster(context: Context, access: LineAccess) -> int:
+    """The CTAs of a cluster are held against one another as the warps of a CTA are."""
+    cta = access.CTA
+    rank = cta.RANK
+    access.RANK = rank
+    access.NUMBER = context.RACE_FIRST + cta.CLUSTER.NUMBER
+    access.INFO = access.INFO | rank << Race.RANK_PLACE
+    if access.RECORD == 0:
+        return 0
+    access.RECORD = race_shared(cta)
+    agent = context.RACE_AGENT
+    if agent:
+        access.EPOCH = (agent & 4294967295) ^ (agent >> 32) << 8
+    elif rank:
+        access.EPOCH = (access.EPOCH | Race.ASYNCHRONOUS << 8) ^ rank << 8
+    return 0
 
 
 def race_line(context: Context, access: LineAccess, lane: int, start: int, part: int) -> int:
@@ -226,10 +248,13 @@ def race_first(context: Context, access: LineAccess, cell: Line, room: LineRoom)
         known = entry.WHO
         other = beside.WHO
         fresh = known == 0 and other == 0
-        alone = cell.OWNER == number and (known == 0 or (known ^ epoch) & 127 == 0)
+        agent = 127
+        if window:
+            agent = context.RACE_WARP.MASK
+        alone = cell.OWNER == number and (known == 0 or (known ^ epoch) & agent == 0)
         # unless what the window knew has given way to another line
         kept = window != 0 and (fresh or race_tag(window, start) == race_tagged(access, start))
-        if alone and (kept or window == 0) and (other == 0 or (other ^ epoch) & 127 == 0):
+        if alone and (kept or window == 0) and (other == 0 or (other ^ epoch) & agent == 0):
             same = known == epoch and entry.STRONG == strong
             over = entry.MASK & ~mask == 0 and entry.STRONG == strong
             if known == 0 or same or over:
@@ -249,7 +274,7 @@ def race_first(context: Context, access: LineAccess, cell: Line, room: LineRoom)
         room.STORED = stored | mask
     if window:
         if room.KEPT_OF == number:
-            race_moved(access, window, room)
+            race_moved(context, access, window, room)
         known = race_within(context, access)
         if known and access.STORES == 0:
             return 0
@@ -282,7 +307,7 @@ def race_split(context: Context, cell: Line, room: LineRoom, kept: int, start: i
     return 0
 
 
-def race_moved(access: LineAccess, window: Window, room: LineRoom) -> int:
+def race_moved(context: Context, access: LineAccess, window: Window, room: LineRoom) -> int:
     """What one warp did to a line goes to the window of its CTA, unless another line has come there since."""
     start = access.START
     room.KEPT_OF = 0
@@ -295,7 +320,7 @@ def race_moved(access: LineAccess, window: Window, room: LineRoom) -> int:
     who = race_entry_at(cell, room, 0).WHO
     if who == 0:
         who = race_entry_at(cell, room, 1).WHO
-    cell.OWNER = (who & 127) + 1
+    cell.OWNER = (who & context.RACE_WARP.MASK) + 1
     return 0
 
 

@@ -145,9 +145,14 @@ def race_report_line(
         kind = kind | Race.NEAR_BY
     byte = trailing_zeros(overlap)
     place = (start & (0 - Line.BYTES)) + byte
-    return race_report(
-        context, number, other, race_lane(before, behind, byte), race_lane(after, shape, byte), place, kind
-    )  # fmt: skip
+    before = race_lane(before, behind, byte)
+    after = race_lane(after, shape, byte)
+    if context.CLUSTER_CTAS > 1:
+        number = number << Race.RANK_BITS | before >> Race.RANK_PLACE
+        other = other << Race.RANK_BITS | after >> Race.RANK_PLACE
+        before = before & Race.BEHIND
+        after = after & Race.BEHIND
+    return race_report(context, number, other, before, after, place, kind)
 
 
 def race_bytes(shape: int) -> int:

@@ -37,7 +37,10 @@ def race_within(context: Context, access: LineAccess) -> int:
         race_fresh(cell, 0)
         window.TAGS[race_place(start)] = tag
     room = race_room(window, start)
-    known = race_entry(context, access, cell, room, (access.EPOCH & 127) + 1, access.EPOCH)
+    me = context.RACE_WARP
+    me.TURN = access.RANK
+    known = race_entry(context, access, cell, room, (access.EPOCH & me.MASK) + 1, access.EPOCH)
+    me.TURN = 0
     if access.STORES and access.VALUES and context.RACE_LINES:
         race_valued(access, room + LineRoom.VALUES)
     return known
@@ -173,12 +176,15 @@ def race_of_warps(
 ) -> int:  # fmt: skip
     """Note an access and that of an entry, a load or a store, which nothing orders, if it is not one of two stores that store the
     same."""
-    number = access.CTA.INDEX
+    number = access.NUMBER - context.RACE_FIRST
     other = number
     if context.RACE_SEGMENTS:
         other = race_segment_at(context, known).CTA
+    together = other == number
+    if context.CLUSTER_CTAS > 1:
+        together = entry.BY >> Race.RANK_PLACE == access.RANK
     strong = access.STRONG & entry.STRONG
-    if strong & 2 or (strong and other == number):
+    if strong & 2 or (strong and together):
         return 0
     kind = Race.RAW
     if access.STORES:
@@ -193,7 +199,7 @@ def race_of_warps(
         overlap = race_differs(access, host, overlap)
         if overlap == 0:
             return 0
-    if other == number:
+    if together:
         kind = kind | Race.OF_ONE
     return race_report_line(
         context, kind, other, number, entry.BY, entry.AT, access.INFO, access.SHAPE, overlap, access.START

@@ -1,0 +1,160 @@
+"""What orders accesses of global memory in clusters, and what is told where nothing does.
+
+Manual: as ``test_cluster_races``. Blocks of one cluster can wait for one another, those of several cannot.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+
+ARRIVE = "barrier.cluster.arrive.aligned;"
+WAIT = "barrier.cluster.wait.aligned;"
+SYNC = f"{ARRIVE} {WAIT}\n"
+#: %rd2: a word of each thread; %rd3: that of the same thread of the next block of the cluster; %rd4: of the next warp of the own
+#: block; %rd5: the first word of the cluster
+HEAD = f""".version 8.8
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data) {{
+.reg .b32 %r<40>; .reg .b64 %rd<20>; .reg .pred %p<10>; .shared .align 8 .b64 bar; .shared .b32 flag; .shared .align 16 .b8 sm[1024];
+mov.u32 %r0, %tid.x; mov.u32 %r1, %cluster_ctarank; mov.u32 %r2, %cluster_nctarank; mov.u32 %r3, %clusterid.x;
+add.u32 %r4, %r1, 1; rem.u32 %r4, %r4, %r2; mul.lo.u32 %r5, %r3, %r2; add.u32 %r6, %r5, %r1; add.u32 %r7, %r5, %r4;
+ld.param.u64 %rd0, [data]; mul.wide.u32 %rd1, %r0, 4; add.u64 %rd1, %rd0, %rd1; mul.wide.u32 %rd2, %r6, 256; add.u64 %rd2, %rd1, %rd2;
+mul.wide.u32 %rd3, %r7, 256; add.u64 %rd3, %rd1, %rd3; xor.b32 %r8, %r0, 32; mul.wide.u32 %rd4, %r8, 4; add.u64 %rd4, %rd0, %rd4;
+mul.wide.u32 %rd5, %r6, 256; add.u64 %rd4, %rd4, %rd5; mul.wide.u32 %rd5, %r5, 256; add.u64 %rd5, %rd0, %rd5;
+setp.eq.u32 %p0, %r0, 0; setp.eq.u32 %p1, %r1, 0; setp.lt.u32 %p2, %r0, 32; mov.u32 %r10, bar; mov.u32 %r11, flag;
+mad.lo.u32 %r9, %r6, 64, %r0; mapa.shared::cluster.u32 %r12, %r10, %r4; mapa.shared::cluster.u32 %r13, %r11, %r4;
+@%p0 mbarrier.init.shared.b64 [%r10], 64; @%p0 st.shared.u32 [%r11], 0;
+{SYNC}"""
+BEFORE = HEAD.count("\n")
+STORE = "st.global.u32 [%rd2], %r9;\n"
+LOAD = "ld.global.u32 %r20, [%rd3];\n"
+#: each block tells the next one, which waits
+TOLD = (
+    "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r12];\n"
+    "wait: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [%r10], 0; @!%p3 bra wait;\n"
+)
+BEHIND = "sub.u32 %r21, %r2, 2; add.u32 %r21, %r21, %r4; rem.u32 %r21, %r21, %r2; add.u32 %r21, %r21, %r5;\n"
+LOAD_BEHIND = (
+    BEHIND + "mul.wide.u32 %rd6, %r21, 256; add.u64 %rd6, %rd1, %rd6;\nld.global.u32 %r20, [%rd6];\n"
+)
+FLAG = (
+    "bar.sync 0;\n@%p0 st.{0}.shared::cluster.u32 [%r13], 1;\n"
+    "@!%p0 bra join;\nspin: ld.{1}.shared.u32 %r22, [%r11]; setp.eq.u32 %p4, %r22, 0; @%p4 bra spin;\njoin: bar.sync 0;\n"
+)
+
+ORDERED = {
+    "its own": STORE + "ld.global.u32 %r20, [%rd2];\n",
+    "a barrier of the cluster": STORE + SYNC + LOAD,
+    "a relaxed barrier behind a fence": STORE
+    + "fence.acq_rel.cluster; barrier.cluster.arrive.relaxed; barrier.cluster.wait;\n"
+    + LOAD,
+    "there and back": STORE + SYNC + "st.global.u32 [%rd3], %r0;\n" + SYNC + "ld.global.u32 %r20, [%rd4];\n",
+    "an mbarrier": STORE + TOLD + LOAD_BEHIND,
+    "a flag": STORE + FLAG.format("release.cluster", "acquire.cluster") + LOAD_BEHIND,
+    "atomics": "red.global.add.u32 [%rd5], 1; red.global.add.u32 [%rd0], 1;\n",
+    "one value": "st.global.u32 [%rd5], 7; st.global.u32 [%rd0], 7;\n",
+    "all load": LOAD + "ld.global.u32 %r21, [%rd0]; st.global.u32 [%rd2+16384], %r20;\n",
+    "warps of a block": STORE + "bar.sync 0; ld.global.u32 %r20, [%rd4];\n",
+    "an element that one block loads and another one stores behind the barrier": LOAD
+    + SYNC
+    + "st.global.u32 [%rd2], %r20;\n",
+}
+#: the body, and what is found in a grid of two clusters of two blocks: kind, lines, and blocks. The second block of a cluster is the
+#: last to arrive at the barrier before, and so the first to go on.
+RACES = {
+    "no barrier": (STORE + LOAD, {("RAW", 1, 2, 1, 0), ("WAR", 2, 1, 1, 0)}),
+    "a barrier of the block": (
+        STORE + "bar.sync 0;\n" + LOAD,
+        {("RAW", 1, 3, 1, 0), ("WAR", 3, 1, 1, 0)},
+    ),
+    "an arrival that nobody waits for": (
+        STORE + ARRIVE + "\n" + LOAD + WAIT,
+        {("RAW", 1, 3, 1, 0), ("WAR", 3, 1, 1, 0)},
+    ),
+    "a relaxed barrier without a fence": (
+        STORE + "barrier.cluster.arrive.relaxed; barrier.cluster.wait;\n" + LOAD,
+        {("RAW", 1, 3, 0, 1)},
+    ),
+    "warps of a block": (STORE + "ld.global.u32 %r20, [%rd4];\n", {("RAW", 1, 2, 0, 0), ("WAR", 2, 1, 0, 0)}),
+    "several values": ("@%p0 st.global.u32 [%rd5], %r9;\n", {("WAW", 1, 1, 1, 0)}),
+    "a flag whose scope is the block": (
+        STORE + FLAG.format("release.cta", "acquire.cluster") + LOAD_BEHIND,
+        {("RAW", 1, 9, 0, 1)},
+    ),
+    "another cluster": (
+        STORE + SYNC + "xor.b32 %r20, %r6, 2; mul.wide.u32 %rd6, %r20, 256;\n"
+        "add.u64 %rd6, %rd1, %rd6; ld.global.u32 %r21, [%rd6];\n",
+        {("RAW", 1, 4, 0, 2), ("WAR", 4, 1, 0, 2)},
+    ),
+    "several values of all clusters": (
+        "setp.eq.and.u32 %p5, %r1, 1, %p0; @%p5 st.global.u32 [%rd0], %r9;\n",
+        {("WAW", 1, 1, 1, 3)},
+    ),
+    "an atomic of the scope of a block": (
+        "@%p0 red.relaxed.cta.global.add.u32 [%rd5], 1;\n",
+        {("WAW", 1, 1, 1, 0)},
+    ),
+}
+
+
+def launch(body: str, cluster: int = 2, clusters: int = 2, races: str = "note") -> ge.Profile:
+    device = ge.Device(observe=set(), races=races, memory_bytes=1 << 20)
+    module = ge.parse(f"{HEAD}{body}{SYNC}ret; }}\n", path="k.ptx")
+    data = device.array(np.zeros(1 << 14, np.uint32))
+    return device.launch(module["k"], cluster * clusters, 64, [data], cluster=cluster)
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_what_is_ordered_is_no_race(name: str) -> None:
+    for cluster, clusters in ((2, 1), (2, 3), (3, 2), (16, 1)):
+        assert launch(ORDERED[name], cluster, clusters).races == ()
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_what_nothing_orders_is_a_race(name: str) -> None:
+    body, wanted = RACES[name]
+    found = set()
+    for race in launch(body).races:
+        first, second = (
+            (int(access.location.split(":")[1]) - BEFORE, access.block[0])
+            for access in (race.first, race.second)
+        )
+        assert race.space == "global"
+        found.add((race.kind, first[0], second[0], first[1], second[1]))
+    assert found == wanted
+
+
+def test_blocks_of_a_grid_of_several_axes_are_named() -> None:
+    """Of clusters of 2 × 2 blocks the third one, at (0, 1), stores what its neighbours load."""
+    body = """setp.eq.u32 %p3, %r3, 0; mov.u32 %r14, %clusterid.y; setp.eq.and.u32 %p3, %r14, 1, %p3; @!%p3 bra done;
+        setp.eq.and.u32 %p4, %r1, 3, %p0; @%p4 st.global.u32 [%rd0], %r9;
+        setp.eq.and.u32 %p5, %r1, 2, %p0; @%p5 ld.global.u32 %r20, [%rd0];
+        done: """
+    device = ge.Device(observe=set(), memory_bytes=1 << 20)
+    kernel = ge.parse(f"{HEAD}{body}{SYNC}ret; }}\n", path="k.ptx")["k"]
+    (race,) = device.launch(kernel, (4, 6), 64, [device.zeros(1 << 14, np.uint32)], cluster=(2, 2)).races
+    assert race.kind in ("RAW", "WAR")
+    assert {(access.opcode[:2], access.block) for access in (race.first, race.second)} == {
+        ("st", (1, 3, 0)),
+        ("ld", (0, 3, 0)),
+    }
+
+
+def test_clusters_are_told_apart_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for threads in (1, 4):
+        monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
+        monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+        body = "@%p0 st.global.u32 [%rd0], %r9;\n" + STORE + LOAD
+        found.append(launch(body, clusters=60).races)
+    assert found[0] == found[1] and {race.kind for race in found[0]} == {"RAW", "WAR", "WAW"}
+
+
+def test_a_race_in_a_cluster_is_an_error_if_asked_for() -> None:
+    with pytest.raises(ge.RaceError, match=r"race on global memory \(RAW\)"):
+        launch(RACES["no barrier"][0], races="error")
+    assert launch(RACES["no barrier"][0], races="off").races == ()

@@ -5,6 +5,9 @@ Manual: as ``test_cluster_races``. Blocks of one cluster can wait for one anothe
 
 from __future__ import annotations
 
+import random
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -158,3 +161,134 @@ def test_a_race_in_a_cluster_is_an_error_if_asked_for() -> None:
     with pytest.raises(ge.RaceError, match=r"race on global memory \(RAW\)"):
         launch(RACES["no barrier"][0], races="error")
     assert launch(RACES["no barrier"][0], races="off").races == ()
+
+
+CLUSTERS, BLOCKS, WARPS, PLACES = 2, 2, 2, 3
+
+
+@dataclass(frozen=True)
+class Step:
+    """``what``: st or ld of a place; bar or sync, at which block or cluster wait; arrive at an mbarrier, or wait for it: number
+    ``place`` in the block of rank ``target``."""
+
+    agent: int
+    what: str
+    place: int = 0
+    target: int = 0
+
+    @property
+    def cluster(self) -> int:
+        return self.agent // (BLOCKS * WARPS)
+
+
+def random_steps(made: random.Random) -> list[Step]:
+    """In an order in which they can run; each mbarrier is arrived at once, before it is waited for."""
+    steps: list[Step] = []
+    arrivals: list[Step] = []
+    for _ in range(made.randint(8, 24)):
+        agent = made.randrange(CLUSTERS * BLOCKS * WARPS)
+        what = made.choice(("st", "ld", "ld", "bar", "sync", "sync", "sync", "arrive", "wait", "wait"))
+        if what == "arrive":
+            arrivals.append(Step(agent, what, len(arrivals), made.randrange(BLOCKS)))
+            steps.append(arrivals[-1])
+        elif what == "wait":
+            if arrivals:
+                told = made.choice(arrivals)
+                block = told.cluster * BLOCKS + told.target
+                steps.append(Step(block * WARPS + made.randrange(WARPS), what, told.place, told.target))
+        else:
+            steps.append(Step(agent, what, made.randrange(PLACES)))
+    return steps
+
+
+def waiting(step: Step) -> set[int]:
+    """The agents that take part in a step."""
+    size = {"bar": WARPS, "sync": WARPS * BLOCKS}.get(step.what, 1)
+    return {*range(step.agent // size * size, step.agent // size * size + size)}
+
+
+def unordered(steps: list[Step]) -> set[tuple[int, int]]:
+    """Pairs of steps that conflict and are not in causality order: that of each program, of barriers, and of mbarriers."""
+    after: dict[int, set[int]] = {number: set() for number in range(len(steps))}
+    for number in reversed(range(len(steps))):
+        step = steps[number]
+        for later in range(number + 1, len(steps)):
+            other = steps[later]
+            told = (step.what, other.what) == ("arrive", "wait") and step.place == other.place
+            if waiting(step) & waiting(other) or told:
+                after[number] |= {later} | after[later]
+    return {
+        (number, later)
+        for number, step in enumerate(steps)
+        for later in range(number + 1, len(steps))
+        if (step.what, steps[later].what) in (("st", "st"), ("st", "ld"), ("ld", "st"))
+        and step.place == steps[later].place
+        and step.agent != steps[later].agent
+        and later not in after[number]
+    }
+
+
+def written(steps: list[Step]) -> tuple[str, int]:
+    """A kernel in which each step is a line, and where the first one is."""
+    head = f""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data) {{
+.reg .b32 %r<12>; .reg .b64 %rd<4>; .reg .pred %p<6>; .shared .align 8 .b64 bars[32];
+mov.u32 %r0, %tid.x; mov.u32 %r1, %cluster_ctarank; mov.u32 %r2, %clusterid.x; shr.u32 %r3, %r0, 5;
+mad.lo.u32 %r4, %r2, {BLOCKS}, %r1; mad.lo.u32 %r5, %r4, {WARPS}, %r3; and.b32 %r6, %r0, 31; setp.eq.u32 %p0, %r6, 0;
+ld.param.u64 %rd0, [data]; mov.u32 %r7, bars; setp.lt.u32 %p1, %r0, 32; shl.b32 %r8, %r0, 3; add.u32 %r8, %r7, %r8;
+@%p1 mbarrier.init.shared.b64 [%r8], 1;
+barrier.cluster.arrive; barrier.cluster.wait;
+"""
+    lines = []
+    for number, step in enumerate(steps):
+        mine = f"setp.eq.and.u32 %p2, %r5, {step.agent}, %p0;"
+        if step.what == "st":
+            lines.append(f"{mine} @%p2 st.global.u32 [%rd0+{64 * step.place}], {number + 1};")
+        elif step.what == "ld":
+            lines.append(f"{mine} @%p2 ld.global.u32 %r9, [%rd0+{64 * step.place}];")
+        elif step.what == "bar":
+            lines.append(
+                f"setp.ne.u32 %p2, %r4, {step.agent // WARPS}; @%p2 bra s{number}; bar.sync 0; s{number}:"
+            )
+        elif step.what == "sync":
+            lines.append(
+                f"setp.ne.u32 %p2, %r2, {step.cluster}; @%p2 bra s{number}; barrier.cluster.arrive; barrier.cluster.wait; s{number}:"
+            )
+        elif step.what == "arrive":
+            lines.append(
+                f"{mine} mov.u32 %r10, {step.target}; add.u32 %r11, %r7, {8 * step.place}; "
+                "mapa.shared::cluster.u32 %r11, %r11, %r10; "
+                "@%p2 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r11];"
+            )
+        else:
+            lines.append(
+                f"{mine} @!%p2 bra s{number}; w{number}: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, "
+                f"[%r7+{8 * step.place}], 0; @!%p3 bra w{number}; s{number}:"
+            )
+    end = "barrier.cluster.arrive; barrier.cluster.wait;\nret; }\n"
+    return head + "\n".join(lines) + "\n" + end, head.count("\n") + 1
+
+
+def test_random_programs_of_clusters() -> None:
+    """Each race that is told is one, and hardly any is not told."""
+    made = random.Random(2)
+    racy = told = free = 0
+    for _ in range(15):
+        steps = random_steps(made)
+        text, first = written(steps)
+        device = ge.Device(observe=set(), memory_bytes=1 << 20)
+        kernel = ge.parse(text, path="k.ptx")["k"]
+        data = device.zeros(1024, np.uint32)
+        races = device.launch(kernel, CLUSTERS * BLOCKS, 32 * WARPS, [data], cluster=BLOCKS).races
+        found = {
+            tuple(sorted(int(access.location.split(":")[1]) - first for access in (race.first, race.second)))
+            for race in races
+        }
+        wanted = unordered(steps)
+        assert found <= wanted, "\n".join(map(str, enumerate(steps)))
+        racy += bool(wanted)
+        told += bool(found)
+        free += not wanted
+    assert free >= 5 and told > 0.9 * racy > 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import Any
 
 from gpuperf_engine.isa.evaluation import evaluate
@@ -23,15 +24,15 @@ class Layout:
     fraction: int
     nan: int
 
-    @property
+    @cached_property
     def bias(self) -> int:
         return (1 << (self.exponent - 1)) - 1
 
-    @property
+    @cached_property
     def infinity(self) -> int:
         return ((1 << self.exponent) - 1) << self.fraction
 
-    @property
+    @cached_property
     def sign(self) -> int:
         return 1 << (self.exponent + self.fraction)
 
@@ -44,6 +45,7 @@ LAYOUTS = {
 }
 
 
+@lru_cache(1 << 14)
 def decode(kind: str, pattern: int) -> Fraction | float:
     """The number of a pattern: a fraction, or a float for infinities and NaN."""
     layout = LAYOUTS[kind]
@@ -56,37 +58,46 @@ def decode(kind: str, pattern: int) -> Fraction | float:
     exponent, fraction = magnitude >> layout.fraction, magnitude & ((1 << layout.fraction) - 1)
     if exponent:
         fraction |= 1 << layout.fraction
-    return sign * Fraction(fraction) * Fraction(2) ** (max(exponent, 1) - layout.bias - layout.fraction)
+    return scaled(sign * fraction, max(exponent, 1) - layout.bias - layout.fraction)
 
 
-def _rounded(number: Fraction, rounding: str) -> int:
-    """An integer near a number; ``rounding`` is one of rn rz rm rp, with or without a final i."""
-    low = math.floor(number)
-    if number == low:
+def scaled(number: int, exponent: int) -> Fraction:
+    """number · 2^exponent."""
+    return Fraction(number << exponent) if exponent >= 0 else Fraction(number, 1 << -exponent)
+
+
+def _rounded(numerator: int, denominator: int, rounding: str) -> int:
+    """An integer near a quotient; ``rounding`` is one of rn rz rm rp, with or without a final i."""
+    low, rest = divmod(numerator, denominator)
+    if not rest:
         return low
     if rounding[:2] == "rn":
-        half = number - low - Fraction(1, 2)
-        return low + (half > 0 or (half == 0 and low % 2 == 1))
-    return {"rz": low + (number < 0), "rm": low, "rp": low + 1}[rounding[:2]]
+        return low + (2 * rest > denominator or (2 * rest == denominator and low % 2 == 1))
+    return {"rz": low + (numerator < 0), "rm": low, "rp": low + 1}[rounding[:2]]
 
 
 def encode(kind: str, number: Fraction, rounding: str = "rn", negative_zero: bool = False) -> int:
     """The pattern of a number rounded to a format."""
     layout = LAYOUTS[kind]
-    if number == 0:
+    numerator, denominator = number.numerator, number.denominator
+    if not numerator:
         return layout.sign if negative_zero else 0
-    sign = layout.sign if number < 0 else 0
-    magnitude = abs(number)
-    exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-    exponent -= magnitude < Fraction(2) ** exponent
-    unit = Fraction(2) ** (max(exponent, 1 - layout.bias) - layout.fraction)
+    sign, magnitude = layout.sign if numerator < 0 else 0, abs(numerator)
+    exponent = magnitude.bit_length() - denominator.bit_length()
+    exponent -= magnitude << max(-exponent, 0) < denominator << max(exponent, 0)
+    exponent = max(exponent, 1 - layout.bias)
+    unit = exponent - layout.fraction
 
-    steps = abs(_rounded(number / unit, rounding))
-    if steps * unit >= Fraction(2) ** (layout.bias + 1):
+    steps = abs(_rounded(numerator << max(-unit, 0), denominator << max(unit, 0), rounding))
+    # a pattern is the count of steps below the exponent's field, which the leading bit of the steps carries into
+    pattern = ((exponent + layout.bias - 1) << layout.fraction) + steps
+    if pattern >= layout.infinity:
         away = rounding == "rn" or (rounding == "rp" and not sign) or (rounding == "rm" and sign)
         return sign | (layout.infinity if away else layout.infinity - 1)
-    # a pattern is the count of steps below the exponent's field, which the leading bit of the steps carries into
-    return sign | ((max(exponent, 1 - layout.bias) + layout.bias - 1) << layout.fraction) + steps
+    return sign | pattern
+
+
+_NAMES = {"and": "_and_", "or": "_or_", "not": "_not_"}
 
 
 class Exact(Value):
@@ -130,10 +141,7 @@ class Exact(Value):
         return Exact(encode(type.name, Fraction(value), negative_zero=negative_zero), type)
 
     def apply(self, primitive: str, *others: Value, **attributes: object) -> Exact:
-        operands = [other for other in others if isinstance(other, Exact)]
-        assert len(operands) == len(others)
-        name = {"and": "and_", "or": "or_", "not": "not_"}.get(primitive, primitive)
-        return getattr(self, "_" + name)(*operands, **attributes)
+        return getattr(self, _NAMES.get(primitive) or "_" + primitive)(*others, **attributes)
 
     def _same(self, pattern: int) -> Exact:
         return Exact(pattern, self.type)
@@ -297,7 +305,9 @@ class Exact(Value):
                 return Exact(min(max(self.integer, low), high) if saturate else self.integer, type)
             if isinstance(number, float):
                 return Exact(0 if math.isnan(number) else high if number > 0 else low, type)
-            return Exact(min(max(_rounded(number, rounding or "rzi"), low), high), type)
+            return Exact(
+                min(max(_rounded(number.numerator, number.denominator, rounding or "rzi"), low), high), type
+            )
         target = Exact(0, type)
         zero = self.type.is_float and self.negative
         result = target._real(number, rounding or "rn", zero)
@@ -313,7 +323,9 @@ class Exact(Value):
         number = self.number
         if isinstance(number, float):
             return self._real(number)
-        return self._real(Fraction(_rounded(number, rounding)), "rn", self.negative)
+        return self._real(
+            Fraction(_rounded(number.numerator, number.denominator, rounding)), "rn", self.negative
+        )
 
     def _flush(self) -> Exact:
         layout = LAYOUTS[self.type.name]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
-__all__ = ["LANES", "Layout", "Move", "Moves", "Place", "Tile", "gather", "layouts"]
+__all__ = ["LANES", "Layout", "Move", "Moves", "Place", "Tile", "gather", "layouts", "tile_of"]
 
 LANES = 32
 #: (matrix, row, column): ``m8n8k4`` of f16 multiplies four pairs of matrices at once, one per quad pair, all others one
@@ -94,8 +94,9 @@ def _inverse(layout: Layout, elements: int) -> dict[Place, tuple[int, int]]:
     return {layout(lane, element): (lane, element) for lane in range(LANES) for element in range(elements)}
 
 
+@lru_cache(maxsize=4096)
 def gather(
-    layout: Layout, elements: int, wanted: list[Place]
+    layout: Layout, elements: int, wanted: tuple[Place, ...]
 ) -> list[tuple[int, tuple[int, ...], tuple[bool, ...]]]:
     """How every lane gets the element of the matrix that it uses: for each element of the fragment that some lane needs,
     the lanes to take it from, and the lanes that use it."""
@@ -158,19 +159,14 @@ class Tile:
         """Elements of a line."""
         return self.columns if layout == "row" else self.rows
 
-    def _line(self, layout: str, lane: int, element: int) -> tuple[int, int]:
+    def line(self, layout: str, lane: int, element: int) -> tuple[int, int]:
         """The line of an element of a lane's fragment, and its place there."""
         round, within = divmod(element, self.piece)
         return divmod((round * LANES + lane) * self.piece + within, self.inner(layout))
 
     def place(self, layout: str) -> Layout:
-        """Which element a lane's fragment holds where."""
-
-        def place(lane: int, element: int) -> Place:
-            line, within = self._line(layout, lane, element)
-            return (0, line, within) if layout == "row" else (0, within, line)
-
-        return place
+        """Which element a lane's fragment holds where; always the same function, by which distributions are remembered."""
+        return _tile_layout(self, layout)
 
     def moves(self, layout: str, held: str) -> Moves:
         """How a matrix comes from memory in one layout to fragments in another, or goes there."""
@@ -181,14 +177,29 @@ class Tile:
             total = self.piece * self.bits // 8
             size = 8 if self.bits == 64 else min(4, total)
             return tuple(
-                self._move(size, total // size, [self._line(layout, lane, first) for lane in range(LANES)])
+                self._move(size, total // size, [self.line(layout, lane, first) for lane in range(LANES)])
                 for first in range(0, self.elements, self.piece)
             )
         return tuple(
-            self._move(self.bits // 8, 1, [self._line(held, lane, element)[::-1] for lane in range(LANES)])
+            self._move(self.bits // 8, 1, [self.line(held, lane, element)[::-1] for lane in range(LANES)])
             for element in range(self.elements)
         )
 
     def _move(self, size: int, count: int, starts: list[tuple[int, int]]) -> Move:
         offsets = tuple(within * self.bits // 8 for _, within in starts)
         return Move(size, count, LANES, tuple(line for line, _ in starts), offsets)
+
+
+@cache
+def tile_of(rows: int, columns: int, bits: int) -> Tile:
+    """The one tile of a size."""
+    return Tile(rows, columns, bits)
+
+
+@cache
+def _tile_layout(tile: Tile, layout: str) -> Layout:
+    def place(lane: int, element: int) -> Place:
+        line, within = tile.line(layout, lane, element)
+        return (0, line, within) if layout == "row" else (0, within, line)
+
+    return place

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ..formats import FORMATS, decode
-from ..fragments import LANES, Layout, Place, Tile, gather, layouts
+from ..fragments import LANES, Layout, Place, gather, layouts, tile_of
 from ..primitives import Value, choose, concat, fma, maximum, minimum, permute, popc, select, split
 from ..types import ScalarType, scalar_type
 
@@ -127,7 +127,7 @@ class Fetched:
     def __call__(self, wanted: list[Place]) -> Value:
         """In every lane the element that it uses."""
         chosen: Value | None = None
-        for element, lanes, marked in gather(self.layout, len(self.fragment), wanted):
+        for element, lanes, marked in gather(self.layout, len(self.fragment), tuple(wanted)):
             value = self.moved.get((element, lanes))
             if value is None:
                 value = self.moved[element, lanes] = permute(self.fragment[element], lanes).convert(self.type)
@@ -208,9 +208,9 @@ class Product:
         depth = self.depth // 32 if left == "b1" else self.depth
         if self.tiles:
             bits = 64 if left == "f64" else 32 // PER_REGISTER[left]
-            tiles = Tile(self.rows, depth, bits), Tile(depth, self.columns, bits)
+            tiles = tile_of(self.rows, depth, bits), tile_of(depth, self.columns, bits)
             sums = [
-                Tile(self.rows, self.columns, scalar_type(name).bits) for name in (self.added, self.result)
+                tile_of(self.rows, self.columns, scalar_type(name).bits) for name in (self.added, self.result)
             ]
             a, b = a[: tiles[0].elements], b[: tiles[1].elements]
             before, after = (each.place("row") for each in sums)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import effects
-from ..fragments import Tile
+from ..fragments import Tile, tile_of
 from ..model import Applied
 from ..primitives import Value, concat, split
 from ..table import instruction
@@ -61,7 +61,7 @@ def held(type: str, elements: int, bits: int, multiplicand: bool) -> str:
 def tile(matrix: str, shape: str, bits: int) -> Tile:
     """The matrix that ``a``, ``b``, ``c`` or ``d`` of a shape is."""
     m, n, k = sizes(shape)
-    return Tile(*{"a": (m, k), "b": (k, n)}.get(matrix, (m, n)), bits)
+    return tile_of(*{"a": (m, k), "b": (k, n)}.get(matrix, (m, n)), bits)
 
 
 def packed(values: tuple[Value, ...], registers: int) -> tuple[Value, ...]:

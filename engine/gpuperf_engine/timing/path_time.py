@@ -55,6 +55,8 @@ class _Rules:
     waits: Mapping[int, float]
     issue_cycles: float
     as_printed: bool
+    changed: dict[int, frozenset[int | str]] = field(default_factory=dict)
+    """Keys of the front that following a part can change, by the identity of its body."""
 
 
 def path_time(
@@ -164,13 +166,31 @@ def _issue(instructions: tuple[Instruction, ...], front: _Front, rules: _Rules) 
     front[_PORT], front[_END] = port, end
 
 
+def _changed(part: Block | Loop, rules: _Rules) -> frozenset[int | str]:
+    """Keys of the front that following the part can change: most parts write few of a kernel's registers."""
+    body = part.body if isinstance(part, Loop) else part.instructions
+    keys = rules.changed.get(id(body))
+    if keys is None:
+        made: set[int | str] = {_PORT, _END}
+        if isinstance(part, Loop):
+            for inner in part.body:
+                made |= _changed(inner, rules)
+        else:
+            for item in part.instructions:
+                made.update(item.writes)
+            for unit in {item.unit for item in part.instructions}:
+                made.update((unit, _FIRST + unit))
+        keys = rules.changed[id(body)] = frozenset(made)
+    return keys
+
+
 def _mix(part: Block | Loop, weight: float, front: _Front, rules: _Rules) -> None:
     """Follow a part that is executed only in a share of the cases: everything moves by that share of its way."""
     taken = dict(front)
     _follow((part,), taken, rules)
     start = front[_PORT]
-    for key, after in taken.items():
-        before = front.get(key, start)
+    for key in _changed(part, rules) & taken.keys():
+        after, before = taken[key], front.get(key, start)
         if after is not before or key not in front:
             front[key] = (
                 before[0] + weight * (after[0] - before[0]),
@@ -181,12 +201,13 @@ def _mix(part: Block | Loop, weight: float, front: _Front, rules: _Rules) -> Non
 def _loop(loop: Loop, front: _Front, rules: _Rules) -> None:
     whole = int(loop.trips)
     steps: _Front = {}
+    changed = _changed(loop, rules)
     done = 0
     while done < min(whole, _FOLLOWED_TRIPS):
-        before = dict(front)
+        before = {key: front.get(key, _ZERO) for key in changed}
         _follow(loop.body, front, rules)
         done += 1
-        last, steps = steps, {key: _step(before.get(key, _ZERO), now) for key, now in front.items()}
+        last, steps = steps, {key: _step(before[key], front[key]) for key in changed & front.keys()}
         if done < whole and _same(steps, last):
             break
     for key, step in steps.items():

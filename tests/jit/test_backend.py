@@ -22,7 +22,8 @@ from gpuperf_engine.jit import dispatch as native_threads
 from gpuperf_engine.jit import llvm as native_jit
 from gpuperf_engine.jit.compiled import Code
 from gpuperf_engine.jit.host_arrays import aligned
-from gpuperf_engine.jit.ir import abi as native_layout
+from gpuperf_engine.jit.ir.abi import Context, Cta
+from gpuperf_engine.jit.ir.access_records import SITE_BYTES, Counter
 from gpuperf_engine.jit.runtime import compile_python
 
 INDEX = """.version 8.0
@@ -336,9 +337,9 @@ def test_states_of_warps_are_aligned() -> None:
 
 def test_fields_of_layouts_do_not_overlap() -> None:
     """Two fields at one place would be found by chance only."""
-    for layout in (native_layout.Context, native_layout.Cta, native_layout.Counter):
+    for layout in (Context, Cta, Counter):
         fields = {name: place for name, place in vars(layout).items() if name.isupper()}
-        size = fields.pop("BYTES", native_layout.SITE_BYTES)
+        size = fields.pop("BYTES", SITE_BYTES)
         fields.pop("INDICES", None)  # X, Y and Z by number
         assert len(set(fields.values())) == len(fields), layout.__name__
         assert max(fields.values()) + 8 <= size, layout.__name__

@@ -17,7 +17,8 @@ from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from . import cache as store
 from .codegen.barrier import ArrivesDiverged, is_loose
-from .codegen.function import Generated, generate
+from .codegen.function import generate
+from .codegen.generator import Generated
 from .compiled import Code
 from .dispatch import run
 from .launch import Launch

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..simt.program import Program
-from .codegen.function import Generated
+from .codegen.generator import Generated
 from .llvm import Library, generation, link, runtime_addresses
 from .site_tables import SiteTables
 from .slots import Slot

@@ -91,10 +91,12 @@ _FILES = {
         _RUNTIME / f"{stem}.py"
         for stem in (
             "memory",
+            "access_lanes",
             "parts",
             "matrix",
             "count",
             "stack_entries",
+            "waiting_paths",
             "diverged_barriers",
             "schedule",
             "cluster",

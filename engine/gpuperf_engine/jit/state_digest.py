@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..simt.live_registers import live_at
 from ..simt.program import Program
 from ..simt.stack_entries import PENDING
-from .codegen.function import Generated
+from .codegen.generator import Generated
 from .ir.abi import State
 from .ir.codes import KIND, Wait
 from .ir.values import LANES

@@ -16,7 +16,7 @@ from ..simt import schedule
 from ..simt.padding import Overrun
 from ..simt.program import Program
 from ..simt.rule_breaches import Breach
-from .codegen.function import Generated
+from .codegen.generator import Generated
 from .codegen.recursion import CAPACITY
 from .host_arrays import address_of, aligned
 from .ir.abi import Context

@@ -6,18 +6,18 @@ import re
 from typing import NoReturn
 
 from .._gc import uncollected
-from ..errors import PtxError, PtxSyntaxError, UnknownName, nearest
+from ..errors import PtxError, PtxSyntaxError
 from . import raw, shapes
 from .available import check_target, check_type
 from .declare import Grammar, declaration_of, variables
 from .headers import function_of
-from .locations import FILE, SECTION, debug_labels, file_entry
-from .pointers import named_in
-from .resolve import Verdicts, resolve_body
-from .syntax import Body, Function, Module, Variable, text_digest
+from .lazy_module import LazyModule
+from .locations import FILE, SECTION, file_entry
+from .syntax import Function, Variable
 from .text import Text, quoted, shorten
 
 __all__ = ["read_module"]
+
 
 _SPACE = re.compile(r"\s*", re.ASCII)
 _VERSION = re.compile(r"\.version\s+(\d{1,4})\.(\d{1,4})(?![\w.])", re.ASCII)
@@ -38,9 +38,6 @@ _NEXT_ITEM = re.compile(
 )
 _PRAGMA = re.compile(r'\.pragma\s+"_*"(?:\s*,\s*"_*")*\s*;$')
 _WORD = re.compile(r"\.\w+", re.ASCII)
-#: What may stand before a statement: ends and beginnings of scopes, labels, lines of the source program.
-_FRONT = re.compile(r"(?:[\s{}]|[\w$%]+\s*:|\.loc(?:_intermediate)?\b[^\n]*|@@DWARF\b[^\n]*)*", re.ASCII)
-
 #: The newest ``.version`` that is known: the table follows the manual of 9.4; ptxas of CUDA 13.5, which reads 9.5, takes no target
 #: more than 9.4 has.
 NEWEST = (9, 5)
@@ -54,94 +51,12 @@ _HAS_DOUBLES = 13
 _TARGET_OPTIONS = frozenset(["texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"])
 
 
-class LazyModule(Module):
-    """A module that resolves a function's body when the function is first asked for."""
-
-    __slots__ = (
-        "_strings",
-        "_text",
-        "bodies",
-        "checked_address_size",
-        "grammar",
-        "outside",
-        "sections",
-        "verdicts",
-    )
-
-    def __init__(self, text: Text, grammar: Grammar) -> None:
-        super().__init__(text.original, text.path, (0, 0), "")
-        self._text = text
-        self.grammar = grammar
-        self.bodies: dict[str, tuple[int, int]] = {}
-        self.sections: list[tuple[int, int]] = []
-        self.outside: list[
-            tuple[int, raw.Declaration]
-        ] = []  # registers declared outside of functions, and where
-        self.checked_address_size = 0
-        self._strings: dict[str, str] | None = None
-        self.verdicts: Verdicts = {}
-        self.files = {}
-
-    def debug_name(self, label: str, offset: int) -> str:
-        """The string of a debug section that a label and an offset denote; the label itself if there is none."""
-        if self._strings is None:
-            self._strings = {}
-            for start, end in self.sections:
-                self._strings.update(debug_labels(self._text.code, start, end))
-        return self._strings.get(label, label)
-
-    @property
-    def instruction_count(self) -> int:
-        """Instructions of all functions. Bodies that were not read yet are counted without reading them."""
-        total = 0
-        for function in self.functions.values():
-            if function.read or function.name not in self.bodies:
-                total += len(function.instructions)
-            else:
-                start, end = self.bodies[function.name]
-                total += _statements(self._text.code[start:end])
-        return total
-
-    @property
-    def digest(self) -> bytes:
-        return text_digest(self._text.original)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        from .parse import parse
-
-        return parse, (self._text.original, self._text.path)
-
-    def addressed_in_text(self) -> frozenset[str]:
-        names = frozenset((*self.functions, *self.aliases))
-        bodies = (self._text.code[start:end] for start, end in self.bodies.values())
-        addressed = {name for body in bodies for name in named_in(body, names)}
-        return frozenset(self.aliases[name].name if name in self.aliases else name for name in addressed)
-
-    @uncollected
-    def _body(self, function: Function) -> Body:
-        bounds = self.bodies.get(function.name)
-        if bounds is not None:
-            return resolve_body(self, self._text, self.grammar, function, *bounds)
-        if function.defined:
-            raise UnknownName(
-                f"no function {function.name!r} in {self.path}",
-                hint=nearest(function.name, self.functions, noun="function"),
-            )
-        return Body()
-
-
 def _shapes(function: Function) -> list[tuple[str, int]]:
     """What has to agree between the declarations of a function: space and size of its results and parameters."""
     return [
         (variable.space, -1 if variable.dims == (None,) else variable.size)
         for variable in (*function.returns, *function.params)
     ]
-
-
-def _statements(body: str) -> int:
-    """Statements of a body that are instructions: those that begin with no dot."""
-    fronts = (_FRONT.match(statement) for statement in body.split(";")[:-1])
-    return sum(not front.string.startswith(".", front.end()) for front in fronts if front is not None)
 
 
 @uncollected

@@ -23,7 +23,7 @@ from .syntax import Address, Body, Function, Guard, Instruction, LabelOperand, V
 from .text import Text, quoted, shorten
 
 if TYPE_CHECKING:
-    from .reader import LazyModule
+    from .lazy_module import LazyModule
 
 __all__ = ["Verdicts", "resolve_body"]
 

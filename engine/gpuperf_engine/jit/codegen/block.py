@@ -33,7 +33,7 @@ from ..ir.codes import PLACE_SHIFT, Event, Status
 from ..ir.emitter import Ref, constant, lanes_of
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from . import bulk, copy, exchange, images, mbarrier, ordering, stack, warpgroup  # noqa: F401  (they register what they write)
-from .function import CodeGenerator
+from .generator import CodeGenerator
 from .handlers import handles
 from .memory import address_value
 from .special import read_rank, read_special, variable_address

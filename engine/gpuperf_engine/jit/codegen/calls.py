@@ -26,7 +26,7 @@ from ...ptx.syntax import (
 )
 from ..ir.emitter import Ref
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
-from .function import address_operand
+from .operands import address_operand
 from .recursion import leave_activation, take_back
 from .stack import pass_stack
 

@@ -16,9 +16,9 @@ from ..ir.codes import WAIT_CODE, Event, Status
 from ..ir.emitter import constant
 from ..ir.values import LANES, NativeValue
 from .bulk import put_ranks
-from .function import address_operand
 from .handlers import handles
 from .memory import SPACES, address_value, pointer_number
+from .operands import address_operand
 
 if TYPE_CHECKING:
     from .block import BlockWriter

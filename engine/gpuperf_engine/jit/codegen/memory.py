@@ -19,8 +19,8 @@ from ..ir.access_records import SITE_BYTES
 from ..ir.emitter import Ref
 from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
 from ..runtime.access_text import Form
-from .function import address_operand
 from .handlers import handles
+from .operands import address_operand
 from .values import record_values
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from .slots import Slots
 
 if TYPE_CHECKING:
     from .block import BlockWriter
-    from .function import CodeGenerator
+    from .generator import CodeGenerator
 
 __all__ = [
     "CAPACITY",

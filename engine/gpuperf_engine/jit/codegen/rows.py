@@ -12,8 +12,8 @@ from ...ptx.syntax import Instruction
 from ..ir.access_records import SITE_BYTES, Counter
 from ..ir.emitter import Ref
 from ..ir.values import NativeValue
-from .function import address_operand
 from .memory import SPACES, Access, address_value
+from .operands import address_operand
 
 if TYPE_CHECKING:
     from .block import BlockWriter

@@ -17,8 +17,8 @@ from ..ir.emitter import Ref, constant
 from ..ir.values import LANES, NativeValue
 from . import barrier  # noqa: F401  (registers what it writes)
 from .calls import load_results, pass_arguments, read_arguments, store_arguments, take_results
-from .function import call_target
 from .handlers import ends
+from .operands import call_target
 from .recursion import enter_activation, entry_of, keep
 
 if TYPE_CHECKING:

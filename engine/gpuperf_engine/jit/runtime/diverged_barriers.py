@@ -11,7 +11,8 @@ from ..ir.abi import Barrier, Cluster, Context, Cta, State
 from ..ir.codes import AREA_SHIFT, RETURN_CODE, BarrierResult, Event, Reason, Status, Wait
 from .compile_python import bits_count, fill, load32, store32, trailing_zeros
 from .races_barriers import race_cluster, race_complete_cluster, races_settle
-from .stack_entries import choose, entry_at, push_waiting, settle_waits, settled, waits_for
+from .stack_entries import choose, entry_at
+from .waiting_paths import push_waiting, settle_waits, settled, waits_for
 
 
 def arrive_lanes(context: Context, cta: Cta, state: State) -> int:

@@ -1,4 +1,4 @@
-"""Runtime of generated code: memory accesses lane by lane, for all that the inline paths do not take.
+"""Runtime of generated code: where in host memory an access goes, whether it may go there, and what is noted of it.
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. Spaces: 0 the arena (global, const, kernel
 parameters), 1 shared, 2 local, 3 generic.
@@ -10,25 +10,11 @@ from ..ir.abi import UNWRITTEN, Context, Cta, Range, Reach, State
 from ..ir.access_records import BeyondRecord, Counter, SiteCache
 from ..ir.race_records import Race
 from .cluster import cluster_cta
-from .compile_python import (
-    call,
-    fill,
-    load8,
-    load16,
-    load32,
-    load64,
-    store8,
-    store16,
-    store32,
-    store64,
-    trailing_zeros,
-    unsigned_less,
-)
-from .count import bump, count_lanes
+from .compile_python import call, fill, load8, load32, store8, store32, store64, trailing_zeros, unsigned_less
+from .count import bump
 from .races_flags import race_flag
 from .races_global import race_alone
-from .races_groups import race_copies
-from .races_shared import race_at, race_pieces
+from .races_shared import race_at
 
 
 def find(context: Context, address: int) -> Range:
@@ -271,35 +257,6 @@ def is_local(context: Context, address: int, space: int) -> int:
     return space == 2
 
 
-def move(host: int, place: int, size: int, width: int, lane: int, local: int, stores: int) -> int:
-    """Copy what one lane accesses between memory and the elements at ``place``: element e of lane l at ``place[e · 32 + l]``."""
-    part = width
-    if local and width > 4:
-        part = 4
-    done = 0
-    while done < size:
-        source = host + done
-        if local:
-            source = host + (done >> 2) * 128 + (done & 3)
-        target = place + done // width * width * 32 + lane * width + done % width
-        if stores:
-            other = source
-            source = target
-            target = other
-        if part == 4:
-            store32(target, load32(source))
-        elif part == 2:
-            store16(target, load16(source))
-        elif part == 1:
-            store8(target, load8(source))
-        else:
-            store64(target, load64(source))
-            if part == 16:
-                store64(target + 8, load64(source + 8))
-        done += part
-    return 0
-
-
 def watched(context: Context, cta: Cta, site: int, host: int, size: int, how: int) -> int:
     """An access of shared memory whose unwritten words hold ``UNWRITTEN``; the shadow tells those to which just that was
     stored. Unwritten words read as 0. Gives the host address to use."""
@@ -397,159 +354,3 @@ def near(context: Context, site: int, address: int, size: int, space: int) -> in
     if unsigned_less(span - size, offset):
         return 0
     return address + context.ARENA
-
-
-def load_lanes(
-    context: Context,
-    cta: Cta,
-    state: State,
-    site: int,
-    mask: int,
-    addresses: int,
-    out: int,
-    width: int,
-    count: int,
-    space: int,
-) -> int:
-    """Loads of ``count`` elements of ``width`` bytes per lane; element e of lane l goes to ``out[e · 32 + l]``. 1 if refused."""
-    return move_lanes(context, cta, state, site, mask, addresses, out, width, width * count, space + 8)
-
-
-def store_lanes(
-    context: Context,
-    cta: Cta,
-    state: State,
-    site: int,
-    mask: int,
-    addresses: int,
-    values: int,
-    width: int,
-    count: int,
-    space: int,
-) -> int:
-    """Stores, laid out as ``load_lanes``; lanes in ascending order, so the highest one wins. 1 if refused."""
-    return move_lanes(context, cta, state, site, mask, addresses, values, width, width * count, space + 4)
-
-
-def move_lanes(
-    context: Context,
-    cta: Cta,
-    state: State,
-    site: int,
-    mask: int,
-    addresses: int,
-    place: int,
-    width: int,
-    size: int,
-    how: int,
-) -> int:
-    context.RACE_WIDTH = width
-    while mask:
-        lane = trailing_zeros(mask)
-        mask = mask & (mask - 1)
-        address = load64(addresses + lane * 8)
-        context.RACE_VALUE = 0
-        if how & 4:
-            context.RACE_VALUE = place + lane * width
-        host = near(context, site, address, size, how & 3)
-        local = 0
-        if host:
-            note(context, address, size, how)
-        else:
-            host = reach(context, cta, state, site, lane, address, size, how)
-            local = is_local(context, address, how & 3)
-            if host == 0:
-                return 1
-        move(host, place, size, width, lane, local, how & 4)
-    context.RACE_VALUE = 0
-    return 0
-
-
-def mark_lanes(context: Context, mask: int, first: int, size: int) -> int:
-    """Note a store of consecutive lanes in the shadow; ``first`` is the address of lane 0."""
-    shadow = first + context.SHADOW
-    while mask:
-        lane = trailing_zeros(mask)
-        lanes = trailing_zeros(~(mask >> lane))
-        fill(shadow + lane * size, 1, lanes * size)
-        mask = mask & ~(((1 << lanes) - 1) << lane)
-    return 0
-
-
-def seen_lanes(context: Context, site: int, mask: int, first: int, size: int) -> int:
-    """Note if any byte of a load of consecutive lanes was never written; ``first`` is the address of lane 0."""
-    flag = context.UNSEEN + site * 8
-    shadow = first + context.SHADOW
-    while mask and load64(flag) == 0:
-        lane = trailing_zeros(mask)
-        lanes = trailing_zeros(~(mask >> lane))
-        place = shadow + lane * size
-        end = place + lanes * size
-        while place + 8 <= end:
-            word = load64(place)
-            # a byte of the word is 0
-            if (word - 72340172838076673) & ~word & -9187201950435737472:
-                store64(flag, 1)
-            place += 8
-        unseen(context, site, place, end - place)
-        mask = mask & ~(((1 << lanes) - 1) << lane)
-    return 0
-
-
-def copy_lanes(
-    context: Context,
-    cta: Cta,
-    state: State,
-    site: int,
-    mask: int,
-    sources: int,
-    targets: int,
-    sizes: int,
-    width: int,
-) -> int:
-    """Copies of ``width`` bytes from the arena to shared memory, of which ``sizes`` are read and the others zero. 1 if refused."""
-    rest = mask
-    filled = 0
-    if rest:
-        race_copies(context)
-    while rest:
-        lane = trailing_zeros(rest)
-        rest = rest & (rest - 1)
-        size = load64(sizes + lane * 8)
-        source = load64(sources + lane * 8)
-        if size:
-            filled = filled | 1 << lane
-        whole = size == width or (size and source & (width - 1))
-        if whole and reach(context, cta, state, site, lane, source, width, 8) == 0:
-            context.RACE_AGENT = 0
-            return 1
-        index = 0
-        while size < width and index < size:
-            if reach(context, cta, state, site, lane, source + index, 1, 8) == 0:
-                context.RACE_AGENT = 0
-                return 1
-            index += 1
-    how = 4 + 1
-    if width == 16 and race_pieces(context, cta, site, -1, mask, targets, 4):
-        how += 16
-    rest = mask
-    while rest:
-        lane = trailing_zeros(rest)
-        rest = rest & (rest - 1)
-        host = reach(context, cta, state, site, lane, load64(targets + lane * 8), width, how)
-        if host == 0:
-            context.RACE_AGENT = 0
-            return 1
-        size = load64(sizes + lane * 8)
-        source = load64(sources + lane * 8) + context.ARENA
-        index = 0
-        while index < width:
-            if index < size:
-                store8(host + index, load8(source + index))
-            else:
-                store8(host + index, 0)
-            index += 1
-    context.RACE_AGENT = 0
-    count_lanes(context, site, filled, sources, width, 0, 1)
-    count_lanes(context, site, mask, targets, width, 1, 0)
-    return 0

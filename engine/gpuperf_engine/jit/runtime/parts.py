@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from ..ir.abi import Context, Cta, State
 from ..ir.access_records import SiteCache
+from .access_lanes import move
 from .compile_python import load64, trailing_zeros, unsigned_less
-from .memory import mark, move, note, reach, refill
+from .memory import mark, note, reach, refill
 
 
 def store_parts(

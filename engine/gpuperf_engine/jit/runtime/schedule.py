@@ -13,7 +13,7 @@ from .compile_python import bits_count, call, fill, load32, store64, trailing_ze
 from .diverged_barriers import arrive_lanes, release_lanes
 from .races_barriers import race_arrive, race_barrier, race_begin, race_cluster, race_complete_cluster
 from .races_clocks import race_me
-from .stack_entries import settle
+from .waiting_paths import settle
 
 
 def begin(context: Context, cta: Cta, index: int) -> int:

@@ -1,0 +1,160 @@
+"""Where a warp function begins, with what it loads of the warp's state, and where it ends and writes that back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...simt.thread_counters import COLUMN_BYTES
+from ..ir.abi import MATRICES_BYTES, Context, Cta, State
+from ..ir.codes import Event, Status, Wait
+from ..ir.emitter import Ref, constant
+from .reconvergence import label_of
+from .recursion import CAPACITY
+
+if TYPE_CHECKING:
+    from .generator import CodeGenerator
+
+__all__ = ["write_entry", "write_exits"]
+
+
+def write_entry(generator: CodeGenerator) -> None:
+    writer = generator.writer
+    writer.start("entry")
+    for name in ("pc", "mask", "id", "depth", "live", "quantum"):
+        writer.named(f"%{name}", "ptr", "alloca i32")
+    writer.named("%steps", "ptr", "alloca i64")
+    writer.named("%loop", "ptr", "alloca i32")
+    writer.named("%area", "ptr", "alloca [4096 x i8], align 64")
+    writer.named("%vals", "ptr", "alloca [4096 x i8], align 64")
+    if generator.program.products:
+        writer.named("%matrices", "ptr", f"alloca [{MATRICES_BYTES} x i8], align 64")
+    for name, offset in _SAVED:
+        cell = writer.at("%st", offset)
+        writer.store(writer.load("i32", cell), f"%{name}")
+    cell = writer.at("%st", State.STEPS)
+    writer.store(writer.load("i64", cell), "%steps")
+    for name, offset in _POINTERS:
+        writer.named(f"%{name}", "ptr", f"load ptr, ptr {writer.at('%ctx', offset)}, !invariant.load !0")
+    if generator.columns is not None:
+        _find_counters(generator, generator.columns.count)
+    if generator.areas.bytes:
+        first = writer.field("%cta", Cta.AREAS, "ptr")
+        warp = writer.field("%st", State.INDEX, "i32")
+        warp = writer.zext(warp, "i64")
+        distance = writer.mul(warp, CAPACITY * generator.areas.bytes)
+        writer.named("%areas", "ptr", f"getelementptr i8, ptr {first}, i64 {distance}")
+    limit = writer.at("%ctx", Context.SHARED_BYTES)
+    writer.named("%sharedbytes", "i64", f"load i64, ptr {limit}, !invariant.load !0")
+    writer.jump("dispatch")
+    writer.start("dispatch")
+    pc = writer.load("i32", "%pc")
+    writer.switch(
+        pc, "lost", ((target, label_of(generator, target)) for target in sorted(generator.resumable))
+    )
+    # no stack leads here; a damaged one must not lead anywhere else
+    writer.start("lost")
+    writer.set_field("%st", State.EVENT, constant("i32", 0))
+    writer.jump(f"leave{Status.EVENT}")
+
+
+def _find_counters(generator: CodeGenerator, columns: int) -> None:
+    """``%threads``: where the counters of this warp's lanes are, or room that is never read if its CTA is not kept. The place of
+    the CTA among those kept is found by bisection."""
+    writer = generator.writer
+    base, spare, kept = (
+        writer.field("%ctx", offset, "ptr")
+        for offset in (Context.THREADS, Context.THREADS_SPARE, Context.KEPT)
+    )
+    cta, state = writer.at("%cta", Cta.INDEX), writer.at("%st", State.INDEX)
+    index = writer.load("i64", cta)
+    count = writer.field("%ctx", Context.KEPT_COUNT)
+    for name, start in (("low", "0"), ("high", count)):
+        writer.put("i64", start, writer.named(f"%{name}", "ptr", "alloca i64"))
+    writer.jump("seek")
+    writer.start("seek")
+    low, high = (writer.load("i64", f"%{name}") for name in ("low", "high"))
+    writer.branch(writer.icmp("ult", low, high), "probe", "sought")
+    writer.start("probe")
+    middle = writer.lshr(writer.add(low, high), 1)
+    before = writer.icmp("ult", _kept_at(generator, kept, middle), index)
+    above = writer.add(middle, 1)
+    writer.store(writer.select(before, above, low), "%low")
+    writer.store(writer.select(before, high, middle), "%high")
+    writer.jump("seek")
+    writer.start("sought")
+    is_kept = writer.icmp("eq", _kept_at(generator, kept, low), index)
+    warps = writer.field("%ctx", Context.WARPS)
+    warp = writer.zext(writer.load("i32", state), "i64")
+    warp_index = writer.add(writer.mul(low, warps), warp)
+    row = writer.mul(warp_index, columns * COLUMN_BYTES)
+    own = writer.place(base, row)
+    writer.named("%threads", "ptr", f"select i1 {is_kept}, ptr {own}, ptr {spare}")
+
+
+def _kept_at(generator: CodeGenerator, kept: str, index: str) -> Ref:
+    cell = generator.writer.element(kept, "i64", index)
+    return generator.writer.load("i64", cell)
+
+
+_SAVED = (
+    ("pc", State.PC),
+    ("mask", State.MASK),
+    ("id", State.ID),
+    ("depth", State.DEPTH),
+    ("live", State.LIVE),
+    ("quantum", State.QUANTUM),
+)
+_POINTERS = (
+    ("blocks", Context.BLOCKS),
+    ("sites", Context.SITES),
+    ("predicated", Context.PREDICATED),
+    ("params", Context.PARAMS),
+    ("symbols", Context.SYMBOLS),
+)
+
+
+def _compare_products(generator: CodeGenerator) -> None:
+    """A warp ends: those of its warpgroup that have ended before it must have executed as many products."""
+    writer = generator.writer
+    own = writer.field("%st", State.PRODUCTS, "i32")
+    index = writer.field("%st", State.INDEX, "i32")
+    size = writer.field("%ctx", Context.STATE_BYTES)
+    warps = writer.field("%ctx", Context.WARPS)
+    for distance in (1, 2, 3):
+        other = writer.xor(index, distance)
+        there = writer.icmp("ult", writer.zext(other, "i64"), warps)
+        apart = writer.sext(writer.sub(other, index), "i64")
+        offset = writer.select(there, writer.mul(apart, size), 0)
+        state = writer.place("%st", offset)
+        ended = writer.icmp("eq", writer.field(state, State.WAIT, "i32"), Wait.DONE)
+        count = writer.field(state, State.PRODUCTS, "i32")
+        uneven = writer.and_(ended, writer.icmp("ne", count, own))
+        bad, good = writer.label("uneven"), writer.label("even")
+        writer.branch(uneven, bad, good)
+        writer.start(bad)
+        writer.set_field("%st", State.CULPRITS, count)
+        generator.stop("0", Status.EVENT, Event.UNEVEN, other)
+        writer.start(good)
+
+
+def write_exits(generator: CodeGenerator) -> None:
+    writer = generator.writer
+    for status in (
+        Status.DONE,
+        Status.BARRIER,
+        Status.SLICE_OVER,
+        Status.FAULT,
+        Status.EVENT,
+        Status.SUSPENDED,
+        Status.GATHERS,
+        Status.WARPGROUP,
+    ):
+        writer.start(f"leave{status}")
+        if status == Status.DONE and generator.program.products:
+            _compare_products(generator)
+        for name, offset in _SAVED:
+            value = writer.load("i32", f"%{name}")
+            writer.set_field("%st", offset, value)
+        steps = writer.load("i64", "%steps")
+        writer.set_field("%st", State.STEPS, steps)
+        writer.give(constant("i32", status))

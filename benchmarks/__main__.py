@@ -157,6 +157,8 @@ def main() -> None:
         print("\n".join(races.rows(15)))
         print("\nWhat recording all accesses costs:\n")
         print("\n".join(values.rows(7)))
+        print("\nAccesses per second of a core, by what they carry:\n")
+        print("\n".join(values.rate_rows(7)))
 
 
 if __name__ == "__main__":

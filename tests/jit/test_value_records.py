@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +13,18 @@ from cases import SMALL
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
+from gpuperf_engine.jit import llvm
+from gpuperf_engine.jit.host_arrays import address_of, aligned
+from gpuperf_engine.jit.ir.abi import Context
+from gpuperf_engine.jit.ir.access_records import ValueRow, Values
+from gpuperf_engine.jit.runtime.values_function import values_function
+from gpuperf_engine.jit.value_records import LaunchValues
 from gpuperf_engine.results import AffineFit, ValueRecord
+from gpuperf_engine.simt.value_records import hashed, value_kind
 
 from ..support import BACKENDS, head
 
-Values = NDArray[Any]
+Elements = NDArray[Any]
 _DTYPES = {"u8": np.uint8, "s16": np.int16, "u32": np.uint32, "s32": np.int32}
 _DTYPES |= {"u64": np.uint64, "s64": np.int64, "f16": np.float16, "f32": np.float32, "f64": np.float64}
 _FRACTION = {"f16": 10, "f32": 23, "f64": 52}
@@ -64,11 +72,11 @@ def _run(
     return seen[0]
 
 
-def _bits(values: Values) -> Values:
+def _bits(values: Elements) -> Elements:
     return values.view(f"u{values.itemsize}")
 
 
-def _check(record: ValueRecord, type: str, values: Values) -> None:
+def _check(record: ValueRecord, type: str, values: Elements) -> None:
     """A record against all values that were accessed."""
     numbers = values[~np.isnan(values)] if type in _FRACTION else values
     # ``.u32`` moves floats as well: nothing says here that it does not
@@ -78,8 +86,8 @@ def _check(record: ValueRecord, type: str, values: Values) -> None:
     if len(numbers):
         assert record.minimum == numbers.min() and record.maximum == numbers.max()
     true = Counter(_bits(values).tolist())
-    # what the bound promises: 16 values, none further off than a seventeenth, and all that are more frequent are there
-    assert record.top_error <= len(values) // 17 and len(record.top) <= 16
+    # what the bound promises: 16 values, none further off than an eighth, and all that are more frequent are there
+    assert record.top_error <= len(values) // 8 and len(record.top) <= 16
     top = {
         int(_bits(np.array([value], values.dtype))[0]): count for value, count in record.top if value == value
     }
@@ -104,11 +112,12 @@ def _check(record: ValueRecord, type: str, values: Values) -> None:
         assert record.smallest == (nonzero.min() if len(nonzero) else None)
 
 
-def _draws(type: str, rng: np.random.Generator, count: int) -> list[Values]:
+def _draws(type: str, rng: np.random.Generator, count: int) -> list[Elements]:
     dtype = _DTYPES[type]
     if type in _FRACTION:
         special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.5, -(2.0**-14)], dtype)
         draws = [
+            rng.zipf(1.3, count) % 512,
             rng.normal(size=count),
             rng.integers(-3, 3, count),
             rng.integers(0, 60, count),
@@ -118,6 +127,7 @@ def _draws(type: str, rng: np.random.Generator, count: int) -> list[Values]:
         limits = np.iinfo(dtype)
         several = rng.integers(limits.min, limits.max, 100, dtype, endpoint=True)[rng.integers(0, 100, count)]
         draws = [
+            rng.zipf(1.2, count) % (limits.max // 2),
             rng.integers(limits.min, limits.max, count, dtype, endpoint=True),
             several,
             rng.integers(0, 3, count),
@@ -139,11 +149,56 @@ def test_records_are_those_of_all_accesses(type: str) -> None:
         assert stored.silent == (_bits(values) == _bits(target)).sum()
 
 
+_HOT = np.float32([0.0, 1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("shares", [[0.6], [0.3, 0.2, 0.1], [0.07] * 4], ids=str)
+def test_values_of_more_than_a_sixteenth_are_counted_among_random_ones(shares: list[float]) -> None:
+    """Far better than the bound: what such a value loses is at most what chunks in which it is rare have of it."""
+    rng, count = np.random.default_rng(31), 60 * _THREADS
+    hot = rng.choice(len(shares) + 1, count, p=[*shares, 1 - sum(shares)])
+    values = np.where(hot < len(shares), _HOT[hot % 4], rng.random(count, np.float32) + 8)
+    loaded, stored = _run(_copy("f32"), 60, _THREADS, values, np.zeros(count, np.float32), np.uint32(count))
+    top = dict(stored.top)
+    for number, share in enumerate(shares):
+        true = int((values == _HOT[number]).sum())
+        assert (0.95 if share > 0.08 else 0.5) * true <= top[_HOT[number]] <= true
+    assert loaded.top == stored.top
+
+
+@pytest.mark.parametrize("type", ["s16", "u64", "f32"])
+def test_hosts_without_avx_512_sample_the_hashes_below_a_limit(type: str) -> None:
+    """The functions for such hosts, on this one, given rows: of all different values, those whose hash has enough leading zeros."""
+    kind = value_kind(type)
+    word, reduced = np.dtype(f"u{kind.word // 8}"), f"values_reduced_{kind.name}"
+    imports = llvm.runtime_addresses(("values_record", "values_merge"))
+    code = llvm.compile_object(values_function(f"values_of_{kind.name}", wide=False), 1)
+    library = llvm.link([code], (reduced,), imports)
+    reduce = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(library.addresses[reduced])
+    rng, seen = np.random.default_rng(5), set[int]()
+    context, scratch = aligned(Context.BYTES), aligned(8192)
+    record = aligned(Values.TABLE + Values.WORDS * word.itemsize)
+    head = record[: Values.MINIMUM].view(np.uint64)
+    context.view(np.uint64)[Context.SCRATCH // 8] = address_of(scratch)
+    head[Values.HIGHEST // 8] = (1 << kind.word) - 1
+    for _ in range(8):
+        words = rng.integers(0, 1 << 15, (16, 32)).astype(word)
+        lanes = rng.integers(0, 1 << 32, 16, dtype=np.uint32)
+        record[Values.LANES : Values.INDICES].view(np.uint32)[:] = lanes
+        record[-words.nbytes :].view(word)[:] = words.ravel()
+        head[Values.ROWS // 8] = 16
+        reduce(address_of(context), address_of(record))
+        seen.update(words[(lanes[:, None] >> np.arange(32, dtype=np.uint32) & 1) > 0].tolist())
+    level, sampled = (int(head[field // 8]) for field in (Values.LEVEL, Values.SAMPLED))
+    hashes = hashed(np.array(sorted(seen), word)).tolist()
+    assert level == 3 and sampled == sum(0 < value < 1 << (kind.word - level) for value in hashes)
+
+
 @pytest.mark.parametrize("type", ["u32", "s32", "s64", "f32", "f64"])
 @pytest.mark.parametrize(
     "line", [lambda i: 3 * i + 5, lambda i: 1000 - 7 * i, lambda i: 0 * i + 4], ids=["up", "down", "flat"]
 )
-def test_a_line_is_fitted(type: str, line: Callable[[Values], Values]) -> None:
+def test_a_line_is_fitted(type: str, line: Callable[[Elements], Elements]) -> None:
     dtype, count = _DTYPES[type], 3 * _THREADS
     values = line(np.arange(count, dtype=np.int64)).astype(dtype)
     stored = _run(_copy(type), 3, _THREADS, values, np.zeros(count, dtype), np.uint32(count))[1]
@@ -250,6 +305,28 @@ def test_both_backends_record_the_same_of_examples(name: str) -> None:
             records += profile.values
         seen.append(records)
     assert repr(seen[0]) == repr(seen[1]) and any(item.space == "global" for item in seen[0])
+
+
+def test_records_take_no_more_memory_for_more_accesses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10^10 accesses as of 10^3: a record's size follows from the width of its elements, and counters have 64 bits."""
+    sizes = {word: Values.TABLE + Values.WORDS * word for word in (4, 8)}
+    assert sizes == {4: 9728, 8: 15872}
+    # the rows of 2^17 elements of memory instructions, more than any kernel has, take the other 4 MiB
+    assert Values.ROOM + (ValueRow.BYTES << 17) == 64 << 20
+    used: list[int] = []
+    records = LaunchValues.records
+
+    def noted(self: LaunchValues, context: int, size: int, *others: Any) -> tuple[ValueRecord, ...]:
+        used.append(size)
+        return records(self, context, size, *others)
+
+    monkeypatch.setattr(LaunchValues, "records", noted)
+    for blocks in (1, 64):
+        device = ge.Device(observe={"accesses"}, races="off", memory_bytes=1 << 24)
+        count = blocks * _THREADS
+        given = [device.array(np.arange(count, dtype=np.uint32)), device.zeros(count, np.uint32)]
+        device.launch(ge.parse(_copy("u32"))["k"], blocks, _THREADS, [*given, np.uint32(count)])
+    assert used == [2 * sizes[4]] * 2
 
 
 def test_accesses_are_observed_only_where_asked_for() -> None:

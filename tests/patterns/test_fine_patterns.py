@@ -80,7 +80,7 @@ _SHOWN: dict[str, tuple[str, NDArray[Any], dict[str, object]]] = {
 }  # fmt: skip
 _MISSES: dict[str, tuple[str, NDArray[Any]]] = {
     "one value is not that line's": ("s32", _with(7919000 * (_INDEX + 1), 700, 5)),
-    "fewer than half": ("f32", np.where(_INDEX % 100 < 49, 3.25, _NOISE)),
+    "fewer than half": ("f32", np.where(_INDEX % 100 < 47, 3.25, _NOISE)),
     "one integer is too large": ("s32", _with(_NARROW, 9, 1 << 17)),
     "one fraction is too long": ("f32", _with(_HALVES, 9, 1 + 2.0**-23)),
     "one exponent is too large": ("f64", _with(_NOISE.astype(np.float32).astype(np.float64), 9, 1e39)),

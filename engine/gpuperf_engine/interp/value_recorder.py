@@ -14,16 +14,19 @@ from ..results import ValueRecord
 from ..simt.program import Program
 from ..simt.value_records import (
     ANCHORED,
+    BATCHES,
     BROKEN,
     LINE_TRIAL,
     MOST_SAMPLED,
     SLOPED,
     TOLERANCE,
+    TOP,
     Carried,
     ValueKind,
     ValueSlot,
     describe,
     hashed,
+    heavy,
     key_of,
     merged,
     object_namer,
@@ -48,6 +51,9 @@ class _Object:
 @dataclass(slots=True)
 class _Record:
     carried: Carried
+    kind: ValueKind
+    #: batches that are not in the sums yet: indices of elements, and words
+    batches: list[tuple[Lanes, Lanes]] = field(default_factory=list)
     #: hashes up to ``highest``
     sample: set[int] = field(default_factory=set)
     highest: int = 0
@@ -64,6 +70,8 @@ class ValueRecorder:
 
     def records(self, uninitialized: Collection[int]) -> tuple[ValueRecord, ...]:
         """What was recorded; ``uninitialized`` are the sites that read what nobody had written."""
+        for record in self._records.values():
+            _reduce(record)
         records = (record.carried for record in self._records.values())
         return describe(self.program, records, object_namer(self.memory), uninitialized)
 
@@ -86,13 +94,12 @@ class ValueRecorder:
                 continue
             offsets = addresses - np.uint64(target.start)
             inside = offsets <= np.uint64(target.size - size)
-            batch = words[inside]
             record = self._record(slot, target)
-            _count(record.carried, kind, batch)
             if stores and not target.space:
                 record.carried.silent += self._silent(addresses[inside], raw[inside], size, target.tracked)
-            _line(record.carried, kind, offsets[inside] // np.uint64(size), batch)
-            _top(record, kind, batch)
+            record.batches.append(((offsets[inside] // np.uint64(size)).astype(np.int32), words[inside]))
+            if len(record.batches) == BATCHES:
+                _reduce(record)
             addresses, raw, words = addresses[~inside], raw[~inside], words[~inside]
 
     def _object(self, space: str, address: int, size: int) -> _Object | None:
@@ -111,7 +118,7 @@ class ValueRecorder:
         key = slot.index, target.space, target.start
         record = self._records.get(key)
         if record is None:
-            record = self._records[key] = _Record(Carried(*key), highest=(1 << slot.kind.word) - 1)
+            record = self._records[key] = _Record(Carried(*key), slot.kind, highest=(1 << slot.kind.word) - 1)
         return record
 
     def _silent(self, addresses: Lanes, raw: Lanes, size: int, tracked: bool) -> int:
@@ -121,6 +128,19 @@ class ValueRecorder:
         if tracked:
             same &= (self.memory.shadow[offsets] != 0).all(axis=1)
         return int(same.sum())
+
+
+def _reduce(record: _Record) -> None:
+    """Take the batches into the sums."""
+    if not record.batches:
+        return
+    words = np.concatenate([batch for _, batch in record.batches])
+    _count(record.carried, record.kind, words)
+    for indices, batch in record.batches:
+        _line(record.carried, record.kind, indices, batch)
+    _give_up(record.carried)
+    _top(record, words)
+    record.batches.clear()
 
 
 def _count(item: Carried, kind: ValueKind, words: Lanes) -> None:
@@ -151,11 +171,9 @@ def _floats(kind: ValueKind) -> bool:
 
 def _line(item: Carried, kind: ValueKind, indices: Lanes, words: Lanes) -> None:
     """Fits to the line through the first access and the first one at another index; of halves it is one through their bits."""
-    signed = np.dtype(np.int32 if kind.word == 32 or kind.is_float else np.int64)
-    index = indices.astype(signed)
     if not item.line:
-        item.line, item.line_index, item.line_base = ANCHORED, int(index[0]), int(words[0])
-    distance = index - np.array(item.line_index, signed)
+        item.line, item.line_index, item.line_base = ANCHORED, int(indices[0]), int(words[0])
+    distance = indices - np.int32(item.line_index)
     elsewhere = np.flatnonzero(distance)
     if item.line == ANCHORED and elsewhere.size:
         last = elsewhere[-1]
@@ -165,14 +183,14 @@ def _line(item: Carried, kind: ValueKind, indices: Lanes, words: Lanes) -> None:
     base = words.dtype.type(item.line_base)
     if not _floats(kind):
         slope = words.dtype.type(int(item.line_slope) % (1 << kind.word))
-        item.fits += int((base + slope * distance.view(words.dtype) == words).sum())
-        _give_up(item)
+        item.fits += int(
+            (base + slope * distance.astype(f"i{words.itemsize}").view(words.dtype) == words).sum()
+        )
         return
     values = words.view(f"f{kind.word // 8}").astype(np.float64)
     origin = np.array(base).view(f"f{kind.word // 8}").astype(np.float64)[()]
     off = np.abs(origin + np.float64(item.line_slope) * distance.astype(np.float64) - values)
     item.fits += int((off <= (np.abs(values) + np.abs(origin)) * TOLERANCE[kind.word]).sum())
-    _give_up(item)
 
 
 def _give_up(item: Carried) -> None:
@@ -194,10 +212,14 @@ def _slope(item: Carried, kind: ValueKind, run: int, word: Any) -> None:
     item.line, item.line_slope = (BROKEN, 0) if rest else (SLOPED, quotient % (1 << kind.word))
 
 
-def _top(record: _Record, kind: ValueKind, words: Lanes) -> None:
+def _top(record: _Record, words: Lanes) -> None:
     item = record.carried
     different, counts = np.unique(words, return_counts=True)
-    item.top, less = merged(item.top, list(zip(different.tolist(), counts.tolist())))
+    batch = dict(zip(different.tolist(), counts.tolist()))
+    if len({*item.top, *batch}) > TOP:
+        batch, lost = heavy(words)
+        item.top_error += lost
+    item.top, less = merged(item.top, list(batch.items()))
     item.top_error += less
     hashes = hashed(different)
     chosen = hashes[(hashes <= hashes.dtype.type(record.highest)) & (hashes != 0)]

@@ -41,7 +41,9 @@ def observation_of(launch: Launch) -> Observation:
     observation.threads = launch.threads
     if launch.values is not None:
         context = contexts[0]
-        observation.values = launch.values.records(context.get(Context.VALUE_COUNT), launch.memory, unseen)
+        observation.values = launch.values.records(
+            context.address, context.get(Context.VALUE_USED), launch.memory, unseen
+        )
         if context.get(Context.VALUE_LEFT_OUT):
             observation.notes = launch.values.note
     observation.remarks = (

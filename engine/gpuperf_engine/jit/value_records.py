@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import ctypes
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,15 @@ from numpy.typing import NDArray
 from ..memory.arena import Memory
 from ..results import ValueRecord
 from ..simt.program import Program
-from ..simt.value_records import Carried, ValueKind, describe, object_namer, value_slots
+from ..simt.value_records import TOP, Carried, ValueKind, describe, object_namer, value_slots
 from .host_arrays import address_of, aligned
 from .ir.abi import Context
 from .ir.access_records import ValueRow, Values
 
 __all__ = ["LaunchValues"]
+
+#: takes rows into the sums of a record: context, record
+_Reduce = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
 
 
 class LaunchValues:
@@ -27,13 +32,13 @@ class LaunchValues:
         slots = value_slots(program)
         self.kinds = [slot.kind for of_site in slots.values() for slot in of_site]
         self._rows = aligned(ValueRow.BYTES * max(1, len(self.kinds)))
-        self._records = aligned(Values.BYTES * Values.MOST)
+        self._records = aligned(Values.ROOM)
         #: what the context is told
         self.fields: dict[int, int] = {
             Context.VALUE_ROWS: address_of(self._rows),
             Context.VALUE_RECORDS: address_of(self._records),
-            Context.VALUE_COUNT: 0,
-            Context.VALUE_MOST: Values.MOST,
+            Context.VALUE_USED: 0,
+            Context.VALUE_ROOM: Values.ROOM,
             Context.VALUE_LEFT_OUT: 0,
         }
 
@@ -42,56 +47,77 @@ class LaunchValues:
         """What is said where records did not suffice."""
         kernel = self.program.kernel
         return (
-            f"{kernel.span}: {kernel.name!r} accesses more than {Values.MOST:,} objects, each instruction's counted by itself: "
-            "what further ones carry is not recorded",
+            f"{kernel.span}: {kernel.name!r} accesses more objects than {Values.ROOM >> 20} MiB of records suffice for, each "
+            "instruction's counted by itself: what further ones carry is not recorded",
         )
 
-    def records(self, count: int, memory: Memory, uninitialized: Collection[int]) -> tuple[ValueRecord, ...]:
-        """The first ``count`` records; ``uninitialized`` are the sites that read what nobody had written."""
-        return describe(self.program, self._read(count), object_namer(memory), uninitialized)
+    def records(
+        self, context: int, used: int, memory: Memory, uninitialized: Collection[int]
+    ) -> tuple[ValueRecord, ...]:
+        """The records in the first ``used`` bytes, of the worker whose context is at that address; ``uninitialized`` are the sites
+        that read what nobody had written."""
+        read = self._read(context, used)
+        return describe(self.program, read, object_namer(memory), uninitialized)
 
-    def _read(self, count: int) -> Iterator[Carried]:
-        for raw in self._records[: count * Values.BYTES].reshape(count, Values.BYTES):
-            head = raw[: Values.MINIMUM].view(np.int64).tolist()
-            yield _carried(self.kinds[head[Values.SLOT // 8]], raw, head)
+    def _read(self, context: int, used: int) -> Iterator[Carried]:
+        start, base = 0, address_of(self._records)
+        of_word: dict[int, list[int]] = {32: [], 64: []}
+        while start < used:
+            head = self._records[start : start + Values.MINIMUM].view(np.int64).tolist()
+            if head[Values.ROWS // 8]:
+                _reducing(head[Values.REDUCE // 8])(context, base + start)
+            of_word[self.kinds[head[Values.SLOT // 8]].word].append(start)
+            start += head[Values.SIZE // 8]
+        for word, starts in of_word.items():
+            if starts:
+                raw = np.stack([self._records[start : start + Values.LANES] for start in starts])
+                yield from _carried(self.kinds, word, raw)
 
 
-def _carried(kind: ValueKind, raw: NDArray[np.uint8], head: list[int]) -> Carried:
-    word = np.dtype(f"u{kind.word // 8}")
+@lru_cache(64)
+def _reducing(address: int) -> Callable[[int, int], None]:
+    return _Reduce(address)
+
+
+def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> Iterator[Carried]:
+    """Records of words of so many bits, from their bytes: [records, ``Values.LANES``]."""
+    type = np.dtype(f"u{word // 8}")
 
     def lanes(offset: int) -> NDArray[Any]:
-        return raw[offset : offset + 32 * word.itemsize].view(word)
+        return raw[:, offset : offset + 32 * type.itemsize].view(type)
 
-    def words(offset: int) -> NDArray[Any]:
-        return raw[offset : offset + 128].view(np.uint64).astype(word)
+    def longs(offset: int, count: int) -> list[list[int]]:
+        numbers: list[list[int]] = raw[:, offset : offset + 8 * count].view(np.int64).tolist()
+        return numbers
 
-    def field(offset: int) -> int:
-        return head[offset // 8]
-
-    counts = raw[Values.TOP_COUNTS : Values.TOP_COUNTS + 128].view(np.int64).tolist()
-    slope: int | float = int(lanes(Values.LINE_SLOPE)[0])
-    if kind.is_float:
-        slope = float(raw[Values.LINE_SLOPE : Values.LINE_SLOPE + 8].view(np.float64)[0])
-    return Carried(
-        slot=field(Values.SLOT),
-        space=field(Values.SPACE),
-        start=field(Values.START),
-        count=field(Values.COUNT),
-        zeros=field(Values.ZEROS),
-        negative_zeros=field(Values.NEGATIVE_ZEROS),
-        nans=field(Values.NANS),
-        silent=field(Values.SILENT),
-        minimum=int(lanes(Values.MINIMUM).max()),
-        maximum=int(lanes(Values.MAXIMUM).max()),
-        ors=int(np.bitwise_or.reduce(lanes(Values.ORS))),
-        tiny=int(lanes(Values.TINY).max()),
-        line=field(Values.LINE),
-        line_index=field(Values.LINE_INDEX),
-        line_base=int(raw[Values.LINE_BASE : Values.LINE_BASE + word.itemsize].view(word)[0]),
-        line_slope=slope,
-        fits=field(Values.FITS),
-        top_error=field(Values.TOP_ERROR),
-        top={value: own for value, own in zip(words(Values.TOP).tolist(), counts) if own},
-        level=field(Values.LEVEL),
-        sampled=field(Values.SAMPLED),
-    )
+    highest = [lanes(offset).max(axis=1).tolist() for offset in (Values.MINIMUM, Values.MAXIMUM, Values.TINY)]
+    ors = np.bitwise_or.reduce(lanes(Values.ORS), axis=1).tolist()
+    heads, counts = longs(0, Values.MINIMUM // 8), longs(Values.TOP_COUNTS, TOP)
+    slopes = raw[:, Values.LINE_SLOPE : Values.LINE_SLOPE + 8].view(np.float64)[:, 0].tolist()
+    mask = (1 << word) - 1
+    for row, (head, values, own) in enumerate(zip(heads, longs(Values.TOP, TOP), counts)):
+        kind = kinds[head[Values.SLOT // 8]]
+        yield Carried(
+            slot=head[Values.SLOT // 8],
+            space=head[Values.SPACE // 8],
+            start=head[Values.START // 8],
+            count=head[Values.COUNT // 8],
+            zeros=head[Values.ZEROS // 8],
+            negative_zeros=head[Values.NEGATIVE_ZEROS // 8],
+            nans=head[Values.NANS // 8],
+            silent=head[Values.SILENT // 8],
+            minimum=highest[0][row],
+            maximum=highest[1][row],
+            ors=ors[row],
+            # the least magnitude with the other sign
+            tiny=max(0, highest[2][row] - 1),
+            line=head[Values.LINE // 8],
+            line_index=head[Values.LINE_INDEX // 8],
+            line_base=head[Values.LINE_BASE // 8] & mask,
+            line_slope=slopes[row] if kind.is_float else head[Values.LINE_SLOPE // 8] & mask,
+            fits=head[Values.FITS // 8],
+            top_error=head[Values.TOP_ERROR // 8],
+            top={value & mask: count for value, count in zip(values, own) if count},
+            level=head[Values.LEVEL // 8],
+            sampled=head[Values.SAMPLED // 8],
+        )

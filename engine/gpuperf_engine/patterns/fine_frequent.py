@@ -10,7 +10,7 @@ __all__ = ["frequent_values"]
 
 
 def frequent_values(record: ValueRecord, thresholds: Thresholds) -> Match | None:
-    """One value has at least the part ``frequent`` of the accesses, by the count that is certain: up to a seventeenth of all may
+    """One value has at least the part ``frequent`` of the accesses, by the count that is certain: up to an eighth of all may
     be missing from it, but for zeros."""
     # 0.0 and −0.0 are one value
     pairs = [pair for pair in record.top if pair[0] != 0]

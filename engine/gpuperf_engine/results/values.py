@@ -32,8 +32,9 @@ class ValueRecord:
 
     ``minimum`` and ``maximum`` leave NaN out and are ``None`` if all are NaN. ``zeros`` counts −0.0 too. ``silent``: stores to global
     memory of the bits that were there. ``top``: up to 16 values with counts, most frequent first; each stands for at most
-    ``top_error`` accesses more than counted, and what is not among them for at most ``top_error`` ≤ count / 17 (Misra and Gries,
-    1982; a warp at a time, merged as by Agarwal et al., "Mergeable summaries", 2012). ``distinct`` counts different bits; it is exact
+    ``top_error`` accesses more than counted, and what is not among them for at most ``top_error`` ≤ count / 8: a summary (Misra and
+    Gries, 1982) of 16 warps at a time, of which values that are less than a sixteenth may be left out, merged as by Agarwal et
+    al., "Mergeable summaries", 2012. It is exact up to 16 different values. ``distinct`` counts different bits; it is exact
     if ``distinct_exact``, which it is up to 384 of them, else an estimate whose standard error is 1.2/√192 = 9 % at most (adaptive
     sampling, Flajolet, 1990). ``mantissa_bits``: of the fraction, those from the first to the last one that any value sets; ``None``
     for integers. ``smallest``: the least absolute value but 0 of floats. ``affine``: see there; ``None`` if all accesses are at one

@@ -1,20 +1,23 @@
 """What accesses carry, kept in a record of constant size for each element of a memory instruction and object.
 
-Both backends keep these records, in the order in which warps run, and give equal ones. A warp at a time: a *batch* is one element of
-an access, of the lanes that go to one object.
+Both backends keep these records, in the order in which warps run, and give equal ones. A *batch* is one element of an access, of the
+lanes of a warp that go to one object; ``BATCHES`` of one record are a *chunk*, and so are those that are left in the end.
 
 - Counts and bounds need no order.
-- The most frequent values are a summary of ``TOP`` counters (Misra and Gries, "Finding repeated elements", 1982), to which each batch
+- The most frequent values are a summary of ``TOP`` counters (Misra and Gries, "Finding repeated elements", 1982), to which each chunk
   is merged (Agarwal et al., "Mergeable summaries", PODS 2012): all counts together lose what the one behind the last that there
-  is room for has. What is lost is at most ``count / (TOP + 1)``.
+  is room for has, in all at most ``count / (TOP + 1)``. While there is room, all values of a chunk take part. Later those that
+  may be more than a sixteenth of it: elements are counted in ``BUCKETS`` by their hash, and values are taken from a bucket until it
+  has no more than that; what is left in it is lost. So no value loses more than an eighth of all accesses.
 - Different values are sampled by their hash (Flajolet, "On adaptive sampling", Computing 43, 1990): all of them until there are more
   than ``MOST_SAMPLED``, then those whose hash has one more leading zero, and so on.
-- A line is drawn through the first access and the first one at another index, and accesses on it are counted; it is given up when
-  fewer than half of ``LINE_TRIAL`` or more are on it.
+- A line is drawn through the first access and the first one at another index, and accesses on it are counted; it is given up after a
+  chunk when fewer than half of ``LINE_TRIAL`` or more are on it.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -31,8 +34,11 @@ from ..results import AffineFit, ValueRecord
 from .program import Program
 
 __all__ = [
+    "BATCHES",
+    "BUCKETS",
     "DISTINCT_SLOTS",
     "HASH_FACTORS",
+    "HEAVY_SHIFT",
     "LINE_TRIAL",
     "MOST_SAMPLED",
     "TOLERANCE",
@@ -41,6 +47,7 @@ __all__ = [
     "ValueKind",
     "ValueSlot",
     "describe",
+    "heavy",
     "object_namer",
     "value_kind",
     "value_slots",
@@ -48,9 +55,13 @@ __all__ = [
 
 #: most frequent values kept
 TOP = 16
+#: batches of a chunk, and buckets of hashes in which its elements are counted; of a chunk of n, n >> ``HEAVY_SHIFT`` are few
+BATCHES = 16
+BUCKETS = 256
+HEAVY_SHIFT = 4
 #: most different values sampled, and places of their table
 MOST_SAMPLED = 384
-DISTINCT_SLOTS = 512
+DISTINCT_SLOTS = 1024
 #: odd factors of the hash, by bits of a word: x ^= x >> half, x *= factor, twice, and x ^= x >> half
 HASH_FACTORS = {32: (0x7FEB352D, 0x846CA68B), 64: (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)}
 #: how far a float may lie from a line, in parts of its own value and the base's: two units in the last place
@@ -253,8 +264,12 @@ def number_of(kind: ValueKind, bits: int) -> int | float:
     if not kind.is_float:
         return bits - (1 << kind.bits) if kind.kind == "s" and bits >> (kind.bits - 1) else bits
     if kind.name == "bf16":
-        return float(np.array(bits << 16, np.uint32).view(np.float32)[()])
-    return float(np.array(bits, f"u{kind.bits // 8}").view(f"f{kind.bits // 8}")[()])
+        return float(_FLOAT.unpack(_WORD.pack(bits << 16))[0])
+    code, size = {16: ("<e", 2), 32: ("<f", 4), 64: ("<d", 8)}[kind.bits]
+    return float(struct.unpack(code, bits.to_bytes(size, "little"))[0])
+
+
+_FLOAT, _WORD = struct.Struct("<f"), struct.Struct("<I")
 
 
 def _of_key(kind: ValueKind, key: int) -> int | float:
@@ -303,6 +318,25 @@ def hashed(values: NDArray[Any]) -> NDArray[Any]:
     for factor in HASH_FACTORS[width]:
         values = (values ^ (values >> half)) * word(factor)
     return np.asarray(values ^ (values >> half))
+
+
+def heavy(words: NDArray[Any]) -> tuple[dict[int, int], int]:
+    """Values of a chunk with their counts, without those that are few; and how many elements a value without may have. Values are
+    taken from a bucket of hashes, the one first that comes first, until few elements are left there."""
+    few = len(words) >> HEAVY_SHIFT
+    buckets = (hashed(words) & words.dtype.type(BUCKETS - 1)).astype(np.int64)
+    counts = np.bincount(buckets, minlength=BUCKETS)
+    values, lost = dict[int, int](), int(counts[counts <= few].max(initial=0))
+    for bucket in np.flatnonzero(counts > few).tolist():
+        different, first, own = np.unique(words[buckets == bucket], return_index=True, return_counts=True)
+        left = int(counts[bucket])
+        for place in np.argsort(first).tolist():
+            if left <= few:
+                break
+            values[int(different[place])] = int(own[place])
+            left -= int(own[place])
+        lost = max(lost, left)
+    return values, lost
 
 
 def merged(top: dict[int, int], batch: Sequence[tuple[int, int]]) -> tuple[dict[int, int], int]:

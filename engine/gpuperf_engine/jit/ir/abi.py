@@ -141,10 +141,10 @@ class Context(Record):
     RACE_RELEASES = U64(704)  # how often anything was released to other CTAs
     RACE_ROOMS = U64(712)  # host address of the rooms of the lines
     VALUE_ROWS = U64(720)  # ``ValueRow.BYTES`` per slot of ``simt.value_records``
-    VALUE_RECORDS = U64(728)  # ``Values.BYTES`` each
-    VALUE_COUNT = U64(736)  # in use, and how many there are
-    VALUE_MOST = U64(744)
-    VALUE_LEFT_OUT = U64(752)  # 1: accesses were not recorded because there are too few
+    VALUE_RECORDS = U64(728)  # one behind the other, of sizes of their own
+    VALUE_USED = U64(736)  # bytes in use, and how many there are
+    VALUE_ROOM = U64(744)
+    VALUE_LEFT_OUT = U64(752)  # 1: accesses were not recorded because there is no room
     AREA_BYTES = U64(760)  # of an area, and of all areas of a warp
     AREAS_BYTES = U64(768)
     BYTES = 776

@@ -71,7 +71,11 @@ class Values:
     LEVEL = 136
     SAMPLED = 144
     HIGHEST = 152  # hash that is sampled
-    # of each lane, words of 4 or 8 bytes; 0 is neutral
+    ROWS = 160  # in use
+    REDUCE = 168  # address of the function that takes rows into the sums
+    SIZE = 176  # of the record
+    MANY = 184  # whether the last chunk had more values than there is room for
+    # of each lane, words; 0 is neutral
     MINIMUM = 192
     MAXIMUM = 448
     ORS = 704
@@ -79,17 +83,19 @@ class Values:
     # 8 bytes each
     TOP = 1216
     TOP_COUNTS = TOP + 8 * value_records.TOP
-    TABLE = TOP_COUNTS + 8 * value_records.TOP
-    BYTES = TABLE + 8 * value_records.DISTINCT_SLOTS
+    # of each row, lanes that have values (4 bytes), and indices of elements (4 bytes each)
+    LANES = TOP_COUNTS + 8 * value_records.TOP
+    INDICES = LANES + 4 * value_records.BATCHES
+    # DISTINCT_SLOTS words, and behind them those of rows
+    TABLE = INDICES + 4 * value_records.BATCHES * 32
+    WORDS = value_records.DISTINCT_SLOTS + value_records.BATCHES * 32
     # values of LINE
     ANCHORED = value_records.ANCHORED
     SLOPED = value_records.SLOPED
     BROKEN = value_records.BROKEN
     TOP_SLOTS = value_records.TOP
-    TABLE_SLOTS = value_records.DISTINCT_SLOTS
-    MOST_SAMPLED = value_records.MOST_SAMPLED
-    #: records of a launch: 60 MiB
-    MOST = (60 << 20) // BYTES
+    #: bytes of all records of a launch
+    ROOM = 60 << 20
 
 
 class SiteCache(Record):

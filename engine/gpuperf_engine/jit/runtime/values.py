@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..ir.abi import Context
 from ..ir.access_records import ValueRow, Values
-from .compile_python import fill, load64, store64, trailing_zeros, unsigned_less
+from .compile_python import load64, store64, unsigned_less
 from .memory import find
 
 
@@ -44,12 +44,14 @@ def values_record(context: Context, slot: int, address: int, size: int, how: int
     while record and (load64(record + Values.SPACE) != space or load64(record + Values.START) != start):
         record = load64(record + Values.NEXT)
     if record == 0:
-        number = context.VALUE_COUNT
-        if number == context.VALUE_MOST:
+        word = 8 if size == 8 else 4
+        bytes = Values.TABLE + Values.WORDS * word
+        if context.VALUE_USED + bytes > context.VALUE_ROOM:
             context.VALUE_LEFT_OUT = 1
             return 0
-        context.VALUE_COUNT = number + 1
-        record = context.VALUE_RECORDS + number * Values.BYTES
+        record = context.VALUE_RECORDS + context.VALUE_USED
+        context.VALUE_USED = context.VALUE_USED + bytes
+        store64(record + Values.SIZE, bytes)
         store64(record + Values.SLOT, slot)
         store64(record + Values.SPACE, space)
         store64(record + Values.START, start)
@@ -64,51 +66,72 @@ def values_record(context: Context, slot: int, address: int, size: int, how: int
     return record
 
 
-def values_sample(context: Context, record: int, lanes: int, hashes: int) -> int:
-    """Add the hashes of lanes to the sample of different ones: a table with linear probing, in which 0 is a free place. When it is
-    full, those above half of the highest leave it."""
-    while lanes:
-        lane = trailing_zeros(lanes)
-        lanes = lanes & (lanes - 1)
-        value = load64(hashes + lane * 8)
-        if not unsigned_less(load64(record + Values.HIGHEST), value) and values_put(record, value):
-            while load64(record + Values.SAMPLED) > Values.MOST_SAMPLED:
-                values_halve(context, record)
+def values_merge(record: int, values: int, counts: int, number: int) -> int:
+    """Merge values with their counts into the most frequent ones, which stay the first of their places."""
+    tops = record + Values.TOP
+    known = record + Values.TOP_COUNTS
+    used = 0
+    while used < Values.TOP_SLOTS and load64(known + used * 8):
+        used += 1
+    others = 0
+    item = 0
+    while item < number:
+        value = load64(values + item * 8)
+        count = load64(counts + item * 8)
+        place = 0
+        while place < used and load64(tops + place * 8) != value:
+            place += 1
+        if place < used:
+            store64(known + place * 8, load64(known + place * 8) + count)
+        else:
+            store64(values + others * 8, value)
+            store64(counts + others * 8, count)
+            others += 1
+        item += 1
+    less = 0
+    while values_above(known, used, less) + values_above(counts, others, less) > Values.TOP_SLOTS:
+        least = values_least(known, used, less)
+        other = values_least(counts, others, less)
+        less = other if unsigned_less(other, least) else least
+    store64(record + Values.TOP_ERROR, load64(record + Values.TOP_ERROR) + less)
+    place = values_kept(tops, known, used, less, tops, known)
+    end = place + values_kept(values, counts, others, less, tops + place * 8, known + place * 8)
+    while end < used:
+        store64(known + end * 8, 0)
+        end += 1
     return 0
 
 
-def values_put(record: int, value: int) -> int:
-    """Put a hash into the table; whether it was not there."""
-    place = value & (Values.TABLE_SLOTS - 1)
-    held = load64(record + Values.TABLE + place * 8)
-    while held:
-        if held == value:
-            return 0
-        place = (place + 1) & (Values.TABLE_SLOTS - 1)
-        held = load64(record + Values.TABLE + place * 8)
-    store64(record + Values.TABLE + place * 8, value)
-    store64(record + Values.SAMPLED, load64(record + Values.SAMPLED) + 1)
-    return 1
+def values_above(counts: int, number: int, less: int) -> int:
+    """How many counts are above one."""
+    above = 0
+    while number:
+        number -= 1
+        if load64(counts + number * 8) > less:
+            above += 1
+    return above
 
 
-def values_halve(context: Context, record: int) -> int:
-    """Keep the hashes up to half of the highest one allowed: in a table made anew, as places follow from what was there before."""
-    table = record + Values.TABLE
-    spare = context.SCRATCH + 4096
-    highest = load64(record + Values.HIGHEST) >> 1
-    store64(record + Values.HIGHEST, highest)
-    store64(record + Values.LEVEL, load64(record + Values.LEVEL) + 1)
+def values_least(counts: int, number: int, less: int) -> int:
+    """The least count above one; the highest number if there is none."""
+    least = -1
+    while number:
+        number -= 1
+        count = load64(counts + number * 8)
+        if count > less and unsigned_less(count, least):
+            least = count
+    return least
+
+
+def values_kept(values: int, counts: int, number: int, less: int, to_values: int, to_counts: int) -> int:
+    """Move values whose counts are above one, less that; how many they are."""
     kept = 0
-    place = 0
-    while place < Values.TABLE_SLOTS:
-        value = load64(table + place * 8)
-        if value and not unsigned_less(highest, value):
-            store64(spare + kept * 8, value)
+    item = 0
+    while item < number:
+        count = load64(counts + item * 8)
+        if count > less:
+            store64(to_values + kept * 8, load64(values + item * 8))
+            store64(to_counts + kept * 8, count - less)
             kept += 1
-        place += 1
-    fill(table, 0, Values.TABLE_SLOTS * 8)
-    store64(record + Values.SAMPLED, 0)
-    while kept:
-        kept -= 1
-        values_put(record, load64(spare + kept * 8))
-    return 0
+        item += 1
+    return kept

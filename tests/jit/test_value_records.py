@@ -16,11 +16,11 @@ import gpuperf_engine as ge
 from gpuperf_engine.jit import llvm
 from gpuperf_engine.jit.host_arrays import address_of, aligned
 from gpuperf_engine.jit.ir.abi import Context
-from gpuperf_engine.jit.ir.access_records import ValueRow, Values
+from gpuperf_engine.jit.ir.access_records import ValueLoad, ValueRow, Values
 from gpuperf_engine.jit.runtime.values_function import values_function
 from gpuperf_engine.jit.value_records import LaunchValues
 from gpuperf_engine.results import AffineFit, ValueRecord
-from gpuperf_engine.simt.value_records import hashed, value_kind
+from gpuperf_engine.simt.value_records import LOADS, hashed, value_kind
 
 from ..support import BACKENDS, head
 
@@ -269,6 +269,75 @@ def test_what_nobody_wrote_is_overwritten_by_no_silent_store() -> None:
         assert device.launch(*launch).values[1].silent == 64
 
 
+_RELOADS = (
+    head("7.8", "sm_80")
+    + """.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n) {
+    .reg .b64 %rd<8>; .reg .b32 %r<12>; .reg .pred %p<3>;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u32 %r1, [n];
+    mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.u32 %r5, %r2, %r3, %r4;
+    mul.wide.u32 %rd3, %r5, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+    mov.u32 %r6, 0;
+LOOP:
+    and.b32 %r7, %r6, 1; setp.eq.u32 %p1, %r7, 0;
+    ld.global.u32 %r8, [%rd1];
+    ld.global.u32 %r9, [%rd4];
+    @%p1 ld.global.u32 %r10, [%rd4];
+    ld.volatile.global.u32 %r11, [%rd4];
+    st.global.u32 [%rd5], %r6;
+    ld.global.u32 %r8, [%rd5];
+    add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, %r1;
+    @%p2 bra LOOP;
+    ret;
+}"""
+)
+
+
+_INDEXED = (
+    head("7.8", "sm_80")
+    + """.visible .entry k(.param .u64 x, .param .u64 index) {
+    .reg .b64 %rd<8>; .reg .b32 %r<12>; .reg .pred %p<3>;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [index];
+    mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.u32 %r5, %r2, %r3, %r4;
+    mul.wide.u32 %rd3, %r5, 4; add.s64 %rd3, %rd2, %rd3;
+    mov.u32 %r6, 0;
+LOOP:
+    ld.global.u32 %r7, [%rd3];
+    mul.wide.u32 %rd4, %r7, 4; add.s64 %rd4, %rd1, %rd4;
+    ld.global.u32 %r8, [%rd4];
+    add.s64 %rd3, %rd3, 256;
+    add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, 16;
+    @%p2 bra LOOP;
+    ret;
+}"""
+)
+
+
+def test_a_reload_is_of_the_same_address_and_bits_by_the_same_thread() -> None:
+    """Four times around a loop: the first element of all threads, each thread's own, that again in every other round, with
+    ``volatile``, and one that changes."""
+    x, y = np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32)
+    records = [item for item in _run(_RELOADS, 2, 32, x, y, np.uint32(4)) if item.kind == "load"]
+    counts = [(256, 192), (256, 192), (128, 128), (256, 0), (256, 0)]
+    assert [(item.count, item.reloads) for item in records] == counts
+
+
+def test_random_loads_of_few_elements_are_counted_as_those_remembered() -> None:
+    """Each thread loads 16 elements by random indices of four: against plain Python that remembers all loads of a warp (none of which
+    displaces another one here)."""
+    rng = np.random.default_rng(6)
+    index = rng.integers(0, 4, (16, 64)).astype(np.uint32)
+    index[8:] = index[rng.integers(0, 8, 8)]
+    x = rng.integers(0, 2, 4).astype(np.uint32)
+    (loaded,) = [item for item in _run(_INDEXED, 2, 32, x, index) if item.object == "x"]
+    true, seen = 0, dict[tuple[int, int, int], dict[int, int]]()
+    for round, warp in np.ndindex(16, 2):
+        own = index[round, 32 * warp : 32 * warp + 32].tolist()
+        known = seen.setdefault((warp, own[0], own[-1]), {})
+        true += sum(known.get(lane) == place for lane, place in enumerate(own))
+        known.update(enumerate(own))
+    assert 0 < loaded.reloads == true
+
+
 def test_any_number_of_cores_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that store different values to one place: which of them are silent depends on the order, which is that of blocks."""
     text = _copy("u32").replace("add.s64 %rd5, %rd2, %rd3", "mov.b64 %rd5, %rd2")
@@ -310,9 +379,9 @@ def test_both_backends_record_the_same_of_examples(name: str) -> None:
 def test_records_take_no_more_memory_for_more_accesses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 10^10 accesses as of 10^3: a record's size follows from the width of its elements, and counters have 64 bits."""
     sizes = {word: Values.TABLE + Values.WORDS * word for word in (4, 8)}
-    assert sizes == {4: 9728, 8: 15872}
-    # the rows of 2^17 elements of memory instructions, more than any kernel has, take the other 4 MiB
-    assert Values.ROOM + (ValueRow.BYTES << 17) == 64 << 20
+    assert sizes == {4: 9792, 8: 15936}
+    # and the rows of 2^16 elements of memory instructions, more than any kernel has, and the loads remembered
+    assert Values.ROOM + (ValueRow.BYTES << 16) + ValueLoad.BYTES * LOADS < 64 << 20
     used: list[int] = []
     records = LaunchValues.records
 

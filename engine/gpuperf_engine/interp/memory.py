@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..errors import MemoryFault
 from ..flow.operands import left_out, matched
+from ..isa.effects import LOAD
 from ..isa.evaluation import evaluate
 from ..isa.model import Form
 from ..isa.selectors import select
@@ -32,6 +33,7 @@ from ..simt.counters import (
     serializations,
     wavefronts,
 )
+from ..simt.effects import is_strong
 from ..simt.faults import cta_of, thread_of
 from ..simt.padding import Overrun, merge
 from ..simt.rule_breaches import Breach
@@ -158,6 +160,8 @@ class MemoryStep:
         site = to.program.site_of.get(instruction)
         self.site = site
         self.writes = self.kind != "load"
+        #: whether it could be left out if it loads what the thread has loaded before
+        self.reloads = instruction.effect is LOAD and not is_strong(instruction)
         #: byte offsets of the elements that a store leaves as they are
         self.kept: list[int] = []
         if size:
@@ -406,10 +410,12 @@ class MemoryStep:
         if self.space == "shared" and warp.cta.plan.cluster_ctas > 1:
             own = np.uint64(warp.cta.rank << RANK_SHIFT)
             addresses = (addresses - own) & np.uint64(0xFFFF_FFFF)
+        loader = 1 + warp.cta.index * warp.cta.plan.warps_per_cta + warp.index if self.reloads else 0
         for slot in recorder.slots.get(-1 if self.site is None else self.site, ()):
             if slot.element * self.type.bytes not in self.kept:
                 values_of_lanes = values[slot.element][lanes]
-                recorder.add(slot, self.space, addresses, values_of_lanes, self.kind == "store")
+                stores = self.kind == "store"
+                recorder.add(slot, self.space, lanes, addresses, values_of_lanes, stores, loader)
 
     def _load(self, warp: ReferenceWarp, parts: list[Part], guard: Lanes | None) -> list[Lanes]:
         loaded = []

@@ -28,6 +28,7 @@ from ..simt.value_records import (
     hashed,
     heavy,
     key_of,
+    load_place,
     merged,
     object_namer,
     value_slots,
@@ -49,6 +50,17 @@ class _Object:
 
 
 @dataclass(slots=True)
+class _Load:
+    """What a warp loaded, by lane."""
+
+    warp: int
+    size: int
+    lanes: Lanes
+    addresses: Lanes
+    values: Lanes
+
+
+@dataclass(slots=True)
 class _Record:
     carried: Carried
     kind: ValueKind
@@ -67,6 +79,7 @@ class ValueRecorder:
         self.memory = memory
         self.slots = value_slots(program)
         self._records: dict[tuple[int, int, int], _Record] = {}
+        self._loads: dict[int, _Load] = {}
 
     def records(self, uninitialized: Collection[int]) -> tuple[ValueRecord, ...]:
         """What was recorded; ``uninitialized`` are the sites that read what nobody had written."""
@@ -75,9 +88,18 @@ class ValueRecorder:
         records = (record.carried for record in self._records.values())
         return describe(self.program, records, object_namer(self.memory), uninitialized)
 
-    def add(self, slot: ValueSlot, space: str, addresses: Lanes, values: Lanes, stores: bool) -> None:
-        """One element of an access. ``addresses`` and ``values`` are those of the active lanes, in order; ``stores``: it is about
-        to be stored."""
+    def add(
+        self,
+        slot: ValueSlot,
+        space: str,
+        lanes: Lanes,
+        addresses: Lanes,
+        values: Lanes,
+        stores: bool,
+        loader: int,
+    ) -> None:
+        """One element of an access. ``addresses`` and ``values`` are those of the active ``lanes``, in order; ``stores``: it is about
+        to be stored; ``loader``: the number of the warp in the launch + 1, if it is a load that could be left out, else 0."""
         kind = slot.kind
         size = kind.bits // 8
         if slot.element:
@@ -90,7 +112,7 @@ class ValueRecorder:
         while addresses.size:
             target = self._object(space, int(addresses[0]), size)
             if target is None:
-                addresses, raw, words = addresses[1:], raw[1:], words[1:]
+                lanes, addresses, raw, words = lanes[1:], addresses[1:], raw[1:], words[1:]
                 continue
             offsets = addresses - np.uint64(target.start)
             inside = offsets <= np.uint64(target.size - size)
@@ -100,7 +122,12 @@ class ValueRecorder:
             record.batches.append(((offsets[inside] // np.uint64(size)).astype(np.int32), words[inside]))
             if len(record.batches) == BATCHES:
                 _reduce(record)
-            addresses, raw, words = addresses[~inside], raw[~inside], words[~inside]
+            if loader and not target.space:
+                record.carried.reloads += self._reloads(
+                    loader, lanes[inside], addresses[inside], raw[inside], size
+                )
+            lanes, addresses = lanes[~inside], addresses[~inside]
+            raw, words = raw[~inside], words[~inside]
 
     def _object(self, space: str, address: int, size: int) -> _Object | None:
         if space in ("shared", "local"):
@@ -120,6 +147,18 @@ class ValueRecorder:
         if record is None:
             record = self._records[key] = _Record(Carried(*key), slot.kind, highest=(1 << slot.kind.word) - 1)
         return record
+
+    def _reloads(self, warp: int, lanes: Lanes, addresses: Lanes, raw: Lanes, size: int) -> int:
+        """How many lanes load what they have loaded before; the load is remembered."""
+        own = _Load(warp, size, np.zeros(32, bool), np.zeros(32, np.uint64), np.zeros(32, raw.dtype))
+        own.lanes[lanes], own.addresses[lanes], own.values[lanes] = True, addresses, raw
+        place = load_place(int(addresses[0]), int(addresses[-1]), warp)
+        known = self._loads.get(place)
+        self._loads[place] = own
+        if known is None or (known.warp, known.size) != (warp, size):
+            return 0
+        same = (known.addresses == own.addresses) & (known.values == own.values)
+        return int((known.lanes & own.lanes & same).sum())
 
     def _silent(self, addresses: Lanes, raw: Lanes, size: int, tracked: bool) -> int:
         """How many of the values are there already."""

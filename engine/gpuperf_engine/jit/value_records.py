@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from ..memory.arena import Memory
 from ..results import ValueRecord
 from ..simt.program import Program
-from ..simt.value_records import TOP, Carried, ValueKind, describe, object_namer, value_slots
+from ..simt.value_records import LOADS, TOP, Carried, ValueKind, describe, object_namer, value_slots
 from .host_arrays import address_of, aligned
 from .ir.abi import Context
-from .ir.access_records import ValueRow, Values
+from .ir.access_records import ValueLoad, ValueRow, Values
 
 __all__ = ["LaunchValues"]
 
@@ -33,10 +33,12 @@ class LaunchValues:
         self.kinds = [slot.kind for of_site in slots.values() for slot in of_site]
         self._rows = aligned(ValueRow.BYTES * max(1, len(self.kinds)))
         self._records = aligned(Values.ROOM)
+        self._loads = aligned(ValueLoad.BYTES * LOADS)
         #: what the context is told
         self.fields: dict[int, int] = {
             Context.VALUE_ROWS: address_of(self._rows),
             Context.VALUE_RECORDS: address_of(self._records),
+            Context.VALUE_LOADS: address_of(self._loads),
             Context.VALUE_USED: 0,
             Context.VALUE_ROOM: Values.ROOM,
             Context.VALUE_LEFT_OUT: 0,
@@ -106,6 +108,7 @@ def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> I
             negative_zeros=head[Values.NEGATIVE_ZEROS // 8],
             nans=head[Values.NANS // 8],
             silent=head[Values.SILENT // 8],
+            reloads=head[Values.RELOADS // 8],
             minimum=highest[0][row],
             maximum=highest[1][row],
             ors=ors[row],

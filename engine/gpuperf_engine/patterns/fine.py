@@ -15,7 +15,7 @@ from ..device.thresholds import Thresholds
 from ..results import Finding, ValueRecord
 from .fine_frequent import frequent_values
 from .fine_single import approximate_values, single_value
-from .fine_stores import silent_stores, uninitialized_reads
+from .fine_stores import repeated_loads, silent_stores, uninitialized_reads
 from .fine_structured import structured_values
 from .fine_types import heavy_type
 from .matches import Match
@@ -37,7 +37,7 @@ _VALUES: tuple[_Family, ...] = (
     approximate_values,
 )
 #: these say something else
-_OTHERS: tuple[_Family, ...] = (silent_stores, uninitialized_reads)
+_OTHERS: tuple[_Family, ...] = (silent_stores, repeated_loads, uninitialized_reads)
 _VERBS = {"load": "loads", "store": "stores"}
 
 
@@ -56,6 +56,7 @@ class FinePatterns:
         "heavy-type",
         "approximate-values",
         "silent-stores",
+        "repeated-loads",
         "uninitialized-reads",
     )
 

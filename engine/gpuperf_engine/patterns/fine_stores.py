@@ -1,4 +1,4 @@
-"""Stores that change nothing, and loads of what nobody stored."""
+"""Stores that change nothing, loads of what the thread has loaded before, and of what nobody stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..device.thresholds import Thresholds
 from ..results import ValueRecord
 from .matches import Match
 
-__all__ = ["silent_stores", "uninitialized_reads"]
+__all__ = ["repeated_loads", "silent_stores", "uninitialized_reads"]
 
 
 def silent_stores(record: ValueRecord, thresholds: Thresholds) -> Match | None:
@@ -22,6 +22,22 @@ def silent_stores(record: ValueRecord, thresholds: Thresholds) -> Match | None:
         record.silent * record.width,
         "leave the store out where the value stays as it is",
         evidence={"silent": record.silent},
+    )
+
+
+def repeated_loads(record: ValueRecord, thresholds: Thresholds) -> Match | None:
+    """At least the part ``redundant`` of the loads find what the thread has loaded from there before."""
+    if not record.reloads or record.reloads < thresholds.redundant * record.count:
+        return None
+    fraction = record.reloads / record.count
+    return Match(
+        "repeated-loads",
+        fraction,
+        f"{record.reloads:,} ({100 * fraction:.1f} %) the thread has loaded before, and they are the same",
+        record.reloads * record.width,
+        "load before the loop and keep the value in a register; __restrict__ lets the compiler do so",
+        severity="note",
+        evidence={"reloads": record.reloads},
     )
 
 

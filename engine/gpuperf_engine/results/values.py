@@ -31,14 +31,17 @@ class ValueRecord:
     cannot be told.
 
     ``minimum`` and ``maximum`` leave NaN out and are ``None`` if all are NaN. ``zeros`` counts −0.0 too. ``silent``: stores to global
-    memory of the bits that were there. ``top``: up to 16 values with counts, most frequent first; each stands for at most
-    ``top_error`` accesses more than counted, and what is not among them for at most ``top_error`` ≤ count / 8: a summary (Misra and
-    Gries, 1982) of 16 warps at a time, of which values that are less than a sixteenth may be left out, merged as by Agarwal et
-    al., "Mergeable summaries", 2012. It is exact up to 16 different values. ``distinct`` counts different bits; it is exact
-    if ``distinct_exact``, which it is up to 384 of them, else an estimate whose standard error is 1.2/√192 = 9 % at most (adaptive
-    sampling, Flajolet, 1990). ``mantissa_bits``: of the fraction, those from the first to the last one that any value sets; ``None``
-    for integers. ``smallest``: the least absolute value but 0 of floats. ``affine``: see there; ``None`` if all accesses are at one
-    index, if no integer slope fits, if fewer than half are on the line after the first 1024, and for floats of 16 bits.
+    memory of the bits that were there. ``reloads``: loads from global or constant memory, none of them strong, of the bits that the
+    thread has loaded from there before, with this instruction or another of that width: what warps loaded is remembered until other
+    loads displace it (1,024 are), so that some may be missed. ``top``: up to 16 values with counts, most frequent first; each stands
+    for at most ``top_error`` accesses more than counted, and what is not among them for at most ``top_error`` ≤ count / 8: a
+    summary (Misra and Gries, 1982) of 16 warps at a time, of which values that are less than a sixteenth may be left out, merged
+    as by Agarwal et al., "Mergeable summaries", 2012. It is exact up to 16 different values. ``distinct`` counts different bits; it is
+    exact if ``distinct_exact``, which it is up to 384 of them, else an estimate whose standard error is 1.2/√192 = 9 % at most
+    (adaptive sampling, Flajolet, 1990). ``mantissa_bits``: of the fraction, those from the first to the last one that any
+    value sets; ``None`` for integers. ``smallest``: the least absolute value but 0 of floats. ``affine``: see there; ``None`` if
+    all accesses are at one index, if no integer slope fits, if fewer than half are on the line after the first 1024, and for
+    floats of 16 bits.
     ``elements``: how many of that width the object has room for, ``None`` of shared and local memory. ``several_elements``: whether
     accesses are at more than one index. ``uninitialized``: whether the instruction, in any object, read bytes that nobody had
     written.
@@ -61,6 +64,7 @@ class ValueRecord:
     zeros: int
     nans: int
     silent: int
+    reloads: int
     top: tuple[tuple[int | float, int], ...]
     top_error: int
     distinct: int

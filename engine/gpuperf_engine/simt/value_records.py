@@ -11,6 +11,9 @@ lanes of a warp that go to one object; ``BATCHES`` of one record are a *chunk*, 
   has no more than that; what is left in it is lost. So no value loses more than an eighth of all accesses.
 - Different values are sampled by their hash (Flajolet, "On adaptive sampling", Computing 43, 1990): all of them until there are more
   than ``MOST_SAMPLED``, then those whose hash has one more leading zero, and so on.
+- A load by a warp from the arena is remembered, and held against the next one of that width that it makes with the same addresses in
+  its first and last lane: lanes that have the same address and bits reload them. One that another load displaces is forgotten
+  (``load_place``).
 - A line is drawn through the first access and the first one at another index, and accesses on it are counted; it is given up after a
   chunk when fewer than half of ``LINE_TRIAL`` or more are on it.
 """
@@ -40,6 +43,8 @@ __all__ = [
     "HASH_FACTORS",
     "HEAVY_SHIFT",
     "LINE_TRIAL",
+    "LOADS",
+    "LOAD_FACTORS",
     "MOST_SAMPLED",
     "TOLERANCE",
     "TOP",
@@ -48,6 +53,7 @@ __all__ = [
     "ValueSlot",
     "describe",
     "heavy",
+    "load_place",
     "object_namer",
     "value_kind",
     "value_slots",
@@ -59,11 +65,15 @@ TOP = 16
 BATCHES = 16
 BUCKETS = 256
 HEAVY_SHIFT = 4
+#: loads by warps that are remembered
+LOADS = 1024
 #: most different values sampled, and places of their table
 MOST_SAMPLED = 384
 DISTINCT_SLOTS = 1024
 #: odd factors of the hash, by bits of a word: x ^= x >> half, x *= factor, twice, and x ^= x >> half
 HASH_FACTORS = {32: (0x7FEB352D, 0x846CA68B), 64: (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)}
+#: what spreads loads over places
+LOAD_FACTORS = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
 #: how far a float may lie from a line, in parts of its own value and the base's: two units in the last place
 TOLERANCE = {32: 2.0**-22, 64: 2.0**-51}
 #: accesses after which a line that fewer than half of them are on is given up
@@ -160,6 +170,7 @@ class Carried:
     negative_zeros: int = 0
     nans: int = 0
     silent: int = 0
+    reloads: int = 0
     minimum: int = 0
     maximum: int = 0
     ors: int = 0
@@ -245,6 +256,7 @@ def _described(
         zeros=item.zeros,
         nans=item.nans,
         silent=item.silent,
+        reloads=item.reloads,
         top=tuple((number_of(kind, bits), count) for bits, count in top),
         top_error=item.top_error,
         distinct=min(distinct, item.count),
@@ -318,6 +330,13 @@ def hashed(values: NDArray[Any]) -> NDArray[Any]:
     for factor in HASH_FACTORS[width]:
         values = (values ^ (values >> half)) * word(factor)
     return np.asarray(values ^ (values >> half))
+
+
+def load_place(first: int, last: int, warp: int) -> int:
+    """Which remembered load one displaces, by the addresses of its first and last lane and the number of its warp in the launch
+    + 1."""
+    mixed = (first + last * LOAD_FACTORS[0] + warp * LOAD_FACTORS[1]) % (1 << 64)
+    return (mixed ^ mixed >> 32) * LOAD_FACTORS[1] % (1 << 64) >> 64 - (LOADS.bit_length() - 1)
 
 
 def heavy(words: NDArray[Any]) -> tuple[dict[int, int], int]:

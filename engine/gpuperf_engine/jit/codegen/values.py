@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...isa.effects import STORE
+from ...isa.effects import LOAD, STORE
 from ...isa.types import scalar_type
+from ...simt.effects import is_strong
+from ..ir.access_records import Values
 from ..ir.values import LANES, NativeValue
-from ..runtime.values_function import PREFIX, STORES
+from ..runtime.values_function import PREFIX
 
 if TYPE_CHECKING:
     from .memory import Access
@@ -20,7 +22,7 @@ def record_values(access: Access, values: Sequence[NativeValue], left_out: Seque
     """Record the elements of an access, but for those at some places, if that is observed; of stores before they are made."""
     to = access.to
     slots = to.generator.values.get(access.site, ())
-    how = access.space + (STORES if access.instruction.effect is STORE else 0)
+    how = access.space + _compares(access)
     for slot, value in zip(slots, values):
         if slot.element in left_out:
             continue
@@ -35,3 +37,11 @@ def record_values(access: Access, values: Sequence[NativeValue], left_out: Seque
             ("i64", str(how)),
         ]  # fmt: skip
         to.writer.call(PREFIX + slot.kind.name, "void", *given)
+
+
+def _compares(access: Access) -> int:
+    """What an access is compared with; strong loads are made to see what changes."""
+    if access.instruction.effect is STORE:
+        return Values.HELD
+    weak = access.instruction.effect is LOAD and not is_strong(access.instruction)
+    return Values.LOADED if weak else 0

@@ -147,7 +147,8 @@ class Context(Record):
     VALUE_LEFT_OUT = U64(752)  # 1: accesses were not recorded because there is no room
     AREA_BYTES = U64(760)  # of an area, and of all areas of a warp
     AREAS_BYTES = U64(768)
-    BYTES = 776
+    VALUE_LOADS = U64(776)  # ``LOADS`` of ``simt.value_records`` ``ValueLoad`` records
+    BYTES = 784
 
 
 class Range(Record):

@@ -15,6 +15,7 @@ __all__ = [
     "GlobalShape",
     "SharedShape",
     "SiteCache",
+    "ValueLoad",
     "ValueRow",
     "Values",
 ]
@@ -60,7 +61,7 @@ class Values:
     NEGATIVE_ZEROS = 48
     NANS = 56
     SILENT = 64
-    COMPARES = 72  # whether stores are held against what is there
+    COMPARES = 72  # HELD: stores are held against what is there; LOADED: loads against loads before
     TRACKED = 80  # whether the shadow tells which bytes have been written
     LINE = 88
     LINE_INDEX = 96
@@ -75,13 +76,14 @@ class Values:
     REDUCE = 168  # address of the function that takes rows into the sums
     SIZE = 176  # of the record
     MANY = 184  # whether the last chunk had more values than there is room for
+    RELOADS = 192
     # of each lane, words; 0 is neutral
-    MINIMUM = 192
-    MAXIMUM = 448
-    ORS = 704
-    TINY = 960
+    MINIMUM = 256
+    MAXIMUM = 512
+    ORS = 768
+    TINY = 1024
     # 8 bytes each
-    TOP = 1216
+    TOP = 1280
     TOP_COUNTS = TOP + 8 * value_records.TOP
     # of each row, lanes that have values (4 bytes), and indices of elements (4 bytes each)
     LANES = TOP_COUNTS + 8 * value_records.TOP
@@ -94,8 +96,22 @@ class Values:
     SLOPED = value_records.SLOPED
     BROKEN = value_records.BROKEN
     TOP_SLOTS = value_records.TOP
+    #: of COMPARES, and of how functions are called
+    HELD = 4
+    LOADED = 8
     #: bytes of all records of a launch
     ROOM = 60 << 20
+
+
+class ValueLoad:
+    """What a warp loaded from one object."""
+
+    WARP = 0  # number in the launch + 1
+    LANES = 8
+    WIDTH = 12  # bytes of an element
+    ADDRESSES = 64
+    VALUES = 320
+    BYTES = 576
 
 
 class SiteCache(Record):

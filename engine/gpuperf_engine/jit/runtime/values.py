@@ -37,7 +37,7 @@ def values_record(context: Context, slot: int, address: int, size: int, how: int
         span = row.END - start
         if span < size or unsigned_less(span - size, address - start):
             return 0
-        compares = how & 4
+        compares = how & (Values.HELD | Values.LOADED)
         tracked = 1 - (row.FLAGS & 1)
     own = context.VALUE_ROWS + slot * ValueRow.BYTES
     record = load64(own + ValueRow.FIRST)

@@ -3,8 +3,8 @@
 ``values_of_<type>(context, slot, mask, addresses, values, how)`` is called beside the access: it adds one element of the lanes in
 ``mask`` to the records of the objects that they access (``access_records.Values``), as a row. ``values_reduced_<type>(context,
 record)`` takes the rows of a record into its sums: when there are ``BATCHES`` of them, and when the launch has ended. What is kept
-is defined by ``simt.value_records``. ``how``: space (0 the arena, 1 shared, 2 local, 3 generic), + 4 for a store, which is recorded
-before it is made.
+is defined by ``simt.value_records``. ``how``: space (0 the arena, 1 shared, 2 local, 3 generic), + ``Values.HELD`` for a store, which
+is recorded before it is made, and ``Values.LOADED`` for a load that could be left out.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from ...simt.value_records import BATCHES, ValueKind, value_kind
 from ..ir.abi import Context
 from ..ir.access_records import ValueRow, Values
 from ..ir.emitter import LANES, Ref, numbers
+from .values_loads import Loads
 from .values_rows import V1, V64, Rows
 from .values_sample import Sample
 from .values_sums import Sums
 from .values_top import Top
 
-__all__ = ["IMPORTS", "PREFIX", "STORES", "values_function"]
+__all__ = ["IMPORTS", "PREFIX", "values_function"]
 
 PREFIX = "values_of_"
 _REDUCED = "values_reduced_"
 _LOCATED = "values_located_"
 #: functions of ``runtime.values`` that these call
 IMPORTS = ("values_record", "values_merge")
-#: added to the space of an access that stores
-STORES = 4
 
 
 def values_function(name: str, wide: bool) -> str:
@@ -104,7 +103,7 @@ class _Located(_Access):
         return self.function()
 
 
-class _Recorded(_Access):
+class _Recorded(_Access, Loads):
     """An access as a row of the slot's record. Calls come last, so that nothing need be kept while they run."""
 
     def text(self) -> str:
@@ -120,7 +119,7 @@ class _Recorded(_Access):
         to.start("add")
         self.on = to.bitcast(self.mask, V1)
         self.record = to.field(self.row, ValueRow.RECORD, "ptr")
-        self._silent()
+        self._compare()
         self._append(offsets)
         to.start("end")
         to.do("ret void")
@@ -148,11 +147,23 @@ class _Recorded(_Access):
         to.start("reduce")
         to.do(f"call void @{_REDUCED}{kind.name}(ptr %ctx, ptr {self.record})", "ret void")
 
+    def _compare(self) -> None:
+        """Stores with what is there, loads with loads before."""
+        to = self.to
+        compares = to.field(self.record, Values.COMPARES)
+        to.branch(to.icmp("eq", compares, 0), "compared", "compare")
+        to.start("compare")
+        to.branch(to.icmp("eq", compares, Values.HELD), "store", "load")
+        to.start("load")
+        self.count_reloads(self.addresses, self.value, self.mask)
+        to.jump("compared")
+        to.start("store")
+        self._silent()
+        to.enter("compared")
+
     def _silent(self) -> None:
         """Stores of the bits that are there."""
         to = self.to
-        to.branch(to.icmp("eq", to.field(self.record, Values.COMPARES), 0), "compared", "compare")
-        to.start("compare")
         size = self.kind.bits // 8
         ladder = numbers("i64", range(0, LANES * size, size))
         first = to.extract(self.addresses, 0)
@@ -172,7 +183,6 @@ class _Recorded(_Access):
         to.start("written")
         ways = [(held[way], way) for way in held] + [(seen[way], f"{way}.shadow") for way in seen]
         to.bump(self.record, Values.SILENT, self.popcount(to.phi(V1, *ways)))
-        to.enter("compared")
 
     def _there(self, memory: int, way: str) -> Ref:
         """What is in memory, or in its shadow, at the addresses."""

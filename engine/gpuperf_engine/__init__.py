@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         machine_ids,
         machine_instructions,
         parse,
+        predictor,
         saving_us,
     )
     from .results import (
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         Race,
         RaceAccess,
         Resources,
+        Traffic,
         ValueRecord,
     )
 
@@ -106,6 +108,7 @@ __all__ = [
     "Step",
     "TensorMap",
     "Thresholds",
+    "Traffic",
     "TrapError",
     "UnknownName",
     "Unsupported",
@@ -124,6 +127,7 @@ __all__ = [
     "machine_ids",
     "machine_instructions",
     "parse",
+    "predictor",
     "saving_us",
 ]
 
@@ -131,6 +135,7 @@ _RESULTS = (
     "Branches",
     "Estimate",
     "Finding",
+    "Traffic",
     "Memory",
     "Profile",
     "Race",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from .sass.code import machine_instructions as _machine_instructions
 from .sass.resources import ptxas_resources
 
 if TYPE_CHECKING:
+    from .timing.estimate import Predictor
     from .timing.machine import Machine
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "machine_ids",
     "machine_instructions",
     "parse",
+    "predictor",
     "saving_us",
 ]
 
@@ -198,13 +200,29 @@ def estimate(profile: Profile, machine: str | Machine, **options: Any) -> Estima
     return predict(profile, machine, **options)
 
 
-def saving_us(
-    profile: Profile, machine: str | Machine, *, loaded: int = 0, stored: int = 0, search: Iterable[str] = ()
-) -> float:
-    """Predicted time that launches take less without so many bytes of their traffic; see ``timing.estimate.saving_us``."""
-    from .timing.estimate import saving_us as saved
+def saving_us(finding: Finding, profiles: Mapping[int, Profile], machine: str | Machine | Predictor) -> float:
+    """Predicted time that launches take less if the advice of a finding is followed: without its ``traffic``.
 
-    return saved(profile, machine, loaded=loaded, stored=stored, search=search)
+    ``profiles``: those of launches, by the numbers of their events (``device.events``); launches that are missing save nothing, nor do
+    copies and memsets, whose time is not predicted. For errors see ``estimate``.
+    """
+    from .timing.estimate import Predictor
+
+    predictor = machine if isinstance(machine, Predictor) else Predictor(machine)
+    return sum(
+        predictor.estimate(profiles[gone.step]).time_us
+        if gone.whole
+        else predictor.saving_us(profiles[gone.step], loads=gone.loads, stores=gone.stores)
+        for gone in finding.traffic
+        if gone.step in profiles
+    )
+
+
+def predictor(machine: str | Machine, search: Iterable[str] = ()) -> Predictor:
+    """Predicts times on one machine, those of launches that are alike once; see ``timing.estimate.Predictor``."""
+    from .timing.estimate import Predictor
+
+    return Predictor(machine, search=search)
 
 
 def machine_code(profile: Profile, machine: str | Machine, search: Iterable[str] = ()) -> MachineCode:

@@ -105,8 +105,13 @@ def add_options(parser: pytest.Parser) -> None:
         type="linelist",
         default=[],
     )
-    ini("gpuperf_findings_bytes", "bytes that a finding must save to fail", type="string", default="32")
-    ini("gpuperf_findings_us", "predicted time that a finding must save to fail", type="string", default="0")
+    ini("gpuperf_findings_bytes", "bytes that a finding must save to fail", type="string", default="1024")
+    ini(
+        "gpuperf_findings_us",
+        "predicted time that a finding must save to fail",
+        type="string",
+        default="0.05",
+    )
     ini("gpuperf_stale", "unused baseline entries: fail, warn or ignore", type="string", default="fail")
     ini(
         "gpuperf_on_improvement",

@@ -134,7 +134,7 @@ UNKNOWN = 0
 
 ANALYSIS: Mapping[str, int] = {
     "counts": 1,
-    "findings": 2,
+    "findings": 3,
     "time": 5,
     "metrics": max(metric.since for metric in METRICS),
 }

@@ -138,6 +138,9 @@ class _FindingMore(TypedDict, total=False):
     calls: Count
     advice: str
     accepted: Annotated[str, {"description": "Why it is accepted: it does not fail then."}]
+    implied_by: Annotated[
+        str, {"description": "The stronger finding that it follows from: it does not fail then."}
+    ]
     saving_us: Annotated[
         dict[str, Number],
         {"description": "Target → predicted time that the launches take less without that traffic."},

@@ -203,16 +203,24 @@ def _judged(findings: Iterable[str], other: Entry) -> tuple[list[str], list[str]
 
 
 def _renamed(gone: list[str], added: list[str]) -> list[tuple[str, str]]:
-    """Pairs of findings that differ in what the object is called: the same rule at the same call. An object without a name of
-    its own is called by a parameter of the kernel, which may be renamed."""
+    """Pairs of findings that differ in where the object comes from: the same rule at the same call, where the line that allocates was
+    edited. Findings of that line itself are never the same."""
     waiting: dict[tuple[str, str], list[str]] = {}
     for identity in gone:
         waiting.setdefault(_rule_and_call(identity), []).append(identity)
-    return [(same.pop(0), identity) for identity in added if (same := waiting.get(_rule_and_call(identity)))]
+    pairs = []
+    for identity in added:
+        rule, call = _rule_and_call(identity)
+        same = waiting.get((rule, call)) if call else None
+        if same:
+            pairs.append((same.pop(0), identity))
+    return pairs
 
 
 def _rule_and_call(identity: str) -> tuple[str, str]:
-    return identity.partition(" ")[0], identity.partition(' "')[2]
+    """What ``Finding.of_case`` has besides the object."""
+    rule, _, rest = identity.partition(" | ")
+    return rule, rest.partition(" | ")[2]
 
 
 def _minus(left: list[str], right: list[str]) -> list[str]:

@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from gpuperf_engine.errors import EngineError
-
-from .._engine import engine
 from ..config.declared import CaseSettings, FindingRules
-from ..core.metric import significant
+from .prediction import Prediction
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Finding, Profile
+    from gpuperf_engine import Finding
 
 __all__ = ["Weighed", "unused_accepts", "weigh"]
 
@@ -31,25 +28,32 @@ class Weighed:
 
 def weigh(
     findings: Iterable[Finding],
-    total: Profile,
+    prediction: Prediction,
     case: CaseSettings,
     rules: FindingRules,
-    search: Sequence[str] = (),
+    notes: bool = True,
 ) -> list[Weighed]:
-    """The findings of a kernel, what fails first, then what wastes most. Those whose rule is ``off`` are left out. ``total`` are its
-    launches, ``search`` folders of machine files."""
+    """The findings of a kernel, what fails first, then what wastes most. Those whose rule is ``off`` are left out. What notes would
+    save is predicted if somebody gets to read it (``notes``)."""
     weighed = []
     for finding in findings:
         severity = _severity(finding, rules)
         if severity == "off":
             continue
-        saving = _saving(finding, total, case, search)
-        if severity == "fail" and _is_small(finding, saving, rules):
-            severity = "note"
+        fails = severity == "fail" and not 0 < finding.waste < rules.least_bytes
+        shown = notes and finding.waste >= rules.least_bytes
+        saving = prediction.saving_us(finding, case.targets) if fails or shown else {}
+        if saving and max(saving.values()) < rules.least_us:
+            fails = False
         accepted = _reason(finding, case)
-        weighed.append(Weighed(finding, "note" if accepted else severity, saving, accepted))
-    weighed.sort(key=lambda item: (item.severity != "fail", -item.finding.waste, item.finding.of_case))
+        weighed.append(Weighed(finding, "fail" if fails and not accepted else "note", saving, accepted))
+    weighed.sort(key=_rank)
     return weighed
+
+
+def _rank(item: Weighed) -> tuple[bool, float, int, str]:
+    saved = max(item.saving_us.values(), default=0.0)
+    return item.severity != "fail", -saved, -item.finding.waste, item.finding.of_case
 
 
 def unused_accepts(findings: Sequence[Finding], case: CaseSettings) -> list[str]:
@@ -59,27 +63,8 @@ def unused_accepts(findings: Sequence[Finding], case: CaseSettings) -> list[str]
 
 def _severity(finding: Finding, rules: FindingRules) -> str:
     chosen = [severity for pattern, severity in rules.severities if fnmatchcase(finding.rule, pattern)]
-    return chosen[-1] if chosen else finding.severity
-
-
-def _saving(finding: Finding, total: Profile, case: CaseSettings, search: Sequence[str]) -> dict[str, float]:
-    """By target. Copies and memsets are no part of the predicted time of a kernel."""
-    if not finding.waste or not finding.kernel:
-        return {}
-    saving = {}
-    for target in case.targets:
-        try:
-            saved = engine.saving_us(total, target, stored=finding.waste, search=search)
-        except EngineError:
-            continue  # the prediction itself says why
-        saving[target] = significant(saved)
-    return saving
-
-
-def _is_small(finding: Finding, saving: Mapping[str, float], rules: FindingRules) -> bool:
-    """Below a threshold; what has no bytes or no prediction is not."""
-    few_bytes = 0 < finding.waste < rules.least_bytes
-    return few_bytes or (bool(saving) and max(saving.values()) < rules.least_us)
+    severity = chosen[-1] if chosen else finding.severity
+    return "note" if severity == "fail" and finding.implied_by else severity
 
 
 def _reason(finding: Finding, case: CaseSettings) -> str:

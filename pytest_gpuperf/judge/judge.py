@@ -28,6 +28,7 @@ from .flow import flow_of
 from .judgement import judgement
 from .listing import add_lines
 from .measure import Measured, measure
+from .prediction import Prediction
 
 if TYPE_CHECKING:
     from gpuperf_engine import Finding, Pattern
@@ -85,15 +86,18 @@ class Judge:
             self._patterns = patterns_of(item.config)
         findings = _assigned(cases, gpuperf, self._patterns)
         paths = [self._paths(item, case) for case in cases]
+        launches = {launch.event.number: launch.profile for case in cases for launch in case.launches}
+        prediction = Prediction(launches, self.settings.target_files)
         measured = [
             measure(
                 case,
                 found,
                 self.settings.rootdir,
                 files,
-                self.settings.target_files,
+                prediction,
                 self.settings.metrics,
                 self.settings.findings,
+                self.settings.report_dir is not None,
             )
             for case, found, files in zip(cases, findings, paths, strict=True)
         ]
@@ -263,11 +267,12 @@ def _findings(
 
 
 def _owner(cases: list[CaseRecord], finding: Finding) -> int:
-    same = [index for index, case in enumerate(cases) if finding.kernel and case.entry == finding.kernel]
-    for index in same:
-        if any(launch.site.line == finding.line for launch in cases[index].launches):
+    """The case of the launch that a finding is about, else the first."""
+    steps = set(finding.steps) if finding.kernel else set()
+    for index, case in enumerate(cases):
+        if any(launch.event.number in steps for launch in case.launches):
             return index
-    return same[0] if same else 0
+    return 0
 
 
 def failing(records: Iterable[Case], settings: Settings) -> list[Case]:

@@ -20,6 +20,7 @@ from ..sources.paths import SourcePaths
 from ..store.baseline import ordered
 from .accesses import access_rows
 from .findings import Weighed, unused_accepts, weigh
+from .prediction import Prediction
 
 if TYPE_CHECKING:
     from gpuperf_engine import Finding, Profile
@@ -69,15 +70,17 @@ def measure(
     findings: Sequence[Finding],
     rootdir: Path,
     paths: SourcePaths,
-    search: Sequence[str] = (),
+    prediction: Prediction,
     metrics: Table = TABLE,
     rules: FindingRules = NO_RULES,
+    notes: bool = True,
 ) -> Measured:
-    """Sums the launches of a case. ``findings`` are those that belong to it, ``paths`` says how reports write those of its source."""
+    """Sums the launches of a case. ``findings`` are those that belong to it, ``paths`` says how reports write those of its source,
+    ``prediction`` is that of the test; ``notes``: whether what they would save is asked for."""
     profiles = [launch.profile for launch in case.launches]
     total = engine.add_profiles(profiles)
-    weighed = weigh(findings, total, case.settings, rules, search)
-    targets, target_detail, failures = measure_targets(total, case.settings.targets, search, metrics)
+    targets, target_detail, failures = measure_targets(total, case.settings.targets, prediction, metrics)
+    weighed = weigh(findings, prediction, case.settings, rules, notes)
     entry: dict[str, object] = {
         "kernel": case.digest,
         "inputs": case.inputs,
@@ -115,7 +118,7 @@ def measure(
 
 
 def measure_targets(
-    total: Profile, targets: Iterable[str], search: Sequence[str] = (), metrics: Table = TABLE
+    total: Profile, targets: Iterable[str], prediction: Prediction, metrics: Table = TABLE
 ) -> tuple[dict[str, object], dict[str, object], dict[str, tuple[str, str]]]:
     """Predicted times of all launches, one after the other, on each target: (stored, shown beside it, failures)."""
     stored: dict[str, Any] = {}
@@ -123,7 +126,7 @@ def measure_targets(
     failures: dict[str, tuple[str, str]] = {}
     for target in sorted(targets):
         try:
-            estimate = engine.estimate(total, target, search=search)
+            estimate = prediction.estimate(total, target)
         except Unsupported as error:
             failures[target] = ("unmodelled", str(error))
             continue
@@ -165,6 +168,8 @@ def _finding_row(item: Weighed, rootdir: Path) -> FindingRow:
     }
     if item.saving_us:
         row["saving_us"] = dict(item.saving_us)
+    if finding.implied_by:
+        row["implied_by"] = storable(finding.implied_by.removesuffix(f" | of {finding.kernel}"))
     if item.accepted:
         row["accepted"] = storable(item.accepted)
     return row

@@ -208,7 +208,7 @@ def _sentence(row: Row) -> list[str]:
         word = {
             "regressed": "new finding",
             "improved": "finding fixed",
-            "changed": "finding of an object called otherwise",
+            "changed": "finding of an object allocated otherwise",
         }.get(row["verdict"], word)
     where = f"{row['target']}: " if row["target"] else "opcodes " if row["metric"] == "opcodes" else ""
     first, *more = clean(row["note"]).splitlines()

@@ -210,11 +210,17 @@ def test_thresholds_can_be_set() -> None:
 
 
 def test_an_identity_outlives_lines_that_are_added() -> None:
-    device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
-    x = device.zeros(_COUNT, np.float32, name="x")
+    """Lines, and accesses of other objects by the same opcode."""
+    loads_more = "ld.global.f32 %f9, [%rd9];\n\n    ld.global"
     identities = set()
-    for text in (_module("f32"), _module("f32").replace("ld.global", "\n\n    ld.global")):
-        kernel = ge.parse(text)["k"]
-        device.launch(kernel, _COUNT // 128, 128, [x])
-    identities = {finding.identity for finding in ge.find_patterns(device)}
+    for text in (_module("f32"), _module("f32").replace("ld.global", loads_more)):
+        text = text.replace(".param .u64 x", ".param .u64 x, .param .u64 other")
+        text = text.replace(
+            "ld.param", ".reg .f32 %f9; .reg .b64 %rd9; ld.param.u64 %rd9, [other];\n    ld.param", 1
+        )
+        device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
+        x = device.zeros(_COUNT, np.float32, name="x")
+        other = device.array(_RANDOM.normal(size=_COUNT).astype(np.float32), name="other")
+        device.launch(ge.parse(text)["k"], _COUNT // 128, 128, [x, other])
+        identities |= {finding.identity for finding in ge.find_patterns(device)}
     assert len(identities) == 1 and "k ld.global.f32 #1" in next(iter(identities))

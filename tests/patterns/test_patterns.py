@@ -149,7 +149,7 @@ def test_single_zero_and_single_value(device: ge.Device, run: Launch) -> None:
     ]
     assert findings[1].evidence["value"] == "2.5"
     assert findings[0].call == 'device.array(np.zeros(4, np.float32), name="zero")'
-    assert findings[0].identity == f'single-zero zero "{findings[0].call}"'
+    assert findings[0].identity == f"single-zero | {findings[0].call} in test_single_zero_and_single_value"
 
 
 def test_a_memset_is_no_single_value_but_may_be_redundant(device: ge.Device) -> None:
@@ -279,22 +279,56 @@ def test_two_backends_find_the_same() -> None:
 
 
 def test_kernels_that_one_line_launches_have_findings_of_their_own(device: ge.Device) -> None:
-    """The line is in a helper, as wrappers have it."""
+    """The line is in a helper, as wrappers have it; two of the kernels have one name."""
     text = STORE + STORE[STORE.index(".visible") :].replace(".entry k(", ".entry other(")
     kernels = ge.parse(text, path="k.ptx")
     target = device.array(np.full(8, 3, np.uint32), name="target")
 
-    def start(name: str) -> None:
-        device.launch(kernels[name], 1, 32, [target, 8, 3])
+    def start(kernel: ge.Kernel) -> None:
+        device.launch(kernel, 1, 32, [target, 8, 3])
 
-    start("k")
-    start("other")
+    start(kernels["k"])
+    start(kernels["other"])
+    start(ge.parse(STORE.replace("st.global", "membar.gl;\n    st.global"), path="k.ptx")["k"])
+    start(ge.parse(text, path="k.ptx")["k"])  # the first again
     redundant = [item for item in ge.find_patterns(device.program) if item.rule == "redundant-values"]
-    assert [(item.kernel, item.of_case) for item in redundant] == [
-        (name, 'redundant-values target "device.launch(kernels[name], 1, 32, [target, 8, 3])"')
-        for name in ("k", "other")
+    site = "test_kernels_that_one_line_launches_have_findings_of_their_own"
+    array = f'target = device.array(np.full(8, 3, np.uint32), name="target") in {site}'
+    call = "device.launch(kernel, 1, 32, [target, 8, 3])"
+    assert [(item.kernel, item.of_case, item.calls) for item in redundant] == [
+        ("k", f"redundant-values | {array} | {call}", 2),
+        ("other", f"redundant-values | {array} | {call}", 1),
+        ("k", f"redundant-values | {array} | {call} (kernel #2)", 1),
     ]
-    assert [item.identity for item in redundant] == [f"{item.of_case} of {item.kernel}" for item in redundant]
+    assert [item.identity for item in redundant] == [
+        f"{item.of_case} | of {item.kernel}" for item in redundant
+    ]
+
+
+def test_arrays_are_known_by_the_lines_that_allocate_them(device: ge.Device) -> None:
+    """Not by their place among all arrays: nothing changes for those that are there already."""
+    kernel = ge.parse(STORE, path="k.ptx")["k"]
+
+    def identities(before: int) -> list[str]:
+        fresh = ge.Device(observe={"memory", "values"}, memory_bytes=1 << 20)
+        for _ in range(before):
+            fresh.empty(8, np.uint32)
+        arrays = [fresh.array(np.full(8, 3, np.uint32)) for _ in range(2)]
+        for array in arrays:
+            fresh.launch(kernel, 1, 32, [array, 8, 3])
+        findings = ge.find_patterns(fresh.program)
+        return [item.identity for item in findings if item.rule == "redundant-values"]
+
+    # of arrays that one line makes, the second has an ordinal
+    line = "arrays = [fresh.array(np.full(8, 3, np.uint32)) for _ in range(2)]"
+    call = "fresh.launch(kernel, 1, 32, [array, 8, 3]) | of k"
+    function = identities(0)[0].split(" | ")[1].rpartition(" in ")[2]
+    assert function in ("identities", "<listcomp>")
+    assert (
+        identities(0)
+        == identities(3)
+        == [f"redundant-values | {line} in {function}{ordinal} | {call}" for ordinal in ("", " #2")]
+    )
 
 
 VARIABLES = module(
@@ -405,10 +439,10 @@ def test_reads_of_what_nobody_wrote_and_memory_that_nobody_uses(device: ge.Devic
     notes = {
         (item.rule, item.object): dict(item.evidence)["bytes"]
         for item in ge.find_patterns(device.program)
-        if item.rule in ("unwritten-reads", "unused-values")
+        if item.rule in ("uninitialized-reads", "unused-values")
     }
     assert notes == {
-        ("unwritten-reads", "source"): 12 * 4,
+        ("uninitialized-reads", "source"): 12 * 4,
         ("unused-values", "source"): 8 * 4,
         ("unused-values", "spare"): 32 * 4,
     }

@@ -30,7 +30,9 @@ def test_scale(gpuperf):
     x, y = gpuperf.array(VALUES), gpuperf.zeros(256, np.float32)
     gpuperf.kernel("scale.ptx")[1, 256](x, y)
 """
-NOISE = "np.random.default_rng(1).normal(size=256).astype(np.float32)"
+NOISE = "np.random.default_rng(1).normal(size=512).astype(np.float32)"
+#: the kernel loads the first half, which is the index
+HALF = f"np.append(np.arange(256, dtype=np.float32), {NOISE}[256:])"
 ASKED = "-o", "gpuperf_values=accesses"
 
 
@@ -39,7 +41,7 @@ def test_a_new_pattern_of_an_instruction_is_red_if_asked_for(real):
     real.write("test_k.py", TEST.replace("VALUES", NOISE))
     assert real.run("--gpuperf-update", *ASKED).ret == 0
     assert real.run(*ASKED).ret == 0
-    real.write("test_k.py", TEST.replace("VALUES", "np.arange(256, dtype=np.float32)"))
+    real.write("test_k.py", TEST.replace("VALUES", HALF))
     worse = real.run(*ASKED)
     assert worse.ret == 1
     worse.stdout.fnmatch_lines(["*structured-values*scale ld.global.f32 #1*"])

@@ -448,7 +448,7 @@ class Runtime:
         self._launches += 1
         if observation.values is not None:
             self.carried[len(self.events)] = observation.values
-        self._append("launch", objects, 0, uses, kernel.name, keep)
+        self._append("launch", objects, 0, uses, kernel, keep)
         return program, plan, observation
 
     def _observed(self, demand: str, sampled: bool, threads_of: object) -> frozenset[str]:
@@ -594,9 +594,9 @@ class Runtime:
         objects: tuple[DeviceArray, ...],
         size: int,
         uses: tuple[Use, ...] = (),
-        kernel: str = "",
+        kernel: Function | None = None,
         kept: bool = True,
     ) -> None:
-        number = len(self.events)
+        number, name = len(self.events), "" if kernel is None else kernel.name
         recorded = tuple(array.recorded() for array in objects)
-        self.events.append(Event(kind, call_path(), recorded, kernel, size, uses, number, kept))
+        self.events.append(Event(kind, call_path(), recorded, name, size, uses, number, kept, kernel))

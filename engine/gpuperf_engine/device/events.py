@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..memory.arrays import DeviceArray
+from ..ptx.syntax import Function
 from .contents import Contents
 
 __all__ = ["CallSite", "Event", "Same", "Use", "call_path", "call_site"]
@@ -66,7 +67,8 @@ class Use:
 class Event:
     """One step of the recorded program. ``kind`` is ``allocate copy-in copy memset launch copy-out``; ``objects`` are the
     arrays concerned, the destination first; ``uses`` is filled while values are observed, in order of address. ``path`` are the calls
-    that led to it, the innermost first. A launch that is not ``kept`` left memory as it was."""
+    that led to it, the innermost first. A launch that is not ``kept`` left memory as it was; its
+    ``function`` is the kernel."""
 
     kind: str
     path: tuple[CallSite, ...]
@@ -76,6 +78,7 @@ class Event:
     uses: tuple[Use, ...] = ()
     number: int = 0
     kept: bool = True
+    function: Function | None = None
 
     @property
     def site(self) -> CallSite:

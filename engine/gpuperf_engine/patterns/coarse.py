@@ -14,8 +14,9 @@ from ..device.contents import Contents
 from ..device.events import Use
 from ..device.thresholds import Thresholds
 from ..memory.arrays import DeviceArray
-from ..results import Finding
+from ..results import Finding, Traffic
 from .program import Pattern, Step
+from .traffic import Readers, written_less
 
 __all__ = ["PATTERNS", "REDUNDANT_SHARE"]
 
@@ -34,7 +35,9 @@ class RedundantValues:
 
     def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
         """One finding for each object of a step."""
+        idle = _idle_calls(steps)
         for step in steps:
+            whole = (step.call, step.event.kernel) in idle
             for use in step.event.uses:
                 if use.bytes_held:
                     yield step, self._copied_out(step, use)
@@ -50,6 +53,7 @@ class RedundantValues:
                         f"({share:.1f} %) already held the same value",
                         waste=use.bytes_unchanged,
                         advice=_SKIP_COPY if step.event.kind != "launch" else _SKIP_STORE,
+                        traffic=written_less(step, use.bytes_unchanged, whole),
                         written=use.written,
                         unchanged=use.unchanged,
                         bytes=use.unchanged * use.array.dtype.itemsize,
@@ -65,8 +69,19 @@ class RedundantValues:
             severity="note",
             waste=use.bytes_held,
             advice="keep the copy that the host has",
+            traffic=[Traffic(step.event.number, copied=use.bytes_held)],
             bytes=use.bytes_held,
         )
+
+
+def _idle_calls(steps: Sequence[Step]) -> set[tuple[str, str]]:
+    """Calls that write nothing but what is there, each time that they are made: the last round of a loop is needed to end it."""
+    idle: dict[tuple[str, str], bool] = {}
+    for step in steps:
+        same = all(use.unchanged == use.written for use in step.event.writes)
+        key = step.call, step.event.kernel
+        idle[key] = idle.get(key, True) and same
+    return {key for key, always in idle.items() if always}
 
 
 _SKIP_COPY = "leave it out where nothing changed since the last one"
@@ -87,12 +102,13 @@ class ContentsOf:
 
     def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
         """Findings for each object of a step; a memset is meant to write a single value."""
+        readers = Readers(steps)
         for step in steps:
             for use in step.event.writes if step.event.kind in ("copy-in", "launch") else ():
                 for contents in use.contents:
-                    yield step, self._finding(step, use, contents)
+                    yield step, self._finding(step, use, contents, readers)
 
-    def _finding(self, step: Step, use: Use, contents: Contents) -> Finding:
+    def _finding(self, step: Step, use: Use, contents: Contents, readers: Readers) -> Finding:
         rule = contents.rule
         width = use.array.dtype.itemsize
         single = rule.startswith("single")
@@ -104,6 +120,9 @@ class ContentsOf:
             "approximate-values": "are about",
         }.get(rule, "are")
         evidence = {"elements": use.written, **dict(contents.evidence)}
+        share = 1 - contents.width / width
+        # which elements have the frequent value is not known before they are loaded
+        loads = readers.without(step, use, share) if rule != "frequent-values" else ()
         return step.finding(
             rule,
             use.array,
@@ -111,6 +130,7 @@ class ContentsOf:
             severity="fail" if single and use.written == use.elements else "note",
             waste=int(use.written * (width - contents.width)),
             advice=_ADVICE[rule, step.event.kind == "launch"],
+            traffic=[*written_less(step, share * use.bytes_written), *loads],
             **evidence,
         )
 
@@ -163,6 +183,7 @@ class DuplicateValues:
                         severity="note" if step.event.kind == "copy" else "fail",
                         waste=min(same.bytes, use.bytes_written),
                         advice=f"use {other!r} instead of a second copy",
+                        traffic=written_less(step, min(same.bytes, use.bytes_written)),
                         other=other,
                         written_at=origin.place,
                         bytes=same.bytes,
@@ -182,42 +203,46 @@ class DeadStores:
     def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
         """One finding for each object that a step wrote in vain, at that step."""
         lost: dict[tuple[int, DeviceArray], tuple[int, Step]] = {}
+        left: dict[int, int] = {}
         for step in steps:
+            left[step.event.number] = sum(use.bytes_written for use in step.event.uses)
             for use in step.event.writes:
                 if use.unchanged < REDUNDANT_SHARE * use.written:
                     for number, size in use.unread:
                         before, _ = lost.get((number, use.array), (0, step))
+                        left[number] = left.get(number, 0) - size
                         lost[number, use.array] = before + size, step
-        calls: dict[tuple[str, str, DeviceArray], list[tuple[Step, int, Step] | None]] = {}
+        calls: dict[tuple[str, str, DeviceArray], list[tuple[Step, Use, int, Step] | None]] = {}
         for step in steps:
             for use in step.event.writes:
                 size, last = lost.get((step.event.number, use.array), (0, step))
                 dead = size >= REDUNDANT_SHARE * use.bytes_written and not step.made(use.array)
                 key = (step.call, step.event.kernel, use.array)
-                calls.setdefault(key, []).append((step, size, last) if dead else None)
-        for (_, _, array), dead_steps in calls.items():
+                calls.setdefault(key, []).append((step, use, size, last) if dead else None)
+        for dead_steps in calls.values():
             dead_each_time = [item for item in dead_steps if item is not None]
             if len(dead_each_time) == len(dead_steps):
-                for step, size, last in dead_each_time:
-                    yield step, self._finding(step, array, size, last)
+                for step, use, size, last in dead_each_time:
+                    yield step, self._finding(step, use, size, last, not left[step.event.number])
 
-    def _finding(self, step: Step, array: DeviceArray, size: int, last: Step) -> Finding:
+    def _finding(self, step: Step, use: Use, size: int, last: Step, in_vain: bool) -> Finding:
         return step.finding(
             "dead-stores",
-            array,
-            f"{step} writes {size:,} bytes of {step.name(array)!r} that {last} at {last.place} overwrites before "
+            use.array,
+            f"{step} writes {size:,} bytes of {step.name(use.array)!r} that {last} at {last.place} overwrites before "
             "anybody reads them",
             waste=size,
             advice="leave the first of the two out, or write only what the second does not",
+            traffic=written_less(step, size, in_vain),
             bytes=size,
             written_at=last.place,
         )
 
 
-class UnwrittenReads:
+class UninitializedReads:
     """A step reads what nobody wrote."""
 
-    rules = ("unwritten-reads",)
+    rules = ("uninitialized-reads",)
 
     def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
         """One finding for each array of a step; variables of modules are loaded with zeros."""
@@ -227,7 +252,7 @@ class UnwrittenReads:
                     yield (
                         step,
                         step.finding(
-                            "unwritten-reads",
+                            "uninitialized-reads",
                             use.array,
                             f"{step} reads {use.bytes_blank:,} bytes of {step.name(use.array)!r} that nobody wrote",
                             severity="note",
@@ -266,6 +291,7 @@ class UnusedValues:
                         severity="note",
                         waste=lost if by_host else 0,
                         advice="copy or allocate only what is used",
+                        traffic=[Traffic(step.event.number, copied=lost)] if by_host else (),
                         bytes=lost,
                     ),
                 )
@@ -276,6 +302,6 @@ PATTERNS: tuple[Pattern, ...] = (
     ContentsOf(),
     DuplicateValues(),
     DeadStores(),
-    UnwrittenReads(),
+    UninitializedReads(),
     UnusedValues(),
 )

@@ -7,12 +7,12 @@ has a module: ``fine_single``, ``fine_frequent``, ``fine_structured``, ``fine_ty
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..device.thresholds import Thresholds
-from ..results import Finding, ValueRecord
+from ..results import Finding, Traffic, ValueRecord
 from .fine_frequent import frequent_values
 from .fine_single import approximate_values, single_value
 from .fine_stores import repeated_loads, silent_stores, uninitialized_reads
@@ -61,47 +61,53 @@ class FinePatterns:
     )
 
     def find(self, steps: Sequence[Step]) -> Iterator[tuple[Step, Finding]]:
-        """One finding for each instruction and object of a call; what further launches of that call add is in its ``waste``."""
-        found: dict[str, tuple[Step, Finding]] = {}
+        """One finding for each instruction and object of a launch."""
         for step in steps:
-            for finding in self._of(step):
-                known = found.get(finding.identity)
-                found[finding.identity] = (
-                    (step, finding) if known is None else (known[0], _added(known[1], finding))
-                )
-        yield from found.values()
-
-    def _of(self, step: Step) -> Iterator[Finding]:
-        names = _instruction_names(step.carried)
-        thresholds = self.thresholds or step.device.thresholds
-        for record in step.carried:
-            if record.space not in ("global", "shared") or record.kind not in _VERBS:
-                continue
-            if record.count < thresholds.accesses:
-                continue
-            values = next(filter(None, (family(record, thresholds) for family in _VALUES)), None)
-            for match in (values, *(family(record, thresholds) for family in _OTHERS)):
-                if match is not None:
-                    yield _finding(step, record, match, names[record.site, record.element])
+            thresholds = self.thresholds or step.device.thresholds
+            names = _instruction_names(step.carried)
+            moved = _moved(step.carried)
+            for record in step.carried:
+                if record.space not in moved or record.kind not in _VERBS:
+                    continue
+                if record.count < thresholds.accesses:
+                    continue
+                values = next(filter(None, (family(record, thresholds) for family in _VALUES)), None)
+                for match in (values, *(family(record, thresholds) for family in _OTHERS)):
+                    if match is not None:
+                        name = names[record.site, record.element, record.object]
+                        yield step, _finding(step, record, match, name, moved)
 
 
-def _instruction_names(records: Sequence[ValueRecord]) -> dict[tuple[int, int], str]:
-    """Names that lines added above an instruction leave as they are: function, opcode, which one of those alike, and the element."""
-    sites = {record.site: (record.function, record.opcode) for record in records}
-    number: dict[tuple[str, str], int] = {}
+def _instruction_names(records: Sequence[ValueRecord]) -> dict[tuple[int, int, str], str]:
+    """Names that lines added above an instruction leave as they are: function, opcode, which one of those alike that access the
+    object, and the element."""
+    sites = {(record.site, record.object): (record.function, record.opcode) for record in records}
+    number: dict[tuple[str, str, str], int] = {}
     names = {}
-    for site, alike in sorted(sites.items()):
-        number[alike] = number.get(alike, 0) + 1
-        names[site] = " ".join((*alike, f"#{number[alike]}"))
+    for (site, name), alike in sorted(sites.items()):
+        key = (*alike, name)
+        number[key] = number.get(key, 0) + 1
+        names[site, name] = " ".join((*alike, f"#{number[key]}"))
     several = {record.site for record in records if record.element}
     return {
-        (record.site, record.element): names[record.site]
+        (record.site, record.element, record.object): names[record.site, record.object]
         + (f"[{record.element}]" if record.site in several else "")
         for record in records
     }
 
 
-def _finding(step: Step, record: ValueRecord, match: Match, instruction: str) -> Finding:
+def _moved(records: Sequence[ValueRecord]) -> dict[str, dict[str, int]]:
+    """By space the bytes that a launch loads and stores."""
+    moved: dict[str, dict[str, int]] = {space: dict.fromkeys(_VERBS, 0) for space in ("global", "shared")}
+    for record in records:
+        if record.space in moved and record.kind in _VERBS:
+            moved[record.space][record.kind] += record.bytes
+    return moved
+
+
+def _finding(
+    step: Step, record: ValueRecord, match: Match, instruction: str, moved: Mapping[str, Mapping[str, int]]
+) -> Finding:
     place = record.source or f"line {record.line}"
     evidence: dict[str, Any] = {
         "fraction": round(match.fraction, 4),
@@ -115,27 +121,27 @@ def _finding(step: Step, record: ValueRecord, match: Match, instruction: str) ->
         **match.evidence,
     }
     what = f"{record.opcode} at {place} {_VERBS[record.kind]} {record.count:,} elements"
+    # the models of time are told of less traffic with global memory alone
+    share = match.waste / max(1, moved["global"][record.kind]) if record.space == "global" else 0.0
+    loads, stores = (min(1.0, share) if record.kind == kind else 0.0 for kind in _VERBS)
     return Finding(
         rule=match.rule,
         object=record.object or "memory",
-        call=f"{step.call}: {instruction}",
+        call=step.call,
         message=f"{what} {'from' if record.kind == 'load' else 'to'} {record.object or 'memory'!r}: {match.text}",
         path=step.event.site.path,
         line=step.event.site.line,
         kernel=step.event.kernel,
-        severity=match.severity,
+        # what shared memory is cleared with and padded by is no traffic with memory
+        severity=match.severity if record.space == "global" else "note",
         waste=match.waste,
         advice=match.advice,
         evidence=evidence,
+        site=step.site_of(record.object),
+        instruction=instruction,
+        steps=(step.event.number,),
+        traffic=(Traffic(step.event.number, loads, stores),) if share else (),
     )
-
-
-def _added(known: Finding, more: Finding) -> Finding:
-    """A finding with what another launch of the call adds."""
-    evidence = dict(known.evidence)
-    evidence["bytes"] += more.evidence["bytes"]
-    evidence["launches"] += 1
-    return replace(known, waste=known.waste + more.waste, calls=known.calls + 1, evidence=evidence)
 
 
 FINE_PATTERNS: tuple[FinePatterns, ...] = (FinePatterns(),)

@@ -11,9 +11,11 @@ from ..device.events import Event
 from ..errors import NotObserved
 from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray
-from ..results import Finding, ValueRecord
+from ..ptx.syntax import Function
+from ..results import Finding, Traffic, ValueRecord, added_traffic
+from .implied import without_implied
 
-__all__ = ["Pattern", "Step", "find_patterns", "steps_of"]
+__all__ = ["Pattern", "Step", "find_patterns", "more", "steps_of"]
 
 _WORDS = {
     "allocate": "allocation",
@@ -27,12 +29,13 @@ _WORDS = {
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """One step of a program. ``call`` is the text that identifies it: the source line, with an ordinal where the same text stands on
-    further lines. A line that runs again in a loop is the same call."""
+    further lines. A line that runs again in a loop is the same call. ``sites``: where arrays were allocated, as ``Finding.site``."""
 
     number: int
     event: Event
     call: str
     names: Mapping[Allocation, str]
+    sites: Mapping[Allocation, str]
     device: Runtime
 
     def __str__(self) -> str:
@@ -52,6 +55,13 @@ class Step:
     def name(self, array: DeviceArray) -> str:
         """The name of an array; nameless ones are numbered in the order they were made."""
         return self.names.get(array.allocation) or array.name or "memory"
+
+    def site_of(self, name: str) -> str:
+        """Where the one array of this name was allocated; empty for other memory, and where several have it."""
+        sites = {
+            self.sites.get(allocation, "") for allocation, called in self.names.items() if called == name
+        }
+        return sites.pop() if len(sites) == 1 else ""
 
     def made(self, array: DeviceArray) -> bool:
         """Whether the step is part of allocating an array, as ``zeros`` is."""
@@ -79,9 +89,11 @@ class Step:
         severity: str = "fail",
         waste: int = 0,
         advice: str = "",
+        traffic: Iterable[Traffic] = (),
         **evidence: object,
     ) -> Finding:
-        """What a pattern says of an array at this step. ``waste``: bytes of traffic that need not be; ``advice``: what to do."""
+        """What a pattern says of an array at this step. ``waste``: bytes of traffic that need not be; ``advice``: what to do;
+        ``traffic``: what goes then, in this step and others."""
         event = self.event
         return Finding(
             rule=rule,
@@ -95,6 +107,9 @@ class Step:
             waste=waste,
             advice=advice,
             evidence=evidence,
+            site=self.sites.get(array.allocation, ""),
+            steps=(event.number,),
+            traffic=added_traffic(traffic),
         )
 
 
@@ -127,9 +142,24 @@ def find_patterns(device: Runtime, patterns: Iterable[Pattern]) -> tuple[Finding
         if known is None:
             findings[finding.identity] = finding
         else:
-            waste, calls = known.waste + finding.waste, known.calls + 1
-            findings[finding.identity] = replace(known, waste=waste, calls=calls)
-    return tuple(findings.values())
+            findings[finding.identity] = more(known, finding)
+    return without_implied(findings.values())
+
+
+def more(known: Finding, again: Finding) -> Finding:
+    """A finding with what it adds where its call makes it again."""
+    evidence = dict(known.evidence)
+    if "launches" in evidence:
+        evidence["bytes"] += again.evidence["bytes"]
+        evidence["launches"] += 1
+    return replace(
+        known,
+        evidence=evidence,
+        waste=known.waste + again.waste,
+        calls=known.calls + 1,
+        steps=(*known.steps, *again.steps),
+        traffic=added_traffic((*known.traffic, *again.traffic)),
+    )
 
 
 def steps_of(device: Runtime) -> tuple[Step, ...]:
@@ -137,14 +167,31 @@ def steps_of(device: Runtime) -> tuple[Step, ...]:
     names = {
         array.allocation: array.name or f"array#{number}" for number, array in enumerate(device.arrays, 1)
     }
+    sites = _sites(device)
     return tuple(
-        Step(number, event, call, names, device) for number, (event, call) in enumerate(_calls(device.events))
+        Step(number, event, call, names, sites, device)
+        for number, (event, call) in enumerate(_calls(device.events))
     )
 
 
+def _sites(device: Runtime) -> dict[Allocation, str]:
+    """Where arrays were allocated: the function and the text of the line, with an ordinal among those of equal text."""
+    events = {event.number: event for event in device.events}
+    numbers: dict[str, int] = {}
+    sites = {}
+    for allocation, number in device.origins.items():
+        call = events[number].site
+        text = f"{call.text} in {call.function.rpartition('.')[2]}".strip() if call.path else ""
+        numbers[text] = numbers.get(text, 0) + 1
+        sites[allocation] = text if numbers[text] == 1 or not text else f"{text} #{numbers[text]}"
+    return sites
+
+
 def _calls(events: Iterable[Event]) -> Iterator[tuple[Event, str]]:
-    """Events beside the text that identifies them."""
+    """Events beside the text that identifies them: that of the line, and of kernels of one name the number."""
     lines: dict[str, list[tuple[str, int]]] = {}
+    alike: dict[str, list[bytes]] = {}
+    digests: dict[Function, bytes] = {}
     for event in events:
         text = event.site.text or event.kind
         places = lines.setdefault(text, [])
@@ -152,4 +199,13 @@ def _calls(events: Iterable[Event]) -> Iterator[tuple[Event, str]]:
         if site not in places:
             places.append(site)
         ordinal = places.index(site) + 1
-        yield event, text if ordinal == 1 else f"{text} #{ordinal}"
+        text = text if ordinal == 1 else f"{text} #{ordinal}"
+        if event.function is not None:
+            if event.function not in digests:
+                digests[event.function] = event.function.module.digest
+            kernels = alike.setdefault(event.kernel, [])
+            if digests[event.function] not in kernels:
+                kernels.append(digests[event.function])
+            which = kernels.index(digests[event.function]) + 1
+            text = text if which == 1 else f"{text} (kernel #{which})"
+        yield event, text

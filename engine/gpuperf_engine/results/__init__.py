@@ -13,7 +13,7 @@ from .control_flow import (
     LoopProfile,
 )
 from .estimate import Estimate
-from .finding import Finding
+from .finding import Finding, Traffic, added_traffic
 from .memory import SECTOR_BYTES, Memory, ObjectFootprint, SiteProfile
 from .profile import Profile, Resources
 from .races import Race, RaceAccess, race_error
@@ -39,6 +39,8 @@ __all__ = [
     "RaceAccess",
     "Resources",
     "SiteProfile",
+    "Traffic",
     "ValueRecord",
+    "added_traffic",
     "race_error",
 ]

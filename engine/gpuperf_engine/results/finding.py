@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Finding"]
+__all__ = ["Finding", "Traffic", "added_traffic"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What one step of a program need not move: ``step`` is the number of its event; ``loads`` and ``stores`` are shares (0 to 1) of
+    what a launch loads from and stores to global memory, ``copied`` are bytes of a copy or memset; a step that does nothing else goes
+    as a ``whole``."""
+
+    step: int
+    loads: float = 0.0
+    stores: float = 0.0
+    copied: int = 0
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One value pattern. Its identity is (rule, object, call, kernel); ``evidence`` is outside the identity.
+    """One value pattern.
 
     ``rule`` is e.g. ``redundant-values``; ``object`` the name of the allocation; ``call`` the source line's text with an
     ordinal among equals; ``path``/``line`` where that call stands; ``kernel`` the kernel if the call is a launch.
     ``severity`` is ``fail`` or ``note``; ``waste`` the bytes of traffic that need not be, in all ``calls`` that it was found in;
-    ``advice`` what to do.
+    ``advice`` what to do; ``steps`` the numbers of the events in which it was found. ``traffic`` is what goes if the advice is
+    followed, in these steps and in those that load the values; ``implied_by`` the identity of a stronger finding that it follows from.
+
+    Its identity has the ``rule``; the ``site`` that allocates the object, a source line's text and its function with an ordinal among
+    equals (the name of what has no such site); the ``call``; the ``instruction`` where it is about one; and the kernel. Of these
+    nothing moves when lines are added elsewhere.
     """
 
     rule: str
@@ -31,13 +49,36 @@ class Finding:
     calls: int = 1
     advice: str = ""
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    site: str = ""
+    instruction: str = ""
+    steps: tuple[int, ...] = ()
+    traffic: tuple[Traffic, ...] = ()
+    implied_by: str = ""
 
     @property
     def identity(self) -> str:
-        """One line that no other finding of the program has: ``redundant-values out "launch(kernel, out)" of saxpy``."""
-        return f"{self.of_case} of {self.kernel}" if self.kernel else self.of_case
+        """One line that no other finding of the program has:
+        ``redundant-values | out = gpuperf.zeros(8) in test_fill | fill[1, 8](out) | of fill``."""
+        return f"{self.of_case} | of {self.kernel}" if self.kernel else self.of_case
 
     @property
     def of_case(self) -> str:
-        """The same among the findings of one kernel, as its baseline holds it: ``redundant-values out "launch(kernel, out)"``."""
-        return f'{self.rule} {self.object} "{self.call}"'
+        """The same among the findings of one kernel, as its baseline holds it."""
+        call = "" if self.site.startswith(f"{self.call} in ") else self.call
+        parts = self.rule, self.site or self.object, call, self.instruction
+        return " | ".join(part for part in parts if part)
+
+
+def added_traffic(traffic: Iterable[Traffic]) -> tuple[Traffic, ...]:
+    """One for each step, with the sums; no share is more than 1."""
+    steps: dict[int, Traffic] = {}
+    for item in traffic:
+        known = steps.get(item.step, Traffic(item.step))
+        steps[item.step] = Traffic(
+            item.step,
+            min(1.0, known.loads + item.loads),
+            min(1.0, known.stores + item.stores),
+            known.copied + item.copied,
+            known.whole or item.whole,
+        )
+    return tuple(steps.values())

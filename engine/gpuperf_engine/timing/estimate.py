@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ..errors import MachineError, NotObserved, UnknownName, Unsupported, nearest
-from ..results import SECTOR_BYTES, Estimate, Profile, Resources
+from ..results import Estimate, Profile, Resources
 from .adapt import launch_key, timing_input
 from .inputs import TimingInput
 from .machine import Machine, load_machine
@@ -14,7 +14,7 @@ from .occupancy import occupancy
 from .targets import can_run
 from .wave_model import MODELS, WaveModel
 
-__all__ = ["CACHES", "MODELS", "estimate", "saving_us"]
+__all__ = ["CACHES", "MODELS", "Predictor", "estimate"]
 
 CACHES = ("cold", "warm")
 
@@ -44,67 +44,98 @@ def estimate(
     the machine, :class:`Unsupported` for a unit that the machine does not describe, :class:`LaunchError` where no CTA fits
     on an SM, and :class:`NotObserved` if memory was not observed.
     """
+    return Predictor(machine, search=search, model=model, caches=caches).estimate(profile, resources)
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """Launches of one program that are alike: what the models see, and what they predict."""
+
+    given: TimingInput
+    estimate: Estimate
+    #: µs that they take less without these shares of their loads and stores
+    saved: dict[tuple[float, float], float] = field(default_factory=dict)
+
+
+class Predictor:
+    """Predicts times of launches on one machine, those of launches that are alike once. Arguments and errors as ``estimate``.
+
+    It knows launches by the objects of their profiles: for as long as it is used, these must be there.
+    """
+
+    def __init__(
+        self,
+        machine: Machine | str,
+        *,
+        search: Iterable[str] = (),
+        model: str = MODELS[0],
+        caches: str = CACHES[0],
+    ) -> None:
+        self.model, self.caches = _checked(model, caches)
+        self.machine = _machine(machine, search)
+        self._known: dict[Hashable, _Launch] = {}
+
+    def estimate(self, profile: Profile | TimingInput, resources: Resources | None = None) -> Estimate:
+        """The time of a launch, of all launches if the profile is a sum. ``resources`` as for ``estimate``."""
+        alike = self._launches(profile, resources)
+        return _sum([(launch.estimate, times) for launch, times in alike])
+
+    def saving_us(self, profile: Profile | TimingInput, *, loads: float = 0.0, stores: float = 0.0) -> float:
+        """How much less the launches are predicted to take without these shares (0 to 1) of their loads from and stores to global
+        memory.
+
+        Requests, sectors and footprints of each shrink alike; the instructions stay.
+        """
+        gone = min(1.0, max(0.0, loads)), min(1.0, max(0.0, stores))
+        return sum(times * self._saved(launch, gone) for launch, times in self._launches(profile))
+
+    def _saved(self, launch: _Launch, gone: tuple[float, float]) -> float:
+        if gone not in launch.saved:
+            given = launch.given
+            loads, stores = gone
+            smaller = replace(given, memory=given.memory.scaled(1.0 - loads, 1.0 - stores))
+            after = _predict(smaller, self.machine, self.model, self.caches) if any(gone) else launch.estimate
+            launch.saved[gone] = max(0.0, launch.estimate.time_us - after.time_us)
+        return launch.saved[gone]
+
+    def _launches(
+        self, profile: Profile | TimingInput, resources: Resources | None = None
+    ) -> list[tuple[_Launch, int]]:
+        """Launches that are alike, each with its number."""
+        if isinstance(profile, TimingInput):
+            return [(_Launch(profile, _predict(profile, self.machine, self.model, self.caches)), 1)]
+        if not can_run(profile.target, self.machine):
+            capability = ".".join(map(str, self.machine.compute_capability))
+            raise MachineError(
+                f"PTX for {profile.target} cannot run on {self.machine.id} (compute capability {capability})",
+                details=[f"kernel {profile.kernel} of {profile.path}"],
+                hint=f"give this machine PTX for {self.machine.targets[-1]} or lower, or leave it out of the targets",
+            )
+        numbers: dict[Hashable, int] = {}
+        for record in profile.records:
+            used = resources or replace(profile.resources, shared_bytes=record.plan.shared_bytes)
+            key = launch_key(record), used
+            numbers[key] = numbers.get(key, 0) + 1
+            if key not in self._known:
+                given = timing_input(record, self.machine, used)
+                self._known[key] = _Launch(given, _predict(given, self.machine, self.model, self.caches))
+        if not numbers:
+            raise NotObserved(f"the profile of {profile.kernel!r} holds no launch to predict the time of")
+        return [(self._known[key], times) for key, times in numbers.items()]
+
+
+def _machine(machine: Machine | str, search: Iterable[str]) -> Machine:
+    return machine if isinstance(machine, Machine) else load_machine(machine, search)
+
+
+def _checked(model: str, caches: str) -> tuple[str, str]:
     if model not in MODELS:
         raise UnknownName(f"unknown model of time {model!r}", hint=nearest(model, MODELS, noun="model"))
     if caches not in CACHES:
         raise UnknownName(
             f"unknown state of the caches {caches!r}", hint=nearest(caches, CACHES, noun="state")
         )
-    if not isinstance(machine, Machine):
-        machine = load_machine(machine, search)
-    if isinstance(profile, TimingInput):
-        return _predict(profile, machine, model, caches)
-    if not can_run(profile.target, machine):
-        capability = ".".join(map(str, machine.compute_capability))
-        raise MachineError(
-            f"PTX for {profile.target} cannot run on {machine.id} (compute capability {capability})",
-            details=[f"kernel {profile.kernel} of {profile.path}"],
-            hint=f"give this machine PTX for {machine.targets[-1]} or lower, or leave it out of the targets",
-        )
-    predicted: dict[Hashable, tuple[Estimate, int]] = {}
-    for record in profile.records:
-        key = launch_key(record)
-        if key in predicted:
-            known, times = predicted[key]
-            predicted[key] = known, times + 1
-        else:
-            used = resources or replace(profile.resources, shared_bytes=record.plan.shared_bytes)
-            predicted[key] = _predict(timing_input(record, machine, used), machine, model, caches), 1
-    if not predicted:
-        raise NotObserved(f"the profile of {profile.kernel!r} holds no launch to predict the time of")
-    return _sum(list(predicted.values()))
-
-
-def saving_us(
-    profile: Profile, machine: Machine | str, *, loaded: int = 0, stored: int = 0, search: Iterable[str] = ()
-) -> float:
-    """How much less the launches are predicted to take without so many bytes of their traffic with global memory; see ``estimate``
-    for the machine and the errors.
-
-    Loads and stores shrink alike in all launches, with their requests, sectors and footprints; the instructions stay.
-    """
-    if not isinstance(machine, Machine):
-        machine = load_machine(machine, search)
-    now = less = 0.0
-    whole = _moved(profile)
-    shares = [1.0 - min(1.0, gone / of) if of else 1.0 for gone, of in zip((loaded, stored), whole)]
-    known: dict[Hashable, tuple[float, float]] = {}
-    for record in profile.records:
-        key = launch_key(record)
-        if key not in known:
-            used = replace(profile.resources, shared_bytes=record.plan.shared_bytes)
-            given = timing_input(record, machine, used)
-            smaller = replace(given, memory=given.memory.scaled(*shares))
-            before, after = (_predict(item, machine, "kleimenov-popova", "cold") for item in (given, smaller))
-            known[key] = before.time_us, after.time_us
-        now, less = now + known[key][0], less + known[key][1]
-    return max(0.0, now - less)
-
-
-def _moved(profile: Profile) -> tuple[int, int]:
-    """Bytes of the sectors that are loaded and stored."""
-    memory = profile.memory
-    return SECTOR_BYTES * memory.global_load_sectors, SECTOR_BYTES * memory.global_store_sectors
+    return model, caches
 
 
 def _predict(given: TimingInput, machine: Machine, model: str, state: str) -> Estimate:

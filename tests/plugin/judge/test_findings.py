@@ -6,6 +6,7 @@ import linecache
 import re
 
 import pytest
+import yaml
 
 from tests.plugin.commands.test_flow import FILL
 
@@ -23,7 +24,11 @@ def test_fill(gpuperf):
     out.numpy()
 """
 AGAIN = "kernel[1, 64](out, np.uint32(7))"
-REDUNDANT = 'redundant-values out "kernel[1, 64](out, np.uint32(7)) #2"'
+SITE = 'out = gpuperf.empty(64, np.uint32, name="out") in test_fill'
+SINGLE = f"single-value | {SITE} | kernel[1, 64](out, np.uint32(7))"
+REDUNDANT = f"redundant-values | {SITE} | kernel[1, 64](out, np.uint32(7)) #2"
+#: a few bytes count
+SMALL = "gpuperf_findings_bytes = 32\ngpuperf_findings_us = 0\n"
 #: no single value: half of the array is as it was
 HALF = {"threads": 32, "again": "pass"}
 
@@ -33,7 +38,7 @@ def gate(project, monkeypatch):
     monkeypatch.setattr("pytest_gpuperf._engine.NAME", "gpuperf_engine")
     project.write("fill.ptx", FILL)
 
-    def write(mark: str = "", threads: int = 64, again: str = "pass", ini: str = "") -> None:
+    def write(mark: str = "", threads: int = 64, again: str = "pass", ini: str = SMALL) -> None:
         linecache.clearcache()  # the same process runs what was written before
         project.write("test_k.py", TEST.format(mark=mark, threads=threads, again=again))
         project.write("pytest.ini", f"[pytest]\naddopts = -p no:cacheprovider\n{ini}")
@@ -50,7 +55,7 @@ def failing(document) -> list[str]:
 
 def test_new_findings_fail_and_say_what_to_do(gate):
     gate.update()
-    assert 'single-value out "kernel[1, 64](out, np.uint32(7))"' in gate.baseline()
+    assert SINGLE in yaml.safe_load(gate.baseline())["cases"]["test_fill/fill"]["findings"]
     gate.write_test("targets=['h100-sxm']", again=AGAIN)
     document = gate.report()
     assert REDUNDANT in failing(document) and gate.result.ret == 1
@@ -87,7 +92,7 @@ def test_accepted_findings_do_not_fail(gate, key):
 def test_what_is_accepted_for_nothing_is_noted(gate):
     gate.write_test("accept={'single-zero:out': 'it is cleared'}")
     document = gate.report()
-    assert failing(document) == ['single-value out "kernel[1, 64](out, np.uint32(7))"']
+    assert failing(document) == [SINGLE]
     assert "accept: 'single-zero:out' fits no finding; remove it" in document["cases"][0]["detail"]["notes"]
 
 
@@ -107,13 +112,16 @@ def test_what_cannot_be_accepted(gate, accept, message):
 @pytest.mark.parametrize(
     ("ini", "fails"),
     [
-        ("", True),
-        ("gpuperf_findings = single-value = note\n", False),
-        ("gpuperf_findings = single-* = off\n", False),
-        ("gpuperf_findings =\n  * = note\n  single-value = fail\n", True),
-        ("gpuperf_findings_bytes = 257\n", False),
-        ("gpuperf_findings_bytes = 256\n", True),
-        ("gpuperf_findings_us = 1000\n", False),
+        (SMALL, True),
+        # a launch does not get faster without 256 bytes
+        ("", False),
+        ("gpuperf_findings_bytes = 32\n", False),
+        (SMALL + "gpuperf_findings = single-value = note\n", False),
+        (SMALL + "gpuperf_findings = single-* = off\n", False),
+        (SMALL + "gpuperf_findings =\n  * = note\n  single-value = fail\n", True),
+        ("gpuperf_findings_bytes = 257\ngpuperf_findings_us = 0\n", False),
+        ("gpuperf_findings_bytes = 256\ngpuperf_findings_us = 0\n", True),
+        ("gpuperf_findings_bytes = 32\ngpuperf_findings_us = 1000\n", False),
     ],
 )
 def test_severities_and_thresholds(gate, ini, fails):

@@ -191,13 +191,13 @@ def test_findings_are_gated_as_a_set(project):
     project.update()
     project.kernel("st.volatile.global.f32 [%rd1], %f2;")
     project.run("--gpuperf-tolerance", "*=1000%").stdout.fnmatch_lines(
-        ["gpuperf: scale*", '*new finding: redundant-values out "st.volatile.global.f32 of scale"']
+        ["gpuperf: scale*", "*new finding: redundant-values | out | st.volatile.global.f32 of scale"]
     )
     project.update()
-    assert 'redundant-values out "st.volatile.global.f32 of scale"' in project.baseline()
+    assert "redundant-values | out | st.volatile.global.f32 of scale" in project.baseline()
     project.kernel()
     project.run().stdout.fnmatch_lines(
-        ['*finding fixed: redundant-values out "st.volatile.global.f32 of scale"']
+        ["*finding fixed: redundant-values | out | st.volatile.global.f32 of scale"]
     )
 
 

@@ -19,6 +19,7 @@ from pytest_gpuperf.judge.judgement import judgement
 from pytest_gpuperf.judge.lines import decode, encode, line_groups
 from pytest_gpuperf.judge.listing import Listing, add_lines
 from pytest_gpuperf.judge.measure import measure
+from pytest_gpuperf.judge.prediction import Prediction
 from pytest_gpuperf.sources.base import PtxSource
 from pytest_gpuperf.sources.paths import SourcePaths
 
@@ -195,7 +196,7 @@ def case(
         inputs="",
         source=PtxSource(text, "k/kernel.ptx"),
     )
-    measured = measure(record, [], root, paths)
+    measured = measure(record, [], root, paths, Prediction({}))
     listing = add_lines(measured, kernel, record.source, paths)
     return measured.entry, measured.detail, listing
 

@@ -1,0 +1,70 @@
+"""Which findings follow from stronger ones: of these only the strongest fails.
+
+A finding of an object says more than one of an instruction, with the same remedy: where all elements that a launch wrote are zero, so
+are those that each of its stores wrote, and what later launches load of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ..results import Finding
+
+__all__ = ["without_implied"]
+
+#: what values have in common, the strongest first; each implies those behind it, or makes their remedy needless
+_VALUES = (
+    "single-zero",
+    "single-value",
+    "structured-values",
+    "heavy-type",
+    "frequent-values",
+    "approximate-values",
+)
+#: what remedies the first remedies the others
+_SAME_REMEDY = {
+    "redundant-values": ("redundant-values", "silent-stores"),
+    "uninitialized-reads": ("uninitialized-reads",),
+}
+
+
+def without_implied(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings, of which those that a stronger one implies are notes and name it."""
+    every = tuple(findings)
+    of_object: dict[str, list[Finding]] = {}
+    for finding in every:
+        of_object.setdefault(finding.site or finding.object, []).append(finding)
+    return tuple(_marked(finding, of_object[finding.site or finding.object]) for finding in every)
+
+
+def _marked(finding: Finding, alike: list[Finding]) -> Finding:
+    stronger = [other for other in alike if _implies(other, finding)]
+    if not stronger:
+        return finding
+    strongest = next(
+        (other for other in stronger if not any(_implies(more, other) for more in alike)), stronger[0]
+    )
+    return replace(finding, severity="note", implied_by=strongest.identity)
+
+
+def _implies(strong: Finding, weak: Finding) -> bool:
+    if strong is weak or strong.instruction:
+        return False
+    if strong.rule == "redundant-values" and weak.rule in _VALUES:
+        # nothing has to be stored where everything is there already
+        return (
+            strong.severity == "fail"
+            and weak.evidence.get("kind") != "load"
+            and set(weak.steps) <= set(strong.steps)
+            and strong.evidence.get("unchanged") == strong.evidence.get("written")
+        )
+    if not weak.instruction:
+        return False
+    if strong.rule in _SAME_REMEDY:
+        return weak.rule in _SAME_REMEDY[strong.rule] and not {*weak.steps}.isdisjoint(strong.steps)
+    if strong.rule not in _VALUES or weak.rule not in _VALUES[_VALUES.index(strong.rule) :]:
+        return False
+    kind = "loads" if weak.evidence.get("kind") == "load" else "stores"
+    gone = {item.step for item in strong.traffic if getattr(item, kind) > 0}
+    return bool(gone) and gone.issuperset(weak.steps)

@@ -1,0 +1,51 @@
+"""What a program need not move where the advice of a finding is followed, as shares of the traffic of its launches.
+
+How a launch's sectors are divided among its objects is not recorded: each gets the share that it has of the bytes that the launch
+reads, or writes, each counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..device.events import Event, Use
+from ..memory.arena import Allocation
+from ..results import Traffic
+from .program import Step
+
+__all__ = ["Readers", "written_less"]
+
+
+def written_less(step: Step, size: float, whole: bool = False) -> tuple[Traffic, ...]:
+    """So many of the bytes that a step writes are not written; if it does nothing else, the step goes as a ``whole``."""
+    event = step.event
+    if event.kind != "launch":
+        return (Traffic(event.number, copied=int(size), whole=whole),)
+    stores = _share(size, (use.bytes_written for use in event.uses))
+    return (Traffic(event.number, stores=stores, whole=whole),)
+
+
+class Readers:
+    """Who loads the values that a step wrote: launches up to the one that writes the object again."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._uses: dict[Allocation, list[tuple[Event, Use]]] = {}
+        for step in steps:
+            for use in step.event.uses:
+                self._uses.setdefault(use.array.allocation, []).append((step.event, use))
+
+    def without(self, step: Step, use: Use, share: float) -> Iterator[Traffic]:
+        """Loads of this share of what the step wrote are left out."""
+        share *= use.written / max(1, use.elements)
+        for event, later in self._uses.get(use.array.allocation, ()):
+            if event.number <= step.event.number:
+                continue
+            if event.kind == "launch" and later.bytes_read:
+                whole = (other.bytes_read for other in event.uses)
+                yield Traffic(event.number, loads=_share(share * later.bytes_read, whole))
+            if later.written and event.kept:
+                return
+
+
+def _share(size: float, whole: Iterable[int]) -> float:
+    return min(1.0, size / max(1, sum(whole)))

@@ -1,0 +1,46 @@
+"""Predicted times of the launches of a test: one predictor for each target, so that each launch is predicted once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gpuperf_engine.errors import EngineError
+
+from .._engine import engine
+from ..core.metric import significant
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Estimate, Finding, Profile
+    from gpuperf_engine.timing.estimate import Predictor
+
+__all__ = ["Prediction"]
+
+
+class Prediction:
+    """The launches of one test on targets. ``profiles``: by the numbers of their events; ``search``: folders of machine files."""
+
+    def __init__(self, profiles: Mapping[int, Profile], search: Sequence[str] = ()) -> None:
+        self.profiles = profiles
+        self.search = search
+        self._known: dict[str, Predictor] = {}
+
+    def estimate(self, total: Profile, target: str) -> Estimate:
+        """All launches of a kernel, one after the other. Raises ``EngineError``."""
+        return self._of(target).estimate(total)
+
+    def saving_us(self, finding: Finding, targets: Iterable[str]) -> dict[str, float]:
+        """By target what launches take less if the advice is followed; nothing where no launch is concerned."""
+        saving: dict[str, float] = {}
+        for target in targets if any(gone.step in self.profiles for gone in finding.traffic) else ():
+            try:
+                saved = engine.saving_us(finding, self.profiles, self._of(target))
+            except EngineError:
+                continue  # the prediction itself says why
+            saving[target] = significant(saved)
+        return saving
+
+    def _of(self, target: str) -> Predictor:
+        if target not in self._known:
+            self._known[target] = engine.predictor(target, self.search)
+        return self._known[target]

@@ -25,8 +25,9 @@ from .profile.threads import Sample, Threads
 from .ptx.parse import parse
 from .ptx.syntax import Function, Kernel, Module
 from .results import Estimate, Finding, Profile, ValueRecord, race_error
-from .sass.code import MachineCode, MachineInstruction
+from .sass.code import MachineCode, MachineCounts, MachineInstruction
 from .sass.code import machine_code as _machine_code
+from .sass.code import machine_counts as _machine_counts
 from .sass.code import machine_instructions as _machine_instructions
 from .sass.resources import ptxas_resources
 
@@ -43,6 +44,7 @@ __all__ = [
     "FlowGraph",
     "Kernel",
     "MachineCode",
+    "MachineCounts",
     "MachineInstruction",
     "Module",
     "Pattern",
@@ -60,6 +62,7 @@ __all__ = [
     "find_patterns",
     "flow_graph",
     "machine_code",
+    "machine_counts",
     "machine_ids",
     "machine_instructions",
     "parse",
@@ -237,6 +240,13 @@ def machine_code(profile: Profile, machine: str | Machine, search: Iterable[str]
     """
     described, architecture = _assembled_for(profile.kernel, profile.target, machine, search)
     return _machine_code(profile, architecture, described.id)
+
+
+def machine_counts(profile: Profile, machine: str | Machine, search: Iterable[str] = ()) -> MachineCounts:
+    """``machine_code`` without its instructions, kept in the cache of compiled code under all that decides it; arguments and errors as
+    there."""
+    described, architecture = _assembled_for(profile.kernel, profile.target, machine, search)
+    return _machine_counts(profile, architecture, described.id)
 
 
 def machine_instructions(

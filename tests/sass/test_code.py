@@ -57,6 +57,20 @@ def test_what_a_recorded_listing_says(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @stands_in
+def test_counts_come_back_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second time no program is asked for the code; another launch of the same kernel is not taken for it."""
+    monkeypatch.setenv("GPUPERF_CACHE", str(tmp_path / "cache"))
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    code = ge.machine_code(walk(0), "rtx-3090")
+    first, again = (ge.machine_counts(walk(0), "rtx-3090") for _ in range(2))
+    assert first == again
+    assert first.to_dict() == {
+        name: value for name, value in code.to_dict().items() if name != "instructions"
+    }
+    assert ge.machine_counts(walk(40), "rtx-3090").warp_instructions > first.warp_instructions
+
+
+@stands_in
 def test_lanes_that_leave_at_different_turns_leave_a_residue(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -146,6 +160,8 @@ def test_merged_loads_are_one_and_a_redundant_one_is_none() -> None:
     code, same = ge.machine_code(profile, "a100-sxm-80gb"), ge.machine_code(slower, "a100-sxm-80gb")
     assert profile.memory.shared_load_requests == 20 and code.shared_load_requests == 5
     assert code.shared_load_wavefronts is None
+    assert slower.memory.global_load_sectors == 2 * profile.memory.global_load_sectors == 2 * 5 * 16
+    assert code.global_load_sectors == same.global_load_sectors == code.global_store_sectors == 5 * 16
     assert slower.warp_instructions == profile.warp_instructions + 5
     assert same.warp_instructions == code.warp_instructions == 5 * len(code.instructions)
     assert [item.text for item in same.instructions] == [item.text for item in code.instructions]

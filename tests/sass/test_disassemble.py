@@ -8,7 +8,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.sass import disassemble as module
-from gpuperf_engine.sass.assemble import assemble, numbered
+from gpuperf_engine.sass.assemble import assemble, instructions_of
 from gpuperf_engine.sass.disassemble import disassemble
 from gpuperf_engine.sass.graph import build_graph
 from gpuperf_engine.sass.tools import Tool, find_tool
@@ -43,7 +43,7 @@ def test_every_instruction_is_mapped_and_reached(
     stem: str, entry: str, architectures: tuple[str, ...]
 ) -> None:
     kernel = ge.parse((EXAMPLES / f"{stem}.ptx").read_text(encoding="utf-8"), path=f"{stem}.ptx")[entry]
-    _, instructions = numbered(kernel)
+    instructions = instructions_of(kernel)
     for architecture in architectures:
         graph = build_graph(disassemble(assemble(kernel, architecture)), entry)
         own = [item for item in graph.listing.instructions if not item.function.startswith("$__internal")]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.sass.assemble import numbered
+from gpuperf_engine.sass.assemble import instructions_of
 from gpuperf_engine.sass.counts import ptx_counts
 from gpuperf_engine.sass.flow import Executions, executions
 from gpuperf_engine.sass.graph import build_graph
@@ -31,7 +31,7 @@ def both(
     device = ge.Device(memory_bytes=1 << 24)
     profile = device.launch(kernel, grid, block, [device.zeros(4096, np.float32), np.uint32(n)])
     graph = build_graph(written(f".function k\n{machine}"), "k")
-    _, instructions = numbered(kernel)
+    instructions = instructions_of(kernel)
     counts = ptx_counts(profile, instructions)
     threads = executions(graph, instructions, counts, threads=True)
     assert threads is not None
@@ -213,7 +213,7 @@ def test_sums_of_launches_are_counted_together() -> None:
     device = ge.Device(memory_bytes=1 << 24)
     data = device.zeros(64, np.float32)
     profiles = [device.launch(kernel, 1, block, [data, np.uint32(4)]) for block in (32, 64)]
-    _, instructions = numbered(kernel)
+    instructions = instructions_of(kernel)
     counts = ptx_counts(ge.add_profiles(profiles), instructions)
     assert (counts.warps, counts.threads) == (3, 96)
     branch = counts.of[5]
@@ -231,7 +231,7 @@ def test_profiles_without_counters_say_so() -> None:
     device = ge.Device(memory_bytes=1 << 24)
     profile = device.launch(kernel, 1, 32, [device.zeros(8, np.float32), np.uint32(4)])
     with pytest.raises(ge.NotObserved, match="counters of 'k' are not in this profile"):
-        ptx_counts(replace(profile, records=()), ())
+        ge.machine_code(replace(profile, records=()), "a100-sxm-80gb")
 
 
 def program(*rows: tuple[dict[int, int], int], costs: list[float]) -> LinearProgram:

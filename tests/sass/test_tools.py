@@ -10,7 +10,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.sass import tools
-from gpuperf_engine.sass.assemble import assemble, assemble_all, numbered
+from gpuperf_engine.sass.assemble import assemble, assemble_all, instructions_of, numbered
 from gpuperf_engine.sass.resources import ptxas_resources
 from tests.support import head
 
@@ -158,7 +158,8 @@ def test_resources_are_those_of_the_report(nothing: Path) -> None:
 
 
 def test_the_numbered_text_has_one_mark_per_instruction_and_the_lines_of_the_original() -> None:
-    text, instructions = numbered(kernel())
+    module = kernel()
+    text, instructions = numbered(module), instructions_of(module)
     assert [item.opcode for item in instructions] == ["ld.param.u64", "setp.ne.u64", "st.global.u64", "ret"]
     lines = text.split("\n")
     assert lines[8] == ".loc 1 1 0 ld.param.u64 %a, [p]; // .loc 1 8 0"

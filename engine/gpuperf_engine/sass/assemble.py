@@ -23,7 +23,7 @@ from ..ptx.text import Text
 from ..simt.call_graph import reachable
 from .tools import Tool, find_tool, run_tool
 
-__all__ = ["Assembly", "assemble", "assemble_all", "numbered"]
+__all__ = ["Assembly", "assemble", "assemble_all", "instructions_of", "numbered"]
 
 _NOT_NEWLINE = re.compile(r"[^\n]")
 _TOO_OLD = re.compile(r"Value '[^']*' is not defined for option 'gpu-name'|Unsupported \.version")
@@ -43,23 +43,27 @@ class Assembly:
     report: str
 
 
-def numbered(kernel: Function) -> tuple[str, tuple[Instruction, ...]]:
-    """The text of the kernel's module in which ``.loc 1 N 0`` stands before instruction N, counted from 1, and these instructions:
-    those of the kernel, then those of each function that it reaches. Lines are those of the original."""
+def instructions_of(kernel: Function) -> tuple[Instruction, ...]:
+    """The instructions of a kernel, then those of each function that it reaches: they are numbered from 1."""
+    return tuple(item for function in reachable(kernel) for item in function.instructions)
+
+
+def numbered(kernel: Function) -> str:
+    """The text of the kernel's module in which ``.loc 1 N 0`` stands before instruction N of ``instructions_of``. Lines are those of
+    the original."""
     module = kernel.module
     text = Text(module.text, module.path)
-    instructions = tuple(item for function in reachable(kernel) for item in function.instructions)
     pieces: list[str] = []
     done = 0
     marks = {
         text.starts[item.span.line - 1] + item.span.column - 1: number
-        for number, item in enumerate(instructions, 1)
+        for number, item in enumerate(instructions_of(kernel), 1)
     }
     clean = _without_debug(text)
     for offset, number in sorted(marks.items()):
         pieces += clean[done:offset], f".loc 1 {number} 0 "
         done = offset
-    return "".join([*pieces, clean[done:], '\n.file 1 "k.ptx"\n']), instructions
+    return "".join([*pieces, clean[done:], '\n.file 1 "k.ptx"\n'])
 
 
 def _without_debug(text: Text) -> str:
@@ -89,7 +93,7 @@ def assemble(kernel: Function, architecture: str) -> Assembly:
     memo = kernel.memo.get((Assembly, architecture, tool))
     if isinstance(memo, Assembly):
         return memo
-    text, _ = numbered(kernel)
+    text = numbered(kernel)
     name = cache.key("ptxas", tool.full_version, architecture, kernel.name, text)
     known = cache.read(name)
     if known is None:

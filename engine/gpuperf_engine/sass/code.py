@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ..errors import MachineError, NotObserved
-from ..flow.operands import access_bytes
-from ..isa.effects import LOAD, STORE
+from ..jit import cache
 from ..ptx.syntax import Function, Instruction
 from ..results import Profile
-from ..simt.effects import site_space
 from ..source import SourcePosition
-from .assemble import assemble, numbered
+from .assemble import assemble, instructions_of
 from .counts import PtxCounts, ptx_counts
 from .disassemble import disassemble
 from .flow import Executions, executions
 from .graph import Graph, build_graph
 from .listing import Decoded
+from .memory import traffic
 from .pipes import pipe_of
 from .resources import resources_of
 from .tools import find_tool
 
-__all__ = ["MachineCode", "MachineInstruction", "machine_code", "machine_instructions"]
-
-#: bits that a load of shared memory brings each lane, where they are not 32
-_WIDTHS = {"U8": 8, "S8": 8, "U16": 16, "S16": 16, "64": 64, "128": 128}
+__all__ = [
+    "MachineCode",
+    "MachineCounts",
+    "MachineInstruction",
+    "machine_code",
+    "machine_counts",
+    "machine_instructions",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +67,17 @@ class MachineInstruction:
 
 
 @dataclass(frozen=True)
-class MachineCode:
+class MachineCounts:
     """What a launch executes on a GPU, as the assembler makes it: exact, given that.
 
-    ``registers`` and ``stack_bytes`` are per thread. ``least`` and ``greatest``: warp instructions that fit the counts of PTX equally
-    well; ``warp_instructions`` and ``thread_instructions`` are those of a solution with the least. ``residue``: the share of
-    the warp instructions that is not certain, 0 to 1, and ``notes`` say why. ``shared_load_wavefronts`` is ``None`` where it does
-    not follow from those of PTX: where loads were merged or memory was not observed.
+    ``registers`` and ``stack_bytes`` are per thread; ``code_bytes`` are those of the code, without what fills it up. ``least`` and
+    ``greatest``: warp instructions that fit the counts of PTX equally well; ``warp_instructions`` and ``thread_instructions`` are
+    those of a solution with the least, and so are the counts of memory. ``residue``: the share of the warp instructions that is not
+    certain, 0 to 1, and ``notes`` say why.
+
+    Wavefronts and sectors are those of the accesses of the PTX that the assembler kept; ``None`` where they do not follow from
+    these: where accesses were merged, or kept in part, or memory was not observed. ``by_opcode`` (without modifiers) and ``by_pipe``
+    are executed warp instructions, most first.
     """
 
     kernel: str
@@ -77,48 +85,37 @@ class MachineCode:
     architecture: str
     assembler: str
     disassembler: str
-    instructions: tuple[MachineInstruction, ...]
     registers: int
     shared_bytes: int
     stack_bytes: int
+    code_bytes: int
     warp_instructions: int
     thread_instructions: int
     least: int
     greatest: int
     residue: float
+    spill_bytes: int
     spill_loads: int
     spill_stores: int
     shared_load_requests: int
     shared_load_wavefronts: int | None
-    spill_bytes: int
-    notes: tuple[str, ...] = ()
-
-    @property
-    def code_bytes(self) -> int:
-        """Size of the code, without what fills it up."""
-        return 16 * len(self.instructions)
-
-    @property
-    def by_opcode(self) -> Mapping[str, int]:
-        """Executed warp instructions by opcode without modifiers, most first."""
-        return self._sums((item.opcode.partition(".")[0], item.warps) for item in self.instructions)
-
-    @property
-    def by_pipe(self) -> Mapping[str, int]:
-        """Executed warp instructions by pipe, most first."""
-        return self._sums((item.pipe, item.warps) for item in self.instructions)
-
-    @staticmethod
-    def _sums(items: Iterable[tuple[str, int]]) -> Mapping[str, int]:
-        sums: Counter[str] = Counter()
-        for name, count in items:
-            sums[name] += count
-        return {name: count for name, count in sums.most_common() if count}
+    global_load_sectors: int | None
+    global_store_sectors: int | None
+    global_atomic_sectors: int | None
+    by_opcode: Mapping[str, int]
+    by_pipe: Mapping[str, int]
+    notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready dictionary in a fixed key order, with what follows from its fields."""
-        more = {"code_bytes": self.code_bytes, "by_opcode": self.by_opcode, "by_pipe": self.by_pipe}
-        return {**asdict(self), **more}
+        """A JSON-ready dictionary in a fixed key order."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class MachineCode(MachineCounts):
+    """``MachineCounts`` with each instruction."""
+
+    instructions: tuple[MachineInstruction, ...]
 
 
 def machine_code(profile: Profile, architecture: str, target: str = "") -> MachineCode:
@@ -126,51 +123,89 @@ def machine_code(profile: Profile, architecture: str, target: str = "") -> Machi
 
     Raises ``MachineError`` for what ``ptxas`` and ``nvdisasm`` cannot do, ``NotObserved`` if the profile has no counters any more.
     """
+    kernel, counts, numbers = _counted(profile)
+    assembly = assemble(kernel, architecture)
+    graph = build_graph(disassemble(assembly), kernel.name)
+    threads = executions(graph, numbers, counts, threads=True)
+    warps = threads and executions(graph, numbers, counts, threads=False, never=threads.never)
+    if warps is None or threads is None:
+        raise MachineError(
+            f"no executions of the machine code of {kernel.name!r} for {architecture} fit the counts of its PTX",
+            hint="the counts of PTX stand; please report the kernel",
+        )
+    instructions = _instructions(graph, numbers, warps, threads, _number(architecture))
+    resources = resources_of(assembly, profile.records[0].plan.dynamic_shared)
+    greatest = max(warps.least, min(warps.greatest, threads.greatest))
+    return MachineCode(
+        kernel=kernel.name,
+        target=target,
+        architecture=architecture,
+        assembler=f"ptxas {assembly.tool.full_version}",
+        disassembler=f"nvdisasm {find_tool('nvdisasm').full_version}",
+        registers=resources.registers,
+        shared_bytes=resources.shared_bytes,
+        stack_bytes=resources.local_bytes,
+        code_bytes=16 * len(instructions),
+        warp_instructions=sum(item.warps for item in instructions),
+        thread_instructions=sum(item.threads for item in instructions),
+        least=warps.least,
+        greatest=greatest,
+        residue=_residue(graph, warps, greatest),
+        spill_bytes=resources.spill_loads + resources.spill_stores,
+        **asdict(traffic(graph, numbers, warps, counts)),
+        by_opcode=_sums((item.opcode.partition(".")[0], item.warps) for item in instructions),
+        by_pipe=_sums((item.pipe, item.warps) for item in instructions),
+        notes=_notes(graph, warps, greatest),
+        instructions=instructions,
+    )
+
+
+def machine_counts(profile: Profile, architecture: str, target: str = "") -> MachineCounts:
+    """``machine_code`` without the instructions, from the cache where the same was counted before. Raises what that does."""
+    kernel, counts, _ = _counted(profile)
+    name = cache.key(
+        "machine counts",
+        find_tool("ptxas").full_version,
+        find_tool("nvdisasm").full_version,
+        architecture,
+        target,
+        kernel.name,
+        kernel.module.text,
+        profile.records[0].plan.dynamic_shared,
+        repr((counts.warps, counts.threads, sorted(counts.of.items()))),
+    )
+    known = cache.read(name)
+    if known is not None:
+        stored = json.loads(known)
+        return MachineCounts(**{**stored, "notes": tuple(stored["notes"])})
+    code = machine_code(profile, architecture, target)
+    counted = MachineCounts(**{field.name: getattr(code, field.name) for field in fields(MachineCounts)})
+    cache.keep(name, json.dumps(counted.to_dict()).encode())
+    return counted
+
+
+def _counted(profile: Profile) -> tuple[Function, PtxCounts, tuple[Instruction, ...]]:
+    """The kernel of a profile, the counts of its PTX, and the instructions that these number."""
     if not profile.records:
         raise NotObserved(
             f"the counters of {profile.kernel!r} are not in this profile",
             hint="machine code needs profiles of device.launch, or sums of them, in the process that launched them",
         )
     kernel = profile.records[0].program.kernel
-    _, instructions = numbered(kernel)
-    assembly = assemble(kernel, architecture)
-    graph = build_graph(disassemble(assembly), kernel.name)
-    counts = ptx_counts(profile, instructions)
-    threads = executions(graph, instructions, counts, threads=True)
-    warps = threads and executions(graph, instructions, counts, threads=False, never=threads.never)
-    if warps is None or threads is None:
-        raise MachineError(
-            f"no executions of the machine code of {kernel.name!r} for {architecture} fit the counts of its PTX",
-            hint="the counts of PTX stand; please report the kernel",
-        )
-    made = _instructions(graph, instructions, warps, threads, _number(architecture))
-    resources = resources_of(assembly, profile.records[0].plan.dynamic_shared)
-    greatest = max(warps.least, min(warps.greatest, threads.greatest))
-    return MachineCode(
-        kernel.name,
-        target,
-        architecture,
-        f"ptxas {assembly.tool.full_version}",
-        f"nvdisasm {find_tool('nvdisasm').full_version}",
-        made,
-        resources.registers,
-        resources.shared_bytes,
-        resources.local_bytes,
-        sum(item.warps for item in made),
-        sum(item.threads for item in made),
-        warps.least,
-        greatest,
-        _residue(graph, warps, greatest),
-        *_spills(graph, instructions, warps),
-        *_shared_loads(graph, instructions, warps, counts),
-        resources.spill_loads + resources.spill_stores,
-        _notes(graph, warps, greatest),
-    )
+    numbers = instructions_of(kernel)
+    return kernel, ptx_counts(profile, numbers), numbers
+
+
+def _sums(items: Iterable[tuple[str, int]]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for name, count in items:
+        sums[name] += count
+    return {name: count for name, count in sums.most_common() if count}
 
 
 def machine_instructions(kernel: Function, architecture: str) -> tuple[MachineInstruction, ...]:
     """The machine code of a kernel for an architecture, without executions. Raises ``MachineError`` as ``machine_code``."""
-    _, instructions = numbered(kernel)
+    instructions = instructions_of(kernel)
     graph = build_graph(disassemble(assemble(kernel, architecture)), kernel.name)
     nothing = Executions({}, 0, 0, frozenset(range(len(graph.blocks))), frozenset(), False)
     return _instructions(graph, instructions, nothing, nothing, _number(architecture))
@@ -262,46 +297,3 @@ def _notes(graph: Graph, warps: Executions, greatest: int) -> tuple[str, ...]:
     if not warps.whole:
         notes.append("counts were rounded: copies of a loop whose lanes leave at different turns")
     return tuple(notes)
-
-
-def _spills(graph: Graph, instructions: Sequence[Instruction], warps: Executions) -> tuple[int, int]:
-    """Executed loads and stores of local memory that no access of PTX asked for."""
-    executed = {"LDL": 0, "STL": 0}
-    for block in graph.blocks:
-        for item in graph.instructions(block):
-            if item.base in executed and not (item.ptx and _may_be_local(instructions[item.ptx - 1])):
-                executed[item.base] += warps.blocks.get(block.index, 0)
-    return executed["LDL"], executed["STL"]
-
-
-def _may_be_local(instruction: Instruction) -> bool:
-    return instruction.effect in (LOAD, STORE) and site_space(instruction) in ("local", "generic")
-
-
-def _shared_loads(
-    graph: Graph, instructions: Sequence[Instruction], warps: Executions, counts: PtxCounts
-) -> tuple[int, int | None]:
-    """Requests, and wavefronts: those of PTX where each of its loads is one of the same width, executed as often."""
-    executed: Counter[int] = Counter()
-    guarded: set[int] = set()
-    merged = False
-    for block in graph.blocks:
-        for item in graph.instructions(block):
-            if item.base in ("LDS", "LDSM"):
-                executed[item.ptx] += warps.blocks.get(block.index, 0)
-                guarded.update([item.ptx] if item.predicate else [])
-                merged |= item.base == "LDS" and not _same_width(item, instructions)
-    known = {number: count for number, count in counts.of.items() if count.shared_load_wavefronts is not None}
-    for number in guarded & set(known):
-        executed[number] = min(executed[number], known[number].requests or 0)
-    same = not merged and all(executed[number] == count.requests for number, count in known.items())
-    wavefronts = sum(count.shared_load_wavefronts or 0 for count in known.values())
-    return executed.total(), wavefronts if same and set(+executed) <= set(known) else None
-
-
-def _same_width(item: Decoded, instructions: Sequence[Instruction]) -> bool:
-    if not item.ptx:
-        return False
-    modifiers = item.opcode.split(".")[1:]
-    bits = next((_WIDTHS[name] for name in modifiers if name in _WIDTHS), 32)
-    return access_bytes(instructions[item.ptx - 1]) * 8 == bits

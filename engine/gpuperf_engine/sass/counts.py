@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ..errors import NotObserved
 from ..flow.dominators import postorder, predecessors
 from ..isa.effects import BRANCH, RETURN, THREAD_EXIT
 from ..profile.build import LaunchRecord
@@ -13,29 +12,42 @@ from ..profile.sums import Columns
 from ..ptx.syntax import Instruction
 from ..results import Profile
 from ..simt.counters import SITE_COLUMNS
-from ..simt.program import EXIT, Program
+from ..simt.program import EXIT, Program, Site
 
-__all__ = ["PtxCount", "PtxCounts", "Side", "is_jump", "ptx_counts"]
+__all__ = ["Access", "PtxCount", "PtxCounts", "Side", "is_jump", "ptx_counts"]
 
-_REQUESTS, _WAVEFRONTS = map(SITE_COLUMNS.index, ("requests", "wavefronts"))
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a memory instruction did, over all launches: executions in which a lane was on (``requests``), sectors of global memory,
+    and wavefronts of shared memory. ``kind``, ``space`` and ``bytes`` are those of ``Site``."""
+
+    kind: str
+    space: str
+    bytes: int
+    requests: int = 0
+    sectors: int = 0
+    wavefronts: int = 0
 
 
 @dataclass(slots=True)
 class PtxCount:
     """Of one PTX instruction, over all launches: executions by ``warps`` and ``threads``.
 
-    ``requests``: executions of a memory instruction in which a lane was on; ``shared_load_wavefronts``: those of a load from shared
-    memory; ``None`` if not observed. ``diverged``: executions of a branch in which lanes went both ways; ``taken``: threads that it
-    took. ``lanes_on``: threads for which the guard held, of an instruction that has one.
+    ``access``: of a memory instruction; ``None`` if memory was not observed. ``diverged``: executions of a branch in which lanes
+    went both ways; ``taken``: threads that it took. ``lanes_on``: threads for which the guard held, of an instruction that has one.
     """
 
     warps: int = 0
     threads: int = 0
-    requests: int | None = None
+    access: Access | None = None
     diverged: int | None = None
     taken: int = 0
     lanes_on: int | None = None
-    shared_load_wavefronts: int | None = None
+
+    @property
+    def requests(self) -> int | None:
+        return None if self.access is None else self.access.requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +160,7 @@ class PtxCounts:
 
 
 def ptx_counts(profile: Profile, instructions: Sequence[Instruction]) -> PtxCounts:
-    """The counts of a profile's launches. Raises ``NotObserved`` if it no longer has them."""
-    if not profile.records:
-        raise NotObserved(
-            f"the counters of {profile.kernel!r} are not in this profile",
-            hint="machine code needs profiles of device.launch, or sums of them, in the process that launched them",
-        )
+    """The counts of a profile's launches."""
     number_of = {item: number for number, item in enumerate(instructions, 1)}
     counts: dict[int, PtxCount] = {}
     warps = threads = 0
@@ -180,12 +187,21 @@ def _add(counts: dict[int, PtxCount], record: LaunchRecord, number_of: dict[Inst
             if block.counted and instruction is block.terminator:
                 count.diverged = (count.diverged or 0) + counters[columns.divergent(block.index)]
                 count.taken += counters[columns.lanes_on(instruction, block)]
-            site = program.site_of.get(instruction)
-            if site is not None and seen.sites is not None:
-                count.requests = (count.requests or 0) + int(seen.sites[site, _REQUESTS])
-                if program.sites[site].kind == "load" and program.sites[site].space == "shared":
-                    more = int(seen.sites[site, _WAVEFRONTS])
-                    count.shared_load_wavefronts = (count.shared_load_wavefronts or 0) + more
+            if instruction in program.site_of and seen.sites is not None:
+                site = program.sites[program.site_of[instruction]]
+                count.access = _with(count.access, site, seen.sites[site.index].tolist())
+
+
+def _with(before: Access | None, site: Site, row: list[int]) -> Access:
+    """An access, and what it did in one more launch."""
+    more = dict(zip(SITE_COLUMNS, row, strict=True))
+    access = before or Access(site.kind, site.space, site.bytes)
+    return replace(
+        access,
+        requests=access.requests + more["requests"],
+        sectors=access.sectors + more["sectors"],
+        wavefronts=access.wavefronts + more["wavefronts"],
+    )
 
 
 def is_jump(instruction: Instruction) -> bool:

@@ -20,13 +20,14 @@ from .graph import Block, Graph
 from .listing import Decoded
 from .simplex import LinearProgram
 
-__all__ = ["Executions", "executions"]
+__all__ = ["MEMORY", "Executions", "executions"]
 
 #: they carry the line of a neighbour
 _NO_ANCHORS = frozenset(
     ("BSSY", "BSYNC", "BMOV", "BREAK", "WARPSYNC", "YIELD", "NOP", "CALL", "RET", "BRX", "BRXU")
 )
-_MEMORY = frozenset(
+#: opcodes of accesses to memory, without modifiers
+MEMORY = frozenset(
     [
         "LD",
         "LDG",
@@ -313,7 +314,7 @@ def _anchor(
     chosen = _telling(instruction, items, jump=jump)
     if not chosen:
         return []
-    heavy = instruction.effect is BARRIER or chosen[0][1].base in _MEMORY
+    heavy = instruction.effect is BARRIER or chosen[0][1].base in MEMORY
     weight = _HEAVY if heavy else 1
     executed = count.threads if threads else count.warps
     always = Counter(block for block, item in chosen if jump or not item.predicate)
@@ -343,7 +344,7 @@ def _telling(
         return [(block, item) for block, item in items if item.base in ("BRA", "EXIT", "JMP")]
     if instruction.effect is BARRIER:
         return [(block, item) for block, item in items if item.base == "BAR"]
-    memory = [(block, item) for block, item in items if item.base in _MEMORY]
+    memory = [(block, item) for block, item in items if item.base in MEMORY]
     if memory:
         return [(block, item) for block, item in memory if item.base == memory[0][1].base]
     by_opcode: defaultdict[str, list[tuple[int, Decoded]]] = defaultdict(list)

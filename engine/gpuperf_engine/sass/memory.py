@@ -1,0 +1,118 @@
+"""What the loads and stores of machine code do in memory, from what the accesses of the PTX did that they were made of."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..isa.effects import LOAD, STORE
+from ..ptx.syntax import Instruction
+from ..simt.effects import site_space
+from .counts import Access, PtxCounts
+from .flow import MEMORY, Executions
+from .graph import Graph
+from .listing import Decoded
+
+__all__ = ["Traffic", "traffic"]
+
+#: bits that an access brings each lane, where they are not 32
+_WIDTHS = {"U8": 8, "S8": 8, "U16": 16, "S16": 16, "64": 64, "128": 128, "256": 256}
+_COPIES = ("UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG")
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Executed accesses of local memory that no access of the PTX asked for; requests and wavefronts of shared loads; sectors of
+    global memory by kind. ``None``: not to be told from those of the PTX."""
+
+    spill_loads: int
+    spill_stores: int
+    shared_load_requests: int
+    shared_load_wavefronts: int | None
+    global_load_sectors: int | None
+    global_store_sectors: int | None
+    global_atomic_sectors: int | None
+
+
+@dataclass(slots=True)
+class _Made:
+    """What the machine instructions of one PTX access are together: executions by warps, and bits that these bring a lane.
+    ``guarded``: whether one of them has a predicate; ``widest``: bits of the widest; ``unsized``: whether the opcode of one does not
+    say how wide it is, as those of bulk copies and of matrices."""
+
+    executed: int = 0
+    bits: int = 0
+    widest: int = 0
+    guarded: bool = False
+    unsized: bool = False
+
+    def add(self, item: Decoded, warps: int) -> None:
+        width = next((_WIDTHS[name] for name in item.opcode.split(".")[1:] if name in _WIDTHS), 32)
+        self.executed += warps
+        self.bits += warps * width
+        self.widest = max(self.widest, width)
+        self.guarded |= bool(item.predicate)
+        self.unsized |= item.base in (*_COPIES, "LDSM")
+
+
+def traffic(
+    graph: Graph, instructions: Sequence[Instruction], warps: Executions, counts: PtxCounts
+) -> Traffic:
+    """The traffic of executed machine code. ``instructions`` and ``counts`` are those of the PTX."""
+    made: defaultdict[int, _Made] = defaultdict(_Made)
+    shared: defaultdict[int, _Made] = defaultdict(_Made)
+    spills = Counter[str]()
+    for block in graph.blocks:
+        executed = warps.blocks.get(block.index, 0)
+        for item in graph.instructions(block):
+            if item.base in ("LDL", "STL") and not (item.ptx and _may_be_local(instructions[item.ptx - 1])):
+                spills[item.base] += executed
+            elif item.base in MEMORY or item.base in _COPIES:
+                made[item.ptx].add(item, executed)
+                if item.base in ("LDS", "LDSM"):
+                    shared[item.ptx].add(item, executed)
+    accesses = {number: count.access for number, count in counts.of.items() if count.access is not None}
+    return Traffic(
+        spills["LDL"],
+        spills["STL"],
+        *_shared_loads(shared, accesses),
+        _sectors(made, accesses, "load"),
+        _sectors(made, accesses, "store"),
+        _sectors(made, accesses, "atomic", "reduction"),
+    )
+
+
+def _may_be_local(instruction: Instruction) -> bool:
+    return instruction.effect in (LOAD, STORE) and site_space(instruction) in ("local", "generic")
+
+
+def _shared_loads(made: Mapping[int, _Made], accesses: Mapping[int, Access]) -> tuple[int, int | None]:
+    """Requests, and wavefronts: those of the PTX loads that are there, each as wide as it was and executed as often."""
+    requests = wavefronts = 0
+    told = True
+    for number, load in made.items():
+        access = accesses.get(number)
+        if access is None or (access.space, access.kind) != ("shared", "load"):
+            requests, told = requests + load.executed, False
+            continue
+        executed = min(load.executed, access.requests) if load.guarded else load.executed
+        requests += executed
+        told &= executed == access.requests and (load.unsized or load.widest == access.bytes * 8)
+        wavefronts += access.wavefronts
+    return requests, wavefronts if told else None
+
+
+def _sectors(made: Mapping[int, _Made], accesses: Mapping[int, Access], *kinds: str) -> int | None:
+    """Sectors of the accesses that are still there; ``None`` if one is there in part, or was merged into a wider one."""
+    sectors = 0
+    for number, access in accesses.items():
+        if access.kind not in kinds or not access.sectors or number not in made:
+            continue
+        same = made[number]
+        wanted = access.requests * access.bytes * 8
+        whole = same.bits == wanted or (same.guarded and same.bits > wanted)
+        if not (same.unsized or (whole and same.widest <= access.bytes * 8)):
+            return None
+        sectors += access.sectors
+    return sectors

@@ -30,6 +30,7 @@ from .sass.code import machine_code as _machine_code
 from .sass.code import machine_counts as _machine_counts
 from .sass.code import machine_instructions as _machine_instructions
 from .sass.resources import ptxas_resources
+from .sass.tools import find_tool
 
 if TYPE_CHECKING:
     from .timing.estimate import Predictor
@@ -62,6 +63,7 @@ __all__ = [
     "find_patterns",
     "flow_graph",
     "machine_code",
+    "machine_code_tools",
     "machine_counts",
     "machine_ids",
     "machine_instructions",
@@ -247,6 +249,13 @@ def machine_counts(profile: Profile, machine: str | Machine, search: Iterable[st
     there."""
     described, architecture = _assembled_for(profile.kernel, profile.target, machine, search)
     return _machine_counts(profile, architecture, described.id)
+
+
+def machine_code_tools() -> tuple[str, str]:
+    """The versions of the ``ptxas`` and the ``nvdisasm`` that ``machine_code`` uses (``ptxas 13.0.88``). Raises ``MachineError`` if
+    one is not there, or does not run."""
+    assembler, disassembler = (find_tool(name) for name in ("ptxas", "nvdisasm"))
+    return f"ptxas {assembler.full_version}", f"nvdisasm {disassembler.full_version}"
 
 
 def machine_instructions(

@@ -137,7 +137,12 @@ def _rejudged(
             stored_analysis=stored_analysis,
             analysis=_analysis(record),
             failures={target: (verdict, message) for target, (verdict, message) in rules["failures"].items()},
-            policy=policy or {name: rules[name] for name in ("on_improvement", "on_unmodelled")},
+            policy=policy
+            or {
+                "on_improvement": rules["on_improvement"],
+                "on_unmodelled": rules["on_unmodelled"],
+                "judge": rules.get("judge", "auto"),
+            },
             case=case,
             unexplained=False,
             detail=record["detail"],
@@ -191,7 +196,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     before = {(record["module"], stable_id(record["id"])): record for record in base["cases"]}
     listings, records, metrics = _listings(head), [], _metrics(head)
     # Without committed numbers there is nothing to bank and nothing to add: only what got worse fails.
-    policy = {"on_improvement": "warn", "on_unmodelled": "fail"}
+    policy = {"on_improvement": "warn", "on_unmodelled": "fail", "judge": "auto"}
     for record in head["cases"]:
         known = before.get((record["module"], stable_id(record["id"])))
         stored, analysis = (known["measured"], _analysis(known)) if known is not None else (None, ANALYSIS)

@@ -22,6 +22,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "on_improvement": ("fail", "warn", "ignore"),
     "on_unmodelled": ("fail", "warn"),
     "resources": ("estimate", "ptxas"),
+    "judge": ("auto", "machine", "ptx"),
     "uninitialized": ("warn", "error", "ignore"),
     "strict": ("note", "error", "off"),
     "races": ("note", "error", "off"),
@@ -149,6 +150,12 @@ def add_options(parser: pytest.Parser) -> None:
         "registers and shared memory: estimate or ptxas",
         type="string",
         default="estimate",
+    )
+    ini(
+        "gpuperf_judge",
+        "what decides: machine code, counts of PTX (ptx), or machine code where ptxas and nvdisasm are there (auto)",
+        type="string",
+        default="auto",
     )
     ini(
         "gpuperf_uninitialized",

@@ -56,6 +56,7 @@ class Settings:
     baseline_layout: str
     functional: bool
     resources: str
+    judge: str
     uninitialized: str
     strict: str
     races: str
@@ -122,6 +123,7 @@ def _read(config: pytest.Config) -> Settings:
         baseline_layout=values["baseline_layout"],
         functional=_truth(config, "gpuperf_functional"),
         resources=values["resources"],
+        judge=values["judge"],
         uninitialized=values["uninitialized"],
         strict=values["strict"],
         races=values["races"],

@@ -11,13 +11,16 @@ from typing import Any, Final, cast
 
 from .records import Access, Entry, PluginMetric, PluginRow
 
-__all__ = ["ESTIMATE", "PLUGINS", "SIGNIFICANT_DIGITS", "Metric", "Table", "put", "significant"]
+__all__ = ["ESTIMATE", "MACHINE", "PLUGINS", "SIGNIFICANT_DIGITS", "Metric", "Table", "put", "significant"]
 
 ESTIMATE = "estimate"
 """Where registers come from that ``ptxas`` did not assign, as baselines say it."""
 
 PLUGINS: Final = "plugins"
 """The section of a case that holds the metrics of plugins, by plugin."""
+
+MACHINE: Final = "machine"
+"""The group of metrics of machine code."""
 
 SIGNIFICANT_DIGITS = 4
 """Digits to which modelled numbers are stored and compared."""
@@ -45,6 +48,10 @@ class Metric:
     What follows from registers is an estimate unless ``ptxas`` assigned them: then ``estimated`` is its tolerance, and its class
     ``modelled``. ``source`` says which of the two a metric of a case is, ``estimated`` or ``ptxas``; it is empty for all others.
     ``plugin`` is the plugin that brought it, whose name stands before its own.
+
+    Metrics of the group ``machine`` are read off the ``MachineCounts`` of a target; ``open`` are those that what these leave open
+    (``machine.residue``) makes uncertain, ``missing`` those that they may not have. ``decided_by`` is the one of them that decides
+    for a metric of the PTX whether it got worse.
     """
 
     name: str
@@ -66,6 +73,9 @@ class Metric:
     work: int | None = None
     source: str = ""
     plugin: str = ""
+    open: bool = False
+    missing: bool = False
+    decided_by: str = ""
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -137,15 +147,17 @@ class Metric:
 
 class Table:
     """The metrics of a run, in the order of baselines and reports: ``single`` ones and ``families``; ``of_profile`` are those read
-    off the sum of all launches, ``per_target`` those of an estimate, ``counted`` those that single memory instructions add to.
-    ``plugins`` are the names of the plugins that bring metrics or patterns, ``formerly`` the names that metrics had before, with
-    those that they have."""
+    off the sum of all launches, ``per_target`` those of an estimate (``of_estimate``) or of machine code (``of_machine_code``),
+    ``counted`` those that single memory instructions add to. ``plugins`` are the names of the plugins that bring metrics or
+    patterns, ``formerly`` the names that metrics had before, with those that they have."""
 
     def __init__(self, rows: Iterable[Metric], plugins: Iterable[str] = ()) -> None:
         self.rows = tuple(rows)
         self.single = tuple(row for row in self.rows if not row.family)
         self.families = tuple(row for row in self.rows if row.family)
         self.per_target = tuple(row for row in self.single if row.per_target)
+        self.of_estimate = tuple(row for row in self.per_target if row.group != MACHINE)
+        self.of_machine_code = tuple(row for row in self.per_target if row.group == MACHINE)
         self.of_profile = tuple(row for row in self.rows if not row.per_target and row.group != "findings")
         self.counted = tuple(row for row in self.rows if row.access is not None)
         self.plugins = tuple(plugins)

@@ -6,10 +6,11 @@ is compared, which lines made it move, the published schemas and the table in ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
+from typing import Any
 
-from .metric import SIGNIFICANT_DIGITS, Metric, Table
+from .metric import MACHINE, SIGNIFICANT_DIGITS, Metric, Table
 from .records import Access
 
 __all__ = ["ANALYSIS", "METRICS", "TABLE", "UNKNOWN", "UNSAID"]
@@ -24,15 +25,30 @@ def _serializations(row: Access) -> int:
     return int(row["serializations"] - row["shared_serializations"]) if row.get("kind", "") else 0
 
 
+def _machine(*rows: tuple[str, str, Mapping[str, Any]]) -> Iterator[Metric]:
+    """Metrics of the machine code for a target."""
+    for name, said, more in rows:
+        kind, better, unit = (more.get(key, usual) for key, usual in _USUAL.items())
+        rest = {key: value for key, value in more.items() if key not in _USUAL}
+        yield Metric(
+            f"machine.{name}", kind, better, unit, said,
+            read=attrgetter(name), path=("machine_code", name), group=MACHINE, per_target=True, since=3, **rest,
+        )  # fmt: skip
+
+
+_USUAL = {"kind": "exact", "better": "lower", "unit": ""}
+
 METRICS: tuple[Metric, ...] = (
     Metric("launches", "exact", "lower", "", "launches of the kernel in the test"),
     Metric(
         "thread_instructions", "exact", "lower", "", "instructions, once per active lane",
         path=("counts", "thread_instructions"), lines=("threads",),
+        decided_by="machine.thread_instructions",
     ),
     Metric(
         "warp_instructions", "exact", "lower", "", "instructions, once per warp",
         path=("counts", "warp_instructions"), lines=("warps",),
+        decided_by="machine.warp_instructions",
     ),
     Metric(
         "thread_instructions_predicated_on", "exact", "neutral", "",
@@ -45,21 +61,26 @@ METRICS: tuple[Metric, ...] = (
         path=("counts", "opcodes"),
     ),
     Metric(
-        "branches.executed", "exact", "lower", "", "conditional branches, once per warp", lines=("executed",)
+        "branches.executed", "exact", "lower", "", "conditional branches, once per warp", lines=("executed",),
+        decided_by="machine.warp_instructions",
     ),
     Metric(
-        "branches.divergent", "exact", "lower", "", "those at which lanes of a warp diverged", lines=("divergent",)
+        "branches.divergent", "exact", "lower", "", "those at which lanes of a warp diverged", lines=("divergent",),
+        decided_by="machine.warp_instructions",
     ),
     Metric(
         "branches.efficiency", "ratio", "higher", "%", "share of branches that did not diverge",
         digits=6, lines=("divergent", "executed"),
+        decided_by="machine.warp_instructions",
     ),
     Metric(
         "memory.global_load_sectors", "exact", "lower", "", "32-byte sectors of global loads",
         access=_sectors("load"),
+        decided_by="machine.global_load_sectors",
     ),
     Metric(
-        "memory.global_store_sectors", "exact", "lower", "", "and of global stores", access=_sectors("store")
+        "memory.global_store_sectors", "exact", "lower", "", "and of global stores", access=_sectors("store"),
+        decided_by="machine.global_store_sectors",
     ),
     Metric(
         "memory.global_load_wavefronts", "exact", "lower", "",
@@ -69,6 +90,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "memory.global_atomic_sectors", "exact", "lower", "", "sectors of global atomics and reductions",
         since=2, access=_sectors("atomic", "reduction"),
+        decided_by="machine.global_atomic_sectors",
     ),
     Metric(
         "memory.global_atomic_serializations", "exact", "lower", "",
@@ -113,6 +135,28 @@ METRICS: tuple[Metric, ...] = (
         "occupancy", "ratio", "neutral", "",
         "resident warps ÷ the most an SM can hold, predicted, per target",
         group="time", per_target=True, digits=SIGNIFICANT_DIGITS, estimated="25%",
+    ),
+    *_machine(
+        ("warp_instructions", "machine instructions, once per warp", {"open": True, "lines": ("warps",)}),
+        ("thread_instructions", "and once per active lane", {"open": True, "lines": ("threads",)}),
+        ("registers", "registers per thread", {}),
+        ("stack_bytes", "local memory per thread, spills included", {"unit": "B"}),
+        ("code_bytes", "size of the code", {"unit": "B", "better": "neutral"}),
+        ("spill_loads", "loads of spilled registers, once per warp", {"open": True}),
+        ("spill_stores", "and stores", {"open": True}),
+        ("shared_load_requests", "loads of shared memory, once per warp", {"open": True, "lines": ("shared_wavefronts",)}),
+        ("shared_load_wavefronts", "wavefronts of those", {"missing": True, "lines": ("shared_wavefronts",)}),
+        *(
+            (f"global_{kind}_sectors", said, {"missing": True, "lines": (f"global_{kind}_sectors",)})
+            for kind, said in (
+                ("load", "32-byte sectors of global loads that the assembler kept"), ("store", "of global stores"),
+                ("atomic", "and of global atomics and reductions"),
+            )
+        ),
+        (
+            "residue", "share of the warp instructions that the counts of PTX leave open",
+            {"kind": "ratio", "better": "neutral", "digits": SIGNIFICANT_DIGITS},
+        ),
     ),
     Metric(
         "flops.*", "exact", "neutral", "",

@@ -58,13 +58,23 @@ class Counts(TypedDict, total=False):
     opcodes: dict[str, int]
 
 
+class MachineEntry(TypedDict, total=False):
+    """What a baseline stores of the machine code for a target; its metrics follow from their table."""
+
+    architecture: str
+    assembler: str
+    code: str
+    residue: float
+
+
 class TargetEntry(TypedDict, total=False):
-    """What a baseline stores of the predicted time on a target."""
+    """What a baseline stores of the predicted time, and the machine code, on a target."""
 
     machine: int
     time_us: float
     limiter: str
     occupancy: float
+    machine_code: MachineEntry
     plugins: dict[str, dict[str, float]]
 
 
@@ -121,7 +131,21 @@ class Row(_RowClass, _RowMore):
     note: str
 
 
-class ShownTarget(TypedDict):
+class ShownMachineCode(TypedDict):
+    """What a report says of the machine code for a target, beside what is stored."""
+
+    disassembler: str
+    by_opcode: dict[str, Count]
+    by_pipe: dict[str, Count]
+    notes: list[str]
+
+
+class _ShownTargetMore(TypedDict, total=False):
+    machine_code: ShownMachineCode
+    no_machine_code: Annotated[str, {"description": "Why there is none, where it was asked for."}]
+
+
+class ShownTarget(_ShownTargetMore):
     """What a report says of the predicted time on a target, beside what is stored."""
 
     model: str
@@ -372,8 +396,12 @@ class PlaceRow(TypedDict):
     line: Count
 
 
-class Policy(TypedDict):
-    """What it takes to judge a case anew."""
+class _PolicyMore(TypedDict, total=False):
+    judge: Annotated[str, _one_of("auto", "machine", "ptx")]
+
+
+class Policy(_PolicyMore):
+    """What it takes to judge a case anew; earlier versions say less of it."""
 
     limits: dict[str, float]
     tolerances: list[list[Annotated[list[str], {"minItems": 2, "maxItems": 2}]]]

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..config.declared import CaseSettings
-from ..core.metric import PLUGINS, Metric, Table
+from ..core.metric import MACHINE, PLUGINS, Metric, Table
 from ..core.metrics import TABLE, UNKNOWN
 from ..core.numbers import signed
 from ..core.records import Entry, Row
 from ..core.verdict import fails
+from .machine_code import decided, not_judged, other_assembler, with_residue
 
 __all__ = ["compare_case", "limit_rows", "moved_opcodes"]
 
 _UNEXPLAINED = "kernel and inputs are those of the baseline: the analysis changed"
+_FAILING = ("on_improvement", "on_unmodelled")
 _TIME, _FINDINGS, _OPCODES = (TABLE.by_name[name] for name in ("time_us", "findings", "opcodes"))
 
 
@@ -32,11 +34,14 @@ def compare_case(
     """One row per metric: what it was, what it is, how far it may move, and what that means.
 
     A metric that one of the two does not have, because it was made before there was that metric, is ``unjudged``.
-    A group of metrics (resources, time of one target, …) is ``incomparable`` where its meaning or its machine changed.
-    ``policy`` holds ``on_improvement`` and ``on_unmodelled``. ``unexplained`` says that kernel and inputs are those of the
+    A group of metrics (resources, time of one target, …) is ``incomparable`` where its meaning or its machine changed. Where both
+    have machine code, that decides (``machine_code.decided``).
+    ``policy`` holds ``on_improvement``, ``on_unmodelled`` and ``judge``. ``unexplained`` says that kernel and inputs are those of the
     baseline: whatever moved, the kernel did not move it.
     """
     rows = list(_numbers(new, old, stored_analysis, analysis, policy, case, unexplained, metrics))
+    if old is not None:
+        rows = decided(rows, new, old, metrics)
     rows.append(_opcodes(new, old, stored_analysis, analysis, policy, unexplained))
     rows += _findings(new, old, stored_analysis, analysis, policy)
     for target, (verdict, message) in failures.items():
@@ -64,6 +69,15 @@ def _numbers(
         if old is None or (target and target not in old.get("targets", {})):
             yield _row(metric, target, None, after[key][1], "", "new", policy)
             continue
+        if metric.group == MACHINE and (
+            reason := not_judged(metric, target, new, old, policy.get("judge", "auto"))
+        ):
+            if metric is metrics.of_machine_code[0]:
+                was, now = (side[key][1] if key in side else None for side in (before, after))
+                yield _row(metric, target, was, now, "", "unjudged", policy, reason)
+            continue
+        if metric.missing and (key not in before or key not in after):
+            continue
         if metric.name in metrics.by_name and (key not in before or key not in after):
             was, now = (side[key][1] if key in side else None for side in (before, after))
             which = "what it is compared with" if was is None else "the report"
@@ -72,6 +86,8 @@ def _numbers(
             continue
         value = after[key][1] if key in after else 0
         previous = before[key][1] if key in before else 0
+        if metric.open:
+            metric = with_residue(metric, target, new, old)
         tolerance = case.tolerance(metric.name, target, metric.unit, metric.default_tolerance)
         reason = _incomparable(metric, target, new, old, stored_analysis, analysis)
         if reason:
@@ -97,9 +113,11 @@ def _incomparable(
     stored_analysis: Mapping[str, int],
     analysis: Mapping[str, int],
 ) -> str:
-    group = "counts" if metric.group == "resources" else metric.group
+    group = "counts" if metric.group in ("resources", MACHINE) else metric.group
     if UNKNOWN in (stored_analysis[group], analysis[group]) or stored_analysis[group] != analysis[group]:
         return _other_meaning(group, stored_analysis, analysis)
+    if metric.group == MACHINE:
+        return other_assembler(target, new, old)
     if metric.group == "resources" or target:  # registers decide how many warps are resident
         was, now = old["resources"]["from"], new["resources"]["from"]
         if was != now:
@@ -273,7 +291,7 @@ def _row(
         "new": new,
         "allowed": allowed,
         "verdict": verdict,
-        "fails": fails(verdict, metric.kind, **policy),
+        "fails": fails(verdict, metric.kind, **{key: policy[key] for key in _FAILING if key in policy}),
         "note": note,
     }
     if metric.source:

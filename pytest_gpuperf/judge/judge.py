@@ -87,7 +87,7 @@ class Judge:
         findings = _assigned(cases, gpuperf, self._patterns)
         paths = [self._paths(item, case) for case in cases]
         launches = {launch.event.number: launch.profile for case in cases for launch in case.launches}
-        prediction = Prediction(launches, self.settings.target_files)
+        prediction = Prediction(launches, self.settings.target_files, self.settings.judge)
         measured = [
             measure(
                 case,
@@ -154,7 +154,11 @@ class Judge:
     ) -> Judged:
         key = f"{test}/{storable(case.key)}"
         settings, rules = self.settings, case.settings
-        policy = {"on_improvement": settings.on_improvement, "on_unmodelled": settings.on_unmodelled}
+        policy = {
+            "on_improvement": settings.on_improvement,
+            "on_unmodelled": settings.on_unmodelled,
+            "judge": settings.judge,
+        }
         readable = baseline if isinstance(baseline, Baseline) and old is not None else None
         stored_analysis = readable.analysis_of(key) if readable is not None else ANALYSIS
         listing = add_lines(measured, case.module[case.entry], case.source, paths, settings.metrics)
@@ -199,12 +203,20 @@ class Judge:
                 "unexplained": unexplained,
                 "on_improvement": settings.on_improvement,
                 "on_unmodelled": settings.on_unmodelled,
+                "judge": settings.judge,
             },
         }
         if isinstance(baseline, BaselineError):
             record["verdict"], record["error"], record["fails"] = "error", str(baseline), True
         judged = cast(Judged, record)
-        judged["remarks"] = list(measured.total.remarks)
+        judged["remarks"] = [
+            *measured.total.remarks,
+            *(
+                f"no machine code for {target}: {shown['no_machine_code']}"
+                for target, shown in detail["targets"].items()
+                if "no_machine_code" in shown
+            ),
+        ]
         if listing.key not in self._shipped:
             self._shipped.add(listing.key)
             judged["listing"] = listing.to_dict()

@@ -76,7 +76,7 @@ def measure(
     notes: bool = True,
 ) -> Measured:
     """Sums the launches of a case. ``findings`` are those that belong to it, ``paths`` says how reports write those of its source,
-    ``prediction`` is that of the test; ``notes``: whether what they would save is asked for."""
+    ``prediction`` is that of the test, of time and of machine code; ``notes``: whether what they would save is asked for."""
     profiles = [launch.profile for launch in case.launches]
     total = engine.add_profiles(profiles)
     targets, target_detail, failures = measure_targets(total, case.settings.targets, prediction, metrics)
@@ -120,9 +120,10 @@ def measure(
 def measure_targets(
     total: Profile, targets: Iterable[str], prediction: Prediction, metrics: Table = TABLE
 ) -> tuple[dict[str, object], dict[str, object], dict[str, tuple[str, str]]]:
-    """Predicted times of all launches, one after the other, on each target: (stored, shown beside it, failures)."""
+    """Predicted times of all launches, one after the other, and their machine code, on each target: (stored, shown beside it,
+    failures)."""
     stored: dict[str, Any] = {}
-    shown: dict[str, object] = {}
+    shown: dict[str, dict[str, object]] = {}
     failures: dict[str, tuple[str, str]] = {}
     for target in sorted(targets):
         try:
@@ -134,7 +135,7 @@ def measure_targets(
             failures[target] = ("error", str(error))
             continue
         stored[target] = {"machine": int(estimate.machine_revision), "limiter": estimate.limiter}
-        for metric in metrics.per_target:
+        for metric in metrics.of_estimate:
             put(stored[target], metric.path, metric.measured(estimate))
         shown[target] = {
             "model": estimate.model,
@@ -145,7 +146,31 @@ def measure_targets(
             "waves": significant(estimate.waves),
             "notes": list(estimate.notes),
         }
-    return stored, shown, failures
+        shown[target] |= _machine_code(total, target, prediction, metrics, stored[target])
+    return stored, {**shown}, failures
+
+
+def _machine_code(
+    total: Profile, target: str, prediction: Prediction, metrics: Table, entry: dict[str, Any]
+) -> dict[str, object]:
+    """Puts the counts of machine code into the entry of a target; what a report says beside them, or why there are none."""
+    try:
+        counts = prediction.machine_counts(total, target)
+    except EngineError as error:
+        return {"no_machine_code": str(error)}
+    if counts is None:
+        return {}
+    for name in ("architecture", "assembler", "code"):
+        put(entry, ("machine_code", name), getattr(counts, name))
+    for metric in metrics.of_machine_code:
+        if not metric.missing or getattr(counts, metric.path[-1]) is not None:
+            put(entry, metric.path, metric.measured(counts))
+    named = {
+        "disassembler": counts.disassembler,
+        "by_opcode": dict(counts.by_opcode),
+        "by_pipe": dict(counts.by_pipe),
+    }
+    return {"machine_code": {**named, "notes": list(counts.notes)}}
 
 
 def _finding_row(item: Weighed, rootdir: Path) -> FindingRow:

@@ -1,4 +1,4 @@
-"""Predicted times of the launches of a test: one predictor for each target, so that each launch is predicted once."""
+"""Launches of a test on its targets: predicted times, by one predictor for each so that a launch is predicted once, and machine code."""
 
 from __future__ import annotations
 
@@ -11,23 +11,33 @@ from .._engine import engine
 from ..core.metric import significant
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Estimate, Finding, Profile
+    from gpuperf_engine import Estimate, Finding, MachineCounts, Profile
     from gpuperf_engine.timing.estimate import Predictor
 
 __all__ = ["Prediction"]
 
 
 class Prediction:
-    """The launches of one test on targets. ``profiles``: by the numbers of their events; ``search``: folders of machine files."""
+    """The launches of one test on targets. ``profiles``: by the numbers of their events; ``search``: folders of machine files;
+    ``judge``: whether machine code is counted (``gpuperf_judge``)."""
 
-    def __init__(self, profiles: Mapping[int, Profile], search: Sequence[str] = ()) -> None:
+    def __init__(
+        self, profiles: Mapping[int, Profile], search: Sequence[str] = (), judge: str = "ptx"
+    ) -> None:
         self.profiles = profiles
         self.search = search
+        self.judge = judge
         self._known: dict[str, Predictor] = {}
 
     def estimate(self, total: Profile, target: str) -> Estimate:
         """All launches of a kernel, one after the other. Raises ``EngineError``."""
         return self._of(target).estimate(total)
+
+    def machine_counts(self, total: Profile, target: str) -> MachineCounts | None:
+        """The machine code of all launches of a kernel, ``None`` where it is not asked for. Raises ``EngineError``."""
+        if self.judge == "ptx" or (self.judge == "auto" and not _assembler()):
+            return None
+        return engine.machine_counts(total, target, search=self.search)
 
     def saving_us(self, finding: Finding, targets: Iterable[str]) -> dict[str, float]:
         """By target what launches take less if the advice is followed; nothing where no launch is concerned."""
@@ -44,3 +54,12 @@ class Prediction:
         if target not in self._known:
             self._known[target] = engine.predictor(target, self.search)
         return self._known[target]
+
+
+def _assembler() -> bool:
+    """Whether the assembler and its counterpart are there."""
+    try:
+        engine.machine_code_tools()
+    except EngineError:
+        return False
+    return True

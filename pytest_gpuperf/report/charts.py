@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..core.numbers import number
-from ..core.records import Case
+from ..core.records import Case, ShownTarget, TargetEntry
 
 __all__ = ["opcode_bars", "target_bars", "waterfall"]
 
@@ -92,6 +92,7 @@ def target_bars(name: str, record: Case) -> dict[str, object]:
         "model": shown["model"],
         "launch": number(shown["launch_us"], "µs"),
         "machine": entry["machine"],
+        "machine_code": _machine_code(entry, shown),
         "bars": [
             {
                 "label": label,
@@ -102,3 +103,13 @@ def target_bars(name: str, record: Case) -> dict[str, object]:
             for label, value, kind in bars
         ],
     }
+
+
+def _machine_code(entry: TargetEntry, shown: ShownTarget) -> str:
+    """What assembled the kernel, the pipes that execute most of it, and what is not certain; empty without machine code."""
+    if "machine_code" not in entry or "machine_code" not in shown:
+        return shown.get("no_machine_code", "")
+    code, more = entry["machine_code"], shown["machine_code"]
+    total = sum(more["by_pipe"].values()) or 1
+    pipes = ", ".join(f"{pipe} {100 * count / total:.0f} %" for pipe, count in [*more["by_pipe"].items()][:5])
+    return "; ".join([f"{code['assembler']} for {code['architecture']}: {pipes}", *more["notes"]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..core.escaping import clean, one_line
@@ -28,20 +29,33 @@ def update_command(nodeid: str) -> str:
     return f"pytest --gpuperf --gpuperf-update {shlex.quote(clean(nodeid))}"
 
 
+_MACHINE_CODE = "machine.warp_instructions"
+"""The metric of machine code that says for all of them why they are not judged."""
+
+
 def unjudged(records: Iterable[Case]) -> str:
-    """One sentence on the metrics that what the records are compared with does not have yet; empty if there are none."""
+    """What of the records is not judged: metrics that what they are compared with does not have yet, and machine code that was counted
+    there and not here, or otherwise; empty if there is none."""
     metrics: dict[str, None] = {}
     kernels = 0
+    reasons: Counter[str] = Counter()
     for record in records:
-        lacking = [row["metric"] for row in record["rows"] if row["verdict"] == "unjudged"]
+        rows = [row for row in record["rows"] if row["verdict"] == "unjudged"]
+        elsewhere = {row["note"] for row in rows if row["metric"] == _MACHINE_CODE and row["old"] is not None}
+        reasons.update(elsewhere)
+        lacking = [row["metric"] for row in rows if row["note"] not in elsewhere]
         metrics.update(dict.fromkeys(lacking))
         kernels += bool(lacking)
-    if not metrics:
-        return ""
-    return (
-        f"not judged yet: {', '.join(metrics)} of {counted(kernels, 'kernel')}, stored before there was this; "
-        "the next update adds it: pytest --gpuperf --gpuperf-update"
-    )
+    sentences = [
+        f"counts of PTX decide for {counted(number, 'kernel')}: {reason}"
+        for reason, number in reasons.items()
+    ]
+    if metrics:
+        sentences.append(
+            f"not judged yet: {', '.join(metrics)} of {counted(kernels, 'kernel')}, stored before there was this; "
+            "the next update adds it: pytest --gpuperf --gpuperf-update"
+        )
+    return "; ".join(sentences)
 
 
 def other_opcodes(records: Iterable[Case], limit: int = 10) -> Iterator[str]:

@@ -55,7 +55,9 @@ _AHEAD = (
     f"{ANALYSIS['metrics']}): what only that one knows is not judged, and an update drops it; upgrade to judge it"
 )
 
-OPTIONAL = {"analysis", "by_category", "opcodes", "flops", PLUGINS, "findings", "lines", "targets"}
+OPTIONAL = {
+    "analysis", "by_category", "opcodes", "flops", PLUGINS, "findings", "lines", "targets", "machine_code",
+}  # fmt: skip
 """What a writer leaves out where there is none of it; a file without the rest was truncated or edited."""
 
 _LAYOUT: Mapping[object, object] = {
@@ -96,7 +98,14 @@ def _shape(layout: Mapping[Any, Any], metrics: Iterable[Metric], depth: int = 0)
 
 CASE = _shape(_LAYOUT, [row for row in TABLE.single if row.kind != "set" and not row.per_target])
 TARGET = _shape(
-    {"machine": "count", "time_us": ..., "limiter": "text", ...: None, PLUGINS: "plugins"},
+    {
+        "machine": "count",
+        "time_us": ...,
+        "limiter": "text",
+        ...: None,
+        "machine_code": {"architecture": "text", "assembler": "text", "code": "text", ...: None},
+        PLUGINS: "plugins",
+    },
     TABLE.per_target,
 )
 """What a case, and one target of it, holds, in the order of files: mappings, metrics, and kinds of values by name."""
@@ -206,9 +215,11 @@ def ordered(case: Mapping[str, Any], shape: Mapping[str, Any] | None = None) -> 
 def is_required(name: str, kind: object, revision: int) -> bool:
     """Whether a baseline of that revision of ``metrics`` must have this key of ``CASE`` or ``TARGET``."""
     if isinstance(kind, Mapping):
-        return any(is_required(part, of, revision) for part, of in kind.items())
+        return name not in OPTIONAL and any(is_required(part, of, revision) for part, of in kind.items())
     if isinstance(kind, Metric):
-        return kind.since <= revision <= ANALYSIS["metrics"]  # what a later one has dropped is not known here
+        return (
+            not kind.missing and kind.since <= revision <= ANALYSIS["metrics"]
+        )  # what a later one has dropped is not known here
     return name not in OPTIONAL
 
 

@@ -180,7 +180,7 @@ def _accept(
     new = measured.copy()
     if targets:
         new["targets"] = targets
-    merged = with_absent(new, old, plugins)
+    merged = with_machine_code(with_absent(new, old, plugins), old)
     same = {name: value for name, value in old.items() if name != "analysis"} == merged
     if not same or baseline.analysis_of(key) != ANALYSIS:
         plan.changed.append(key)
@@ -205,6 +205,17 @@ def with_absent(measured: Entry, old: Entry, plugins: Sequence[str]) -> Entry:
     if targets:
         merged["targets"] = targets
     return merged
+
+
+def with_machine_code(measured: Entry, old: Entry) -> Entry:
+    """A case with the machine code that was counted where the assembler was, if kernel and inputs are those of then."""
+    if (old["kernel"], old["inputs"]) != (measured["kernel"], measured["inputs"]):
+        return measured
+    targets = measured.get("targets", {}).copy()
+    for name, entry in old.get("targets", {}).items():
+        if "machine_code" in entry and name in targets and "machine_code" not in targets[name]:
+            targets[name] = {**targets[name], "machine_code": entry["machine_code"]}
+    return {**measured, "targets": targets} if targets else measured
 
 
 def _sorted(mapping: Mapping[str, TargetEntry]) -> dict[str, TargetEntry]:

@@ -108,6 +108,12 @@ class Project:
         return document
 
 
+@pytest.fixture(autouse=True)
+def _no_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test says does not depend on the programs of the machine: ``gpuperf_judge = auto`` does."""
+    monkeypatch.setenv("GPUPERF_NVDISASM", "/nonexistent/nvdisasm")
+
+
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with one kernel, one test and the fake engine."""

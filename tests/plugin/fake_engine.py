@@ -5,11 +5,13 @@ Numbers are thus plain products that a test can work out by hand; no kernel comp
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
 
+from gpuperf_engine import MachineCounts
 from gpuperf_engine.errors import *  # noqa: F403
 from gpuperf_engine.errors import MachineError, Unsupported
 from gpuperf_engine.profile.total import add_profiles
@@ -33,6 +35,8 @@ __all__ = [
     "estimate",
     "explain",
     "find_patterns",
+    "machine_code_tools",
+    "machine_counts",
     "machine_ids",
     "parse",
     "predictor",
@@ -162,6 +166,32 @@ def estimate(profile, machine, **options):
         "registers",
         1.5,
     )
+
+
+def machine_code_tools():
+    if "FAKE_PTXAS" not in os.environ:
+        raise MachineError("there is no ptxas")
+    return f"ptxas {os.environ['FAKE_PTXAS']}", "nvdisasm 13.0"
+
+
+def machine_counts(profile, machine, search=()):
+    """An assembler that drops ``mov`` and ``ld.global.ca``, and spills at ``pmevent``; half of a kernel with ``vote`` is open."""
+    assembler, disassembler = machine_code_tools()
+    if "nanosleep.u32" in profile.opcodes:
+        raise MachineError("ptxas 13.0 refuses 'scale' for sm_90")
+    kept = {name: n for name, n in profile.opcodes.items() if not name.startswith(("mov", "ld.global.ca"))}
+    spills = 2 * (profile.warp_instructions * kept.get("pmevent", 0) // profile.thread_instructions)
+    threads = sum(kept.values())
+    warps = profile.warp_instructions * threads // profile.thread_instructions + spills
+    residue = 0.5 if any(name.startswith("vote") for name in kept) else 0.0
+    return MachineCounts(
+        profile.kernel, machine, RUNS[machine][-1], assembler, disassembler, code=repr(kept), registers=16, shared_bytes=0,
+        stack_bytes=8 if spills else 0, code_bytes=16 * len(kept), warp_instructions=warps, thread_instructions=threads,
+        least=warps, greatest=warps, residue=residue, spill_bytes=4 if spills else 0, spill_loads=spills, spill_stores=0,
+        shared_load_requests=0, shared_load_wavefronts=None,
+        global_load_sectors=sum(n for o, n in kept.items() if o.startswith("ld.") and ".global" in o), global_store_sectors=0,
+        global_atomic_sectors=0, by_opcode={"FFMA": warps}, by_pipe={"fma": warps}, notes=("open by a half",) if residue else (),
+    )  # fmt: skip
 
 
 PATTERNS = ()

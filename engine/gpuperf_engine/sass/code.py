@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,10 +71,10 @@ class MachineInstruction:
 class MachineCounts:
     """What a launch executes on a GPU, as the assembler makes it: exact, given that.
 
-    ``registers`` and ``stack_bytes`` are per thread; ``code_bytes`` are those of the code, without what fills it up. ``least`` and
-    ``greatest``: warp instructions that fit the counts of PTX equally well; ``warp_instructions`` and ``thread_instructions`` are
-    those of a solution with the least, and so are the counts of memory. ``residue``: the share of the warp instructions that is not
-    certain, 0 to 1, and ``notes`` say why.
+    ``code`` is a digest of the machine code: the same code does the same on the same inputs. ``registers`` and ``stack_bytes`` are
+    per thread; ``code_bytes`` are those of the code, without what fills it up. ``least`` and ``greatest``: warp instructions that
+    fit the counts of PTX equally well; ``warp_instructions`` and ``thread_instructions`` are those of a solution with the least, and
+    so are the counts of memory. ``residue``: the share of the warp instructions that is not certain, 0 to 1, and ``notes`` say why.
 
     Wavefronts and sectors are those of the accesses of the PTX that the assembler kept; ``None`` where they do not follow from
     these: where accesses were merged, or kept in part, or memory was not observed. ``by_opcode`` (without modifiers) and ``by_pipe``
@@ -85,6 +86,7 @@ class MachineCounts:
     architecture: str
     assembler: str
     disassembler: str
+    code: str
     registers: int
     shared_bytes: int
     stack_bytes: int
@@ -142,6 +144,7 @@ def machine_code(profile: Profile, architecture: str, target: str = "") -> Machi
         architecture=architecture,
         assembler=f"ptxas {assembly.tool.full_version}",
         disassembler=f"nvdisasm {find_tool('nvdisasm').full_version}",
+        code=_digest(graph),
         registers=resources.registers,
         shared_bytes=resources.shared_bytes,
         stack_bytes=resources.local_bytes,
@@ -194,6 +197,13 @@ def _counted(profile: Profile) -> tuple[Function, PtxCounts, tuple[Instruction, 
     kernel = profile.records[0].program.kernel
     numbers = instructions_of(kernel)
     return kernel, ptx_counts(profile, numbers), numbers
+
+
+def _digest(graph: Graph) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for item in graph.listing.instructions:
+        digest.update(item.encoding.to_bytes(16, "little"))
+    return digest.hexdigest()
 
 
 def _sums(items: Iterable[tuple[str, int]]) -> dict[str, int]:

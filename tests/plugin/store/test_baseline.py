@@ -54,6 +54,11 @@ for metric in METRICS:
     if metric.since > 1 and metric.kind != "set":
         for entry in CASE["targets"].values() if metric.per_target else [CASE]:
             put(entry, metric.path, 0)
+CASE["targets"]["h100-sxm"]["machine_code"] |= {
+    "architecture": "sm_90",
+    "assembler": "ptxas 13.0.88",
+    "code": "5e20",
+}
 CASE = ordered(CASE)
 
 
@@ -131,7 +136,7 @@ CONFLICT = "<<<<<<< HEAD\n    launches: 1\n=======\n    launches: 2\n>>>>>>> top
 ALIAS = TEXT.replace("    branches:\n", "    branches: &b\n") + "  test_z/k:\n    branches: *b\n"
 DAMAGE = {
     "conflict": (TEXT.replace("    launches: 1\n", CONFLICT), r":12: conflict markers of an unfinished merge"),
-    "duplicate-case": (TEXT + TEXT[TEXT.index("  test_a/k:") :], r":4\d: 'test_a/k' is given twice"),
+    "duplicate-case": (TEXT + TEXT[TEXT.index("  test_a/k:") :], r":6\d: 'test_a/k' is given twice"),
     "duplicate-key": (TEXT.replace("    launches: 1\n", "    launches: 1\n    launches: 2\n"), r":13: 'launches' is given twice"),
     "newer": (
         TEXT.replace("schema: 1", "schema: 2"),

@@ -1,0 +1,92 @@
+"""Where machine code decides instead of the counts of PTX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ..core.metric import MACHINE, Metric, Table
+from ..core.records import Entry, MachineEntry, Row
+
+__all__ = ["decided", "not_judged", "other_assembler", "with_residue"]
+
+_CERTAIN = 0.01
+"""The most that the counts of PTX may leave open of machine code that decides."""
+
+_MOVED = ("regressed", "improved")
+
+
+def not_judged(metric: Metric, target: str, new: Entry, old: Entry, judge: str) -> str:
+    """Why the metrics of machine code of a target are not judged; empty if they are."""
+    was, now = _code(old, target), _code(new, target)
+    if was is None:
+        return "what it is compared with holds no machine code"
+    if now is None:
+        return (
+            "machine code was not counted: that takes ptxas and nvdisasm (pip install 'pytest-gpuperf[nvcc]')"
+        )
+    return other_assembler(target, new, old) if judge == "auto" else ""
+
+
+def other_assembler(target: str, new: Entry, old: Entry) -> str:
+    """What differs in how the machine code was made; empty if nothing does."""
+    was, now = _code(old, target), _code(new, target)
+    if was is None or now is None:
+        return ""
+    before, after = (f"{code['assembler']} for {code['architecture']}" for code in (was, now))
+    return "" if before == after else f"assembled by {after}, the baseline by {before}"
+
+
+def with_residue(metric: Metric, target: str, new: Entry, old: Entry) -> Metric:
+    """The metric as it holds where the counts of PTX leave something of the machine code open: a model, as far off as that."""
+    codes = [code for code in (_code(new, target), _code(old, target)) if code is not None]
+    residue = max((code.get("residue", 0.0) for code in codes), default=0.0)
+    return replace(metric, kind="modelled", tolerance=f"{100 * residue:.4g}%") if residue else metric
+
+
+def decided(rows: Iterable[Row], new: Entry, old: Entry, metrics: Table) -> list[Row]:
+    """The rows, with those of the PTX that moved where the machine code did not, as ``changed``.
+
+    All of them, where kernel code and inputs are the same on every target: the same code does the same. Else those of which the
+    metric that decides (``Metric.decided_by``) is judged on every target, and as certain as ``_CERTAIN``.
+    """
+    rows = list(rows)
+    targets = new.get("targets", {}).keys()
+    judged = {
+        (row["metric"], row["target"]): row
+        for row in rows
+        if row["verdict"] not in ("new", "unjudged", "incomparable")
+    }
+    if not targets or not all(("machine.warp_instructions", target) in judged for target in targets):
+        return rows
+    codes = [(_code(new, target), _code(old, target)) for target in targets]
+    same = new["inputs"] == old["inputs"] and all(
+        now is not None and was is not None and now["code"] == was["code"] for now, was in codes
+    )
+    certain = all((code or {}).get("residue", 0.0) <= _CERTAIN for pair in codes for code in pair)
+    return [_decided(row, metrics, targets, judged, same=same, certain=certain) for row in rows]
+
+
+def _decided(
+    row: Row,
+    metrics: Table,
+    targets: Iterable[str],
+    judged: dict[tuple[str, str], Row],
+    *,
+    same: bool,
+    certain: bool,
+) -> Row:
+    metric = metrics.find(row["metric"])
+    if row["verdict"] not in _MOVED or metric is None or metric.group in (MACHINE, "findings"):
+        return row
+    if same:
+        note = "the machine code is the same"
+    elif certain and metric.decided_by and all((metric.decided_by, target) in judged for target in targets):
+        note = f"{metric.decided_by} decides"
+    else:
+        return row
+    return {**row, "verdict": "changed", "fails": False, "note": note}
+
+
+def _code(case: Entry, target: str) -> MachineEntry | None:
+    return case.get("targets", {}).get(target, {}).get("machine_code")

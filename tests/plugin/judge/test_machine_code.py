@@ -1,0 +1,203 @@
+"""``gpuperf_judge``: machine code decides where it is known, and the counts of PTX where it is not.
+
+The assembler of the fake engine drops ``mov`` and ``ld.global.ca``, and spills at ``pmevent``; 200 warps run.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+VANISHES = "mov.u32 %r1, 1;"
+REAL = "add.f32 %f3, %f2, %f2;"
+SPILLS = "pmevent 1;"
+OPEN = "vote.sync.any.pred %p1, %p1, -1;"
+
+
+@pytest.fixture(autouse=True)
+def assembler(monkeypatch):
+    monkeypatch.setenv("FAKE_PTXAS", "13.0")
+
+
+WARPS, THREADS = 200, 200 * 32
+
+
+@pytest.fixture
+def project(project):
+    text = (project.path / "test_k.py").read_text(encoding="utf-8")
+    project.write("test_k.py", text.replace("kernel[2, 32]", "kernel[200, 32]"))
+    return project
+
+
+@pytest.fixture
+def stored(project):
+    """A project with seven instructions, of which the assembler drops one, and their baseline."""
+    project.kernel(f".reg .b32 %r<2>;\n.reg .pred %p<2>;\n{VANISHES}\n{REAL}")
+    project.update()
+    return project
+
+
+def declare(project, *lines):
+    text = "".join(f"{line}\n" for line in lines)
+    project.kernel(f".reg .b32 %r<2>;\n.reg .pred %p<2>;\n{VANISHES}\n{REAL}\n{text}")
+
+
+def judged(document):
+    (case,) = document["cases"]
+    return case, {(row["metric"], row["target"]): row for row in case["rows"]}
+
+
+def test_a_baseline_holds_machine_code_by_target(stored):
+    text = stored.baseline()
+    assert "      h100-sxm:\n" in text and "        machine_code:\n" in text
+    assert "          architecture: sm_90a\n          assembler: ptxas 13.0\n" in text
+    document = stored.report()
+    case, rows = judged(document)
+    assert case["verdict"] == "ok"
+    row = rows["machine.warp_instructions", "h100-sxm"]
+    assert (row["old"], row["new"], row["verdict"], row["class"]) == (6 * WARPS, 6 * WARPS, "ok", "exact")
+    assert rows["machine.spill_loads", "h100-sxm"]["new"] == 0
+    assert ("machine.shared_load_wavefronts", "h100-sxm") not in rows
+    assert case["detail"]["targets"]["h100-sxm"]["machine_code"]["by_pipe"] == {"fma": 6 * WARPS}
+    html = (stored.path / "out" / "gpuperf.html").read_text(encoding="utf-8")
+    assert "Machine code: ptxas 13.0 for sm_90a: fma 100 %" in html
+
+
+def test_what_the_assembler_drops_is_changed_and_green(stored):
+    declare(stored, VANISHES)
+    case, rows = judged(stored.report())
+    assert stored.result.ret == 0
+    row = rows["thread_instructions", ""]
+    assert (row["old"], row["new"], row["verdict"], row["fails"]) == (
+        7 * THREADS,
+        8 * THREADS,
+        "changed",
+        False,
+    )
+    assert row["note"] == "the machine code is the same"
+    assert rows["time_us", "h100-sxm"]["verdict"] == "changed"
+    assert case["verdict"] == "changed"
+
+
+def test_the_same_is_red_where_ptx_decides(stored):
+    stored.write("pytest.ini", "[pytest]\naddopts = -p no:cacheprovider\ngpuperf_judge = ptx\n")
+    declare(stored, VANISHES)
+    _, rows = judged(stored.report())
+    assert stored.result.ret == 1
+    assert rows["thread_instructions", ""]["verdict"] == "regressed"
+    assert not any(row["verdict"] == "ok" for (name, _), row in rows.items() if name.startswith("machine."))
+
+
+def test_other_inputs_take_the_metric_that_decides(stored):
+    """The machine code is the same, but what it does may not be: then each metric has its own."""
+    declare(stored, VANISHES)
+    stored.write(
+        "test_k.py",
+        (stored.path / "test_k.py").read_text(encoding="utf-8").replace("float32(2)", "float32(3)"),
+    )
+    _, rows = judged(stored.report())
+    assert rows["thread_instructions", ""]["note"] == "machine.thread_instructions decides"
+    assert rows["time_us", "h100-sxm"]["verdict"] == "regressed" and stored.result.ret == 1
+
+
+def test_a_spill_is_red_though_ptx_is_shorter(stored):
+    stored.kernel(f".reg .b32 %r<2>;\n.reg .pred %p<2>;\n{REAL}\n{SPILLS}")
+    _, rows = judged(stored.report())
+    assert stored.result.ret == 1
+    spilled = rows["machine.spill_loads", "h100-sxm"]
+    assert (spilled["old"], spilled["new"], spilled["verdict"]) == (0, 2 * WARPS, "regressed")
+    # as many instructions of PTX as before
+    assert rows["thread_instructions", ""]["verdict"] == "ok"
+    assert rows["machine.stack_bytes", "h100-sxm"]["verdict"] == "regressed"
+
+
+def test_what_is_slower_on_the_machine_stays_red(stored):
+    declare(stored, "add.f32 %f4, %f2, %f2;")
+    _, rows = judged(stored.report())
+    assert stored.result.ret == 1
+    assert rows["machine.warp_instructions", "h100-sxm"]["verdict"] == "regressed"
+    changed = rows["warp_instructions", ""]
+    assert (changed["verdict"], changed["note"]) == ("changed", "machine.warp_instructions decides")
+    stored.result.stdout.fnmatch_lines(["*machine.warp_instructions*"])
+
+
+def test_what_is_open_does_not_decide(project):
+    project.kernel(f".reg .b32 %r<2>;\n.reg .pred %p<2>;\n{OPEN}")
+    project.update()
+    project.kernel(f".reg .b32 %r<2>;\n.reg .pred %p<2>;\n{OPEN}\n{REAL}")
+    _, rows = judged(project.report())
+    open_row = rows["machine.warp_instructions", "h100-sxm"]
+    assert (open_row["class"], open_row["allowed"], open_row["verdict"]) == ("modelled", "50%", "ok")
+    assert rows["warp_instructions", ""]["verdict"] == "regressed"
+    assert rows["machine.registers", "h100-sxm"]["class"] == "exact"
+
+
+@pytest.mark.parametrize(("judge", "verdict"), [("auto", "unjudged"), ("machine", "incomparable")])
+def test_another_assembler_is_said(stored, monkeypatch, judge, verdict):
+    stored.write("pytest.ini", f"[pytest]\naddopts = -p no:cacheprovider\ngpuperf_judge = {judge}\n")
+    monkeypatch.setenv("FAKE_PTXAS", "13.1")
+    _, rows = judged(stored.report())
+    row = rows["machine.warp_instructions", "h100-sxm"]
+    assert row["verdict"] == verdict and (stored.result.ret != 0) == (judge == "machine")
+    assert row["note"] == "assembled by ptxas 13.1 for sm_90a, the baseline by ptxas 13.0 for sm_90a"
+    if judge == "auto":
+        stored.result.stdout.fnmatch_lines(["*counts of PTX decide for 1 kernel: assembled by ptxas 13.1*"])
+
+
+def test_without_the_assembler_ptx_decides_and_nothing_is_lost(stored, monkeypatch):
+    before = stored.baseline()
+    monkeypatch.delenv("FAKE_PTXAS")
+    _, rows = judged(stored.report())
+    assert stored.result.ret == 0 and [name for name, _ in rows if name.startswith("machine.")] == [
+        "machine.warp_instructions"
+    ]
+    stored.result.stdout.fnmatch_lines(
+        ["*counts of PTX decide for 1 kernel: machine code was not counted*nvcc*"]
+    )
+    stored.update()
+    assert stored.baseline() == before
+    declare(stored, VANISHES)
+    assert stored.run().ret == 1
+    stored.update()
+    assert "machine_code" not in stored.baseline()
+
+
+def test_a_baseline_without_machine_code_is_not_judged_by_it(project, monkeypatch):
+    monkeypatch.delenv("FAKE_PTXAS")
+    project.update()
+    monkeypatch.setenv("FAKE_PTXAS", "13.0")
+    assert project.run().ret == 0
+    project.result = project.run()
+    project.result.stdout.fnmatch_lines(["*not judged yet: machine.warp_instructions of 1 kernel*update*"])
+
+
+def test_what_the_assembler_refuses_is_said(stored):
+    declare(stored, "nanosleep.u32 20;")
+    document = stored.report()
+    assert any(
+        "no machine code for h100-sxm: ptxas 13.0 refuses 'scale'" in note for note in document["notes"]
+    )
+    _, rows = judged(document)
+    assert rows["thread_instructions", ""]["verdict"] == "regressed"
+
+
+def test_a_report_is_judged_again_as_it_was(stored):
+    from pytest_gpuperf.cli import main
+
+    declare(stored, VANISHES)
+    stored.report()
+    assert (
+        main(
+            [
+                "check",
+                str(stored.path / "out" / "gpuperf.json"),
+                "--baselines",
+                str(stored.path / "baselines"),
+            ]
+        )
+        == 0
+    )
+
+
+def test_an_unknown_judge_is_refused(project):
+    project.write("pytest.ini", "[pytest]\naddopts = -p no:cacheprovider\ngpuperf_judge = sass\n")
+    assert project.run().ret == pytest.ExitCode.USAGE_ERROR

@@ -1,4 +1,4 @@
-"""Launches of a test on its targets: predicted times, by one predictor for each so that a launch is predicted once, and machine code."""
+"""Launches of a test on its targets: predicted times, each launch predicted once on each, and machine code."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import os
 import stat
 import sys
 import threading
-from collections import Counter
 from pathlib import Path
 
 import llvmlite.binding
@@ -311,7 +311,7 @@ def test_products_are_compiled_well_when_their_launches_take_long(
     monkeypatch.setattr(native_jit, "compile_object", compiled)
     monkeypatch.setattr(native_jit, "_libraries", {})
     monkeypatch.setattr(native_jit, "_hasty", {})
-    monkeypatch.setattr(native_jit, "_taken", Counter())
+    monkeypatch.setattr(native_jit, "_taken", collections.Counter())
     for expected in ([0], []):
         native_jit._libraries.clear()
         native_jit._library(name)

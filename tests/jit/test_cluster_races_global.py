@@ -104,6 +104,43 @@ RACES = {
 }
 
 
+#: an atomic whose result is used: blocks may wait for others
+TAKEN = "atom.global.add.u32 %r30, [%rd0+65024], 1;\n"
+#: of each cluster one thread sets a flag, for which one thread of the next one waits
+NEXT = (
+    "add.u32 %r23, %r3, 1; mul.wide.u32 %rd7, %r23, 4; add.u64 %rd7, %rd0, %rd7; setp.eq.and.u32 %p5, %r1, 0, %p0;\n"
+    "{before}\n@%p5 st{store}.global.u32 [%rd7+64512], 1;\n"
+    "setp.ne.u32 %p6, %r3, 0; and.pred %p6, %p6, %p5; @!%p6 bra behind;\n"
+    "look: ld{load}.global.u32 %r24, [%rd7+64508]; setp.eq.u32 %p7, %r24, 0; @%p7 bra look;\n{after}\nbehind: "
+)
+#: an element of the cluster before, of its second block
+EARLIER = (
+    "setp.eq.u32 %p6, %r3, 0; @%p6 bra done; sub.u32 %r25, %r5, 1; mul.wide.u32 %rd8, %r25, 256; add.u64 %rd8, %rd1, %rd8;\n"
+    "ld.global.u32 %r26, [%rd8];\ndone: "
+)
+RELEASED = NEXT.format(before="", store=".release.gpu", load=".acquire.gpu", after="")
+FENCED = NEXT.format(before="membar.gl;", store=".volatile", load=".volatile", after="membar.gl;")
+ORDERED |= {f"{name}, where blocks may wait": TAKEN + body for name, body in ORDERED.items()}
+ORDERED["a flag of another cluster"] = STORE + SYNC + RELEASED + SYNC + EARLIER
+ORDERED["a flag of another cluster, with fences"] = STORE + SYNC + FENCED + SYNC + EARLIER
+RACES |= {
+    f"{name}, where blocks may wait": (TAKEN.replace("\n", " ") + body, found)
+    for name, (body, found) in RACES.items()
+}
+RACES["a flag of another cluster, no barrier before"] = (
+    STORE + RELEASED + SYNC + EARLIER,
+    {("RAW", 1, 10, 1, 2)},
+)
+RACES["a flag of another cluster, no barrier behind"] = (
+    STORE + SYNC + RELEASED + EARLIER,
+    {("RAW", 1, 10, 1, 2)},
+)
+RACES["a flag of another cluster, no fence before"] = (
+    STORE + SYNC + FENCED.replace("membar.gl;", "", 1) + SYNC + EARLIER,
+    {("RAW", 1, 11, 1, 2)},
+)
+
+
 def launch(body: str, cluster: int = 2, clusters: int = 2, races: str = "note") -> ge.Profile:
     device = ge.Device(observe=set(), races=races, memory_bytes=1 << 20)
     module = ge.parse(f"{HEAD}{body}{SYNC}ret; }}\n", path="k.ptx")
@@ -228,8 +265,8 @@ def unordered(steps: list[Step]) -> set[tuple[int, int]]:
     }
 
 
-def written(steps: list[Step]) -> tuple[str, int]:
-    """A kernel in which each step is a line, and where the first one is."""
+def written(steps: list[Step], waits: bool) -> tuple[str, int]:
+    """A kernel in which each step is a line, and where the first one is; ``waits``: its blocks may wait for other clusters."""
     head = f""".version 8.0
 .target sm_90
 .address_size 64
@@ -267,17 +304,19 @@ barrier.cluster.arrive; barrier.cluster.wait;
                 f"{mine} @!%p2 bra s{number}; w{number}: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, "
                 f"[%r7+{8 * step.place}], 0; @!%p3 bra w{number}; s{number}:"
             )
-    end = "barrier.cluster.arrive; barrier.cluster.wait;\nret; }\n"
+    taken = "atom.global.add.u32 %r9, [%rd0+2048], 1;" if waits else ""
+    end = f"barrier.cluster.arrive; barrier.cluster.wait;\n{taken}\nret; }}\n"
     return head + "\n".join(lines) + "\n" + end, head.count("\n") + 1
 
 
-def test_random_programs_of_clusters() -> None:
+@pytest.mark.parametrize("waits", [False, True])
+def test_random_programs_of_clusters(waits: bool) -> None:
     """Each race that is told is one, and hardly any is not told."""
     made = random.Random(2)
     racy = told = free = 0
     for _ in range(15):
         steps = random_steps(made)
-        text, first = written(steps)
+        text, first = written(steps, waits)
         device = ge.Device(observe=set(), memory_bytes=1 << 20)
         kernel = ge.parse(text, path="k.ptx")["k"]
         data = device.zeros(1024, np.uint32)

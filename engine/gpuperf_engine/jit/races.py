@@ -46,10 +46,8 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
     if not plan.races:
         return np.zeros(len(program.sites) + 1, np.uint8)
     clustered = plan.cluster_ctas > 1
-    asked = 0
-    if not clustered or program.order_free:
-        asked |= Layout.AMONG * (plan.ctas > plan.cluster_ctas and not plan.only_kept)
-        asked |= Layout.WITHIN * (plan.warps_per_cta * plan.cluster_ctas > 1)
+    asked = Layout.AMONG * (plan.ctas > plan.cluster_ctas and not plan.only_kept)
+    asked |= Layout.WITHIN * (plan.warps_per_cta * plan.cluster_ctas > 1)
     aliases = _aliases(program, plan) if asked else {}
     place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {asked} {[*aliases.values()]}"
     known = program.kernel.memo.get(place)

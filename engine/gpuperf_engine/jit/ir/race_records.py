@@ -112,7 +112,7 @@ class Race(Record):
     BEHIND = (1 << 28) - 1
     #: of a finding (``RaceRow``)
     COLUMNS = 7
-    #: in clusters, of accesses of global memory, instead of a CTA: its cluster << RANK_BITS | its rank
+    #: of accesses of global memory in clusters, instead of a CTA: its cluster << RANK_BITS | its rank
     RANK_BITS = 4
     RANK_PLACE = 28
     MOST_FOUND = 256
@@ -255,7 +255,7 @@ class LineAccess(Record):
 class Segment(Record):
     """Accesses of global memory by one agent of a CTA between two releases. Numbers begin at 1."""
 
-    CTA = U32(0)
+    CTA = U32(0)  # in clusters its cluster << ``Race.RANK_BITS`` | its rank
     EPOCH = U32(4)
     RELEASED = U32(8)  # the first release to other CTAs that covers it; 0: there was none
     NEXT = U32(12)  # the next one of the agent
@@ -287,9 +287,8 @@ class Segments(Record):
     """Of a CTA: by agent the first segment that was not released yet (0: there is none) and the last one."""
 
     LISTS = Array32(0)
-    RELEASED = Array32(128 * 8)  # clock of all that was released to other CTAs
     # whether a fence has not been followed by a strong write yet; and by warp, the epoch of the fence
-    PENDING = U32(RELEASED + 512)
+    PENDING = U32(128 * 8)
     FENCES = Array32(PENDING + 4)
     # by warp, the releases that there were at its last strong read, and the epoch of that
     READS = Array32(FENCES + 128)

@@ -14,7 +14,6 @@ from .races_clocks import (
     race_clock,
     race_fenced,
     race_happened_before,
-    race_join_clock,
     race_known,
     race_me,
 )
@@ -68,31 +67,41 @@ def race_release_blocks(context: Context, record: Race, me: RaceWarp) -> int:
         epoch = own.FENCES[warp]
         if epoch and race_happened_before(me, epoch):
             own.FENCES[warp] = 0
-            found = 1
-            agent = 0
-            while agent < record.AGENTS:
-                time = race_fenced(record, race_me(record, warp)).TIMES[agent]
-                if time > own.RELEASED[agent]:
-                    own.RELEASED[agent] = time
-                agent += 1
+            if found == 0:
+                found = race_number_release(context)
+            race_release_known(context, record, race_fenced(record, race_me(record, warp)), found)
         elif epoch:
             left = 1
         warp += 1
     own.PENDING = left
-    if found:
-        race_number_release(context, record)
     return 0
 
 
-def race_number_release(context: Context, record: Race) -> int:
+def race_number_release(context: Context) -> int:
     """Another release to other CTAs."""
-    own = record.SEGMENTS
     number = context.RACE_RELEASES + 1
     context.RACE_RELEASES = number
+    return number
+
+
+def race_release_known(context: Context, record: Race, clock: RaceClock, number: int) -> int:
+    """What a clock of a CTA knows is released to other CTAs."""
     agent = 0
     while agent < record.AGENTS:
-        race_release_segments(context, own, agent, own.RELEASED[agent], number)
+        race_release_segments(context, record.SEGMENTS, agent, clock.TIMES[agent], number)
         agent += 1
+    cluster = record.CTA.CLUSTER
+    turn = 1
+    while turn < record.STEP:
+        peer = record.RANK ^ turn
+        agent = 0
+        while peer < cluster.SIZE and agent < record.AGENTS:
+            time = RaceClock(clock + turn * Race.PEER).TIMES[agent] ^ turn
+            if agent < 32:
+                time = time & (Race.ASYNCHRONOUS - 1)
+            race_release_segments(context, cluster.PEERS[peer].RACES.SEGMENTS, agent, time, number)
+            agent += 1
+        turn += 1
     return 0
 
 
@@ -112,8 +121,7 @@ def race_flag_blocks(context: Context, record: Race, me: RaceWarp, flags: int, h
         race_release_blocks(context, record, me)
     if flags & Race.RELEASES:
         race_advance(record, me)
-        race_join_clock(record, RaceClock(own + Segments.RELEASED), race_known(me), 0)
-        race_number_release(context, record)
+        race_release_known(context, record, race_known(me), race_number_release(context))
     return 0
 
 
@@ -153,6 +161,13 @@ def race_again(context: Context, record: Race) -> int:
     return 0
 
 
+def race_number(context: Context, cta: Cta) -> int:
+    """The number of a CTA, in clusters with its rank."""
+    if context.CLUSTER_CTAS > 1:
+        return cta.CLUSTER.NUMBER << Race.RANK_BITS | cta.RANK
+    return cta.INDEX
+
+
 def race_segment(context: Context, cta: Cta, record: Race, epoch: int) -> int:
     """The segment of accesses that have an epoch; 0: there is no room for it."""
     race_again(context, record)
@@ -166,7 +181,7 @@ def race_segment(context: Context, cta: Cta, record: Race, epoch: int) -> int:
         return 0
     context.RACE_SEGMENT_COUNT = number
     segment = race_segment_at(context, number)
-    segment.CTA = cta.INDEX
+    segment.CTA = race_number(context, cta)
     segment.EPOCH = epoch
     segment.RELEASED = 0
     segment.NEXT = 0

@@ -79,6 +79,7 @@ def race_join_clock(record: Race, clock: RaceClock, known: RaceClock, turn: int)
     if agents > 32:
         warps = 32
     rank = 0
+    others = clock.TIMES[Race.OF_OTHERS]
     if turn == 0:
         race_join(clock, known, agents, 0, 0, -1)
         rank = 1
@@ -96,6 +97,11 @@ def race_join_clock(record: Race, clock: RaceClock, known: RaceClock, turn: int)
                 race_join(to, from_, warps, turn, 0, -1)
             race_join(RaceClock(to + 32 * 4), RaceClock(from_ + 32 * 4), agents - 32, turn, 0, -1)
         rank += 1
+    if turn and record.SEGMENTS:
+        # releases are counted, not timed: by the number that they have in all CTAs
+        if known.TIMES[Race.OF_OTHERS] > others:
+            others = known.TIMES[Race.OF_OTHERS]
+        clock.TIMES[Race.OF_OTHERS] = others
     return 0
 
 

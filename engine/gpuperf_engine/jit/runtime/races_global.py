@@ -152,7 +152,7 @@ def race_in_cluster(context: Context, access: LineAccess) -> int:
     access.RANK = rank
     access.NUMBER = context.RACE_FIRST + cta.CLUSTER.NUMBER
     access.INFO = access.INFO | rank << Race.RANK_PLACE
-    if access.RECORD == 0:
+    if access.RECORD == 0 or context.RACE_SEGMENTS:
         return 0
     access.RECORD = race_shared(cta)
     agent = context.RACE_AGENT

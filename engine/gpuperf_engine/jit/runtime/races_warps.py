@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..ir.abi import Context
 from ..ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race, Window
 from .compile_python import unsigned_less
-from .races_blocks import race_segment, race_segment_at
+from .races_blocks import race_number, race_segment, race_segment_at
 from .races_clocks import race_happened_before
 from .races_lines import (
     race_differs,
@@ -73,6 +73,10 @@ def race_ordered(context: Context, access: LineAccess) -> int:
     if record == 0 or not unsigned_less(place, context.RACE_SPAN):
         return 0
     cta = access.CTA
+    if context.RACE_AGENT and context.CLUSTER_CTAS > 1:
+        # a copy that completes on the mbarrier of another CTA
+        cta = cta.CLUSTER.PEERS[context.RACE_AGENT >> 32]
+        record = cta.RACES
     segment = race_segment(context, cta, record, access.EPOCH)
     if segment == 0 or record.NOW == Race.LAST:
         return 0
@@ -80,7 +84,7 @@ def race_ordered(context: Context, access: LineAccess) -> int:
     room = LineRoom(context.RACE_ROOMS + (place >> Line.BITS) * LineRoom.BYTES)
     if cell.LAUNCH != context.RACE_FIRST:
         race_fresh(cell, context.RACE_FIRST)
-    who = (cta.INDEX << 7 | (access.EPOCH & 127)) + 1
+    who = (race_number(context, cta) << 7 | (access.EPOCH & 127)) + 1
     return race_entry(context, access, cell, room, who, segment)
 
 
@@ -166,9 +170,13 @@ def race_precedes(context: Context, access: LineAccess, known: int) -> int:
     segment = race_segment_at(context, known)
     if segment.RELEASED and segment.RELEASED <= me.CLOCK[Race.OF_OTHERS]:
         return 1
-    if segment.CTA != access.CTA.INDEX:
+    turn = segment.CTA ^ race_number(context, access.CTA)
+    if turn >> Race.RANK_BITS or (turn and context.CLUSTER_CTAS < 2):
         return 0
-    return race_happened_before(me, segment.EPOCH)
+    me.TURN = turn
+    before = race_happened_before(me, segment.EPOCH)
+    me.TURN = 0
+    return before
 
 
 def race_of_warps(
@@ -182,7 +190,9 @@ def race_of_warps(
         other = race_segment_at(context, known).CTA
     together = other == number
     if context.CLUSTER_CTAS > 1:
-        together = entry.BY >> Race.RANK_PLACE == access.RANK
+        if context.RACE_SEGMENTS:
+            other = other >> Race.RANK_BITS
+        together = other == number and entry.BY >> Race.RANK_PLACE == access.RANK
     strong = access.STRONG & entry.STRONG
     if strong & 2 or (strong and together):
         return 0

@@ -137,13 +137,13 @@ READ_BEFORE = {
 }
 
 
-def launch(body: str, races: str = "note") -> ge.Profile:
+def launch(body: str, races: str = "note", block: int = 128) -> ge.Profile:
     device = ge.Device(observe=set(), races=races, memory_bytes=1 << 20)
     count = 1 if IN in body else 128
     module = ge.parse(f"{HEAD.replace('COUNT', str(count))}{body}\nret; }}\n", path="k.ptx")
-    data = device.array(np.zeros(1024, np.uint32))
+    data = device.array(np.zeros(4096, np.uint32))
     made = ge.TensorMap(device.array(np.zeros(1024, np.uint32)), (128,))
-    return device.launch(module["k"], 2, 128, [data, made])
+    return device.launch(module["k"], 2, block, [data, made])
 
 
 @pytest.mark.parametrize("name", FENCED)
@@ -193,6 +193,18 @@ def test_a_wait_for_bulk_copies_is_none_for_others(wait: str, waits: bool) -> No
         if race.first.opcode.startswith("cp.async.ca") and race.first.block == race.second.block
     }
     assert found == (set() if waits else {("shared", "RAW"), ("global", "WAR")})
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_copies_of_more_warps_than_have_agents_of_their_own(waits: bool) -> None:
+    """Each of 20 warps copies what it has stored, and stores again."""
+    body = (
+        f"{STORE}{FENCE}and.b32 %r7, %r0, 31; setp.eq.u32 %p3, %r7, 0; add.u64 %rd6, %rd1, 4096;\n"
+        "@%p3 cp.async.bulk.global.shared::cta.bulk_group [%rd6], [%r4], 128;\n"
+        f"@%p3 {COMMIT.removeprefix('@%p0 ')}{READ.replace('%p0', '%p3') * waits}{STORE}"
+    )
+    races = [race for race in launch(body, block=640).races if race.space == "shared"]
+    assert {(race.kind, race.first.thread[0]) for race in races} == (set() if waits else {("WAR", 0)})
 
 
 def test_what_nothing_orders_is_told_as_such() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.docs.blocks import ROOT
 
-#: bytes of all tracked files (9.3 million, of which 6.1 are Python and 1.2 the PTX of examples), and of one
-CHECKOUT, FILE = 9_700_000, 256_000
+#: bytes of all tracked files (architecture.md, "Decisions", has what they are), and of one
+CHECKOUT, FILE = 9_650_000, 256_000
 #: where PTX is a file of its own: examples, tests that are PTX, and kernels whose text is looked at
 PTX = (
     "examples/",

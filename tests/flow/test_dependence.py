@@ -49,9 +49,6 @@ ret; }}
     return writer in set(graph.writers_of(reader, aliases))
 
 
-APART = {"aliases": {0: 0, 8: 1}}  # the parameters a and b point into different arrays
-
-
 @pytest.mark.parametrize(
     ("store", "load", "expected"),
     [

@@ -25,7 +25,6 @@ CHOOSE = "mov.u64 %l3, f; mov.u64 %l4, g; selp.b64 %l3, %l3, %l4, %p1;\n"
 LOAD = "ld.global.u32 %r2, [c];\n"
 PLUS = [100 + lane for lane in range(32)]
 BOTH = [lane + (200 if lane & 1 else 100) for lane in range(32)]
-KEEPS = ".abi_preserve 8 .abi_preserve_control 2"
 EXITS = ".func g () .noreturn { exit; }\n"
 ENDED = [0 if lane % 2 == 0 else 4 for lane in range(32)]
 

@@ -329,8 +329,6 @@ for _field, _type in (("box_dim global_dim element_stride", "u32"), ("global_str
         field=_field,
         **REPLACE,
     )
-#: numbers of the values of a field (manual: "tensormap.replace")
-_CHOICES = {"elemtype": 16, "interleave_layout": 3, "swizzle_mode": 5, "swizzle_atomicity": 4, "fill_mode": 2}
 _KINDS = ("elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode")
 declare(
     "tensormap.replace.mode.field{.space}.b1024.b32 [a], value:imm",

@@ -14,7 +14,7 @@ import yaml
 
 from pytest_gpuperf.cli import main
 from tests.docs.blocks import blocks_of
-from tests.plugin.conftest import INSTALLED, SCHEMA
+from tests.plugin.conftest import PLUGIN, SCHEMA
 from tests.plugin.core.test_adding_a_metric import ROOT
 
 # The example of the documentation, installed as a distribution, on the real engine
@@ -43,13 +43,12 @@ def acme(tmp_path):
     )
     environment = {name: value for name, value in os.environ.items() if name not in names}
     environment["PYTHONPATH"] = os.pathsep.join([str(site), str(ROOT), str(ROOT / "engine")])
-    load = [] if INSTALLED else ["-p", "pytest_gpuperf.plugin"]
 
     def run(*arguments: str, edit: tuple[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         if edit is not None:
             assert edit[0] in files["acme.py"]
             (site / "acme.py").write_text(files["acme.py"].replace(*edit))
-        command = [sys.executable, "-m", "pytest", *load, "--gpuperf", "--gpuperf-report=out", *arguments]
+        command = [sys.executable, "-m", "pytest", *PLUGIN, "--gpuperf", "--gpuperf-report=out", *arguments]
         return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
 
     return project, run

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from pytest_gpuperf.core.metrics import ANALYSIS
+from tests.plugin.conftest import PLUGIN
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "memory.global_load_lines"
@@ -104,18 +105,10 @@ class Patched:
         return done.returncode, done.stdout
 
     def gate(self, *arguments: str, patched: bool = True) -> tuple[int, str]:
-        load = () if installed() else ("-p", "pytest_gpuperf.plugin")
-        return self.python("-m", "pytest", *load, "--gpuperf", *arguments, patched=patched)
+        return self.python("-m", "pytest", *PLUGIN, "--gpuperf", *arguments, patched=patched)
 
     def report(self) -> dict:
         return json.loads((self.project / "out" / "gpuperf.json").read_text(encoding="utf-8"))
-
-
-def installed() -> bool:
-    import importlib.metadata
-
-    points = importlib.metadata.entry_points(group="pytest11")
-    return any(point.value == "pytest_gpuperf.plugin" for point in points)
 
 
 @pytest.fixture

@@ -331,3 +331,20 @@ def test_a_launch_that_is_not_kept_changes_nothing(backend: str) -> None:
         device.launch(MOVE, 1, 32, [data, 8, 0, 8, 1], keep=keep)
     unchanged = [event.uses[0].unchanged for event in device.events if event.kind == "launch"]
     assert unchanged == [0, 0, 0, 8]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_values_that_are_ruled_out_early_are_no_pattern(seed: int) -> None:
+    """Held against counting them all: few different values of which ten have half, or one that has three quarters."""
+    random = np.random.default_rng(seed)
+    size, kinds = int(random.integers(5000, 60_000)), int(2 ** random.uniform(3, 15))
+    values = random.normal(size=kinds).astype(np.float32)[random.integers(0, kinds, size)]
+    if seed % 2:
+        values[random.random(size) < random.random()] = values[0]
+    if seed % 3 == 0:
+        values = np.sort(values)
+    counts = np.sort(np.unique(values, return_counts=True)[1])[::-1]
+    few = len(counts) <= size / 10 and counts[:10].sum() >= size / 2
+    rules = [pattern.rule for pattern in describe(values, (size,), Thresholds())]
+    assert ("frequent-values" in rules) is bool(few or counts[0] >= 0.75 * size)
+    assert ("heavy-type" in rules) is (len(counts) <= 256)

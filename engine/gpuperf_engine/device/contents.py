@@ -23,6 +23,8 @@ _BINARY = {2: (np.uint16, 10), 4: (np.uint32, 23), 8: (np.uint64, 52)}
 """By bytes of a floating-point number: the integer of its size, and the bits of its mantissa."""
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 _BINNED = 1 << 17
+#: so many elements are sorted, without a look at their hashes
+_SORTED = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +104,33 @@ def _single(values: NDArray[Any]) -> Contents | None:
 def _counted(values: NDArray[Any], thresholds: Thresholds) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
     """Different values and how often each occurs, ``None`` if there are too many for any pattern.
 
-    Values are first counted by a hash of 16 bits: of the most frequent values none occurs more often than the fullest bins say.
+    Values are first counted by a hash of 16 bits, a piece after the other: there are no fewer different ones than bins in use, and of
+    the most frequent values none occurs more often than the fullest bins say.
     """
     words, count = _words(values), len(values)
     bins = np.zeros(1 << 16, np.int64)
-    for start in range(0, count if count > _BINNED else 0, _BINNED):
-        bins += np.bincount(_hashes(words[start : start + _BINNED]), minlength=1 << 16)
-        left = max(0, count - start - _BINNED)
-        if left >= thresholds.frequent * count:
+    most = _most_different(values.dtype, count, thresholds)
+    step = min(_BINNED, 3 * count // 10 + 1)
+    for start in range(0, count if count > _SORTED else 0, step):
+        bins += np.bincount(_hashes(words[start : start + step]), minlength=1 << 16)
+        left, fullest = max(0, count - start - step), int(bins.max())
+        used = int(np.count_nonzero(bins))
+        if used <= thresholds.dictionary or left + fullest >= thresholds.most * count:
             continue
-        fullest = np.partition(bins, -thresholds.top)[-thresholds.top :]
-        few = int(np.count_nonzero(bins)) <= thresholds.dictionary
-        frequent = left + int(fullest.sum()) >= thresholds.frequent * count
-        if not few and not frequent and left + int(fullest.max()) < thresholds.most * count:
+        if used > most or left + thresholds.top * fullest < thresholds.frequent * count:
             return None
+        if left < thresholds.frequent * count:
+            top = np.partition(bins, -thresholds.top)[-thresholds.top :]
+            if left + int(top.sum()) < thresholds.frequent * count:
+                return None
     different, counts = np.unique(words, return_counts=True)
     order = np.lexsort((different, -counts))
     return different[order].view(values.dtype), counts[order]
+
+
+def _most_different(dtype: np.dtype[Any], count: int, thresholds: Thresholds) -> float:
+    """How many different values are few."""
+    return thresholds.distinct * min(count, 2 ** (8 * dtype.itemsize) if dtype.kind != "b" else 2)
 
 
 def _hashes(words: NDArray[Any]) -> NDArray[Any]:
@@ -138,7 +150,7 @@ def _frequent(
     counts: NDArray[np.int64],
     thresholds: Thresholds,
 ) -> Iterator[Contents]:
-    most = thresholds.distinct * min(count, 2 ** (8 * dtype.itemsize) if dtype.kind != "b" else 2)
+    most = _most_different(dtype, count, thresholds)
     covered = int(counts[: thresholds.top].sum())
     few = len(different) <= most and covered >= thresholds.frequent * count
     first = int(counts[0])

@@ -92,3 +92,32 @@ def test_fields(tmp_path: Path, body: str, result: int) -> None:
 def test_what_is_no_field_is_refused(tmp_path: Path, body: str, message: str) -> None:
     with pytest.raises(ValueError, match=rf"^f, line \d: {message}$"):
         run(tmp_path / "f.py", body, 0, 0)
+
+
+SHORT = '''
+def nth(outer: Outer, i: int) -> int:
+    """One of two."""
+    return outer.WORDS[i] if i < 2 else twice(outer.WORDS[i - 2], i)
+
+def twice(i: int, outer: int) -> int:
+    return i + i + outer
+
+def f(outer: Outer, i: int) -> int:
+    total = 0
+    while i < 4:
+        total += nth(outer, twice(i, 0) - i)
+        i += 1
+    return total
+'''
+
+
+def test_functions_that_only_return_are_written_where_they_are_called(tmp_path: Path) -> None:
+    """Their parameters are named as variables of the caller are."""
+    path = tmp_path / "short.py"
+    path.write_text(SHORT)
+    text = compile_python.translate([path], CONSTANTS, exported=("f",))
+    assert "define i64 @f(" in text and "define internal i64 @nth(" in text and "call i64" not in text
+    library = llvm.link([llvm.compile_object(text, 1)], ("f",), {})
+    outer = ctypes.create_string_buffer(struct.pack("<BxxxIQ4I", 0, 0, 0, 5, 6, 0, 0), Outer.SIZE)
+    call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(library.addresses["f"])
+    assert call(ctypes.addressof(outer), 0) == 5 + 6 + (2 * 5 + 2) + (2 * 6 + 3)

@@ -244,9 +244,9 @@ def _functions_of(path: Path) -> list[ast.FunctionDef]:
 
 def _expression(node: ast.FunctionDef) -> ast.expr | None:
     """What a function returns that does nothing else."""
-    statement = node.body[-1]
-    documented = len(node.body) == 2 and ast.get_docstring(node) is not None
-    return statement.value if documented and isinstance(statement, ast.Return) else None
+    *others, last = node.body
+    documented = len(others) == 1 and ast.get_docstring(node) is not None
+    return last.value if isinstance(last, ast.Return) and (documented or not others) else None
 
 
 class _Renamed(ast.NodeTransformer):

@@ -98,6 +98,11 @@ METRICS: tuple[Metric, ...] = (
         since=2, formerly=("memory.global_atomic_turns",), access=_serializations,
     ),
     Metric(
+        "memory.global_atomic_hottest", "exact", "lower", "",
+        "lanes of global atomics on the address that most of them have",
+        since=3, lines=("global_atomic_serializations", "global_atomic_sectors"),
+    ),
+    Metric(
         "memory.shared_wavefronts", "exact", "lower", "", "wavefronts of shared memory",
         since=2, access=lambda row: row["wavefronts"],
     ),
@@ -179,7 +184,7 @@ UNKNOWN = 0
 ANALYSIS: Mapping[str, int] = {
     "counts": 1,
     "findings": 3,
-    "time": 5,
+    "time": 6,
     "metrics": max(metric.since for metric in METRICS),
 }
 """Revision of the meaning of each group of metrics, and of the table of ``metrics``. Raise one of the groups by hand when a number

@@ -27,8 +27,8 @@ BODIES = {
     "st.global.u16 [%rd3+2], %r5; ret;",
     "pairs": "mul.wide.u32 %rd2, %r0, 8; add.u64 %rd3, %rd0, %rd2; ld.v2.f32 {%f0, %f1}, [%rd3];"
     "add.u64 %rd3, %rd1, %rd2; @!%p0 st.v2.f32 [%rd3], {%f1, %f0}; ret;",
-    "one counter for each block": "mul.wide.u32 %rd2, %r2, 4; add.u64 %rd3, %rd1, %rd2; red.global.add.u32 [%rd3], 1;"
-    "atom.global.max.u32 %r5, [%rd1+64], %r0; ret;",
+    "one word for each block": "mul.wide.u32 %rd2, %r2, 4; add.u64 %rd3, %rd1, %rd2; ld.global.u32 %r5, [%rd3];"
+    "st.global.u32 [%rd3], %r0; st.global.u32 [%rd0+64], %r5; ret;",
     "half warps": "shr.u32 %r5, %r0, 4; mul.wide.u32 %rd2, %r5, 4; add.u64 %rd3, %rd0, %rd2; ld.global.nc.u32 %r6, [%rd3];"
     "and.b32 %r5, %r0, 1; setp.eq.u32 %p1, %r5, 0; @%p1 st.global.u32 [%rd1+8], %r6; ret;",
     "loop by lines": "mul.wide.u32 %rd2, %r0, 4; add.u64 %rd3, %rd0, %rd2; mov.u32 %r5, 0;\n"
@@ -83,7 +83,7 @@ def test_closed_form() -> None:
     assert profile.notes == ("k.ptx:18:54: ld.global.f32 reads uninitialised memory",)
 
 
-@pytest.mark.parametrize("body", ["stream", "one counter for each block"])
+@pytest.mark.parametrize("body", ["stream", "one word for each block"])
 def test_what_nobody_has_written(body: str) -> None:
     values, addresses = (
         launched(BODIES[body], demand, 57, 96, 57 * 96 - 45, written=False)
@@ -100,10 +100,12 @@ def test_what_nobody_has_written(body: str) -> None:
         ("mul.wide.u32 %rd2, %r0, 3; add.u64 %rd3, %rd0, %rd2; ld.global.f32 %f0, [%rd3]; ret;", "MemoryFault"),
         ("and.b32 %r5, %r0, 24; mul.lo.u32 %r5, %r5, %r2; mul.wide.u32 %rd2, %r5, 4; add.u64 %rd3, %rd0, %rd2;"
          "ld.global.u32 %r6, [%rd3]; setp.lt.u32 %p1, %r6, 9; @%p1 st.global.u32 [%rd1], 1; ret;", "read"),
+        ("mul.wide.u32 %rd2, %r2, 4; add.u64 %rd3, %rd1, %rd2; red.global.add.u32 [%rd3], 1;"
+         "atom.global.max.u32 %r5, [%rd1+64], %r0; ret;", "lanes of atomics"),
     ],
 )  # fmt: skip
 def test_the_same_errors_and_refusals(body: str, reason: str) -> None:
-    """What is outside, not aligned or not linear runs in every block, with the same outcome."""
+    """What is outside, not aligned, not linear or atomic runs in every block, with the same outcome."""
     found = []
     for demand in ("values", "addresses"):
         try:

@@ -10,7 +10,6 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.timing.adapt import timing_input
-from gpuperf_engine.timing.contention import busiest_share, most_by_chance
 from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.machine import Machine, load_machine, machine_ids
 
@@ -41,26 +40,6 @@ def launched(body: str, *, threads: int = 32, ctas: int = 4) -> ge.Profile:
     device = ge.Device()
     kernel = ge.parse(HEADER + body + "\nret;\n}\n", path="k.ptx")["k"]
     return device.launch(kernel, grid=ctas, block=threads, args=[device.zeros(1024, np.uint32)])
-
-
-@pytest.mark.parametrize("addresses", [1, 2, 8, 31, 256, 4096])
-@pytest.mark.parametrize("lanes", [1, 16, 32])
-def test_most_lanes_that_meet_by_chance(lanes: int, addresses: int) -> None:
-    drawn = np.random.default_rng(1).integers(0, addresses, (4000, lanes))
-    most = np.mean([np.bincount(row).max() for row in drawn])
-    assert most_by_chance(lanes, addresses) == pytest.approx(most, rel=0.05)
-
-
-def test_the_busiest_address_takes_what_chance_does_not_explain() -> None:
-    # 32 lanes at one of 256 addresses: all. As many as meet by chance: an even part, however many addresses there are.
-    assert busiest_share(32, 32, 256) == 1
-    assert busiest_share(32, most_by_chance(32, 256), 256) == 1 / 256
-    assert busiest_share(32, 1, 8) == 1 / 8
-    assert busiest_share(32, 32, 1) == 1
-    # Half of the lanes at one of very many addresses, where one lane is what chance explains: 15 of 31.
-    assert busiest_share(32, 16, 1 << 40) == pytest.approx(15 / 31)
-    shares = [busiest_share(32, lanes, 256) for lanes in range(1, 33)]
-    assert shares == sorted(shares)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +110,84 @@ def test_fewer_bins_in_shared_memory_are_more_passes() -> None:
         ]
         assert bounds[0] > 2 * bounds[1] > 2 * bounds[2]
     assert one.shared_atomic_wavefronts > eight.shared_atomic_wavefronts > all_.shared_atomic_wavefronts
+
+
+#: each thread adds to the word whose number it loads
+GATHERED = """
+mov.u32 %r4, %ctaid.x; mad.lo.u32 %r4, %r4, 256, %r1; mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd1, %rd2;
+ld.global.u32 %r5, [%rd3]; mul.wide.u32 %rd4, %r5, 4; add.s64 %rd5, %rd1, %rd4;
+red.global.add.{type} [%rd5+65536], {value};
+"""
+
+
+def gathered(indices: np.ndarray, type: str) -> ge.Profile:
+    """64 CTAs of 256 threads, no two lanes of a warp with one address."""
+    device = ge.Device(races="off")
+    body = GATHERED.format(type=type, value="%f1" if type == "f32" else "1")
+    text = HEADER.replace("sm_70", "sm_60").replace("version 8.0", "version 7.8") + body
+    kernel = ge.parse(text + "ret;\n}\n", path="k.ptx")["k"]
+    data = np.zeros(1 << 17, np.uint32)
+    data[: indices.size] = indices.reshape(-1)
+    return device.launch(kernel, 64, 256, [device.array(data)])
+
+
+@pytest.mark.parametrize("type", ["u32", "f32"])
+def test_addresses_out_of_memory_at_which_warps_meet(type: str) -> None:
+    """All 512 warps at the same 32, 64 … words, in an order of their own: fewer words never take less, and few take longer."""
+    random = np.random.default_rng(3)
+    profiles = []
+    for words in (32, 64, 256, 2048):
+        rows = [32 * (warp % (words // 32)) + random.permutation(32) for warp in range(512)]
+        profile = gathered(np.array(rows), type)
+        assert profile.memory.global_atomic_serializations == 512
+        assert profile.memory.global_atomic_hottest == 512 // (words // 32)
+        profiles.append(profile)
+    for machine in machine_ids():
+        bounds = [ge.estimate(profile, machine).bounds["atomics"] for profile in profiles]
+        assert bounds[0] == pytest.approx(512 / load_machine(machine).clock_mhz)
+        times = [ge.estimate(profile, machine).time_us for profile in profiles]
+        assert times == sorted(times, reverse=True), machine
+    assert ge.estimate(profiles[0], "h100-sxm").time_us > ge.estimate(profiles[-1], "h100-sxm").time_us
+
+
+def test_more_bins_of_random_data_never_take_longer() -> None:
+    """Each number of bins joins two of the next one; beyond 2,584 words the count is a bound."""
+    data = np.random.default_rng(4).integers(0, 1 << 16, (64, 256))
+    for type in ("u32", "f32"):
+        profiles = [gathered(data >> shift, type) for shift in range(16, -1, -1)]
+        for machine in ("p100", "a100-sxm-80gb", "h100-sxm", "rtx-4090"):
+            times = [ge.estimate(profile, machine).bounds["atomics"] for profile in profiles[:12]]
+            assert times == sorted(times, reverse=True), machine
+            # integers of lanes with one address are combined: there a line for every lane takes longer
+            one, many = (ge.estimate(profiles[number], machine).time_us for number in (0, 12))
+            assert type == "u32" or one > many
+
+
+def test_what_limits_is_named() -> None:
+    profile = gathered(np.full((64, 256), 3), "f32")
+    found = ge.estimate(profile, "h100-sxm")
+    assert found.limiter == "atomics"
+    (note,) = [note for note in found.notes if note.startswith("atomics")]
+    assert note == "atomics: 16,384 lanes on one address of global memory, byte 65,548 of 'data'"
+    assert not [
+        note
+        for note in ge.estimate(gathered(np.arange(64 * 256), "f32"), "h100-sxm").notes
+        if "atomics" in note
+    ]
+
+
+def test_launches_that_differ_in_the_hottest_address_alone_take_their_own_times(toy: Machine) -> None:
+    random = np.random.default_rng(3)
+    device = ge.Device(races="off")
+    kernel = ge.parse(HEADER + GATHERED.format(type="f32", value="%f1") + "ret;\n}\n", path="k.ptx")["k"]
+    array, profiles = device.zeros(1 << 17, np.uint32), []
+    for words in (32, 1 << 14):
+        rows = np.array([32 * (warp % (words // 32)) + random.permutation(32) for warp in range(512)])
+        array.copy_from(np.concatenate([rows.reshape(-1), np.zeros((1 << 17) - rows.size)]).astype(np.uint32))
+        profiles.append(device.launch(kernel, 64, 256, [array]))
+    parts = [ge.estimate(profile, "h100-sxm").time_us for profile in profiles]
+    assert parts[0] > parts[1]
+    assert ge.estimate(ge.add_profiles(profiles), "h100-sxm").time_us == pytest.approx(sum(parts))
 
 
 #: a counter that one lane of each warp adds to

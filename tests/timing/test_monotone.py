@@ -123,6 +123,9 @@ def mutants(record: LaunchRecord, factor: float, random: Random) -> Iterator[tup
         "all memory",
         changed(record, lambda sites, _: [at_site(row, factor, sites) for row in rows] and None),
     )
+    hotter = copy(seen)
+    hotter.hottest = seen.hottest.times(int(np.ceil(factor)))
+    yield "the hottest address", replace(record, observation=hotter)
     blocks = [block for block in program.blocks if seen.block_warps[block.index]]
     for block in random.sample(blocks, min(3, len(blocks))):
         members = iterated(program, block)

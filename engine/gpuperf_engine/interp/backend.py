@@ -13,6 +13,7 @@ import numpy as np
 
 from ..isa.types import scalar_type
 from ..memory.arena import Memory
+from ..simt.atomic_targets import AtomicTargets, has_global_atomics, hottest_of
 from ..simt.barriers import Barriers
 from ..simt.clusters import WAITING, ClusterBarrier, coordinates_of
 from ..simt.counters import SITE_COLUMNS, Observation
@@ -40,6 +41,8 @@ class ReferenceBackend:
         counters = _counters(program, plan, observe)
         if "accesses" in observe:
             counters.values = ValueRecorder(program, memory)
+        if "memory" in observe and program.once(has_global_atomics):
+            counters.targets = AtomicTargets()
         blocks = prepare(program, plan)
         arena = Arena(memory)
         tids = [_tid(plan, warp) for warp in range(plan.warps_per_cta)]
@@ -115,6 +118,7 @@ def _observation(counters: Counters) -> Observation:
         sites,
         frozenset(counters.uninitialized),
         counters.beyond,
+        hottest=hottest_of([] if counters.targets is None else [counters.targets.table]),
         breaches=first_breaches(counters.breaches),
         threads=counters.threads,
         values=None if counters.values is None else counters.values.records(counters.uninitialized),

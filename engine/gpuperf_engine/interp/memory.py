@@ -23,6 +23,7 @@ from ..memory.access_faults import Access, memory_fault
 from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from ..memory.spaces import bit_of, piece_of, reachable
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
+from ..simt.atomic_targets import are_combined
 from ..simt.clusters import reaches_peers
 from ..simt.counters import (
     LINE_BYTES,
@@ -207,6 +208,9 @@ class MemoryStep:
         elif self.kind == "store":
             self._store(warp, parts)
         else:
+            if warp.counters.targets is not None and self.space in ("global", "generic"):
+                inside = ~_in_window(addresses, SHARED_WINDOW)
+                warp.counters.targets.add(addresses[inside], lanes[inside], are_combined(self.instruction))
             self._atomic(warp, parts, guard)
 
     # -- where it goes ---------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from ..isa.rules import RULES
 from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type
 from ..ptx.syntax import Register, Variable
+from ..simt.atomic_targets import AtomicTargets
 from ..simt.barriers import Barriers
 from ..simt.clusters import ClusterBarrier, broken_rule, refused_address
 from ..simt.effects import convergence_key
@@ -67,6 +68,8 @@ class Counters:
     threads: ThreadTable | None
     columns: Columns
     values: ValueRecorder | None = None
+    #: how often atomics come to each address, if the program has any
+    targets: AtomicTargets | None = None
 
     def threads_of(self, cta: int, warp: int) -> Lanes | None:
         """The counters of one warp's threads, if they are kept."""

@@ -20,7 +20,7 @@ from ..isa import mbarriers
 from ..isa.rules import Noted
 from ..isa.tensor_maps import Problem
 from ..memory import tensor_maps
-from ..simt import stack, stack_entries
+from ..simt import atomic_targets, stack, stack_entries
 from . import cache as store
 from .codegen.combine import COMBINE_PREFIX, combine_function
 from .codegen.images import IMAGE_PREFIX, image_function
@@ -133,6 +133,7 @@ _CONSTANTS = {
     **vars(race_records),
     **vars(mbarriers),
     **vars(tensor_maps),
+    **vars(atomic_targets),
     "Problem": Problem,
     "Noted": Noted,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ..simt.atomic_targets import hottest_of
 from ..simt.counters import Observation
 from ..simt.padding import merge
 from ..simt.rule_breaches import first_breaches
@@ -33,6 +34,7 @@ def observation_of(launch: Launch) -> Observation:
         merge(observation.beyond, context.overruns())
         unseen.update(context.unseen[: len(program.sites)].nonzero()[0].tolist())
     if observation.sites is not None:
+        observation.hottest = hottest_of([context.targets for context in contexts if context.targets.size])
         launch.code.tables.fill(observation.sites, observation)
     observation.uninitialized = frozenset(unseen)
     observation.breaches = first_breaches(item for context in contexts for item in context.breaches())

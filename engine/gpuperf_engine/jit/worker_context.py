@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..isa.rules import NOTED, Noted
 from ..memory.arena import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from ..simt import schedule
+from ..simt.atomic_targets import SLOTS, has_global_atomics
 from ..simt.padding import Overrun
 from ..simt.program import Program
 from ..simt.rule_breaches import Breach
@@ -20,7 +21,7 @@ from .codegen.generator import Generated
 from .codegen.recursion import CAPACITY
 from .host_arrays import address_of, aligned
 from .ir.abi import Context
-from .ir.access_records import BEYOND_BYTES, SITE_COUNTERS, GlobalShape, SiteCache
+from .ir.access_records import BEYOND_BYTES, SITE_COUNTERS, GlobalShape, SiteCache, Target
 from .ir.copy_records import instruction_at
 from .ir.race_records import Race
 from .site_tables import SiteTables
@@ -54,6 +55,7 @@ class WorkerContext:
             Context.THREADS_SPARE: thread_bytes,
             Context.NOTED: 8 + Noted.MOST * Noted.BYTES,
             Context.RACES_FOUND: 8 + 8 * Race.MOST_FOUND * Race.COLUMNS,
+            Context.TARGETS: SLOTS * Target.BYTES * program.once(has_global_atomics),
             _CONTEXT: Context.BYTES,
         }
         starts = [0, *itertools.accumulate(-(-size // 64) * 64 for size in sizes.values())]
@@ -68,6 +70,8 @@ class WorkerContext:
         self.unseen = views[Context.UNSEEN].view(np.int64)
         self.cache = views[Context.CACHE]
         self.races = views[Context.RACES_FOUND].view(np.int64)
+        #: how often atomics come to each address, as ``simt.atomic_targets`` has it; empty if there are none
+        self.targets = views[Context.TARGETS].view(np.int64).reshape(-1, Target.BYTES // 8)
         self._beyond = views[Context.BEYOND].view(np.int64).reshape(unseen, BEYOND_BYTES // 8)
         self._noted = views[Context.NOTED].view(np.int64)
         self._record: NDArray[np.uint8] = views[_CONTEXT]
@@ -88,6 +92,7 @@ class WorkerContext:
                 Context.STATE_BYTES: generated.state_bytes,
                 Context.QUANTUM: schedule.QUANTUM,
                 **addresses,
+                **({} if self.targets.size else {Context.TARGETS: 0}),
                 Context.LOCAL_BYTES: program.local_area,
                 Context.ZERO_START: generated.zero_start,
                 Context.ZERO_BYTES: generated.zero_bytes,

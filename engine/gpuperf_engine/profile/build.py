@@ -116,7 +116,9 @@ def _counted(program: Program, observation: Observation) -> Mapping[str, object]
         "branch_sites": branches,
         "by_line": by_line,
         "by_source_line": by_source_line,
-        "observed_memory": memory_totals(sites) if observation.sites is not None else None,
+        "observed_memory": memory_totals(sites, observation.hottest)
+        if observation.sites is not None
+        else None,
         "sites": sites,
     }
 

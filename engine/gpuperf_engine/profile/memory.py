@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ..results import Memory, SiteProfile
+from ..simt.atomic_targets import HottestAddress
 from ..simt.counters import SITE_COLUMNS, Observation
 from ..simt.program import Program, Site
 
@@ -56,9 +57,9 @@ def _record(program: Program, site: Site, row: list[int]) -> SiteProfile:
     )
 
 
-def memory_totals(sites: tuple[SiteProfile, ...]) -> Memory:
+def memory_totals(sites: tuple[SiteProfile, ...], hottest: HottestAddress) -> Memory:
     """Totals by space and kind; what a generic access did counts where its lanes went."""
-    total: Counter[str] = Counter()
+    total: Counter[str] = Counter(global_atomic_hottest=hottest.lanes)
     accesses: Counter[str] = Counter()
     for site in sites:
         if site.space == "param":

@@ -24,8 +24,9 @@ class Memory:
     distinct 32-byte piece of one request, a line one of 128 bytes; a wavefront is what the banks of shared memory serve at once; a
     conflict is a wavefront beyond those that the width alone needs; ``global_load_wavefronts`` are those of loads from global memory
     in the banks of L1, by the same rule without merging. Bytes are those that the lanes ask for. ``serializations`` of atomics: the
-    most lanes on one address, summed over requests. ``accesses`` counts lanes per ``<kind>.<space>.<bits>`` such as
-    ``load.global.128``."""
+    most lanes on one address, summed over requests; ``global_atomic_hottest``: the lanes of global atomics on the address that most
+    of them have (docs/metrics.md says when others may be among them), summed over launches. ``accesses`` counts lanes per
+    ``<kind>.<space>.<bits>`` such as ``load.global.128``."""
 
     global_load_requests: int = 0
     global_load_sectors: int = 0
@@ -58,6 +59,7 @@ class Memory:
     local_store_requests: int = 0
     local_store_sectors: int = 0
     global_load_wavefronts: int = 0
+    global_atomic_hottest: int = 0
 
     global_atomic_turns = renamed("global_atomic_turns", "global_atomic_serializations")
     shared_atomic_turns = renamed("shared_atomic_turns", "shared_atomic_serializations")

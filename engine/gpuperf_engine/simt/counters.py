@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from ..flow.slicing import Slice
 from ..results import ObjectFootprint, Race, ValueRecord
-from .padding import Overrun, merge
+from .atomic_targets import HottestAddress
+from .padding import Overrun
 from .program import Program
-from .rule_breaches import Breach, first_breaches
+from .rule_breaches import Breach
 from .thread_counters import ThreadTable
 
 __all__ = [
@@ -61,6 +62,8 @@ class Observation:
     method: str = "every block"
     method_reason: str = ""
     ran: int | None = None
+    #: the address of global memory to which atomics came most often, if memory was observed
+    hottest: HottestAddress = field(default_factory=HottestAddress)
     #: counters of single threads, if ``threads`` was observed
     threads: ThreadTable | None = None
     #: of each object that was touched, if ``footprint`` was observed
@@ -92,25 +95,9 @@ class Observation:
             sites,
         )
 
-    def add(self, other: Observation) -> None:
-        """Add the counters of other CTAs of the same launch."""
-        for mine, theirs in (
-            (self.block_warps, other.block_warps),
-            (self.block_lanes, other.block_lanes),
-            (self.divergent, other.divergent),
-            (self.taken, other.taken),
-            (self.predicated, other.predicated),
-        ):
-            mine += theirs
-        if self.sites is not None and other.sites is not None:
-            self.sites += other.sites
-        self.uninitialized |= other.uninitialized
-        self.breaches = first_breaches((*self.breaches, *other.breaches))
-        self.races = tuple(dict.fromkeys((*self.races, *other.races)))
-        merge(self.beyond, other.beyond)
-
     def times(self, count: int) -> None:
         """So many launches like this one. Counters that leave 64 bits become Python integers."""
+        self.hottest = self.hottest.times(count)
         for name in ("block_warps", "block_lanes", "divergent", "taken", "predicated", "sites"):
             counters = getattr(self, name)
             if counters is not None:

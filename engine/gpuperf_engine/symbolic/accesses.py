@@ -18,6 +18,7 @@ from ..affine.space import MOST_SYMBOLS, NoPhase, Refusal, Reparametrise, Space
 from ..affine.values import Affine
 from ..interp.memory import MemoryStep
 from ..interp.operands import Prepare, address_of, address_operand
+from ..isa.effects import ATOMIC, REDUCTION
 from ..isa.types import scalar_type
 from ..memory.arena import Allocation, Memory
 from ..ptx.syntax import Instruction, Register, Variable
@@ -66,6 +67,8 @@ def access_step(
     assert accesses is not None
     if instruction.form.space in ("shared", "local"):
         raise Refusal(f"accesses to {instruction.form.space} memory are counted in every block")
+    if instruction.effect in (ATOMIC, REDUCTION):
+        raise Refusal("how many lanes of atomics have one address is counted in every block")
     counted = MemoryStep(to, instruction)
     address = None if counted.space in _CONSTANT else _address(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None

@@ -29,7 +29,7 @@ def launch_key(record: LaunchRecord) -> Hashable:
     sites = b"" if seen.sites is None else seen.sites.tobytes()
     shape = plan.grid, plan.block, plan.shared_bytes, plan.pointed_at, plan.images
     fetched = seen.block_lanes.tobytes() + seen.predicated.tobytes() if plan.images else b""
-    return id(record.program), shape, seen.block_warps.tobytes(), sites, fetched
+    return id(record.program), shape, seen.block_warps.tobytes(), sites, seen.hottest, fetched
 
 
 def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -> TimingInput:
@@ -84,6 +84,7 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
         resources=resources.source,
         latencies=builder.latencies,
         waits=mean_waits(builder.sites, machine) | atomics.waits,
+        hottest=atomics.hottest,
         notes=(*allocated.notes, *(() if images is None else (NOTE,))),
     )
 

@@ -108,7 +108,7 @@ def dispatch_bound(machine: Machine) -> ResourceBound:
 
 
 def atomics_bound(given: TimingInput, machine: Machine) -> ResourceBound:
-    """The time of the atomics at the busiest address, which L2 does one after the other."""
+    """The time of the atomics at the hottest address, which L2 does one after the other."""
     return ResourceBound(
         "atomics", chip_cycles=given.memory.atomic_operations / machine.atomic_rate / given.ctas
     )

@@ -35,7 +35,7 @@ def estimate(
     that is run again and again, so that it finds in L2 what it left there; ``search`` adds folders of machine files.
 
     In the result ``bounds`` are µs by resource: ``launch``, ``latency``, ``issue``, a unit, ``l1`` (with ``shared``, the
-    part of shared memory in it), ``l2``, ``dram``, ``atomics`` (those at the busiest address follow each other), ``dispatch`` (CTAs
+    part of shared memory in it), ``l2``, ``dram``, ``atomics`` (those at the hottest address follow each other), ``dispatch`` (CTAs
     are started one after the other), each the time that this resource alone would allow;
     ``time_us`` is never less than any of them, and ``limiter`` is the resource that decides the
     largest part of it. ``cycles`` are SM clock cycles without ``launch_us``. ``waves`` is how often the grid fills the machine.

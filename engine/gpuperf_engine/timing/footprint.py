@@ -16,7 +16,7 @@ from ..ptx.syntax import Address, Function, Instruction, Register, Symbol, Varia
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 
-__all__ = ["footprint", "room"]
+__all__ = ["footprint"]
 
 _SECTOR = 32
 
@@ -37,13 +37,6 @@ def footprint(program: Program, plan: LaunchPlan, sectors: Mapping[int, int]) ->
         total += min(moved, size) if group else moved
     everything = sum(_whole_sectors(size) for size in arrays.values())
     return min(total, everything) if arrays else total
-
-
-def room(program: Program, plan: LaunchPlan, site: int) -> tuple[frozenset[int], int]:
-    """Start addresses of the arrays that a memory instruction may touch, and the bytes that they hold."""
-    arrays, addresses = _known(program, plan)
-    reached = _arrays(program, site, plan, sorted(arrays), addresses)
-    return reached, sum(arrays[start] for start in reached)
 
 
 def _known(program: Program, plan: LaunchPlan) -> tuple[dict[int, int], dict[Variable | Function, int]]:

@@ -62,7 +62,7 @@ class MemoryTraffic:
     ``shared_wavefronts`` counts those of shared memory, bank conflicts included (one per conflict-free request of 4
     bytes per lane), ``shared_requests`` the warp instructions that made them.
     ``atomic_sectors`` are sectors of global atomics and reductions, one per distinct sector of a request; ``atomic_operations``
-    are those that follow each other in L2 at the busiest address. ``constant_serializations`` are lanes that read a constant
+    are those that follow each other in L2 at the hottest address. ``constant_serializations`` are lanes that read a constant
     after another of their request.
     """
 
@@ -111,7 +111,8 @@ class TimingInput:
     ``registers_per_thread`` and ``shared_bytes`` (per CTA) come from; ``latencies`` are further
     latencies, in cycles, that instructions of the path name; ``waits`` are the cycles that a request of a memory instruction takes
     beyond the one that an access without conflicts takes (wavefronts of L1 or shared memory, serializations of atomics), the mean of
-    its requests, by number of the instruction; ``notes`` are remarks for people.
+    its requests, by number of the instruction; ``notes`` are remarks for people, ``hottest`` is
+    one about atomics, for launches that they limit.
     """
 
     grid: tuple[int, int, int]
@@ -128,6 +129,7 @@ class TimingInput:
     latencies: Mapping[str, float] = field(default_factory=dict)
     waits: Mapping[int, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    hottest: str = ""
 
     @property
     def ctas(self) -> int:

@@ -103,7 +103,7 @@ class WaveModel:
             ctas_per_sm=self.resident.ctas_per_sm,
             occupancy_limiter=self.resident.limiter,
             waves=given.ctas / (self.resident.ctas_per_sm * machine.sm_count),
-            notes=self.notes(best),
+            notes=self.notes(best, limiter),
         )
 
     def waves(self) -> Waves:
@@ -178,9 +178,11 @@ class WaveModel:
                 before += count * steady
         return Waves(resident, cycles + last, bounds, decided, alone, resources)
 
-    def notes(self, waves: Waves) -> tuple[str, ...]:
-        """Remarks for people: where the inputs come from, and what loads wait for."""
+    def notes(self, waves: Waves, limiter: str) -> tuple[str, ...]:
+        """Remarks for people: where the inputs come from, what atomics and what loads wait for."""
         notes = [f"registers and shared memory: {self.given.resources}", *self.given.notes]
+        if limiter == "atomics":
+            notes.append(self.given.hottest)
         alone = waves.alone
         if alone.path.global_latencies and alone.path.instructions <= _NOTED_INSTRUCTIONS:
             ctas = min(self.given.ctas, waves.resident * self.machine.sm_count)

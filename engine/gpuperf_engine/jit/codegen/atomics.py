@@ -48,7 +48,7 @@ def write_atomic(access: Access) -> None:
     writer.jump(head)
     writer.start(done)
     writer.forget()
-    access.count_lanes(writer.zext(access.mask, "i64"), "count_atomic")
+    access.count_atomic(writer.zext(access.mask, "i64"))
     if access.instruction.effect is ATOMIC:
         to.assign(access.instruction, _old(access), access.guard)
 

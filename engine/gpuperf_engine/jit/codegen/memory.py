@@ -14,6 +14,7 @@ from ...isa.spaces import WINDOWS
 from ...isa.types import scalar_type
 from ...memory.arena import FAR
 from ...ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
+from ...simt.atomic_targets import are_combined
 from ...simt.effects import signals_mbarrier
 from ..ir.access_records import SITE_BYTES
 from ..ir.emitter import Ref
@@ -74,16 +75,23 @@ class Access:
         """Context, CTA and state as arguments for the runtime's loops."""
         return [("i64", pointer_number(self.to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
 
-    def count_lanes(self, mask: Ref, name: str = "") -> None:
+    def count_lanes(self, mask: Ref) -> None:
         """Have the runtime count sectors or wavefronts; ``%area`` holds the addresses."""
+        self._count("count_lanes", mask, self.instruction.effect is LOAD)
+
+    def count_atomic(self, mask: Ref) -> None:
+        """The same of an atomic, and how many lanes have one address."""
+        self._count("count_atomic", mask, are_combined(self.instruction))
+
+    def _count(self, name: str, mask: Ref, detail: bool) -> None:
         if not self.counted:
             return
         to, writer = self.to, self.to.writer
         arguments = [
             ("i64", pointer_number(to, "%ctx")), ("i64", str(self.site)), ("i64", mask), ("i64", pointer_number(to, "%area")),
-            ("i64", str(self.bytes)), ("i64", str(self.space)), ("i64", str(int(self.instruction.effect is LOAD))),
+            ("i64", str(self.bytes)), ("i64", str(self.space)), ("i64", str(int(detail))),
         ]  # fmt: skip
-        writer.call(name or "count_lanes", "i64", *arguments)
+        writer.call(name, "i64", *arguments)
 
     def count_request(self) -> None:
         """Guarded accesses count requests themselves: those with at least one lane."""

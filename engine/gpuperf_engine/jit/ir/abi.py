@@ -148,7 +148,9 @@ class Context(Record):
     AREA_BYTES = U64(760)  # of an area, and of all areas of a warp
     AREAS_BYTES = U64(768)
     VALUE_LOADS = U64(776)  # ``LOADS`` of ``simt.value_records`` ``ValueLoad`` records
-    BYTES = 784
+    # ``Target`` records, by slot of ``simt.atomic_targets``; 0: atomics on global memory are not counted by address
+    TARGETS = U64(784)
+    BYTES = 792
 
 
 class Range(Record):

@@ -15,6 +15,7 @@ __all__ = [
     "GlobalShape",
     "SharedShape",
     "SiteCache",
+    "Target",
     "ValueLoad",
     "ValueRow",
     "Values",
@@ -165,3 +166,12 @@ class Counter(Record):
     SHARED_REQUESTS = U64(96)
     LOCAL_REQUESTS = U64(104)
     GLOBAL_WAVEFRONTS = U64(112)
+
+
+class Target(Record):
+    """A slot of ``simt.atomic_targets``."""
+
+    LANES = U64(0)
+    SAVED = U64(8)
+    WORD = U64(16)
+    BYTES = 32

@@ -5,8 +5,9 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
+from ...simt.atomic_targets import GOLDEN, HALF, MIXED, SLOT_SHIFT, WORD_SHIFT
 from ..ir.abi import Context
-from ..ir.access_records import SITE_BYTES, Counter
+from ..ir.access_records import SITE_BYTES, Counter, Target
 from .compile_python import (
     bits_count,
     first_of,
@@ -80,9 +81,10 @@ def in_window(context: Context, mask: int, addresses: int, window: int) -> int:
 
 
 def count_atomic(
-    context: Context, site: int, mask: int, addresses: int, size: int, space: int, loads: int
+    context: Context, site: int, mask: int, addresses: int, size: int, space: int, combined: int
 ) -> int:
-    """Count an atomic: lanes on one address are served one by one, in shared memory each in a wavefront of its own."""
+    """Count an atomic: lanes on one address are served one by one, in shared memory each in a wavefront of its own. ``combined``: in
+    global memory those of half a warp are one operation."""
     if context.COUNTING == 0 or mask == 0:
         return 0
     count_lanes(context, site, mask, addresses, size, space, 0)
@@ -96,8 +98,49 @@ def count_atomic(
         bump(context, site, Counter.SHARED_SERIALIZATIONS, most)
         bump(context, site, Counter.WAVEFRONTS, most - 1)
     if mask & ~shared:
-        bump(context, site, Counter.SERIALIZATIONS, most_alike(addresses, mask & ~shared))
+        most = most_alike(addresses, mask & ~shared)
+        bump(context, site, Counter.SERIALIZATIONS, most)
+        if context.TARGETS:
+            count_targets(context, mask & ~shared, addresses, combined, most)
     return 0
+
+
+def count_targets(context: Context, mask: int, addresses: int, combined: int, most: int) -> int:
+    """Count lanes by their addresses, as ``simt.atomic_targets`` has it. ``most`` of them have one address."""
+    if most == bits_count(mask):
+        target = target_of(context, mask, addresses)
+        target.LANES = target.LANES + most
+        if combined:
+            target.SAVED = target.SAVED + most - (mask & ((1 << HALF) - 1) != 0) - (mask >> HALF != 0)
+        return 0
+    again = 0
+    if combined and most > 1:
+        # half and word together
+        seen = context.SCRATCH
+        numbers(seen, addresses, WORD_SHIFT, -1, trailing_zeros(HALF))
+        again = mask & ~first_of(seen, mask)
+    while mask:
+        target = target_of(context, mask, addresses)
+        target.LANES = target.LANES + 1
+        mask = mask & (mask - 1)
+    while again:
+        target = target_of(context, again, addresses)
+        target.SAVED = target.SAVED + 1
+        again = again & (again - 1)
+    return 0
+
+
+def target_of(context: Context, mask: int, addresses: int) -> Target:
+    """The slot of the address of the lowest lane, which has come to it."""
+    word = load64(addresses + trailing_zeros(mask) * 8) >> WORD_SHIFT
+    target = Target(context.TARGETS + ((word * GOLDEN) >> SLOT_SHIFT) * Target.BYTES)
+    known = target.WORD
+    if known != word and known != MIXED:
+        if known:
+            target.WORD = MIXED
+        else:
+            target.WORD = word
+    return target
 
 
 def count_windows(context: Context, site: int, mask: int, addresses: int, size: int, loads: int) -> int:

@@ -1,0 +1,125 @@
+"""How often atomics and reductions come to the address of global memory that most of them have.
+
+The lanes of a launch are counted in a table of ``SLOTS`` slots, whatever memory they reach. The slot of an access is the top bits of
+the number of the 4-byte word in which it begins, times 2⁶⁴ over the golden ratio φ. Of n words side by side the products, as fractions
+of 2⁶⁴, are never closer than 1 / φᵐ, where m is that of the last Fibonacci number Fₘ < n: up to n = 2,584, F₁₈, that is more than
+1 / ``SLOTS``, and all have slots of their own. Then the fullest slot is the hottest address. Where a slot has lanes of several words,
+which it remembers, its counts are theirs together: no address has more than the fullest slot.
+
+Counts are sums, so they are the same in whatever order warps run, and tables of several host threads are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..isa.effects import ATOMIC, REDUCTION
+from ..ptx.syntax import Instruction
+from .program import Program
+
+__all__ = [
+    "GOLDEN",
+    "HALF",
+    "MIXED",
+    "SLOTS",
+    "SLOT_SHIFT",
+    "WORD_SHIFT",
+    "AtomicTargets",
+    "HottestAddress",
+    "are_combined",
+    "has_global_atomics",
+    "hottest_of",
+    "slots_of",
+]
+
+SLOTS = 1 << 12
+#: 2⁶⁴ divided by the golden ratio, as a signed number
+GOLDEN = 0x9E37_79B9_7F4A_7C15 - (1 << 64)
+SLOT_SHIFT = 64 - 12
+WORD_SHIFT = 2
+#: lanes that are combined before they reach L2 (``atomics.lanes`` of a machine, as measured)
+HALF = 16
+#: instead of the word of a slot: it has several
+MIXED = -1
+_COMBINED = frozenset({"add", "inc", "dec", "min", "max", "and", "or", "xor"})
+_LANES, _SAVED, _WORD = range(3)
+
+
+def are_combined(instruction: Instruction) -> bool:
+    """Whether lanes with the same address become one operation: integers of 32 bits, by anything that can be done in any order."""
+    parts = instruction.opcode.split(".")
+    return parts[-1] in ("u32", "s32", "b32") and not _COMBINED.isdisjoint(parts)
+
+
+def has_global_atomics(program: Program) -> bool:
+    """Whether a program may change global memory by ``atom`` or ``red``."""
+    return any(
+        site.instruction.effect in (ATOMIC, REDUCTION) and site.space in ("global", "generic")
+        for site in program.sites
+    )
+
+
+def slots_of(words: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The slots of words, by their numbers."""
+    slots: NDArray[np.int64] = ((words * GOLDEN).view(np.uint64) >> np.uint64(SLOT_SHIFT)).astype(np.int64)
+    return slots
+
+
+@dataclass(frozen=True, slots=True)
+class HottestAddress:
+    """Of all addresses of global memory the most ``lanes`` of atomics that one has, and the most ``operations``: there lanes of one
+    half of a warp count once where they are combined. ``word`` is the number of the first word with so many lanes; ``None`` where the
+    counts are those of several words together, and so bounds."""
+
+    lanes: int = 0
+    operations: int = 0
+    word: int | None = None
+
+    def times(self, count: int) -> HottestAddress:
+        """So many launches like this one."""
+        return HottestAddress(self.lanes * count, self.operations * count, self.word)
+
+
+class AtomicTargets:
+    """A table of NumPy's: for each slot its lanes, those that are combined with a lower one, and the word that they have, 0 if there
+    are none."""
+
+    def __init__(self) -> None:
+        self.table = np.zeros((SLOTS, 3), np.int64)
+
+    def add(self, addresses: NDArray[Any], lanes: NDArray[Any], combined: bool) -> None:
+        """One request. ``addresses``, uint64, of the active ``lanes`` (0 to 31) in global memory."""
+        words = (addresses >> np.uint64(WORD_SHIFT)).astype(np.int64)
+        slots = slots_of(words)
+        np.add.at(self.table[:, _LANES], slots, 1)
+        if combined:
+            _, first = np.unique(2 * words + lanes // HALF, return_index=True)
+            np.add.at(self.table[:, _SAVED], np.delete(slots, first), 1)
+        before = self.table[slots, _WORD]
+        self.table[slots, _WORD] = np.where(before == 0, words, before)
+        self.table[slots[self.table[slots, _WORD] != words], _WORD] = MIXED
+
+
+def hottest_of(tables: Sequence[NDArray[np.int64]]) -> HottestAddress:
+    """The address with the most lanes, zeros if there are none. ``tables``: of each host thread the slots as ``AtomicTargets`` has
+    them, shape (SLOTS, 3 or more)."""
+    if not tables:
+        return HottestAddress()
+    table = tables[0][:, : _WORD + 1]
+    for other in tables[1:]:
+        words, others = table[:, _WORD], other[:, _WORD]
+        differ = (words != others) & (words != 0) & (others != 0)
+        words = np.where(differ, MIXED, np.where(words == 0, others, words))
+        table = np.column_stack([table[:, :_WORD] + other[:, :_WORD], words])
+    counts = table[:, _LANES]
+    lanes = int(counts.max())
+    if not lanes:
+        return HottestAddress()
+    hottest = table[counts == lanes, _WORD]
+    word = None if (hottest == MIXED).any() else int(hottest.min())
+    return HottestAddress(lanes, int((counts - table[:, _SAVED]).max()), word)

@@ -338,6 +338,109 @@ def test_random_loads_of_few_elements_are_counted_as_those_remembered() -> None:
     assert 0 < loaded.reloads == true
 
 
+_ASYNC = (
+    head("8.0", "sm_80")
+    + """.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n) {
+    .reg .b64 %rd<8>; .reg .b32 %r<8>; .reg .f32 %f<6>; .reg .pred %p;
+    .shared .align 16 .b8 buffer[1024];
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u32 %r1, [n];
+    mov.u32 %r2, %tid.x; mul.wide.u32 %rd3, %r2, 16; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+    mov.u32 %r3, buffer; mad.lo.u32 %r4, %r2, 16, %r3;
+    shl.b32 %r5, %r2, 4; sub.s32 %r6, %r1, %r5; max.s32 %r6, %r6, 0; min.s32 %r6, %r6, 16;
+    cp.async.ca.shared.global [%r4], [%rd4], 16, %r6;
+    cp.async.wait_all;
+    ld.shared.v4.f32 {%f1, %f2, %f3, %f4}, [%r4];
+    st.global.v4.f32 [%rd5], {%f1, %f2, %f3, %f4};
+    ret;
+}"""
+)
+
+
+@pytest.mark.parametrize("bytes", [1024, 472, 0])
+def test_asynchronous_copies_are_recorded_by_the_words_that_they_read(bytes: int) -> None:
+    """64 threads copy 16 bytes each, of which those below a size are read and the others filled with zeros."""
+    x = np.random.default_rng(2).normal(size=256).astype(np.float32)
+    records = _run(_ASYNC, 1, 64, x, np.zeros(256, np.float32), np.uint32(bytes))
+    copied = {item.element: item for item in records if item.opcode.startswith("cp.async")}
+    for element in range(4):
+        read = x[: bytes // 4][element::4]
+        if not len(read):
+            assert element not in copied
+            continue
+        record = copied[element]
+        assert (record.kind, record.space, record.object, record.type) == ("load", "global", "x", "f32")
+        _check(record, "f32", read)
+
+
+_MATRICES = (
+    head("8.0", "sm_90")
+    + """.visible .entry k(.param .u64 x, .param .u64 c, .param .u64 y) {
+    .reg .b64 %rd<8>; .reg .b32 %r<24>; .reg .f32 %f<20>;
+    .shared .align 16 .b8 buffer[1024];
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [c]; ld.param.u64 %rd3, [y];
+    mov.u32 %r1, %tid.x; mul.wide.u32 %rd4, %r1, 16; add.s64 %rd5, %rd1, %rd4;
+    mov.u32 %r2, buffer; mad.lo.u32 %r3, %r1, 16, %r2;
+    ld.global.v4.b32 {%r4, %r5, %r6, %r7}, [%rd5];
+    st.shared.v4.b32 [%r3], {%r4, %r5, %r6, %r7};
+    bar.sync 0;
+    ldmatrix.sync.aligned.m8n8.x4TRANS.shared.b16 {%r8, %r9, %r10, %r11}, [%r3];
+    mov.f32 %f1, 0f00000000;
+    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r8, %r9, %r10, %r11}, {%r8, %r9}, {%f1, %f1, %f1, %f1};
+    stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r3+512], {%r8, %r9, %r10, %r11};
+    wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r12, %r13, %r14, %r15, %r16, %r17, %r18, %r19}, [%rd1];
+    wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {%f5, %f6, %f7, %f8, %f9, %f10, %f11, %f12}, [%rd2];
+    wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%rd3], {%f5, %f6, %f7, %f8, %f9, %f10, %f11, %f12};
+    ret;
+}"""
+)
+
+
+@pytest.mark.parametrize("transposed", ["", ".trans"])
+def test_matrix_instructions_are_recorded_as_they_lie_in_memory(transposed: str) -> None:
+    """A lane loads or stores a row of 8 halves by ``ldmatrix`` and ``stmatrix``, and 16 bytes at a time by ``wmma``."""
+    rng = np.random.default_rng(12)
+    x, c = rng.normal(size=(32, 8)).astype(np.float16), rng.normal(size=256).astype(np.float32)
+    y = np.where(rng.random(256) < 0.3, c, 0).astype(np.float32)
+    records = _run(_MATRICES.replace("TRANS", transposed), 1, 32, x, c, y)
+    by_name: dict[str, dict[int, ValueRecord]] = {}
+    for record in records:
+        by_name.setdefault(record.opcode.split(".")[0], {})[record.element] = record
+        if record.opcode.startswith("wmma"):
+            by_name.setdefault(record.opcode[:12], {})[record.element] = record
+    names = ["ldmatrix", "wmma.load.a."] + ["stmatrix"] * (not transposed)
+    for name in names:
+        assert len(by_name[name]) == 8
+        for element, record in by_name[name].items():
+            assert record.kind == ("store" if name == "stmatrix" else "load")
+            _check(record, "f16", x[:, element])
+    for name, values in (("wmma.load.c.", c), ("wmma.store.d", c)):
+        own = by_name[name].values()
+        assert {record.type for record in own} == {"f32"} and sum(record.count for record in own) == 256
+        assert min(record.minimum for record in own if record.minimum is not None) == values.min()
+        assert max(record.maximum for record in own if record.maximum is not None) == values.max()
+    assert sum(record.silent for record in by_name["wmma.store.d"].values()) == (y == c).sum()
+
+
+def test_copies_for_a_product_are_of_its_halves() -> None:
+    """``cp.async`` to shared memory, ``ldmatrix`` from there, and ``mma``, which says that they are ``bf16``; the last lane copies 8
+    bytes."""
+    text = (_MATRICES.replace("TRANS", "").replace("f32.f16.f16.f32 {%f1", "f32.bf16.bf16.f32 {%f1")).replace(
+        "st.shared.v4.b32 [%r3], {%r4, %r5, %r6, %r7};",
+        "shl.b32 %r5, %r1, 4; sub.s32 %r4, 504, %r5; min.s32 %r4, %r4, 16;"
+        "cp.async.ca.shared.global [%r3], [%rd5], 16, %r4; cp.async.wait_all;",
+    )
+    x = (np.random.default_rng(4).normal(size=(32, 8)).astype(np.float32).view(np.uint32) >> 16).astype("u2")
+    records = _run(text, 1, 32, x, np.zeros(256, np.float32), np.zeros(256, np.float32))
+    copied = [item for item in records if item.opcode.startswith("cp.async")]
+    assert [(item.element, item.type, item.count) for item in copied] == [
+        (element, "bf16", 32 - (element > 3)) for element in range(8)
+    ]
+    values = (x.astype(np.uint32) << 16).view(np.float32)
+    for element, item in enumerate(copied):
+        assert item.maximum == values[: item.count, element].max()
+        assert item.minimum == values[: item.count, element].min()
+
+
 def test_any_number_of_cores_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that store different values to one place: which of them are silent depends on the order, which is that of blocks."""
     text = _copy("u32").replace("add.s64 %rd5, %rd2, %rd3", "mov.b64 %rd5, %rd2")
@@ -351,7 +454,16 @@ def test_any_number_of_cores_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> 
     assert seen[0] == seen[1] and seen[0][1].silent == 32
 
 
-@pytest.mark.parametrize("name", ["cluster_sum-10", "cluster_histogram-10", "bfs-20x25", "spmv_vector-1x5"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cluster_sum-10",
+        "cluster_histogram-10",
+        "bfs-20x25",
+        "spmv_vector-1x5",
+        "hgemm_wmma-32x64x32",
+    ],
+)
 def test_both_backends_record_the_same_of_examples(name: str) -> None:
     """Clusters, whose CTAs access one another's shared memory, atomics, and data that decide what is accessed."""
     case = next(item for item in SMALL if item.name == name)

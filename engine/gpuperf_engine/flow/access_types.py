@@ -8,11 +8,12 @@ types of its parts. Where nothing says, or floats and integers are both said of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
-from ..isa.effects import ATOMIC, LOAD, REDUCTION, SHFL, STORE
+from ..isa.effects import ASYNC_COPY, ATOMIC, LOAD, MATRIX_LOAD, MATRIX_STORE, REDUCTION, SHFL, STORE
 from ..isa.types import ScalarType, scalar_type
-from ..ptx.syntax import Address, CallTarget, Instruction, Register, Vector
+from ..ptx.syntax import Address, CallTarget, Immediate, Instruction, Register, Vector
 from .dependence import Dependence, Layout
 from .operands import matched, reads, writes
 from .ssa import Merge, Node
@@ -23,12 +24,20 @@ __all__ = ["access_types"]
 _Value = tuple[Node, "Register | None"]
 #: instructions whose type does not say what the bits are
 _MOVES = frozenset(("mov", "selp", "slct", "shfl", "prmt"))
+#: instructions on fragments of matrices, whose registers of 32 bits hold elements of types that the opcode says, or of any
+_MATRICES = frozenset(("mma", "wmma", "ldmatrix", "stmatrix"))
+_FRAGMENTS = {"f16": "f16x2", "bf16": "bf16x2", "tf32": "f32"}
+_ELEMENT = re.compile(r"(b?f16|tf32|f32|f64|[su](4|8|32)|b1|e\dm\d)$")
+#: what copies are taken to move
+_COPIED = scalar_type("b32")
 _BITWISE = frozenset(("and", "or", "xor", "not", "lop3", "cnot"))
 
 
 def access_types(program: Layout) -> Mapping[Instruction, tuple[str, ...]]:
     """For each load, store, atomic and reduction with a type the names of the types of its elements, in order: ``f32``, ``s32``,
-    ``u32`` … or ``b32`` where it is unknown."""
+    ``u32`` … or ``b32`` where it is unknown. ``cp.async`` moves words of 32 bits, all of the type that those are loaded with; of
+    matrices the words are elements that a lane moves, one access after the other. Of both, halves count by themselves where they
+    are known to be floats."""
     return _Types(program).accesses()
 
 
@@ -193,7 +202,10 @@ class _Types:
                     continue
                 value = (instruction, register) if slot.role == "destination" else read.get(register)
                 if value is not None and register.type.bits == slot.type.bits:
-                    self._say(value, _statement(slot.type, name))
+                    if name not in _MATRICES or slot.type.is_float:
+                        self._say(value, _statement(slot.type, name))
+                    elif said := _fragment(instruction, slot.name):
+                        self._say(value, said)
                     self._declared(value, register)
 
     # -- memory ------------------------------------------------------------------------------------------------------------
@@ -201,10 +213,19 @@ class _Types:
     def _join_memory(self) -> None:
         """What is stored to shared and local memory is what may be loaded from there, element for element of one width."""
         for load in self.every:
+            if load.effect is MATRIX_LOAD and load.form.space == "shared":
+                for copy in self.dependence.writers_of(load):
+                    if copy.effect is ASYNC_COPY:
+                        for result in writes(load):
+                            self._join((load, result), (copy, None))
             if load.effect is not LOAD or load.form.space not in ("shared", "local"):
                 continue
             width = scalar_type(str(load.form.modifier("type"))).bits
             for store in self.dependence.writers_of(load):
+                if store.effect is ASYNC_COPY and width == _COPIED.bits:
+                    for register in _elements(load):
+                        if register is not None:
+                            self._join((load, register), (store, None))
                 if store.effect is not STORE or scalar_type(str(store.form.modifier("type"))).bits != width:
                     continue
                 read = self._read(store)
@@ -228,7 +249,27 @@ class _Types:
                 found[instruction] = (type.name,) * count
             elif instruction.effect in (LOAD, STORE) and instruction.form.modifier("type") is not None:
                 found[instruction] = tuple(self._names(instruction))
+            elif instruction.effect is ASYNC_COPY and (count := _copied_elements(instruction)):
+                said = self.said.get(self._find((instruction, None)), set())
+                found[instruction] = _word_names(_COPIED, said) * count
+            elif instruction.effect in (MATRIX_LOAD, MATRIX_STORE):
+                found[instruction] = self._matrix_names(instruction)
         return found
+
+    def _matrix_names(self, instruction: Instruction) -> tuple[str, ...]:
+        """The types of what a lane moves: words, or their halves where these are known to be floats."""
+        read = self._read(instruction)
+        said: set[str] = set()
+        for register in [*writes(instruction), *read]:
+            if register.type.bits == _COPIED.bits and not _is_address(instruction, register):
+                value = read.get(register, (instruction, register))
+                said |= self.said.get(self._find(value), set())
+        moves = instruction.form.moves
+        assert moves is not None
+        names: tuple[str, ...] = ()
+        for move in moves.parts:
+            names += _word_names(scalar_type(f"b{8 * move.bytes}"), said) * move.count
+        return names
 
     def _names(self, instruction: Instruction) -> Iterator[str]:
         type = scalar_type(str(instruction.form.modifier("type")))
@@ -276,6 +317,34 @@ def _atomic_elements(instruction: Instruction) -> int:
     return max((len(item.elements) for item in instruction.operands if isinstance(item, Vector)), default=1)
 
 
+def _fragment(instruction: Instruction, operand: str) -> str | None:
+    """What a register of a fragment of a matrix holds; ``None`` if the opcode does not say, or no floats."""
+    words = instruction.opcode.split(".")
+    types = [word for word in words if _ELEMENT.match(word)]
+    if words[:2] in (["wmma", "load"], ["wmma", "store"]):
+        return _FRAGMENTS.get(types[-1])
+    if operand in ("a", "b") and words[0] == "wmma" and len(types) == 2:
+        return _FRAGMENTS["f16"]
+    # of d, a, b and c, in this order
+    place = "dabc".find(operand)
+    return _FRAGMENTS.get(types[place]) if len(types) == 4 and place >= 0 else None
+
+
+def _is_address(instruction: Instruction, register: Register) -> bool:
+    """Whether a matrix instruction takes its address, or the distance of lines, from a register."""
+    return any(
+        operand is register or (isinstance(operand, Address) and operand.base is register)
+        for slot, operand in matched(instruction)
+        if slot.role == "address" or slot.name == "stride"
+    )
+
+
+def _copied_elements(instruction: Instruction) -> int:
+    """How many words ``cp.async`` copies; 0 of what makes or awaits groups of copies."""
+    sizes = [operand for slot, operand in matched(instruction) if slot.name == "bytes"]
+    return sizes[0].value // (_COPIED.bits // 8) if sizes and isinstance(sizes[0], Immediate) else 0
+
+
 def _statement(type: ScalarType, name: str) -> str:
     """What an operand of a type says of its bits."""
     if type.is_float:
@@ -283,6 +352,14 @@ def _statement(type: ScalarType, name: str) -> str:
     if type.is_signed:
         return "signed"
     return "bits" if type.is_bits and name in _BITWISE else "integer"
+
+
+def _word_names(type: ScalarType, said: set[str]) -> tuple[str, ...]:
+    """The type of a word, or those of its halves where these are known to be floats."""
+    halves = [item for item in ("f16", "bf16") if f"{item}x2" in said]
+    if len(halves) == 1 and type.bits == 32 and "f32" not in said:
+        return (halves[0],) * 2
+    return (_name(type, said),)
 
 
 def _name(type: ScalarType, said: set[str]) -> str:

@@ -71,10 +71,21 @@ class CopyStep:
                 data[lane, : sizes[lane]] = part.region.bytes[part.offsets]
         for part in self.target.reach(warp, lanes, targets[lanes]):
             part.region.bytes[part.offsets[:, None] + np.arange(self.bytes)] = data[part.lanes]
+        self._record(warp, lanes, sizes, sources, data)
         if warp.counters.sites is not None:
             self._count(
                 warp.counters.sites[self.site], lanes, lanes[sizes[lanes] > 0], sources, targets[lanes]
             )
+
+    def _record(self, warp: ReferenceWarp, lanes: Lanes, sizes: Lanes, sources: Lanes, data: Lanes) -> None:
+        """What the copy carries, element for element, where that is observed."""
+        recorder = warp.counters.values
+        for slot in () if recorder is None else recorder.slots.get(self.site, ()):
+            bytes = slot.kind.bits // 8
+            reading = lanes[sizes[lanes] >= bytes * (slot.element + 1)]
+            elements = data.view(f"u{bytes}")[reading, slot.element]
+            assert recorder is not None
+            recorder.add(slot, "global", reading, sources[reading], elements, False, warp.number)
 
     def _sizes(self, warp: ReferenceWarp) -> Lanes:
         """Bytes that each lane copies."""

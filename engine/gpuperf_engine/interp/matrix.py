@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..flow.operands import matched
 from ..isa.evaluation import evaluate
@@ -50,6 +51,7 @@ class MatrixRows:
         if not self.loads:
             values = [lane_value(result) for result in evaluate(self.form, fragments[: self.registers])]
         loaded: list[LaneValue] = []
+        first = 0
         for index, (move, step) in enumerate(self.steps):
             lanes = np.array([lane for lane in lanes_of(participants) if lane < move.lanes])
             offsets = np.array(move.lines, np.uint64) * distance + np.array(move.offsets, np.uint64)
@@ -58,12 +60,47 @@ class MatrixRows:
             if warp.counters.sites is not None and step.site is not None:
                 step.tally(warp.counters.sites[step.site], lanes, addresses, again=index > 0)
             type = scalar_type(f"b{8 * move.bytes}")
+            moved = [] if self.loads else [every_lane(values.pop(0)) for _ in range(move.count)]
+            if not self.loads:
+                self._record(warp, step, lanes, addresses, moved, first)
             for element in range(move.count):
-                data = np.zeros(32, f"u{move.bytes}") if self.loads else every_lane(values.pop(0))
+                data = np.zeros(32, f"u{move.bytes}") if self.loads else moved[element]
                 for region, some, offsets_in_region, *_ in parts:
                     if self.loads:
                         data[some] = region.gather(offsets_in_region + element * move.bytes, type)
                     else:
                         region.scatter(offsets_in_region + element * move.bytes, data[some], type)
-                loaded.append(LaneValue(data, type))
+                if self.loads:
+                    moved.append(data)
+            if self.loads:
+                self._record(warp, step, lanes, addresses, moved, first)
+            loaded += [LaneValue(data, type) for data in moved]
+            first += move.count
         return [lane_value(result) for result in evaluate(self.form, loaded)] if self.loads else []
+
+    def _record(
+        self,
+        warp: ReferenceWarp,
+        step: MemoryStep,
+        lanes: npt.NDArray[Any],
+        addresses: npt.NDArray[Any],
+        moved: list[npt.NDArray[Any]],
+        first: int,
+    ) -> None:
+        """What one of the accesses carries, where that is observed: its words, the ``first`` and further ones of a lane, or their
+        halves."""
+        recorder = warp.counters.values
+        slots = () if recorder is None or step.site is None else recorder.slots.get(step.site, ())
+        addresses = step.recorded(warp, addresses)
+        for index, data in enumerate(moved if slots else ()):
+            bytes = slots[0].kind.bits // 8
+            halves = data.reshape(-1, 1).view(f"u{bytes}")
+            for half in range(halves.shape[1]):
+                slot = slots[(first + index) * halves.shape[1] + half]
+                assert recorder is not None
+                # the recorder adds the distance of the element
+                places = addresses + np.uint64(index * data.itemsize + half * bytes)
+                places -= np.uint64(slot.element * bytes)
+                part = np.ascontiguousarray(halves[lanes, half])
+                loader = warp.number if self.loads else 0
+                recorder.add(slot, step.space, lanes, places, part, not self.loads, loader)

@@ -410,16 +410,21 @@ class MemoryStep:
         addresses: Lanes,
         values: list[Lanes],
     ) -> None:
-        """What the access carries, where that is observed. Shared memory counts from the start of the CTA's own."""
-        if self.space == "shared" and warp.cta.plan.cluster_ctas > 1:
-            own = np.uint64(warp.cta.rank << RANK_SHIFT)
-            addresses = (addresses - own) & np.uint64(0xFFFF_FFFF)
-        loader = 1 + warp.cta.index * warp.cta.plan.warps_per_cta + warp.index if self.reloads else 0
+        """What the access carries, where that is observed."""
+        addresses = self.recorded(warp, addresses)
+        loader = warp.number if self.reloads else 0
         for slot in recorder.slots.get(-1 if self.site is None else self.site, ()):
             if slot.element * self.type.bytes not in self.kept:
                 values_of_lanes = values[slot.element][lanes]
                 stores = self.kind == "store"
                 recorder.add(slot, self.space, lanes, addresses, values_of_lanes, stores, loader)
+
+    def recorded(self, warp: ReferenceWarp, addresses: Lanes) -> Lanes:
+        """Addresses as they are recorded: shared memory counts from the start of the CTA's own."""
+        if self.space == "shared" and warp.cta.plan.cluster_ctas > 1:
+            own = np.uint64(warp.cta.rank << RANK_SHIFT)
+            return (addresses - own) & np.uint64(0xFFFF_FFFF)
+        return addresses
 
     def _load(self, warp: ReferenceWarp, parts: list[Part], guard: Lanes | None) -> list[Lanes]:
         loaded = []

@@ -174,6 +174,11 @@ class ReferenceWarp:
 
     # -- registers -------------------------------------------------------------------------------------------------------
 
+    @property
+    def number(self) -> int:
+        """Its number in the launch + 1."""
+        return 1 + self.cta.index * self.cta.plan.warps_per_cta + self.index
+
     def read(self, register: Register) -> LaneValue:
         """The content of a register."""
         value = self.registers.get(register)

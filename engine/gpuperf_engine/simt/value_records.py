@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.access_types import access_types
-from ..isa.effects import ATOMIC, LOAD, REDUCTION, STORE
+from ..isa.effects import ASYNC_COPY, ATOMIC, LOAD, MATRIX_LOAD, MATRIX_STORE, REDUCTION, STORE
 from ..isa.types import scalar_type
 from ..memory.arena import Memory
 from ..results import AffineFit, ValueRecord
@@ -78,7 +78,7 @@ LOAD_FACTORS = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
 TOLERANCE = {32: 2.0**-22, 64: 2.0**-51}
 #: accesses after which a line that fewer than half of them are on is given up
 LINE_TRIAL = 1024
-_OBSERVED = (LOAD, STORE, ATOMIC, REDUCTION)
+_OBSERVED = (LOAD, STORE, ATOMIC, REDUCTION, ASYNC_COPY, MATRIX_LOAD, MATRIX_STORE)
 
 
 @dataclass(frozen=True, slots=True)

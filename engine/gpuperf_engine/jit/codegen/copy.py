@@ -15,6 +15,7 @@ from ..ir.values import LANES, NativeValue
 from .handlers import handles
 from .memory import address_value, pointer_number
 from .ordering import write_order
+from .values import record_copied
 
 if TYPE_CHECKING:
     from .block import BlockWriter
@@ -47,8 +48,9 @@ def _write_copy(to: BlockWriter, instruction: Instruction) -> None:
         ignored = to.source(operands["ignore"], PRED)
         size = _native(ignored.apply("select", to.constant(0, U64), size))
     targets, sizes = writer.at("%vals", 0), writer.at("%vals", 8 * LANES)
+    source = _address(to, operands["a"], 0)
     for value, name in (
-        (_address(to, operands["a"], 0), "%area"),
+        (source, "%area"),
         (_address(to, operands["d"], 1), targets),
         (size, sizes),
     ):
@@ -56,8 +58,9 @@ def _write_copy(to: BlockWriter, instruction: Instruction) -> None:
     numbers = [pointer_number(to, pointer) for pointer in ("%ctx", "%cta", "%st")]
     numbers += [constant("i64", site), writer.zext(mask, "i64")]
     numbers += [pointer_number(to, name) for name in ("%area", targets, sizes)]
-    writer.call("copy_lanes", "i64", *(("i64", number) for number in (*numbers, str(width))))
+    refused = writer.call("copy_lanes", "i64", *(("i64", number) for number in (*numbers, str(width))))
     to.faulting = True
+    record_copied(to, instruction, (refused, mask), source.vector(), size.vector())
 
 
 def _address(to: BlockWriter, operand: object, space: int) -> NativeValue:

@@ -14,6 +14,7 @@ from ..ir.emitter import Ref
 from ..ir.values import NativeValue
 from .memory import SPACES, Access, address_value
 from .operands import address_operand
+from .values import record_piece
 
 if TYPE_CHECKING:
     from .block import BlockWriter
@@ -65,16 +66,23 @@ def write_rows(to: BlockWriter, instruction: Instruction, mask: Ref) -> None:
     counter = pieces[0].site * SITE_BYTES + Counter.LANES
     to.writer.bump("%sites", counter, to.generator.lanes_of(pieces[0].mask))
     if form.destinations:
-        loaded = [value for piece in pieces for value in piece.values()]
+        loaded: list[NativeValue] = []
+        for piece in pieces:
+            values = piece.values()
+            record_piece(piece, values, len(loaded))
+            loaded += values
         results = [item for item in evaluate(form, loaded) if isinstance(item, NativeValue)]
         to.assign(instruction, results, None)
         return
     slot = next(slot for slot in form.sources if slot.name == "b")
     given = [value.clean() for value in to.sources(instruction)[: slot.vector]]
     stored = [item for item in evaluate(form, given) if isinstance(item, NativeValue)]
+    first = 0
     for piece in pieces:
-        piece.put(stored[: piece.count])
-        del stored[: piece.count]
+        values = stored[first : first + piece.count]
+        record_piece(piece, values, first)
+        piece.put(values)
+        first += piece.count
 
 
 def _address(to: BlockWriter, instruction: Instruction, move: Move, bits: int, inner: int) -> NativeValue:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ...isa.effects import LOAD, STORE
+from ...isa.effects import LOAD, MATRIX_LOAD, MATRIX_STORE, STORE
 from ...isa.types import scalar_type
 from ...simt.effects import is_strong
+from ..ir.abi import Context
 from ..ir.access_records import Values
+from ..ir.emitter import Ref
 from ..ir.values import LANES, NativeValue
 from ..runtime.values_function import PREFIX
 
 if TYPE_CHECKING:
+    from ...ptx.syntax import Instruction
+    from .block import BlockWriter
     from .memory import Access
 
-__all__ = ["record_values"]
+__all__ = ["record_copied", "record_piece", "record_values"]
 
 
 def record_values(access: Access, values: Sequence[NativeValue], left_out: Sequence[int] = ()) -> None:
@@ -39,9 +43,60 @@ def record_values(access: Access, values: Sequence[NativeValue], left_out: Seque
         to.writer.call(PREFIX + slot.kind.name, "void", *given)
 
 
+def record_piece(access: Access, values: Sequence[NativeValue], first: int) -> None:
+    """Record one of the accesses of a matrix instruction, whose words are the ``first`` and further ones of a lane; words of which
+    halves are recorded are two elements."""
+    to = access.to
+    slots = to.generator.values.get(access.site, ())
+    for index, value in enumerate(values if slots else ()):
+        halves = access.type.bits // slots[0].kind.bits
+        raw = value.bits_as(scalar_type(f"b{access.type.bits}")).vector()
+        for half in range(halves):
+            slot = slots[(first + index) * halves + half]
+            bits = slot.kind.bits
+            part = to.writer.lshr(raw, half * bits) if half else raw
+            part = to.writer.trunc(part, f"i{bits}") if halves > 1 else part
+            distance = index * access.type.bytes + half * bits // 8
+            addresses = to.writer.add(access.addresses(), distance) if distance else access.addresses()
+            how = access.space + _compares(access)
+            given = [
+                ("ptr", "%ctx"), ("i64", str(slot.index)), ("i32", access.mask), (addresses.type, addresses),
+                (part.type, part), ("i64", str(how)),
+            ]  # fmt: skip
+            to.writer.call(PREFIX + slot.kind.name, "void", *given)
+
+
+def record_copied(
+    to: BlockWriter, instruction: Instruction, done: tuple[Ref, Ref], sources: Ref, sizes: Ref
+) -> None:
+    """Record what ``cp.async`` has copied, if that is observed: element for element as it lies in global memory. ``done``: whether the
+    copy was refused, and its lanes; ``sizes`` are the bytes that they read."""
+    writer = to.writer
+    slots = to.generator.values.get(to.generator.program.site_of[instruction], ())
+    if not slots:
+        return
+    refused, lanes = done
+    mask = writer.select(writer.icmp("eq", refused, 0), lanes, 0)
+    arena = writer.pointer(writer.field("%ctx", Context.ARENA))
+    for slot in slots:
+        size = slot.kind.bits // 8
+        kind, pointers = f"<{LANES} x i{slot.kind.bits}>", f"<{LANES} x ptr>"
+        at = writer.add(sources, size * slot.element)
+        reads = writer.icmp("uge", sizes, size * (slot.element + 1))
+        on = writer.and_(reads, writer.bitcast(mask, f"<{LANES} x i1>"))
+        places = writer.ref(pointers, f"getelementptr i8, ptr {arena}, {at.type} {at}")
+        name = f"masked.gather.v{LANES}i{slot.kind.bits}.v{LANES}p0"
+        words = writer.intrinsic(name, kind, places, on, Ref(kind, "zeroinitializer"))
+        given = [
+            ("ptr", "%ctx"), ("i64", str(slot.index)), ("i32", writer.bits(on)), (at.type, at), (kind, words),
+            ("i64", str(Values.LOADED)),
+        ]  # fmt: skip
+        writer.call(PREFIX + slot.kind.name, "void", *given)
+
+
 def _compares(access: Access) -> int:
     """What an access is compared with; strong loads are made to see what changes."""
-    if access.instruction.effect is STORE:
+    if access.instruction.effect in (STORE, MATRIX_STORE):
         return Values.HELD
-    weak = access.instruction.effect is LOAD and not is_strong(access.instruction)
+    weak = access.instruction.effect in (LOAD, MATRIX_LOAD) and not is_strong(access.instruction)
     return Values.LOADED if weak else 0

@@ -45,7 +45,17 @@ from .handlers import End, Step, handles
 from .images import ImageStep
 from .mbarrier import MbarrierStep, WaitStep
 from .memory import MemoryStep
-from .operands import Prepare, bits_of, destinations, every_lane, guard_of, integer, lane_value, sources
+from .operands import (
+    Guarded,
+    Prepare,
+    bits_of,
+    destinations,
+    every_lane,
+    guard_of,
+    integer,
+    lane_value,
+    sources,
+)
 from .stack import StackStep
 from .tensor import ReplaceStep, TensorStep
 from .values import LaneValue
@@ -101,12 +111,10 @@ def _step(to: Prepare, instruction: Instruction) -> Step:
 
 
 def _failing(to: Prepare, instruction: Instruction, error: EngineError) -> Step:
-    count = _guard_only(to, instruction)
-    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+    guarded = Guarded(to, instruction)
 
     def step(warp: ReferenceWarp) -> None:
-        count(warp)
-        if guard is None or (warp.active & guard(warp)).any():
+        if guarded(warp)[1].any():
             raise error
 
     return step
@@ -224,25 +232,20 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
 @handles(FENCE, HINT)
 def _guard_only(to: Prepare, instruction: Instruction) -> Step:
     """Nothing happens, but the lanes whose guard holds are counted; destinations (cache policies) become 0."""
-    counter = to.program.predicated_of.get(instruction)
-    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+    guarded = Guarded(to, instruction)
 
     def step(warp: ReferenceWarp) -> None:
-        if guard is not None and counter is not None:
-            warp.count_guard(counter, warp.active & guard(warp))
+        guarded(warp)
 
     return step
 
 
 @handles(TRAP)
 def _guarded_trap(to: Prepare, instruction: Instruction) -> Step:
-    counter = to.program.predicated_of.get(instruction)
-    guard = guard_of(instruction.guard) if instruction.guard is not None else None
+    guarded = Guarded(to, instruction)
 
     def step(warp: ReferenceWarp) -> None:
-        active = warp.active if guard is None else warp.active & guard(warp)
-        if counter is not None:
-            warp.count_guard(counter, active)
+        _, active = guarded(warp)
         if active.any():
             raise trap(warp.place(), instruction, sum(1 << lane for lane in active.nonzero()[0].tolist()))
 

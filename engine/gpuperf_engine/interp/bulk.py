@@ -21,7 +21,7 @@ from ..simt.effects import warp_uniform_copy
 from ..simt.faults import bad_mbarrier
 from .mbarrier import Objects, in_rank, ranks_in, ranks_of
 from .memory import MemoryStep, Part, address_reader
-from .operands import Prepare, every_lane, guard_of, lane_value, reader
+from .operands import Guarded, Prepare, every_lane, lane_value, reader
 from .values import LaneValue, dtype_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BULK_PIECE",
-    "Active",
     "AnswerStep",
     "BulkStep",
     "FillStep",
@@ -61,22 +60,6 @@ def count(warp: ReferenceWarp, site: int, **amounts: int) -> None:
 def spans(address: int, size: int, unit: int) -> int:
     """How many aligned units of bytes a range touches."""
     return (address + size - 1) // unit - address // unit + 1 if size else 0
-
-
-class Active:
-    """The lanes that carry an instruction out: those that are active and whose guard holds, which are counted."""
-
-    def __init__(self, to: Prepare, instruction: Instruction) -> None:
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
-
-    def __call__(self, warp: ReferenceWarp) -> npt.NDArray[np.bool_]:
-        active = warp.active
-        if self.guard is not None:
-            active = active & self.guard(warp)
-            if self.predicated is not None:
-                warp.count_guard(self.predicated, active)
-        return active
 
 
 class Pattern(NamedTuple):
@@ -196,11 +179,11 @@ class BulkStep:
         self.read_bytes = reader(to, operands["bytes"], _U16) if "bytes" in operands else None
         self.read_edges = [reader(to, operands[name], _U32) for name in ("left", "right") if name in operands]
         self.pattern = validity_pattern(instruction)
-        self.active = Active(to, instruction)
+        self.guarded = Guarded(to, instruction)
         self.site = to.program.site_of[instruction]
 
     def __call__(self, warp: ReferenceWarp) -> None:
-        active = self.active(warp)
+        active = self.guarded(warp)[1]
         lanes = np.flatnonzero(active).tolist()[: 1 if self.once else None]
         if not lanes:
             return
@@ -317,11 +300,11 @@ class FillStep:
         self.addresses = address_reader(to, target, space)
         self.access = MemoryStep(to, instruction, "store", space, 8)
         self.read_size = reader(to, operands["bytes"], _U64)
-        self.active = Active(to, instruction)
+        self.guarded = Guarded(to, instruction)
         self.site = to.program.site_of[instruction]
 
     def __call__(self, warp: ReferenceWarp) -> None:
-        lanes = np.flatnonzero(self.active(warp)).tolist()
+        lanes = np.flatnonzero(self.guarded(warp)[1]).tolist()
         if not lanes:
             return
         count(warp, self.site, requests=1)
@@ -356,11 +339,11 @@ class AnswerStep:
         self.access = MemoryStep(to, instruction, "store", "shared", BULK_PIECE)
         self.mbarriers = Objects(to, instruction, mbarriers, space)
         self.everywhere = bool(instruction.form.modifier("multicast"))
-        self.active = Active(to, instruction)
+        self.guarded = Guarded(to, instruction)
         self.site = to.program.site_of[instruction]
 
     def __call__(self, warp: ReferenceWarp) -> None:
-        lanes = np.flatnonzero(self.active(warp)).tolist()
+        lanes = np.flatnonzero(self.guarded(warp)[1]).tolist()
         if not lanes:
             return
         count(warp, self.site, requests=1)
@@ -400,9 +383,7 @@ class SignalStep:
 
     def __call__(self, warp: ReferenceWarp) -> None:
         self.access(warp)
-        active = warp.active
-        if self.access.guard is not None:
-            active = active & self.access.guard(warp)
+        _, active = self.access.guarded(warp, counts=False)
         addresses = self.mbarriers.read(warp)
         for lane in np.flatnonzero(active).tolist():
             self.mbarriers.change(warp, lane, addresses, Mbarrier.COMPLETE, 1, self.access.bytes)

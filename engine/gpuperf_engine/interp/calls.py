@@ -34,13 +34,13 @@ from ..simt.program import MAX_DEPTH
 from ..simt.system import undefined
 from .memory import MemoryStep, stored_readers
 from .operands import (
+    Guarded,
     Prepare,
     Reader,
     address_operand,
     as_type,
     destinations,
     every_lane,
-    guard_of,
     integer,
     reader,
 )
@@ -73,8 +73,7 @@ class ParameterStep:
         self.targets = destinations(instruction)
         self.values: list[Reader] = []
         self.constants: list[LaneValue] = []
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.guarded = Guarded(to, instruction)
         if instruction.effect is STORE:
             self.values = stored_readers(to, instruction, self.type)[0]
         count = len(self.values) or len(self.targets)
@@ -99,13 +98,8 @@ class ParameterStep:
         return integer(int.from_bytes(raw, "little"), self.type)
 
     def __call__(self, warp: ReferenceWarp) -> None:
-        guard = None
-        if self.guard is not None:
-            guard = self.guard(warp)
-            if self.predicated is not None:
-                warp.count_guard(self.predicated, warp.active & guard)
+        guard, where = self.guarded(warp)
         if self.values:
-            where = warp.active if guard is None else warp.active & guard
             for offset, read in zip(self.offsets, self.values):
                 put_bytes(warp, self.variable, offset, read(warp), where)
             return

@@ -13,7 +13,7 @@ from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction
 from ..simt.counters import LINE_BYTES, SITE_COLUMNS, sectors, wavefronts
 from .memory import MemoryStep, address_reader
-from .operands import Prepare, every_lane, guard_of, reader
+from .operands import Guarded, Prepare, every_lane, reader
 
 if TYPE_CHECKING:
     from .warp import ReferenceWarp
@@ -43,16 +43,11 @@ class CopyStep:
         given, ignored = operands.get("source_bytes"), operands.get("ignore")
         self.read_size = None if given is None else reader(to, given, scalar_type("u32"))
         self.read_ignore = None if ignored is None else reader(to, ignored, scalar_type("pred"))
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.guarded = Guarded(to, instruction)
         self.site = to.program.site_of[instruction]
 
     def __call__(self, warp: ReferenceWarp) -> None:
-        active = warp.active
-        if self.guard is not None:
-            active = active & self.guard(warp)
-            if self.predicated is not None:
-                warp.count_guard(self.predicated, active)
+        _, active = self.guarded(warp)
         lanes = np.flatnonzero(active)
         if not lanes.size:
             return

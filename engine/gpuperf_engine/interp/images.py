@@ -17,7 +17,16 @@ from ..memory.arena import ARENA_BASE
 from ..memory.images import image_fault
 from ..ptx.syntax import Address, Instruction
 from .memory import address_reader
-from .operands import Prepare, Reader, destinations, every_lane, guard_of, lane_value, reader, sources
+from .operands import (
+    Guarded,
+    Prepare,
+    Reader,
+    destinations,
+    every_lane,
+    lane_value,
+    reader,
+    sources,
+)
 from .values import LaneValue, dtype_of
 
 if TYPE_CHECKING:
@@ -37,16 +46,10 @@ class ImageStep:
         self.form = instruction.form
         self.handle, self.values = _operands(to, instruction)
         self.targets = destinations(instruction)
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.guarded = Guarded(to, instruction)
 
     def __call__(self, warp: ReferenceWarp) -> None:
-        guard, active = None, warp.active
-        if self.guard is not None:
-            guard = self.guard(warp)
-            active = active & guard
-            if self.predicated is not None:
-                warp.count_guard(self.predicated, active)
+        guard, active = self.guarded(warp)
         handles = every_lane(self.handle(warp))
         image = _LanesImage(warp, handles, active)
         values = [image, *(read(warp) for read in self.values)]

@@ -31,7 +31,7 @@ from ..simt.effects import mbarrier_operation
 from ..simt.faults import bad_mbarrier, lanes_of
 from ..simt.schedule import Status
 from .memory import MemoryStep, address_reader
-from .operands import Prepare, Reader, destinations, every_lane, guard_of, integer, reader
+from .operands import Guarded, Prepare, Reader, destinations, every_lane, integer, reader
 from .regions import Region
 from .values import LaneValue
 
@@ -190,11 +190,10 @@ class MbarrierStep:
             self.count = reader(to, operands["count"], _U32)
         self.ranks = ranks_of(to, instruction)
         self.targets = destinations(instruction)
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.guarded = Guarded(to, instruction)
 
     def __call__(self, warp: ReferenceWarp) -> None:
-        active = _guarded(self, warp)
+        where, active = self.guarded(warp)
         addresses = self.objects.read(warp)
         counts = every_lane(self.count(warp))
         transactions = every_lane(self.transactions(warp)) if self.transactions is not None else None
@@ -214,17 +213,7 @@ class MbarrierStep:
             if self.how & 15 == Mbarrier.LAYOUT:
                 asked = Mbarrier.REPORTING if self.how & Mbarrier.REPORTS else Mbarrier.VALID
                 result = LaneValue(states >> np.uint64(Mbarrier.TAG) == asked, _PRED)
-            warp.write(self.targets[0], result, None if self.guard is None else self.guard(warp))
-
-
-def _guarded(step: MbarrierStep | WaitStep, warp: ReferenceWarp, counts: bool = True) -> Lanes:
-    """The lanes that take part."""
-    if step.guard is None:
-        return warp.active
-    active = warp.active & step.guard(warp)
-    if counts and step.predicated is not None:
-        warp.count_guard(step.predicated, active)
-    return active
+            warp.write(self.targets[0], result, where)
 
 
 class WaitStep:
@@ -243,16 +232,16 @@ class WaitStep:
             reader(to, operands["parity"], _U32) if self.parity else reader(to, operands["state"], _U64)
         )
         self.targets = destinations(instruction)
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.guarded = Guarded(to, instruction)
 
     def count(self, warp: ReferenceWarp) -> None:
         """The warp comes here."""
-        _guarded(self, warp)
+        self.guarded(warp)
 
     def __call__(self, warp: ReferenceWarp) -> bool:
         """Give the lanes their answers, unless some phase is incomplete and the warp may wait: then gives False."""
-        lanes = np.flatnonzero(_guarded(self, warp, counts=False)).tolist()
+        guard, active = self.guarded(warp, counts=False)
+        lanes = np.flatnonzero(active).tolist()
         addresses = self.objects.read(warp)
         complete, reported = np.zeros(32, np.bool_), np.zeros(32, np.bool_)
         for lane in lanes:
@@ -263,7 +252,6 @@ class WaitStep:
             if warp.mask != warp.live:
                 warp.quantum = 0
         warp.expired = False
-        guard = None if self.guard is None else self.guard(warp)
         answers = (LaneValue(complete, _PRED), LaneValue(reported, _PRED), LaneValue(_NO_VALUE, _B8))
         for target, answer in zip(self.targets, answers):
             if target is not None:

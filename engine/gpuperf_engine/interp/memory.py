@@ -39,6 +39,7 @@ from ..simt.faults import cta_of, thread_of
 from ..simt.padding import Overrun, merge
 from ..simt.rule_breaches import Breach
 from .operands import (
+    Guarded,
     Prepare,
     Reader,
     address_of,
@@ -47,7 +48,6 @@ from .operands import (
     by_warp,
     destinations,
     every_lane,
-    guard_of,
     integer,
     lane_value,
     reader,
@@ -178,17 +178,10 @@ class MemoryStep:
         self.targets = destinations(instruction)
         self.values = stored_readers(to, instruction, self.type) if self.writes else []
         self.kept = [self.type.bytes * element for element in left_out(instruction)] if self.writes else []
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.guarded = Guarded(to, instruction)
 
     def __call__(self, warp: ReferenceWarp) -> None:
-        guard = None
-        active = warp.active
-        if self.guard is not None:
-            guard = self.guard(warp)
-            active = active & guard
-            if self.predicated is not None:
-                warp.count_guard(self.predicated, active)
+        guard, active = self.guarded(warp)
         lanes = np.flatnonzero(active)
         if not lanes.size:
             return

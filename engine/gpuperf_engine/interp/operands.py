@@ -253,6 +253,24 @@ def address_operand(instruction: Instruction) -> Address:
     raise Unsupported(f"{instruction.opcode} without an address", span=instruction.span)
 
 
+class Guarded:
+    """Which lanes carry an instruction out: those that are active and whose guard holds."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.holds = guard_of(instruction.guard) if instruction.guard is not None else None
+        self.counter = to.program.predicated_of.get(instruction)
+
+    def __call__(self, warp: ReferenceWarp, counts: bool = True) -> tuple[Lanes | None, Lanes]:
+        """Where the guard holds, ``None`` without one, and the lanes; ``counts``: they are counted, as the instruction is executed."""
+        if self.holds is None:
+            return None, warp.active
+        where = self.holds(warp)
+        active = warp.active & where
+        if counts and self.counter is not None:
+            warp.count_guard(self.counter, active)
+        return where, active
+
+
 def guard_of(guard: Guard) -> Callable[[ReferenceWarp], Lanes]:
     """Reads where a guard holds: a ``bool`` array."""
     register = guard.register

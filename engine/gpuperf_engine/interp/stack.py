@@ -15,7 +15,7 @@ from ..isa.evaluation import evaluate
 from ..isa.types import scalar_type
 from ..ptx.syntax import Instruction
 from ..simt.faults import bad_stack
-from .operands import Prepare, destinations, every_lane, guard_of, integer, lane_value, sources
+from .operands import Guarded, Prepare, destinations, every_lane, integer, lane_value, sources
 from .values import LaneValue
 
 if TYPE_CHECKING:
@@ -36,17 +36,10 @@ class StackStep:
         self.end = to.program.local_area
         self.readers = sources(to, instruction)
         self.targets = destinations(instruction)
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.guarded = Guarded(to, instruction)
 
     def __call__(self, warp: ReferenceWarp) -> None:
-        guard = None
-        active = warp.active
-        if self.guard is not None:
-            guard = self.guard(warp)
-            active = active & guard
-            if self.predicated is not None:
-                warp.count_guard(self.predicated, active)
+        guard, active = self.guarded(warp)
         kind = self.instruction.form.type
         assert kind is not None
         depth = warp.stack_depth(self.number)

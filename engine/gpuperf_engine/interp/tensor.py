@@ -17,9 +17,9 @@ from ..memory.tensor_maps import MAP_BYTES, Layout, Place, field_bit, field_plac
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Vector
 from ..simt.counters import LINE_BYTES
 from ..simt.faults import bad_mbarrier
-from .bulk import BULK_PIECE, Active, Targets, count, spans, validity_pattern
+from .bulk import BULK_PIECE, Targets, count, spans, validity_pattern
 from .memory import MemoryStep, address_reader
-from .operands import Prepare, every_lane, lane_value, reader
+from .operands import Guarded, Prepare, every_lane, lane_value, reader
 from .values import LaneValue, dtype_of
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ class TensorStep:
         self.targets = Targets(to, instruction, operands, "shared")
         self.inner_kind = "store" if loads else "load"
         self.outer_kind = "load" if loads else "reduction" if self.copy.operation else "store"
-        self.active = Active(to, instruction)
+        self.guarded = Guarded(to, instruction)
         self.site = to.program.site_of[instruction]
 
     def __call__(self, warp: ReferenceWarp) -> None:
-        lanes = np.flatnonzero(self.active(warp)).tolist()
+        lanes = np.flatnonzero(self.guarded(warp)[1]).tolist()
         if not lanes:
             return
         count(warp, self.site, requests=1)
@@ -266,12 +266,12 @@ class ReplaceStep:
         self.field = str(instruction.form.modifier("field"))
         self.ordinal = ordinal.value if isinstance(ordinal, Immediate) else 0
         self.read_value = reader(to, operands["value"], _U64 if ".b64" in instruction.opcode else _U32)
-        self.active = Active(to, instruction)
+        self.guarded = Guarded(to, instruction)
 
     def __call__(self, warp: ReferenceWarp) -> None:
         field = FIELDS[self.field]
         field_offset, size, bias = field_place(self.field, self.ordinal)
-        for lane in np.flatnonzero(self.active(warp)).tolist():
+        for lane in np.flatnonzero(self.guarded(warp)[1]).tolist():
             layout, region, first = self.map.read(warp, lane, begins=True)
             value = int(every_lane(self.read_value(warp))[lane])
             if self.ordinal >= field.number or not field.low <= value <= field.high or value % field.multiple:

@@ -16,7 +16,7 @@ from ..ptx.syntax import Immediate, Instruction
 from ..simt.faults import awaited_warps, long_line, meaningless_operands, no_warpgroup, unequal_descriptors
 from ..simt.schedule import Status
 from .memory import MemoryStep
-from .operands import Prepare, every_lane, guard_of, lane_value
+from .operands import Guarded, Prepare, every_lane, lane_value
 from .values import LaneValue
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ class _Ordering:
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.instruction = instruction
-        self.guard = guard_of(instruction.guard) if instruction.guard is not None else None
-        self.predicated = to.program.predicated_of.get(instruction)
+        self.guarded = Guarded(to, instruction)
 
     def counts(self, warp: ReferenceWarp, lanes: int) -> bool:
         """Whether the warp has come: where its lanes are apart, which the manual leaves undefined, the lowest one counts."""
@@ -45,11 +44,7 @@ class _Ordering:
 
     def lanes(self, warp: ReferenceWarp, counts: bool) -> int:
         """The lanes that take part, as a mask."""
-        if self.guard is None:
-            return warp.mask
-        active = warp.active & self.guard(warp)
-        if counts and self.predicated is not None:
-            warp.count_guard(self.predicated, active)
+        _, active = self.guarded(warp, counts)
         return int(np.packbits(active, bitorder="little").view("<u4")[0])
 
 

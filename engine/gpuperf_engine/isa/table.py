@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ..errors import PtxError, nearest
 from .availability import Available, Needs, Version
@@ -38,6 +38,7 @@ __all__ = [
     "Form",
     "Modifier",
     "OperandSlot",
+    "Options",
     "Row",
     "check_available",
     "declare",
@@ -48,6 +49,9 @@ __all__ = [
 ]
 
 _Semantics = TypeVar("_Semantics", bound=Callable[..., object])
+
+#: arguments of ``instruction`` by name, for what several rows have in common
+Options: TypeAlias = dict[str, Any]
 
 #: Modifiers of any instruction, at most.
 _LONGEST = 24

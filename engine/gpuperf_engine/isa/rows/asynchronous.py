@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import effects
 from ..model import Accepts
-from ..table import declare
+from ..table import Options, declare
 
-COPY: dict[str, Any] = {
+COPY: Options = {
     "category": "load_store",
     "unit": "lsu",
     "effect": effects.ASYNC_COPY,
@@ -21,7 +19,7 @@ COPY: dict[str, Any] = {
         "L2::256B": ((7, 4), 80),
     },
 }
-TRANSFER: dict[str, Any] = {
+TRANSFER: Options = {
     **COPY,
     "cop": "ca cg",
     "to": "shared shared::cta",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from .. import effects
 from ..model import Accepts
 from ..primitives import Value, maximum, minimum, select
-from ..table import Modifier, instruction
+from ..table import Modifier, Options, instruction
 
-ATOM: dict[str, Any] = {
+ATOM: Options = {
     "category": "atomic",
     "unit": "lsu",
     "effect": effects.ATOMIC,
@@ -18,7 +17,7 @@ ATOM: dict[str, Any] = {
     "scope": "cta cluster gpu sys",
     "space": "global shared shared::cta shared::cluster",
 }
-RED: dict[str, Any] = {**ATOM, "effect": effects.REDUCTION, "sem": "relaxed release"}
+RED: Options = {**ATOM, "effect": effects.REDUCTION, "sem": "relaxed release"}
 NEEDS = {
     "relaxed": ((6, 0), 70),
     "acquire": ((6, 0), 70),
@@ -34,7 +33,7 @@ NEEDS = {
 HINT = {"L2::cache_hint": ((7, 4), 80)}
 PREFIX = "{.sem}{.scope}{.space}"
 #: Operation → types, extra options. Every line of the manual's table of scalar operations.
-OPERATIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+OPERATIONS: tuple[tuple[str, str, Options], ...] = (
     ("and or xor", "b32", {}),
     ("and or xor", "b64", {"target": 32}),
     ("add", "u32 s32", {}),
@@ -45,16 +44,16 @@ OPERATIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("min max", "u32 s32", {}),
     ("min max", "u64 s64", {"target": 32}),
 )
-EXCHANGES: tuple[tuple[str, dict[str, Any]], ...] = (
+EXCHANGES: tuple[tuple[str, Options], ...] = (
     ("b32", {}),
     ("b64", {"target": 12}),
     ("b128", {"since": (8, 3), "target": 90, "requires": {**NEEDS, **HINT, "sys": ((8, 4), 90)}}),
 )
-SWAPS: tuple[tuple[str, dict[str, Any]], ...] = (
+SWAPS: tuple[tuple[str, Options], ...] = (
     ("b16", {"since": (6, 3), "target": 70}),
     *EXCHANGES,
 )
-HALVES: tuple[tuple[str, dict[str, Any]], ...] = (
+HALVES: tuple[tuple[str, Options], ...] = (
     ("f16x2", {"since": (6, 2), "target": 60}),
     ("f16", {"since": (6, 3), "target": 70}),
     ("bf16 bf16x2", {"since": (7, 8), "target": 90}),
@@ -102,7 +101,7 @@ def swap(old: Value, b: Value, c: Value) -> Value:
     return select(old.compare("eq", b), c, old)
 
 
-def _rows(name: str, destination: str, family: dict[str, Any]) -> None:
+def _rows(name: str, destination: str, family: Options) -> None:
     scalar = {
         **family,
         "requires": {**NEEDS, **HINT},

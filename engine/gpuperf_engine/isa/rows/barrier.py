@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import effects
 from ..model import Accepts
-from ..table import declare
+from ..table import Options, declare
 
-BARRIER: dict[str, Any] = {"category": "barrier", "unit": "adu", "effect": effects.BARRIER}
+BARRIER: Options = {"category": "barrier", "unit": "adu", "effect": effects.BARRIER}
 CONSTANTS = {
     "a": (lambda number: 0 <= number <= 15, "the barriers 0 to 15"),
     "b": (lambda number: number >= 0 and number % 32 == 0, "a multiple of the 32 threads of a warp"),
 }
-ALIGNED: dict[str, Any] = {
+ALIGNED: Options = {
     **BARRIER,
     "accepts": Accepts(constants=CONSTANTS),
     "requires": {"cta": ((7, 8), 0)},
     "leads": "cta",
 }
-UNALIGNED: dict[str, Any] = {**ALIGNED, "since": (6, 0), "target": 30}
-CLUSTER: dict[str, Any] = {**BARRIER, "effect": effects.CLUSTER_BARRIER, "since": (7, 8), "target": 90}
-FENCE: dict[str, Any] = {"category": "barrier", "unit": "lsu", "effect": effects.FENCE, "leads": "proxy"}
+UNALIGNED: Options = {**ALIGNED, "since": (6, 0), "target": 30}
+CLUSTER: Options = {**BARRIER, "effect": effects.CLUSTER_BARRIER, "since": (7, 8), "target": 90}
+FENCE: Options = {"category": "barrier", "unit": "lsu", "effect": effects.FENCE, "leads": "proxy"}
 
 for _name, _aligned, _options in (("bar", "", ALIGNED), ("barrier", "{.aligned}", UNALIGNED)):
     declare(

@@ -9,20 +9,20 @@ from typing import Any
 
 from .. import effects
 from ..model import Accepts
-from ..table import Modifier, declare, instruction
+from ..table import Modifier, Options, declare, instruction
 from .atomic import combine, combine_half
 
-HOPPER: dict[str, Any] = {"category": "load_store", "unit": "lsu", "since": (8, 0), "target": 90}
+HOPPER: Options = {"category": "load_store", "unit": "lsu", "since": (8, 0), "target": 90}
 _SIXTEENTHS = {
     "size": (lambda size: 0 <= size <= 0xFFFF0 and size % 16 == 0, "a multiple of 16, at most 1,048,560")
 }
-BULK: dict[str, Any] = {
+BULK: Options = {
     **HOPPER,
     "effect": effects.BULK_COPY,
     "accepts": Accepts(constants=_SIXTEENTHS),
     "requires": {"weak": ((9, 3), 90), "multicast::cluster::16b": ((9, 4), 90)},
 }
-HINTED: dict[str, Any] = {**BULK, "hint": "L2::cache_hint"}
+HINTED: Options = {**BULK, "hint": "L2::cache_hint"}
 TELLS = "mbarrier::complete_tx::bytes"
 OWN, ANY = "shared::cta", "shared::cluster"
 _POLICY = ", policy:u64?hint"
@@ -32,8 +32,8 @@ REPORTS = (
     *(f"mbarrier::report::validity::per_16bytes::{pattern}" for pattern in ("80000000", "8000", "80", "8")),
     "mbarrier::report::validity::per_element::ff",
 )
-MULTICAST: dict[str, Any] = {"multicast": "multicast::cluster multicast::cluster::16b"}
-RUBIN: dict[str, Any] = {"since": (9, 4), "only": "107f"}
+MULTICAST: Options = {"multicast": "multicast::cluster multicast::cluster::16b"}
+RUBIN: Options = {"since": (9, 4), "only": "107f"}
 
 
 def _cluster(modifiers: Mapping[str, Modifier]) -> str:
@@ -59,7 +59,7 @@ def _copies(
 
 
 _LOADED = "Copies size bytes to shared memory (in several blocks of the cluster at once), and signals the mbarrier at m there."
-_TO_SHARED: dict[str, Any] = {
+_TO_SHARED: Options = {
     **HINTED,
     "dst": f"{ANY} {OWN}",
     "src": "global",
@@ -116,7 +116,7 @@ for _masked, _operand, _options, _text in (
         "Copies those of each 16 bytes to global memory whose bit is set in bytes.",
     ),
 ):
-    _to_global: dict[str, Any] = {**BULK, "dst": "global", "src": OWN, **_options}
+    _to_global: Options = {**BULK, "dst": "global", "src": OWN, **_options}
     _copies(
         "cp.async.bulk.dst.src.bulk_group",
         f"{{.hint}}{_masked}",
@@ -146,7 +146,7 @@ for _end, _operand, _options in (
             "effect": effects.HINT,
         },
     )
-_GROUPS: dict[str, Any] = {**HOPPER, "effect": effects.ASYNC_COPY}
+_GROUPS: Options = {**HOPPER, "effect": effects.ASYNC_COPY}
 declare("cp.async.bulk.commit_group", "Makes a group of this thread's bulk copies so far.", **_GROUPS)
 declare(
     "cp.async.bulk.wait_group{.read} n:imm",
@@ -224,7 +224,7 @@ def _system(modifiers: Mapping[str, Modifier]) -> str:
     return ""
 
 
-_STORE: dict[str, Any] = {
+_STORE: Options = {
     "category": "load_store",
     "unit": "lsu",
     "effect": effects.STORE,
@@ -254,7 +254,7 @@ declare(
         "type": "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64",
     },
 )
-_REDUCE: dict[str, Any] = {
+_REDUCE: Options = {
     "category": "atomic",
     "unit": "lsu",
     "effect": effects.REDUCTION,

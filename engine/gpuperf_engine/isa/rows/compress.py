@@ -6,15 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import gcd
-from typing import Any
 
 from ..model import Applied
 from ..primitives import Value, select
-from ..table import instruction
+from ..table import Options, instruction
 from ..types import scalar_type
 
 S32, U32 = scalar_type("s32"), scalar_type("u32")
-SPARSE: dict[str, Any] = {"category": "move", "unit": "alu", "since": (9, 4), "only": "107a"}
+SPARSE: Options = {"category": "move", "unit": "alu", "since": (9, 4), "only": "107a"}
 NUMBERS = (1, 2, 4, 8, 16, 32, 64)
 #: Registers of all operands of the manual's longest instruction, and of its longest dense vector.
 MOST, MOST_DENSE = 253, 128

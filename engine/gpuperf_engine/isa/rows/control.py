@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import effects
 from ..availability import Available
 from ..model import Accepts
-from ..table import declare
+from ..table import Options, declare
 
-CONTROL: dict[str, Any] = {"category": "control", "unit": "cbu"}
-MISC: dict[str, Any] = {"category": "misc", "unit": "alu", "effect": effects.HINT}
+CONTROL: Options = {"category": "control", "unit": "cbu"}
+MISC: Options = {"category": "misc", "unit": "alu", "effect": effects.HINT}
 
 declare("bra{.uni} t:label", "Continues at the label.", effect=effects.BRANCH, **CONTROL)
 declare(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..model import Accepts
 from ..primitives import Value, is_nan, maximum, minimum, select
-from ..table import Modifier, instruction
+from ..table import Modifier, Options, instruction
 from ..types import ScalarType, scalar_type
 
 INTEGERS = "u8 u16 u32 u64 s8 s16 s32 s64"
@@ -16,7 +15,7 @@ ROUNDINGS = "rn rz rm rp"
 INTEGER_ROUNDINGS = "rni rzi rmi rpi"
 UNIT = {"f64": "fp64", "": "xu"}
 F32, U32 = scalar_type("f32"), scalar_type("u32")
-CONVERT: dict[str, Any] = {"category": "bit_convert", "unit": UNIT}
+CONVERT: Options = {"category": "bit_convert", "unit": UNIT}
 
 
 def _saturable(modifiers: Mapping[str, Modifier]) -> str:
@@ -102,8 +101,8 @@ def float_to_integer(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
 
 #: Exact conversions.
 _WIDER = {("f16", "f32"), ("f16", "f64"), ("f32", "f64")}
-BFLOAT: dict[str, Any] = {**CONVERT, "since": (7, 8), "target": 90}
-AMPERE: dict[str, Any] = {**CONVERT, "target": 80}
+BFLOAT: Options = {**CONVERT, "since": (7, 8), "target": 90}
+AMPERE: Options = {**CONVERT, "target": 80}
 
 
 def _narrowing(modifiers: Mapping[str, Modifier]) -> str:
@@ -180,7 +179,7 @@ def _limited(a: Value, bits: int, signed: bool) -> Value:
     return minimum(maximum(a, low), high)
 
 
-PACK: dict[str, Any] = {"category": "bit_convert", "unit": "alu", "since": (6, 5), "target": 72}
+PACK: Options = {"category": "bit_convert", "unit": "alu", "since": (6, 5), "target": 72}
 
 
 @instruction("cvt.pack.sat.to.s32 d:u32, a:s32, b:s32", to="u16 s16", **PACK)

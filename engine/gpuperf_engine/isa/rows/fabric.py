@@ -4,13 +4,11 @@ There are no endpoints here: what would reach one ends a run.
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import effects
 from ..model import Accepts
-from ..table import declare
+from ..table import Options, declare
 
-FABRIC: dict[str, Any] = {"category": "load_store", "unit": "lsu", "since": (9, 3), "target": 100}
+FABRIC: Options = {"category": "load_store", "unit": "lsu", "since": (9, 3), "target": 100}
 _EVERY = {"membermask": (lambda mask: mask & 0xFFFFFFFF == 0xFFFFFFFF, "0xFFFFFFFF")}
 _ORDER = "mbarrier::report::fabric.relaxed.sys"
 _COUNTED = "mbarrier::report::fabric.counted::bytes.relaxed.sys"

@@ -5,19 +5,18 @@ Instructions" with f32x2, "Mixed Precision Floating Point Instructions").
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..model import Applied
 from ..primitives import Value, concat, fma, split
-from ..table import instruction
+from ..table import Options, instruction
 from ..types import ScalarType, scalar_type
 
 F32 = scalar_type("f32")
 ROUNDINGS = "rn rz rm rp"
-SINGLE: dict[str, Any] = {"category": "fp32", "unit": "fma"}
-BLACKWELL: dict[str, Any] = {**SINGLE, "since": (8, 6), "target": 100}
+SINGLE: Options = {"category": "fp32", "unit": "fma"}
+BLACKWELL: Options = {**SINGLE, "since": (8, 6), "target": 100}
 #: Packed operands of several precisions, taken whole.
-RUBIN: dict[str, Any] = {**SINGLE, "since": (9, 4), "only": "107f", "applied": Applied(whole=True)}
+RUBIN: Options = {**SINGLE, "since": (9, 4), "only": "107f", "applied": Applied(whole=True)}
 HALVES, PAIRS = "f16 bf16", "f16x2 bf16x2"
 
 

@@ -5,11 +5,10 @@ Comparison Instructions"). ``evaluation`` runs packed types lane by lane.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..model import Accepts
 from ..primitives import Value, fma, maximum, minimum, select
-from ..table import instruction
+from ..table import Options, instruction
 from ..tensor_maps import OUT_OF_BOUNDS
 from ..types import ScalarType, scalar_type
 from .compare import (
@@ -24,11 +23,11 @@ from .compare import (
 from .floating import of_sign
 
 F16, BF16 = "f16 f16x2", "bf16 bf16x2"
-HALF: dict[str, Any] = {"category": "fp16", "unit": "fp16"}
-COMPARE: dict[str, Any] = {"category": "compare_select", "unit": "fp16"}
-SINCE_F16: dict[str, Any] = {"since": (4, 2), "target": 53}
-SINCE_BF16: dict[str, Any] = {"since": (7, 8), "target": 90}
-AMPERE: dict[str, Any] = {"since": (7, 0), "target": 80}
+HALF: Options = {"category": "fp16", "unit": "fp16"}
+COMPARE: Options = {"category": "compare_select", "unit": "fp16"}
+SINCE_F16: Options = {"since": (4, 2), "target": 53}
+SINCE_BF16: Options = {"since": (7, 8), "target": 90}
+AMPERE: Options = {"since": (7, 0), "target": 80}
 
 
 @instruction("add{.rnd}.type d, a, b", rnd="rn", type=BF16, flop="add", **HALF, **SINCE_BF16)
@@ -188,7 +187,7 @@ def _as_number(truth: Value, dtype: ScalarType) -> Value:
 
 def _set_rows() -> None:
     """All ``set`` with a half-precision side: they differ in types and in ``.ftz`` only."""
-    lines: list[tuple[str, dict[str, Any]]] = []
+    lines: list[tuple[str, Options]] = []
     for half, since, ftz in (("f16", SINCE_F16, "{.ftz}"), ("bf16", SINCE_BF16, "")):
         integers = {
             "dtype": half,

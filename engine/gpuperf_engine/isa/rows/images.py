@@ -25,16 +25,16 @@ from ..images import (
 )
 from ..model import Accepts, Applied
 from ..primitives import Value
-from ..table import declare, instruction
+from ..table import Options, declare, instruction
 from ..types import ScalarType
 
-TEX: dict[str, Any] = {
+TEX: Options = {
     "category": "texture",
     "unit": "tex",
     "effect": effects.TEXTURE,
     "applied": Applied(whole=True),
 }
-FETCH: dict[str, Any] = {**TEX, "requires": {"f16": ((4, 2), 53), "f16x2": ((4, 2), 53)}}
+FETCH: Options = {**TEX, "requires": {"f16": ((4, 2), 53), "f16x2": ((4, 2), 53)}}
 #: results by the width of the opcode: operand and types
 RESULTS = {"v4": ("d:dtype*4", "u32 s32 f16 f32"), "v2": ("d:dtype*2", "f16x2")}
 OPCODES: dict[str, Callable[[int], str]] = {
@@ -63,7 +63,7 @@ def _fetches(
                 continue
             head = f"{opcode}.geom.{width}.dtype.ctype {result}"
             tail = f"{coordinates}]{further(dims)}"
-            sets: dict[str, Any] = {"geom": geometries, "dtype": types}
+            sets: Options = {"geom": geometries, "dtype": types}
             if "base" in opcode:
                 sets["leads"] = "base"
             # ptxas takes a sampler in unified mode with plain geometries only
@@ -101,7 +101,7 @@ def tld4(image: Image, *operands: Value, comp: str, geom: str, dtype: ScalarType
     return gather_texels(image, operands, geom, "rgba".index(comp), dtype)
 
 
-GATHER: dict[str, Any] = {**TEX, "since": (2, 2), "target": 20, "comp": "r g b a", "dtype": "u32 s32 f32"}
+GATHER: Options = {**TEX, "since": (2, 2), "target": 20, "comp": "r g b a", "dtype": "u32 s32 f32"}
 for _geometry, _coordinates, _offsets, _plain in (
     ("2d", "c:f32*2", "{, e:s32*2}", True),
     ("a2d", "c:b32*4", "{, e:s32*2}", True),
@@ -119,7 +119,7 @@ for _geometry, _coordinates, _offsets, _plain in (
             **{**GATHER, **_needs},
         )
 
-QUERY: dict[str, Any] = {"category": "texture", "unit": "tex", "effect": effects.IMAGE_QUERY}
+QUERY: Options = {"category": "texture", "unit": "tex", "effect": effects.IMAGE_QUERY}
 
 
 @instruction(
@@ -166,7 +166,7 @@ def istypep(image: Image, *, query: str) -> Value:
     return is_kind(image, {"texref": TEXTURE, "surfref": SURFACE}.get(query, -1))
 
 
-SURF: dict[str, Any] = {
+SURF: Options = {
     "category": "texture",
     "unit": "tex",
     "mode": "trap clamp zero",
@@ -221,7 +221,7 @@ def sured_samples(
 
 
 for _geometry, _where in PLACES:
-    _load: dict[str, Any] = {
+    _load: Options = {
         **SURF,
         "effect": effects.TEXTURE,
         "geom": _geometry,
@@ -236,7 +236,7 @@ for _geometry, _where in PLACES:
         accepts=Accepts(valid=_fits),
         **_load,
     )(suld)
-    _store: dict[str, Any] = {**_load, "effect": effects.SURFACE, "cop": "wb cg cs wt", "vec": "v2 v4"}
+    _store: Options = {**_load, "effect": effects.SURFACE, "cop": "wb cg cs wt", "vec": "v2 v4"}
     instruction(
         f"sust.b.geom{{.cop}}{{.vec}}.ctype.mode [a:image, {_where}], c:ctype+*vec",
         ctype="b8 b16 b32 b64",
@@ -249,7 +249,7 @@ for _geometry, _where in PLACES:
     if _geometry[0] == "a":
         continue
     _wide = {f"{op} {kind}": ((8, 1), 50) for op in ("min", "max") for kind in ("u64", "s64", "b64")}
-    _reduce: dict[str, Any] = {**_load, "effect": effects.SURFACE, "since": (3, 0), "requires": _wide}
+    _reduce: Options = {**_load, "effect": effects.SURFACE, "since": (3, 0), "requires": _wide}
     for _operations, _kinds, _formatted in (
         ("add", "u32 s32 u64", "b32"),
         ("min max", "u32 s32 u64 s64", "b32 b64"),

@@ -4,17 +4,15 @@ may be on a GPU; the response, whose layout is not documented, is zero.
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import effects
 from ..availability import Available
 from ..primitives import Value, split
-from ..table import declare, instruction
+from ..table import Options, declare, instruction
 from .bulk import OWN, TELLS
 
-UNIT: dict[str, Any] = {"category": "misc", "unit": "lsu"}
-CONTROL: dict[str, Any] = {**UNIT, "since": (8, 6), "target": 100}
-ASKS: dict[str, Any] = {"effect": effects.BULK_COPY, "space": OWN}
+UNIT: Options = {"category": "misc", "unit": "lsu"}
+CONTROL: Options = {**UNIT, "since": (8, 6), "target": 100}
+ASKS: Options = {"effect": effects.BULK_COPY, "space": OWN}
 
 declare(
     f"clusterlaunchcontrol.try_cancel.async{{.space}}.{TELLS}.b128 [a], [m]",

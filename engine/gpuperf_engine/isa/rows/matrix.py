@@ -12,11 +12,11 @@ from .. import effects
 from ..fragments import LANES, Move, Moves
 from ..model import Applied
 from ..primitives import Value, choose, concat, permute, split
-from ..table import instruction
+from ..table import Options, instruction
 from .products import Product
 
-MATRIX: dict[str, Any] = {"category": "matrix", "unit": "tensor", "effect": effects.MATRIX}
-SHARED: dict[str, Any] = {
+MATRIX: Options = {"category": "matrix", "unit": "tensor", "effect": effects.MATRIX}
+SHARED: Options = {
     "category": "matrix",
     "unit": "lsu",
     "effect": effects.MATRIX_LOAD,

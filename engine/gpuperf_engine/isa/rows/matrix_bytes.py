@@ -11,14 +11,14 @@ from .. import effects
 from ..fragments import LANES, Move, Moves
 from ..model import Applied
 from ..primitives import Value, choose, permute
-from ..table import instruction
+from ..table import Options, instruction
 from ..types import scalar_type
 from .matrix import SHARED, fragment_of
 
 #: Bytes of a row with padding, of those of the types without.
 ROW, PACKED_ROW = 16, 8
-BYTES: dict[str, Any] = {**SHARED, "since": (8, 6), "requires": {}, "only": "100f 110f 120f"}
-FORMATS: dict[str, Any] = {"dtype": "b8x16", "source": "b6x16_p32 b4x16_p64"}
+BYTES: Options = {**SHARED, "since": (8, 6), "requires": {}, "only": "100f 110f 120f"}
+FORMATS: Options = {"dtype": "b8x16", "source": "b6x16_p32 b4x16_p64"}
 U32, S32 = scalar_type("u32"), scalar_type("s32")
 
 

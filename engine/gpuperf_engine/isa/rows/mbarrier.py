@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import effects
 from ..mbarriers import COUNT_MAX
 from ..model import Accepts
 from ..primitives import Value
-from ..table import declare, instruction
+from ..table import Options, declare, instruction
 from ..types import scalar_type
 
-MBARRIER: dict[str, Any] = {
+MBARRIER: Options = {
     "category": "barrier",
     "unit": "lsu",
     "effect": effects.MBARRIER,
@@ -20,8 +18,8 @@ MBARRIER: dict[str, Any] = {
     "requires": {"shared::cta": ((7, 8), 80)},
 }
 OWN, ANY, REMOTE = "shared shared::cta", "shared shared::cta shared::cluster", "shared::cluster"
-ORDER: dict[str, Any] = {"sem": "release relaxed", "scope": "cta cluster"}
-HOPPER: dict[str, Any] = {
+ORDER: Options = {"sem": "release relaxed", "scope": "cta cluster"}
+HOPPER: Options = {
     **MBARRIER,
     "since": (8, 0),
     "target": 90,
@@ -36,9 +34,9 @@ _REQUIRES = {
     "acquire": ((8, 0), 80),
 }
 
-RUBIN: dict[str, Any] = {**MBARRIER, "since": (9, 4), "only": "107f", "requires": {}}
+RUBIN: Options = {**MBARRIER, "since": (9, 4), "only": "107f", "requires": {}}
 _EVERYWHERE = ", in all blocks of the cluster whose bit in mask is set."
-LAYOUTS: dict[str, Any] = {"layout": "layout::v0 layout::v1"}
+LAYOUTS: Options = {"layout": "layout::v0 layout::v1"}
 _LAYOUT = {"layout::v0": ((9, 3), 90), "layout::v1": ((9, 3), 90)}
 
 declare(
@@ -82,7 +80,7 @@ for _name, _what in (
     ("arrive", "An arrival at the current phase, or count of them"),
     ("arrive_drop", "As arrive, and so many less are expected from the next phase on"),
 ):
-    _order: dict[str, Any] = {
+    _order: Options = {
         **ORDER,
         **MBARRIER,
         "requires": _REQUIRES,
@@ -138,7 +136,7 @@ for _name, _text, _options in (
         {**MBARRIER, "since": (7, 8), "target": 90},
     ),
 ):
-    _waits: dict[str, Any] = {
+    _waits: Options = {
         **_options,
         "effect": effects.MBARRIER_WAIT,
         "space": OWN,
@@ -148,7 +146,7 @@ for _name, _text, _options in (
         "accepts": Accepts(constants={"parity": (lambda parity: parity in (0, 1), "0 and 1")}),
     }
     _hint = "{, hint:u32}" if _name == "try_wait" else ""
-    _reports: dict[str, Any] = {**_waits, "since": (9, 3), "target": 90}
+    _reports: Options = {**_waits, "since": (9, 3), "target": 90}
     for _parity, _which, _given, _needs in (
         ("", "that of a state", "state:u64", {}),
         (

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import effects
 from ..model import Accepts
-from ..table import Modifier, declare
+from ..table import Modifier, Options, declare
 
 LONG_TYPES = "b32 u32 s32 f32 b64 u64 s64 f64"
 TYPES = "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64"
@@ -17,8 +17,8 @@ VOLATILE_SPACES = f"{ORDERED_SPACES} local"
 SCOPES = "cta cluster gpu sys"
 EVICTIONS = "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate"
 EVICTIONS_L2 = "L2::evict_normal L2::evict_first L2::evict_last"
-LOAD: dict[str, Any] = {"category": "load_store", "unit": "lsu", "effect": effects.LOAD}
-STORE: dict[str, Any] = {**LOAD, "effect": effects.STORE}
+LOAD: Options = {"category": "load_store", "unit": "lsu", "effect": effects.LOAD}
+STORE: Options = {**LOAD, "effect": effects.STORE}
 NEEDS = {
     "weak": ((6, 0), 70),
     "cluster": ((7, 8), 90),
@@ -76,8 +76,8 @@ def _line(name: str, text: str, rest: str, operands: str, priorities: bool, **op
 
 
 _LOADED, _LOAD = "The value at address a.", "d+*vec, [a], policy:u64?hint"
-_HINTED: dict[str, Any] = {"hint": "L2::cache_hint", "size": "L2::64B L2::128B L2::256B"}
-_ORDERED: dict[str, Any] = {"space": ORDERED_SPACES, "scope": SCOPES, "since": (6, 0), "target": 70}
+_HINTED: Options = {"hint": "L2::cache_hint", "size": "L2::64B L2::128B L2::256B"}
+_ORDERED: Options = {"space": ORDERED_SPACES, "scope": SCOPES, "since": (6, 0), "target": 70}
 _line(
     "ld{.weak}{.space}.cop", _LOADED, "{.hint}{.size}", _LOAD, False,
     space=SPACES, cop="ca cg cs lu cv", **_HINTED, **LOAD,
@@ -105,7 +105,7 @@ _line(
     "ld.proxy{.space}", _CONSTANT, "", "d+*vec, [a]", False,
     proxy="proxy::readonly", space="global", type=TYPES.replace(" b128", ""), since=(9, 4), target=90, **LOAD,
 )  # fmt: skip
-_READ_ONLY: dict[str, Any] = {"since": (3, 1), "target": 32, **_HINTED, **LOAD}
+_READ_ONLY: Options = {"since": (3, 1), "target": 32, **_HINTED, **LOAD}
 _line("ld.global.cop.nc", _CONSTANT, "{.hint}{.size}", _LOAD, False, cop="ca cg cs", **_READ_ONLY)
 _line("ld.global.nc", _CONSTANT, "{.hint}{.size}", _LOAD, True, **_READ_ONLY)
 declare(
@@ -123,7 +123,7 @@ declare(
 
 _STORED, _STORE = "Puts b at address a.", "[a], b+*vec, policy:u64?hint"
 STORE_SPACES = "global shared shared::cta shared::cluster local param param::func"
-_HINT: dict[str, Any] = {"hint": "L2::cache_hint"}
+_HINT: Options = {"hint": "L2::cache_hint"}
 _line(
     "st{.weak}{.space}.cop", _STORED, "{.hint}", _STORE, False,
     space=STORE_SPACES, cop="wb cg cs wt", **_HINT, **STORE,
@@ -145,7 +145,7 @@ declare(
 )
 
 LINE = {"size": (lambda size: size == 128, "128, the bytes of a cache line")}
-HINT: dict[str, Any] = {"category": "load_store", "unit": "lsu", "effect": effects.HINT}
+HINT: Options = {"category": "load_store", "unit": "lsu", "effect": effects.HINT}
 declare(
     "prefetch{.space}.level [a]",
     "Brings a cache line nearer.",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..model import Accepts, Applied
 from ..primitives import Value, concat, minimum, split
 from ..spaces import RANK_SHIFT, WINDOWS
-from ..table import Modifier, instruction
+from ..table import Modifier, Options, instruction
 from ..types import scalar_type
 
 SCALARS = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
@@ -112,7 +111,7 @@ def cvta_to(a: Value, *, space: str) -> Value:
     return a - base if base else a
 
 
-CLUSTER: dict[str, Any] = {
+CLUSTER: Options = {
     "category": "move",
     "unit": "alu",
     "since": (7, 8),

@@ -7,17 +7,16 @@ reduction of one value, which it leaves as it is, and stores and reductions go t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from .. import effects
 from ..model import Accepts
-from ..table import Modifier, declare, instruction
+from ..table import Modifier, Options, declare, instruction
 from .atomic import combine, combine_half
 
 #: what rows of 8-bit types need
-NEWER: dict[str, Any] = {"since": (8, 6), "only": "100f 110f 120a 121a"}
+NEWER: Options = {"since": (8, 6), "only": "100f 110f 120a 121a"}
 NARROW = "e5m2 e5m2x2 e5m2x4 e4m3 e4m3x2 e4m3x4"
-MULTIMEM: dict[str, Any] = {
+MULTIMEM: Options = {
     "category": "atomic",
     "unit": "lsu",
     "space": "global",
@@ -49,8 +48,8 @@ def _fits(modifiers: Mapping[str, Modifier]) -> str:
 
 FLOATS = "f32 f64"
 HALVES = " ".join(_HALVES)
-_VECTOR: dict[str, Any] = {"vec": "v2 v4 v8"}
-_LOAD: dict[str, Any] = {
+_VECTOR: Options = {"vec": "v2 v4 v8"}
+_LOAD: Options = {
     **MULTIMEM,
     "effect": effects.LOAD,
     "sem": "relaxed acquire",
@@ -58,7 +57,7 @@ _LOAD: dict[str, Any] = {
     "accepts": Accepts(valid=_fits),
 }
 _LOADED = "The reduction of the values at the locations of a: here of one, the value itself."
-_PRECISE: dict[str, Any] = {"requires": {"acc::f32": ((8, 2), 90)}}
+_PRECISE: Options = {"requires": {"acc::f32": ((8, 2), 90)}}
 for _op, _types, _more in (
     ("and or xor", "b32 b64", {}),
     ("add", "u32 s32 u64", {}),
@@ -109,7 +108,7 @@ for _op, _types, _single, _semantics in (
         leads="red",
         **{**_LOAD, "effect": effects.REDUCTION, "sem": "relaxed release", **({} if _single else _VECTOR)},
     )(_semantics)
-_RELEASED: dict[str, Any] = {**MULTIMEM, "scope": "gpu sys", "since": (9, 3), "target": 100}
+_RELEASED: Options = {**MULTIMEM, "scope": "gpu sys", "since": (9, 3), "target": 100}
 declare(
     "multimem.st.async.release.scope{.space}.type [a], b",
     "Puts b at all locations of a: here at one.",

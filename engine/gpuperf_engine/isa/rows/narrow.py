@@ -4,19 +4,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..model import Applied
 from ..primitives import Value, concat, is_nan, maximum, minimum, select
-from ..table import instruction
+from ..table import Options, instruction
 from ..types import ScalarType, scalar_type
 
 F32, U32, U16 = scalar_type("f32"), scalar_type("u32"), scalar_type("u16")
-PACK: dict[str, Any] = {"category": "bit_convert", "unit": "xu", "applied": Applied(whole=True)}
-AMPERE: dict[str, Any] = {**PACK, "since": (7, 0), "target": 80, "requires": {"satfinite": ((8, 1), 80)}}
+PACK: Options = {"category": "bit_convert", "unit": "xu", "applied": Applied(whole=True)}
+AMPERE: Options = {**PACK, "since": (7, 0), "target": 80, "requires": {"satfinite": ((8, 1), 80)}}
 #: Without negative zeros.
-RUBIN: dict[str, Any] = {**PACK, "since": (9, 4), "only": "107f"}
-STOCHASTIC: dict[str, Any] = {**PACK, "since": (8, 7), "only": "100a 103a 107a"}
+RUBIN: Options = {**PACK, "since": (9, 4), "only": "107f"}
+STOCHASTIC: Options = {**PACK, "since": (8, 7), "only": "100a 103a 107a"}
 #: Largest finite numbers, by bit pattern in f32 (exact there).
 LARGEST = {"f16": 0x477FE000, "bf16": 0x7F7F0000, "tf32": 0x7F7FE000}
 

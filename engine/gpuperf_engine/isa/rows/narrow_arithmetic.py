@@ -7,18 +7,17 @@ bit ("round to odd"), which no further rounding to so few bits can mistake.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ..formats import FORMATS, decode, encode, scale
 from ..model import Applied
 from ..primitives import Value, select, split
-from ..table import instruction
+from ..table import Options, instruction
 from ..types import ScalarType, scalar_type
 
 F32, F64, U32, U64 = (scalar_type(name) for name in ("f32", "f64", "u32", "u64"))
 RESULTS = "e5m2x4 e4m3x4"
 OPERANDS = "e5m2x4 e4m3x4 e3m2x4 e2m3x4 e2m1x4 e2m1p4x4 ue8m0x4"
-NARROW: dict[str, Any] = {
+NARROW: Options = {
     "category": "fp16",
     "unit": "fp16",
     "applied": Applied(whole=True),

@@ -5,24 +5,23 @@ ue8m0x2, s2f6x2 and the x4 types).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ..availability import Available
 from ..formats import FORMATS, decode, encode, fixed, power, scale, unfixed
 from ..model import Accepts, Applied
 from ..primitives import Value, brev, concat, maximum, minimum, select, split
-from ..table import Modifier, instruction
+from ..table import Modifier, Options, instruction
 from ..types import ScalarType, scalar_type
 from .narrow import limited
 
 F32, U32, BF16 = scalar_type("f32"), scalar_type("u32"), scalar_type("bf16")
-PACK: dict[str, Any] = {"category": "bit_convert", "unit": "xu", "applied": Applied(whole=True)}
-EIGHT: dict[str, Any] = {**PACK, "available": Available(since=(7, 8), target=90, also=((8, 1), 89))}
+PACK: Options = {"category": "bit_convert", "unit": "xu", "applied": Applied(whole=True)}
+EIGHT: Options = {**PACK, "available": Available(since=(7, 8), target=90, also=((8, 1), 89))}
 FAMILIES = "100f 110f 120f"
-BLACKWELL: dict[str, Any] = {**PACK, "only": FAMILIES}
-FIXED: dict[str, Any] = {**PACK, "since": (9, 1), "only": "100a 103a 107a 110a 120a 121a"}
-FIXED_RUBIN: dict[str, Any] = {**PACK, "since": (9, 4), "only": "107a"}
-RUBIN: dict[str, Any] = {**PACK, "since": (9, 4), "only": "107f"}
+BLACKWELL: Options = {**PACK, "only": FAMILIES}
+FIXED: Options = {**PACK, "since": (9, 1), "only": "100a 103a 107a 110a 120a 121a"}
+FIXED_RUBIN: Options = {**PACK, "since": (9, 4), "only": "107a"}
+RUBIN: Options = {**PACK, "since": (9, 4), "only": "107f"}
 EIGHTS, SMALLS = "e4m3x2 e5m2x2", "e2m1x2 e2m3x2 e3m2x2"
 NARROW = f"{EIGHTS} {SMALLS}"
 ONE_SCALE, TWO_SCALES = "scaled::n1::ue8m0", "scaled::n2::ue8m0"

@@ -4,17 +4,15 @@ packed types lane by lane.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..model import Accepts
 from ..primitives import Value, maximum, minimum, select
-from ..table import instruction
+from ..table import Options, instruction
 from ..types import scalar_type
 from .compare import INTEGER_OPS, comparable, compare_values
 
 S64 = scalar_type("s64")
 BYTES, HALVES = "u8x4 s8x4", "u16x2 s16x2"
-PACKED: dict[str, Any] = {"category": "integer", "unit": "alu", "since": (9, 2), "only": "107f 120f"}
+PACKED: Options = {"category": "integer", "unit": "alu", "since": (9, 2), "only": "107f 120f"}
 
 
 @instruction("add.sat.u32 d, a, b", **PACKED)

@@ -4,17 +4,15 @@ reads them, as the loads and stores that take them do the same with any.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..model import Accepts, Applied
 from ..primitives import Value, clz, maximum, minimum, select
-from ..table import instruction
+from ..table import Options, instruction
 from ..types import scalar_type
 
 U32, U64 = scalar_type("u32"), scalar_type("u64")
-POLICY: dict[str, Any] = {"category": "misc", "unit": "alu", "since": (7, 4), "target": 80}
+POLICY: Options = {"category": "misc", "unit": "alu", "since": (7, 4), "target": 80}
 PRIORITIES = {"L2::evict_unchanged": 0, "L2::evict_first": 1, "L2::evict_last": 2, "L2::evict_normal": 3}
-LEVELS: dict[str, Any] = {
+LEVELS: Options = {
     "primary": "L2::evict_last L2::evict_normal L2::evict_first L2::evict_unchanged",
     "secondary": "L2::evict_first L2::evict_unchanged",
 }

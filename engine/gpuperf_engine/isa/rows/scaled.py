@@ -6,7 +6,7 @@ from typing import Any
 
 from ..model import Accepts, Applied
 from ..primitives import Value
-from ..table import instruction
+from ..table import Options, instruction
 from .matrix import MATRIX
 from .products import Fetched, Pairs, Product, dense
 from .sparse import CHECKED, SIX, sparse_product, sparsity_of
@@ -83,7 +83,7 @@ def _sparse(syntax: str, kind: str, scales: Scales, depth: int, **options: Any) 
 for _kind, _types, _depth, _deep, _default, _count, _scale, _since in KINDS:
     _vector = f".scale_vec::{_count}X"
     _words = f"kind::{_kind}.block_scale{'{' + _vector + '}' if _default else _vector}.f32.atype.btype.f32.{_scale}"
-    _options: dict[str, Any] = {"atype": _types, "btype": _types, "since": _since, "only": "120f"}
+    _options: Options = {"atype": _types, "btype": _types, "since": _since, "only": "120f"}
     _dense(
         f"mma.sync.aligned.m16n8k{_depth}.row.col.{_words} d:f32*4, a:b32*4, b:b32*2, c:f32*4, {SCALES}",
         _kind,

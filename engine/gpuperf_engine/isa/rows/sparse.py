@@ -7,7 +7,7 @@ from typing import Any
 
 from ..model import Accepts, Applied, Constants
 from ..primitives import Value
-from ..table import instruction
+from ..table import Options, instruction
 from .matrix import MATRIX
 from .products import PER_REGISTER, Pairs, Product, sizes
 from .sparsity import Sparsity
@@ -20,7 +20,7 @@ CHECKED = (
     "the selector counts the threads of a quad that hold metadata",
 )
 _SPARSE = "d = a · b + c on fragments of a warp; of a only the elements that may be other than zero are held."
-BOTH: dict[str, Any] = {
+BOTH: Options = {
     "spvariant": "sp sp::ordered_metadata",
     "applied": Applied(checked=CHECKED),
     "documentation": _SPARSE,

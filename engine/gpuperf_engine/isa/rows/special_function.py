@@ -7,14 +7,13 @@ once to the type, so that results are the same on every host; the errors are far
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..primitives import Value, copysign, fma, maximum, minimum, select, sqrt
-from ..table import instruction
+from ..table import Options, instruction
 from ..types import ScalarType, scalar_type
 
 F64, U64, S64 = scalar_type("f64"), scalar_type("u64"), scalar_type("s64")
-MUFU: dict[str, Any] = {"category": "special_function", "unit": "xu", "flop": "special"}
+MUFU: Options = {"category": "special_function", "unit": "xu", "flop": "special"}
 
 #: Taylor coefficients: sin x / x and cos x in x² on |x| ≤ π/4, 2ˣ on |x| ≤ ½, log₂ by atanh.
 SINE = (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800, 1 / 6227020800)

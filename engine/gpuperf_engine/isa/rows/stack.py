@@ -4,14 +4,12 @@ the destination gets; the stack grows downwards.
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import effects
 from ..model import Accepts
 from ..primitives import Value
-from ..table import instruction
+from ..table import Options, instruction
 
-STACK: dict[str, Any] = {
+STACK: Options = {
     "category": "misc",
     "unit": "alu",
     "effect": effects.STACK,

@@ -6,28 +6,27 @@ What is multiplied is described by descriptors; results are in tensor memory, th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from .. import effects
 from ..model import Accepts
-from ..table import Modifier, declare
+from ..table import Modifier, Options, declare
 
 #: Families of targets that have tensor memory, and single targets: of the first ones only, and in earlier versions.
 FAMILIES, SINGLE, FIRST = "100f 110f", "100a 103a 107a 110a", "100a 110a"
-TENSOR: dict[str, Any] = {
+TENSOR: Options = {
     "category": "matrix",
     "unit": "tensor",
     "effect": effects.TENSOR,
     "since": (8, 6),
     "only": FAMILIES,
 }
-GROUPS: dict[str, Any] = {**TENSOR, "group": "cta_group::1 cta_group::2"}
+GROUPS: Options = {**TENSOR, "group": "cta_group::1 cta_group::2"}
 COLUMNS = {"columns": (lambda count: count in (32, 64, 128, 256, 512), "32, 64, 128, 256 and 512")}
 NUMBERS = "x1 x2 x4 x8 x16 x32 x64 x128"
 
 #: Also of any number of columns, as the only ones; the last family has more of them.
 EXCLUSIVE = {"columns": (lambda count: 32 <= count <= 576 and count % 32 == 0, "a multiple of 32 up to 576")}
-RUBIN: dict[str, Any] = {"since": (9, 4), "only": "107f"}
+RUBIN: Options = {"since": (9, 4), "only": "107f"}
 declare(
     "tcgen05.alloc.exclusive.group.sync.aligned{.space}.b32 [a], columns:u32",
     "Allocates columns of tensor memory when no others are; their address goes to a in shared memory.",
@@ -75,7 +74,7 @@ SHAPES = (
     ("16x32bx2", 1, 8, ", offset:imm"),
 )
 for _shape, _count, _largest, _offset in SHAPES:
-    _moved: dict[str, Any] = {**TENSOR, "unit": "lsu", "num": tuple(NUMBERS.split()[:_largest])}
+    _moved: Options = {**TENSOR, "unit": "lsu", "num": tuple(NUMBERS.split()[:_largest])}
     _times = f"*{_count}" if _count > 1 else ""
     declare(
         f"tcgen05.ld.sync.aligned.{_shape}.num{{.pack::16b}}.b32 d:b32*num{_times}, [taddr]:tmem{_offset}",
@@ -149,7 +148,7 @@ for _read, _options, _text in (
         "Arrives at an mbarrier when the products of this thread so far have read a.",
     ),
 ):
-    _arrives: dict[str, Any] = {**GROUPS, "space": "shared::cluster", "unit": "adu"}
+    _arrives: Options = {**GROUPS, "space": "shared::cluster", "unit": "adu"}
     declare(
         f"tcgen05.commit.group.mbarrier::arrive::one{_read}{{.space}}{{.multicast}}.b64 [a], mask:u16?multicast",
         _text,

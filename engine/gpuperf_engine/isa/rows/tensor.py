@@ -14,7 +14,7 @@ from .. import effects
 from ..availability import Available
 from ..model import Accepts
 from ..primitives import Value
-from ..table import Modifier, declare
+from ..table import Modifier, Options, declare
 from ..tensor_maps import FIELDS, Field
 from .atomic import combine
 from .bulk import REPORTS, RUBIN
@@ -22,7 +22,7 @@ from .bulk import REPORTS, RUBIN
 TELLS = "mbarrier::complete_tx::bytes"
 OWN, ANY = "shared::cta", "shared::cluster"
 POLICY = ", policy:u64?hint"
-COPY: dict[str, Any] = {
+COPY: Options = {
     "category": "load_store",
     "unit": "lsu",
     "effect": effects.BULK_COPY,
@@ -30,17 +30,17 @@ COPY: dict[str, Any] = {
     "target": 90,
     "hint": "L2::cache_hint",
 }
-TILED: dict[str, Any] = {"dim": "1d 2d 3d 4d 5d", "mode": "tile"}
-LOAD: dict[str, Any] = {
+TILED: Options = {"dim": "1d 2d 3d 4d 5d", "mode": "tile"}
+LOAD: Options = {
     **COPY,
     "dst": f"{ANY} {OWN}",
     "src": "global",
     "multicast": "multicast::cluster multicast::cluster::16b",
     "requires": {OWN: ((8, 6), 90), "multicast::cluster::16b": ((9, 4), 90)},
 }
-STORE: dict[str, Any] = {**COPY, "dst": "global", "src": OWN}
+STORE: Options = {**COPY, "dst": "global", "src": OWN}
 #: Address, sizes and strides that are taken from operands, not from the tensor map (manual: "Overriding tensor property value").
-BASE: dict[str, Any] = {**RUBIN, "base": "override::global_address"}
+BASE: Options = {**RUBIN, "base": "override::global_address"}
 _AT = ", base:u64"
 #: What follows the opcode, the operands, and the numbers of axes.
 ATTRIBUTES = tuple(
@@ -110,7 +110,7 @@ def _load_newer(slot: str, coordinates: str, more: str, text: str, **options: An
         )
 
 
-def _written(options: dict[str, Any], opcode: str) -> dict[str, Any]:
+def _written(options: Options, opcode: str) -> Options:
     """Without the slots that do not stand in the opcode."""
     missing = [name for name in ("multicast", "report", "base") if not re.search(rf"\.{name}\b(?!:)", opcode)]
     return {name: value for name, value in options.items() if name not in missing}
@@ -191,7 +191,7 @@ _load_newer(
     mode="im2col::w im2col::w::128",
 )
 
-WIDE: dict[str, Any] = {"dim": "3d 4d 5d", "since": (8, 6), "target": 100}
+WIDE: Options = {"dim": "3d 4d 5d", "since": (8, 6), "target": 100}
 for _mode, _space, _only in (
     ("im2col::w", ANY, DATACENTRE),
     ("im2col::w", OWN, ""),
@@ -276,7 +276,7 @@ for _mode, _coordinates, _more, _options in (
         (".base", _AT, BASE),
         *(ATTRIBUTES if _options is TILED else ()),
     ):
-        _newer: dict[str, Any] = {**COPY, "effect": effects.HINT, **_options, **RUBIN, **_bound}
+        _newer: Options = {**COPY, "effect": effects.HINT, **_options, **RUBIN, **_bound}
         if _end != "" and _end != ".base":
             _newer["mode"] = "tile"
         _unhinted = {name: value for name, value in _newer.items() if name != "hint"}
@@ -298,7 +298,7 @@ for _mode, _coordinates, _more, _options in (
         )
 
 _REPLACED = Available(since=(8, 3), target=90, variant="a")
-REPLACE: dict[str, Any] = {
+REPLACE: Options = {
     "category": "load_store",
     "unit": "lsu",
     "effect": effects.TENSOR_MAP,

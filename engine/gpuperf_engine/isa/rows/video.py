@@ -7,13 +7,13 @@ from typing import Any
 
 from ..model import Accepts
 from ..primitives import Value, maximum, minimum, select
-from ..table import Modifier, instruction
+from ..table import Modifier, Options, instruction
 from ..types import ScalarType, scalar_type
 
 S32, U32 = scalar_type("s32"), scalar_type("u32")
 S64, U64 = scalar_type("s64"), scalar_type("u64")
 PARTS = {"asel": "part", "bsel": "part", "dsel": "part"}
-VIDEO: dict[str, Any] = {
+VIDEO: Options = {
     "category": "integer",
     "unit": "alu",
     "since": (2, 0),
@@ -122,7 +122,7 @@ def _add(
 ) -> None:
     """Rows for both numbers of operands."""
     for op2, operands in _FORMS:
-        more: dict[str, Any] = {"op2": SECOND} if op2 else {}
+        more: Options = {"op2": SECOND} if op2 else {}
         selectors = PARTS if op2 else {"asel": "part", "bsel": "part"}
         also = "; then the second operation with c, or the low part put into c" if op2 else ""
         instruction(
@@ -149,7 +149,7 @@ for _name in _OPERATIONS:
 for _name in ("vshl", "vshr"):
     _shift(_name)
 for _op2, _operands in _FORMS:
-    _options: dict[str, Any] = {key: value for key, value in VIDEO.items() if key != "dtype"}
+    _options: Options = {key: value for key, value in VIDEO.items() if key != "dtype"}
     if _op2:
         _options.update(op2=SECOND)
     instruction(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ..model import Accepts
 from ..primitives import Value, maximum, minimum, select
-from ..table import Modifier, instruction
+from ..table import Modifier, Options, instruction
 from ..types import ScalarType, scalar_type
 from .video import COMPARISONS, VIDEO
 
 S32, U32 = scalar_type("s32"), scalar_type("u32")
-PACKED: dict[str, Any] = {**VIDEO, "since": (3, 0), "target": 30}
+PACKED: Options = {**VIDEO, "since": (3, 0), "target": 30}
 
 
 def _average(a: Value, b: Value) -> Value:

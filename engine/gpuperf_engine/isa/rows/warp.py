@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import effects
 from ..availability import Available, Version
 from ..primitives import Value, maximum, minimum, select
-from ..table import declare, instruction
+from ..table import Options, declare, instruction
 from ..types import scalar_type
 
 _SIGNED = scalar_type("s32")
-EXCHANGE: dict[str, Any] = {"category": "inter_thread"}
-SYNC: dict[str, Any] = {**EXCHANGE, "since": (6, 0), "target": 30}
+EXCHANGE: Options = {"category": "inter_thread"}
+SYNC: Options = {**EXCHANGE, "since": (6, 0), "target": 30}
 
 
 def _old(since: Version, target: int) -> Available:

@@ -14,7 +14,7 @@ from typing import Any
 from .. import effects
 from ..model import Accepts, Applied, Form
 from ..primitives import Value, popc, select
-from ..table import declare, instruction
+from ..table import Options, declare, instruction
 from ..types import scalar_type
 from .products import F32, F64, S32, S64, UNPACK, clamped
 from .sparse import CHECKED, selectors, sparsity_of
@@ -23,7 +23,7 @@ from .sparsity import Sparsity
 __all__ = ["WarpgroupProduct", "left_type"]
 
 F16 = scalar_type("f16")
-WARPGROUP: dict[str, Any] = {"category": "matrix", "unit": "tensor", "effect": effects.WARPGROUP}
+WARPGROUP: Options = {"category": "matrix", "unit": "tensor", "effect": effects.WARPGROUP}
 _EVERY = tuple(range(8, 257, 8))
 _FEWER = (8, 16, 24, *range(32, 257, 16))
 #: constants that operands take
@@ -161,7 +161,7 @@ for _sparse in (False, True):
     )  # fmt: skip
 _family(".s32.b1.b1.and.popc", "s32", 256, _FEWER, "b1", (8, 0), False, False)
 
-_ORDER: dict[str, Any] = {"category": "matrix", "unit": "cbu", "since": (8, 0), "only": "90a"}
+_ORDER: Options = {"category": "matrix", "unit": "cbu", "since": (8, 0), "only": "90a"}
 declare(
     "wgmma.fence.sync.aligned",
     "Orders accesses of registers and shared memory before products of the warpgroup.",

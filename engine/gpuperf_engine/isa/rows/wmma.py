@@ -6,18 +6,16 @@ Which lane holds which element is left open by the manual; see ``fragments.Tile`
 
 from __future__ import annotations
 
-from typing import Any
-
 from .. import effects
 from ..fragments import Tile, tile_of
 from ..model import Applied
 from ..primitives import Value, concat, split
-from ..table import instruction
+from ..table import Options, instruction
 from ..types import scalar_type
 from .matrix import MATRIX
 from .products import Product, sizes
 
-MOVES: dict[str, Any] = {
+MOVES: Options = {
     "category": "matrix",
     "unit": "lsu",
     "space": "global shared shared::cta",
@@ -146,7 +144,7 @@ for _type, (_bits, _sums) in SUMS.items():
         _store(_shape, _type, _bits, *_needs(_shape, *_need))
 
 
-def _product(syntax: str, product: Product, need: tuple[tuple[int, int], int], sets: dict[str, Any]) -> None:
+def _product(syntax: str, product: Product, need: tuple[tuple[int, int], int], sets: Options) -> None:
     def semantics(
         *registers: Value, alayout: str | None = None, blayout: str | None = None, rnd: str | None = None,
         satfinite: bool | None = None, op: str | None = None,
@@ -164,7 +162,7 @@ def _product(syntax: str, product: Product, need: tuple[tuple[int, int], int], s
 
 BOTH = {"alayout": "row col", "blayout": "row col"}
 #: multiplicand type → types of d and c, the opcode behind ``wmma.mma`` with the place of the shape, and its value sets
-PRODUCTS: dict[str, tuple[tuple[tuple[str, str], ...], str, dict[str, Any]]] = {
+PRODUCTS: dict[str, tuple[tuple[tuple[str, str], ...], str, Options]] = {
     "f16": (
         (("f16", "f16"), ("f16", "f32"), ("f32", "f16"), ("f32", "f32")),
         ".sync.aligned.alayout.blayout.{shape}.{d}.{c}",

@@ -183,9 +183,9 @@ class _Types:
                 if len(parts) == len(source.elements):
                     self.parts.append(((instruction, target), parts, target.type.bits))
             elif isinstance(target, Vector) and isinstance(source, Register):
-                made = [(instruction, item) for item in target.elements if isinstance(item, Register)]
-                if len(made) == len(target.elements):
-                    self.parts.append((read[source], list(made), source.type.bits))
+                pieces = [(instruction, item) for item in target.elements if isinstance(item, Register)]
+                if len(pieces) == len(target.elements):
+                    self.parts.append((read[source], list(pieces), source.type.bits))
         for register in [item for item in (target, *wanted) if isinstance(item, Register)]:
             value = (instruction, register) if register is target else read[register]
             if floating:

@@ -158,11 +158,11 @@ class Vote(Exchange):
     """``vote``."""
 
     def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
-        found = _ballot(joint["a"], participants)
+        ballot = _ballot(joint["a"], participants)
         mode = self.form.modifier("mode")
         if mode is None:
-            return [_u32(found)]
-        answers = {"all": found == participants, "any": found != 0, "uni": found in (0, participants)}
+            return [_u32(ballot)]
+        answers = {"all": ballot == participants, "any": ballot != 0, "uni": ballot in (0, participants)}
         return [_pred(answers[str(mode)])]
 
 
@@ -192,8 +192,8 @@ class Redux(Exchange):
         first, *others = lanes_of(participants)
         total = LaneValue(value.data[first : first + 1], value.type)
         for lane in others:
-            (made,) = evaluate(self.form, [total, LaneValue(value.data[lane : lane + 1], value.type)])
-            total = lane_value(made)
+            (combined,) = evaluate(self.form, [total, LaneValue(value.data[lane : lane + 1], value.type)])
+            total = lane_value(combined)
         return [total]
 
 

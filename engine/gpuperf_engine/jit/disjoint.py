@@ -122,13 +122,13 @@ class Forms:
     def __post_init__(self) -> None:
         self._graph: Dependence = dependence_of(self.program)
         memo = self.program.kernel.memo
-        found = memo.get("loops")
-        if found is None:
+        loops = memo.get("loops")
+        if loops is None:
             functions = range(len(self.program.functions))
             every = (loop for number in functions for loop in find_loops(self.program.blocks_of(number)))
-            found = memo["loops"] = {loop.head: loop for loop in every}
-        assert isinstance(found, dict)
-        self._loops: dict[int, Loop] = found
+            loops = memo["loops"] = {loop.head: loop for loop in every}
+        assert isinstance(loops, dict)
+        self._loops: dict[int, Loop] = loops
 
     def of(self, site: Site) -> Form | None:
         """The address that a site accesses; ``None``: it is not known to be linear."""
@@ -145,10 +145,10 @@ class Forms:
         if node not in self._known:
             self._known[node] = None  # what follows from itself
             if depth:
-                found = (
+                form = (
                     self._merge(node, depth - 1) if isinstance(node, Merge) else self._result(node, depth - 1)
                 )
-                self._known[node] = found
+                self._known[node] = form
         return self._known[node]
 
     def _operand(self, reader: Instruction, operand: Operand, depth: int, bits: int) -> Form | None:
@@ -236,8 +236,8 @@ class Forms:
             self._iterations[head] = None
             loop = self._loops[head]
             places = {head, *loop.latches} if len(loop.latches) == 1 else {head}
-            found = [self._until(loop, self.program.blocks[place], depth) for place in places]
-            self._iterations[head] = min((item for item in found if item is not None), default=None)
+            limits = [self._until(loop, self.program.blocks[place], depth) for place in places]
+            self._iterations[head] = min((item for item in limits if item is not None), default=None)
         return self._iterations[head]
 
     def _until(self, loop: Loop, block: BasicBlock, depth: int) -> int | None:
@@ -316,22 +316,22 @@ class Forms:
         if any(item is None for item in given):
             return None
         forms = [item for item in given if item is not None]
-        found: Form | None = None
+        form: Form | None = None
         if word in ("mov", "cvt", "cvta") and len(forms) == 1:
-            found = forms[0]
+            form = forms[0]
         elif word == "neg":
-            found = Form(0).plus(forms[0], -1)
+            form = Form(0).plus(forms[0], -1)
         elif word in ("add", "sub") and len(forms) == 2:
-            found = forms[0].plus(forms[1], 1 if word == "add" else -1)
+            form = forms[0].plus(forms[1], 1 if word == "add" else -1)
         elif word in ("mul", "mad") and ("lo" in rest or wide):
-            found = forms[0].times(forms[1])
-            if found is not None and word == "mad":
-                found = found.plus(forms[2])
+            form = forms[0].times(forms[1])
+            if form is not None and word == "mad":
+                form = form.plus(forms[2])
         elif word == "shl" and forms[1].known and 0 <= forms[1].constant < bits:
-            found = forms[0].times(Form(1 << forms[1].constant))
+            form = forms[0].times(Form(1 << forms[1].constant))
         else:
-            found = self._of_bits("bfe.s" if word == "bfe" and kind[0] == "s" else word, forms, bits)
-        if found is None:
+            form = self._of_bits("bfe.s" if word == "bfe" and kind[0] == "s" else word, forms, bits)
+        if form is None:
             return None
         if (
             (wide or word == "cvt")
@@ -339,12 +339,12 @@ class Forms:
             and any(self.range(item)[0] < 0 for item in forms)
         ):
             return None
-        low, high = self.range(found)
+        low, high = self.range(form)
         target = rest[-2] if word == "cvt" and len(rest) > 1 else kind
         limit = _WIDE if wide or target[1:] == "64" else 1 << 31
         if target[0] not in "sub" or target[1:] not in ("32", "64"):
             return None
-        return found if -limit <= low and high < limit else None
+        return form if -limit <= low and high < limit else None
 
     def _of_bits(self, word: str, forms: Sequence[Form], bits: int) -> Form | None:
         """What an instruction computes that moves bits of indices, or leaves some out, by constants."""
@@ -398,16 +398,16 @@ class Forms:
         """Which bit of a value is which bit (axis, bit) of an index; ``None``: it is not made of them and of constant bits."""
         if form.steps or form.constant < 0:
             return None
-        found = []
+        bits = []
         for axis, extent in enumerate(self.extents):
             for bit, number in enumerate(form.by_bits(axis, extent)):
                 if number < 0 or number & (number - 1):
                     return None
                 if number:
-                    found.append((number.bit_length() - 1, (axis, bit)))
-        places = [place for place, _ in found]
+                    bits.append((number.bit_length() - 1, (axis, bit)))
+        places = [place for place, _ in bits]
         distinct = len({*places}) == len(places) and not any(form.constant >> place & 1 for place in places)
-        return found if distinct else None
+        return bits if distinct else None
 
     def _field(self, form: Form, start: int, ones: int) -> Form | None:
         """The bits of a value from ``start`` on that a mask has."""
@@ -512,15 +512,15 @@ def _are_apart(
 
 def _steps_of(distances: Sequence[int], known: Iterable[int]) -> list[tuple[int, int]]:
     """Steps with greatest counts that add up to all distances: multiples of known numbers, as far as they go."""
-    found = []
+    steps = []
     for number in sorted(known, reverse=True):
         counts = {distance // number for distance in distances}
         by = gcd(*counts)
         if by:
-            found.append((by * number, max(counts) // by))
+            steps.append((by * number, max(counts) // by))
         distances = [distance % number for distance in distances]
     rest = gcd(*distances)
-    return [*found, (rest, max(distances) // max(1, rest))]
+    return [*steps, (rest, max(distances) // max(1, rest))]
 
 
 def _are_ladder(blocks: Sequence[tuple[int, int]], steps: Sequence[tuple[int, int]], size: int) -> bool:

@@ -69,9 +69,9 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
     assert isinstance(flags, np.ndarray)
     warps = plan.ctas * plan.warps_per_cta
     if touched and warps >= _WORTH_FORMS:
-        found = _apart(program, plan, place, touched)
+        bits = _apart(program, plan, place, touched)
         flags = flags.copy()
-        flags[[*found]] &= 255 - np.array([*found.values()], np.uint8)
+        flags[[*bits]] &= 255 - np.array([*bits.values()], np.uint8)
     if flags[-1] and not clustered and warps >= _WORTH_IT:
         flags = flags & _where_conflicts(program, plan)
     return flags
@@ -80,17 +80,17 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
 def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
     """The bits that are left where it is known which accesses of shared memory conflict in blocks of the launch's shape."""
     place = f"conflicts{program.variant} {plan.block} {plan.shared_bytes}"
-    found = program.kernel.memo.get(place)
-    if found is None:
+    masks = program.kernel.memo.get(place)
+    if masks is None:
         conflicts = conflicting_sites(program, plan)
-        found = program.kernel.memo[place] = np.full(len(program.sites) + 1, 255, np.uint8)
+        masks = program.kernel.memo[place] = np.full(len(program.sites) + 1, 255, np.uint8)
         for site in program.sites:
             if reaches_shared(site) and conflicts is not None and site.index not in conflicts:
                 # what orders nothing but itself is as good as unordered
-                found[site.index] -= Layout.CHECKED | _ORDERS * (site.space == "shared")
-        found[-1] = 255 * (conflicts is None or bool(conflicts))
-    assert isinstance(found, np.ndarray)
-    return found
+                masks[site.index] -= Layout.CHECKED | _ORDERS * (site.space == "shared")
+        masks[-1] = 255 * (conflicts is None or bool(conflicts))
+    assert isinstance(masks, np.ndarray)
+    return masks
 
 
 def _apart(
@@ -104,13 +104,13 @@ def _apart(
     if key not in kept:
         if len(kept) >= _KEPT:
             kept.clear()
-        kept[key] = _found_apart(program, plan, touched)
-    found = kept[key]
-    assert isinstance(found, dict)
-    return found
+        kept[key] = _sites_apart(program, plan, touched)
+    apart = kept[key]
+    assert isinstance(apart, dict)
+    return apart
 
 
-def _found_apart(
+def _sites_apart(
     program: Program, plan: LaunchPlan, touched: Mapping[Site, frozenset[Object]]
 ) -> dict[int, int]:
     if any(_ANYTHING in items for items in touched.values()):
@@ -122,13 +122,13 @@ def _found_apart(
             of_object[item].append(site)
     left: dict[Object, int] = {}
     for item, sites in of_object.items():
-        found = [form for site in sites if (form := forms.of(site)) is not None]
+        linear = [form for site in sites if (form := forms.of(site)) is not None]
         left[item] = 0
-        if len(found) == len(sites):
+        if len(linear) == len(sites):
             size = min(site.bytes for site in sites)
             pieces = [
                 replace(form, constant=form.constant + start)
-                for form, site in zip(found, sites)
+                for form, site in zip(linear, sites)
                 for start in range(0, site.bytes, size)
             ]
             among = are_apart(pieces, size, forms.extents)
@@ -206,30 +206,30 @@ def _touched(program: Program, aliases: Aliases) -> dict[Site, frozenset[Object]
 
 
 def _flags(program: Program, clustered: bool) -> NDArray[np.uint8]:
-    made = np.zeros(len(program.sites) + 1, np.uint8)
+    flags = np.zeros(len(program.sites) + 1, np.uint8)
     conflicts = None if clustered else conflicting_sites(program, None)
-    made[-1] = Layout.CHECKED * (conflicts is None or bool(conflicts))
+    flags[-1] = Layout.CHECKED * (conflicts is None or bool(conflicts))
     for site in program.sites:
         if reaches_shared(site) and (conflicts is None or site.index in conflicts):
-            made[site.index] |= Layout.CHECKED
+            flags[site.index] |= Layout.CHECKED
         if _is_in_async_proxy(site.instruction):
-            made[site.index] |= Layout.ASYNC_PROXY
-    return made
+            flags[site.index] |= Layout.ASYNC_PROXY
+    return flags
 
 
 def _orders(program: Program, clustered: bool) -> NDArray[np.uint8]:
     """What accesses order."""
-    made = np.zeros(len(program.sites) + 1, np.uint8)
+    flags = np.zeros(len(program.sites) + 1, np.uint8)
     for site in program.sites:
         words = site.instruction.opcode.split(".")
         if is_strong(site.instruction):
-            made[site.index] = (
+            flags[site.index] = (
                 Layout.IS_STRONG
                 | Layout.ACQUIRES * ("acquire" in words or "acq_rel" in words)
                 | Layout.RELEASES * ("release" in words or "acq_rel" in words)
                 | Layout.NARROW * _is_narrow(site.instruction, clustered)
             )
-    return made
+    return flags
 
 
 def _is_narrow(instruction: Instruction, clustered: bool) -> bool:

@@ -176,9 +176,9 @@ class NativeWarp:
 
     def _slot(self, register: Register) -> tuple[int, bool] | None:
         for number, slots in enumerate(self.worker.launch.code.generated.slots):
-            found = slots.get(register.index)
-            if found is not None and self.program.functions[number].registers[register.index] is register:
-                return found
+            slot = slots.get(register.index)
+            if slot is not None and self.program.functions[number].registers[register.index] is register:
+                return slot
         return None
 
     def read(self, register: Register) -> LaneValue:
@@ -190,10 +190,10 @@ class NativeWarp:
                 and self.program.functions[number].registers[register.index] is register
             ):
                 return integer(known[register.index], register.type)
-        found = self._slot(register)
-        if found is None:
+        slot = self._slot(register)
+        if slot is None:
             return integer(0, register.type)
-        offset, uniform = found
+        offset, uniform = slot
         if register.type.is_predicate:
             bits = struct.unpack_from("<I", self.state, offset)[0]
             return LaneValue(np.full(32, bool(bits)) if uniform else mask_array(bits), register.type)
@@ -210,10 +210,10 @@ class NativeWarp:
         """Write some lanes of a register."""
         if value.type is not register.type:
             value = lane_value(extend(value, register.type))
-        found = self._slot(register)
-        if found is None:
+        slot = self._slot(register)
+        if slot is None:
             return
-        offset, uniform = found
+        offset, uniform = slot
         data = np.where(where, value.data, every_lane(self.read(register)))
         if register.type.is_predicate:
             bits = int(np.packbits(data.astype(np.bool_), bitorder="little").view("<u4")[0])
@@ -236,14 +236,14 @@ class NativeWarp:
             yield place, mask & live, kind & KIND, kind >> AREA_SHIFT
 
     def _exchange(self, block: int) -> Exchange:
-        found: object = self.exchanges.get(block)
-        if not isinstance(found, Exchange):
+        exchange: object = self.exchanges.get(block)
+        if not isinstance(exchange, Exchange):
             basic = self.program.blocks[block]
             prepare = Prepare(self.program, self.worker.launch.plan, basic.function)
-            found = make_step(prepare, basic.instructions[0])
-            assert isinstance(found, Exchange)
-            self.exchanges[block] = found
-        return found
+            exchange = make_step(prepare, basic.instructions[0])
+            assert isinstance(exchange, Exchange)
+            self.exchanges[block] = exchange
+        return exchange
 
     # --------------------------------------------------------------------------------------------------- events
 

@@ -158,12 +158,12 @@ def directive(code: str, start: int, end: int) -> raw.Directive | None:
     parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name] = []
     position = start
     while position < end:
-        found = _TOKEN.match(code, position, end)
-        if found is None:
+        match = _TOKEN.match(code, position, end)
+        if match is None:
             return raw.Directive(tuple(parts)) if not code[position:end].strip() else None
-        kind = found.lastindex or 0
-        token, begin, stop = found[kind], found.start(kind) - start, found.end(kind) - start
-        position = found.end()
+        kind = match.lastindex or 0
+        token, begin, stop = match[kind], match.start(kind) - start, match.end(kind) - start
+        position = match.end()
         if kind == 1:
             parts.append(raw.Word(token, begin, stop))
         elif kind == 2:

@@ -40,8 +40,8 @@ class Decoded:
     def predicate(self) -> str:
         """``@P0``, ``@!UP1``; empty if there is none, or if it always holds."""
         match = _PREDICATE.match(self.text)
-        found = match.group().strip() if match is not None else ""
-        return "" if found in ("@PT", "@UPT") else found
+        guard = match.group().strip() if match is not None else ""
+        return "" if guard in ("@PT", "@UPT") else guard
 
     @cached_property
     def opcode(self) -> str:

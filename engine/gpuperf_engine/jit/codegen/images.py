@@ -85,7 +85,7 @@ class _NativeImage(Image):
     def __init__(self, writer: Emitter, *, same: bool) -> None:
         self.writer = writer
         writer.start("entry")
-        writer.named("%refused", "ptr", "alloca i32")
+        writer.alloca("i32", name="%refused")
         writer.put("i32", 0, "%refused")
         self.lanes = writer.bitcast(Ref("i32", "%mask"), _MASK)
         table, rows = self._context(Context.IMAGES, "ptr"), self._context(Context.IMAGE_ROWS, "i64")

@@ -21,13 +21,13 @@ def write_entry(generator: CodeGenerator) -> None:
     writer = generator.writer
     writer.start("entry")
     for name in ("pc", "mask", "id", "depth", "live", "quantum"):
-        writer.named(f"%{name}", "ptr", "alloca i32")
-    writer.named("%steps", "ptr", "alloca i64")
-    writer.named("%loop", "ptr", "alloca i32")
-    writer.named("%area", "ptr", "alloca [4096 x i8], align 64")
-    writer.named("%vals", "ptr", "alloca [4096 x i8], align 64")
+        writer.alloca("i32", name=f"%{name}")
+    writer.alloca("i64", name="%steps")
+    writer.alloca("i32", name="%loop")
+    writer.alloca("[4096 x i8]", 64, "%area")
+    writer.alloca("[4096 x i8]", 64, "%vals")
     if generator.program.products:
-        writer.named("%matrices", "ptr", f"alloca [{MATRICES_BYTES} x i8], align 64")
+        writer.alloca(f"[{MATRICES_BYTES} x i8]", 64, "%matrices")
     for name, offset in _SAVED:
         cell = writer.at("%st", offset)
         writer.store(writer.load("i32", cell), f"%{name}")
@@ -69,7 +69,7 @@ def _find_counters(generator: CodeGenerator, columns: int) -> None:
     index = writer.load("i64", cta)
     count = writer.field("%ctx", Context.KEPT_COUNT)
     for name, start in (("low", "0"), ("high", count)):
-        writer.put("i64", start, writer.named(f"%{name}", "ptr", "alloca i64"))
+        writer.put("i64", start, writer.alloca("i64", name=f"%{name}"))
     writer.jump("seek")
     writer.start("seek")
     low, high = (writer.load("i64", f"%{name}") for name in ("low", "high"))

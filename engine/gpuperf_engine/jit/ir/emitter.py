@@ -207,9 +207,9 @@ class Emitter:
         for text in texts:
             self.lines.append("  " + text)
 
-    def give(self, value: Ref) -> None:
-        """Return a value."""
-        self.lines.append(f"  ret {value.type} {value}")
+    def give(self, value: Ref | None = None) -> None:
+        """Return, with a value or without."""
+        self.lines.append("  ret void" if value is None else f"  ret {value.type} {value}")
 
     def function(self, head: str, attributes: str = "nounwind") -> str:
         """The lines as the body of a function; ``head`` is its result, name and parameters."""
@@ -432,9 +432,10 @@ class Emitter:
         of = index.type if isinstance(index, Ref) else "i64"
         return self.ref("ptr", f"getelementptr {type}, ptr {base}, {of} {index}")
 
-    def alloca(self, type: str, align: int = 0) -> Ref:
-        """Room on the stack."""
-        return self.ref("ptr", f"alloca {type}, align {align}" if align else f"alloca {type}")
+    def alloca(self, type: str, align: int = 0, name: str = "") -> Ref:
+        """Room on the stack; with a name (``%depth``) that the whole function knows."""
+        text = f"alloca {type}, align {align}" if align else f"alloca {type}"
+        return self.named(name, "ptr", text) if name else self.ref("ptr", text)
 
     def at(self, base: str, offset: int) -> str:
         """A pointer to a record's field, which is so many bytes behind its start. What is made a ``Ref`` takes twice as long."""

@@ -109,7 +109,7 @@ class NativeValue(Value):
             scalar_ll(self.type) if (self.uniform if uniform is None else uniform) else vector_ll(self.type)
         )
 
-    def made(self, type: ScalarType, text: str, uniform: bool, loose: bool = False) -> NativeValue:
+    def beside(self, type: ScalarType, text: str, uniform: bool, loose: bool = False) -> NativeValue:
         """A new value beside this one."""
         return NativeValue(self.writer, type, text, uniform, None, loose)
 
@@ -123,7 +123,7 @@ class NativeValue(Value):
             test = to.icmp("ugt", to.and_(self.text, 0x7FFF), 0x7C00 if kind.name == "f16" else 0x7F80)
         else:
             test = to.fcmp("uno", self.text, self.text)
-        return self.made(kind, to.select(test, canonical, self.text), uniform)
+        return self.beside(kind, to.select(test, canonical, self.text), uniform)
 
     def _may_hold_nan(self) -> bool:
         """Whether there may be NaNs in it whose payload must stay."""
@@ -162,7 +162,7 @@ class NativeValue(Value):
         text = self.writer.call(name, vector_ll(type), *arguments)
         if uniform:
             text = self.writer.extract(text, 0)
-        return self.made(type, text, uniform, loose)
+        return self.beside(type, text, uniform, loose)
 
     def _intrinsic(
         self, name: str, *others: NativeValue, tail: tuple[Ref, ...] = (), loose: bool = False
@@ -174,7 +174,7 @@ class NativeValue(Value):
         kind = scalar_ll(self.type)
         suffix = {"float": "f32", "double": "f64"}.get(kind, kind)
         full = f"{name}.{suffix if uniform else f'v{LANES}{suffix}'}"
-        return self.made(
+        return self.beside(
             self.type, self.writer.intrinsic(full, self.ll(uniform), *operands, *tail), uniform, loose
         )
 
@@ -190,7 +190,7 @@ class NativeValue(Value):
         if rounding != "rn":
             return self._runtime(f"v_{word}_{self.type}_{rounding}", self.type, other, loose=True)
         uniform, a, b = self._both(other)
-        return self.made(self.type, self.writer.binary(f"f{word}", a, b), uniform, loose=True)
+        return self.beside(self.type, self.writer.binary(f"f{word}", a, b), uniform, loose=True)
 
     def _add(self, other: NativeValue, rounding: str = "rn") -> NativeValue:
         if not self.type.is_float:
@@ -250,7 +250,7 @@ class NativeValue(Value):
             for value in (self, other)
         ]
         product = to.lshr(to.mul(parts[0], parts[1]), bits)
-        return self.made(self.type, to.trunc(product, f"i{bits}"), uniform)
+        return self.beside(self.type, to.trunc(product, f"i{bits}"), uniform)
 
     def _and(self, other: NativeValue) -> NativeValue:
         return self._bitwise("and", other)
@@ -332,12 +332,12 @@ class NativeValue(Value):
             if self._is_half():
                 return self._widened()._compare(other._widened(), op)
             uniform, a, b = self._both(other)
-            return self.made(scalar_type("pred"), self.writer.fcmp(_FLOAT_COMPARE[op], a, b), uniform)
+            return self.beside(scalar_type("pred"), self.writer.fcmp(_FLOAT_COMPARE[op], a, b), uniform)
         word = (
             op if op in ("eq", "ne") else _INT_COMPARE.get(op) or ("s" if self.type.is_signed else "u") + op
         )
         uniform, a, b = self._both(other.bits_as(self.type))
-        return self.made(scalar_type("pred"), self.writer.icmp(word, a, b), uniform)
+        return self.beside(scalar_type("pred"), self.writer.icmp(word, a, b), uniform)
 
     def _select(self, yes: NativeValue, no: NativeValue) -> NativeValue:
         """``self`` is the predicate."""
@@ -351,7 +351,7 @@ class NativeValue(Value):
         test = self.text if self.uniform else self.vector()
         uniform = self.uniform and yes.uniform and no.uniform
         text = self.writer.select(test, yes.operand(uniform), no.operand(uniform))
-        return self.made(yes.type, text, uniform, yes.loose or no.loose)
+        return self.beside(yes.type, text, uniform, yes.loose or no.loose)
 
     def _popc(self) -> NativeValue:
         return self._counted("ctpop")
@@ -391,17 +391,17 @@ class NativeValue(Value):
     _bits = bits_as
 
     def _predicate_to(self, type: ScalarType) -> NativeValue:
-        return self.made(type, self.writer.zext(self.text, scalar_ll(type)), self.uniform)
+        return self.beside(type, self.writer.zext(self.text, scalar_ll(type)), self.uniform)
 
     def _permute(self, lanes: tuple[int, ...]) -> NativeValue:
         if self.uniform:
             return self
-        return self.made(self.type, self.writer.pick(self.text, lanes), False, self.loose)
+        return self.beside(self.type, self.writer.pick(self.text, lanes), False, self.loose)
 
     def _choose(self, other: NativeValue, lanes: tuple[bool, ...]) -> NativeValue:
         marks = ", ".join("i1 true" if lane else "i1 false" for lane in lanes)
         yes, no = self.clean().vector(), other.clean().vector()
-        return self.made(self.type, self.writer.select(Ref(lanes_of("i1"), f"<{marks}>"), yes, no), False)
+        return self.beside(self.type, self.writer.select(Ref(lanes_of("i1"), f"<{marks}>"), yes, no), False)
 
     def _convert(self, type: ScalarType, rounding: str | None = None, saturate: bool = False) -> NativeValue:
         if self.type.is_float:
@@ -420,7 +420,7 @@ class NativeValue(Value):
         if type.bits == value.type.bits:
             return value.bits_as(type)
         word = "trunc" if type.bits < value.type.bits else ("sext" if value.type.is_signed else "zext")
-        return value.made(
+        return value.beside(
             type, value.writer.cast(word, value.operand(value.uniform), scalar_ll(type)), value.uniform
         )
 
@@ -449,7 +449,7 @@ class NativeValue(Value):
             wide = self._convert(scalar_type(f"{'s' if signed else 'u'}64"))
             return wide._runtime(f"v_cvt_{wide.type}_{type}_{rounding}", type)
         word = "sitofp" if signed else "uitofp"
-        return self.made(
+        return self.beside(
             type, self.writer.cast(word, self.operand(self.uniform), scalar_ll(type)), self.uniform
         )
 
@@ -487,7 +487,7 @@ class NativeValue(Value):
         """The same value, its NaNs canonical when seen."""
         if self.number is not None:
             return self
-        return self.made(self.type, self.text, self.uniform, loose=True)
+        return self.beside(self.type, self.text, self.uniform, loose=True)
 
     def _unit(self) -> NativeValue:
         """Clamped to [0, 1], NaN to 0."""
@@ -496,7 +496,7 @@ class NativeValue(Value):
 
     def _cast(self, word: str, type: ScalarType) -> NativeValue:
         text = self.writer.cast(word, self.operand(self.uniform), scalar_ll(type))
-        return self.made(type, text, self.uniform, loose=True)
+        return self.beside(type, text, self.uniform, loose=True)
 
     def _widened(self) -> NativeValue:
         """f16 and bf16 as f32, exactly; wider floats as they are."""
@@ -527,7 +527,7 @@ class NativeValue(Value):
         fraction = _FRACTION[kind.name]
         exponent = ((1 << (kind.bits - 1)) - 1) >> fraction << fraction
         # the payload of a loose NaN does not matter here: its exponent is not zero
-        value = self if self.number is not None else self.made(kind, self.text, self.uniform)
+        value = self if self.number is not None else self.beside(kind, self.text, self.uniform)
         bits = value.bits_as(raw)
         small = bits._integer("and", bits.constant_bits(exponent, raw))._compare(
             bits.constant_bits(0, raw), "eq"

@@ -55,7 +55,7 @@ class _Maker:
         self.name = name
         self.sign_a, self.sign_b, self.selector = map(int, constants)
         (form,) = (
-            found for found in lookup(opcode) if ProductShape(found).from_registers == bool(int(registers))
+            each for each in lookup(opcode) if ProductShape(each).from_registers == bool(int(registers))
         )
         self.product = ProductShape(form)
         self.writer = Emitter()
@@ -78,7 +78,7 @@ class _Maker:
             writer.store(number.vector(), self.pointer("%left", index * LANES * kind.bytes), 64)
         self.right()
         self.sums(kind, len(left) // 2)
-        writer.do("ret void")
+        writer.give()
         body = writer.lines
         inner = [text for need in writer.needs if not need.startswith("llvm.") for text in internal(need)]
         declared = [line for need, line in writer.needs.items() if need.startswith("llvm.")]

@@ -65,18 +65,8 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
         return to.constant(1, U32)
     if "cluster" in name:
         return _of_cluster(to, name, axis)
-    if name in ("total_smem_size", "aggr_smem_size"):
-        unit, kept = (
-            shared_unit(generator.program.kernel.module.target),
-            RESERVED_SHARED * generator.program.reserves,
-        )
-        raised = writer.add(Ref("i64", "%sharedbytes"), unit - 1 - kept)
-        total = writer.trunc(writer.and_(raised, -unit), "i32")
-        if name == "aggr_smem_size":
-            total = writer.add(total, RESERVED_SHARED)
-        return to.value(U32, total, True)
-    if name == "dynamic_smem_size":
-        return to.value(U32, writer.trunc(_wide(to, Context.DYNAMIC_SHARED), "i32"), True)
+    if name.endswith("_smem_size"):
+        return _shared_size(to, name)
     if name in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
         return _clock(to, name)
     if name.startswith("reserved_smem_offset"):
@@ -93,6 +83,19 @@ def read_special(to: BlockWriter, operand: SpecialRegister) -> NativeValue:
     if name.startswith(("envreg", "pm", "current_graph_exec", "perctamemory")):
         return to.constant(0, U64 if name.endswith(("_64", "_exec", "offset")) else U32)
     raise Unsupported(f"special register %{operand.name} is not run yet", span=operand.span)
+
+
+def _shared_size(to: BlockWriter, name: str) -> NativeValue:
+    """``%total_smem_size``, ``%aggr_smem_size`` and ``%dynamic_smem_size``."""
+    writer, program = to.writer, to.generator.program
+    if name == "dynamic_smem_size":
+        return to.value(U32, writer.trunc(_wide(to, Context.DYNAMIC_SHARED), "i32"), True)
+    unit, kept = shared_unit(program.kernel.module.target), RESERVED_SHARED * program.reserves
+    raised = writer.add(Ref("i64", "%sharedbytes"), unit - 1 - kept)
+    total = writer.trunc(writer.and_(raised, -unit), "i32")
+    if name == "aggr_smem_size":
+        total = writer.add(total, RESERVED_SHARED)
+    return to.value(U32, total, True)
 
 
 def read_rank(to: BlockWriter) -> NativeValue:

@@ -24,8 +24,9 @@ from ..simt.launch import LaunchPlan
 from ..simt.program import Program, Site
 from ..symbolic.slice_program import dependence_of
 from .barrier_intervals import conflicting_sites, reaches_shared
-from .disjoint import Forms, are_apart, are_threads_apart
+from .disjoint import are_apart, are_threads_apart
 from .ir.race_records import Race as Layout
+from .linear_addresses import Forms
 
 __all__ = ["race_flags", "races_of"]
 

@@ -7,7 +7,7 @@ an access is agent and time. What happened before the last barrier of all warps 
 
 from __future__ import annotations
 
-from ..ir.abi import Cta, State
+from ..ir.abi import Context, Cta, State
 from ..ir.race_records import Race, RaceClock, RaceWarp
 from .compile_python import load64
 
@@ -181,6 +181,24 @@ def race_shared(cta: Cta) -> Race:
 def race_fenced(record: Race, me: RaceWarp) -> RaceClock:
     """The clock of a warp at its last fence."""
     return RaceClock(me + RaceWarp.CLOCK + record.CLOCK_BYTES)
+
+
+def race_epoch(context: Context, rank: int) -> int:
+    """The epoch of what accesses memory now, the running warp or the copy that it makes, as memory of the CTA of a rank has it."""
+    agent = context.RACE_AGENT
+    if agent:
+        return (agent & 4294967295) ^ (agent >> 32 ^ rank) << 8
+    me = context.RACE_WARP
+    turn = me.RECORD.RANK ^ rank
+    if turn:
+        return (me.EPOCH | Race.ASYNCHRONOUS << 8) ^ turn << 8
+    return me.EPOCH
+
+
+def race_asynchronous(context: Context, record: Race, agent: int, time: int) -> int:
+    """What follows is done by an agent of a CTA, until ``RACE_AGENT`` is 0 again."""
+    context.RACE_AGENT = record.RANK << 32 | (Race.ASYNCHRONOUS | time) << 8 | agent
+    return 0
 
 
 def race_happened_before(me: RaceWarp, epoch: int) -> int:

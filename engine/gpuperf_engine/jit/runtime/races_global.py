@@ -23,7 +23,7 @@ from .compile_python import (
     unsigned_less,
 )
 from .races_blocks import race_again
-from .races_clocks import race_shared
+from .races_clocks import race_epoch, race_shared
 from .races_lines import (
     race_differs,
     race_entry_at,
@@ -137,9 +137,7 @@ def race_access(context: Context, site: int, values: int, width: int, size: int,
     access.RANK = 0
     if record:
         race_again(context, record)
-        access.EPOCH = context.RACE_WARP.EPOCH
-        if context.RACE_AGENT:
-            access.EPOCH = context.RACE_AGENT & 4294967295
+        access.EPOCH = race_epoch(context, record.RANK)
     if context.CLUSTER_CTAS > 1:
         race_in_cluster(context, access)
     return access
@@ -155,11 +153,7 @@ def race_in_cluster(context: Context, access: LineAccess) -> int:
     if access.RECORD == 0 or context.RACE_SEGMENTS:
         return 0
     access.RECORD = race_shared(cta)
-    agent = context.RACE_AGENT
-    if agent:
-        access.EPOCH = (agent & 4294967295) ^ (agent >> 32) << 8
-    elif rank:
-        access.EPOCH = (access.EPOCH | Race.ASYNCHRONOUS << 8) ^ rank << 8
+    access.EPOCH = race_epoch(context, 0)
     return 0
 
 

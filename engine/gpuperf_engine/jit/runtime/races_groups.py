@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..ir.abi import Context, Cta, State
 from ..ir.race_records import Race, RaceWarp
-from .races_clocks import race_me, race_more, race_proxy, race_tick
+from .races_clocks import race_asynchronous, race_me, race_more, race_proxy, race_tick
 
 
 def race_groups(context: Context, cta: Cta, state: State, kind: int, left: int) -> int:
@@ -42,13 +42,10 @@ def race_copies(context: Context) -> int:
     if me == 0:
         return 0
     record = me.RECORD
-    warp = me.EPOCH & 31
     race_more(record)
     if me.COPIES == 0:
         me.COPIES = race_tick(record)
-    epoch = (Race.ASYNCHRONOUS | me.COPIES) << 8 | (Race.OF_COPIES + warp)
-    context.RACE_AGENT = record.RANK << 32 | epoch
-    return 0
+    return race_asynchronous(context, record, Race.OF_COPIES + (me.EPOCH & 31), me.COPIES)
 
 
 def race_source(context: Context) -> int:
@@ -62,9 +59,7 @@ def race_source(context: Context) -> int:
         me.BULK = race_tick(record)
     if me.BULK_AGENT == 0:
         me.BULK_AGENT = race_bulk_agent(record, me.EPOCH & 31)
-    epoch = (Race.ASYNCHRONOUS | me.BULK) << 8 | me.BULK_AGENT
-    context.RACE_AGENT = record.RANK << 32 | epoch
-    return 0
+    return race_asynchronous(context, record, me.BULK_AGENT, me.BULK)
 
 
 def race_bulk_agent(record: Race, warp: int) -> int:
@@ -109,13 +104,10 @@ def race_products(context: Context) -> int:
     if me == 0:
         return 0
     record = me.RECORD
-    warp = me.EPOCH & 31
     race_more(record)
     if me.PRODUCTS == 0:
         me.PRODUCTS = race_tick(record)
-    epoch = (Race.ASYNCHRONOUS | me.PRODUCTS) << 8 | (Race.OF_PRODUCTS + warp)
-    context.RACE_AGENT = record.RANK << 32 | epoch
-    return 0
+    return race_asynchronous(context, record, Race.OF_PRODUCTS + (me.EPOCH & 31), me.PRODUCTS)
 
 
 def race_commit_products(cta: Cta, state: State) -> int:

@@ -10,6 +10,7 @@ from ..ir.race_records import Race, RaceClock, RaceMbarrier
 from .compile_python import copy, unsigned_less
 from .races_clocks import (
     race_acquire,
+    race_asynchronous,
     race_join_clock,
     race_known,
     race_more,
@@ -61,10 +62,9 @@ def race_bulk(context: Context, cta: Cta, address: int) -> int:
     race_more(record)
     found = race_mbarrier(record, address)
     agent = Race.OF_MBARRIERS + (found - record.MBARRIERS) // record.MBARRIER
-    time = Race.ASYNCHRONOUS | race_tick(record)
-    found.ARRIVING[agent] = time
-    context.RACE_AGENT = record.RANK << 32 | time << 8 | agent
-    return 0
+    time = race_tick(record)
+    found.ARRIVING[agent] = Race.ASYNCHRONOUS | time
+    return race_asynchronous(context, record, agent, time)
 
 
 def race_arrive_mbarrier(context: Context, cta: Cta, address: int, copies: int, completes: int) -> int:

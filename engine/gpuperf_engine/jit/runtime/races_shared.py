@@ -17,7 +17,7 @@ from .compile_python import (
     store64,
     trailing_zeros,
 )
-from .races_clocks import race_happened_before, race_known, race_twin
+from .races_clocks import race_epoch, race_happened_before, race_known, race_twin
 from .races_flags import race_flag
 from .races_reports import race_report_shared
 
@@ -167,14 +167,11 @@ def race_pieces(context: Context, cta: Cta, site: int, lane: int, mask: int, pla
     me = context.RACE_WARP
     if flags & Race.IS_STRONG or me.RECORD != record or context.SHARED_BYTES < 16:
         return 0
-    epoch = me.EPOCH
-    info = site << 14 | (epoch & 31) << 9 | 480
+    epoch = race_epoch(context, record.RANK)
+    info = site << 14 | (me.EPOCH & 31) << 9 | 480
     each = lane < 0
     if each == 0:
         info = info | lane
-    agent = context.RACE_AGENT
-    if agent:
-        epoch = (agent & 4294967295) ^ (agent >> 32 ^ record.RANK) << 8
     limit = context.SHARED_BYTES - 16
     if how & 4:
         return pieces_stored(record, me, epoch, info, each, mask, places, limit)
@@ -203,13 +200,8 @@ def race_at(context: Context, cta: Cta, site: int, lane: int, place: int, size: 
     turn = 0
     if own != record:
         turn = own.RANK ^ record.RANK
-    epoch = me.EPOCH
-    info = site << 14 | (epoch & 31) << 9 | lane | turn << 28
-    agent = context.RACE_AGENT
-    if agent:
-        epoch = (agent & 4294967295) ^ (agent >> 32 ^ record.RANK) << 8
-    elif turn:
-        epoch = (epoch | Race.ASYNCHRONOUS << 8) ^ turn << 8
+    epoch = race_epoch(context, record.RANK)
+    info = site << 14 | (me.EPOCH & 31) << 9 | lane | turn << Race.RANK_PLACE
     proxy = flags & Race.ASYNC_PROXY and how & 8 and turn == 0
     if proxy:
         race_unfenced(context, cta, record, me, info, place, size)

@@ -10,7 +10,7 @@ from ..ir.abi import Context
 from ..ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race, Window
 from .compile_python import unsigned_less
 from .races_blocks import race_number, race_segment, race_segment_at
-from .races_clocks import race_happened_before
+from .races_clocks import race_epoch, race_happened_before
 from .races_lines import (
     race_differs,
     race_entry_at,
@@ -77,6 +77,7 @@ def race_ordered(context: Context, access: LineAccess) -> int:
         # a copy that completes on the mbarrier of another CTA
         cta = cta.CLUSTER.PEERS[context.RACE_AGENT >> 32]
         record = cta.RACES
+        access.EPOCH = race_epoch(context, record.RANK)
     segment = race_segment(context, cta, record, access.EPOCH)
     if segment == 0 or record.NOW == Race.LAST:
         return 0

@@ -47,6 +47,9 @@ class Plan:
     known: bool = True
     executed: int = 0
     predicated_on: int = 0
+    #: places and steps from here to where a guard, a control or a clock comes next, in this block; times that they ran as one
+    run: tuple[tuple[int, Callable[[Thread], None]], ...] = ()
+    runs: int = 0
 
 
 class Machine:
@@ -145,7 +148,8 @@ class Machine:
     def plan(self, function: Function) -> list[Plan]:
         if function.name not in self.plans:
             self.flows[function.name] = Flow(function)
-            self.plans[function.name] = [self.plan_statement(function, s) for s in function.code]
+            plans = self.plans[function.name] = [self.plan_statement(function, s) for s in function.code]
+            join_runs(plans)
         return self.plans[function.name]
 
     def plan_statement(self, function: Function, s: Statement) -> Plan:
@@ -190,31 +194,45 @@ class Machine:
 
     def run_frame(self, t: Thread, frame: Frame, plans: list[Plan], limit: int) -> None:
         """Straight on to the next instruction that controls, or to the limit."""
-        regs, pc, own, end = frame.regs, frame.pc, t.own, len(plans)
-        for steps in range(t.steps + 1, limit + 1):
-            if pc == end:  # falling off the end returns
-                t.path.append((self.flows[frame.function.name].last_block, END, Stop.RETURN))
-                t.leave()
-                return
-            plan = plans[pc]
-            t.steps = steps
-            plan.executed += 1
-            if own is not None:
-                own.opcodes[plan.statement.opcode] += 1
-            if plan.guard < 0 or regs[plan.guard] == plan.guard_value:
-                plan.predicated_on += 1
-                if own is not None:
-                    own.predicated_on[plan.statement.opcode] += 1
-                step = plan.step
-                if step is None:
-                    assert plan.control is not None
-                    plan.control(t)
+        regs, pc, own, end, steps = frame.regs, frame.pc, t.own, len(plans), t.steps
+        try:
+            while steps < limit:
+                if pc == end:  # falling off the end returns
+                    t.path.append((self.flows[frame.function.name].last_block, END, Stop.RETURN))
+                    t.leave()
                     return
-                step(t)
-            pc += 1
+                plan = plans[pc]
+                if plan.run and own is None and steps + len(plan.run) <= limit:
+                    plan.runs += 1
+                    steps += len(plan.run)
+                    for pc, step in plan.run:  # noqa: B007 (left at the last, or where a step fails)
+                        step(t)
+                    plan = plans[pc]
+                else:
+                    steps += 1
+                    t.steps = steps
+                    plan.executed += 1
+                    if own is not None:
+                        own.opcodes[plan.statement.opcode] += 1
+                    if plan.guard < 0 or regs[plan.guard] == plan.guard_value:
+                        plan.predicated_on += 1
+                        if own is not None:
+                            own.predicated_on[plan.statement.opcode] += 1
+                        if plan.step is None:
+                            assert plan.control is not None
+                            frame.pc = pc
+                            plan.control(t)
+                            return
+                        plan.step(t)
+                pc += 1
+                if plan.ends_block:
+                    t.path.append((plan.statement.block, GOTO, pc))
             frame.pc = pc
-            if plan.ends_block:
-                t.path.append((plan.statement.block, GOTO, pc))
+        except OracleError:
+            frame.pc = pc
+            raise
+        finally:
+            t.steps = steps
 
     def make_cluster(self, index: tuple[int, int, int], parameters: bytes) -> Cluster:
         cluster = Cluster(index)
@@ -264,6 +282,30 @@ class Machine:
                     continue
                 for warp in (warp for cta in cluster.ctas for warp in cta.warps):
                     replay.warp(self.entry.name, [thread.path for thread in warp])
+        for plans in self.plans.values():
+            for plan in plans:
+                for pc, _ in plan.run:
+                    plans[pc].executed += plan.runs
+                    plans[pc].predicated_on += plan.runs
+
+
+def join_runs(plans: list[Plan]) -> None:
+    """Give the first plan of each straight way its ``run``."""
+    run: list[tuple[int, Callable[[Thread], None]]] = []
+    for pc, plan in enumerate(plans):
+        alone = plan.step is None or plan.guard >= 0 or reads_steps(plan.statement)
+        if not alone:
+            assert plan.step is not None
+            run.append((pc, plan.step))
+        if run and (alone or plan.ends_block or pc + 1 == len(plans)):
+            plans[run[0][0]].run = tuple(run)
+            run = []
+
+
+def reads_steps(statement: Statement) -> bool:
+    """Whether it reads a clock."""
+    names = [operand.name for operand in statement.operands if isinstance(operand, Symbol)]
+    return any(name.startswith(("%clock", "%globaltimer")) for name in names)
 
 
 def named_variables(function: Function) -> Iterator[Variable]:

@@ -91,6 +91,10 @@ class Builder:
         self.signed = self.type.startswith("s")
         self.float = floats.FORMATS.get(self.type.removesuffix("x2")) if self.types else None
         self.mode = next((word for word in self.mods if word in ROUNDINGS), "")
+        # readers of whole registers with their index, of constants with their value, and writers with index and mask
+        self.registers: dict[Get, int] = {}
+        self.constants: dict[Get, int] = {}
+        self.written: dict[Put, tuple[int, int]] = {}
 
     def given(self, width: int | None) -> int:
         """The width asked for, or that of the statement's type."""
@@ -114,11 +118,15 @@ class Builder:
         if isinstance(operand, Register):
             index, bits = operand.index, mask(width)
             if operand.width <= width:
-                return lambda t: t.regs[index]
+                get: Get = lambda t: t.regs[index]  # noqa: E731
+                self.registers[get] = index
+                return get
             return lambda t: t.regs[index] & bits
         if isinstance(operand, Number):
             value = self.literal(operand, width)
-            return lambda t: value
+            get = lambda t: value  # noqa: E731
+            self.constants[get] = value
+            return get
         if isinstance(operand, Sum):
             base, offset, bits = (
                 self.get(operand.register, operand.register.width),
@@ -200,6 +208,7 @@ class Builder:
         def write(t: Thread, value: int) -> None:
             t.regs[index] = value & bits
 
+        self.written[write] = index, bits
         return write
 
     def pair(self, at: int) -> tuple[object, object]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from . import floats
 from .integers import mask
 from .operands import Builder, Get, Step
+
+if TYPE_CHECKING:
+    from .threads import Thread
 
 SEMANTICS: dict[str, Callable[[Builder], Step]] = {}
 
@@ -23,6 +27,8 @@ def apply(b: Builder, function: Callable[..., int], gets: list[Get], width: int 
           is_signed: bool | None = None) -> Step:  # fmt: skip
     """Write ``function(operands…)`` to operand 0."""
     put = b.put(0, width, b.signed if is_signed is None else is_signed)
+    if put in b.written and (step := _on_registers(b, function, gets, *b.written[put])):
+        return step
     if len(gets) == 1:
         (x,) = gets
         return lambda t: put(t, function(x(t)))
@@ -33,6 +39,42 @@ def apply(b: Builder, function: Callable[..., int], gets: list[Get], width: int 
         x, y, z = gets
         return lambda t: put(t, function(x(t), y(t), z(t)))
     return lambda t: put(t, function(*[get(t) for get in gets]))
+
+
+def _on_registers(
+    b: Builder, function: Callable[..., int], gets: list[Get], to: int, bits: int
+) -> Step | None:
+    """The same in one call where the operands are whole registers, the second perhaps a constant: most instructions by far."""
+    places = [b.registers.get(get) for get in gets]
+    match places:
+        case [int(i)]:
+
+            def step(t: Thread) -> None:
+                regs = t.regs
+                regs[to] = function(regs[i]) & bits
+
+        case [int(i), int(j)]:
+
+            def step(t: Thread) -> None:
+                regs = t.regs
+                regs[to] = function(regs[i], regs[j]) & bits
+
+        case [int(i), None] if gets[1] in b.constants:
+            value = b.constants[gets[1]]
+
+            def step(t: Thread) -> None:
+                regs = t.regs
+                regs[to] = function(regs[i], value) & bits
+
+        case [int(i), int(j), int(k)]:
+
+            def step(t: Thread) -> None:
+                regs = t.regs
+                regs[to] = function(regs[i], regs[j], regs[k]) & bits
+
+        case _:
+            return None
+    return step
 
 
 def sources(b: Builder, count: int, is_signed: bool = False, first: int = 1) -> list[Get]:

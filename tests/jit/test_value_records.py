@@ -510,6 +510,16 @@ def test_records_take_no_more_memory_for_more_accesses(monkeypatch: pytest.Monke
     assert used == [2 * sizes[4]] * 2
 
 
+def test_accesses_without_room_for_a_record_are_said_to_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Values, "ROOM", 16384)
+    device = ge.Device(observe={"accesses"}, races="off", memory_bytes=1 << 24)
+    given = [device.zeros(32, np.uint32), device.zeros(32, np.uint32), np.uint32(32)]
+    profile = device.launch(ge.parse(_copy("u32"), path="k.ptx")["k"], 1, 32, given)
+    assert [item.kind for item in profile.values] == ["load"]
+    (note,) = profile.notes
+    assert note.startswith("k.ptx:4:17: 'k' accesses more objects than") and "is not recorded" in note
+
+
 def test_accesses_are_observed_only_where_asked_for() -> None:
     device = ge.Device(memory_bytes=1 << 24)
     given = [device.zeros(32, np.uint32), device.zeros(32, np.uint32), np.uint32(32)]

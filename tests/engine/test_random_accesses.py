@@ -142,3 +142,25 @@ def test_hosts_without_avx512(whole_words: bool, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("GPUPERF_CACHE", "off")
     for seed in range(3):
         check(seed, whole_words)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_both_backends_record_the_same_values(seed: int) -> None:
+    """What accesses carry, of more blocks than a chunk of records has warps; every element of every active lane counts."""
+    text, rows = kernel(np.random.default_rng(7000 + seed), False)
+    blocks, seen = 20, []
+    for backend in ("reference", "llvm"):
+        device = ge.Device(backend=backend, memory_bytes=1 << 20, observe={"accesses"}, races="off")
+        places = device.array(np.stack(rows).astype(np.int64))
+        data, out = device.empty(blocks * SPACE, np.uint8, name="data"), device.zeros(32 * blocks, np.uint64)
+        seen.append(device.launch(ge.parse(text, path="k.ptx")["k"], blocks, 32, [places, data, out]).values)
+    assert repr(seen[0]) == repr(seen[1])
+    # each access stands behind the load of its places: by line and element, of all objects
+    counts: dict[tuple[int, int], int] = {}
+    for record in seen[0]:
+        counts[record.line, record.element] = counts.get((record.line, record.element), 0) + record.count
+    accesses = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("@%p ")]
+    for line, row in zip(accesses, rows, strict=True):
+        active = blocks * int((row >= 0).sum())
+        assert {counts.get((line, 0), 0)} == {active}
+        assert {count for (own, _), count in counts.items() if own == line} <= {active}

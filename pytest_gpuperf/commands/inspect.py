@@ -13,7 +13,8 @@ from gpuperf_engine.flow.blocks import EXIT
 
 from ..core.escaping import clean
 from ..core.numbers import counted
-from ..report.graph import Edge, Node, to_dot, to_svg
+from ..report.drawing import to_svg
+from ..report.graph import Edge, Node, to_dot
 from .common import OK, Subcommands, UsageError, columns, parse_file, write
 
 if TYPE_CHECKING:

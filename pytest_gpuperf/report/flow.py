@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..core.records import Flow, FlowEdgeRow, VertexRow
-from .graph import Edge, Node, to_dot, to_svg
+from .drawing import to_svg
+from .graph import Edge, Node, to_dot
 
 if TYPE_CHECKING:
     from gpuperf_engine import FlowGraph
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["flow_dot", "flow_graph_of", "flow_svg", "flow_text"]
 
 _REDUNDANT = 1 / 3
+#: pixels of the edge with the most bytes, and how much thinner one with half as many is
+_WIDEST, _STEP = 5.0, 0.4
 _UNITS = ("B", "KiB", "MiB", "GiB")
 
 
@@ -23,8 +27,18 @@ def flow_dot(flow: Flow, name: str) -> str:
 
 
 def flow_svg(flow: Flow, name: str) -> str:
-    """As one SVG image; edges along which at least a third of the bytes written were there already are drawn red."""
-    return to_svg(name, *_drawn(flow), what="Value flow")
+    """As one SVG image with a legend."""
+    nodes, edges = _drawn(flow)
+    most = max((edge["bytes"] for edge in flow["edges"]), default=0)
+    thickest = f"bytes of the object: {_size(most)}; fewer are thinner, by their logarithm"
+    legend = [(Edge(0, 0, width=_WIDEST), thickest)]
+    if any(edge.wasted for edge in edges):
+        legend.append(
+            (Edge(0, 0, wasted=True, width=2), "a third or more of the bytes written held the same before")
+        )
+    if any(edge.back for edge in edges):
+        legend.append((Edge(0, 0, back=True), "to a call that was made earlier, or to itself"))
+    return to_svg(name, nodes, edges, what="Value flow", legend=legend)
 
 
 def flow_text(flow: Flow) -> str:
@@ -73,11 +87,15 @@ def _place(vertex: VertexRow) -> str:
     return f"{site['path'].rpartition('/')[2]}:{site['line']}"
 
 
+def _size(amount: float) -> str:
+    unit = 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.4g} {_UNITS[unit]}"
+
+
 def _label(edge: FlowEdgeRow) -> str:
-    size, unit = float(edge["bytes"]), 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    text = f"{edge['name']} {size:.4g} {_UNITS[unit]}"
+    text = f"{edge['name']} {_size(edge['bytes'])}"
     return f"{text}, {100 * edge['unchanged'] / edge['bytes']:.3g} % unchanged" if edge["unchanged"] else text
 
 
@@ -97,13 +115,16 @@ def _drawn(flow: Flow) -> tuple[list[Node], list[Edge]]:
     for edge in flow["edges"]:
         target = len(nodes) - 1 if edge["kind"] == "sink" else place[edge["target"]]
         groups.setdefault((place[edge["source"]], target, edge["name"]), []).append(edge)
-    return nodes, [_arrow(source, target, group) for (source, target, _), group in groups.items()]
+    most = max((edge["bytes"] for edge in flow["edges"]), default=0)
+    return nodes, [_arrow(source, target, group, most) for (source, target, _), group in groups.items()]
 
 
-def _arrow(source: int, target: int, group: Sequence[FlowEdgeRow]) -> Edge:
+def _arrow(source: int, target: int, group: Sequence[FlowEdgeRow], most: int) -> Edge:
     edge = max(group, key=lambda item: (item["unchanged"], item["bytes"]))
     wasted = edge["kind"] != "read" and edge["unchanged"] >= _REDUNDANT * max(1, edge["bytes"])
-    return Edge(source, target, _label(edge), back=target <= source, wasted=wasted)
+    steps = math.log2(max(1, most) / max(1, edge["bytes"]))
+    width = max(Edge.width, _WIDEST - _STEP * steps)
+    return Edge(source, target, _label(edge), back=target <= source, wasted=wasted, width=width)
 
 
 def _lines(vertex: VertexRow) -> list[str]:

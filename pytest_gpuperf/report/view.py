@@ -14,8 +14,8 @@ from ..core.verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS
 from ..judge.accesses import per_request, remark
 from ..judge.explanation import explanation_tables, marks
 from .charts import opcode_bars, target_bars, waterfall
+from .drawing import SVG_NAMESPACE
 from .flow import flow_svg, flow_text
-from .graph import SVG_NAMESPACE
 from .message import headline, metric_label, unjudged, update_command
 from .structure import structural_differences
 

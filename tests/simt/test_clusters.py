@@ -212,7 +212,7 @@ def test_parts_of_a_warp_at_an_unaligned_barrier(device: ge.Device) -> None:
 def test_a_barrier_of_one_cta(device: ge.Device) -> None:
     """Without a cluster every CTA is one of its own."""
     body = (
-        "st.shared.u32 [sm], %r0; mapa.shared::cluster.u32 %r1, sm, 0; "
+        "mov.u32 %r9, 63; st.shared.u32 [sm], %r9; mapa.shared::cluster.u32 %r1, sm, 0; "
         + SYNC
         + "ld.shared::cluster.u32 %r2, [%r1];"
     )

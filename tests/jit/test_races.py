@@ -282,6 +282,26 @@ def test_a_flag_of_many_blocks_on_any_number_of_cores(
     )
 
 
+@pytest.mark.parametrize("threads", [1, 4])
+def test_lanes_that_load_again_do_not_hide_an_exact_race(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the lanes load the words that the other half has loaded: whether the block came first to the line must not matter."""
+    monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: threads)
+    monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+    body = (
+        "rem.u32 %r5, %r1, 64; and.b32 %r6, %r0, 15; mad.lo.u32 %r7, %r5, 16, %r6; mul.wide.u32 %rd6, %r7, 4;\n"
+        "add.u64 %rd6, %rd0, %rd6; ld.global.u32 %r8, [%rd6]; @%p0 st.global.u32 [%rd6], %r1;"
+    )
+    device = ge.Device(observe=set(), memory_bytes=1 << 20)
+    array = device.zeros(1024, np.uint32)
+    kernel = ge.parse(f"{GLOBAL}{body}\nret; }}\n", path="k.ptx")["k"]
+    races = device.launch(kernel, 3000, 32, [array, array]).races
+    assert {(race.kind, race.first.block[0], race.second.block[0]) for race in races} == {
+        (kind, 0, 64) for kind in ("RAW", "WAR", "WAW")
+    }
+
+
 AMONG_BLOCKS_ORDERED = {
     "each its own element": "ld.global.u32 %r5, [%rd3]; add.u32 %r5, %r5, 1; st.global.u32 [%rd3], %r5;",
     "what the neighbour reads is in another array": "ld.global.u32 %r5, [%rd3+4]; st.global.u32 [%rd4], %r5;",

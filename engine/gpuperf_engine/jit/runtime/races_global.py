@@ -358,6 +358,9 @@ def race_among(context: Context, access: LineAccess, cell: Line, room: LineRoom)
                 if own == 0:
                     own = entry
             elif key == mine:
+                if access.STORES == 0 and entry.MASK & mask == mask:
+                    # as where the line is that of one CTA, whoever came first
+                    return 0
                 return race_kept(access, entry)
             elif key > highest:
                 highest = key

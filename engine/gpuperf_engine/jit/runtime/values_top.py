@@ -6,13 +6,11 @@ their hashes: only in buckets of many elements single values are looked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ...simt.value_records import BATCHES, BUCKETS, HEAVY_SHIFT, TOP
 from ..ir.abi import Context
 from ..ir.access_records import Values
-from ..ir.emitter import LANES, Phi, Ref, vector_of
-from .values_rows import V1, Rows
+from ..ir.emitter import LANES, Phi, Ref, count_of, vector_of
+from .values_rows import Rows
 from .values_sample import SAMPLED
 
 __all__ = ["Top"]
@@ -21,6 +19,7 @@ _COUNTS, _NUMBERS = vector_of(TOP, "i64"), vector_of(BUCKETS, "i16")
 #: sets of buckets that take turns, so that counting in one need not wait for the count before
 _SETS = 4
 _MOST = BATCHES * LANES
+_HALF = LANES // 2
 
 
 class Top(Rows):
@@ -35,7 +34,6 @@ class Top(Rows):
             f"%row_hashes = alloca {self.word}, align 64",
             f"%buckets = alloca [{_SETS} x {_NUMBERS}], align 64",
             f"%row_buckets = alloca <{LANES} x i16>, align 64",
-            f"%hashes = alloca [{BATCHES} x {self.word}], align 64",
             f"%taken = alloca [{BATCHES} x i32], align 64",
             f"%frequent = alloca [{_MOST} x i64], align 64",
             f"%frequent_counts = alloca [{_MOST} x i64], align 64",
@@ -141,12 +139,7 @@ class Top(Rows):
         before = to.block
         with self.each_row(rows, "counting") as row:
             filled = to.phi("i64", (0, before))
-            values, lanes = self.values_of(row), self.lanes_in(row)
-            hashes = self.hashed(values)
-            to.store(hashes, to.element("%hashes", self.word, row), 64)
-            to.store(to.trunc(to.and_(hashes, BUCKETS - 1), "i16"), "%row_buckets", 64)
-            different = self._count_row(values, lanes)
-            low = self._add_low(filled, hashes, different)
+            low = self._count_row(self.values_of(row), self.lanes_in(row), filled)
             filled.come(low)
         with to.if_(to.icmp("ne", low, 0), "sample"):
             self._sample(Ref("ptr", "%low"), low)
@@ -164,38 +157,50 @@ class Top(Rows):
         number = to.intrinsic(f"ctpop.{some.type}", some.type, some)
         return to.icmp("ule", number, TOP)
 
-    def _count_row(self, values: Ref, lanes: Ref) -> Ref:
-        """Count a row in its buckets; gives lanes that have all of its values. Often half warps have one value each, or the same
-        ones."""
+    def _count_row(self, values: Ref, lanes: Ref, filled: Ref) -> Ref:
+        """Count a row in its buckets, and add to the hashes for the sample; gives how many these are then. Often half warps have one
+        value each, or the same ones."""
         to = self.to
-        full, before = to.icmp("eq", lanes, -1), to.block
-        to.branch(full, "full", "partial")
+        to.branch(to.icmp("eq", lanes, -1), "full", "partial")
         to.start("full")
-        halves = to.icmp("eq", values, to.pick(values, [lane & 16 for lane in range(LANES)]))
+        halves = to.icmp("eq", values, to.pick(values, [lane & _HALF for lane in range(LANES)]))
         to.branch(to.icmp("eq", to.bits(halves), -1), "pair", "several")
         to.start("several")
-        low, high = (to.pick(values, range(start, start + 16)) for start in (0, 16))
+        low, high = (to.pick(values, range(start, start + _HALF)) for start in (0, _HALF))
         to.branch(to.icmp("eq", to.bits(to.icmp("eq", low, high)), -1), "half", "each")
         ways: list[tuple[str | int, str]] = []
-        for name, chosen, weight in (
-            ("pair", range(0, LANES, 16), 16), ("half", range(16), 2), ("each", range(LANES), 1),
-        ):  # fmt: skip
+        for name, count, weight in (("pair", 2, _HALF), ("half", _HALF, 2), ("each", LANES, 1)):
             to.start(name)
-            for lane in chosen:
-                self._count_one(
-                    Ref("i64", str(lane)), lane % _SETS if len(chosen) > 2 else lane // 16, weight
-                )
-            ways.append((_mask(chosen), name))
+            part = values
+            if name == "pair":
+                part = to.pick(values, [_HALF * (lane == 1) for lane in range(_HALF)])
+            elif name == "half":
+                part = low
+            hashes = self._hash_row(part)
+            for lane in range(count):
+                self._count_one(Ref("i64", str(lane)), lane % _SETS, weight)
+            chosen = Ref("i32", str((1 << count) - 1 if count < LANES else -1))
+            ways.append((self._add_low(filled, hashes, chosen), to.block))
             to.jump("counted")
         to.start("partial")
-        left = to.phi("i32", (lanes, before))
+        hashes = self._hash_row(values)
+        to.enter("rest")
+        left = to.phi("i32", (lanes, "partial"))
         self._count_one(to.zext(self.first(left), "i64"), 0, 1)
         after = to.and_(left, to.sub(left, 1))
         left.come(after)
-        ways.append((lanes, "partial"))
-        to.branch(to.icmp("eq", after, 0), "counted", "partial")
-        to.start("counted")
-        return to.phi("i32", *ways)
+        to.branch(to.icmp("eq", after, 0), "rested", "rest")
+        to.start("rested")
+        ways.append((self._add_low(filled, hashes, lanes), to.block))
+        to.enter("counted")
+        return to.phi("i64", *ways)
+
+    def _hash_row(self, values: Ref) -> Ref:
+        """Hashes of a row, or of half a row that has all of its values; their buckets are at ``%row_buckets``."""
+        to = self.to
+        hashes = self.hashed(values)
+        to.store(to.trunc(to.and_(hashes, BUCKETS - 1), "i16"), "%row_buckets", 64)
+        return hashes
 
     def _count_one(self, lane: Ref, number: int, weight: int) -> None:
         to = self.to
@@ -205,16 +210,17 @@ class Top(Rows):
 
     def _add_low(self, number: Ref, hashes: Ref, different: Ref) -> Ref:
         """Put hashes that are low enough behind others for the sample; gives how many these are then."""
-        to = self.to
-        highest = to.splat(to.field(self.record, Values.HIGHEST, self.scalar))
-        low = to.bits(to.and_(to.icmp("ule", hashes, highest), to.bitcast(different, V1)))
+        to, length = self.to, count_of(hashes.type)
+        highest = to.splat(self.narrow(to.field(self.record, Values.HIGHEST)), length)
+        chosen = different if length == LANES else to.trunc(different, f"i{length}")
+        low = to.bits(to.and_(to.icmp("ule", hashes, highest), to.bitcast(chosen, vector_of(length, "i1"))))
         if not self.wide:
             return self._add_one_by_one(number, hashes, low)
         # pieces of exactly one register: LLVM 22 packs longer ones by way of stores that it takes to be aligned
         count = 512 // self.kind.word
         piece = vector_of(count, self.scalar)
-        for start in range(0, LANES, count):
-            own = to.trunc(to.lshr(low, start), f"i{count}")
+        for start in range(0, length, count):
+            own = to.trunc(to.lshr(low, start), f"i{count}") if count < length else low
             tests = to.bitcast(own, vector_of(count, "i1"))
             part = to.pick(hashes, range(start, start + count))
             name = f"experimental.vector.compress.v{count}{self.scalar}"
@@ -224,18 +230,20 @@ class Top(Rows):
         return number
 
     def _add_one_by_one(self, number: Ref, hashes: Ref, low: Ref) -> Ref:
-        to, before = self.to, self.to.block
+        to = self.to
         to.store(hashes, "%row_hashes", 64)
-        to.enter("add")
+        low = to.zext(low, "i32") if low.type != "i32" else low
+        before, head, one, done = to.block, *(to.label(hint) for hint in ("add", "add.one", "added"))
+        to.enter(head)
         rest, now = to.phi("i32", (low, before)), to.phi("i64", (number, before))
-        to.branch(to.icmp("eq", rest, 0), "added", "add.one")
-        to.start("add.one")
+        to.branch(to.icmp("eq", rest, 0), done, one)
+        to.start(one)
         hash = to.load(self.scalar, to.element("%row_hashes", self.scalar, self.first(rest)))
         to.store(hash, to.element("%low", self.scalar, now))
         rest.come(to.and_(rest, to.sub(rest, 1)))
         now.come(to.add(now, 1))
-        to.jump("add")
-        to.start("added")
+        to.jump(head)
+        to.start(done)
         return now
 
     def _sample(self, hashes: Ref, number: Ref) -> None:
@@ -285,7 +293,7 @@ class Top(Rows):
         to = self.to
         to.enter("find")
         row = to.phi("i64", (0, "seek"))
-        hashes = to.load(self.word, to.element("%hashes", self.word, row), 64)
+        hashes = self.hashed(self.values_of(row))
         here = to.icmp("eq", to.and_(hashes, BUCKETS - 1), to.splat(bucket))
         free = to.and_(self.lanes_in(row), to.not_(to.load("i32", to.element("%taken", "i32", row))))
         lanes = to.and_(to.bits(here), free)
@@ -304,9 +312,3 @@ class Top(Rows):
         to.store(self.widened(value), to.element("%frequent", "i64", number))
         to.store(together, to.element("%frequent_counts", "i64", number))
         return together
-
-
-def _mask(lanes: Iterable[int]) -> int:
-    """Lanes as i32."""
-    mask = sum(1 << lane for lane in lanes)
-    return mask - (1 << 32) if mask >> 31 else mask

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -97,10 +98,12 @@ def kernel(part: list[str], target: str) -> tuple[str, int]:
     body += ["mov.u32 %t0, %ctaid.x;", "mov.u32 %t1, %tid.x;", "mad.lo.u32 %t0, %t0, 32, %t1;"]
     body += ["ld.param.u64 %a0, [in];", "ld.param.u64 %a1, [out];"]
     body += [f"mul.wide.u32 %a2, %t0, {8 * len(REGISTERS) * COUNT};", "add.u64 %a0, %a0, %a2;"]
+    named = set(re.findall(r"\b[a-z]\d\b", " ".join(line.split(" ", 1)[1] for line in part)))
     for place, (letter, (kind, _)) in enumerate(REGISTERS.items()):
         body += [
             f"ld.global.{'b16' if kind == 'f16' else kind} {letter}{i}, [%a0+{8 * (place * COUNT + i)}];"
             for i in range(COUNT)
+            if letter == "r" or f"{letter}{i}" in named
         ]
     body += [f"setp.lt.s32 p{i}, r{i}, r{(i + 1) % COUNT};" for i in range(COUNT)]
     stores: list[str] = []

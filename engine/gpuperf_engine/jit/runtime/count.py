@@ -119,10 +119,15 @@ def count_targets(context: Context, mask: int, addresses: int, combined: int, mo
         seen = context.SCRATCH
         numbers(seen, addresses, WORD_SHIFT, -1, trailing_zeros(HALF))
         again = mask & ~first_of(seen, mask)
+    table = context.TARGETS
     while mask:
-        target = target_of(context, mask, addresses)
-        target.LANES = target.LANES + 1
+        word = load64(addresses + trailing_zeros(mask) * 8) >> WORD_SHIFT
         mask = mask & (mask - 1)
+        target = Target(table + ((word * GOLDEN) >> SLOT_SHIFT) * Target.BYTES)
+        target.LANES = target.LANES + 1
+        known = target.WORD
+        if known != word and known != MIXED:
+            enter_word(target, word)
     while again:
         target = target_of(context, again, addresses)
         target.SAVED = target.SAVED + 1
@@ -136,11 +141,17 @@ def target_of(context: Context, mask: int, addresses: int) -> Target:
     target = Target(context.TARGETS + ((word * GOLDEN) >> SLOT_SHIFT) * Target.BYTES)
     known = target.WORD
     if known != word and known != MIXED:
-        if known:
-            target.WORD = MIXED
-        else:
-            target.WORD = word
+        enter_word(target, word)
     return target
+
+
+def enter_word(target: Target, word: int) -> int:
+    """A slot has another word, or its first one."""
+    if target.WORD:
+        target.WORD = MIXED
+    else:
+        target.WORD = word
+    return 0
 
 
 def count_windows(context: Context, site: int, mask: int, addresses: int, size: int, loads: int) -> int:

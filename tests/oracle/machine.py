@@ -205,12 +205,14 @@ class Machine:
                 if plan.run and own is None and steps + len(plan.run) <= limit:
                     plan.runs += 1
                     steps += len(plan.run)
-                    for pc, step in plan.run:  # noqa: B007 (left at the last, or where a step fails)
+                    for frame.pc, step in plan.run:
                         step(t)
+                    pc = frame.pc
                     plan = plans[pc]
                 else:
                     steps += 1
                     t.steps = steps
+                    frame.pc = pc
                     plan.executed += 1
                     if own is not None:
                         own.opcodes[plan.statement.opcode] += 1
@@ -220,7 +222,6 @@ class Machine:
                             own.predicated_on[plan.statement.opcode] += 1
                         if plan.step is None:
                             assert plan.control is not None
-                            frame.pc = pc
                             plan.control(t)
                             return
                         plan.step(t)
@@ -228,9 +229,6 @@ class Machine:
                 if plan.ends_block:
                     t.path.append((plan.statement.block, GOTO, pc))
             frame.pc = pc
-        except OracleError:
-            frame.pc = pc
-            raise
         finally:
             t.steps = steps
 

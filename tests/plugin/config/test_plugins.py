@@ -149,7 +149,7 @@ def test_a_baseline_made_without_the_plugin_does_not_judge_what_it_brings(projec
     case = case_of(project)
     assert case["plugins"] == {"acme": {"warps": 10}}  # 2 warps of 5 instructions
     assert case["targets"]["h100-sxm"]["plugins"] == {"acme": {"watts": 0.03}}  # 3 × 10 ns
-    assert case["findings"] == ['acme.loud x "call"']
+    assert case["findings"] == ["acme.loud | x | call"]
     document = project.report()
     assert project.result.ret == 0
     assert verdicts(document, *wanted) == {"acme.warps": "ok", "findings": "ok"}

@@ -46,7 +46,7 @@ CASE = {
         "local_bytes": 0,
     },
     "resources": {"from": "estimate", "registers": 8, "shared_bytes": 0, "local_bytes": 0},
-    "findings": ['redundant-values out "y = gpuperf.zeros(n, np.float32)"'],
+    "findings": ["redundant-values | out | y = gpuperf.zeros(n, np.float32)"],
     "targets": {"h100-sxm": {"machine": 3, "time_us": 18.42, "limiter": "dram", "occupancy": 0.75}},
 }
 
@@ -75,7 +75,7 @@ def test_round_trip_and_schema():
     assert list(read(text).cases) == ["test_a[1-x]/k", "test_b/k"]
     assert read(text).cases["test_b/k"] == CASE
     jsonschema.validate(yaml.safe_load(text), SCHEMA)
-    assert '- redundant-values out "y = gpuperf.zeros(n, np.float32)"' in text
+    assert "- redundant-values | out | y = gpuperf.zeros(n, np.float32)" in text
     assert "{" not in text.replace("[", "") and "time_us: 18.42" in text
 
 

@@ -217,7 +217,8 @@ class Table:
             target, _, rest = pattern.partition(".")
             if target and any(fnmatchcase(metric.name, rest) for metric in self.per_target):
                 return None
-        close = difflib.get_close_matches(pattern, names, n=1, cutoff=0.5)
+        close = [name for name in names if name.rpartition(".")[2] == pattern]
+        close = close or difflib.get_close_matches(pattern, names, n=1, cutoff=0.5)
         return f"did you mean {close[0]!r}?" if close else f"known metrics: {', '.join(names)}"
 
     def flatten(self, case: Entry) -> Iterator[tuple[Metric, str, float]]:

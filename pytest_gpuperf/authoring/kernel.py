@@ -47,7 +47,7 @@ class Kernel:
         Raises ``UnknownName``, and ``LaunchError`` where the variants declare different variables under this name.
         """
         arrays = [self._gpuperf.device.symbol(function, name) for _, function in self._cases]
-        if any(array is not arrays[-1] for array in arrays):
+        if any(array != arrays[-1] for array in arrays):
             raise LaunchError(
                 f"the variants of {self.name!r} declare {name!r} differently, so no single array stands for it",
                 hint="declare it alike in all of them, or launch each variant in a test of its own",

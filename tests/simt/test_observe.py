@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpuperf_engine.simt.counters import Observation, atomic_wavefronts, sectors, wavefronts
+from gpuperf_engine.simt.counters import atomic_wavefronts, sectors, wavefronts
 
 LANES = np.arange(32, dtype=np.uint64)
 
@@ -71,15 +71,3 @@ def test_wavefronts_of_few_lanes() -> None:
 )
 def test_atomics_of_one_address_follow_each_other(addresses: np.ndarray, expected: tuple[int, int]) -> None:
     assert atomic_wavefronts(addresses, LANES, 4) == expected
-
-
-def test_observations_add_up() -> None:
-    def made(number: int, seen: set[int]) -> Observation:
-        five = [np.full(3, number, np.int64) for _ in range(5)]
-        return Observation(*five, np.full((2, 14), number, np.int64), frozenset(seen))
-
-    total = made(1, {0})
-    total.add(made(4, {1}))
-    assert total.block_warps.tolist() == total.predicated.tolist() == [5, 5, 5]
-    assert total.sites is not None and total.sites.tolist() == [[5] * 14] * 2
-    assert total.uninitialized == {0, 1}

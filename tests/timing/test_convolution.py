@@ -18,6 +18,6 @@ def test_error_is_the_documented_one(machine: str, name: str) -> None:
     # With a load for every weight they were 58 and 82 %.
     found = [error(row) for row in measured() if row.machine == machine]
     assert len(found) == 5
-    documented = re.search(rf"{name} ([0-9]+) %", DOCS.read_text(encoding="utf-8"))
+    documented = re.search(rf"([0-9]+) % on an {name}", DOCS.read_text(encoding="utf-8"))
     assert documented is not None
     assert 100 * mean(map(abs, found)) == pytest.approx(float(documented[1]), abs=0.6)

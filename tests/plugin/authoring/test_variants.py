@@ -129,7 +129,8 @@ def test_a_machine_of_its_own_name_goes_first_and_check_takes_variants_too(real)
 def test_findings_belong_to_the_variant_that_makes_them(real):
     """The variant for 8.0 stores what was there; that the other one writes the same memory is no matter. There are two calls."""
     real.write("sm_80.ptx", COUNT.format(target="sm_80", step=0, more=5))
-    real.write("pytest.ini", "[pytest]\naddopts = -p no:cacheprovider\ngpuperf_findings_bytes = 0\n")
+    thresholds = "gpuperf_findings_bytes = 0\ngpuperf_findings_us = 0\n"
+    real.write("pytest.ini", f"[pytest]\naddopts = -p no:cacheprovider\n{thresholds}")
     for order in (BOTH, dict(reversed(BOTH.items()))):
         declare(real, source=order)
         assert real.update().ret == 0

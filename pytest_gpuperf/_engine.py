@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ else:
         """The engine, imported (with NumPy and llvmlite) when something of it is asked for."""
 
         def __getattr__(self, name):
-            return getattr(importlib.import_module(NAME), name)
+            return getattr(sys.modules.get(NAME) or importlib.import_module(NAME), name)
 
     engine = _Engine()
 

@@ -157,4 +157,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from . import api, results
 
-    return getattr(results if name in _RESULTS else api, name)
+    globals()[name] = value = getattr(results if name in _RESULTS else api, name)
+    return value

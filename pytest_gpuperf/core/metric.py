@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, cast
 
@@ -29,7 +30,7 @@ SIGNIFICANT_DIGITS = 4
 _PLAIN = ("name", "kind", "better", "unit", "per_target", "digits", "tolerance")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Metric:
     """One metric, or a family of them (``counts.by_category.*``), of which a profile has a number for each name.
 
@@ -107,9 +108,11 @@ class Metric:
         """The metric as it holds for a case, by the source of the registers of that."""
         if not self.estimated:
             return self
-        if case["resources"]["from"] != ESTIMATE:
-            return replace(self, source="ptxas")
-        return replace(self, kind="modelled", source="estimated")
+        return self._by_source[case["resources"]["from"] == ESTIMATE]
+
+    @cached_property
+    def _by_source(self) -> tuple[Metric, Metric]:
+        return replace(self, source="ptxas"), replace(self, kind="modelled", source="estimated")
 
     def measured(self, source: object) -> object:
         """The metric off a profile (per target: an estimate), as a baseline stores it: a number, of a family and of what was

@@ -7,6 +7,7 @@ the test report.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -28,7 +29,7 @@ from .flow import flow_of
 from .judgement import judgement
 from .listing import add_lines
 from .measure import Measured, measure
-from .prediction import Prediction
+from .prediction import Prediction, is_machine_code_counted
 
 if TYPE_CHECKING:
     from gpuperf_engine import Finding, Pattern
@@ -68,6 +69,10 @@ class Judge:
         self._shipped: set[str] = set()
         self._patterns: tuple[Pattern, ...] | None = None
 
+    @cached_property
+    def _machine_code(self) -> bool:
+        return is_machine_code_counted(self.settings.judge)
+
     def judge(self, item: pytest.Item, gpuperf: Gpuperf) -> list[Judged]:
         """The case records of a test whose body has passed, in order of first launch."""
         recorder = gpuperf._recorder
@@ -87,7 +92,7 @@ class Judge:
         findings = _assigned(cases, gpuperf, self._patterns)
         paths = [self._paths(item, case) for case in cases]
         launches = {launch.event.number: launch.profile for case in cases for launch in case.launches}
-        prediction = Prediction(launches, self.settings.target_files, self.settings.judge)
+        prediction = Prediction(launches, self.settings.target_files, self._machine_code)
         measured = [
             measure(
                 case,

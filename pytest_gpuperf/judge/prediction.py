@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from gpuperf_engine import Estimate, Finding, MachineCounts, Profile
     from gpuperf_engine.timing.estimate import Predictor
 
-__all__ = ["Prediction"]
+__all__ = ["Prediction", "is_machine_code_counted"]
 
 
 class Prediction:
     """The launches of one test on targets. ``profiles``: by the numbers of their events; ``search``: folders of machine files;
-    ``judge``: whether machine code is counted (``gpuperf_judge``)."""
+    ``machine_code``: whether that is counted."""
 
     def __init__(
-        self, profiles: Mapping[int, Profile], search: Sequence[str] = (), judge: str = "ptx"
+        self, profiles: Mapping[int, Profile], search: Sequence[str] = (), machine_code: bool = False
     ) -> None:
         self.profiles = profiles
         self.search = search
-        self.judge = judge
+        self.machine_code = machine_code
         self._known: dict[str, Predictor] = {}
 
     def estimate(self, total: Profile, target: str) -> Estimate:
@@ -35,9 +35,7 @@ class Prediction:
 
     def machine_counts(self, total: Profile, target: str) -> MachineCounts | None:
         """The machine code of all launches of a kernel, ``None`` where it is not asked for. Raises ``EngineError``."""
-        if self.judge == "ptx" or (self.judge == "auto" and not _assembler()):
-            return None
-        return engine.machine_counts(total, target, search=self.search)
+        return engine.machine_counts(total, target, search=self.search) if self.machine_code else None
 
     def saving_us(self, finding: Finding, targets: Iterable[str]) -> dict[str, float]:
         """By target what launches take less if the advice is followed; nothing where no launch is concerned."""
@@ -56,8 +54,10 @@ class Prediction:
         return self._known[target]
 
 
-def _assembler() -> bool:
-    """Whether the assembler and its counterpart are there."""
+def is_machine_code_counted(judge: str) -> bool:
+    """Whether it is by ``gpuperf_judge``: ``auto`` counts it where the assembler and the disassembler are there."""
+    if judge != "auto":
+        return judge == "machine"
     try:
         engine.machine_code_tools()
     except EngineError:

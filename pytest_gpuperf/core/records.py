@@ -131,7 +131,33 @@ class Row(_RowClass, _RowMore):
     note: str
 
 
-class ShownMachineCode(TypedDict):
+class _ShownMachineCodeMore(TypedDict, total=False):
+    instructions: Annotated[
+        list[
+            Annotated[
+                list[Any],
+                {
+                    "prefixItems": [
+                        {"type": "integer", "minimum": 0},
+                        {"type": "string"},
+                        *({"type": "integer", "minimum": 0} for _ in range(3)),
+                        {"type": "boolean"},
+                        {"type": "integer", "minimum": 0},
+                        {"type": "string"},
+                    ],
+                    "minItems": 8,
+                    "maxItems": 8,
+                },
+            ]
+        ],
+        {
+            "description": "Of one target: address, machine code, PTX line (0: the assembler's own), executions by warps and by "
+            "threads, whether these are exact, stall cycles, scoreboards waited for."
+        },
+    ]
+
+
+class ShownMachineCode(_ShownMachineCodeMore):
     """What a report says of the machine code for a target, beside what is stored."""
 
     disassembler: str

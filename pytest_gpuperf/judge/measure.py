@@ -23,12 +23,15 @@ from .findings import Weighed, unused_accepts, weigh
 from .prediction import Prediction
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Finding, Profile
+    from gpuperf_engine import Finding, MachineInstruction, Profile
 
 __all__ = ["Measured", "measure", "measure_targets"]
 
 _EXPLAINED = 100
 """Loops and branches that a report explains, per case."""
+
+_LISTED = 5_000
+"""Machine instructions that a report holds, per case."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +76,17 @@ def measure(
     prediction: Prediction,
     metrics: Table = TABLE,
     rules: FindingRules = NO_RULES,
-    notes: bool = True,
+    reported: bool = True,
 ) -> Measured:
     """Sums the launches of a case. ``findings`` are those that belong to it, ``paths`` says how reports write those of its source,
-    ``prediction`` is that of the test, of time and of machine code; ``notes``: whether what they would save is asked for."""
+    ``prediction`` is that of the test, of time and of machine code; ``reported``: whether what notes would save and the machine code
+    instruction by instruction are asked for."""
     profiles = [launch.profile for launch in case.launches]
     total = engine.add_profiles(profiles)
-    targets, target_detail, failures = measure_targets(total, case.settings.targets, prediction, metrics)
-    weighed = weigh(findings, prediction, case.settings, rules, notes)
+    targets, target_detail, failures = measure_targets(
+        total, case.settings.targets, prediction, metrics, listed=reported
+    )
+    weighed = weigh(findings, prediction, case.settings, rules, reported)
     entry: dict[str, object] = {
         "kernel": case.digest,
         "inputs": case.inputs,
@@ -118,10 +124,15 @@ def measure(
 
 
 def measure_targets(
-    total: Profile, targets: Iterable[str], prediction: Prediction, metrics: Table = TABLE
+    total: Profile,
+    targets: Iterable[str],
+    prediction: Prediction,
+    metrics: Table = TABLE,
+    *,
+    listed: bool = False,
 ) -> tuple[dict[str, object], dict[str, object], dict[str, tuple[str, str]]]:
     """Predicted times of all launches, one after the other, and their machine code, on each target: (stored, shown beside it,
-    failures)."""
+    failures). ``listed``: with the instructions of the machine code of the first target that has one."""
     stored: dict[str, Any] = {}
     shown: dict[str, dict[str, object]] = {}
     failures: dict[str, tuple[str, str]] = {}
@@ -146,31 +157,55 @@ def measure_targets(
             "waves": significant(estimate.waves),
             "notes": list(estimate.notes),
         }
-        shown[target] |= _machine_code(total, target, prediction, metrics, stored[target])
+        shown[target] |= _machine_code(total, target, prediction, metrics, stored[target], listed=listed)
+        listed &= "machine_code" not in shown[target]
     return stored, {**shown}, failures
 
 
 def _machine_code(
-    total: Profile, target: str, prediction: Prediction, metrics: Table, entry: dict[str, Any]
+    total: Profile,
+    target: str,
+    prediction: Prediction,
+    metrics: Table,
+    entry: dict[str, Any],
+    *,
+    listed: bool,
 ) -> dict[str, object]:
     """Puts the counts of machine code into the entry of a target; what a report says beside them, or why there are none."""
     try:
         counts = prediction.machine_counts(total, target)
+        if counts is None:
+            return {}
+        instructions = prediction.machine_code(total, target).instructions if listed else ()
     except EngineError as error:
         return {"no_machine_code": str(error)}
-    if counts is None:
-        return {}
     for name in ("architecture", "assembler", "code"):
         put(entry, ("machine_code", name), getattr(counts, name))
     for metric in metrics.of_machine_code:
         if not metric.missing or getattr(counts, metric.path[-1]) is not None:
             put(entry, metric.path, metric.measured(counts))
-    named = {
+    code: dict[str, object] = {
         "disassembler": counts.disassembler,
         "by_opcode": dict(counts.by_opcode),
         "by_pipe": dict(counts.by_pipe),
+        "notes": list(counts.notes),
     }
-    return {"machine_code": {**named, "notes": list(counts.notes)}}
+    if listed:
+        code["instructions"] = [_instruction(item) for item in instructions[:_LISTED]]
+    return {"machine_code": code}
+
+
+def _instruction(item: MachineInstruction) -> list[object]:
+    """As ``ShownMachineCode`` says."""
+    counts = [item.ptx_line, item.warps, item.threads]
+    return [
+        item.address,
+        storable(item.text),
+        *counts,
+        item.exact,
+        item.stall,
+        ",".join(map(str, item.waits)),
+    ]
 
 
 def _finding_row(item: Weighed, rootdir: Path) -> FindingRow:

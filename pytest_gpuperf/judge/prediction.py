@@ -11,7 +11,7 @@ from .._engine import engine
 from ..core.metric import significant
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Estimate, Finding, MachineCounts, Profile
+    from gpuperf_engine import Estimate, Finding, MachineCode, MachineCounts, Profile
     from gpuperf_engine.timing.estimate import Predictor
 
 __all__ = ["Prediction", "is_machine_code_counted"]
@@ -26,7 +26,7 @@ class Prediction:
     ) -> None:
         self.profiles = profiles
         self.search = search
-        self.machine_code = machine_code
+        self.counted = machine_code
         self._known: dict[str, Predictor] = {}
 
     def estimate(self, total: Profile, target: str) -> Estimate:
@@ -35,7 +35,11 @@ class Prediction:
 
     def machine_counts(self, total: Profile, target: str) -> MachineCounts | None:
         """The machine code of all launches of a kernel, ``None`` where it is not asked for. Raises ``EngineError``."""
-        return engine.machine_counts(total, target, search=self.search) if self.machine_code else None
+        return engine.machine_counts(total, target, search=self.search) if self.counted else None
+
+    def machine_code(self, total: Profile, target: str) -> MachineCode:
+        """The same, with its instructions. Raises ``EngineError``."""
+        return engine.machine_code(total, target, search=self.search)
 
     def saving_us(self, finding: Finding, targets: Iterable[str]) -> dict[str, float]:
         """By target what launches take less if the advice is followed; nothing where no launch is concerned."""

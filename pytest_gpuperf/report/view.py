@@ -17,13 +17,14 @@ from .charts import opcode_bars, target_bars, waterfall
 from .drawing import SVG_NAMESPACE
 from .flow import flow_svg, flow_text
 from .message import headline, metric_label, unjudged, update_command
+from .sass import machine_listing
 from .structure import structural_differences
 
 __all__ = ["build_view"]
 
 _DRAWN_EDGES = 80
 _LISTING_LINES, _SHORT_LISTING_LINES, _ALL_LISTING_LINES = 5_000, 300, 12_000
-"""Lines of PTX shown per case that fails for more than being new, per other case, and in all."""
+"""Lines of PTX, and of machine code, shown per case that fails for more than being new, per other case, and in all."""
 
 _OPEN = 10
 """Cases that are open at first: more would take a browser seconds to lay out."""
@@ -45,13 +46,19 @@ def build_view(document: Document) -> dict[str, object]:
     """Everything the templates need, as plain values; text in it is as untrusted as in the document."""
     listings = {listing["id"]: listing for listing in document["listings"]}
     order = sorted(document["cases"], key=lambda c: (CASE_VERDICTS.index(c["verdict"]), c["module"], c["id"]))
-    budget, opened = _ALL_LISTING_LINES, 0
+    budget = code_budget = _ALL_LISTING_LINES
+    opened = 0
     groups: dict[str, list[dict[str, object]]] = {title: [] for title in _GROUPS}
     for record in order:
-        listing = _listing(record, listings.get(record["detail"]["listing"]), budget)
+        known = listings.get(record["detail"]["listing"])
+        wanted = _LISTING_LINES if record["fails"] and record["verdict"] != "new" else _SHORT_LISTING_LINES
+        listing = _listing(record, known, min(wanted, budget))
         budget -= len(listing["lines"])
+        code = machine_listing(record, known, min(wanted, code_budget))
+        code_budget -= len(code["lines"])
         opened += record["fails"]
-        groups[_group(record)].append({**_case(record, listing), "open": record["fails"] and opened <= _OPEN})
+        more = {"machine_code": code, "open": record["fails"] and opened <= _OPEN}
+        groups[_group(record)].append({**_case(record, listing), **more})
     return {
         "verdict": document["verdict"],
         "passed": document["passed"],
@@ -226,19 +233,17 @@ def _marks(record: Case) -> dict[str, list[str]]:
     return marked
 
 
-def _listing(record: Case, listing: ListingRow | None, budget: int) -> dict[str, Any]:
+def _listing(record: Case, listing: ListingRow | None, limit: int) -> dict[str, Any]:
     """The PTX with counts per line; ``heat`` is 0 to 9, by share of the hottest line."""
     if listing is None:
         return {"path": record["kernel"]["path"], "lines": [], "left_out": 0}
     counts = {row[0]: row for row in record["detail"]["lines"]}
     sources = record["detail"]["sources"]
     most = max((row[1] for row in counts.values()), default=0) or 1
-    wanted = _LISTING_LINES if record["fails"] and record["verdict"] != "new" else _SHORT_LISTING_LINES
-    allowed = max(0, min(wanted, budget))
     accesses = {row["line"]: row for row in record["detail"].get("accesses", ())}
     previous, lines = "", []
     marked = _marks(record)
-    for line, text in listing["lines"][:allowed]:
+    for line, text in listing["lines"][: max(0, limit)]:
         row = counts.get(line, [line, 0, 0, 0, 0, 0])
         place = sources.get(str(line), "")
         lines.append(

@@ -35,6 +35,7 @@ __all__ = [
     "estimate",
     "explain",
     "find_patterns",
+    "machine_code",
     "machine_code_tools",
     "machine_counts",
     "machine_ids",
@@ -191,6 +192,23 @@ def machine_counts(profile, machine, search=()):
         shared_load_requests=0, shared_load_wavefronts=None,
         global_load_sectors=sum(n for o, n in kept.items() if o.startswith("ld.") and ".global" in o), global_store_sectors=0,
         global_atomic_sectors=0, by_opcode={"FFMA": warps}, by_pipe={"fma": warps}, notes=("open by a half",) if residue else (),
+    )  # fmt: skip
+
+
+def machine_code(profile, machine, search=()):
+    """Instructions as those counts have them: a load at line 7 that half of the lanes take, and code of the assembler's own."""
+    warps = machine_counts(profile, machine).warp_instructions
+    made = [
+        ("@!P0 LDG.E R2, [R2.64]", 8, warps, 16 * warps, True, 2, (0, 3)),
+        ("<b>NOP</b>", 0, 1, 32, False, 1, ()),
+    ]
+    return SimpleNamespace(
+        instructions=tuple(
+            SimpleNamespace(
+                address=16 * index, text=text, ptx_line=line, warps=warps, threads=threads, exact=exact, stall=stall, waits=waits
+            )
+            for index, (text, line, warps, threads, exact, stall, waits) in enumerate(made)
+        )
     )  # fmt: skip
 
 

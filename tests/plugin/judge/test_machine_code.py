@@ -201,3 +201,25 @@ def test_a_report_is_judged_again_as_it_was(stored):
 def test_an_unknown_judge_is_refused(project):
     project.write("pytest.ini", "[pytest]\naddopts = -p no:cacheprovider\ngpuperf_judge = sass\n")
     assert project.run().ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_a_report_shows_it_beside_ptx_and_source_without_running_it(stored):
+    document = stored.report()
+    (case,) = document["cases"]
+    rows = case["detail"]["targets"]["h100-sxm"]["machine_code"]["instructions"]
+    line = (stored.path / "scale.ptx").read_text(encoding="utf-8").split("\n")[7].strip()
+    assert rows[0] == [0, "@!P0 LDG.E R2, [R2.64]", 8, 6 * WARPS, 16 * 6 * WARPS, True, 2, "0,3"]
+    page = (stored.path / "out" / "gpuperf.html").read_text(encoding="utf-8")
+    assert "beside PTX and source: h100-sxm (sm_90a)</summary>" in page
+    (row,) = (row for row in page.split("<tr") if "LDG.E" in row)
+    cells = [cell.strip() for cell in row.replace("</tr>", "").split("<td>")[1:]]
+    counts = [f"{6 * WARPS:,}", f"{96 * WARPS:,}", "2", "0,3", ""]
+    assert cells[:8] == ["0000", "@!P0 LDG.E R2, [R2.64]", *counts, f"8 {line}"]
+    assert row.startswith(' class="h9"')
+    # the assembler's own code: no PTX, counts that are not exact, and its text is text
+    assert "<tr><td>0010<td>&lt;b&gt;NOP&lt;/b&gt;<td>1?<td>32?<td>1<td><td><td><td></tr>" in page
+
+
+def test_without_a_report_no_instruction_is_asked_for(stored, monkeypatch):
+    monkeypatch.setattr("fake_engine.machine_code", None)
+    assert stored.run("--gpuperf").ret == 0

@@ -1,0 +1,75 @@
+"""Source, PTX and machine code side by side, with what is executed, as the report shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..core.records import Case, ListingRow
+
+__all__ = ["machine_listing"]
+
+_GLOBAL = ("LD", "LDG", "LDGSTS", "ST", "STG", "ATOM", "ATOMG", "RED", "REDG")
+"""Opcodes that the sectors of their PTX instruction are shown at."""
+
+
+def machine_listing(record: Case, listing: ListingRow | None, limit: int) -> dict[str, Any]:
+    """The machine code of the target whose instructions the record holds; source and PTX where they are other ones than on the row
+    before. ``heat`` is 0 to 9, by the share of the issue cycles (executions by warps times stall cycles) of the hottest instruction.
+    """
+    target, rows = next(
+        (
+            (name, shown["machine_code"]["instructions"])
+            for name, shown in record["detail"]["targets"].items()
+            if shown.get("machine_code", {}).get("instructions")
+        ),
+        ("", []),
+    )
+    most = max((warps * stall for _, _, _, warps, _, _, stall, _ in rows), default=0) or 1
+    text = dict(listing["lines"]) if listing is not None else {}
+    original = listing["source"] if listing is not None else {}
+    sectors = {row[0]: row[3] for row in record["detail"]["lines"]}
+    sources = record["detail"]["sources"]
+    place, line, lines = "", 0, []
+    for address, code, at, warps, threads, exact, stall, waits in rows[: max(0, limit)]:
+        source = sources.get(str(at), "")
+        lines.append(
+            {
+                "source": source if source != place else "",
+                "original": _original(source, original) if source != place else "",
+                "ptx": f"{at} {' '.join(text.get(at, '').split())}" if at not in (0, line) else "",
+                "warps": _count(warps, exact),
+                "threads": _count(threads, exact),
+                "stall": stall,
+                "waits": waits,
+                "sectors": _nonzero(sectors.pop(at, 0)) if _is_global(code) else "",
+                "address": f"{address:04x}",
+                "code": code,
+                "heat": min(9, 10 * warps * stall // (most + 1)),
+            }
+        )
+        place, line = source, at
+    entry: Mapping[str, Any] = record["measured"].get("targets", {}).get(target, {})
+    return {
+        "target": target,
+        "architecture": entry.get("machine_code", {}).get("architecture", ""),
+        "lines": lines,
+        "left_out": len(rows) - len(lines),
+    }
+
+
+def _original(source: str, texts: Mapping[str, str]) -> str:
+    return " ".join([source.rpartition("/")[2], *texts.get(source, "").split()])
+
+
+def _count(count: int, exact: bool) -> str:
+    return (f"{count:,}" if exact else f"{count:,}?") if count or not exact else ""
+
+
+def _is_global(code: str) -> bool:
+    opcode = next(word for word in code.split() if not word.startswith("@"))
+    return opcode.partition(".")[0] in _GLOBAL
+
+
+def _nonzero(count: int) -> str:
+    return f"{count:,}" if count else ""

@@ -120,6 +120,21 @@ EARLIER = (
 )
 RELEASED = NEXT.format(before="", store=".release.gpu", load=".acquire.gpu", after="")
 FENCED = NEXT.format(before="membar.gl;", store=".volatile", load=".volatile", after="membar.gl;")
+#: the second block of each cluster waits for a flag of the first one in global memory
+INSIDE = (
+    "mul.wide.u32 %rd7, %r3, 4; add.u64 %rd7, %rd0, %rd7; setp.eq.and.u32 %p5, %r1, 0, %p0; setp.eq.and.u32 %p6, %r1, 1, %p0;\n"
+    "bar.sync 0; {before}\n@%p5 st{store}.global.u32 [%rd7+64512], 1;\n"
+    "@!%p6 bra behind;\n"
+    "look: ld{load}.global.u32 %r24, [%rd7+64512]; setp.eq.u32 %p7, %r24, 0; @%p7 bra look;\n{after}\nbehind: bar.sync 0;\n"
+    "setp.eq.u32 %p6, %r1, 1; add.u64 %rd8, %rd5, %rd1; sub.u64 %rd8, %rd8, %rd0; @%p6 ld.global.u32 %r26, [%rd8];\n"
+)
+ORDERED["a flag in global memory whose scope is the cluster"] = STORE + INSIDE.format(
+    before="", store=".release.cluster", load=".acquire.cluster", after=""
+)
+ORDERED["a flag in global memory, with fences of the cluster"] = STORE + INSIDE.format(
+    before="fence.acq_rel.cluster;", store=".volatile", load=".volatile", after="fence.acq_rel.cluster;"
+)
+ORDERED["an atomic whose scope is the cluster"] = "red.relaxed.cluster.global.add.u32 [%rd5], 1;\n"
 ORDERED |= {f"{name}, where blocks may wait": TAKEN + body for name, body in ORDERED.items()}
 ORDERED["a flag of another cluster"] = STORE + SYNC + RELEASED + SYNC + EARLIER
 ORDERED["a flag of another cluster, with fences"] = STORE + SYNC + FENCED + SYNC + EARLIER
@@ -139,6 +154,25 @@ RACES["a flag of another cluster, no fence before"] = (
     STORE + SYNC + FENCED.replace("membar.gl;", "", 1) + SYNC + EARLIER,
     {("RAW", 1, 11, 1, 2)},
 )
+RACES["a flag of another cluster, whose scope is a cluster"] = (
+    STORE
+    + SYNC
+    + NEXT.format(before="", store=".release.cluster", load=".acquire.cluster", after="")
+    + SYNC
+    + EARLIER,
+    {("RAW", 1, 11, 1, 2), ("RAW", 5, 7, 0, 2)},
+)
+for side in ("before", "after"):
+    fences = {"before": "membar.gl;", "after": "membar.gl;", side: "fence.acq_rel.cluster;"}
+    RACES[f"a flag of another cluster, the fence {side} of the scope of a cluster"] = (
+        STORE + SYNC + NEXT.format(store=".volatile", load=".volatile", **fences) + SYNC + EARLIER,
+        {("RAW", 1, 11, 1, 2)},
+    )
+for taken in ("", TAKEN.replace("\n", " ")):
+    RACES[f"an atomic of the scope of a cluster{', where blocks may wait' * bool(taken)}"] = (
+        f"{taken}@%p0 red.relaxed.cluster.global.add.u32 [%rd0], 1;\n",
+        {("WAW", 1, 1, 0, 2)},
+    )
 
 
 def launch(body: str, cluster: int = 2, clusters: int = 2, races: str = "note") -> ge.Profile:

@@ -159,6 +159,35 @@ RACES = {
             ("RAW", "st.release.cta.global.u32", "ld.acquire.cta.global.u32", 0, 1),
         ],
     ),
+    "a flag of the scope of a cluster, where each block is one": (
+        FLAG.format(
+            before="", store=".release.cluster", load=".acquire.cluster", after="", barrier="bar.sync 0;"
+        ),
+        [
+            ("RAW", "st.global.u32", "ld.global.u32", 0, 1),
+            ("RAW", "st.release.cluster.global.u32", "ld.acquire.cluster.global.u32", 0, 1),
+        ],
+    ),
+    "a fence of the scope of a cluster before": (
+        FLAG.format(
+            before="fence.acq_rel.cluster;",
+            store=".volatile",
+            load=".volatile",
+            after="membar.gl;",
+            barrier="bar.sync 0;",
+        ),
+        [("RAW", "st.global.u32", "ld.global.u32", 0, 1)],
+    ),
+    "a fence of the scope of a cluster behind": (
+        FLAG.format(
+            before="membar.gl;",
+            store=".volatile",
+            load=".volatile",
+            after="fence.sc.cluster;",
+            barrier="bar.sync 0;",
+        ),
+        [("RAW", "st.global.u32", "ld.global.u32", 0, 1)],
+    ),
     "a plain flag": (
         FLAG.format(
             before="membar.gl;", store="", load=".volatile", after="membar.gl;", barrier="bar.sync 0;"

@@ -37,15 +37,15 @@ _ANYTHING: Object = ("global", "anything")
 _WORTH_IT = 256
 #: and which of global memory
 _WORTH_FORMS = 64
-_ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW
+_ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW | Layout.IN_CLUSTER
 #: launches of a kernel of which that is kept
 _KEPT = 64
 
 
-def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
+def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
     """For each site, and for accesses that are no site's, the bits of ``jit.ir.race_records.Race``; zeros where nothing is checked."""
     if not plan.races:
-        return np.zeros(len(program.sites) + 1, np.uint8)
+        return np.zeros(len(program.sites) + 1, np.uint16)
     clustered = plan.cluster_ctas > 1
     asked = Layout.AMONG * (plan.ctas > plan.cluster_ctas and not plan.only_kept)
     asked |= Layout.WITHIN * (plan.warps_per_cta * plan.cluster_ctas > 1)
@@ -53,7 +53,7 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
     place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {asked} {[*aliases.values()]}"
     known = program.kernel.memo.get(place)
     if known is None:
-        flags = np.zeros(len(program.sites) + 1, np.uint8)
+        flags = np.zeros(len(program.sites) + 1, np.uint16)
         touched: dict[Site, frozenset[Object]] = {}
         if len(program.sites) < (Layout.MOST_SITES_IN_CLUSTER if clustered else Layout.MOST_SITES):
             if asked:
@@ -72,24 +72,24 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
     if touched and warps >= _WORTH_FORMS:
         bits = _apart(program, plan, place, touched)
         flags = flags.copy()
-        flags[[*bits]] &= 255 - np.array([*bits.values()], np.uint8)
+        flags[[*bits]] &= Layout.ALL - np.array([*bits.values()], np.uint16)
     if flags[-1] and not clustered and warps >= _WORTH_IT:
         flags = flags & _where_conflicts(program, plan)
     return flags
 
 
-def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint8]:
+def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
     """The bits that are left where it is known which accesses of shared memory conflict in blocks of the launch's shape."""
     place = f"conflicts{program.variant} {plan.block} {plan.shared_bytes}"
     masks = program.kernel.memo.get(place)
     if masks is None:
         conflicts = conflicting_sites(program, plan)
-        masks = program.kernel.memo[place] = np.full(len(program.sites) + 1, 255, np.uint8)
+        masks = program.kernel.memo[place] = np.full(len(program.sites) + 1, Layout.ALL, np.uint16)
         for site in program.sites:
             if reaches_shared(site) and conflicts is not None and site.index not in conflicts:
                 # what orders nothing but itself is as good as unordered
                 masks[site.index] -= Layout.CHECKED | _ORDERS * (site.space == "shared")
-        masks[-1] = 255 * (conflicts is None or bool(conflicts))
+        masks[-1] = Layout.ALL * (conflicts is None or bool(conflicts))
     assert isinstance(masks, np.ndarray)
     return masks
 
@@ -206,8 +206,8 @@ def _touched(program: Program, aliases: Aliases) -> dict[Site, frozenset[Object]
     return found
 
 
-def _flags(program: Program, clustered: bool) -> NDArray[np.uint8]:
-    flags = np.zeros(len(program.sites) + 1, np.uint8)
+def _flags(program: Program, clustered: bool) -> NDArray[np.uint16]:
+    flags = np.zeros(len(program.sites) + 1, np.uint16)
     conflicts = None if clustered else conflicting_sites(program, None)
     flags[-1] = Layout.CHECKED * (conflicts is None or bool(conflicts))
     for site in program.sites:
@@ -218,9 +218,9 @@ def _flags(program: Program, clustered: bool) -> NDArray[np.uint8]:
     return flags
 
 
-def _orders(program: Program, clustered: bool) -> NDArray[np.uint8]:
+def _orders(program: Program, clustered: bool) -> NDArray[np.uint16]:
     """What accesses order."""
-    flags = np.zeros(len(program.sites) + 1, np.uint8)
+    flags = np.zeros(len(program.sites) + 1, np.uint16)
     for site in program.sites:
         words = site.instruction.opcode.split(".")
         if is_strong(site.instruction):
@@ -229,6 +229,7 @@ def _orders(program: Program, clustered: bool) -> NDArray[np.uint8]:
                 | Layout.ACQUIRES * ("acquire" in words or "acq_rel" in words)
                 | Layout.RELEASES * ("release" in words or "acq_rel" in words)
                 | Layout.NARROW * _is_narrow(site.instruction, clustered)
+                | Layout.IN_CLUSTER * (clustered and "cluster" in words)
             )
     return flags
 

@@ -18,6 +18,8 @@ __all__ = ["write_order"]
 
 U32 = scalar_type("u32")
 _KINDS = {"cp.async.commit_group": 0, "cp.async.wait_group": 1, "cp.async.wait_all": 2}
+#: of a fence that does not reach all threads, as ``race_fence`` takes it
+_SCOPES = {"cta": 1, "cluster": 2}
 #: whether groups of bulk copies are waited for, or committed
 _BULK_KINDS = {
     "cp.async.bulk.commit_group": 0, "cp.async.bulk.wait_group": 1, "cp.async.bulk.wait_group.read": 1,
@@ -49,8 +51,8 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
     if proxies:
         writer.call("race_proxy", "i64", *numbers[1:])
     if kind is None and instruction.effect is FENCE and not between_proxies:
-        narrow = str(int("cta" in instruction.opcode.split(".")))
-        writer.call("race_fence", "i64", *numbers, ("i64", narrow))
+        scope = next((_SCOPES[word] for word in instruction.opcode.split(".") if word in _SCOPES), 0)
+        writer.call("race_fence", "i64", *numbers, ("i64", str(scope)))
     elif kind is not None:
         left = _left(to, instruction) if kind == 1 else "0"
         writer.call("race_groups", "i64", *numbers, ("i64", str(kind)), ("i64", left))

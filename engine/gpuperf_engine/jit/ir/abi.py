@@ -113,7 +113,7 @@ class Context(Record):
     REACHES = U64(512)  # a byte per site: the bits of the memory that it may reach (``spaces.reachable``)
     STRICT = U64(520)  # rules whose breach is an error, a bit each (``isa.rules.Noted``)
     NOTED: Pointer[Breaches] = Pointer(528)  # records of breaches that are noted, behind their number
-    RACE_SITES = U64(536)  # a byte per site: bits of ``Race``; zeros where races are not looked for
+    RACE_SITES = U64(536)  # two bytes per site: bits of ``Race``; zeros where races are not looked for
     RACES_FOUND = U64(544)  # how many, and their rows of ``Race.COLUMNS`` words
     # epoch of the asynchronous copy that accesses memory now, and the rank of its CTA << 32; 0: the warp does
     RACE_AGENT = U64(552)

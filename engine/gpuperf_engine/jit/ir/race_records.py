@@ -92,18 +92,20 @@ class Race(Record):
     LATE = 1 << 22
     LAST = (1 << 23) - 16
     EVER = (1 << 24) - 1
-    #: of a site: is checked; is strong; acquires; releases; to threads of its own CTA only
+    #: of a site: is checked; is strong; acquires; releases; to threads of its own CTA only, or of its own cluster of several CTAs
     CHECKED = 1
     IS_STRONG = 2
     ACQUIRES = 4
     RELEASES = 8
     NARROW = 32
+    IN_CLUSTER = 256
     #: reads shared memory by the async proxy
     ASYNC_PROXY = 64
     #: accesses of global memory are held against those of other CTAs, and against those of other warps
     AMONG = 16
     WITHIN = 128
     GLOBAL = AMONG | WITHIN
+    ALL = (1 << 16) - 1
     #: in ``Context.SCRATCH``, of the places of up to 32 pieces of 16 bytes
     PLACES = 7168
     MOST_SITES = 1 << 18
@@ -212,7 +214,7 @@ class LineEntry(Record):
     MASK = U64(8)  # bytes accessed
     # where the last access lies in the line: its first byte, the logarithm of the bytes of a lane, and bytes in all − 1
     AT = U16(16)
-    STRONG = U8(18)  # 1 strong, 2 among CTAs too
+    STRONG = U8(18)  # 1 strong, 4 among the CTAs of a cluster too, 2 among all
     BYTES = 20
     POWER = Line.BITS
     LENGTH = Line.BITS + 3

@@ -71,7 +71,7 @@ class _Global:
     def _strong(self) -> None:
         """A strong access may be a flag that orders others."""
         to = self.to
-        self.flags = to.load("i8", to.place(to.context(Context.RACE_SITES, "ptr"), "%site"))
+        self.flags = to.race_flags()
         strong = to.icmp("ne", to.and_(self.flags, Race.IS_STRONG), 0)
         to.branch(to.and_(strong, to.icmp("ne", MASK, 0)), "strong", "weak")
         to.start("strong")

@@ -122,7 +122,7 @@ class _Races:
         size = to.context(Context.SHARED_BYTES)
         indices = to.rotated(NEAR, shift)
         outside = to.outside(indices, to.trunc(to.lshr(size, shift), "i32"))
-        flags = to.load("i8", to.place(to.context(Context.RACE_SITES, "ptr"), "%site"))
+        flags = to.race_flags()
         strong = to.and_(flags, Race.IS_STRONG)
         self.record = to.field(to.context(Context.CTA, "ptr"), Cta.RACES, "ptr")
         self.me = to.context(Context.RACE_WARP, "ptr")

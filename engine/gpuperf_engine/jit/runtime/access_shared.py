@@ -78,7 +78,7 @@ class _Shared:
     def _races(self) -> None:
         """Look for races with other accesses first, while what is overwritten is there."""
         to, form = self.to, self.form
-        flags = to.load("i8", to.place(to.context(Context.RACE_SITES, "ptr"), "%site"))
+        flags = to.race_flags()
         to.branch(to.icmp("eq", flags, 0), "access", "races")
         to.start("races")
         value = "" if not self.stores else f", {form.raw} %v" if form.alone else ", ptr %vals"

@@ -102,6 +102,10 @@ def _named(vector: str) -> str:
 class AccessEmitter(Emitter):
     """An access being written: vectors of the bytes that lanes access, and their elements."""
 
+    def race_flags(self) -> Ref:
+        """The bits of ``Race`` of the site."""
+        return self.load("i16", self.of_site(Context.RACE_SITES, 2))
+
     def repeat(self, lanes: Ref, times: int) -> Ref:
         """Each lane's value so many times, side by side."""
         if times == 1:

@@ -10,7 +10,18 @@ from ..ir.abi import UNWRITTEN, Context, Cta, Range, Reach, State
 from ..ir.access_records import BeyondRecord, Counter, SiteCache
 from ..ir.race_records import Race
 from .cluster import cluster_cta
-from .compile_python import call, fill, load8, load32, store8, store32, store64, trailing_zeros, unsigned_less
+from .compile_python import (
+    call,
+    fill,
+    load8,
+    load16,
+    load32,
+    store8,
+    store32,
+    store64,
+    trailing_zeros,
+    unsigned_less,
+)
 from .count import bump
 from .races_flags import race_flag
 from .races_global import race_alone
@@ -163,7 +174,7 @@ def reach(
             if load8(context.REACHES + site) & Reach.LOCAL == 0:
                 return fault(context, site, lane, place, 2)
     if space == 0:
-        races = load8(context.RACE_SITES + site)
+        races = load16(context.RACE_SITES + 2 * site)
         if races & Race.IS_STRONG:
             race_flag(context, site, how)
         cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
@@ -213,7 +224,7 @@ def reach(
         return fault(context, site, lane, place, space)
     if space == 2:
         return reach_local(context, cta, state, site, lane, place, size, how)
-    checked = how & 16 or load8(context.RACE_SITES + site) & Race.CHECKED == 0
+    checked = how & 16 or load16(context.RACE_SITES + 2 * site) & Race.CHECKED == 0
     if checked == 0 and cta.RACES:
         race_at(context, cta, site, lane, place, size, how)
     if context.WATCH == 2:
@@ -314,7 +325,7 @@ def reach_one(
     cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
     offset = address - cache.START
     span = cache.SPAN
-    flags = load8(context.RACE_SITES + site)
+    flags = load16(context.RACE_SITES + 2 * site)
     plain = (
         (how & 3) == 0
         and flags & (Race.IS_STRONG | Race.GLOBAL) == 0
@@ -349,7 +360,7 @@ def near(context: Context, site: int, address: int, size: int, space: int) -> in
     span = cache.SPAN
     if space == 1 or space == 2 or address & (size - 1) or span < size or cache.TRACKED:
         return 0
-    if load8(context.RACE_SITES + site) & Race.GLOBAL:
+    if load16(context.RACE_SITES + 2 * site) & Race.GLOBAL:
         return 0
     if unsigned_less(span - size, offset):
         return 0

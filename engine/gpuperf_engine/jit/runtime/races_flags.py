@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..ir.abi import Context, Cta, State
 from ..ir.race_records import Race, RaceClock, RaceWarp
-from .compile_python import load8
+from .compile_python import load16
 from .races_blocks import race_fence_blocks, race_flag_blocks
 from .races_clocks import (
     race_acquire,
@@ -30,16 +30,18 @@ def race_acquire_flags(context: Context, cta: Cta, record: Race, me: RaceWarp, n
     return 0
 
 
-def race_fence(context: Context, cta: Cta, state: State, narrow: int) -> int:
-    """``fence`` and ``membar``: what came before is released by the flags that follow; what flags said before is acquired. ``narrow``:
-    their scope is the CTA."""
+def race_fence(context: Context, cta: Cta, state: State, scope: int) -> int:
+    """``fence`` and ``membar``: what came before is released by the flags that follow; what flags said before is acquired. ``scope``:
+    1 the CTA, 2 the cluster, 0 all."""
     record = cta.RACES
     if record == 0:
         return 0
+    # where there are no clusters, the scope of one is the CTA
+    narrow = scope == 1 or (scope == 2 and record.STEP == 1)
     me = race_me(record, state.INDEX)
     if me.READ:
         race_acquire_flags(context, cta, record, me, narrow)
-    if narrow == 0 and context.RACE_SEGMENTS:
+    if scope == 0 and context.RACE_SEGMENTS:
         race_fence_blocks(context, record, me)
     race_release(record, me, race_fenced(record, me), 0)
     me.FENCED = me.FENCED | (3 - 2 * narrow)
@@ -53,7 +55,7 @@ def race_flag(context: Context, site: int, how: int) -> int:
         return 0
     record = me.RECORD
     cta = record.CTA
-    flags = load8(context.RACE_SITES + site)
+    flags = load16(context.RACE_SITES + 2 * site)
     narrow = flags & Race.NARROW
     far = RaceClock(0)
     if narrow == 0 and record.STEP > 1:
@@ -71,6 +73,6 @@ def race_flag(context: Context, site: int, how: int) -> int:
         me.READ = 1
         if flags & Race.ACQUIRES:
             race_acquire_flags(context, cta, record, me, narrow)
-    if narrow == 0 and context.RACE_SEGMENTS:
+    if flags & (Race.NARROW | Race.IN_CLUSTER) == 0 and context.RACE_SEGMENTS:
         race_flag_blocks(context, record, me, flags, how)
     return 0

@@ -16,7 +16,7 @@ from .compile_python import (
     compare_swap,
     copy,
     leading_zeros,
-    load8,
+    load16,
     load64,
     release64,
     trailing_zeros,
@@ -120,13 +120,15 @@ def race_access(context: Context, site: int, values: int, width: int, size: int,
     access = LineAccess(context.SCRATCH + LineAccess.PLACE)
     cta = context.CTA
     record = cta.RACES
-    flags = load8(context.RACE_SITES + site)
+    flags = load16(context.RACE_SITES + 2 * site)
     access.CTA = cta
     access.RECORD = record
     access.FLAGS = flags
     access.STRONG = 0
     if flags & Race.IS_STRONG:
-        access.STRONG = 1 + 2 * (flags & Race.NARROW == 0)
+        access.STRONG = 1
+        if flags & Race.NARROW == 0:
+            access.STRONG = 5 + 2 * (flags & Race.IN_CLUSTER == 0)
     access.STORES = how & 4
     access.VALUES = values
     access.WIDTH = width

@@ -9,6 +9,7 @@ from ..ir.abi import Context, Cta
 from ..ir.race_records import Race, RaceWarp
 from .compile_python import (
     load8,
+    load16,
     load32,
     load64,
     pieces_loaded,
@@ -160,7 +161,7 @@ def race_visible(me: RaceWarp, epoch: int, proxy: int) -> int:
 def race_pieces(context: Context, cta: Cta, site: int, lane: int, mask: int, places: int, how: int) -> int:
     """Lanes access pieces of 16 bytes in shared memory of a CTA, lane l at ``places[l]``, or if ``lane`` is not −1, this lane all of
     them. Whether the accesses have been checked and noted. ``how``: 4 writes, 8 reads, 16 noted already."""
-    flags = load8(context.RACE_SITES + site)
+    flags = load16(context.RACE_SITES + 2 * site)
     record = cta.RACES
     if flags & Race.CHECKED == 0 or record == 0 or record.NOW == Race.LAST:
         return 1
@@ -191,7 +192,7 @@ def race_range(context: Context, cta: Cta, site: int, lane: int, start: int, siz
 
 def race_at(context: Context, cta: Cta, site: int, lane: int, place: int, size: int, how: int) -> int:
     """One lane of the running warp accesses shared memory of a CTA. ``how``: 4 writes, 8 reads."""
-    flags = load8(context.RACE_SITES + site)
+    flags = load16(context.RACE_SITES + 2 * site)
     record = cta.RACES
     me = context.RACE_WARP
     if flags & Race.CHECKED == 0 or record == 0 or record.NOW == Race.LAST:

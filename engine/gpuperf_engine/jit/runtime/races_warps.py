@@ -189,13 +189,14 @@ def race_of_warps(
     other = number
     if context.RACE_SEGMENTS:
         other = race_segment_at(context, known).CTA
-    together = other == number
+    if context.CLUSTER_CTAS > 1 and context.RACE_SEGMENTS:
+        other = other >> Race.RANK_BITS
+    near = other == number
+    together = near
     if context.CLUSTER_CTAS > 1:
-        if context.RACE_SEGMENTS:
-            other = other >> Race.RANK_BITS
-        together = other == number and entry.BY >> Race.RANK_PLACE == access.RANK
+        together = near and entry.BY >> Race.RANK_PLACE == access.RANK
     strong = access.STRONG & entry.STRONG
-    if strong & 2 or (strong and together):
+    if strong & 2 or (strong & 4 and near) or (strong and together):
         return 0
     kind = Race.RAW
     if access.STORES:

@@ -230,6 +230,29 @@ def test_reductions(operation: str, dtype: Any, backend: str) -> None:
     assert profile.memory.global_atomic_requests == 1
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_reductions_come_to_words(dtype: Any, backend: str) -> None:
+    """Two boxes that overlap, each with two rows in the same place: each row comes to each of its words once."""
+    array = np.zeros((20, 24), dtype)
+    width = array.itemsize
+    copy = "@%p0 cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%rd1, {{{}, 18, 1}}], [%r2];\n"
+    text = HEAD.format(target="sm_90") + FILL + copy.format(1) + copy.format(2) + "ret;\n}\n"
+    _, _, profile = run(
+        backend,
+        text,
+        array,
+        np.zeros(SHARED, np.uint8),
+        lambda item: ge.TensorMap(item, (2, 4, 8), shape=(3, 20, 24), strides=(0, 24 * width, width)),
+    )
+    words = [
+        np.unique((24 * row + np.arange(first, first + 8)) * width // 4)
+        for first in (1, 2)
+        for row in (18, 19)
+        for _ in range(2)
+    ]
+    assert profile.memory.global_atomic_hottest == np.bincount(np.concatenate(words)).max() == 4
+
+
 def test_changed_maps(backend: str) -> None:
     """tensormap.replace on a copy of the map in shared memory, which then goes to global memory."""
     array = np.arange(16 * 32, dtype=np.int32).reshape(16, 32)

@@ -32,11 +32,18 @@ SUM = "red.global.add.u32 [%rd1], 1;"
 
 
 def launched(
-    indices: NDArray[Any], body: str = SUM, *, size: int = 4, backend: str = "llvm", **more: Any
+    indices: NDArray[Any],
+    body: str = SUM,
+    *,
+    size: int = 4,
+    backend: str = "llvm",
+    target: str = "sm_70",
+    **more: Any,
 ) -> ge.Profile:
     """A block for each row of ``indices``; ``body`` has the address of the thread's element in ``%rd1``."""
     device = ge.Device(backend=backend, races="off")
     text = KERNEL.replace("{size}", str(size)).replace("{body}", body)
+    text = text.replace(head("7.8", "sm_70"), head("8.0", target))
     data = device.zeros((int(indices.max()) + 3) * size, np.uint8)
     args = [data, device.array(indices.astype(np.uint32))]
     return device.launch(ge.parse(text)["k"], len(indices), BLOCK, args, **more)
@@ -101,6 +108,28 @@ def test_lanes_in_shared_memory_are_not_counted(backend: str) -> None:
     counted = hottest(launched(indices, body, backend=backend))
     # 16 halves of a warp with 8 lanes each
     assert (counted.lanes, counted.operations) == (2 * BLOCK // 2, 2 * BLOCK // 16)
+
+
+@pytest.mark.parametrize(("operation", "width"), [("u32", 4), ("u64", 8), ("noftz.f16", 2)])
+def test_bulk_copies_that_reduce(operation: str, width: int, backend: str) -> None:
+    """Copies of three times 16 bytes come to twelve words each, whatever their elements; threads add to the second word."""
+    indices = drawn(20)
+    body = f""".shared .align 16 .b8 from[48]; setp.lt.u32 %p1, %r1, 40; setp.lt.u32 %p2, %r1, 2;
+        @%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.{operation} [%rd1], [from], 48;
+        @%p2 red.global.add.f32 [%rd1+4], 0f3F800000;"""
+    counted = hottest(launched(indices, body, size=16, backend=backend, target="sm_90"))
+    first = 4 * indices[:, :40].reshape(-1)
+    words = np.concatenate([(first[:, None] + np.arange(12)).reshape(-1), 4 * indices[:, :2].reshape(-1) + 1])
+    assert (counted.lanes, counted.operations) == (most(words), most(words))
+    assert counted.word is not None
+
+
+def test_bulk_copies_that_reduce_shared_memory_or_load_are_not_counted(backend: str) -> None:
+    body = """.shared .align 16 .b8 from[48]; .shared .align 16 .b8 into[48]; .shared .align 8 .b64 bar;
+        setp.eq.u32 %p1, %r1, 0; @%p1 mbarrier.init.shared.b64 [bar], 1; bar.sync 0;
+        @%p1 cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [into], [from], 48, [bar];
+        @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [from], 48;"""
+    assert hottest(launched(drawn(8), body, size=16, backend=backend, target="sm_90")) == HottestAddress()
 
 
 def test_words_side_by_side_have_slots_of_their_own() -> None:

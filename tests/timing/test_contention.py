@@ -36,9 +36,9 @@ def histogram(bins: int, entry: str = "histogram_global") -> ge.Profile:
     return device.launch(kernel, grid=64, block=256, args=args)
 
 
-def launched(body: str, *, threads: int = 32, ctas: int = 4) -> ge.Profile:
+def launched(body: str, *, threads: int = 32, ctas: int = 4, header: str = HEADER) -> ge.Profile:
     device = ge.Device()
-    kernel = ge.parse(HEADER + body + "\nret;\n}\n", path="k.ptx")["k"]
+    kernel = ge.parse(header + body + "\nret;\n}\n", path="k.ptx")["k"]
     return device.launch(kernel, grid=ctas, block=threads, args=[device.zeros(1024, np.uint32)])
 
 
@@ -65,6 +65,15 @@ def test_operations_at_one_address(toy: Machine, instruction: str, operations: i
     found = estimate(given, toy)
     # at half an operation per cycle of a nanosecond
     assert found.bounds.get("atomics", 0.0) == pytest.approx(operations * 2 / 1000)
+
+
+def test_bulk_copies_that_reduce_follow_each_other(toy: Machine) -> None:
+    """4 CTAs of 2 warps, each thread with a copy of 48 bytes to one place: each word has an operation of every copy."""
+    body = ".shared .align 16 .b8 from[48]; cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [from], 48;"
+    profile = launched(body, threads=64, header=HEADER.replace("sm_70", "sm_90"))
+    given = timing_input(profile.records[0], toy, profile.resources)
+    assert given.memory.atomic_operations == 4 * 2 * 32
+    assert estimate(given, toy).bounds["atomics"] == pytest.approx(4 * 2 * 32 * 2 / 1000)
 
 
 def test_threads_with_addresses_of_their_own_do_not_meet(toy: Machine) -> None:

@@ -283,6 +283,8 @@ class BulkStep:
         if "global" in (self.source.space, self.target.space) and not again:
             sectors, lines = spans(address, size, _SECTOR), spans(address, size, LINE_BYTES)
             count(warp, self.site, sectors=sectors, lines=lines)
+        if self.combines and self.target.space == "global" and warp.counters.targets is not None:
+            warp.counters.targets.add_bytes(np.array([target], np.uint64), size)
         waves = -(-size // _WAVEFRONT)
         count(warp, self.site, lanes=0 if again else size // BULK_PIECE, wavefronts=waves, ideal=waves)
 

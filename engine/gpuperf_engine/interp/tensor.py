@@ -223,6 +223,8 @@ class TensorStep:
                 first, last = int(addresses[inside][0]), int(addresses[inside][-1]) + size
                 sectors += spans(first, last - first, 32)
                 lines += spans(first, last - first, LINE_BYTES)
+                if self.copy.operation and warp.counters.targets is not None:
+                    warp.counters.targets.add_bytes(addresses[inside], size)
         pieces = -(-int(box.inside.sum()) * size // BULK_PIECE)
         count(warp, self.site, sectors=sectors, lines=lines, lanes=pieces)
 

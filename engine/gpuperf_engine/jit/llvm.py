@@ -73,8 +73,8 @@ _RACES = (
 )  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
-    "bump", "cluster_cta", "fault", "mark", "near", "note", "race_bulk", "race_complete_mbarrier", "race_range", "race_source",
-    "race_arrive_mbarrier", "race_acquire_mbarrier", "reach",
+    "bump", "cluster_cta", "count_words", "fault", "mark", "near", "note", "race_acquire_mbarrier", "race_arrive_mbarrier",
+    "race_bulk", "race_complete_mbarrier", "race_range", "race_source", "reach",
 )  # fmt: skip
 _SIGNALLING = ("in_rank", "refuse_mbarrier", "signal_copied", "mbarrier_of_copy")
 #: functions written in the subset of ``compile_python``: an object that every kernel needs, one for races, one for mbarriers and bulk

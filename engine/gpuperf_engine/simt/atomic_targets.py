@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..isa.effects import ATOMIC, REDUCTION
 from ..ptx.syntax import Instruction
 from .program import Program
 
@@ -57,10 +56,9 @@ def are_combined(instruction: Instruction) -> bool:
 
 
 def has_global_atomics(program: Program) -> bool:
-    """Whether a program may change global memory by ``atom`` or ``red``."""
+    """Whether a program may change global memory by ``atom`` or ``red``, or by bulk copies that reduce."""
     return any(
-        site.instruction.effect in (ATOMIC, REDUCTION) and site.space in ("global", "generic")
-        for site in program.sites
+        site.kind in ("atomic", "reduction") and site.space in ("global", "generic") for site in program.sites
     )
 
 
@@ -95,11 +93,20 @@ class AtomicTargets:
     def add(self, addresses: NDArray[Any], lanes: NDArray[Any], combined: bool) -> None:
         """One request. ``addresses``, uint64, of the active ``lanes`` (0 to 31) in global memory."""
         words = (addresses >> np.uint64(WORD_SHIFT)).astype(np.int64)
-        slots = slots_of(words)
-        np.add.at(self.table[:, _LANES], slots, 1)
         if combined:
             _, first = np.unique(2 * words + lanes // HALF, return_index=True)
-            np.add.at(self.table[:, _SAVED], np.delete(slots, first), 1)
+            np.add.at(self.table[:, _SAVED], slots_of(np.delete(words, first)), 1)
+        self._come(words)
+
+    def add_bytes(self, addresses: NDArray[Any], size: int) -> None:
+        """A reduction by a bulk copy, which comes to each word once. ``addresses``, uint64, of elements of ``size`` bytes in global
+        memory."""
+        bytes_ = addresses[:, None] + np.arange(size, dtype=np.uint64)
+        self._come(np.unique(bytes_ >> np.uint64(WORD_SHIFT)).astype(np.int64))
+
+    def _come(self, words: NDArray[np.int64]) -> None:
+        slots = slots_of(words)
+        np.add.at(self.table[:, _LANES], slots, 1)
         before = self.table[slots, _WORD]
         self.table[slots, _WORD] = np.where(before == 0, words, before)
         self.table[slots[self.table[slots, _WORD] != words], _WORD] = MIXED

@@ -11,7 +11,7 @@ from ..ir.abi import Context, Cta, State
 from ..ir.access_records import Counter
 from ..ir.copy_records import Bulk
 from .compile_python import call, load8, load32, load64, store8, store64, trailing_zeros, unsigned_less
-from .count import bump
+from .count import bump, count_words
 from .mbarrier import in_rank, mbarrier_change, mbarrier_report, refuse_mbarrier
 from .memory import reach
 from .races_groups import race_source
@@ -265,6 +265,8 @@ def bulk_lanes(
             if how & Bulk.FROM_GLOBAL:
                 place = source
             count_bulk(context, site, place, size, how, again)
+            if combine and how & Bulk.TO_GLOBAL:
+                count_words(context, to, to + size)
             again = 1
     return 0
 

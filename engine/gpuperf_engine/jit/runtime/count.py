@@ -135,9 +135,26 @@ def count_targets(context: Context, mask: int, addresses: int, combined: int, mo
     return 0
 
 
+def count_words(context: Context, start: int, end: int) -> int:
+    """Count a reduction by a bulk copy: it comes to each word of these bytes once."""
+    if context.COUNTING == 0 or context.TARGETS == 0:
+        return 0
+    word = start >> WORD_SHIFT
+    last = (end - 1) >> WORD_SHIFT
+    while word <= last:
+        target = slot_of(context, word)
+        target.LANES = target.LANES + 1
+        word += 1
+    return 0
+
+
 def target_of(context: Context, mask: int, addresses: int) -> Target:
     """The slot of the address of the lowest lane, which has come to it."""
-    word = load64(addresses + trailing_zeros(mask) * 8) >> WORD_SHIFT
+    return slot_of(context, load64(addresses + trailing_zeros(mask) * 8) >> WORD_SHIFT)
+
+
+def slot_of(context: Context, word: int) -> Target:
+    """The slot of a word, which something has come to."""
     target = Target(context.TARGETS + ((word * GOLDEN) >> SLOT_SHIFT) * Target.BYTES)
     known = target.WORD
     if known != word and known != MIXED:

@@ -11,7 +11,7 @@ from ..ir.abi import Context, Cta, State
 from ..ir.access_records import Counter
 from ..ir.copy_records import Bulk, TensorMap
 from .compile_python import call, load8, load16, load32, load64, store8, store16, store32, store64
-from .count import bump
+from .count import bump, count_words
 from .memory import near, note, reach
 
 
@@ -300,6 +300,7 @@ def tensor_row(
     last = 0
     within = 0
     index = 0
+    counted = 0
     while index < units:
         at = start + index * step
         good = inside != 0 and at >= 0 and at < length
@@ -334,6 +335,12 @@ def tensor_row(
         elif good:
             if tensor_unit(context, cta, state, site, lane, layout, outer, inner, how, combine):
                 return 1
+            if combine:
+                # two elements may lie in one word
+                if counted < outer:
+                    counted = outer
+                count_words(context, counted, outer + size)
+                counted = (outer + size + 3) & -4
             if report and unit_reported(context, outer, size, report):
                 store64(context.SCRATCH + Bulk.FOUND, 1)
         elif (how & Bulk.TO_GLOBAL) == 0:

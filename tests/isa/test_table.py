@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from gpuperf_engine.errors import PtxError, Unsupported
-from gpuperf_engine.isa import special
+from gpuperf_engine.isa import special, table
 from gpuperf_engine.isa.availability import Available
 from gpuperf_engine.isa.effects import EFFECTS, LOAD, PURE, STACK, WARPGROUP
 from gpuperf_engine.isa.evaluation import evaluate, extend
@@ -153,6 +153,10 @@ def test_rows_that_contradict_themselves() -> None:
     ):
         with pytest.raises(ValueError, match=r"foo"):
             instruction(syntax, **options)(lambda a: a)  # type: ignore[arg-type]
+            try:
+                lookup("foo.u32" if "type" in options else "foo")
+            finally:
+                del table._ROWS["foo"]
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.syntax)

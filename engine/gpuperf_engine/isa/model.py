@@ -9,7 +9,7 @@ from functools import cached_property
 from .availability import Available
 from .effects import Effect
 from .fragments import Moves
-from .notation import Item, Operand
+from .notation import Item, Operand, flatten, names, parse_operands, parse_pattern
 from .types import SCALAR_TYPES, ScalarType
 
 __all__ = [
@@ -153,8 +153,9 @@ class Row:
     """One instruction of the manual, all forms of one syntax line.
 
     ``modifiers`` maps slot names to their value sets. ``flop`` is the kind of floating-point operation done per thread and lane of
-    the type (``FLOPS``). ``asks``
-    are the modifiers that the semantics take as keywords. ``words`` are all that any place of the opcode takes.
+    the type (``FLOPS``). ``asks`` are the modifiers that the semantics take as keywords; ``leads`` is a slot that is part of the
+    name. The syntax line is read when an opcode of that name is first looked up, since a program has a few of 1,300 rows:
+    ``pattern``, ``words`` and ``operand_choices`` raise ``ValueError`` for one that cannot be read.
     """
 
     name: str
@@ -170,11 +171,28 @@ class Row:
     accepts: Accepts = field(default=EVERYTHING, repr=False)
     applied: Applied = field(default=LANE_BY_LANE, repr=False)
     asks: tuple[str, ...] = ()
-    pattern: tuple[Item, ...] = field(default=(), repr=False)
-    words: frozenset[str] = field(default=frozenset(), repr=False)
-    operand_choices: tuple[tuple[Operand, ...], ...] = field(default=(), repr=False)
+    leads: str = ""
     categories: ByModifier = ""
     units: ByModifier = ""
+
+    @cached_property
+    def pattern(self) -> tuple[Item, ...]:
+        """What stands behind the name in the opcode."""
+        opcode = self.syntax.partition(" ")[0]
+        items = parse_pattern(opcode[len(self.name) :], self.modifiers, self.syntax, self.leads)
+        if unused := set(self.modifiers).difference(names(items)):
+            raise ValueError(f"{self.syntax!r}: value set without slot {sorted(unused)}")
+        return items
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All that any place of the opcode takes."""
+        return frozenset(word for item in flatten(self.pattern) for word in item.values or (item.name,))
+
+    @cached_property
+    def operand_choices(self) -> tuple[tuple[Operand, ...], ...]:
+        """The operands, for each choice of those that may be absent."""
+        return tuple(parse_operands(self.syntax.partition(" ")[2].strip(), self.syntax))
 
     @property
     def runs(self) -> bool:

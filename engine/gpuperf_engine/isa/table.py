@@ -29,7 +29,7 @@ from .model import (
     OperandSlot,
     Row,
 )
-from .notation import Operand, bind, flatten, names, parse_operands, parse_pattern
+from .notation import Operand, bind, names
 from .types import SCALAR_TYPES, ScalarType, scalar_type
 
 __all__ = [
@@ -84,7 +84,7 @@ def instruction(
     that have it (``100f 120a``) in place of ``target``; ``requires`` gives version and target of single modifier values. Where that
     does not say it all, ``available`` stands in place of the four. ``leads`` is a slot that is part of the name: nothing may stand
     before it that does not in the syntax line. Value sets are tuples or words in one string. Raises ``ValueError`` for a row that
-    contradicts itself.
+    contradicts itself; what is wrong with its syntax line, ``Row.pattern`` and ``Row.operand_choices`` say.
     """
     sets = {
         name: tuple(values.split()) if isinstance(values, str) else values
@@ -129,29 +129,20 @@ def _make_row(
     *,
     category: ByModifier,
     unit: ByModifier,
-    leads: str,
     **fields: Any,
 ) -> Row:
-    """The row, checked: every name in it is known and nothing is left over."""
-    opcode, _, operands = syntax.partition(" ")
-    name = re.match(r"\w+", opcode)
+    """The row. What it says besides the syntax line is checked."""
+    name = re.match(r"\w+", syntax)
     if name is None:
         raise ValueError(f"row without a name: {syntax!r}")
-    pattern = parse_pattern(opcode[name.end() :], sets, syntax, leads)
-    known = set(names(pattern))
     for used, allowed, what in (
-        (set(sets), known, "value set without slot"),
-        ({fields["effect"]}, set(EFFECTS), "effect"),
-        ({fields["flop"]}, set(FLOPS), "kind of floating-point operation"),
-        (
-            set(category.values() if isinstance(category, Mapping) else (category,)),
-            set(CATEGORIES),
-            "category",
-        ),
-        (set(unit.values() if isinstance(unit, Mapping) else (unit,)), set(UNITS), "unit"),
+        ((fields["effect"],), EFFECTS, "effect"),
+        ((fields["flop"],), FLOPS, "kind of floating-point operation"),
+        (_names_of(category), CATEGORIES, "category"),
+        (_names_of(unit), UNITS, "unit"),
     ):
-        if not used <= allowed:
-            raise ValueError(f"{syntax!r}: {what} {sorted(used - allowed)} is not known")
+        if unknown := [one for one in used if one not in allowed]:
+            raise ValueError(f"{syntax!r}: {what} {unknown} is not known")
     asks: tuple[str, ...] = ()
     if semantics is not None:
         code = semantics.__code__
@@ -164,13 +155,15 @@ def _make_row(
         unit=unit if isinstance(unit, str) else unit[""],
         semantics=semantics,
         asks=asks,
-        pattern=pattern,
-        words=frozenset(word for item in flatten(pattern) for word in item.values or (item.name,)),
-        operand_choices=tuple(parse_operands(operands.strip(), syntax)),
         categories=category,
         units=unit,
         **fields,
     )
+
+
+def _names_of(by: ByModifier) -> tuple[str, ...]:
+    """Every name that a row may have, whatever its modifiers."""
+    return (by,) if isinstance(by, str) else tuple(by.values())
 
 
 def _choose(by: ByModifier, bound: Mapping[str, Modifier]) -> str:

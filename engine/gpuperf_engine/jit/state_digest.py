@@ -13,7 +13,7 @@ from ..simt.stack_entries import PENDING
 from .codegen.generator import Generated
 from .ir.abi import State
 from .ir.codes import KIND, Wait
-from .ir.values import LANES
+from .ir.operands import LANES
 from .stack_codes import decoded
 
 __all__ = ["Decisive"]

@@ -10,8 +10,8 @@ from ...isa.selectors import select as form_of
 from ...isa.spaces import WINDOWS
 from ...isa.types import scalar_type
 from ...ptx.syntax import Immediate, Vector
-from ..ir.emitter import Ref, constant
-from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
+from ..ir.operands import LANES, Ref, constant, scalar_ll, vector_ll
+from ..ir.values import NativeValue
 from .memory import Access, pointer_number
 from .values import record_values
 

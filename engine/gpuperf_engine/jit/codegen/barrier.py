@@ -12,8 +12,8 @@ from ...ptx.syntax import Instruction, Operand
 from ...simt.launch import MAX_THREADS
 from ..ir.abi import State
 from ..ir.codes import GATHER_CODE, RETURN_CODE, BarrierResult, Event, Status
-from ..ir.emitter import Ref, constant
-from ..ir.values import LANES, NativeValue
+from ..ir.operands import LANES, Ref, constant
+from ..ir.values import NativeValue
 from .handlers import ends
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from ...ptx.syntax import (
 )
 from ..ir.abi import Context, State
 from ..ir.codes import PLACE_SHIFT, Event, Status
-from ..ir.emitter import Ref, constant, lanes_of
-from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
+from ..ir.operands import LANES, Ref, constant, lanes_of, scalar_ll, vector_ll
+from ..ir.values import NativeValue
 from . import bulk, copy, exchange, images, mbarrier, ordering, stack, warpgroup  # noqa: F401  (they register what they write)
 from .generator import CodeGenerator
 from .handlers import handles

@@ -17,8 +17,8 @@ from ...simt.clusters import reaches_peers
 from ...simt.effects import warp_uniform_copy
 from ..ir.access_records import SITE_BYTES
 from ..ir.copy_records import Bulk
-from ..ir.emitter import Ref, constant
-from ..ir.values import LANES, NativeValue
+from ..ir.operands import LANES, Ref, constant
+from ..ir.values import NativeValue
 from .combine import combine_address, combined_types
 from .handlers import handles
 from .memory import SPACES, address_value, pointer_number

@@ -24,8 +24,8 @@ from ...ptx.syntax import (
     Variable,
     Vector,
 )
-from ..ir.emitter import Ref
-from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
+from ..ir.operands import LANES, Ref, scalar_ll, vector_ll
+from ..ir.values import NativeValue
 from .operands import address_operand
 from .recursion import leave_activation, take_back
 from .stack import pass_stack

@@ -14,8 +14,9 @@ from ...isa.table import lookup
 from ...isa.tensor_maps import ELEMENTS, REDUCTIONS
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction
-from ..ir.emitter import Ref, constant
-from ..ir.values import Emitter, NativeValue, scalar_ll
+from ..ir.emitter import Emitter
+from ..ir.operands import Ref, constant, scalar_ll
+from ..ir.values import NativeValue
 from ..runtime.matrix_functions import internal_functions
 
 if TYPE_CHECKING:

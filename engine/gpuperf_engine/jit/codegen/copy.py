@@ -10,8 +10,8 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import Address, Instruction
 from ...simt.effects import completes_at_issue
 from ..ir.access_records import SITE_BYTES
-from ..ir.emitter import constant
-from ..ir.values import LANES, NativeValue
+from ..ir.operands import LANES, constant
+from ..ir.values import NativeValue
 from .handlers import handles
 from .memory import address_value, pointer_number
 from .ordering import write_order

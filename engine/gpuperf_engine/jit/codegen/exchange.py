@@ -30,8 +30,8 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
 from ..ir.abi import State
 from ..ir.codes import CONVERGE_CODE, SYNC_CODE, Event, Status
-from ..ir.emitter import Ref, constant
-from ..ir.values import LANES, NativeValue, vector_ll
+from ..ir.operands import LANES, Ref, constant, vector_ll
+from ..ir.values import NativeValue
 from ..runtime.matrix_functions import matrix_name, matrix_types
 from .handlers import handles
 from .rows import write_rows

@@ -11,8 +11,8 @@ from ...simt.thread_counters import COLUMN_BYTES, columns_of
 from ...simt.value_records import ValueSlot, value_slots
 from ..ir.abi import Entry, State
 from ..ir.codes import EXIT_CODE, RETURN_CODE, Event, Status
-from ..ir.emitter import Ref, constant, typed
-from ..ir.values import Emitter
+from ..ir.emitter import Emitter
+from ..ir.operands import Ref, constant, typed
 from .recursion import CAPACITY, Areas
 from .slots import Slots
 from .waits import reasons_to_wait

@@ -20,8 +20,9 @@ from ...memory.image_rows import HANDLE_BASE, HANDLE_STEP
 from ...ptx.syntax import Address, Instruction
 from ..ir.abi import Context
 from ..ir.codes import Event
-from ..ir.emitter import Ref, constant
-from ..ir.values import LANES, Emitter, NativeValue, vector_ll
+from ..ir.emitter import Emitter
+from ..ir.operands import LANES, Ref, constant, vector_ll
+from ..ir.values import NativeValue
 from ..runtime.matrix_functions import internal_functions
 from .handlers import handles
 from .memory import address_value

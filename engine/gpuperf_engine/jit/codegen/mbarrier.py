@@ -13,8 +13,8 @@ from ...simt.clusters import reaches_peers
 from ...simt.effects import mbarrier_operation
 from ..ir.abi import State
 from ..ir.codes import WAIT_CODE, Event, Status
-from ..ir.emitter import constant
-from ..ir.values import LANES, NativeValue
+from ..ir.operands import LANES, constant
+from ..ir.values import NativeValue
 from .bulk import put_ranks
 from .handlers import handles
 from .memory import SPACES, address_value, pointer_number

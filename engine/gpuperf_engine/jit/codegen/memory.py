@@ -17,8 +17,8 @@ from ...ptx.syntax import Address, Immediate, Instruction, Register, Variable, V
 from ...simt.atomic_targets import are_combined
 from ...simt.effects import signals_mbarrier
 from ..ir.access_records import SITE_BYTES
-from ..ir.emitter import Ref
-from ..ir.values import LANES, NativeValue, scalar_ll, vector_ll
+from ..ir.operands import LANES, Ref, scalar_ll, vector_ll
+from ..ir.values import NativeValue
 from ..runtime.access_text import Form
 from .handlers import handles
 from .operands import address_operand

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...simt.thread_counters import COLUMN_BYTES
 from ..ir.abi import MATRICES_BYTES, Context, Cta, State
 from ..ir.codes import Event, Status, Wait
-from ..ir.emitter import Ref, constant
+from ..ir.operands import Ref, constant
 from .reconvergence import label_of
 from .recursion import CAPACITY
 

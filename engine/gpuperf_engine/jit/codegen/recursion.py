@@ -22,8 +22,8 @@ from ...simt.program import MAX_DEPTH, Program
 from ...simt.stack_entries import CALL_FRAME
 from ..ir.abi import State
 from ..ir.codes import AREA_SHIFT, EXIT_CODE, NO_AREA, Event
-from ..ir.emitter import Ref, constant
-from ..ir.values import LANES, NativeValue
+from ..ir.operands import LANES, Ref, constant
+from ..ir.values import NativeValue
 from .slots import Slots
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from ...isa.fragments import LANES, Move
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction
 from ..ir.access_records import SITE_BYTES, Counter
-from ..ir.emitter import Ref
+from ..ir.operands import Ref
 from ..ir.values import NativeValue
 from .memory import SPACES, Access, address_value
 from .operands import address_operand

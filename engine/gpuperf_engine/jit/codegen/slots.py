@@ -7,7 +7,7 @@ from ...flow.operands import formal_register, writes
 from ...isa.types import ScalarType
 from ...ptx.syntax import CallTarget, Function, Immediate, Instruction, Register, Variable
 from ...simt.program import Program
-from ..ir.values import LANES
+from ..ir.operands import LANES
 
 __all__ = ["Slots"]
 

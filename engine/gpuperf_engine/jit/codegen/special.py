@@ -10,8 +10,8 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import Function, SpecialRegister, Variable
 from ...simt.program import RESERVED_SHARED, Program, reserved_offset, shared_unit
 from ..ir.abi import Context, Cta, State
-from ..ir.emitter import Ref
-from ..ir.values import LANES, NativeValue
+from ..ir.operands import LANES, Ref
+from ..ir.values import NativeValue
 
 if TYPE_CHECKING:
     from .block import BlockWriter

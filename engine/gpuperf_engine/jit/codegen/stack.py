@@ -10,8 +10,8 @@ from ...isa.primitives import Value
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction
 from ..ir.codes import Event
-from ..ir.emitter import Ref
-from ..ir.values import LANES, NativeValue
+from ..ir.operands import LANES, Ref
+from ..ir.values import NativeValue
 from .handlers import handles
 
 if TYPE_CHECKING:

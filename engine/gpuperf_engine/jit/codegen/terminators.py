@@ -13,8 +13,8 @@ from ...ptx.syntax import CallTarget, Register
 from ...simt.stack import PENDING, RECONVERGE
 from ..ir.abi import State
 from ..ir.codes import EXIT_CODE, RETURN_CODE, Event, Status
-from ..ir.emitter import Ref, constant
-from ..ir.values import LANES, NativeValue
+from ..ir.operands import LANES, Ref, constant
+from ..ir.values import NativeValue
 from . import barrier  # noqa: F401  (registers what it writes)
 from .calls import load_results, pass_arguments, read_arguments, store_arguments, take_results
 from .handlers import ends

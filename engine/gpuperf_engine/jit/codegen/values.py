@@ -10,8 +10,8 @@ from ...isa.types import scalar_type
 from ...simt.effects import is_strong
 from ..ir.abi import Context
 from ..ir.access_records import Values
-from ..ir.emitter import Ref
-from ..ir.values import LANES, NativeValue
+from ..ir.operands import LANES, Ref
+from ..ir.values import NativeValue
 from ..runtime.values_function import PREFIX
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand, Vector
 from ..ir.abi import Context, State
 from ..ir.codes import WAIT_CODE, Event, Status
-from ..ir.emitter import Ref, constant
-from ..ir.values import LANES, NativeValue, vector_ll
+from ..ir.operands import LANES, Ref, constant, vector_ll
+from ..ir.values import NativeValue
 from ..runtime.warpgroup_function import LEFT, PREFIX, RESULT, RIGHT, ROWS, WORDS, ProductShape
 from .handlers import handles
 from .mbarrier import hold_warp

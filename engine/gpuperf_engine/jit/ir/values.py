@@ -17,9 +17,10 @@ from typing import Any
 from ...isa.primitives import PRIMITIVES, Number, Value
 from ...isa.types import ScalarType, scalar_type
 from .constants import float_bits, fold
-from .emitter import LANES, Emitter, Ref, constant, lanes_of, scalar_ll, vector_ll
+from .emitter import Emitter
+from .operands import LANES, Ref, constant, lanes_of, scalar_ll, vector_ll
 
-__all__ = ["LANES", "Emitter", "NativeValue", "scalar_ll", "vector_ll"]
+__all__ = ["NativeValue"]
 
 _FRACTION = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 _CANONICAL = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .emitter import LANES, Emitter, Ref, constant, element_of, lanes_of
+from .emitter import Emitter
+from .operands import LANES, Ref, constant, element_of, lanes_of
 from .vectors_float import extreme, from_float, half_fma, narrow, parameters, rounded, vector_text, widen
 
 __all__ = ["vector_function"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .emitter import LANES, Emitter, Ref, constant, lanes_of
+from .emitter import Emitter
+from .operands import LANES, Ref, constant, lanes_of
 
 __all__ = ["extreme", "from_float", "half_fma", "narrow", "parameters", "rounded", "vector_text", "widen"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.abi import Context, Cta
 from ..ir.access_records import SITE_BYTES, Counter, GlobalShape, SharedShape, SiteCache
-from ..ir.emitter import LANES, Ref, numbers
+from ..ir.operands import LANES, Ref, numbers
 from ..ir.race_records import Race
 from .access_text import (
     ACTIVE,

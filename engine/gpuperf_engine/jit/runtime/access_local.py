@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ..ir.abi import Context, Cta, State
 from ..ir.access_records import SITE_BYTES, Counter
-from ..ir.emitter import LANES, Ref, numbers
+from ..ir.operands import LANES, Ref, numbers
 from .access_text import (
     ACTIVE,
     ADDRESSES,

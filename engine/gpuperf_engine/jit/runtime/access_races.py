@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from ..ir.abi import Context, Cta, State
-from ..ir.emitter import LANES, Ref, numbers, vector_of
+from ..ir.operands import LANES, Ref, numbers, vector_of
 from ..ir.race_records import Race, RaceWarp
 from .access_text import ACTIVE, MASK, MASK64, NEAR, SITE, V32, AccessEmitter, Form, begin, stored_at
 
@@ -111,7 +111,7 @@ class _Races:
         items = (to.number("%ctx"), SITE, MASK64, to.number("%area"), values, form.width, form.size)
         to.run("race_lanes", (*items, 4 if self.stores else 8))
         to.enter("end")
-        to.do("ret void")
+        to.give()
         value = "" if not self.stores else f", {form.raw} %v" if form.alone else ", ptr %vals"
         name = races_name(form, self.stores)
         return to.function(f"internal void @{name}(ptr %ctx, i64 %site, i32 %mask, {V32} %a{value})")

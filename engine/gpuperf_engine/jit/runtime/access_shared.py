@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from ...isa.spaces import RANK_SHIFT
 from ..ir.abi import UNWRITTEN, Context, Cta
 from ..ir.access_records import SITE_BYTES, Counter, GlobalShape, SharedShape
-from ..ir.emitter import LANES, Ref, numbers, vector_of
+from ..ir.operands import LANES, Ref, numbers, vector_of
 from .access_races import races_name
 from .access_text import (
     ACTIVE,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.abi import Context
-from ..ir.emitter import LANES, Emitter, Ref, alike, count_of, element_of, lanes_of, literal, numbers
+from ..ir.emitter import Emitter
+from ..ir.operands import LANES, Ref, alike, count_of, element_of, lanes_of, literal, numbers
 
 __all__ = [
     "ACTIVE",
@@ -306,4 +307,4 @@ def slow(to: AccessEmitter, form: Form, stores: bool, wide_addresses: Ref, space
 
 def finish(to: AccessEmitter, form: Form, stores: bool, value: Ref | None) -> None:
     """Return, with what was loaded."""
-    to.do("ret void" if stores or not form.alone else f"ret {form.raw} {value}")
+    to.give(None if stores or not form.alone else value)

@@ -20,7 +20,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..ir.emitter import Emitter, Ref, constant
+from ..ir.emitter import Emitter
+from ..ir.operands import Ref, constant
 from ..ir.records import Array, Field, Pointer, Pointers, Record
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from ...isa.evaluation import evaluate
 from ...isa.table import Form, lookup
 from ...isa.types import ScalarType, scalar_type
-from ..ir.emitter import Ref
-from ..ir.values import Emitter, NativeValue, vector_ll
+from ..ir.emitter import Emitter
+from ..ir.operands import Ref, vector_ll
+from ..ir.values import NativeValue
 from ..ir.vectors import vector_function
 
 __all__ = ["PREFIX", "internal_functions", "matrix_function", "matrix_name", "matrix_types"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..ir.emitter import Emitter, Ref
+from ..ir.emitter import Emitter
+from ..ir.operands import Ref
 
 __all__ = ["INSTALL", "entry_functions"]
 

@@ -6,7 +6,8 @@ to happen before the access is compared with all sixteen words at once, and with
 
 from __future__ import annotations
 
-from ..ir.emitter import LANES, Emitter, Phi, Ref, numbers, vector_of
+from ..ir.emitter import Emitter, Phi
+from ..ir.operands import LANES, Ref, numbers, vector_of
 from ..ir.race_records import Race, RaceWarp
 from .access_text import V1, V32, V64
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from ...simt.value_records import BATCHES, ValueKind, value_kind
 from ..ir.abi import Context
 from ..ir.access_records import ValueRow, Values
-from ..ir.emitter import LANES, Ref, numbers
+from ..ir.operands import LANES, Ref, numbers
 from .values_loads import Loads
 from .values_rows import V1, V64, Rows
 from .values_sample import Sample
@@ -99,7 +99,7 @@ class _Located(_Access):
         rest.come(to.and_(rest, to.sub(rest, 1)))
         to.jump("next")
         to.start("end")
-        to.do("ret void")
+        to.give()
         return self.function()
 
 
@@ -113,7 +113,7 @@ class _Recorded(_Access, Loads):
         to.branch(to.icmp("eq", to.and_(lanes, self.mask), self.mask), "here", "elsewhere")
         to.start("elsewhere")
         self.call(_LOCATED, self.mask)
-        to.do("ret void")
+        to.give()
         to.start("here")
         to.branch(to.icmp("eq", self.mask, 0), "end", "add")
         to.start("add")
@@ -122,7 +122,7 @@ class _Recorded(_Access, Loads):
         self._compare()
         self._append(offsets)
         to.start("end")
-        to.do("ret void")
+        to.give()
         return self.function()
 
     def _append(self, offsets: Ref) -> None:
@@ -145,7 +145,8 @@ class _Recorded(_Access, Loads):
         to.store(more, to.place(self.record, Values.ROWS))
         to.branch(to.icmp("eq", more, BATCHES), "reduce", "end")
         to.start("reduce")
-        to.do(f"call void @{_REDUCED}{kind.name}(ptr %ctx, ptr {self.record})", "ret void")
+        to.do(f"call void @{_REDUCED}{kind.name}(ptr %ctx, ptr {self.record})")
+        to.give()
 
     def _compare(self) -> None:
         """Stores with what is there, loads with loads before."""
@@ -209,5 +210,5 @@ class _Reduced(Sums, Top):
         self.line(rows)
         self.top(rows, counted)
         to.enter("end")
-        to.do("ret void")
+        to.give()
         return to.function(f"void @{self.name}(ptr %ctx, ptr %record)")

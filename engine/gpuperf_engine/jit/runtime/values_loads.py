@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...simt.value_records import LOAD_FACTORS, LOADS
 from ..ir.abi import Context, Cta, State
 from ..ir.access_records import ValueLoad, Values
-from ..ir.emitter import Ref
+from ..ir.operands import Ref
 from .values_rows import V1, V64, Rows
 
 __all__ = ["Loads"]

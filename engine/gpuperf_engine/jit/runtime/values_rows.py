@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from ...simt.value_records import BATCHES, DISTINCT_SLOTS, HASH_FACTORS, ValueKind
 from ..ir.access_records import Values
-from ..ir.emitter import LANES, Emitter, Phi, Ref, lanes_of
+from ..ir.emitter import Emitter, Phi
+from ..ir.operands import LANES, Ref, lanes_of
 
 __all__ = ["V1", "V32", "V64", "Rows"]
 

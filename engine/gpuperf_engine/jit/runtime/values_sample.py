@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...simt.value_records import DISTINCT_SLOTS, MOST_SAMPLED, ValueKind
 from ..ir.access_records import Values
-from ..ir.emitter import Ref, vector_of
+from ..ir.operands import Ref, vector_of
 from .values_rows import Rows
 
 __all__ = ["SAMPLED", "Sample"]
@@ -62,7 +62,7 @@ class Sample(Rows):
         item.come(following)
         to.branch(to.icmp("ugt", kept, MOST_SAMPLED), "halve", "next")
         to.start("end")
-        to.do("ret void")
+        to.give()
         return to.function(f"void @{self.name}(ptr %record, ptr %hashes, i64 %count)")
 
     def _halve(self) -> Ref:

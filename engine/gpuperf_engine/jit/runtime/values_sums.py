@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...simt.value_records import LINE_TRIAL, TOLERANCE
 from ..ir.access_records import Values
-from ..ir.emitter import LANES, Ref
+from ..ir.operands import LANES, Ref
 from .values_rows import V1, Rows
 
 __all__ = ["Sums"]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from ...simt.value_records import BATCHES, BUCKETS, HEAVY_SHIFT, TOP
 from ..ir.abi import Context
 from ..ir.access_records import Values
-from ..ir.emitter import LANES, Phi, Ref, count_of, vector_of
+from ..ir.emitter import Phi
+from ..ir.operands import LANES, Ref, count_of, vector_of
 from .values_rows import Rows
 from .values_sample import SAMPLED
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..ir.emitter import LANES, Emitter, Ref, constant, numbers, vector_of
+from ..ir.emitter import Emitter
+from ..ir.operands import LANES, Ref, constant, numbers, vector_of
 from .access_text import V1, V64
 
 __all__ = ["race_words", "vector_words"]

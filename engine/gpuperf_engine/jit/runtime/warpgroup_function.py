@@ -13,8 +13,9 @@ from ...isa.rows.warpgroup import left_type
 from ...isa.table import Form, lookup
 from ...isa.types import ScalarType, scalar_type
 from ..ir.abi import MATRICES_BYTES
-from ..ir.emitter import Ref, constant
-from ..ir.values import LANES, Emitter, NativeValue, scalar_ll, vector_ll
+from ..ir.emitter import Emitter
+from ..ir.operands import LANES, Ref, constant, scalar_ll, vector_ll
+from ..ir.values import NativeValue
 from .matrix_functions import internal
 
 __all__ = ["LEFT", "PREFIX", "RESULT", "RIGHT", "ROWS", "WORDS", "ProductShape", "warpgroup_function"]

@@ -22,8 +22,8 @@ from .patterns.program import find_patterns as _find_patterns
 from .profile import add_profiles, build_profile, csv_rows, csv_text
 from .profile.explain import explain
 from .profile.threads import Sample, Threads
+from .ptx.module import Function, Kernel, Module
 from .ptx.parse import parse
-from .ptx.syntax import Function, Kernel, Module
 from .results import Estimate, Finding, Profile, ValueRecord, race_error
 from .sass.code import MachineCode, MachineCounts, MachineInstruction
 from .sass.code import machine_code as _machine_code

@@ -352,7 +352,7 @@ def test_what_has_no_memory_on_the_device_is_no_symbol(backend: str, name: str) 
 
 
 def test_without_a_device_there_are_no_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuperf_engine.ptx.syntax._current", lambda: None)
+    monkeypatch.setattr("gpuperf_engine.ptx.module._current", lambda: None)
     with pytest.raises(ge.LaunchError, match=r"'coeffs' is on no device yet"):
         sums_coeffs()["k"].symbol("coeffs")
 

@@ -17,10 +17,10 @@ import pytest
 
 from gpuperf_engine.errors import EngineError, PtxError, UnknownName
 from gpuperf_engine.ptx import Module, parse
+from gpuperf_engine.ptx.module import Function
 from gpuperf_engine.ptx.syntax import (
     Address,
     CallTarget,
-    Function,
     Immediate,
     Negated,
     Pair,

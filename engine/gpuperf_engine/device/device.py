@@ -21,7 +21,7 @@ from ..memory.arena import DEFAULT_BYTES, Allocation, Memory
 from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, converted
 from ..memory.heap import HEAP_BYTES
 from ..memory.images import ImageObject, surface_row, texture_row
-from ..ptx.syntax import Function, Module, make_current
+from ..ptx.module import Function, Module, make_current
 from ..results import ValueRecord
 from ..simt.clusters import check_cluster, cluster_remark
 from ..simt.console import PRINTF_BYTES, Console

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..memory.arrays import DeviceArray
-from ..ptx.syntax import Function
+from ..ptx.module import Function
 from .contents import Contents
 
 __all__ = ["CallSite", "Event", "Same", "Use", "call_path", "call_site"]

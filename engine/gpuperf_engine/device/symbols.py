@@ -13,7 +13,8 @@ from ..isa.spaces import WINDOWS
 from ..memory.arena import Memory
 from ..memory.arrays import ArrayOwner, DeviceArray, dtype_of_variable
 from ..memory.images import ImageObject
-from ..ptx.syntax import Function, Module, Variable
+from ..ptx.module import Function, Module
+from ..ptx.syntax import Variable
 
 __all__ = ["Symbols"]
 

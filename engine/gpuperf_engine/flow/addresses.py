@@ -15,18 +15,8 @@ from math import gcd
 from typing import NamedTuple
 
 from ..isa.effects import ATOMIC, CALL, LOAD, PURE, STACK, STORE
-from ..ptx.syntax import (
-    Address,
-    Function,
-    Immediate,
-    Instruction,
-    Negated,
-    Operand,
-    Register,
-    Sum,
-    Symbol,
-    Variable,
-)
+from ..ptx.module import Function
+from ..ptx.syntax import Address, Immediate, Instruction, Negated, Operand, Register, Sum, Symbol, Variable
 from .operands import matched, reads
 from .ssa import Merge, Node
 

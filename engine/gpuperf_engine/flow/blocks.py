@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..isa.effects import BRANCH, CALL, INDIRECT_BRANCH, RETURN, THREAD_EXIT, Effect
-from ..ptx.syntax import Function, Guard, Instruction, Register
+from ..ptx.module import Function
+from ..ptx.syntax import Guard, Instruction, Register
 from .dominators import immediate_dominators, immediate_post_dominators, postorder
 
 __all__ = ["EXIT", "BasicBlock", "cut", "natural_loop", "synchronises"]

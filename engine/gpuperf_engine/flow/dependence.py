@@ -20,7 +20,8 @@ from typing import Protocol
 from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STACK, STORE, TENSOR, TEXTURE, WARPGROUP
 from ..isa.evaluation import has_semantics
 from ..isa.spaces import RANK_SHIFT
-from ..ptx.syntax import Address, CallTarget, Function, Instruction, Register, Variable
+from ..ptx.module import Function
+from ..ptx.syntax import Address, CallTarget, Instruction, Register, Variable
 from .addresses import ANYWHERE, Origin, OriginFinder
 from .blocks import BasicBlock
 from .operands import access_bytes, formal_register, matched, reads

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from ..isa.types import SCALAR_TYPES
-from ..ptx.syntax import Function, Instruction, Register
+from ..ptx.module import Function
+from ..ptx.syntax import Instruction, Register
 from .blocks import BasicBlock
 from .operands import reads, writes
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from ..isa.effects import ASYNC_COPY, BULK_COPY, STORE, SURFACE, TENSOR_MAP, TEXTURE, WARPGROUP
 from ..isa.table import OperandSlot
 from ..isa.types import scalar_type
+from ..ptx.module import Function
 from ..ptx.syntax import (
     Address,
     CallTarget,
-    Function,
     Immediate,
     Instruction,
     Negated,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..isa.effects import CALL, LOAD, STORE
-from ..ptx.syntax import Address, Function, Instruction, Operand, Variable
+from ..ptx.module import Function
+from ..ptx.syntax import Address, Instruction, Operand, Variable
 from .blocks import EXIT, BasicBlock
 from .operands import access_bytes, left_out
 

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..isa.types import scalar_type
-from ..ptx.syntax import Function, Instruction, Register, Variable
+from ..ptx.module import Function
+from ..ptx.syntax import Instruction, Register, Variable
 from .blocks import BasicBlock
 from .dominators import dominance_frontiers, immediate_dominators, predecessors
 from .operands import reads, writes

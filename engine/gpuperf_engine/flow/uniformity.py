@@ -12,17 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..isa.effects import LOAD, PURE
-from ..ptx.syntax import (
-    Address,
-    CallTarget,
-    Function,
-    Instruction,
-    Register,
-    SpecialRegister,
-    Symbol,
-    Variable,
-    Vector,
-)
+from ..ptx.module import Function
+from ..ptx.syntax import Address, CallTarget, Instruction, Register, SpecialRegister, Symbol, Variable, Vector
 from .blocks import EXIT, BasicBlock, natural_loop
 from .operands import reads, writes
 

@@ -18,17 +18,8 @@ from ..flow.blocks import BasicBlock
 from ..flow.operands import formal_register
 from ..isa.effects import STORE
 from ..isa.types import scalar_type
-from ..ptx.syntax import (
-    Address,
-    CallTarget,
-    Function,
-    Immediate,
-    Instruction,
-    Operand,
-    Register,
-    Sink,
-    Variable,
-)
+from ..ptx.module import Function
+from ..ptx.syntax import Address, CallTarget, Immediate, Instruction, Operand, Register, Sink, Variable
 from ..simt.faults import bad_target, lanes_of, stack_overflow, too_deep
 from ..simt.program import MAX_DEPTH
 from ..simt.system import undefined

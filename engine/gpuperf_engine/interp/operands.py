@@ -15,9 +15,9 @@ from ..isa.primitives import Value
 from ..isa.spaces import WINDOWS
 from ..isa.table import OperandSlot
 from ..isa.types import ScalarType, scalar_type
+from ..ptx.module import Function
 from ..ptx.syntax import (
     Address,
-    Function,
     Guard,
     Immediate,
     Instruction,

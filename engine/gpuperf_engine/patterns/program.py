@@ -11,7 +11,7 @@ from ..device.events import Event
 from ..errors import NotObserved
 from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray
-from ..ptx.syntax import Function
+from ..ptx.module import Function
 from ..results import Finding, Traffic, ValueRecord, added_traffic
 from .implied import without_implied
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..flow.addresses import Base
-from ..ptx.syntax import Function
+from ..ptx.module import Function
 from ..simt.launch import LaunchPlan
 
 __all__ = ["object_names", "parameter_name", "plain_name"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .canonical import canonical, digest
+from .module import Function, Kernel, Module
 from .parse import parse
-from .syntax import Function, Instruction, Kernel, Module, Register, Variable
+from .syntax import Instruction, Register, Variable
 from .write import write
 
 __all__ = [

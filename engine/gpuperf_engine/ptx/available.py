@@ -8,7 +8,7 @@ from ..errors import PtxError, nearest
 from ..isa.availability import Version
 from ..isa.targets import TARGETS
 from ..source import Span
-from .syntax import Module
+from .module import Module
 from .text import shorten
 
 __all__ = ["check_target", "check_type", "require"]

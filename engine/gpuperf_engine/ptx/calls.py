@@ -7,19 +7,9 @@ from typing import cast
 from ..errors import PtxError, nearest
 from ..source import Span
 from . import raw, shapes
+from .module import Function
 from .operands import Operands
-from .syntax import (
-    CallTarget,
-    Function,
-    Immediate,
-    Operand,
-    Prototype,
-    Register,
-    Sum,
-    Symbol,
-    Variable,
-    Vector,
-)
+from .syntax import CallTarget, Immediate, Operand, Prototype, Register, Sum, Symbol, Variable, Vector
 from .text import quoted
 
 __all__ = ["call_target", "simple_call"]

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from ..isa.effects import INDIRECT_BRANCH
 from . import spell
+from .module import Function
 from .pointers import possible
-from .syntax import Function, Register, Variable
+from .syntax import Register, Variable
 
 __all__ = ["canonical", "digest"]
 

@@ -14,7 +14,8 @@ from ..isa.types import SCALAR_TYPES, ScalarType, scalar_type
 from ..source import Span
 from . import raw, shapes
 from .initial import Image
-from .syntax import Function, Variable
+from .module import Function
+from .syntax import Variable
 from .text import Text, quoted
 
 __all__ = [

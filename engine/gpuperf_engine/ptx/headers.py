@@ -7,7 +7,8 @@ from ..source import Span
 from . import raw
 from .available import check_type, require
 from .declare import parameters
-from .syntax import Function, Module, Prototype
+from .module import Function, Module
+from .syntax import Prototype
 from .text import Text, quoted
 
 __all__ = ["function_of", "prototype_of"]

@@ -9,7 +9,8 @@ from typing import NoReturn
 from ..errors import PtxError
 from ..isa.types import ScalarType
 from . import constants, raw
-from .syntax import Function, Variable
+from .module import Function
+from .syntax import Variable
 from .text import Text
 
 __all__ = ["Image"]

@@ -9,9 +9,9 @@ from ..errors import UnknownName, nearest
 from . import raw
 from .declare import Grammar
 from .locations import debug_labels
+from .module import Body, Function, Module, text_digest
 from .pointers import named_in
 from .resolve import Verdicts, resolve_body
-from .syntax import Body, Function, Module, text_digest
 from .text import Text
 
 __all__ = ["LazyModule"]

@@ -12,11 +12,11 @@ from ..isa.table import Form
 from ..source import Span
 from . import constants, raw
 from .check import Shape
+from .module import Function
 from .scopes import Meaning, Names
 from .special import special_type
 from .syntax import (
     Address,
-    Function,
     Immediate,
     LabelOperand,
     Negated,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ..errors import PtxError
 from ..isa.special import WARP_SZ
 from . import constants, raw
+from .module import Module
 from .reader import read_module
-from .syntax import Module
 from .text import Text, shorten
 
 if TYPE_CHECKING:

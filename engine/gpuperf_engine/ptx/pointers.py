@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .syntax import CallTarget, Function, Module, Variable
+from .module import Function, Module
+from .syntax import CallTarget, Variable
 
 __all__ = ["addressed", "fits", "named_in", "possible"]
 

@@ -13,7 +13,8 @@ from .declare import Grammar, declaration_of, variables
 from .headers import function_of
 from .lazy_module import LazyModule
 from .locations import FILE, SECTION, file_entry
-from .syntax import Function, Variable
+from .module import Function
+from .syntax import Variable
 from .text import Text, quoted, shorten
 
 __all__ = ["read_module"]

@@ -17,9 +17,10 @@ from .check import Shape, chosen, fits
 from .declare import Grammar, declaration_of, variables
 from .headers import prototype_of
 from .locations import FILE, LOC, LOC_INTERMEDIATE, file_entry
+from .module import Body, Function
 from .operands import Operands, check_constants, narrow
 from .scopes import Names, Scope, Table
-from .syntax import Address, Body, Function, Guard, Instruction, LabelOperand, Variable
+from .syntax import Address, Guard, Instruction, LabelOperand, Variable
 from .text import Text, quoted, shorten
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from . import raw
 from .available import check_type
 from .check import Shape
 from .declare import COMPONENTS, specify
+from .module import Body, Function, Module
 from .special import special_names
-from .syntax import Body, Function, LabelOperand, Module, Prototype, Register, Variable, Vector
+from .syntax import LabelOperand, Prototype, Register, Variable, Vector
 from .text import Text, quoted
 
 __all__ = ["Meaning", "Names", "Scope", "Table"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..isa.selectors import bound
+from .module import Function
 from .syntax import (
     Address,
     CallTarget,
-    Function,
     Immediate,
     Instruction,
     LabelOperand,

@@ -11,7 +11,8 @@ from itertools import groupby
 from ..isa.effects import INDIRECT_BRANCH
 from ..source import SourcePosition
 from . import spell
-from .syntax import Function, Instruction, Module, Register, Variable
+from .module import Function, Module
+from .syntax import Instruction, Register, Variable
 
 __all__ = ["write", "write_function"]
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from ..errors import MachineError
 from ..jit import cache
 from ..ptx.locations import FILE, LOC, LOC_INTERMEDIATE, SECTION
-from ..ptx.syntax import Function, Instruction
+from ..ptx.module import Function
+from ..ptx.syntax import Instruction
 from ..ptx.text import Text
 from ..simt.call_graph import reachable
 from .tools import Tool, find_tool, run_tool

@@ -11,7 +11,8 @@ from typing import Any
 
 from ..errors import MachineError, NotObserved
 from ..jit import cache
-from ..ptx.syntax import Function, Instruction
+from ..ptx.module import Function
+from ..ptx.syntax import Instruction
 from ..results import Profile
 from ..source import SourcePosition
 from .assemble import assemble, instructions_of

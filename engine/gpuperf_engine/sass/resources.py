@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from ..errors import MachineError
-from ..ptx.syntax import Function
+from ..ptx.module import Function
 from ..results import Resources
 from .assemble import Assembly, assemble
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..ptx.module import Function
 from ..ptx.pointers import fits, possible
-from ..ptx.syntax import Address, CallTarget, Function, Immediate, Operand, Register, Symbol, Variable, Vector
+from ..ptx.syntax import Address, CallTarget, Immediate, Operand, Register, Symbol, Variable, Vector
 
 __all__ = ["callees", "reachable", "recursive_functions", "size_open_parameters", "variables_of"]
 

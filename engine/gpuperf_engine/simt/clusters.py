@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from ..errors import LaunchError
 from ..isa.effects import MATRIX_LOAD, MATRIX_STORE, MBARRIER
 from ..isa.spaces import RANK_SHIFT
-from ..ptx.syntax import Function, Instruction, Register
+from ..ptx.module import Function
+from ..ptx.syntax import Instruction, Register
 from .launch import MAX_GRID, Dim3, LaunchPlan, dim3
 from .program import Program
 

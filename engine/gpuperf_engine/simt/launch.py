@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from ..errors import LaunchError
 from ..memory.arena import Allocation, Memory
 from ..memory.tensor_descriptions import TensorMap
-from ..ptx.syntax import Function, Variable
+from ..ptx.module import Function
+from ..ptx.syntax import Variable
 from .console import Console
 from .program import Program
 

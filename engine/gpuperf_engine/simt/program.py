@@ -20,7 +20,8 @@ from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops
 from ..isa.effects import ATOMIC, BULK_COPY, LOAD, STACK, STORE, SURFACE, WARPGROUP
 from ..isa.types import scalar_type
 from ..memory.spaces import piece_of
-from ..ptx.syntax import CallTarget, Function, Instruction, Register, Sink, SpecialRegister, Variable
+from ..ptx.module import Function
+from ..ptx.syntax import CallTarget, Instruction, Register, Sink, SpecialRegister, Variable
 from .call_graph import callees, reachable, recursive_functions, size_open_parameters, variables_of
 from .effects import accesses_memory, combines, site_kind, site_space
 

@@ -17,7 +17,8 @@ from ..errors import EngineError, TrapError, Unsupported
 from ..isa.system import DEVICE_LAUNCH, SYSTEM_FUNCTIONS
 from ..memory.access_faults import Access, memory_fault
 from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
-from ..ptx.syntax import Function, Instruction
+from ..ptx.module import Function
+from ..ptx.syntax import Instruction
 from ..ptx.text import shorten
 from .faults import Place, cta_of, lanes_of, thread_of
 from .printf import conversions, format_text

@@ -19,7 +19,8 @@ from ..flow.operands import formal_register, matched
 from ..interp.operands import Prepare, address_operand, destinations
 from ..isa.primitives import Value
 from ..isa.types import ScalarType, scalar_type
-from ..ptx.syntax import CallTarget, Function, Immediate, Instruction, Register, Sink, Variable, Vector
+from ..ptx.module import Function
+from ..ptx.syntax import CallTarget, Immediate, Instruction, Register, Sink, Variable, Vector
 from .operands import Reader, as_type, guard_of, reader
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 from ..flow.operands import reads, writes
 from ..isa.effects import ATOMIC, CALL, LOAD
-from ..ptx.syntax import Address, Function, Instruction, Register, Symbol, Variable
+from ..ptx.module import Function
+from ..ptx.syntax import Address, Instruction, Register, Symbol, Variable
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 

@@ -12,9 +12,9 @@ from ...isa.effects import PURE, TRAP
 from ...isa.evaluation import evaluate, extend
 from ...isa.primitives import Value
 from ...isa.types import ScalarType, scalar_type
+from ...ptx.module import Function
 from ...ptx.syntax import (
     Address,
-    Function,
     Guard,
     Immediate,
     Instruction,

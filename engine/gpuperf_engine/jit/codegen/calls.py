@@ -13,17 +13,8 @@ from ...flow.operands import formal_register, matched
 from ...isa.effects import LOAD
 from ...isa.evaluation import extend
 from ...isa.types import ScalarType, scalar_type
-from ...ptx.syntax import (
-    CallTarget,
-    Function,
-    Immediate,
-    Instruction,
-    Operand,
-    Register,
-    Sink,
-    Variable,
-    Vector,
-)
+from ...ptx.module import Function
+from ...ptx.syntax import CallTarget, Immediate, Instruction, Operand, Register, Sink, Variable, Vector
 from ..ir.operands import LANES, Ref, scalar_ll, vector_ll
 from ..ir.values import NativeValue
 from .operands import address_operand

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from ...errors import Unsupported
 from ...flow.blocks import BasicBlock
-from ...ptx.syntax import Function, Instruction
+from ...ptx.module import Function
+from ...ptx.syntax import Instruction
 from ...simt.program import Program
 from .block import BlockWriter
 from .generator import CodeGenerator, Generated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...ptx.syntax import Function
+from ...ptx.module import Function
 from ...simt.program import Program
 from ...simt.stack import CALL_FRAME, WAIT
 from ..ir.abi import Entry, State

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...flow.blocks import EXIT, BasicBlock
 from ...flow.operands import formal_register, writes
 from ...isa.types import ScalarType
-from ...ptx.syntax import CallTarget, Function, Immediate, Instruction, Register, Variable
+from ...ptx.module import Function
+from ...ptx.syntax import CallTarget, Immediate, Instruction, Register, Variable
 from ...simt.program import Program
 from ..ir.operands import LANES
 

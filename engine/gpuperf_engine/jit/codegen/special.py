@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from ...errors import Unsupported
 from ...isa.spaces import WINDOWS
 from ...isa.types import scalar_type
-from ...ptx.syntax import Function, SpecialRegister, Variable
+from ...ptx.module import Function
+from ...ptx.syntax import SpecialRegister, Variable
 from ...simt.program import RESERVED_SHARED, Program, reserved_offset, shared_unit
 from ..ir.abi import Context, Cta, State
 from ..ir.operands import LANES, Ref

@@ -16,6 +16,7 @@ from ..core.records import BaselineRow, Case, Document, Entry, ListingRow
 from ..core.verdict import SESSION_VERDICTS, worst
 from ..judge.judgement import judgement
 from ..judge.listing import Listing
+from ..judge.machine_lines import moved_machine_lines
 from ..report.files import write_views
 from ..report.message import failure_text, other_opcodes, unjudged
 from ..report.validate import ReportError, load_report
@@ -195,14 +196,17 @@ def _compare(arguments: argparse.Namespace) -> int:
     base, head = load_report(arguments.base), load_report(arguments.head)
     before = {(record["module"], stable_id(record["id"])): record for record in base["cases"]}
     listings, records, metrics = _listings(head), [], _metrics(head)
+    old_listings = _listings(base)
     # Without committed numbers there is nothing to bank and nothing to add: only what got worse fails.
     policy = {"on_improvement": "warn", "on_unmodelled": "fail", "judge": "auto"}
     for record in head["cases"]:
         known = before.get((record["module"], stable_id(record["id"])))
         stored, analysis = (known["measured"], _analysis(known)) if known is not None else (None, ANALYSIS)
-        rejudged = _rejudged(
-            record, stored, analysis, listings.get(record["detail"]["listing"]), metrics, policy
-        )
+        listing = listings.get(record["detail"]["listing"])
+        rejudged = _rejudged(record, stored, analysis, listing, metrics, policy)
+        if known is not None:
+            old_listing = old_listings.get(known["detail"]["listing"])
+            rejudged["because"] += moved_machine_lines(record, known, listing, old_listing)
         if stored is None:
             rejudged["rows"] = [
                 {**row, "fails": row["fails"] and row["verdict"] != "new"} for row in rejudged["rows"]

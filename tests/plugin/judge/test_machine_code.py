@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.judge.machine_lines import moved_machine_lines
+
 VANISHES = "mov.u32 %r1, 1;"
 REAL = "add.f32 %f3, %f2, %f2;"
 SPILLS = "pmevent 1;"
@@ -181,8 +184,6 @@ def test_what_the_assembler_refuses_is_said(stored):
 
 
 def test_a_report_is_judged_again_as_it_was(stored):
-    from pytest_gpuperf.cli import main
-
     declare(stored, VANISHES)
     stored.report()
     assert (
@@ -223,3 +224,45 @@ def test_a_report_shows_it_beside_ptx_and_source_without_running_it(stored):
 def test_without_a_report_no_instruction_is_asked_for(stored, monkeypatch):
     monkeypatch.setattr("fake_engine.machine_code", None)
     assert stored.run("--gpuperf").ret == 0
+
+
+def test_two_reports_are_compared_by_line_of_machine_code(stored, capsys):
+    stored.report()
+    (stored.path / "out").rename(stored.path / "base")
+    declare(stored, REAL)
+    stored.report()
+    capsys.readouterr()
+    assert main(["compare", "base/gpuperf.json", "out/gpuperf.json"]) == 1
+    assert f"+{WARPS} machine.warp_instructions at scale.ptx:8 (h100-sxm)\n" in capsys.readouterr().out
+
+
+def reported(lines, sources, instructions, target="h100-sxm"):
+    """A case and the listing of its PTX, as reports hold them; ``instructions``: (PTX line, executions by warps)."""
+    rows = [
+        [16 * n, "NOP", line, warps, 32 * warps, True, 1, ""] for n, (line, warps) in enumerate(instructions)
+    ]
+    case = {
+        "kernel": {"path": "k.ptx"},
+        "detail": {"sources": sources, "targets": {target: {"machine_code": {"instructions": rows}}}},
+    }
+    texts = {"k.cu:3": "y += x;", "k.cu:4": "y += x;", "k.cu:9": "z();", "k.cu:10": "w();"}
+    return case, {"lines": lines, "source": texts}
+
+
+def test_lines_of_machine_code_are_the_same_by_file_and_text():
+    old, before = reported([[7, "add"], [8, "ld"]], {"7": "k.cu:3", "8": "k.cu:9"}, [(7, 10), (8, 5), (0, 1)])
+    # a line further down, and once more: that of line 3 stands at 4 now, its PTX at 17
+    new, after = reported(
+        [[17, "add"], [18, "ld"], [19, "st"]],
+        {"17": "k.cu:4", "18": "k.cu:10"},
+        [(17, 10), (17, 2), (18, 4), (0, 1), (19, 3)],
+    )
+    assert moved_machine_lines(new, old, after, before) == [
+        "−5 machine.warp_instructions at gone: k.cu:9 (h100-sxm)",
+        "+4 machine.warp_instructions at k.cu:10 (h100-sxm)",
+        "+3 machine.warp_instructions at k.ptx:19 (h100-sxm)",
+        "+2 machine.warp_instructions at k.cu:4 (h100-sxm)",
+    ]
+    assert moved_machine_lines(new, new, after, after) == []
+    other, listing = reported([], {}, [(7, 1)], target="rtx-4090")
+    assert moved_machine_lines(new, other, after, listing) == []

@@ -74,6 +74,10 @@ class Image(ABC):
     def load(self, address: Value, where: Value) -> Value:
         """The aligned 32-bit words at device addresses, 0 where the predicate does not hold."""
 
+    def reads(self, address: Value, size: Value, where: Value) -> None:
+        """An access reads so many bytes (u32) at device addresses: those that ``load`` takes for it may be more."""
+        return
+
     @abstractmethod
     def store(self, address: Value, value: Value, where: Value) -> None:
         """Store values at addresses aligned to their size; of equal ones the highest lane's stays."""
@@ -229,23 +233,26 @@ def sample(
     image.expect(TEXTURE, geometry)
     integer = ctype == S32
     axes, layer = _axes(image, operands, geometry, integer=integer)
+    linear = image.field("filter_mode").compare("ne", 0)
 
     def nearest() -> list[Value]:
         address, border = _place(image, layer, [axis.texel(axis.nearest) for axis in axes])
+        image.reads(address, image.field("texel"), ~border if integer else ~(border | linear))
         return [_channel(image, address, border, number) for number in range(4)]
 
     if integer:
         return _result(image, nearest(), dtype)
-    linear = image.field("filter_mode").compare("ne", 0)
 
     def filtered() -> list[Value]:
-        return [select(linear, far, near) for far, near in zip(_filter(image, axes, layer), nearest())]
+        return [
+            select(linear, far, near) for far, near in zip(_filter(image, axes, layer, linear), nearest())
+        ]
 
     return _result(image, image.either(linear, filtered, nearest), dtype)
 
 
-def _filter(image: Image, axes: Sequence[_Axis], layer: Value) -> list[Value]:
-    """The weighted mean of the 2, 4 or 8 texels around the coordinates."""
+def _filter(image: Image, axes: Sequence[_Axis], layer: Value, linear: Value) -> list[Value]:
+    """The weighted mean of the 2, 4 or 8 texels around the coordinates. ``linear``: where it is asked for."""
     pairs = [axis.pair() for axis in axes]
     totals: list[Value] = []
     for corner in range(1 << len(axes)):
@@ -257,6 +264,7 @@ def _filter(image: Image, axes: Sequence[_Axis], layer: Value) -> list[Value]:
         assert weight is not None
         part = weight.convert(F64) * (2.0 ** (-8 * len(axes)))
         address, border = _place(image, layer, [pair[side] for pair, side in zip(pairs, sides)])
+        image.reads(address, image.field("texel"), linear & ~border & weight.compare("ne", 0))
         for number in range(4):
             term = _channel(image, address, border, number).bits(F32).convert(F64) * part
             if corner:
@@ -276,6 +284,7 @@ def gather_texels(
     texels = []
     for x, y in ((0, 1), (1, 1), (1, 0), (0, 0)):
         address, border = _place(image, layer, [across[x], down[y]])
+        image.reads(address, image.field("texel"), ~border)
         texels.append(_channel(image, address, border, component).bits(dtype))
     return tuple(texels)
 
@@ -371,9 +380,9 @@ def read_surface(
     image: Image, operands: Sequence[Value], geometry: str, dtype: ScalarType, count: int, mode: str
 ) -> tuple[Value, ...]:
     """Bytes of a surface as they are; 0 where nothing is read."""
-    address, inside = _locate(
-        image, operands, geometry, _size(image, dtype.bytes * count), mode, samples=False
-    )
+    size = _size(image, dtype.bytes * count)
+    address, inside = _locate(image, operands, geometry, size, mode, samples=False)
+    image.reads(address, size, inside)
     channels: list[Value] = []
     for index in range(count):
         at = address + index * dtype.bytes

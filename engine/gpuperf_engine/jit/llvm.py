@@ -23,7 +23,7 @@ from ..memory import tensor_maps
 from ..simt import atomic_targets, stack, stack_entries
 from . import cache as store
 from .codegen.combine import COMBINE_PREFIX, combine_function
-from .codegen.images import IMAGE_PREFIX, image_function
+from .codegen.images import IMAGE_IMPORTS, IMAGE_PREFIX, image_function
 from .ir import abi, access_records, codes, copy_records, race_records
 from .ir.vectors import vector_function
 from .runtime import compile_python
@@ -69,7 +69,7 @@ _RACES = (
     "race_begin", "race_begin_cluster", "race_bulk", "race_bulk_groups", "race_cluster", "race_commit_products",
     "race_complete_cluster", "race_complete_mbarrier", "race_copies", "race_fence", "race_flag", "race_groups", "race_lanes",
     "race_me", "race_pieces", "race_products", "race_proxy", "race_range", "race_renew", "race_row", "race_settle",
-    "race_source", "race_wait_products", "races_settle",
+    "race_source", "race_texels", "race_wait_products", "races_settle",
 )  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
@@ -365,6 +365,8 @@ def _links(name: str) -> tuple[tuple[str, ...], dict[str, int]]:
 def _imports(name: str) -> tuple[str, ...]:
     if name.startswith(VALUES_PREFIX):
         return VALUES_IMPORTS
+    if name.startswith(IMAGE_PREFIX):
+        return IMAGE_IMPORTS
     return _ACCESS if is_access(name) else _IMPORTS.get(name, ())
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.dependence import Access, Aliases, Object, objects
-from ..isa.effects import ATOMIC, LOAD
+from ..isa.effects import ATOMIC, LOAD, TEXTURE
 from ..ptx.syntax import Address, Instruction, Variable
 from ..results import Race, RaceAccess
 from ..simt.effects import is_strong
@@ -42,22 +42,23 @@ _ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW |
 _KEPT = 64
 
 
-def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
-    """For each site, and for accesses that are no site's, the bits of ``jit.ir.race_records.Race``; zeros where nothing is checked."""
+def race_flags(program: Program, plan: LaunchPlan, images: Iterable[int]) -> NDArray[np.uint16]:
+    """For each site, for accesses that are no site's, and for each of ``Program.images`` the bits of ``jit.ir.race_records.Race``;
+    zeros where nothing is checked. ``images``: where the allocations begin that textures and surfaces of the device lead to."""
     if not plan.races:
-        return np.zeros(len(program.sites) + 1, np.uint16)
+        return _no_flags(program)
     clustered = plan.cluster_ctas > 1
     asked = Layout.AMONG * (plan.ctas > plan.cluster_ctas and not plan.only_kept)
     asked |= Layout.WITHIN * (plan.warps_per_cta * plan.cluster_ctas > 1)
-    aliases = _aliases(program, plan) if asked else {}
-    place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {asked} {[*aliases.values()]}"
+    aliases, shown = _aliases(program, plan, images) if asked else ({}, frozenset())
+    place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {asked} {[*aliases.values()]} {sorted(shown)}"
     known = program.kernel.memo.get(place)
     if known is None:
-        flags = np.zeros(len(program.sites) + 1, np.uint16)
+        flags = _no_flags(program)
         touched: dict[Site, frozenset[Object]] = {}
-        if len(program.sites) < (Layout.MOST_SITES_IN_CLUSTER if clustered else Layout.MOST_SITES):
+        if len(flags) <= (Layout.MOST_SITES_IN_CLUSTER if clustered else Layout.MOST_SITES):
             if asked:
-                touched = _touched(program, aliases)
+                touched = _touched(program, aliases, shown)
             if plan.shared_bytes:
                 flags |= _flags(program, clustered)
             if touched or plan.shared_bytes:
@@ -73,9 +74,13 @@ def race_flags(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
         bits = _apart(program, plan, place, touched)
         flags = flags.copy()
         flags[[*bits]] &= Layout.ALL - np.array([*bits.values()], np.uint16)
-    if flags[-1] and not clustered and warps >= _WORTH_IT:
+    if flags[len(program.sites)] and not clustered and warps >= _WORTH_IT:
         flags = flags & _where_conflicts(program, plan)
     return flags
+
+
+def _no_flags(program: Program) -> NDArray[np.uint16]:
+    return np.zeros(len(program.sites) + 1 + len(program.images), np.uint16)
 
 
 def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
@@ -84,12 +89,12 @@ def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
     masks = program.kernel.memo.get(place)
     if masks is None:
         conflicts = conflicting_sites(program, plan)
-        masks = program.kernel.memo[place] = np.full(len(program.sites) + 1, Layout.ALL, np.uint16)
+        masks = program.kernel.memo[place] = ~_no_flags(program)
         for site in program.sites:
             if reaches_shared(site) and conflicts is not None and site.index not in conflicts:
                 # what orders nothing but itself is as good as unordered
                 masks[site.index] -= Layout.CHECKED | _ORDERS * (site.space == "shared")
-        masks[-1] = Layout.ALL * (conflicts is None or bool(conflicts))
+        masks[len(program.sites)] = Layout.ALL * (conflicts is None or bool(conflicts))
     assert isinstance(masks, np.ndarray)
     return masks
 
@@ -117,13 +122,14 @@ def _sites_apart(
     if any(_ANYTHING in items for items in touched.values()):
         return {}
     forms = Forms(program, plan)
+    count = len(program.sites)
     of_object: dict[Object, list[Site]] = defaultdict(list)
     for site, items in touched.items():
         for item in items:
             of_object[item].append(site)
     left: dict[Object, int] = {}
     for item, sites in of_object.items():
-        linear = [form for site in sites if (form := forms.of(site)) is not None]
+        linear = [form for site in sites if site.index < count and (form := forms.of(site)) is not None]
         left[item] = 0
         if len(linear) == len(sites):
             size = min(site.bytes for site in sites)
@@ -144,8 +150,9 @@ def _sites_apart(
     }
 
 
-def _aliases(program: Program, plan: LaunchPlan) -> Aliases:
-    """Which words of the parameter buffer, and which variables, point into the same allocation."""
+def _aliases(program: Program, plan: LaunchPlan, images: Iterable[int]) -> tuple[Aliases, frozenset[int]]:
+    """Which words of the parameter buffer, and which variables, point into the same allocation; and the numbers of those of images, if
+    the program accesses any."""
     starts = [address for address, _ in plan.pointed_at]
     known: dict[int, int] = {}
     found: dict[int | Variable, int] = {}
@@ -165,10 +172,11 @@ def _aliases(program: Program, plan: LaunchPlan) -> Aliases:
     for target, address in zip(program.symbols, plan.symbols.tolist()):
         if isinstance(target, Variable):
             note(target, int(address), True)
-    return found
+    shown = images if program.images else ()
+    return found, frozenset(known.setdefault(start, len(known)) for start in shown)
 
 
-def _touched(program: Program, aliases: Aliases) -> dict[Site, frozenset[Object]]:
+def _touched(program: Program, aliases: Aliases, shown: frozenset[int]) -> dict[Site, frozenset[Object]]:
     """Which sites access which objects in global memory to which some site stores, and not all by atomics."""
     graph = dependence_of(program)
     pointers = {key: number for key, number in aliases.items() if number >= 0}
@@ -192,6 +200,11 @@ def _touched(program: Program, aliases: Aliases) -> dict[Site, frozenset[Object]
         weakly |= (
             touched[site] if not is_strong(instruction) or _is_narrow(instruction, False) else frozenset()
         )
+    texels: frozenset[Object] = frozenset(("global", number) for number in shown)
+    for site in _image_sites(program) if texels else ():
+        touched[site] = texels
+        stored |= texels if site.kind != "load" else frozenset()
+        weakly |= texels if site.kind != "reduction" else frozenset()
 
     def conflicts_with(item: Object, others: set[Object]) -> bool:
         return bool(others) if item == _ANYTHING else item in others or _ANYTHING in others
@@ -206,10 +219,17 @@ def _touched(program: Program, aliases: Aliases) -> dict[Site, frozenset[Object]
     return found
 
 
+def _image_sites(program: Program) -> Iterable[Site]:
+    """Of what accesses images, as if these were sites."""
+    for instruction, index in program.images.items():
+        kind = "load" if instruction.effect is TEXTURE else "reduction" if is_strong(instruction) else "store"
+        yield Site(index, program.block_of.get(instruction, 0), instruction, "global", kind, 1)
+
+
 def _flags(program: Program, clustered: bool) -> NDArray[np.uint16]:
-    flags = np.zeros(len(program.sites) + 1, np.uint16)
+    flags = _no_flags(program)
     conflicts = None if clustered else conflicting_sites(program, None)
-    flags[-1] = Layout.CHECKED * (conflicts is None or bool(conflicts))
+    flags[len(program.sites)] = Layout.CHECKED * (conflicts is None or bool(conflicts))
     for site in program.sites:
         if reaches_shared(site) and (conflicts is None or site.index in conflicts):
             flags[site.index] |= Layout.CHECKED
@@ -220,7 +240,9 @@ def _flags(program: Program, clustered: bool) -> NDArray[np.uint16]:
 
 def _orders(program: Program, clustered: bool) -> NDArray[np.uint16]:
     """What accesses order."""
-    flags = np.zeros(len(program.sites) + 1, np.uint16)
+    flags = _no_flags(program)
+    for instruction, index in program.images.items():
+        flags[index] = Layout.IS_STRONG * is_strong(instruction)
     for site in program.sites:
         words = site.instruction.opcode.split(".")
         if is_strong(site.instruction):
@@ -325,11 +347,19 @@ def _access(program: Program, plan: LaunchPlan, info: int, block: tuple[int, int
     thread = (info >> 9 & 31) * 32 + (info & 31)
     wide, tall, _ = plan.block
     where = (thread % wide, thread // wide % tall, thread // (wide * tall))
-    if info >> 14 >= len(program.sites):
+    instruction = _instruction(program, info >> 14)
+    if instruction is None:
         return RaceAccess(str(program.kernel.span), "", "", block, where)
-    instruction = program.sites[info >> 14].instruction
     source = "" if instruction.location is None else str(instruction.location)
     return RaceAccess(str(instruction.span), source, instruction.opcode, block, where)
+
+
+def _instruction(program: Program, number: int) -> Instruction | None:
+    """What has a number among flags; ``None`` for what is no site's."""
+    count = len(program.sites)
+    if number < count:
+        return program.sites[number].instruction
+    return [None, *program.images][number - count]
 
 
 def _object(plan: LaunchPlan, address: int) -> str:

@@ -50,6 +50,11 @@ class Images:
             sizes.append((row["texel"], prod(row.values())))
         return tuple(sizes)
 
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Where the allocations begin that handles lead to, each once."""
+        return tuple(dict.fromkeys(item.address for item in self.allocations if item is not None))
+
     def allocation_of(self, handle: int) -> Allocation | None:
         """The memory that a handle leads to."""
         return self.allocations[int(self.find(np.array([handle % (1 << 64)], np.uint64))[0])]

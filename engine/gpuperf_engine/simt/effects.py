@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STORE, WARPGROUP
+from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STORE, SURFACE, WARPGROUP
 from ..isa.evaluation import has_semantics
 from ..isa.mbarriers import Mbarrier
 from ..ptx.syntax import Address, Instruction, Variable
@@ -105,4 +105,6 @@ def is_strong(instruction: Instruction) -> bool:
     effect = instruction.effect
     if effect in (LOAD, STORE):
         return not _STRONG.isdisjoint(instruction.opcode.split("."))
+    if effect is SURFACE:
+        return bool(instruction.form.modifier("op"))
     return effect.atomic or (effect is BULK_COPY and combines(instruction))

@@ -17,7 +17,7 @@ from ..flow.blocks import EXIT, BasicBlock, cut
 from ..flow.liveness import live_sets, pressure
 from ..flow.operands import access_bytes, reads, special_registers, writes
 from ..flow.uniformity import Uniformity, analyse_uniformity, mark_waiting_loops, may_stop, observes_others
-from ..isa.effects import ATOMIC, BULK_COPY, LOAD, STACK, STORE, SURFACE, WARPGROUP
+from ..isa.effects import ATOMIC, BULK_COPY, LOAD, STACK, STORE, SURFACE, TEXTURE, WARPGROUP
 from ..isa.types import scalar_type
 from ..memory.spaces import piece_of
 from ..ptx.module import Function
@@ -111,6 +111,14 @@ class Program:
     variant: str = ""
     #: what is worked out of it once
     memo: dict[object, object] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def images(self) -> dict[Instruction, int]:
+        """What accesses images, each with a number behind those of sites and that of what is no site's: it is counted nowhere, but may
+        race."""
+        every = (item for block in self.blocks for item in block.instructions)
+        images = (item for item in every if item.effect in (TEXTURE, SURFACE))
+        return {item: number for number, item in enumerate(images, len(self.sites) + 1)}
 
     @cached_property
     def products(self) -> tuple[Instruction, ...]:

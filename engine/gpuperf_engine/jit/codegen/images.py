@@ -1,12 +1,14 @@
 """Textures and surfaces as runtime functions on whole vectors, one per opcode, and their calls.
 
-``image_function("v_image_tex.2d.…")`` takes the context, the mask of lanes, the lanes' handles and the elements of the sources, and
-gives those of the destinations and the lanes that are refused. ``v_image_same_…`` takes one handle for all lanes.
+``image_function("v_image_tex.2d.…")`` takes the context, the number of the instruction among ``Program.images``, the mask of lanes,
+the lanes' handles and the elements of the sources, and gives those of the destinations and the lanes that are refused.
+``v_image_same_…`` takes one handle for all lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from ...flow.operands import matched
@@ -22,6 +24,7 @@ from ..ir.abi import Context
 from ..ir.codes import Event
 from ..ir.emitter import Emitter
 from ..ir.operands import LANES, Ref, constant, vector_ll
+from ..ir.race_records import Race
 from ..ir.values import NativeValue
 from ..runtime.matrix_functions import internal_functions
 from .handlers import handles
@@ -30,10 +33,16 @@ from .memory import address_value
 if TYPE_CHECKING:
     from .block import BlockWriter
 
-__all__ = ["IMAGE_PREFIX", "image_function", "write_image"]
+__all__ = ["IMAGE_IMPORTS", "IMAGE_PREFIX", "image_function", "write_image"]
 
 IMAGE_PREFIX, _SAME = "v_image_", "same_"
+#: what looks for races
+IMAGE_IMPORTS = ("race_anywhere", "race_texels")
+_LOOKS = tuple(
+    f"declare i64 @{name}({', '.join(['i64'] * count)})" for name, count in zip(IMAGE_IMPORTS, (8, 5))
+)
 U32, U64, B32, PRED = (scalar_type(name) for name in ("u32", "u64", "b32", "pred"))
+_SITE = Ref("i64", "%site")
 _MASK, _POINTERS, _WIDE = f"<{LANES} x i1>", f"<{LANES} x ptr>", f"<{LANES} x i64>"
 
 
@@ -75,11 +84,11 @@ def image_function(name: str) -> str:
     writer.give(whole)
     handle = "i64" if same else _WIDE
     parameters = ", ".join(
-        ["ptr %ctx", "i32 %mask", f"{handle} %handle"]
+        ["ptr %ctx", "i64 %site", "i32 %mask", f"{handle} %handle"]
         + [f"{vector_ll(type)} %a{index}" for index, type in enumerate(given)]
     )
     head = f'define {returned} @"{name}"({parameters}) nounwind {{'
-    return "\n".join([*internal_functions(writer), head, *writer.lines, "}", ""])
+    return "\n".join([*internal_functions(writer), *_LOOKS, head, *writer.lines, "}", ""])
 
 
 class _NativeImage(Image):
@@ -92,6 +101,12 @@ class _NativeImage(Image):
         table, rows = self._context(Context.IMAGES, "ptr"), self._context(Context.IMAGE_ROWS, "i64")
         self.arena = self._context(Context.ARENA, "i64")
         self.shadow = self._context(Context.SHADOW, "i64")
+        flags = writer.load(
+            "i16", writer.place(self._context(Context.RACE_SITES, "ptr"), writer.shl(_SITE, 1))
+        )
+        self.looks = writer.icmp("ne", writer.and_(flags, Race.GLOBAL), 0)
+        #: addresses of lanes, and what goes with them
+        self.area = [writer.alloca(f"<{LANES} x i64>", 64) for _ in range(2)]
         handle = NativeValue(writer, U64, "%handle", same)
         distance = handle - HANDLE_BASE
         count = NativeValue(writer, U64, rows, True)
@@ -142,9 +157,41 @@ class _NativeImage(Image):
     def load(self, address: Value, where: Value) -> Value:
         return self._gather(self._host(address, self.arena), self._where(where))
 
+    def reads(self, address: Value, size: Value, where: Value) -> None:
+        assert isinstance(size, NativeValue)
+        sizes = size.vector()
+        with self._looking(address, where) as lanes:
+            self.writer.store(sizes, self.area[1], 64)
+            self._run("race_texels", lanes, self.writer.number(self.area[1]))
+
+    @contextmanager
+    def _looking(self, address: Value, where: Value) -> Iterator[Ref]:
+        """What is written inside looks for races of some lanes, whose device addresses are in the first area."""
+        assert isinstance(address, NativeValue)
+        writer, addresses = self.writer, address.vector()
+        lanes = writer.bitcast(self._where(where), "i32")
+        with writer.if_(writer.and_(self.looks, writer.icmp("ne", lanes, 0)), "looks"):
+            writer.store(addresses, self.area[0], 64)
+            yield writer.zext(lanes, "i64")
+
+    def _changes(self, address: Value, raw: Ref | None, size: int, where: Value) -> None:
+        """Bytes are stored (``raw``), or changed in one step."""
+        with self._looking(address, where) as lanes:
+            values: object = 0
+            if raw is not None:
+                self.writer.store(raw, self.area[1], 64)
+                values = self.writer.number(self.area[1])
+            self._run("race_anywhere", lanes, values, size, size, 12 if raw is None else 4)
+
+    def _run(self, name: str, lanes: Ref, *more: object) -> None:
+        """Call a function that looks for races."""
+        context, addresses = self.writer.number("%ctx"), self.writer.number(self.area[0])
+        self.writer.run(name, (context, _SITE, lanes, addresses, *more))
+
     def store(self, address: Value, value: Value, where: Value) -> None:
         assert isinstance(value, NativeValue)
         mask, raw = self._where(where), value.clean().bits_as(scalar_type(f"b{value.type.bits}"))
+        self._changes(address, raw.vector(), value.type.bytes, where)
         self._scatter(self._host(address, self.arena), raw.vector(), value.type.bits, mask)
         self._mark(address, value.type.bits, mask)
 
@@ -168,6 +215,7 @@ class _NativeImage(Image):
         assert isinstance(value, NativeValue)
         writer, bits = self.writer, value.type.bits
         mask = self._where(where)
+        self._changes(address, None, bits // 8, where)
         self._mark(address, bits, mask, aligned=False)
         host = self._host(address, self.arena)
         assert isinstance(host, NativeValue)
@@ -249,6 +297,7 @@ def write_image(to: BlockWriter, instruction: Instruction) -> None:
     name = f"{IMAGE_PREFIX}{_SAME if handle.uniform else ''}{form.opcode}"
     arguments = [
         ("ptr", "%ctx"),
+        ("i64", str(to.generator.program.images.get(instruction, 0))),
         ("i32", mask),
         ("i64", handle.scalar()) if handle.uniform else (_WIDE, handle.vector()),
         *((vector_ll(type), value.clean().vector()) for type, value in zip(given, values)),

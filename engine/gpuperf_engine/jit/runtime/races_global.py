@@ -17,6 +17,7 @@ from .compile_python import (
     copy,
     leading_zeros,
     load16,
+    load32,
     load64,
     release64,
     trailing_zeros,
@@ -88,6 +89,23 @@ def race_anywhere(
             # a place that all lanes load from
             mask = mask & ~race_first_of(alike(addresses, lane, 8), mask)
         race_line(context, access, lane, start, end - start)
+    return 0
+
+
+def race_texels(context: Context, site: int, mask: int, addresses: int, sizes: int) -> int:
+    """As ``race_row``, of loads through a texture or surface; ``sizes``: bytes of each lane, four bytes each."""
+    while mask:
+        lane = trailing_zeros(mask)
+        size = load32(sizes + lane * 4)
+        start = load64(addresses + lane * 8)
+        some = mask & alike(sizes, lane, 4)
+        if start & (size - 1):
+            # rows of narrow texels begin anywhere
+            some = 1 << lane
+            race_row(context, site, some, start - lane * size, 0, size, size, 8)
+        else:
+            race_anywhere(context, site, some, addresses, 0, size, size, 8)
+        mask = mask & ~some
     return 0
 
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 def mov(b: Builder) -> Step:
     operand = b.operands[0]
     lanes = len(operand.items) if isinstance(operand, Vector) and (b.has("v2") or b.has("v4")) else 1
-    put, x = b.put(0, lanes * b.width), b.get(1, lanes * b.width)
-    return lambda t: put(t, x(t))
+    return apply(b, None, [b.get(1, lanes * b.width)], lanes * b.width, False)
 
 
 @semantics("cvta")
@@ -58,7 +57,14 @@ def ld(b: Builder) -> Step:
     puts = [b.put(item, b.width, b.signed) for item in items]
     if len(puts) == 1:
         put = puts[0]
-        return lambda t: put(t, t.load(space, address(t), size))
+        if put not in b.written:
+            return lambda t: put(t, t.load(space, address(t), size))
+        index, bits = b.written[put]
+
+        def read(t: Thread) -> None:
+            t.regs[index] = t.load(space, address(t), size) & bits
+
+        return read
     total = size * len(puts)
 
     def step(t: Thread) -> None:

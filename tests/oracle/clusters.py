@@ -87,10 +87,13 @@ def cluster_step(b: Builder) -> Callable[[Thread], None]:
 
 def shared_of(t: Thread, address: int) -> tuple[bytearray, int]:
     """The shared memory that an address in the shared space lies in, and the place there."""
-    ctas, rank = t.cta.cluster.ctas, address >> RANK
+    own, rank = t.cta, address >> RANK
+    if rank == own.rank:
+        return own.shared, address & OFFSET
+    ctas = own.cluster.ctas
     if rank >= len(ctas):
         raise OracleError(f"the cluster has no CTA of rank {rank}")
-    if ctas[rank] is not t.cta and all(thread.done for thread in ctas[rank].threads):
+    if all(thread.done for thread in ctas[rank].threads):
         raise OracleError(f"the CTA of rank {rank} has ended")
     return ctas[rank].shared, address & OFFSET
 

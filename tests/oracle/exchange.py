@@ -126,10 +126,11 @@ def barrier_step(b: Builder) -> Callable[[Thread], None]:
 
 def settle_barrier(cta: Cta, number: int) -> None:
     """Release the barrier if all have arrived. A warp counts whole: lanes it lacks or that exited too."""
-    barrier = cta.barriers[number]
-    arrived = sum(len(lanes) + 32 - cta.alive[warp] for warp, lanes in barrier.arrived.items())
-    whole = 32 * sum(1 for alive in cta.alive if alive)
-    if arrived < (whole if barrier.expected is None else barrier.expected):
+    barrier, alive = cta.barriers[number], cta.alive
+    expected = 32 * (len(alive) - alive.count(0)) if barrier.expected is None else barrier.expected
+    if 32 * len(barrier.arrived) < expected:
+        return
+    if sum(len(lanes) + 32 - alive[warp] for warp, lanes in barrier.arrived.items()) < expected:
         return
     del cta.barriers[number]
     for thread, reduce, put in barrier.waiting:

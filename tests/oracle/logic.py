@@ -9,7 +9,7 @@ from . import floats, integers
 from .integers import mask
 from .operands import Builder, Step
 from .registry import apply, semantics, sources
-from .syntax import WIDTHS
+from .syntax import WIDTHS, Pair
 
 if TYPE_CHECKING:
     from .threads import Thread
@@ -173,6 +173,8 @@ def combined(b: Builder, at: int) -> Callable[[Thread, bool], int]:
 @semantics("setp")
 def setp(b: Builder) -> Step:
     test, join = comparison(b, b.type, b.mods[0]), combined(b, 3)
+    if not isinstance(b.operands[0], Pair) and len(b.operands) == 3 and not b.type.endswith("x2"):
+        return apply(b, test, sources(b, 2), 1, False)
     p, q = b.pair(0)
     put_p, put_q = b.put(p, 1), b.put(q, 1)
     x, y = sources(b, 2)

@@ -133,7 +133,8 @@ class Builder:
                 operand.offset,
                 operand.register.width,
             )
-            return lambda t: (base(t) + offset) & mask(min(bits, width))
+            bits = mask(min(bits, width))
+            return lambda t: (base(t) + offset) & bits
         if isinstance(operand, Not):
             inner = self.get(operand.operand, width)
             return lambda t: inner(t) ^ 1
@@ -223,8 +224,12 @@ class Builder:
         offset = operand.offset
         if operand.base is None:
             return lambda t: offset
-        base = self.get(operand.base, 64)
-        return (lambda t: (base(t) + offset) & mask(64)) if offset else base
+        base, bits = self.get(operand.base, 64), mask(64)
+        if not offset:
+            return base
+        if (index := self.registers.get(base)) is not None:
+            return lambda t: (t.regs[index] + offset) & bits
+        return lambda t: (base(t) + offset) & bits
 
     def space(self) -> str:
         return next((word for word in self.mods if word in ("global", *WINDOWS)), "generic")

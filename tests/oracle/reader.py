@@ -6,6 +6,8 @@ indices only. Labels may be used before they stand and are resolved when the bod
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from .syntax import (
     SPACES,
     WIDTHS,
@@ -400,6 +402,7 @@ class Reader(Cursor):
         return operand
 
 
+@lru_cache(maxsize=4)
 def parse(text: str) -> Module:
-    """Read a PTX module. Raises :class:`PtxError` with the line when the text is not understood."""
+    """Read a PTX module, once for several launches. Raises :class:`PtxError` with the line when the text is not understood."""
     return Reader(text).read()

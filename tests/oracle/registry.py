@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from . import floats
 from .integers import mask
-from .operands import Builder, Get, Step
+from .operands import Builder, Get, Put, Step
 
 if TYPE_CHECKING:
     from .threads import Thread
@@ -23,10 +23,12 @@ def semantics(*names: str) -> Callable[[Callable[[Builder], Step]], Callable[[Bu
     return register
 
 
-def apply(b: Builder, function: Callable[..., int], gets: list[Get], width: int | None = None,
+def apply(b: Builder, function: Callable[..., int] | None, gets: list[Get], width: int | None = None,
           is_signed: bool | None = None) -> Step:  # fmt: skip
-    """Write ``function(operands…)`` to operand 0."""
+    """Write ``function(operands…)`` to operand 0, or the operand as it is."""
     put = b.put(0, width, b.signed if is_signed is None else is_signed)
+    if function is None:
+        return _copy(b, gets[0], put)
     if put in b.written and (step := _on_registers(b, function, gets, *b.written[put])):
         return step
     if len(gets) == 1:
@@ -39,6 +41,17 @@ def apply(b: Builder, function: Callable[..., int], gets: list[Get], width: int 
         x, y, z = gets
         return lambda t: put(t, function(x(t), y(t), z(t)))
     return lambda t: put(t, function(*[get(t) for get in gets]))
+
+
+def _copy(b: Builder, get: Get, put: Put) -> Step:
+    if put not in b.written:
+        return lambda t: put(t, get(t))
+    to, bits = b.written[put]
+
+    def step(t: Thread) -> None:
+        t.regs[to] = get(t) & bits
+
+    return step
 
 
 def _on_registers(
@@ -65,6 +78,13 @@ def _on_registers(
             def step(t: Thread) -> None:
                 regs = t.regs
                 regs[to] = function(regs[i], value) & bits
+
+        case [int(i), int(j), None] if gets[2] in b.constants:
+            value = b.constants[gets[2]]
+
+            def step(t: Thread) -> None:
+                regs = t.regs
+                regs[to] = function(regs[i], regs[j], value) & bits
 
         case [int(i), int(j), int(k)]:
 

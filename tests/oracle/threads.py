@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from .clusters import Cluster, ClusterWait, shared_of
 from .exchange import BarrierWait, WarpWait, settle_barrier, settle_unmasked, settle_warp
-from .integers import mask
 from .mbarriers import Mbarrier, PhaseWait
-from .memory import WINDOWS, OracleError, window_of
+from .memory import CONST_WINDOW, OracleError, window_of
 from .syntax import Function
 from .warpgroup import GroupWait
 
@@ -72,24 +71,30 @@ class Thread:
             raise OracleError(f"misaligned access of {size} bytes at 0x{address:x}")
 
     def place(self, space: str, address: int, size: int) -> tuple[bytearray, int]:
-        space, offset = self.resolve(space, address)
-        if space in ("global", "const"):
-            return self.cta.machine.map.find(offset + WINDOWS.get(space, 0), size)
-        offset &= mask(32)
-        memory = {"local": self.local, "param": self.param}.get(space)
-        if memory is None:
+        if space == "generic":
+            space, address = window_of(address)
+        if space == "global":
+            return self.cta.machine.map.find(address, size)
+        if space == "const":
+            return self.cta.machine.map.find(address + CONST_WINDOW, size)
+        offset = address & 0xFFFFFFFF
+        if space == "shared":
             memory, offset = shared_of(self, offset)
+        else:
+            memory = self.local if space == "local" else self.param
         if offset + size > len(memory):
             raise OracleError(f"{space} memory ends at {len(memory)}: {size} bytes at {offset} are outside")
         return memory, offset
 
     def load(self, space: str, address: int, size: int, align: int = 0) -> int:
-        self.check_alignment(address, align or size)
+        if address % (align or size):
+            self.check_alignment(address, align or size)
         memory, offset = self.place(space, address, size)
         return int.from_bytes(memory[offset : offset + size], "little")
 
     def store(self, space: str, address: int, size: int, value: int) -> None:
-        self.check_alignment(address, size)
+        if address % size:
+            self.check_alignment(address, size)
         memory, offset = self.place(space, address, size)
         memory[offset : offset + size] = value.to_bytes(size, "little")
 

@@ -1,0 +1,342 @@
+"""The memory of a device and the arrays in it: what the host allocates, copies, sets and binds.
+
+Everything that the host does is recorded in order, with the source line that asked for it, for the value patterns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..errors import LaunchError, UnknownName
+from ..memory.arena import Allocation, Memory
+from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, converted
+from ..memory.images import ImageObject, surface_row, texture_row
+from ..ptx.module import Function, Module, make_current
+from ..symbolic.known_contents import KnownContents
+from .events import Event, Use, call_path
+from .options import check_observe
+from .recording import Recorder
+from .symbols import Symbols
+from .thresholds import Thresholds
+
+__all__ = ["DeviceMemory", "check_kernel"]
+
+_numbers = itertools.count()
+
+
+def check_kernel(kernel: object) -> None:
+    """Raises ``LaunchError`` unless this is a kernel or another function of a module."""
+    if not isinstance(kernel, Function):
+        raise LaunchError(f"a {type(kernel).__name__} is not a kernel", hint='write module["name"]')
+
+
+class DeviceMemory:
+    """Memory, the arrays in it, and the recorded program of what was done with them.
+
+    ``observe`` is a subset of ``options.OBSERVABLE``; ``thresholds``: when values are a pattern, if others than the defaults.
+    """
+
+    def __init__(
+        self, observe: Iterable[str], memory_bytes: int, heap_bytes: int, thresholds: Thresholds | None
+    ) -> None:
+        self.observe = check_observe(observe)
+        self.memory = Memory(as_whole(memory_bytes, "memory_bytes", 0), as_whole(heap_bytes, "heap_bytes", 0))
+        self._contents = KnownContents(self.memory)
+        self.events: list[Event] = []
+        self.arrays: list[DeviceArray] = []
+        #: numbers of the events that allocated arrays
+        self.origins: dict[Allocation, int] = {}
+        #: arrays and variables of modules
+        self.array_of: dict[Allocation, DeviceArray] = {}
+        self.thresholds = Thresholds() if thresholds is None else thresholds
+        self.recorder = (
+            Recorder(self.memory, self.array_of.get, self.thresholds) if "values" in self.observe else None
+        )
+        #: names of arrays
+        self._taken: set[str] = set()
+        self._names: dict[str, int] = {}
+        self._symbols = Symbols(self, self.memory, self._loaded)
+        self._number = next(_numbers)
+        self._launched: set[Module] = set()
+
+    # -- arrays ---------------------------------------------------------------------------------------------------------
+
+    def array(self, values: object, *, name: str | None = None, pad: int | None = None) -> DeviceArray:
+        """Device memory with a copy of a host array (anything ``np.asarray`` takes).
+
+        ``pad``: bytes behind the last one that kernels may access too, with a note in the profile. ``None``: none but those of an
+        element that begins inside, as every allocator of CUDA makes possible; 0: none at all.
+        """
+        try:
+            host = np.asarray(values, order="C")
+        except (TypeError, ValueError) as error:
+            raise LaunchError(f"a {type(values).__name__} is not an array: {error}") from None
+        array = self._allocate(host.shape, host.dtype, name, pad)
+        self.memory.write(array.allocation, 0, host.reshape(-1).view(np.uint8))
+        self._record("copy-in", (array,), array.nbytes)
+        return array
+
+    def empty(
+        self,
+        shape: int | Sequence[int],
+        dtype: DTypeLike = np.float32,
+        *,
+        name: str | None = None,
+        pad: int | None = None,
+    ) -> DeviceArray:
+        """Uninitialised device memory. Reading it before a write is reported. ``pad``: see ``array``."""
+        array = self._allocate(as_shape(shape), as_dtype(dtype), name, pad)
+        self._append("allocate", (array,), array.nbytes)
+        return array
+
+    def zeros(
+        self,
+        shape: int | Sequence[int],
+        dtype: DTypeLike = np.float32,
+        *,
+        name: str | None = None,
+        pad: int | None = None,
+    ) -> DeviceArray:
+        """Device memory set to zero, recorded as an allocation and a memset. ``pad``: see ``array``."""
+        array = self._allocate(as_shape(shape), as_dtype(dtype), name, pad)
+        self.memory.mark(array.allocation, 0, array.nbytes)
+        self._record("memset", (array,), array.nbytes)
+        return array
+
+    def _allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str | None, pad: int | None
+    ) -> DeviceArray:
+        if dtype.hasobject or dtype.kind in "USmM" or not dtype.isnative:
+            raise LaunchError(
+                f"an array of dtype {dtype} has no device representation",
+                hint="accepted: booleans, numbers and structures of them in the byte order of the host",
+            )
+        size = math.prod(shape) * dtype.itemsize
+        behind = None if pad is None else as_whole(pad, "pad", 0)
+        allocation = self.memory.allocate(size, name or "", pad=behind)
+        array = DeviceArray(self, allocation, 0, shape, dtype)
+        self.array_of[allocation] = array.recorded()
+        self.arrays.append(self.array_of[allocation])
+        self.origins[allocation] = len(self.events)
+        self._taken.add(allocation.name)
+        return array
+
+    def memset(self, array: DeviceArray, value: object) -> None:
+        """Set every element of an array or view to one value."""
+        self._own(array)
+        one = converted(value, array.dtype)
+        if one.size != 1:
+            raise LaunchError(
+                f"cannot fill with {value!r:.60}", hint="accepted: one value; copy_from() takes arrays"
+            )
+        filled = np.full(array.size, one.reshape(()), dtype=array.dtype)
+        array.bytes()[:] = filled.view(np.uint8)
+        self._contents.overwritten(array.allocation, array.nbytes)
+        self.memory.mark(array.allocation, array.offset, array.nbytes)
+        self._record("memset", (array,), array.nbytes)
+
+    def copy(self, target: DeviceArray, source: NDArray[Any] | DeviceArray) -> None:
+        """Copy host → device or device → device; both sides must have the same number of bytes. Host data is converted to
+        the array's dtype if that keeps its kind (``np.can_cast(…, "same_kind")``)."""
+        self._own(target)
+        kind = "copy-in"
+        objects: tuple[DeviceArray, ...] = (target,)
+        if isinstance(source, DeviceArray):
+            self._address_of(source)
+            self._contents.require(source.allocation, "this copy")
+            raw, kind, objects = source.bytes().copy(), "copy", (target, source)
+        else:
+            raw = converted(source, target.dtype).reshape(-1).view(np.uint8)
+        if raw.size != target.nbytes:
+            raise LaunchError(f"copy of {raw.size:,} bytes to an array of {target.nbytes:,} bytes")
+        array_bytes = target.bytes()
+        array_bytes[:] = raw
+        self._contents.overwritten(target.allocation, target.nbytes)
+        self.memory.mark(target.allocation, target.offset, target.nbytes)
+        self._record(kind, objects, target.nbytes)
+
+    def read(self, array: DeviceArray) -> NDArray[Any]:
+        """Copy out, recorded. Raises ``NotObserved`` for contents that a launch did not compute."""
+        self._contents.require(array.allocation, "numpy()")
+        uses = () if self.recorder is None else self.recorder.host_reads(array)
+        self._append("copy-out", (array,), array.nbytes, uses)
+        copied: NDArray[Any] = array.bytes().copy().view(array.dtype).reshape(array.shape)
+        return copied
+
+    # -- variables ------------------------------------------------------------------------------------------------------
+
+    def symbol(self, kernel: Function, name: str) -> DeviceArray:
+        """The array of a ``__constant__`` or ``__device__`` variable of the kernel's module. Raises ``UnknownName``."""
+        check_kernel(kernel)
+        variable = kernel.module.variable(name)
+        if variable.space not in ("global", "const") or variable.linkage == "extern":
+            raise UnknownName(
+                f".{variable.space} variable {name!r} has no memory on the device itself"
+                if variable.linkage != "extern"
+                else f"variable {name!r} is declared extern and defined in no module given",
+                span=variable.span,
+                hint="accepted: .global and .const variables that the module defines",
+            )
+        self._symbols.check_room(kernel.module)
+        array = replace(self._symbols.variable(variable), runtime=self)
+        kernel.module.expected_on = None
+        return array
+
+    def current_symbol(self, kernel: Function, name: str) -> DeviceArray:
+        """What ``kernel.symbol(name)`` is while this is the current device."""
+        array = self.symbol(kernel, name)
+        if kernel.module not in self._launched:
+            kernel.module.expected_on = self._number
+        return array
+
+    def _becomes_current(self, kernel: Function) -> None:
+        """Before a launch. Raises ``LaunchError`` if the kernel's variables were set on another device instead."""
+        if kernel.module.expected_on not in (None, self._number):
+            raise LaunchError(
+                f"{kernel.name!r} is launched on a device that was not the current one when symbol() was called on its kernel",
+                hint=f"with several devices, name the one that is meant: device.symbol(module[{kernel.name!r}], …)",
+            )
+        kernel.module.expected_on = None
+        if kernel.module not in self._launched:
+            self._symbols.check_room(kernel.module)
+        self._launched.add(kernel.module)
+        make_current(self)
+
+    def _loaded(self, array: DeviceArray, initial: bool) -> None:
+        """A variable of a module is in memory now."""
+        self.array_of[array.allocation] = array.recorded()
+        if initial and self.recorder is not None:
+            self.recorder.load(array.allocation)
+
+    def share_variables(self, kernels: Iterable[Function]) -> None:
+        """Let variables that the kernels' modules declare alike, by name, size and initial contents, be the same memory.
+
+        For kernels that stand for one another, such as one source compiled for several targets.
+        """
+        self._symbols.share(dict.fromkeys(kernel.module for kernel in kernels))
+
+    # -- images ---------------------------------------------------------------------------------------------------------
+
+    def texture(
+        self,
+        array: DeviceArray,
+        *,
+        channels: int = 1,
+        layered: bool = False,
+        normalized: bool = False,
+        read: str = "element",
+        filter: str = "nearest",
+        address: str | Sequence[str] = "clamp",
+        border: Sequence[float] = (0, 0, 0, 0),
+        linear_memory: bool = False,
+    ) -> ImageObject:
+        """A texture object of an array, an argument for kernels.
+
+        The array's shape is (depth, height,) width; with ``layered`` the first axis are layers, with ``channels`` of 2 or 4 the last
+        axis. ``normalized`` coordinates run from 0 to 1; ``read="normalized"`` gives 8- and 16-bit integers as floats of 0 (−1) to 1;
+        ``filter`` is ``nearest`` or ``linear``; ``address``, one or one per dimension, ``clamp``, ``border``, and for normalized
+        coordinates ``wrap`` and ``mirror``. ``linear_memory``: as bound to linear memory, where fetches outside give 0.
+
+        Raises ``LaunchError``.
+        """
+        self._own(array)
+        row = texture_row(
+            array, channels, layered=layered, normalized=normalized, read=read, filter=filter, address=address,
+            border=border, linear_memory=linear_memory,
+        )  # fmt: skip
+        return ImageObject(array, row, self.memory.images.add(row, array.allocation))
+
+    def surface(self, array: DeviceArray, *, channels: int = 1, layered: bool = False) -> ImageObject:
+        """A surface object of an array, which kernels read and write; shapes as for ``texture``. Raises ``LaunchError``."""
+        self._own(array)
+        row = surface_row(array, channels, layered=layered)
+        return ImageObject(array, row, self.memory.images.add(row, array.allocation))
+
+    def bind(self, kernel: Function, name: str, image: ImageObject) -> None:
+        """Let a ``.texref`` or ``.surfref`` variable of the kernel's module mean an image of this device. Raises ``UnknownName`` and
+        ``LaunchError``."""
+        check_kernel(kernel)
+        variable = kernel.module.variable(name)
+        wanted = next((word[1:-3] for word in variable.attributes if word in (".texref", ".surfref")), "tex")
+        if variable.space != "tex":
+            raise LaunchError(f"{name!r} is not a .texref or .surfref variable", span=variable.span)
+        if (
+            not isinstance(image, ImageObject)
+            or self._address_of(image) is None
+            or image.kind[:3] != wanted[:3]
+        ):
+            raise LaunchError(
+                f"cannot bind {image!r:.60} to {name!r}",
+                span=variable.span,
+                hint=f"make a {'surface' if wanted == 'surf' else 'texture'} of this device",
+            )
+        self._symbols.bind(variable, image)
+
+    # -- arguments ------------------------------------------------------------------------------------------------------
+
+    def _address_of(self, argument: object) -> int | None:
+        if isinstance(argument, ImageObject):
+            if argument.array.runtime.memory is not self.memory:
+                raise LaunchError(f"{argument!r} is on another device")
+            return argument.handle
+        if not isinstance(argument, DeviceArray):
+            return None
+        if argument.runtime.memory is not self.memory:
+            raise LaunchError(f"array {argument.name!r} is on another device")
+        return argument.address
+
+    def _own(self, array: object) -> None:
+        """Raises ``LaunchError`` unless this is an array on this device."""
+        if self._address_of(array) is None:
+            raise LaunchError(
+                f"a {type(array).__name__} is not a device array",
+                hint="make one with array(), zeros() or empty()",
+            )
+
+    def _name_by_parameter(self, kernel: Function, args: Sequence[object]) -> None:
+        prefix = f"{kernel.name}_param_"
+        for index, (param, argument) in enumerate(zip(kernel.params, args)):
+            if isinstance(argument, DeviceArray) and not argument.allocation.name:
+                plain = param.name
+                if not plain or plain.startswith(prefix) or plain == f"{kernel.name}_{index}":
+                    plain = f"{kernel.name}[{index}]"
+                argument.allocation.name = self._unique(plain)
+
+    def _unique(self, name: str) -> str:
+        number, fresh = self._names.get(name, 1), name
+        while fresh in self._taken:
+            number += 1
+            fresh = f"{name}#{number}"
+        self._names[name] = number
+        self._taken.add(fresh)
+        return fresh
+
+    # -- events ---------------------------------------------------------------------------------------------------------
+
+    def _record(self, kind: str, objects: tuple[DeviceArray, ...], size: int) -> None:
+        """A copy or memset by the host has been made."""
+        uses: tuple[Use, ...] = ()
+        if self.recorder is not None:
+            source = objects[1] if len(objects) > 1 else None
+            uses = self.recorder.host_writes(len(self.events), objects[0], source, kind)
+        self._append(kind, objects, size, uses)
+
+    def _append(
+        self,
+        kind: str,
+        objects: tuple[DeviceArray, ...],
+        size: int,
+        uses: tuple[Use, ...] = (),
+        kernel: Function | None = None,
+        kept: bool = True,
+    ) -> None:
+        number, name = len(self.events), "" if kernel is None else kernel.name
+        recorded = tuple(array.recorded() for array in objects)
+        self.events.append(Event(kind, call_path(), recorded, name, size, uses, number, kept, kernel))

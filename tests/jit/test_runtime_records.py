@@ -121,3 +121,13 @@ def test_functions_that_only_return_are_written_where_they_are_called(tmp_path: 
     outer = ctypes.create_string_buffer(struct.pack("<BxxxIQ4I", 0, 0, 0, 5, 6, 0, 0), Outer.SIZE)
     call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(library.addresses["f"])
     assert call(ctypes.addressof(outer), 0) == 5 + 6 + (2 * 5 + 2) + (2 * 6 + 3)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 63, 64, 71, 200, 320])
+def test_fill_and_copy(tmp_path: Path, size: int) -> None:
+    """As many bytes as are asked for, at any address."""
+    body = "fill(outer, 165, i)\n    copy(outer + 512, outer, i)\n    return 0"
+    memory = ctypes.create_string_buffer(bytes(1024), 1024)
+    run(tmp_path / "f.py", body, ctypes.addressof(memory) + 3, size)
+    half = (bytes(3) + b"\xa5" * size).ljust(512, b"\0")
+    assert memory.raw == half * 2

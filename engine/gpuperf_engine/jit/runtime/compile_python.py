@@ -526,24 +526,27 @@ class Translation:
         return self._value(_Renamed(names).visit(copies.deepcopy(expression)))
 
     def _loop(self, name: str, given: list[Ref]) -> Ref:
-        """``copy`` and ``fill`` by words of eight bytes and then bytes: no library function is called."""
+        """``copy`` and ``fill`` by words of eight bytes and then bytes, ``fill`` first by eight words at once: no library function is
+        called."""
         target, source, size = given
         index = self.to.label("loop")
         self.locals[index] = None
         cell = f"%v.{index}"
         self.to.put("i64", 0, cell)
-        pattern = self.to.mul(source, 0x0101010101010101) if name == "fill" else source
-        for bits in (64, 8):
+        patterns: dict[int, Ref] = {}
+        if name == "fill":
+            pattern = self.to.mul(source, 0x0101010101010101)
+            patterns = {512: self.to.splat(pattern, 8), 64: pattern, 8: self.to.trunc(pattern, "i8")}
+        for bits in patterns or (64, 8):
             head, body, after = self.to.label("l"), self.to.label("l"), self.to.label("l")
             self.to.enter(head)
             here = self.to.load("i64", cell)
             end = self.to.add(here, bits // 8)
             self.to.branch(self.to.icmp("ule", end, size), body, after)
             self.to.start(body)
-            if name == "copy":
+            value = patterns.get(bits)
+            if value is None:
                 value = self.to.load(f"i{bits}", self.to.pointer(self.to.add(source, here)), 1)
-            else:
-                value = pattern if bits == 64 else self.to.trunc(pattern, "i8")
             self.to.store(value, self.to.pointer(self.to.add(target, here)), 1)
             self.to.store(end, cell)
             self.to.jump(head)

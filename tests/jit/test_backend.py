@@ -255,6 +255,48 @@ def test_code_of_sources_that_were_edited_meanwhile_is_not_kept(
     assert native_cache._source_digest.__wrapped__() != native_cache._source_digest.__wrapped__()
 
 
+def test_edits_after_the_last_module_was_loaded_do_not_matter_to_what_modules_made(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    native_cache.keep("first", b"of modules", reads_sources=False)
+    monkeypatch.setattr(native_cache, "_BEGAN", 0)
+    native_cache.keep("second", b"of modules", reads_sources=False)
+    native_cache.keep("third", b"of files")
+    monkeypatch.setitem(sys.modules, "one_more", sys)
+    native_cache.keep("fourth", b"of modules, one perhaps edited", reads_sources=False)
+    assert {path.name for path in programs(cache)} == {"first", "second"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs file locks")
+def test_of_several_processes_one_compiles(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock belongs to an open file, so two threads are as good as two processes. One that stands still stops nobody."""
+    order = []
+
+    def other() -> None:
+        with native_cache.alone("name", 10):
+            order.append("other")
+
+    with native_cache.alone("name", 10):
+        thread = threading.Thread(target=other)
+        thread.start()
+        with native_cache.alone("name", 0.01):
+            order.append("without waiting longer")
+        order.append("first")
+    thread.join()
+    assert order == ["without waiting longer", "first", "other"]
+    assert not list(cache.glob("*.lock"))
+
+    text = "define i64 @vector_probe() { ret i64 7 }"
+    level = native_jit._level("vector_probe")
+    native_cache.write(native_jit._key("vector_probe", level), native_jit.compile_object(text, level))
+    monkeypatch.setattr(native_jit, "compile_object", lambda text, level: pytest.fail("compiled again"))
+    monkeypatch.setattr(native_jit, "_links", lambda name: ((name,), {}))
+    monkeypatch.setattr(native_jit, "_libraries", {"vector_probe": None})
+    monkeypatch.setattr(native_jit, "_replaced", [])
+    native_jit._improve({"vector_probe": text})
+    assert native_jit._libraries["vector_probe"] is not None
+
+
 def test_sources_that_just_changed_are_read_every_time(sources: Path, cache: Path) -> None:
     first = native_cache._digest_of(sources)
     assert not programs(cache)

@@ -16,12 +16,19 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from .. import source
 
-__all__ = ["folder", "keep", "key", "read", "source_digest", "write"]
+if sys.platform == "win32":
+    fcntl = None
+else:
+    import fcntl
+
+__all__ = ["alone", "folder", "keep", "key", "read", "source_digest", "write"]
 
 _MAGIC = b"gpuperf2"
 _DIGEST = 20
@@ -60,10 +67,55 @@ def _unchanged() -> bool:
     return max(changed for *_, changed, _ in _state(_BASE)) < _BEGAN
 
 
-def keep(name: str, content: bytes) -> None:
-    """Store compiled code, unless it may be of other sources than ``key`` says."""
-    if _unchanged():
+#: modules of this process when its sources were last known to be unchanged
+_modules_then = 0
+
+
+def keep(name: str, content: bytes, *, reads_sources: bool = True) -> None:
+    """Store compiled code, unless it may be of other sources than ``key`` says. Without ``reads_sources``, modules alone made it:
+    edits since the last of them was loaded do not matter, and looking for some takes longer than a kernel's codegen."""
+    global _modules_then
+    modules = len(sys.modules)
+    if not reads_sources and modules == _modules_then:
         write(name, content)
+    elif _unchanged():
+        _modules_then = modules
+        write(name, content)
+
+
+@contextmanager
+def alone(name: str, seconds: float) -> Iterator[None]:
+    """Waits until no other process is in here for an entry, so that one compiles what all read. After ``seconds``, or where files
+    cannot be locked, it goes on all the same: the other process may stand still."""
+    base = folder()
+    if base is None or fcntl is None:
+        yield
+        return
+    path = base / f"{name}.lock"
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        deadline = time.monotonic() + seconds
+        while not _locked(handle) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    """Whether this process has the lock now. Locks end with their process."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks
+    return True
 
 
 def _digest_of(base: Path) -> bytes:

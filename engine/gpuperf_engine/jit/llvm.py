@@ -158,6 +158,8 @@ _ACCESS = (
 _PARTICULAR = (PREFIX, WARPGROUP_PREFIX, IMAGE_PREFIX)
 #: seconds of launches after which they are: about what that takes LLVM
 _LONG = 0.2
+#: seconds to wait for another process that compiles the same, which takes one or two
+_PATIENCE = 10.0
 _numbers = itertools.count()
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
@@ -430,7 +432,8 @@ def _load_runtime(name: str) -> Library:
 
 def improve(needs: Sequence[str], seconds: float) -> None:
     """Compile well what was compiled in haste, in a thread of its own: what all programs call, and what those call whose launches
-    take long. A launch of a program with these ``needs`` took these ``seconds``.
+    take long. Of several processes one compiles, and the others read. ``seconds`` is what a launch of a program with these ``needs``
+    took.
 
     The texts are made before: two threads that build syntax trees at once upset CPython 3.11.
     """
@@ -449,11 +452,15 @@ def improve(needs: Sequence[str], seconds: float) -> None:
 
 def _improve(texts: dict[str, str]) -> None:
     for name, text in texts.items():
-        try:
-            content = compile_object(text, _level(name))
-        except RuntimeError:
-            return
-        store.keep(_key(name, _level(name)), content)
+        key = _key(name, _level(name))
+        with store.alone(key, _PATIENCE):
+            content = store.read(key)
+            if content is None:
+                try:
+                    content = compile_object(text, _level(name))
+                except RuntimeError:
+                    return
+                store.keep(key, content)
         with _lock:
             better = link([content], *_links(name))
             _replaced.append(_libraries[name])

@@ -56,10 +56,10 @@ def signal_copied(
     rank: int,
     how: int,
     size: int,
-    found: int,
+    reported: int,
 ) -> int:
     """So many bytes have come: the mbarrier of a lane, in the CTA of that rank of a multicast, is signalled (of a pair of CTAs the one
-    whose rank is odd or even as that of the mbarrier); ``found``: and that something is to be reported. 1 if refused."""
+    whose rank is odd or even as that of the mbarrier); ``reported``: and that it has a pattern which is reported. 1 if refused."""
     if mbarriers == 0:
         return 0
     mbarrier = load64(mbarriers + lane * 8)
@@ -67,11 +67,124 @@ def signal_copied(
         refuse_mbarrier(context, site, lane, mbarrier, Mbarrier.NOT_SHARED, 0, 0)
         return 1
     mbarrier = mbarrier_of_copy(context, cta, mbarrier, rank, how)
-    if found and mbarrier_report(context, cta, site | Bulk.SIGNALS, lane, mbarrier, 512) == 0:
+    if reported and mbarrier_report(context, cta, site | Bulk.SIGNALS, lane, mbarrier, 512) == 0:
         return 1
     context.RACE_ARRIVED = 0
     mbarrier_change(context, cta, site | Bulk.SIGNALS, lane, mbarrier, Mbarrier.COMPLETE | 512, 1, size)
     return context.FAULTED
+
+
+def bulk_checked(
+    context: Context,
+    cta: Cta,
+    site: int,
+    lane: int,
+    source: int,
+    target: int,
+    size: int,
+    how: int,
+    bytes: int,
+    edges: int,
+    reads: int,
+    writes: int,
+) -> int:
+    """Look for races in bytes of shared memory that follow one another, where a copy moves all of them; ``reads`` and ``writes`` as
+    ``reach`` takes them. 16 if those that it reads need no other check, + 32 if those that it writes need none."""
+    done = 0
+    if how & Bulk.TO_GLOBAL:
+        race_source(context)
+    whole = edges == 0 and how & Bulk.ANSWER == 0
+    if whole and reads & 1 and race_range(context, cta, site, lane, source, size, 8):
+        done = 16
+    if how & Bulk.TO_GLOBAL:
+        store64(context + Context.RACE_AGENT, 0)
+    whole = edges == 0 and bytes == 65535
+    if whole and writes & 1 and race_range(context, cta, site, lane, target, size, writes & 12):
+        done += 32
+    return done
+
+
+def bulk_source(
+    context: Context,
+    cta: Cta,
+    state: State,
+    site: int,
+    lane: int,
+    source: int,
+    size: int,
+    how: int,
+    reads: int,
+) -> int:
+    """Host address of bytes that a copy reads, or 0 if refused."""
+    apart = how & Bulk.TO_GLOBAL and reads & 16 == 0
+    if apart:
+        race_source(context)
+    host = reach(context, cta, state, site, lane, source, size, reads)
+    if apart:
+        store64(context + Context.RACE_AGENT, 0)
+    if host == 0:
+        context.FAULT_WORD = 1
+    return host
+
+
+def bulk_bytes(
+    context: Context,
+    cta: Cta,
+    state: State,
+    site: int,
+    lane: int,
+    source: int,
+    read_host: int,
+    write_host: int,
+    chosen: int,
+    edges: int,
+    reads: int,
+) -> int:
+    """Some of 16 bytes: those with a bit in ``chosen``. Without ``edges`` all have been reached, at ``read_host``. 1 if refused."""
+    index = 0
+    while index < 16:
+        if (chosen >> index) & 1:
+            host = read_host + index
+            if edges:
+                host = reach(context, cta, state, site, lane, source + index, 1, reads & 15)
+                if host == 0:
+                    context.FAULT_WORD = 1
+                    return 1
+            store8(write_host + index, load8(host))
+        index += 1
+    return 0
+
+
+def bulk_piece(
+    context: Context,
+    cta: Cta,
+    state: State,
+    site: int,
+    lane: int,
+    source: int,
+    read_host: int,
+    write_host: int,
+    how: int,
+    chosen: int,
+    edges: int,
+    combine: int,
+    reads: int,
+) -> int:
+    """Sixteen bytes at ``write_host``: zeros, combined, copied whole, or those with a bit in ``chosen``. 1 if refused."""
+    if how & Bulk.ANSWER:
+        store64(write_host + 8, 0)
+        store64(write_host, 0)
+    elif combine:
+        call(combine, write_host, read_host, 0)
+    elif chosen == 65535:
+        low = load64(read_host)
+        store64(write_host + 8, load64(read_host + 8))
+        store64(write_host, low)
+    else:
+        return bulk_bytes(
+            context, cta, state, site, lane, source, read_host, write_host, chosen, edges, reads
+        )
+    return 0
 
 
 def bulk_move(
@@ -89,8 +202,7 @@ def bulk_move(
     combine: int,
 ) -> int:
     """One copy; ``bytes`` has the bits of those of each piece that are copied, ``edges`` bytes left out at the ends (eight bits
-    and the next), ``combine`` is the function of a reduction. 1 if
-    refused."""
+    and the next), ``combine`` is the function of a reduction. 1 if refused."""
     reads = 8 + 1
     if how & Bulk.FROM_GLOBAL:
         reads = 8
@@ -102,63 +214,28 @@ def bulk_move(
     done = 0
     while unsigned_less(done, size):
         if done & 511 == 0:
-            reads = reads & 15
-            writes = writes & 15
-            left = size - done
-            whole = edges == 0 and how & Bulk.ANSWER == 0
-            if how & Bulk.TO_GLOBAL:
-                race_source(context)
-            if whole and reads & 1 and race_range(context, cta, site, lane, source + done, left, 8):
-                reads += 16
-            if how & Bulk.TO_GLOBAL:
-                store64(context + Context.RACE_AGENT, 0)
-            whole = edges == 0 and bytes == 65535
-            if (
-                whole
-                and writes & 1
-                and race_range(context, cta, site, lane, target + done, left, writes & 12)
-            ):
-                writes += 16
-        come = 0
+            checked = bulk_checked(
+                context, cta, site, lane, source + done, target + done, size - done, how, bytes, edges, reads & 15, writes & 15,
+            )  # fmt: skip
+            reads = reads & 15 | checked & 16
+            writes = writes & 15 | checked >> 1 & 16
         chosen = bytes
         if done == 0:
             chosen = chosen & (65535 << (edges & 15))
         if done + 16 == size:
             chosen = chosen & (65535 >> (edges >> 8))
+        read_host = 0
         if how & Bulk.ANSWER == 0 and (edges == 0 or chosen == 65535):
-            apart = how & Bulk.TO_GLOBAL and reads & 16 == 0
-            if apart:
-                race_source(context)
-            come = reach(context, cta, state, site, lane, source + done, 16, reads)
-            if apart:
-                store64(context + Context.RACE_AGENT, 0)
-            if come == 0:
-                context.FAULT_WORD = 1
+            read_host = bulk_source(context, cta, state, site, lane, source + done, 16, how, reads)
+            if read_host == 0:
                 return 1
-        go = reach(context, cta, state, site, lane, target + done, 16, writes)
-        if go == 0:
+        write_host = reach(context, cta, state, site, lane, target + done, 16, writes)
+        if write_host == 0:
             return 1
-        if how & Bulk.ANSWER:
-            store64(go + 8, 0)
-            store64(go, 0)
-        elif combine:
-            call(combine, go, come, 0)
-        elif chosen == 65535:
-            low = load64(come)
-            store64(go + 8, load64(come + 8))
-            store64(go, low)
-        else:
-            index = 0
-            while index < 16:
-                if (chosen >> index) & 1:
-                    one = come + index
-                    if edges:
-                        one = reach(context, cta, state, site, lane, source + done + index, 1, reads & 15)
-                        if one == 0:
-                            context.FAULT_WORD = 1
-                            return 1
-                    store8(go + index, load8(one))
-                index += 1
+        if bulk_piece(
+            context, cta, state, site, lane, source + done, read_host, write_host, how, chosen, edges, combine, reads,
+        ):  # fmt: skip
+            return 1
         done += 16
     return 0
 
@@ -166,13 +243,13 @@ def bulk_move(
 def holds_pattern(
     context: Context, cta: Cta, state: State, site: int, lane: int, source: int, size: int, kind: int
 ) -> int:
-    """Whether bytes of global memory hold a pattern that is reported; ``kind``: 1 + its place in ``Bulk.PATTERNS``."""
+    """Whether bytes of global memory hold a pattern that is reported; ``kind``: 1 + its index in ``Bulk.PATTERNS``."""
     done = 0
     while unsigned_less(done, size):
-        come = reach(context, cta, state, site, lane, source + done, 16, 8)
-        if come == 0:
+        host = reach(context, cta, state, site, lane, source + done, 16, 8)
+        if host == 0:
             return 0
-        first = load64(come)
+        first = load64(host)
         if kind == 1 and first & 4294967295 == 2147483648:
             return 1
         if kind == 2 and first & 65535 == 32768:
@@ -183,11 +260,83 @@ def holds_pattern(
             return 1
         index = 0
         while kind == 5 and index < 16:
-            if load8(come + index) == 255:
+            if load8(host + index) == 255:
                 return 1
             index += 1
         done += 16
     return 0
+
+
+def bulk_refused(
+    context: Context, cta: Cta, site: int, lane: int, target: int, size: int, edges: int, how: int
+) -> int:
+    """Whether a copy cannot be made, which is noted."""
+    if size & 15:
+        address = target
+        if how & Bulk.TO_GLOBAL == 0:
+            address = (target + cta.WINDOW * (cta.CLUSTER != 0)) & 4294967295
+        refuse_mbarrier(context, site, lane, address, Mbarrier.SIZE, 0, size)
+        return 1
+    if edges & 240 or edges >> 12:
+        wrong = edges & 255
+        if wrong < 16:
+            wrong = edges >> 8
+        refuse_mbarrier(context, site, lane, target, Mbarrier.EDGE, 0, wrong)
+        return 1
+    if how & Bulk.GENERIC and not unsigned_less(target - context.SHARED_WINDOW, context.WINDOW_BYTES):
+        refuse_mbarrier(context, site, lane, target, Mbarrier.NOT_SHARED, 0, 0)
+        return 1
+    return 0
+
+
+def bulk_ranks(context: Context, words: int, lane: int, how: int) -> int:
+    """The ranks of the CTAs to which a copy goes, one bit each."""
+    if how & Bulk.MULTICAST == 0:
+        return 1
+    if how & Bulk.ANSWER == 0:
+        return load32(words + lane * 4)
+    if context.CLUSTER_CTAS:
+        return (1 << context.CLUSTER_CTAS) - 1
+    return 1
+
+
+def bulk_copy(
+    context: Context,
+    cta: Cta,
+    state: State,
+    site: int,
+    lane: int,
+    rank: int,
+    source: int,
+    target: int,
+    size: int,
+    mbarriers: int,
+    how: int,
+    bytes: int,
+    edges: int,
+    combine: int,
+    again: int,
+) -> int:
+    """One copy to one CTA, with the mbarrier that it signals; ``again``: the same bytes have gone to another CTA. 1 if refused."""
+    to = target
+    if how & Bulk.MULTICAST:
+        to = in_rank(cta, target, rank)
+    if mbarriers and how & Bulk.TO_GLOBAL == 0:
+        race_bulk(context, cta, mbarrier_of_copy(context, cta, load64(mbarriers + lane * 8), rank, how))
+    refused = bulk_move(context, cta, state, site, lane, source, to, size, how, bytes, edges, combine)
+    context.RACE_AGENT = 0
+    if refused:
+        return 1
+    kind = how >> Bulk.REPORT
+    reported = kind and holds_pattern(context, cta, state, site, lane, source, size, kind)
+    if signal_copied(context, cta, site, mbarriers, lane, rank, how, size, reported):
+        return 1
+    if combine and how & Bulk.TO_GLOBAL:
+        count_words(context, to, to + size)
+    counted = to
+    if how & Bulk.FROM_GLOBAL:
+        counted = source
+    return count_bulk(context, site, counted, size, how, again)
 
 
 def bulk_lanes(
@@ -211,62 +360,39 @@ def bulk_lanes(
         size = load32(sizes + lane * 4)
         source = load64(sources + lane * 8)
         target = load64(targets + lane * 8)
-        if size & 15:
-            place = target
-            if how & Bulk.TO_GLOBAL == 0:
-                place = (target + cta.WINDOW * (cta.CLUSTER != 0)) & 4294967295
-            refuse_mbarrier(context, site, lane, place, Mbarrier.SIZE, 0, size)
-            return 1
         bytes = 65535
-        edges = 0
-        ranks = 1
         if how & Bulk.MASKED:
             bytes = load32(words + lane * 4)
+        edges = 0
         if how & Bulk.EDGES:
             edges = load32(words + lane * 4)
-            if edges & 240 or edges >> 12:
-                wrong = edges & 255
-                if wrong < 16:
-                    wrong = edges >> 8
-                refuse_mbarrier(context, site, lane, target, Mbarrier.EDGE, 0, wrong)
-                return 1
-        if how & Bulk.MULTICAST:
-            ranks = load32(words + lane * 4)
-            if how & Bulk.ANSWER:
-                ranks = 1
-                if context.CLUSTER_CTAS:
-                    ranks = (1 << context.CLUSTER_CTAS) - 1
+        if bulk_refused(context, cta, site, lane, target, size, edges, how):
+            return 1
         if how & Bulk.GENERIC:
-            window = context.SHARED_WINDOW
-            if not unsigned_less(target - window, context.WINDOW_BYTES):
-                refuse_mbarrier(context, site, lane, target, Mbarrier.NOT_SHARED, 0, 0)
-                return 1
-            target = (target - window - cta.WINDOW) & 4294967295
+            target = (target - context.SHARED_WINDOW - cta.WINDOW) & 4294967295
+        ranks = bulk_ranks(context, words, lane, how)
         again = 0
         while ranks:
             rank = trailing_zeros(ranks)
             ranks = ranks & (ranks - 1)
-            to = target
-            if how & Bulk.MULTICAST:
-                to = in_rank(cta, target, rank)
-            if mbarriers and how & Bulk.TO_GLOBAL == 0:
-                race_bulk(
-                    context, cta, mbarrier_of_copy(context, cta, load64(mbarriers + lane * 8), rank, how)
-                )
-            refused = bulk_move(context, cta, state, site, lane, source, to, size, how, bytes, edges, combine)
-            context.RACE_AGENT = 0
-            if refused:
+            if bulk_copy(
+                context,
+                cta,
+                state,
+                site,
+                lane,
+                rank,
+                source,
+                target,
+                size,
+                mbarriers,
+                how,
+                bytes,
+                edges,
+                combine,
+                again,
+            ):
                 return 1
-            kind = how >> Bulk.REPORT
-            found = kind and holds_pattern(context, cta, state, site, lane, source, size, kind)
-            if signal_copied(context, cta, site, mbarriers, lane, rank, how, size, found):
-                return 1
-            place = to
-            if how & Bulk.FROM_GLOBAL:
-                place = source
-            count_bulk(context, site, place, size, how, again)
-            if combine and how & Bulk.TO_GLOBAL:
-                count_words(context, to, to + size)
             again = 1
     return 0
 
@@ -287,10 +413,10 @@ def fill_lanes(
                 refuse_mbarrier(context, site, lane, target, Mbarrier.NOT_SHARED, 0, 0)
                 return 1
         if size & 7:
-            place = target
+            address = target
             if generic == 0:
-                place = (target + cta.WINDOW * (cta.CLUSTER != 0)) & 4294967295
-            refuse_mbarrier(context, site, lane, place, Mbarrier.WORDS, 0, size)
+                address = (target + cta.WINDOW * (cta.CLUSTER != 0)) & 4294967295
+            refuse_mbarrier(context, site, lane, address, Mbarrier.WORDS, 0, size)
             return 1
         done = 0
         while unsigned_less(done, size):

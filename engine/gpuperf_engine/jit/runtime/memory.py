@@ -160,75 +160,78 @@ def reach(
     """Host address of one lane's access, or 0 after noting the fault. ``how``: space + 4 if it writes + 8 if it reads + 16 if races in
     shared memory have been looked for."""
     space = how & 3
-    place = address
+    offset = address
     if space == 3:
         space = 0
         if unsigned_less(address - context.SHARED_WINDOW, context.WINDOW_BYTES):
             space = 1
-            place = address - context.SHARED_WINDOW
+            offset = address - context.SHARED_WINDOW
             if load8(context.REACHES + site) & Reach.SHARED == 0:
-                return fault(context, site, lane, place, 1)
+                return fault(context, site, lane, offset, 1)
         elif unsigned_less(address - context.LOCAL_WINDOW, context.WINDOW_BYTES):
             space = 2
-            place = address - context.LOCAL_WINDOW
+            offset = address - context.LOCAL_WINDOW
             if load8(context.REACHES + site) & Reach.LOCAL == 0:
-                return fault(context, site, lane, place, 2)
+                return fault(context, site, lane, offset, 2)
     if space == 0:
-        races = load16(context.RACE_SITES + 2 * site)
-        if races & Race.IS_STRONG:
-            race_flag(context, site, how)
-        cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
-        offset = address - cache.START
-        span = cache.SPAN
-        if address & (size - 1):
-            return fault(context, site, lane, address, 0)
-        known = span >= size and not unsigned_less(span - size, offset)
-        if not known and refill(context, site, address, size, how & 4) == 0:
-            if beyond(context, cta, state, site, lane, address, size, how):
-                return address + context.ARENA
-            return fault(context, site, lane, address, 0)
-        if cache.TRACKED:
-            shadow = address + context.SHADOW
-            if how & 8:
-                unseen(context, site, shadow, size)
-            if how & 4:
-                mark(shadow, size)
-        note(context, address, size, how)
-        if races & Race.GLOBAL:
-            race_alone(context, site, lane, address, size, how)
-        return address + context.ARENA
-    limit = context.SHARED_BYTES
-    if space == 1 and cta.CLUSTER:
+        return reach_arena(context, cta, state, site, lane, address, size, how)
+    if space == 1:
+        return reach_shared(context, cta, site, lane, offset, size, how)
+    return reach_local(context, cta, state, site, lane, offset, size, how)
+
+
+def reach_arena(
+    context: Context, cta: Cta, state: State, site: int, lane: int, address: int, size: int, how: int
+) -> int:
+    """Host address of an access of global or constant memory or of kernel parameters; as ``reach``."""
+    races = load16(context.RACE_SITES + 2 * site)
+    if races & Race.IS_STRONG:
+        race_flag(context, site, how)
+    cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
+    offset = address - cache.START
+    span = cache.SPAN
+    if address & (size - 1):
+        return fault(context, site, lane, address, 0)
+    known = span >= size and not unsigned_less(span - size, offset)
+    if not known and refill(context, site, address, size, how & 4) == 0:
+        if beyond(context, cta, state, site, lane, address, size, how):
+            return address + context.ARENA
+        return fault(context, site, lane, address, 0)
+    if cache.TRACKED:
+        shadow = address + context.SHADOW
+        if how & 8:
+            unseen(context, site, shadow, size)
+        if how & 4:
+            mark(shadow, size)
+    note(context, address, size, how)
+    if races & Race.GLOBAL:
+        race_alone(context, site, lane, address, size, how)
+    return address + context.ARENA
+
+
+def reach_shared(context: Context, cta: Cta, site: int, lane: int, offset: int, size: int, how: int) -> int:
+    """Host address of an access of shared memory, of a CTA of the cluster; as ``reach``."""
+    if cta.CLUSTER:
         if how & 3 == 1:
             # addresses of shared memory are given from the start of the CTA's own on
-            place = (place + cta.WINDOW) & 4294967295
+            offset = (offset + cta.WINDOW) & 4294967295
         remote = how & 3 == 3 or load8(context.REMOTE + site)
-        if place >> 24 != cta.RANK and not remote:
-            return fault(context, site, lane, place, 1)
-        cta = cluster_cta(context, cta, site, lane, place, 0)
+        if offset >> 24 != cta.RANK and not remote:
+            return fault(context, site, lane, offset, 1)
+        cta = cluster_cta(context, cta, site, lane, offset, 0)
         if cta == 0:
-            return fault(context, site, lane, place, 1)
-        place = place & 16777215
-    host = cta.SHARED + place
-    distance = cta.SHARED_SHADOW
-    if space == 2:
-        limit = context.LOCAL_BYTES
-    if (
-        place & (size - 1)
-        or limit < size
-        or unsigned_less(limit - size, place)
-        or (space == 2 and (how & 12) == 12)
-    ):
-        if space == 1:
-            place += cta.WINDOW
-        return fault(context, site, lane, place, space)
-    if space == 2:
-        return reach_local(context, cta, state, site, lane, place, size, how)
+            return fault(context, site, lane, offset, 1)
+        offset = offset & 16777215
+    limit = context.SHARED_BYTES
+    if offset & (size - 1) or limit < size or unsigned_less(limit - size, offset):
+        return fault(context, site, lane, offset + cta.WINDOW, 1)
+    host = cta.SHARED + offset
     checked = how & 16 or load16(context.RACE_SITES + 2 * site) & Race.CHECKED == 0
     if checked == 0 and cta.RACES:
-        race_at(context, cta, site, lane, place, size, how)
+        race_at(context, cta, site, lane, offset, size, how)
     if context.WATCH == 2:
         return watched(context, cta, site, host, size, how)
+    distance = cta.SHARED_SHADOW
     if distance:
         if how & 4:
             cta.MARKED = 1
@@ -240,11 +243,14 @@ def reach(
 
 
 def reach_local(
-    context: Context, cta: Cta, state: State, site: int, lane: int, place: int, size: int, how: int
+    context: Context, cta: Cta, state: State, site: int, lane: int, offset: int, size: int, how: int
 ) -> int:
-    """Host address of the first word of an access of local memory; the next are 128 bytes further each."""
-    warp = state.INDEX * 32 * context.LOCAL_BYTES
-    host = cta.LOCAL + warp + (place >> 2) * 128 + lane * 4 + (place & 3)
+    """Host address of the first word of an access of local memory; the next are 128 bytes further each. As ``reach``."""
+    limit = context.LOCAL_BYTES
+    if offset & (size - 1) or limit < size or unsigned_less(limit - size, offset) or (how & 12) == 12:
+        return fault(context, site, lane, offset, 2)
+    warp = state.INDEX * 32 * limit
+    host = cta.LOCAL + warp + (offset >> 2) * 128 + lane * 4 + (offset & 3)
     shadow = host + cta.LOCAL_SHADOW
     part = size
     if size > 4:
@@ -291,15 +297,15 @@ def watched(context: Context, cta: Cta, site: int, host: int, size: int, how: in
     store64(context.UNSEEN + site * 8, 1)
     if how & 4:
         return host
-    place = context.SCRATCH + 4096
+    copied = context.SCRATCH + 4096
     word = start
     while word < end:
         value = load32(word)
         if value == UNWRITTEN and load8(word + distance) == 0:
             value = 0
-        store32(place + word - start, value)
+        store32(copied + word - start, value)
         word += 4
-    return place + host - start
+    return copied + host - start
 
 
 def phases_of(mask: int, size: int, together: int) -> int:

@@ -1,7 +1,8 @@
 """Runtime of generated code: the units of tensor copies, and where they lie in shared memory (``tensor_maps`` says where the fields
 of a map are).
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. ``how``: bits of ``Bulk``.
+Written in the subset of ``compile_python`` and compiled, never run as Python. ``how``: bits of ``Bulk``; ``outer``: an address of
+global memory, ``inner``: one of shared memory, before the swizzle.
 """
 
 from __future__ import annotations
@@ -51,6 +52,13 @@ def unit_elements(layout: TensorMap) -> int:
     return 1
 
 
+def unit_step(layout: TensorMap) -> int:
+    """What the first coordinate of the next unit is more."""
+    if layout.INTERLEAVE:
+        return layout.STEPS[0]
+    return unit_elements(layout)
+
+
 def row_units(layout: TensorMap) -> int:
     """Units that lie side by side."""
     if layout.MODE:
@@ -63,12 +71,12 @@ def row_units(layout: TensorMap) -> int:
     return layout.BOX[0] // unit_elements(layout)
 
 
-def swizzled(layout: TensorMap, place: int) -> int:
-    """Where in shared memory the byte lies that would lie at a place without a swizzle."""
+def swizzled(layout: TensorMap, address: int) -> int:
+    """Where in shared memory the byte lies that would lie at an address without a swizzle."""
     mode = layout.SWIZZLE
     bits = mode
     unit = 4
-    moved = place
+    moved = address
     if mode == Place.SWIZZLE_96:
         bits = 1
     if mode == Place.SWIZZLE_128 and layout.ATOM:
@@ -79,8 +87,8 @@ def swizzled(layout: TensorMap, place: int) -> int:
             bits = 1
             unit = 6
         if atom == Place.FLIPPED:
-            moved = moved ^ ((place >> 4) & 8)
-    return moved ^ (((place >> 7) & ((1 << bits) - 1)) << unit)
+            moved = moved ^ ((address >> 4) & 8)
+    return moved ^ (((address >> 7) & ((1 << bits) - 1)) << unit)
 
 
 def put_element(target: int, value: int, size: int) -> int:
@@ -127,13 +135,13 @@ def six_bits(word: int) -> int:
 
 
 def tensor_piece(
-    context: Context, cta: Cta, state: State, site: int, lane: int, layout: TensorMap, place: int, how: int
+    context: Context, cta: Cta, state: State, site: int, lane: int, layout: TensorMap, inner: int, how: int
 ) -> int:
-    """Host address of the byte of shared memory that stands for a place; it has been checked."""
+    """Host address of the byte of shared memory that stands for a inner; it has been checked."""
     ways = 4 + 1
     if how & Bulk.TO_GLOBAL:
         ways = 8 + 1
-    moved = swizzled(layout, place)
+    moved = swizzled(layout, inner)
     return reach(context, cta, state, site, lane, moved & -16, 16, ways) + (moved & 15)
 
 
@@ -145,12 +153,12 @@ def tensor_packed(
     lane: int,
     layout: TensorMap,
     outer: int,
-    place: int,
+    inner: int,
     how: int,
 ) -> int:
     """Sixteen bytes of shared memory, six bits of each, to twelve of global memory. 1 if refused."""
-    low = load64(tensor_piece(context, cta, state, site, lane, layout, place, how))
-    high = load64(tensor_piece(context, cta, state, site, lane, layout, place + 8, how))
+    low = load64(tensor_piece(context, cta, state, site, lane, layout, inner, how))
+    high = load64(tensor_piece(context, cta, state, site, lane, layout, inner + 8, how))
     first = six_bits(low) | (six_bits(low >> 32) << 24)
     second = six_bits(high) | (six_bits(high >> 32) << 24)
     done = 0
@@ -178,7 +186,7 @@ def tensor_unit(
     lane: int,
     layout: TensorMap,
     outer: int,
-    place: int,
+    inner: int,
     how: int,
     combine: int,
 ) -> int:
@@ -186,7 +194,7 @@ def tensor_unit(
     size = unit_bytes(layout)
     kind = layout.TYPE
     if kind == Place.PACKED_6 and how & Bulk.TO_GLOBAL:
-        return tensor_packed(context, cta, state, site, lane, layout, outer, place, how)
+        return tensor_packed(context, cta, state, site, lane, layout, outer, inner, how)
     word = size & (0 - size)
     if word > 8:
         word = 8
@@ -203,27 +211,27 @@ def tensor_unit(
         context.FAULT_SIZE = word * (host == 0)
         if host == 0:
             return 1
-        inner = 0
+        cell = 0
         if is_padded(layout):
-            inner = reach(context, cta, state, site, lane, swizzled(layout, place + done), word, 4 + 1)
+            cell = reach(context, cta, state, site, lane, swizzled(layout, inner + done), word, 4 + 1)
         else:
-            inner = tensor_piece(context, cta, state, site, lane, layout, place + done, how)
+            cell = tensor_piece(context, cta, state, site, lane, layout, inner + done, how)
         if combine:
-            call(combine, host, inner, kind)
+            call(combine, host, cell, kind)
         elif how & Bulk.TO_GLOBAL:
-            put_element(host, element(inner, word), word)
+            put_element(host, element(cell, word), word)
         elif (Place.ROUNDED >> kind) & 1:
-            store32(inner, rounded(load32(host)))
+            store32(cell, rounded(load32(host)))
             if word == 8:
-                store32(inner + 4, rounded(load32(host + 4)))
+                store32(cell + 4, rounded(load32(host + 4)))
         else:
-            put_element(inner, element(host, word), word)
+            put_element(cell, element(host, word), word)
         done += word
     return 0
 
 
 def tensor_fill(
-    context: Context, cta: Cta, state: State, site: int, lane: int, layout: TensorMap, place: int, how: int
+    context: Context, cta: Cta, state: State, site: int, lane: int, layout: TensorMap, inner: int, how: int
 ) -> int:
     """A unit of shared memory whose elements lie outside of the tensor."""
     size = unit_bytes(layout)
@@ -232,12 +240,12 @@ def tensor_fill(
         word = 8
     done = 0
     while done < size:
-        inner = 0
+        cell = 0
         if is_padded(layout):
-            inner = reach(context, cta, state, site, lane, swizzled(layout, place + done), word, 4 + 1)
+            cell = reach(context, cta, state, site, lane, swizzled(layout, inner + done), word, 4 + 1)
         else:
-            inner = tensor_piece(context, cta, state, site, lane, layout, place + done, how)
-        put_element(inner, filling(layout), word)
+            cell = tensor_piece(context, cta, state, site, lane, layout, inner + done, how)
+        put_element(cell, filling(layout), word)
         done += word
     return 0
 
@@ -262,6 +270,63 @@ def unit_reported(context: Context, outer: int, size: int, kind: int) -> int:
     return 0
 
 
+def units_at_once(layout: TensorMap, how: int, combine: int) -> int:
+    """Units in 16 bytes, where units are moved as they are: nothing is left out, padded, rounded, combined or reported. Else 0."""
+    size = unit_bytes(layout)
+    each = unit_elements(layout)
+    step = unit_step(layout)
+    if size > 8 or unit_held(layout) != size or step != each or combine:
+        return 0
+    if (Place.ROUNDED >> layout.TYPE) & 1 or how >> Bulk.REPORT & 7:
+        return 0
+    return 16 // size
+
+
+def tensor_sixteen(
+    context: Context,
+    cta: Cta,
+    state: State,
+    site: int,
+    lane: int,
+    layout: TensorMap,
+    outer: int,
+    host: int,
+    inner: int,
+    how: int,
+) -> int:
+    """Sixteen bytes of global memory, whose host address is given, and of shared memory."""
+    cell = tensor_piece(context, cta, state, site, lane, layout, inner, how)
+    other = cell + 8
+    if layout.SWIZZLE == Place.SWIZZLE_128 and layout.ATOM == Place.FLIPPED and (inner >> 7) & 1:
+        other = cell - 8
+    if how & Bulk.TO_GLOBAL:
+        note(context, outer, 16, 4)
+        store64(host, load64(cell))
+        store64(host + 8, load64(other))
+    else:
+        note(context, outer, 16, 8)
+        store64(cell, load64(host))
+        store64(other, load64(host + 8))
+    return 0
+
+
+def row_counted(context: Context, site: int, first: int, last: int, how: int) -> int:
+    """Count the units of global memory that a row touches."""
+    if context.COUNTING and (how & Bulk.AGAIN) == 0:
+        bump(context, site, Counter.SECTORS, ((last - 1) >> 5) - (first >> 5) + 1)
+        bump(context, site, Counter.LINES, ((last - 1) >> 7) - (first >> 7) + 1)
+    return 0
+
+
+def count_combined(context: Context, counted: int, start: int, end: int) -> int:
+    """Count the words of a unit to which a reduction comes; those below ``counted`` have been, as two elements may lie in one word.
+    Gives where the words end."""
+    if counted < start:
+        counted = start
+    count_words(context, counted, end)
+    return (end + 3) & -4
+
+
 def tensor_row(
     context: Context,
     cta: Cta,
@@ -272,77 +337,47 @@ def tensor_row(
     address: int,
     start: int,
     inside: int,
-    place: int,
+    target: int,
     how: int,
     combine: int,
 ) -> int:
-    """Units that lie side by side: ``address`` is that of coordinate 0. 1 if refused."""
+    """Units that lie side by side: ``address`` is that of coordinate 0, ``target`` that of the first unit in shared memory. 1 if
+    refused."""
     size = unit_bytes(layout)
     held = unit_held(layout)
     each = unit_elements(layout)
-    step = each
-    if layout.INTERLEAVE:
-        step = layout.STEPS[0]
+    step = unit_step(layout)
     length = layout.SHAPE[0] + 1
     units = row_units(layout)
-    # 16 bytes at once where nothing is left out, padded, rounded or combined
-    many = 0
-    plain = size <= 8 and held == size and step == each and combine == 0
-    if plain and (Place.ROUNDED >> layout.TYPE) & 1 == 0:
-        many = 16 // size
+    many = units_at_once(layout, how, combine)
     report = how >> Bulk.REPORT & 7
-    if report:
-        many = 0
-    flipped = 0
-    if layout.SWIZZLE == Place.SWIZZLE_128 and layout.ATOM == Place.FLIPPED:
-        flipped = 1
+    counted = 0
     first = 0
     last = 0
     within = 0
     index = 0
-    counted = 0
     while index < units:
         at = start + index * step
         good = inside != 0 and at >= 0 and at < length
         outer = 0
         if good:
             outer = address + at // each * size
-        inner = place + index * held
+        inner = target + index * held
         taken = 1
         host = 0
-        if (
-            good
-            and many
-            and index + many <= units
-            and at + many * step <= length
-            and ((outer | inner) & 15) == 0
-        ):
+        together = good and many and index + many <= units and at + many * step <= length
+        if together and ((outer | inner) & 15) == 0:
             host = near(context, site, outer, 16, 0)
         if host:
             taken = many
-            cell = tensor_piece(context, cta, state, site, lane, layout, inner, how)
-            other = cell + 8
-            if flipped and (inner >> 7) & 1:
-                other = cell - 8
-            if how & Bulk.TO_GLOBAL:
-                note(context, outer, 16, 4)
-                store64(host, load64(cell))
-                store64(host + 8, load64(other))
-            else:
-                note(context, outer, 16, 8)
-                store64(cell, load64(host))
-                store64(other, load64(host + 8))
+            tensor_sixteen(context, cta, state, site, lane, layout, outer, host, inner, how)
         elif good:
             if tensor_unit(context, cta, state, site, lane, layout, outer, inner, how, combine):
                 return 1
-            if combine:
-                # two elements may lie in one word
-                if counted < outer:
-                    counted = outer
-                count_words(context, counted, outer + size)
-                counted = (outer + size + 3) & -4
             if report and unit_reported(context, outer, size, report):
                 store64(context.SCRATCH + Bulk.FOUND, 1)
+            if combine:
+                counted = count_combined(context, counted, outer, outer + size)
         elif (how & Bulk.TO_GLOBAL) == 0:
             tensor_fill(context, cta, state, site, lane, layout, inner, how)
         if good:
@@ -351,8 +386,7 @@ def tensor_row(
             within += taken
             last = outer + size * taken
         index += taken
-    if within and context.COUNTING and (how & Bulk.AGAIN) == 0:
-        bump(context, site, Counter.SECTORS, ((last - 1) >> 5) - (first >> 5) + 1)
-        bump(context, site, Counter.LINES, ((last - 1) >> 7) - (first >> 7) + 1)
+    if within:
+        row_counted(context, site, first, last, how)
     context.MOVED += within * size
     return 0

@@ -51,7 +51,7 @@ def tensor_reached(
     site: int,
     lane: int,
     layout: TensorMap,
-    place: int,
+    inner: int,
     units: int,
     how: int,
 ) -> int:
@@ -64,7 +64,7 @@ def tensor_reached(
         while done < units * held:
             part = 0
             while part < size:
-                moved = swizzled(layout, place + done + part)
+                moved = swizzled(layout, inner + done + part)
                 if reach(context, cta, state, site, lane, moved, word, 4 + 1) == 0:
                     return 1
                 part += word
@@ -77,9 +77,9 @@ def tensor_reached(
     while done < units * held:
         if done & 511 == 0:
             ways = ways & 15
-            if race_range(context, cta, site, lane, place + done, units * held - done, ways & 12):
+            if race_range(context, cta, site, lane, inner + done, units * held - done, ways & 12):
                 ways += 16
-        if reach(context, cta, state, site, lane, place + done, 16, ways) == 0:
+        if reach(context, cta, state, site, lane, inner + done, 16, ways) == 0:
             store64(context + Context.RACE_AGENT, 0)
             return 1
         done += 16
@@ -96,7 +96,7 @@ def tensor_line(
     lane: int,
     layout: TensorMap,
     cursor: int,
-    place: int,
+    inner: int,
     how: int,
     combine: int,
 ) -> int:
@@ -111,7 +111,7 @@ def tensor_line(
         address += at * layout.STRIDES[axis - 1]
         axis += 1
     start = load64(cursor)
-    return tensor_row(context, cta, state, site, lane, layout, address, start, inside, place, how, combine)
+    return tensor_row(context, cta, state, site, lane, layout, address, start, inside, inner, how, combine)
 
 
 def box_count(layout: TensorMap, axis: int, how: int) -> int:
@@ -132,7 +132,7 @@ def tensor_box(
     lane: int,
     layout: TensorMap,
     vectors: int,
-    place: int,
+    inner: int,
     how: int,
     combine: int,
 ) -> int:
@@ -146,7 +146,7 @@ def tensor_box(
         axis += 1
     units = row_units(layout)
     pitch = units * unit_held(layout)
-    if tensor_reached(context, cta, state, site, lane, layout, place, rows * units, how):
+    if tensor_reached(context, cta, state, site, lane, layout, inner, rows * units, how):
         return 1
     store64(cursor, coordinate(vectors, lane, 0))
     row = 0
@@ -161,7 +161,7 @@ def tensor_box(
             store64(cursor + axis * 8, at)
             rest = rest // count
             axis += 1
-        if tensor_line(context, cta, state, site, lane, layout, cursor, place + row * pitch, how, combine):
+        if tensor_line(context, cta, state, site, lane, layout, cursor, inner + row * pitch, how, combine):
             return 1
         row += 1
     return tensor_counted(context, site, layout, rows * units, how)
@@ -185,6 +185,48 @@ def next_pixel(layout: TensorMap, cursor: int, spatial: int, moved: int) -> int:
     return 0
 
 
+def pixel_row(layout: TensorMap, vectors: int, lane: int, cursor: int, row: int) -> int:
+    """The coordinates of a row: those of the pixel at the cursor, with the offsets of im2col."""
+    first = first_spatial(layout)
+    axis = 0
+    while axis < layout.RANK:
+        at = load64(cursor + axis * 8)
+        if layout.MODE < Place.WIDE and axis >= first and axis < first + layout.RANK - 2:
+            at += coordinate(vectors, lane, 5 + axis - first)
+        store64(row + axis * 8, at)
+        axis += 1
+    return 0
+
+
+def halo_rows(
+    context: Context,
+    cta: Cta,
+    state: State,
+    site: int,
+    lane: int,
+    layout: TensorMap,
+    row: int,
+    inner: int,
+    step: int,
+    each: int,
+    halo: int,
+    groups: int,
+    how: int,
+    combine: int,
+) -> int:
+    """A row as a halo pixel of the groups that it is one of; ``inner`` is the address of the first halo pixel. 1 if refused."""
+    pitch = row_units(layout) * unit_held(layout)
+    group = 0
+    while group < groups:
+        more = step - each * (group + 1)
+        if more >= 0 and more < halo:
+            spot = inner + (more * groups + group) * pitch
+            if tensor_line(context, cta, state, site, lane, layout, row, spot, how, combine):
+                return 1
+        group += 1
+    return 0
+
+
 def tensor_pixels(
     context: Context,
     cta: Cta,
@@ -193,61 +235,48 @@ def tensor_pixels(
     lane: int,
     layout: TensorMap,
     vectors: int,
-    place: int,
+    inner: int,
     how: int,
     combine: int,
 ) -> int:
     """The pixels of an im2col copy; ``tensor_boxes`` says in which order halo pixels lie. 1 if refused."""
-    axes = layout.RANK
     cursor = context.SCRATCH + Bulk.CURSOR
-    line = cursor + 40
-    first = first_spatial(layout)
-    mode = layout.MODE
-    spatial = axes - 2
+    row = cursor + 40
+    spatial = layout.RANK - 2
     pixels = layout.PIXELS
     halo = 0
     moved = 0
     groups = 1
-    if mode >= Place.WIDE:
+    if layout.MODE >= Place.WIDE:
         spatial = 1
         halo = coordinate(vectors, lane, 5)
         moved = coordinate(vectors, lane, 6)
-    if mode == Place.WIDE_128:
+    if layout.MODE == Place.WIDE_128:
         pixels = Place.WIDE_128_PIXELS
         groups = pixels >> 5
-    each = pixels // groups
     units = row_units(layout)
     pitch = units * unit_held(layout)
     every = pixels + halo * groups
-    if tensor_reached(context, cta, state, site, lane, layout, place, every * units, how):
+    if tensor_reached(context, cta, state, site, lane, layout, inner, every * units, how):
         return 1
     axis = 0
-    while axis < axes:
+    while axis < layout.RANK:
         store64(cursor + axis * 8, coordinate(vectors, lane, axis))
         axis += 1
-    store64(cursor + first * 8, load64(cursor + first * 8) + moved)
+    start = cursor + first_spatial(layout) * 8
+    store64(start, load64(start) + moved)
+    behind = inner + pixels * pitch
+    each = pixels // groups
     step = 0
     while step < pixels + halo:
-        axis = 0
-        while axis < axes:
-            at = load64(cursor + axis * 8)
-            offsets = mode < Place.WIDE and axis >= first and axis < first + spatial
-            if offsets:
-                at += coordinate(vectors, lane, 5 + axis - first)
-            store64(line + axis * 8, at)
-            axis += 1
-        if step < pixels and tensor_line(
-            context, cta, state, site, lane, layout, line, place + step * pitch, how, combine
+        pixel_row(layout, vectors, lane, cursor, row)
+        spot = inner + step * pitch
+        if step < pixels and tensor_line(context, cta, state, site, lane, layout, row, spot, how, combine):
+            return 1
+        if halo_rows(
+            context, cta, state, site, lane, layout, row, behind, step, each, halo, groups, how, combine
         ):
             return 1
-        group = 0
-        while group < groups:
-            more = step - each * (group + 1)
-            if more >= 0 and more < halo:
-                spot = place + (pixels + more * groups + group) * pitch
-                if tensor_line(context, cta, state, site, lane, layout, line, spot, how, combine):
-                    return 1
-            group += 1
         next_pixel(layout, cursor, spatial, moved)
         step += 1
     return tensor_counted(context, site, layout, every * units, how)
@@ -265,6 +294,57 @@ def tensor_counted(context: Context, site: int, layout: TensorMap, units: int, h
     return 0
 
 
+def tensor_refused(
+    context: Context,
+    site: int,
+    lane: int,
+    layout: TensorMap,
+    address: int,
+    how: int,
+    axes: int,
+    vectors: int,
+    kinds: int,
+) -> int:
+    """Whether a copy may not be made with this map and these coordinates, which is noted; ``address``: that of shared memory."""
+    if layout_refused(context, site, lane, layout, address, how, axes, kinds):
+        return 1
+    if start_refused(context, site, lane, layout, address, how, axes, vectors):
+        return 1
+    return layout.MODE and column_refused(context, site, lane, layout, address, how, axes, vectors)
+
+
+def tensor_copy(
+    context: Context,
+    cta: Cta,
+    state: State,
+    site: int,
+    lane: int,
+    rank: int,
+    layout: TensorMap,
+    vectors: int,
+    inner: int,
+    mbarriers: int,
+    how: int,
+    combine: int,
+) -> int:
+    """One copy, of a multicast that to one CTA, with the mbarrier that it signals. 1 if refused."""
+    if how & Bulk.MULTICAST:
+        inner = in_rank(cta, inner, rank)
+    context.MOVED = 0
+    refused = 0
+    if mbarriers:
+        race_bulk(context, cta, mbarrier_of_copy(context, cta, load64(mbarriers + lane * 8), rank, how))
+    if layout.MODE:
+        refused = tensor_pixels(context, cta, state, site, lane, layout, vectors, inner, how, combine)
+    else:
+        refused = tensor_box(context, cta, state, site, lane, layout, vectors, inner, how, combine)
+    context.RACE_AGENT = 0
+    if refused:
+        return 1
+    reported = load64(context.SCRATCH + Bulk.FOUND)
+    return signal_copied(context, cta, site, mbarriers, lane, rank, how, context.MOVED, reported)
+
+
 def tensor_lanes(
     context: Context,
     cta: Cta,
@@ -273,7 +353,7 @@ def tensor_lanes(
     mask: int,
     maps: int,
     vectors: int,
-    places: int,
+    targets: int,
     mbarriers: int,
     words: int,
     how: int,
@@ -281,30 +361,24 @@ def tensor_lanes(
     combine: int,
     kinds: int,
 ) -> int:
-    """One instruction, lane after lane. ``combine``: the function of a reduction (0: none), ``kinds``: the element types it takes, one
-    bit each. 1 if refused."""
+    """One instruction, lane after lane. ``targets``: addresses of shared memory; ``combine``: the function of a reduction (0: none),
+    ``kinds``: the element types it takes, one bit each. 1 if refused."""
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
         layout = tensor_map_at(context, cta, state, site, lane, load64(maps + lane * 8))
         if layout == 0:
             return 1
-        place = load64(places + lane * 8)
-        whole = place
+        inner = load64(targets + lane * 8)
+        address = inner
         if cta.CLUSTER:
-            whole = (place + cta.WINDOW) & 4294967295
+            address = (inner + cta.WINDOW) & 4294967295
         if how & Bulk.READDRESSED:
-            if override_refused(context, site, lane, whole, how, axes, vectors):
+            if override_refused(context, site, lane, address, how, axes, vectors):
                 return 1
             layout = TensorMap(overridden(context, lane, layout, how, axes, vectors))
-        found = context.SCRATCH + Bulk.FOUND
-        store64(found, 0)
-        if layout_refused(context, site, lane, layout, whole, how, axes, kinds):
-            return 1
-        if start_refused(context, site, lane, layout, whole, how, axes, vectors):
-            return 1
-        column = layout.MODE
-        if column and column_refused(context, site, lane, layout, whole, how, axes, vectors):
+        store64(context.SCRATCH + Bulk.FOUND, 0)
+        if tensor_refused(context, site, lane, layout, address, how, axes, vectors, kinds):
             return 1
         ranks = 1
         if how & Bulk.MULTICAST:
@@ -313,28 +387,9 @@ def tensor_lanes(
         while ranks:
             rank = trailing_zeros(ranks)
             ranks = ranks & (ranks - 1)
-            to = place
-            if how & Bulk.MULTICAST:
-                to = in_rank(cta, place, rank)
-            context.MOVED = 0
-            failed = 0
-            if mbarriers:
-                race_bulk(
-                    context, cta, mbarrier_of_copy(context, cta, load64(mbarriers + lane * 8), rank, how)
-                )
-            if column:
-                failed = tensor_pixels(
-                    context, cta, state, site, lane, layout, vectors, to, how | again, combine
-                )
-            else:
-                failed = tensor_box(
-                    context, cta, state, site, lane, layout, vectors, to, how | again, combine
-                )
-            context.RACE_AGENT = 0
-            if failed:
-                return 1
-            moved = context.MOVED
-            if signal_copied(context, cta, site, mbarriers, lane, rank, how, moved, load64(found)):
+            if tensor_copy(
+                context, cta, state, site, lane, rank, layout, vectors, inner, mbarriers, how | again, combine
+            ):
                 return 1
             again = Bulk.AGAIN
     return 0
@@ -350,7 +405,7 @@ def replace_lanes(
     maps: int,
     values: int,
     space: int,
-    place: int,
+    field: int,
     size: int,
     bias: int,
     low: int,
@@ -359,8 +414,8 @@ def replace_lanes(
     word: int,
     bit: int,
 ) -> int:
-    """``tensormap.replace``, lane after lane: values from ``low`` to ``high``; ``bit`` is that of the field in what a map lacks. The
-    instruction is not a site: ``site`` is that of what is not counted. 1 if refused."""
+    """``tensormap.replace``, lane after lane: values from ``low`` to ``high``; ``field`` is where in a map, ``bit`` that of the field
+    in what a map lacks. The instruction is not a site: ``site`` is that of what is not counted. 1 if refused."""
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
@@ -375,7 +430,7 @@ def replace_lanes(
             refuse_mbarrier(context, instruction, lane, address, Problem.VALUE, word, value)
             return 1
         TensorMap(host).UNSET &= ~bit
-        target = host + place
+        target = host + field
         if size == 1:
             store8(target, value + bias)
         elif size == 2:

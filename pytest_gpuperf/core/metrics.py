@@ -183,7 +183,7 @@ UNKNOWN = 0
 
 ANALYSIS: Mapping[str, int] = {
     "counts": 1,
-    "findings": 3,
+    "findings": 4,
     "time": 6,
     "metrics": max(metric.since for metric in METRICS),
 }

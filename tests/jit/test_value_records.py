@@ -216,6 +216,54 @@ def test_a_rounded_line_of_floats_is_fitted_and_a_curve_is_not() -> None:
         assert (0 if line is None else line.fits) == fits
 
 
+@pytest.mark.parametrize("type", ["s32", "u64", "f32", "f64"])
+@pytest.mark.parametrize("shape", [(40, 9), (5, 8, 9), (3, 1, 2, 60), (360, 1)], ids=str)
+def test_a_function_of_the_axes_is_fitted(type: str, shape: tuple[int, ...]) -> None:
+    """With slopes along each axis that is longer than one element; the flat index is no line unless there is one of them."""
+    dtype = _DTYPES[type]
+    long = [size for size in shape if size > 1]
+    slopes = (3, 5, -7)[-len(long) :]
+    places = np.indices(long).reshape(len(long), -1)
+    values = (100 + np.tensordot(slopes, places, 1)).astype(dtype)
+    given = values.reshape(shape), np.zeros(shape, dtype), np.uint32(values.size)
+    fit = _run(_copy(type), 3, _THREADS, *given)[1].affine
+    assert fit is not None and fit.fits == values.size and fit.at_zero == 100
+    assert fit.slopes == slopes[::-1]
+    off = values.copy()
+    off[100::2] += dtype(1)
+    fit = _run(_copy(type), 3, _THREADS, off.reshape(shape), *given[1:])[1].affine
+    assert fit is not None and fit.fits == values.size - len(off[100::2])
+
+
+@pytest.mark.parametrize("type", ["s32", "f32"])
+def test_a_line_is_found_behind_a_boundary(type: str) -> None:
+    """The rows of neighbours of srad, of Rodinia: max(i − 1, 0). No line goes through the first warp; one does through all others."""
+    dtype, count = _DTYPES[type], 40 * _THREADS
+    values = np.maximum(np.arange(count) - 1, 0).astype(dtype)
+    stored = _run(_copy(type), 40, _THREADS, values, np.zeros(count, dtype), np.uint32(count))[1]
+    assert stored.affine is not None and (stored.affine.slope, stored.affine.at_zero) == (1, -1)
+    assert stored.affine.fits == count - 32
+
+
+def test_a_line_through_the_structures_of_an_array_is_fitted() -> None:
+    """The offsets of the boxes of lavaMD, of Rodinia: 100 more in each structure of 41 words, of which one word is loaded."""
+    text = _copy("s32").replace("mul.wide.u32 %rd3, %r5, 4;", "mul.wide.u32 %rd3, %r5, 164;")
+    boxes = np.zeros((2 * _THREADS, 41), np.int32)
+    boxes[:, 0] = 100 * np.arange(len(boxes)) + 7
+    loaded = _run(text, 2, _THREADS, boxes.ravel(), np.zeros(boxes.size, np.int32), np.uint32(len(boxes)))[0]
+    assert loaded.affine is not None and loaded.affine.fits == len(boxes)
+    assert (loaded.affine.slope, loaded.affine.at_zero) == (100 / 41, 7)
+
+
+def test_a_line_of_floats_far_from_zero_is_fitted() -> None:
+    """1 + i / 10,000, of GVProf's ``op_pattern_simple``: neighbours differ by a thousand units in the last place, so that two of them
+    say little of the slope."""
+    count = 40 * _THREADS
+    values = (1 + np.arange(count) / 10000).astype(np.float32)
+    line = _run(_copy("f32"), 40, _THREADS, values, np.zeros(count, np.float32), np.uint32(count))[1].affine
+    assert line is not None and line.fits == count and abs(line.slope - 1e-4) < 1e-10
+
+
 _MANY = (
     head("7.8", "sm_80")
     + """.visible .entry k(.param .u64 x, .param .u64 y) {

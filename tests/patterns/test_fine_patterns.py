@@ -79,7 +79,7 @@ _SHOWN: dict[str, tuple[str, NDArray[Any], dict[str, object]]] = {
     "approximate-values": ("f32", _CLOSE, {"bits": 3, "bound": 0.0625}),
 }  # fmt: skip
 _MISSES: dict[str, tuple[str, NDArray[Any]]] = {
-    "one value is not that line's": ("s32", _with(7919000 * (_INDEX + 1), 700, 5)),
+    "six of 100 are not that line's": ("s32", np.where(_INDEX % 100 > 93, 5, 7919000 * (_INDEX + 1))),
     "fewer than half": ("f32", np.where(_INDEX % 100 < 47, 3.25, _NOISE)),
     "one integer is too large": ("s32", _with(_NARROW, 9, 1 << 17)),
     "one fraction is too long": ("f32", _with(_HALVES, 9, 1 + 2.0**-23)),
@@ -125,6 +125,46 @@ def test_random_data_shows_none(type: str) -> None:
     raw = _RANDOM.integers(0, 256, _COUNT * dtype.itemsize, np.uint8).view(dtype)
     values = _RANDOM.normal(size=_COUNT).astype(dtype) if dtype.kind == "f" else raw
     assert _findings(type, values) == []
+
+
+def test_values_that_are_structured_but_for_a_boundary_are_a_note() -> None:
+    """Rows of neighbours as srad of Rodinia makes them: the first element is its own neighbour."""
+    values = np.maximum(_INDEX - 1, 0).astype(np.int32)
+    (finding,) = _findings("s32", values)
+    assert (finding.rule, finding.severity, finding.evidence["slope"]) == ("structured-values", "note", 1)
+    # all but the first warp, through which no line goes
+    assert finding.evidence["fraction"] == round(1 - 32 / _COUNT, 4)
+    assert finding.waste == 4 * (_COUNT - 32) and "in 96.9 %" in finding.message
+
+
+def test_values_that_are_structured_along_two_axes() -> None:
+    grid = (3 + 2.5 * np.arange(64) + 100 * np.arange(16)[:, None]).astype(np.float32)
+    device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
+    device.launch(
+        ge.parse(_module("f32"), path="k.ptx")["k"], _COUNT // 128, 128, [device.array(grid, name="x")]
+    )
+    (finding,) = ge.find_patterns(device)
+    assert (finding.rule, finding.severity) == ("structured-values", "fail")
+    assert finding.evidence["slopes"] == [2.5, 100.0]
+    assert finding.message.endswith("element (y, x) is 3 + 2.5 · x + 100 · y")
+
+
+@pytest.mark.parametrize("again, severity", [(5.0, "fail"), (0.25, "note")])
+def test_one_value_fails_if_the_call_has_one_each_time(again: float, severity: str) -> None:
+    """The second launch of the line loads one value too, or different ones: then the load is needed."""
+    device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
+    kernel = ge.parse(_module("f32"), path="k.ptx")["k"]
+    x = device.array(np.full(_COUNT, 2.5, np.float32), name="x")
+    second = np.full(_COUNT, again) if again == 5 else _NOISE
+    for values in (np.full(_COUNT, 2.5), second):
+        x.copy_from(values.astype(np.float32))
+        device.launch(kernel, _COUNT // 128, 128, [x])
+    (finding,) = ge.find_patterns(device)
+    assert (finding.rule, finding.severity, finding.calls) == (
+        "single-value",
+        severity,
+        2 if again == 5 else 1,
+    )
 
 
 _STORE = (

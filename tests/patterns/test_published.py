@@ -58,7 +58,8 @@ TEXT = head("8.0", "sm_80") + "".join(
 EXPECTED = {
     "op1": ("p1", {("load", "single-zero"), ("store", "single-value")}),
     "op2": ("p1", {("store", "single-zero")}),
-    "op3": ("p1", {("store", "approximate-values")}),
+    # one value to three bits, as expected, and 1 + i / 10,000 exactly, which the kernel computes
+    "op3": ("p1", {("store", "approximate-values"), ("store", "structured-values")}),
     "op4": ("p2", {("store", "single-value")}),
     "op5": ("p2", {("store", "structured-values")}),
 }

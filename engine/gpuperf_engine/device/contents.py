@@ -71,7 +71,8 @@ def _patterns(
     if numbers and not any(pattern.rule == "structured-values" for pattern in patterns):
         distinct = len(counted[0]) if counted is not None else None
         patterns += _heavy(values, low, high, distinct, thresholds)
-    if not patterns and finite and values.dtype.kind == "f":
+    structured = all(pattern.rule == "structured-values" for pattern in patterns)
+    if structured and finite and values.dtype.kind == "f":
         patterns += _approximate(values, low, high, thresholds)
     return patterns
 

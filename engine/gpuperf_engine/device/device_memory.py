@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import LaunchError, UnknownName
 from ..memory.arena import Allocation, Memory
-from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, converted
+from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, axes_of, converted
 from ..memory.images import ImageObject, surface_row, texture_row
 from ..ptx.module import Function, Module, make_current
 from ..symbolic.known_contents import KnownContents
@@ -122,6 +122,7 @@ class DeviceMemory:
         behind = None if pad is None else as_whole(pad, "pad", 0)
         allocation = self.memory.allocate(size, name or "", pad=behind)
         array = DeviceArray(self, allocation, 0, shape, dtype)
+        allocation.axes = axes_of(shape, dtype.itemsize)
         self.array_of[allocation] = array.recorded()
         self.arrays.append(self.array_of[allocation])
         self.origins[allocation] = len(self.events)

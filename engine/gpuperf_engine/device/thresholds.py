@@ -23,9 +23,9 @@ class Thresholds:
     the share ``distinct`` of the elements.
 
     ``residual``: the mean squared distance of structured values from an affine function of the index (1e-3), and as a share of their
-    squared range ``residual_share``. ``fits``: the share of an instruction's accesses that are on a line of at least ``line``
-    different values. ``mantissa``: the bits that approximate values keep, by the bytes of their type (``MAX_FLOAT_DIGITS``,
-    ``MAX_DOUBLE_DIGITS``).
+    squared range ``residual_share``. ``fits``: the share of an instruction's accesses that are on an affine function with at least
+    ``line`` different values; what is beside it may be a boundary. ``mantissa``: the bits that approximate values keep, by the bytes
+    of their type (``MAX_FLOAT_DIGITS``, ``MAX_DOUBLE_DIGITS``).
     """
 
     elements: int = 32
@@ -38,7 +38,7 @@ class Thresholds:
     dictionary: int = 256
     residual: float = 1e-3
     residual_share: float = 1e-6
-    fits: float = 1.0
+    fits: float = 0.95
     line: int = 16
     mantissa: tuple[tuple[int, int], ...] = ((2, 3), (4, 3), (8, 12))
 

@@ -16,7 +16,9 @@ from ..simt.value_records import (
     ANCHORED,
     BATCHES,
     BROKEN,
+    FAR,
     LINE_TRIAL,
+    LINES,
     MOST_SAMPLED,
     SLOPED,
     TOLERANCE,
@@ -47,6 +49,7 @@ class _Object:
     start: int
     size: int
     tracked: bool = False
+    axes: tuple[int, int] = (0, 0)
 
 
 @dataclass(slots=True)
@@ -69,6 +72,10 @@ class _Record:
     #: hashes up to ``highest``
     sample: set[int] = field(default_factory=set)
     highest: int = 0
+    #: how far from the first access of the line one must be for the slope to be drawn again, along each axis; 1: there is none yet
+    farther: list[int] = field(default_factory=list)
+    #: accesses since the line was drawn
+    seen: int = 0
 
 
 class ValueRecorder:
@@ -119,7 +126,7 @@ class ValueRecorder:
             record = self._record(slot, target)
             if stores and not target.space:
                 record.carried.silent += self._silent(addresses[inside], raw[inside], size, target.tracked)
-            record.batches.append(((offsets[inside] // np.uint64(size)).astype(np.int32), words[inside]))
+            record.batches.append(((offsets[inside] // np.uint64(size)).astype(np.int64), words[inside]))
             if len(record.batches) == BATCHES:
                 _reduce(record)
             if loader and not target.space:
@@ -139,13 +146,17 @@ class ValueRecorder:
         allocation = self.memory.resolve(address, size)
         if allocation is None:
             return None
-        return _Object(0, allocation.address, allocation.size, not allocation.initialized)
+        return _Object(0, allocation.address, allocation.size, not allocation.initialized, allocation.axes)
 
     def _record(self, slot: ValueSlot, target: _Object) -> _Record:
         key = slot.index, target.space, target.start
         record = self._records.get(key)
         if record is None:
             record = self._records[key] = _Record(Carried(*key), slot.kind, highest=(1 << slot.kind.word) - 1)
+            size, (row, plane) = slot.kind.bits // 8, target.axes
+            if row and row % size == 0:
+                record.carried.row = row // size
+                record.carried.plane = plane // size if plane else FAR - 1
         return record
 
     def _reloads(self, warp: int, lanes: Lanes, addresses: Lanes, raw: Lanes, size: int) -> int:
@@ -176,8 +187,10 @@ def _reduce(record: _Record) -> None:
     words = np.concatenate([batch for _, batch in record.batches])
     _count(record.carried, record.kind, words)
     for indices, batch in record.batches:
-        _line(record.carried, record.kind, indices, batch)
-    _give_up(record.carried)
+        _line(record, indices, batch)
+    item = record.carried
+    if item.line == SLOPED and record.seen >= LINE_TRIAL and 2 * item.fits < record.seen:
+        _again(record)
     _top(record, words)
     record.batches.clear()
 
@@ -208,47 +221,108 @@ def _floats(kind: ValueKind) -> bool:
     return kind.is_float and kind.fits
 
 
-def _line(item: Carried, kind: ValueKind, indices: Lanes, words: Lanes) -> None:
-    """Fits to the line through the first access and the first one at another index; of halves it is one through their bits."""
-    if not item.line:
-        item.line, item.line_index, item.line_base = ANCHORED, int(indices[0]), int(words[0])
-    distance = indices - np.int32(item.line_index)
-    elsewhere = np.flatnonzero(distance)
-    if item.line == ANCHORED and elsewhere.size:
-        last = elsewhere[-1]
-        _slope(item, kind, int(distance[last]), words[last])
+def _line(record: _Record, indices: Lanes, words: Lanes) -> None:
+    """Fits to an affine function of the index; of halves it is one of their bits."""
+    item = record.carried
     if item.line == BROKEN:
         return
-    base = words.dtype.type(item.line_base)
-    if not _floats(kind):
-        slope = words.dtype.type(int(item.line_slope) % (1 << kind.word))
-        item.fits += int(
-            (base + slope * distance.astype(f"i{words.itemsize}").view(words.dtype) == words).sum()
-        )
+    if not item.line:
+        item.line, item.line_index, item.line_base = ANCHORED, int(indices[0]), int(words[0])
+        item.slopes, item.run, record.farther = (0, 0, 0), 1, [1, 1, 1]
+    origin = _coordinates(item, np.array([item.line_index]))
+    distances = [here - there for here, there in zip(_coordinates(item, indices), origin, strict=True)]
+    before = item.line
+    if not all(_draw(record, axis, distances, words) for axis in range(3)):
+        _again(record)
         return
-    values = words.view(f"f{kind.word // 8}").astype(np.float64)
-    origin = np.array(base).view(f"f{kind.word // 8}").astype(np.float64)[()]
-    off = np.abs(origin + np.float64(item.line_slope) * distance.astype(np.float64) - values)
-    item.fits += int((off <= (np.abs(values) + np.abs(origin)) * TOLERANCE[kind.word]).sum())
+    known = np.ones(len(words), bool)
+    for of_axis, farther in zip(distances, record.farther):
+        known &= (of_axis == 0) | (farther > 1)
+    near = _floats_near if _floats(record.kind) else _whole_equal
+    fits = int((near(record, distances, words) & known).sum())
+    if before != SLOPED == item.line and 2 * fits < int(known.sum()):
+        _again(record)
+        return
+    item.fits += fits
+    record.seen += len(words)
 
 
-def _give_up(item: Carried) -> None:
-    if item.count >= LINE_TRIAL and 2 * item.fits < item.count:
-        item.line = BROKEN
+def _again(record: _Record) -> None:
+    """Draw another line through the next batch, unless there were enough."""
+    item = record.carried
+    item.tries += 1
+    item.line = BROKEN if item.tries >= LINES else 0
+    item.fits = record.seen = 0
 
 
-def _slope(item: Carried, kind: ValueKind, run: int, word: Any) -> None:
+def _coordinates(item: Carried, index: Lanes) -> list[Lanes]:
+    """Along each axis, the last one first."""
+    if not item.row:
+        return [index, np.zeros_like(index), np.zeros_like(index)]
+    rest = index % item.plane
+    return [rest % item.row, rest // item.row, index // item.plane]
+
+
+def _draw(record: _Record, axis: int, distances: list[Lanes], words: Lanes) -> bool:
+    """The slope along an axis, from the last access that is far enough; whether there may be one."""
+    item, kind = record.carried, record.kind
+    usable = np.abs(distances[axis]) >= record.farther[axis]
+    others = [other for other in range(3) if other != axis]
+    for other in others:
+        if record.farther[other] == 1:
+            usable &= distances[other] == 0
+    lanes = np.flatnonzero(usable)
+    if not lanes.size:
+        return True
+    run, word = int(distances[axis][lanes[-1]]), words[lanes[-1]]
+    beside = [int(distances[other][lanes[-1]]) for other in others]
+    slopes = [*item.slopes]
     if _floats(kind):
-        value, base = (
-            np.array(bits, word.dtype).view(f"f{kind.word // 8}").astype(np.float64)[()]
-            for bits in (word, item.line_base)
-        )
-        item.line, item.line_slope = SLOPED, float((value - base) / run)
-        return
-    rise = (int(word) - item.line_base) % (1 << kind.word)
-    rise -= (rise >> (kind.word - 1)) << kind.word
-    quotient, rest = divmod(rise, run)
-    item.line, item.line_slope = (BROKEN, 0) if rest else (SLOPED, quotient % (1 << kind.word))
+        value, origin = _doubles(kind, word), _doubles(kind, words.dtype.type(item.line_base))
+        with np.errstate(all="ignore"):
+            known = np.float64(slopes[others[0]]) * beside[0] + np.float64(slopes[others[1]]) * beside[1]
+            slope = (value - origin - known) / np.float64(run)
+            moved = np.abs(slope - np.float64(slopes[axis])) * np.float64(record.farther[axis] >> 1)
+            agrees = moved <= (np.abs(value) + np.abs(origin)) * TOLERANCE[kind.word]
+        if record.farther[axis] > 1 and not agrees:
+            return True
+        slopes[axis], record.farther[axis] = float(slope), 2 * abs(run)
+    else:
+        whole = 1 << kind.word
+        rise = int(word) - item.line_base - sum(int(slopes[a]) * d for a, d in zip(others, beside))
+        rise %= whole
+        rise -= (rise >> (kind.word - 1)) << kind.word
+        # the least number has no other sign
+        rise = rise if run > 0 or rise == -(whole >> 1) else -rise
+        quotient, rest = divmod(rise, abs(run))
+        if rest and (item.row or axis):
+            return False
+        slopes[axis], record.farther[axis] = (rise if rest else quotient) % whole, FAR
+        item.run = abs(run) if rest else item.run
+    item.line, item.slopes = SLOPED, tuple(slopes)
+    return True
+
+
+def _whole_equal(record: _Record, distances: list[Lanes], words: Lanes) -> Lanes:
+    item, word = record.carried, words.dtype.type
+    rise = word(0)
+    for slope, distance in zip(item.slopes, distances):
+        rise = rise + word(slope) * distance.astype(f"i{words.itemsize}").view(words.dtype)
+    return np.asarray((words - word(item.line_base)) * word(item.run) == rise)
+
+
+def _floats_near(record: _Record, distances: list[Lanes], words: Lanes) -> Lanes:
+    item, kind = record.carried, record.kind
+    values, origin = _doubles(kind, words), _doubles(kind, words.dtype.type(item.line_base))
+    with np.errstate(all="ignore"):
+        x, y, z = (np.float64(slope) * distance for slope, distance in zip(item.slopes, distances))
+        off = np.abs(origin + (x + y + z if item.row else x) - values)
+        return np.asarray(off <= (np.abs(values) + np.abs(origin)) * TOLERANCE[kind.word])
+
+
+def _doubles(kind: ValueKind, words: Any) -> Any:
+    """Words that are floats, as doubles."""
+    return np.asarray(words).view(f"f{kind.word // 8}").astype(np.float64)
 
 
 def _top(record: _Record, words: Lanes) -> None:

@@ -85,7 +85,7 @@ class Launch:
         #: counters of single threads, if they are observed
         self.threads = make_table(program, plan) if "threads" in observe else None
         #: what accesses carry, if it is observed
-        self.values = LaunchValues(program) if "accesses" in observe else None
+        self.values = LaunchValues(program, memory) if "accesses" in observe else None
         self._kept = np.array([*plan.kept, -1] if self.threads is not None else [], dtype=np.int64)
         self.contexts: list[WorkerContext] = []
         self._groups: list[Group] = []

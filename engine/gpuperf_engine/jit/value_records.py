@@ -27,8 +27,10 @@ _Reduce = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
 class LaunchValues:
     """The records of one launch. They are zero until they are used, so that no more of them take memory."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, memory: Memory) -> None:
         self.program = program
+        shapes = [(item.address, *item.axes) for item in memory.allocations if item.axes[0]]
+        self._shapes = np.array([*shapes, (0, 0, 0)], dtype=np.uint64)
         slots = value_slots(program)
         self.kinds = [slot.kind for of_site in slots.values() for slot in of_site]
         self._rows = aligned(ValueRow.BYTES * max(1, len(self.kinds)))
@@ -39,6 +41,7 @@ class LaunchValues:
             Context.VALUE_ROWS: address_of(self._rows),
             Context.VALUE_RECORDS: address_of(self._records),
             Context.VALUE_LOADS: address_of(self._loads),
+            Context.VALUE_SHAPES: address_of(self._shapes),
             Context.VALUE_USED: 0,
             Context.VALUE_ROOM: Values.ROOM,
             Context.VALUE_LEFT_OUT: 0,
@@ -95,7 +98,7 @@ def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> I
     highest = [lanes(offset).max(axis=1).tolist() for offset in (Values.MINIMUM, Values.MAXIMUM, Values.TINY)]
     ors = np.bitwise_or.reduce(lanes(Values.ORS), axis=1).tolist()
     heads, counts = longs(0, Values.MINIMUM // 8), longs(Values.TOP_COUNTS, TOP)
-    slopes = raw[:, Values.LINE_SLOPE : Values.LINE_SLOPE + 8].view(np.float64)[:, 0].tolist()
+    slopes = [raw[:, at : at + 8].view(np.float64)[:, 0].tolist() for at in Values.SLOPES]
     mask = (1 << word) - 1
     for row, (head, values, own) in enumerate(zip(heads, longs(Values.TOP, TOP), counts)):
         kind = kinds[head[Values.SLOT // 8]]
@@ -117,7 +120,14 @@ def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> I
             line=head[Values.LINE // 8],
             line_index=head[Values.LINE_INDEX // 8],
             line_base=head[Values.LINE_BASE // 8] & mask,
-            line_slope=slopes[row] if kind.is_float else head[Values.LINE_SLOPE // 8] & mask,
+            slopes=tuple(
+                of_axis[row] if kind.is_float else head[at // 8] & mask
+                for at, of_axis in zip(Values.SLOPES, slopes)
+            ),
+            row=int(raw[row, Values.ROW : Values.ROW + 4].view(np.uint32)[0]),
+            plane=int(raw[row, Values.PLANE : Values.PLANE + 4].view(np.uint32)[0]),
+            run=int(raw[row, Values.RUN : Values.RUN + 4].view(np.uint32)[0]),
+            tries=head[Values.TRIES // 8],
             fits=head[Values.FITS // 8],
             top_error=head[Values.TOP_ERROR // 8],
             top={value & mask: count for value, count in zip(values, own) if count},

@@ -80,7 +80,8 @@ def _gap(kind: str) -> int:
 class Allocation:
     """A named piece of the arena: ``[address, address + size)``. ``kind`` is ``global``, ``const`` or ``param``; the last two
     cannot be stored to. ``initialized`` is true once every byte has been written. ``index`` counts all in the order made.
-    ``pad`` are the bytes behind it that may be accessed too; ``None``: those of an element that begins inside (``padding``)."""
+    ``pad`` are the bytes behind it that may be accessed too; ``None``: those of an element that begins inside (``padding``). ``axes``:
+    of an array of two or three axes longer than one element the bytes of the last one, and of the last two if there are three."""
 
     name: str
     address: int
@@ -89,6 +90,7 @@ class Allocation:
     initialized: bool = False
     index: int = 0
     pad: int | None = 0
+    axes: tuple[int, int] = (0, 0)
 
     @property
     def end(self) -> int:

@@ -16,7 +16,16 @@ from ..errors import LaunchError
 from ..ptx.syntax import Variable
 from .arena import Allocation, Memory
 
-__all__ = ["ArrayOwner", "DeviceArray", "as_dtype", "as_shape", "as_whole", "converted", "dtype_of_variable"]
+__all__ = [
+    "ArrayOwner",
+    "DeviceArray",
+    "as_dtype",
+    "as_shape",
+    "as_whole",
+    "axes_of",
+    "converted",
+    "dtype_of_variable",
+]
 
 
 class ArrayOwner(Protocol):
@@ -155,6 +164,15 @@ def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
         if isinstance(part, bool) or not hasattr(part, "__index__") or int(part) < 0:
             raise LaunchError(f"shape {shape!r}", hint="accepted: an int or a tuple of ints, 0 or more")
     return tuple(int(part) for part in parts)
+
+
+def axes_of(shape: tuple[int, ...], width: int) -> tuple[int, int]:
+    """``Allocation.axes`` of an array of elements of so many bytes."""
+    long = [size for size in shape if size > 1]
+    if len(long) not in (2, 3):
+        return 0, 0
+    row = long[-1] * width
+    return row, long[-2] * row if len(long) == 3 else 0
 
 
 def dtype_of_variable(variable: Variable) -> np.dtype[Any]:

@@ -8,6 +8,7 @@ read or wrote is known.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..device.contents import Contents
@@ -101,17 +102,30 @@ class ContentsOf:
     )
 
     def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
-        """Findings for each object of a step; a memset is meant to write a single value."""
+        """Findings for each object of a step; a memset is meant to write a single value. One value fails if the call writes one each
+        time: else the array is needed."""
         readers = Readers(steps)
-        for step in steps:
-            for use in step.event.writes if step.event.kind in ("copy-in", "launch") else ():
-                for contents in use.contents:
-                    yield step, self._finding(step, use, contents, readers)
+        writes = [
+            (step, use)
+            for step in steps
+            if step.event.kind in ("copy-in", "launch")
+            for use in step.event.writes
+        ]
+        made = Counter(_target(step, use) for step, use in writes)
+        times = Counter(
+            _target(step, use)
+            for step, use in writes
+            if any(contents.rule in _SINGLE for contents in use.contents)
+        )
+        for step, use in writes:
+            for contents in use.contents:
+                always = times[_target(step, use)] == made[_target(step, use)]
+                yield step, self._finding(step, use, contents, readers, always)
 
-    def _finding(self, step: Step, use: Use, contents: Contents, readers: Readers) -> Finding:
+    def _finding(self, step: Step, use: Use, contents: Contents, readers: Readers, always: bool) -> Finding:
         rule = contents.rule
         width = use.array.dtype.itemsize
-        single = rule.startswith("single")
+        single = rule in _SINGLE
         count = f"all {use.written:,}" if use.written == use.elements else f"the {use.written:,} written"
         verb = {
             "frequent-values": "mostly hold",
@@ -127,12 +141,20 @@ class ContentsOf:
             rule,
             use.array,
             f"after {step} {count} elements of {step.name(use.array)!r} {verb} {contents.text}",
-            severity="fail" if single and use.written == use.elements else "note",
+            severity="fail" if single and always and use.written == use.elements else "note",
             waste=int(use.written * (width - contents.width)),
             advice=_ADVICE[rule, step.event.kind == "launch"],
             traffic=[*written_less(step, share * use.bytes_written), *loads],
             **evidence,
         )
+
+
+_SINGLE = ("single-zero", "single-value")
+
+
+def _target(step: Step, use: Use) -> tuple[str, str, str]:
+    """The call and what it writes."""
+    return step.call, step.event.kernel, step.name(use.array)
 
 
 _ADVICE = {

@@ -7,8 +7,9 @@ has a module: ``fine_single``, ``fine_frequent``, ``fine_structured``, ``fine_ty
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..device.thresholds import Thresholds
@@ -28,7 +29,8 @@ class _Family(Protocol):
     def __call__(self, record: ValueRecord, thresholds: Thresholds) -> Match | None: ...
 
 
-#: of these only the first that is there is reported: it implies the others, or makes their remedy needless
+#: of these only the first that is there is reported: it implies the others, or makes their remedy needless; that values which are
+#: structured are about one value as well is worth knowing
 _VALUES: tuple[_Family, ...] = (
     single_value,
     structured_values,
@@ -38,6 +40,10 @@ _VALUES: tuple[_Family, ...] = (
 )
 #: these say something else
 _OTHERS: tuple[_Family, ...] = (silent_stores, repeated_loads, uninitialized_reads)
+#: rules of ``_VALUES`` that fail
+_FAILING = ("single-zero", "single-value", "structured-values")
+#: tables of the compiler's library, which nobody can change
+_COMPILERS = ("__cudart_", "__internal_", "__nv_")
 _VERBS = {"load": "loads", "store": "stores"}
 
 
@@ -60,8 +66,20 @@ class FinePatterns:
         "uninitialized-reads",
     )
 
-    def find(self, steps: Sequence[Step]) -> Iterator[tuple[Step, Finding]]:
-        """One finding for each instruction and object of a launch."""
+    def find(self, steps: Sequence[Step]) -> Iterable[tuple[Step, Finding]]:
+        """One finding for each instruction and object of a launch. What its values have in common fails if they have in each launch
+        of the call: else the access is needed."""
+        shown, made = list[tuple[Step, Finding]](), Counter[tuple[str, ...]]()
+        for step, instruction, record, findings in self._found(steps):
+            made[step.call, step.event.kernel, instruction, record.object] += 1
+            shown += [(step, finding) for finding in findings]
+        times = Counter(_accesses(finding) for _, finding in shown if finding.rule in _FAILING)
+        for step, finding in shown:
+            needed = finding.rule in _FAILING and times[_accesses(finding)] < made[_accesses(finding)]
+            yield step, replace(finding, severity="note") if needed else finding
+
+    def _found(self, steps: Sequence[Step]) -> Iterator[tuple[Step, str, ValueRecord, list[Finding]]]:
+        """What each instruction of a launch accesses often enough, and the findings about it."""
         for step in steps:
             thresholds = self.thresholds or step.device.thresholds
             names = _instruction_names(step.carried)
@@ -69,13 +87,21 @@ class FinePatterns:
             for record in step.carried:
                 if record.space not in moved or record.kind not in _VERBS:
                     continue
-                if record.count < thresholds.accesses:
+                if record.count < thresholds.accesses or record.object.startswith(_COMPILERS):
                     continue
                 values = next(filter(None, (family(record, thresholds) for family in _VALUES)), None)
-                for match in (values, *(family(record, thresholds) for family in _OTHERS)):
-                    if match is not None:
-                        name = names[record.site, record.element, record.object]
-                        yield step, _finding(step, record, match, name, moved)
+                others = _OTHERS
+                if values is not None and values.rule == "structured-values":
+                    others = (approximate_values, *_OTHERS)
+                matches = values, *(family(record, thresholds) for family in others)
+                name = names[record.site, record.element, record.object]
+                findings = [_finding(step, record, match, name, moved) for match in matches if match]
+                yield step, name, record, findings
+
+
+def _accesses(finding: Finding) -> tuple[str, ...]:
+    """What the finding is about, whatever it says."""
+    return finding.call, finding.kernel, finding.instruction, finding.object
 
 
 def _instruction_names(records: Sequence[ValueRecord]) -> dict[tuple[int, int, str], str]:

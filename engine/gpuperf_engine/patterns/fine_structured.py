@@ -1,33 +1,40 @@
-"""Structured values: what an instruction accesses is a line over the index of the element."""
+"""Structured values: what an instruction accesses is an affine function of the index of the element."""
 
 from __future__ import annotations
 
 from ..device.thresholds import Thresholds
-from ..results import ValueRecord
+from ..results import AffineFit, ValueRecord
 from .matches import Match
 
 __all__ = ["structured_values"]
 
 
 def structured_values(record: ValueRecord, thresholds: Thresholds) -> Match | None:
-    """``base + slope · index`` for at least the part ``fits`` of the accesses; a slope of 0 is a single value."""
+    """``base + slope · i``, of an array of several axes with a slope along each, for at least the part ``fits`` of the accesses; a
+    function without slopes is a single value."""
     line = record.affine
     if (
         line is None
-        or line.slope == 0
+        or not any(line.slopes)
         or line.fits < thresholds.fits * record.count
         or record.distinct < thresholds.line
     ):
         return None
-    base = line.base - line.slope * line.start
+    loads, whole = record.kind == "load", line.fits == record.count
+    part = "" if whole else f" in {100 * line.fits / record.count:.1f} %"
     return Match(
         "structured-values",
         line.fits / record.count,
-        f"element i is {base:g} + {line.slope:g} · i",
-        record.bytes if record.kind == "load" else 0,
-        "compute the values from the index instead of loading them"
-        if record.kind == "load"
-        else "let what reads the values compute them from the index",
-        severity="fail" if record.kind == "load" else "note",
-        evidence={"base": base, "slope": line.slope},
-    )
+        f"{_text(line)}{part}",
+        line.fits * record.width if loads else 0,
+        ("compute the values from the index instead of loading them" if loads else
+         "let what reads the values compute them from the index") + ("" if whole else ", but for the others"),
+        severity="fail" if loads and whole else "note",
+        evidence={"base": line.at_zero, "slope": line.slope, **({"slopes": list(line.slopes)} if line.beyond else {})},
+    )  # fmt: skip
+
+
+def _text(line: AffineFit) -> str:
+    names = "xyz"[: len(line.slopes)] if line.beyond else "i"
+    terms = " + ".join(f"{slope:g} · {name}" for slope, name in zip(line.slopes, names))
+    return f"element {'(' + ', '.join(reversed(names)) + ')' if line.beyond else names} is {line.at_zero:g} + {terms}"

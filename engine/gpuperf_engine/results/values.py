@@ -10,14 +10,32 @@ __all__ = ["AffineFit", "ValueRecord"]
 
 @dataclass(frozen=True, slots=True)
 class AffineFit:
-    """A line through the elements of an object: element ``index`` (bytes from the object's start / width of an element) holds
-    ``base + slope · (index − start)``; integers modulo 2^32 or 2^64, floats to their rounding. ``fits`` of the accesses carried
-    that value; the line goes through the first access and the first one at another index."""
+    """An affine function of the index of an element (bytes from the object's start / width of an element): element ``start`` holds
+    ``base``, and ``slope`` more each next one; integers modulo 2^32 or 2^64, floats to their rounding. Of an array of two or three
+    axes ``slope`` is that of the last one, ``beyond`` has those of the axes before it, the last one first, and ``sizes`` the elements
+    of the last axis, and of the last two. ``fits`` of the accesses carried the value of the function; it goes through one
+    access, and along each axis through one elsewhere."""
 
     start: int
     base: int | float
     slope: int | float
     fits: int
+    beyond: tuple[int | float, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def slopes(self) -> tuple[int | float, ...]:
+        """Along each axis, the last one first."""
+        return self.slope, *self.beyond
+
+    @property
+    def at_zero(self) -> int | float:
+        """What element 0 would hold."""
+        place, value = self.start, self.base
+        for size, slope in zip(reversed(self.sizes), reversed(self.beyond)):
+            value -= place // size * slope
+            place %= size
+        return value - place * self.slope
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +58,8 @@ class ValueRecord:
     exact if ``distinct_exact``, which it is up to 384 of them, else an estimate whose standard error is 1.2/√192 = 9 % at most
     (adaptive sampling, Flajolet, 1990). ``mantissa_bits``: of the fraction, those from the first to the last one that any
     value sets; ``None`` for integers. ``smallest``: the least absolute value but 0 of floats. ``affine``: see there; ``None`` if
-    all accesses are at one index, if no integer slope fits, if fewer than half are on the line after the first 1024, and for
-    floats of 16 bits.
+    all accesses are at one index, if of eight functions none fits, of integers with integer slopes, fewer than half of 256 accesses or
+    more being on it, and for floats of 16 bits.
     ``elements``: how many of that width the object has room for, ``None`` of shared and local memory. ``several_elements``: whether
     accesses are at more than one index. ``uninitialized``: whether the instruction, in any object, read bytes that nobody had
     written.

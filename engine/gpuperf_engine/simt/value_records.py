@@ -14,8 +14,12 @@ lanes of a warp that go to one object; ``BATCHES`` of one record are a *chunk*, 
 - A load by a warp from the arena is remembered, and held against the next one of that width that it makes with the same addresses in
   its first and last lane: lanes that have the same address and bits reload them. One that another load displaces is forgotten
   (``load_place``).
-- A line is drawn through the first access and the first one at another index, and accesses on it are counted; it is given up after a
-  chunk when fewer than half of ``LINE_TRIAL`` or more are on it.
+- An affine function of the index is drawn through the first access and, along each of up to three axes of the object, one elsewhere:
+  the last lane of the first batch with one that differs along no other axis whose slope is not known yet. Accesses on it are
+  counted. That of floats is drawn again through accesses twice as far away, if it moves by no more than the rounding of the values.
+  That of integers may have a slope for several elements along the only axis, as arrays of structures do. It is given up when no
+  integer slope fits, when fewer than half of the batch that it is drawn through are on it, or after a chunk when fewer than half of
+  ``LINE_TRIAL`` or more are: another one begins with the next batch, ``LINES`` in all.
 """
 
 from __future__ import annotations
@@ -40,8 +44,10 @@ __all__ = [
     "BATCHES",
     "BUCKETS",
     "DISTINCT_SLOTS",
+    "FAR",
     "HASH_FACTORS",
     "HEAVY_SHIFT",
+    "LINES",
     "LINE_TRIAL",
     "LOADS",
     "LOAD_FACTORS",
@@ -76,8 +82,11 @@ HASH_FACTORS = {32: (0x7FEB352D, 0x846CA68B), 64: (0xBF58476D1CE4E5B9, 0x94D049B
 LOAD_FACTORS = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
 #: how far a float may lie from a line, in parts of its own value and the base's: two units in the last place
 TOLERANCE = {32: 2.0**-22, 64: 2.0**-51}
-#: accesses after which a line that fewer than half of them are on is given up
-LINE_TRIAL = 1024
+#: accesses after which a line that fewer than half of them are on is given up, and how many are drawn
+LINE_TRIAL = 256
+LINES = 8
+#: a distance that no access is from another one: a slope of integers is drawn once
+FAR = 1 << 31
 _OBSERVED = (LOAD, STORE, ATOMIC, REDUCTION, ASYNC_COPY, MATRIX_LOAD, MATRIX_STORE)
 
 
@@ -178,7 +187,11 @@ class Carried:
     line: int = 0
     line_index: int = 0
     line_base: int = 0
-    line_slope: int | float = 0
+    slopes: tuple[int | float, ...] = (0, 0, 0)
+    run: int = 1
+    row: int = 0
+    plane: int = 0
+    tries: int = 0
     fits: int = 0
     top_error: int = 0
     top: dict[int, int] = field(default_factory=dict)
@@ -265,7 +278,7 @@ def _described(
         smallest=_smallest(kind, item) if kind.is_float else None,
         affine=_affine(kind, item) if kind.fits else None,
         elements=None if size is None else size // (kind.bits // 8),
-        several_elements=item.line > ANCHORED,
+        several_elements=item.line > ANCHORED or item.tries > 0,
         uninitialized=slot.site in uninitialized,
     )
 
@@ -308,10 +321,18 @@ def _smallest(kind: ValueKind, item: Carried) -> float | None:
 def _affine(kind: ValueKind, item: Carried) -> AffineFit | None:
     if item.line != SLOPED:
         return None
-    slope: int | float = item.line_slope
+    slopes: list[int | float] = [*item.slopes]
     if not kind.is_float:
-        slope = number_of(ValueKind("", "s", kind.word), int(slope))
-    return AffineFit(item.line_index, number_of(kind, item.line_base), slope, item.fits)
+        slopes = [number_of(ValueKind("", "s", kind.word), int(slope)) for slope in slopes]
+    axes = 1 if not item.row else 2 if item.plane >= FAR - 1 else 3
+    return AffineFit(
+        item.line_index,
+        number_of(kind, item.line_base),
+        slopes[0] if item.run <= 1 else slopes[0] / item.run,
+        item.fits,
+        tuple(slopes[1:axes]),
+        (item.row, item.plane)[: axes - 1],
+    )
 
 
 def key_of(kind: ValueKind, values: NDArray[Any]) -> NDArray[Any]:

@@ -150,7 +150,8 @@ class Context(Record):
     VALUE_LOADS = U64(776)  # ``LOADS`` of ``simt.value_records`` ``ValueLoad`` records
     # ``Target`` records, by slot of ``simt.atomic_targets``; 0: atomics on global memory are not counted by address
     TARGETS = U64(784)
-    BYTES = 792
+    VALUE_SHAPES = U64(792)  # ``ValueShape`` records of the objects of several axes, and one of address 0
+    BYTES = 800
 
 
 class Range(Record):

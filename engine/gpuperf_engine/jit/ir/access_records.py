@@ -18,6 +18,7 @@ __all__ = [
     "Target",
     "ValueLoad",
     "ValueRow",
+    "ValueShape",
     "Values",
 ]
 
@@ -50,6 +51,15 @@ class ValueRow:
     BYTES = 32
 
 
+class ValueShape(Record):
+    """An object of several axes."""
+
+    START = U64(0)
+    ROW = U64(8)  # bytes of the last axis
+    PLANE = U64(16)  # and of the last two; 0: there are but two
+    BYTES = 24
+
+
 class Values:
     """What accesses of a slot to one object carried: ``simt.value_records.Carried`` as compiled code keeps it."""
 
@@ -67,7 +77,8 @@ class Values:
     LINE = 88
     LINE_INDEX = 96
     LINE_BASE = 104
-    LINE_SLOPE = 112
+    #: along each axis of the object
+    SLOPES = (112, 200, 208)
     FITS = 120
     TOP_ERROR = 128
     LEVEL = 136
@@ -78,6 +89,13 @@ class Values:
     SIZE = 176  # of the record
     MANY = 184  # whether the last chunk had more values than there is room for
     RELOADS = 192
+    #: how far from the first access along each axis one must be to draw the slope again (4 bytes each); 1: there is none yet
+    FARTHER = (216, 220, 224)
+    ROW = 228  # elements of the object's last axis and of its last two (4 bytes each); 0: it has one
+    PLANE = 232
+    RUN = 236  # elements in which integers rise by the slope along the only axis (4 bytes)
+    SEEN = 240  # accesses since the function was drawn
+    TRIES = 248  # functions that were given up
     # of each lane, words; 0 is neutral
     MINIMUM = 256
     MAXIMUM = 512

@@ -6,8 +6,8 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ..ir.abi import Context
-from ..ir.access_records import ValueRow, Values
-from .compile_python import load64, store64, unsigned_less
+from ..ir.access_records import ValueRow, Values, ValueShape
+from .compile_python import load64, store32, store64, unsigned_less
 from .memory import find
 
 
@@ -59,11 +59,28 @@ def values_record(context: Context, slot: int, address: int, size: int, how: int
         store64(record + Values.NEXT, load64(own + ValueRow.FIRST))
         store64(record + Values.COMPARES, compares)
         store64(own + ValueRow.FIRST, record)
+        if space == 0:
+            values_shape(context, record, start, size)
     store64(record + Values.TRACKED, tracked)
     store64(own + ValueRow.START, start)
     store64(own + ValueRow.LIMIT, span - size + 1)
     store64(own + ValueRow.RECORD, record)
     return record
+
+
+def values_shape(context: Context, record: int, start: int, size: int) -> int:
+    """Note the axes of an object in a record of its elements of that size, if rows are whole elements."""
+    place = context.VALUE_SHAPES
+    while ValueShape(place).START and ValueShape(place).START != start:
+        place += ValueShape.BYTES
+    shape = ValueShape(place)
+    shift = 0
+    while (1 << shift) < size:
+        shift += 1
+    if shape.START and shape.ROW & (size - 1) == 0:
+        store32(record + Values.ROW, shape.ROW >> shift)
+        store32(record + Values.PLANE, shape.PLANE >> shift if shape.PLANE else 2147483647)
+    return 0
 
 
 def values_merge(record: int, values: int, counts: int, number: int) -> int:

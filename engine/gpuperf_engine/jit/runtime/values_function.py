@@ -13,6 +13,7 @@ from ...simt.value_records import BATCHES, ValueKind, value_kind
 from ..ir.abi import Context
 from ..ir.access_records import ValueRow, Values
 from ..ir.operands import LANES, Ref, numbers
+from .values_lines import Lines
 from .values_loads import Loads
 from .values_rows import V1, V64, Rows
 from .values_sample import Sample
@@ -195,7 +196,7 @@ class _Recorded(_Access, Loads):
         return self.gathered(pointers, self.on, self.raw)
 
 
-class _Reduced(Sums, Top):
+class _Reduced(Sums, Lines, Top):
     """Rows taken into the sums of their record."""
 
     def text(self) -> str:

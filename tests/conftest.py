@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ ROOT = Path(__file__).resolve().parents[1]
 _LEFT_OUT = {name for names in LEFT_OUT.values() for name in names}
 _PATHS = frozenset(name for name in _LEFT_OUT if "::" not in name)
 _TESTS = tuple(_LEFT_OUT - _PATHS)
+
+
+# The tests start Python hundreds of times. Where a shell sets this, as those of containers do, each start would compile the engine
+# anew, which takes four times as long as all else that it does: what they compile is kept beside what else is built.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / "build" / "pycache"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -104,11 +104,11 @@ def _metrics(profile: Profile) -> Iterator[tuple[str, int | float]]:
         yield f"flops.{name}", value
 
 
-def _from_here(place: str) -> str:
+def _from_here(position: str) -> str:
     """A place in a source for people: one that was compiled by its absolute path, from the current folder."""
     here = Path.cwd()
-    absolute = PurePosixPath(place).is_absolute() or PureWindowsPath(place).is_absolute()
-    return SourcePaths([here], here).place(place) if absolute else place
+    absolute = PurePosixPath(position).is_absolute() or PureWindowsPath(position).is_absolute()
+    return SourcePaths([here], here).place(position) if absolute else position
 
 
 def _shown_from_here(explanation: Explanation) -> Explanation:

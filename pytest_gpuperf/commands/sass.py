@@ -130,10 +130,10 @@ def _table(kernel: Kernel, instructions: Sequence[MachineInstruction], *, execut
     ]
     source, line = "", 0
     for item in instructions:
-        place = places.get(item.source, "")
-        shown = f"{place} {texts.get(place, '').strip()}" if place and place != source else ""
+        position = places.get(item.source, "")
+        shown = f"{position} {texts.get(position, '').strip()}" if position and position != source else ""
         text = f"{item.ptx_line} {ptx[item.ptx_line - 1].strip()}" if item.ptx_line not in (0, line) else ""
-        source, line = place, item.ptx_line
+        source, line = position, item.ptx_line
         rows.append(
             [
                 one_line(shown, _WIDTH),

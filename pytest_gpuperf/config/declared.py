@@ -86,12 +86,12 @@ class CaseSettings:
         return parse_tolerance(default)
 
 
-def unknown(found: str, value: str, known: Iterable[str]) -> pytest.UsageError:
+def unknown(name: str, value: str, known: Iterable[str]) -> pytest.UsageError:
     """The error for a name that is not known, with the nearest that is."""
     choices = list(known)
     close = difflib.get_close_matches(value, choices, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(choices)}"
-    return pytest.UsageError(f"{found} is not known; {hint}")
+    return pytest.UsageError(f"{name} is not known; {hint}")
 
 
 def warn_renamed(message: str, config: pytest.Config | None = None) -> None:

@@ -85,7 +85,7 @@ class Attribution:
 
     # Metrics
 
-    def place(self, metric: str) -> Place | None:
+    def lines_of(self, metric: str) -> Place | None:
         """The lines that made a metric move the way it moved; ``None`` for one that has no lines, or none of them moved."""
         for measure in self._measures(metric) if self.changes is not None else ():
             total = sum(measure(change) for change in self.changes or ())
@@ -167,8 +167,8 @@ class Attribution:
     def grown_opcode(self) -> Place | None:
         """The place of the opcode that grew most; ``None`` if none grew."""
         for name, delta in self.moved_opcodes() if self.old is not None else ():
-            if delta > 0 and (place := self._opcode_place(name, delta)) is not None and place.line:
-                return place
+            if delta > 0 and (lines := self._opcode_place(name, delta)) is not None and lines.line:
+                return lines
         return None
 
     # Guesses
@@ -182,7 +182,7 @@ class Attribution:
                 groups.setdefault(self.detail["sources"].get(str(row[0]), row[0]), []).append(row)
         if not groups:
             return None
-        rows = max(groups.values(), key=lambda found: (sum(row[1] for row in found), -found[0][0]))
+        rows = max(groups.values(), key=lambda group: (sum(row[1] for row in group), -group[0][0]))
         numbers = [row[0] for row in rows]
         return self._at(min(numbers), max(numbers), others=len(groups) - 1, guess=True)
 
@@ -212,9 +212,9 @@ class Attribution:
             by_opcodes = metric == "thread_instructions" or metric.startswith("counts.")
             if moved and (by_opcodes or (metric == "warp_instructions" and instructions)):
                 continue
-            place = self.place(metric)
-            if place is not None:
-                at.setdefault(_there(place), []).append(signed(now - was, metric))
+            grown = self.lines_of(metric)
+            if grown is not None:
+                at.setdefault(_there(grown), []).append(signed(now - was, metric))
         return lines + [f"{', '.join(amounts)}{there}" for there, amounts in at.items()]
 
 
@@ -244,12 +244,12 @@ def _run(rows: Sequence[tuple[int, Change]]) -> Sequence[tuple[int, Change]]:
     return rows[low : high + 1]
 
 
-def _sentence(name: str, delta: float, place: Place | None) -> str:
-    return signed(delta, name) + (_there(place) if place is not None else "")
+def _sentence(name: str, delta: float, lines: Place | None) -> str:
+    return signed(delta, name) + (_there(lines) if lines is not None else "")
 
 
-def _there(place: Place) -> str:
+def _there(lines: Place) -> str:
     """Where it moved, for the end of a sentence."""
-    if not place.line:
-        return f", {place.gone}" if place.gone else ""
-    return f"{', most of them' if place.others else ''} at {place}"
+    if not lines.line:
+        return f", {lines.gone}" if lines.gone else ""
+    return f"{', most of them' if lines.others else ''} at {lines}"

@@ -139,12 +139,12 @@ def _ordered(
 ) -> list[tuple[str, str]]:
     rank, prefixes = metrics.rank, [family.prefix for family in metrics.families]
 
-    def place(key: tuple[str, str]) -> tuple[bool, str, int, str]:
+    def order(key: tuple[str, str]) -> tuple[bool, str, int, str]:
         name, target = key
         family = next((index for index, prefix in enumerate(prefixes) if name.startswith(prefix)), -1)
         return (bool(target), target, rank.get(name, len(rank) + family), name)
 
-    return sorted({*before, *after}, key=place)
+    return sorted({*before, *after}, key=order)
 
 
 def moved_opcodes(new: Entry, old: Entry) -> list[tuple[str, int]]:

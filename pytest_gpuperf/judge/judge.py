@@ -96,7 +96,7 @@ class Judge:
         measured = [
             measure(
                 case,
-                found,
+                own_findings,
                 self.settings.rootdir,
                 files,
                 prediction,
@@ -104,7 +104,7 @@ class Judge:
                 self.settings.findings,
                 self.settings.report_dir is not None,
             )
-            for case, found, files in zip(cases, findings, paths, strict=True)
+            for case, own_findings, files in zip(cases, findings, paths, strict=True)
         ]
         stored = [
             baseline.cases.get(f"{test}/{storable(case.key)}") if isinstance(baseline, Baseline) else None

@@ -54,7 +54,7 @@ def judgement(
     )
     attribution = Attribution(measured, stored, detail, listing, metrics)
     places = {
-        row["metric"]: attribution.place(row["metric"])
+        row["metric"]: attribution.lines_of(row["metric"])
         for row in rows
         if row["verdict"] not in ("new", *SILENT)
     }
@@ -74,7 +74,7 @@ def judgement(
         "position": _said(position, listing.path),
         "look_at": _look_at([position, *places.values()], detail),
         "rows": [
-            {**row, "where": str(place)} if (place := places.get(row["metric"])) is not None else row
+            {**row, "where": str(lines)} if (lines := places.get(row["metric"])) is not None else row
             for row in rows
         ],
         "because": because,
@@ -90,22 +90,22 @@ def _position(
     """Where to look first: where the metric moved that leads the message, else another one that fails, else any; else the hottest."""
     first = leading(rows, verdict)
     order = [first, *(row for row in rows if row["fails"]), *rows] if rows else []
-    located = (place for row in order if (place := places.get(row["metric"])) is not None and place.line)
+    located = (lines for row in order if (lines := places.get(row["metric"])) is not None and lines.line)
     return next(located, None) or attribution.grown_opcode() or attribution.hottest()
 
 
-def _said(place: Place | None, path: str) -> str:
-    if place is None:
+def _said(lines: Place | None, path: str) -> str:
+    if lines is None:
         return path
-    return f"hottest line: {place}" if place.guess else str(place)
+    return f"hottest line: {lines}" if lines.guess else str(lines)
 
 
 def _look_at(places: Iterable[Place | None], detail: Detail) -> list[PlaceRow]:
     """Lines of the project's source to point at, best first: those of the places, and of the calls by which they were inlined."""
     known = set(detail.get("files", ()))
     lines: dict[tuple[str, int], None] = {}
-    for place in places:
-        for at in (place.source, *place.inlined[1:]) if place is not None and not place.guess else ():
+    for moved in places:
+        for at in (moved.source, *moved.inlined[1:]) if moved is not None and not moved.guess else ():
             path, _, line = at.rpartition(":")
             if path in known and line.isdigit():
                 lines.setdefault((path, int(line)))

@@ -117,7 +117,7 @@ def line_groups(
             chain = (source, *inlined.get(str(line.number), ("",))[1:])
             order = orders.get(chain)
             if order is None:
-                order = orders[chain] = tuple(part for place in chain for part in _order(place, files))
+                order = orders[chain] = tuple(part for call in chain for part in _order(call, files))
             key: tuple[int, ...] = (number, 1, *order)
         else:
             if before is None or any(before.counts.get(name) != line.counts.get(name) for name in _EVERY):
@@ -126,20 +126,20 @@ def line_groups(
             key = (number, 0, block)
         group = groups.get(key)
         if group is None:
-            where = _INTO.join(_named(place, texts) for place in chain) if chain else PTX
+            where = _INTO.join(_named(call, texts) for call in chain) if chain else PTX
             group = groups[key] = Group(storable(f"{function_name(name)}() {where}" if number > 0 else where))
         group.lines.append(line)
     return [groups[key] for key in sorted(groups)]
 
 
-def _order(place: str, files: dict[str, int]) -> tuple[int, int]:
-    path, _, line = place.rpartition(":")
+def _order(position: str, files: dict[str, int]) -> tuple[int, int]:
+    path, _, line = position.rpartition(":")
     return files.setdefault(path, len(files)), int(line) if line.isdigit() else 0
 
 
-def _named(place: str, texts: Mapping[str, str]) -> str:
-    name = place.rpartition(":")[0].rpartition("/")[2]
-    text = " ".join(texts.get(place, "").split())[:_TEXT].replace(" | ", " || ").replace(_INTO, " ")
+def _named(position: str, texts: Mapping[str, str]) -> str:
+    name = position.rpartition(":")[0].rpartition("/")[2]
+    text = " ".join(texts.get(position, "").split())[:_TEXT].replace(" | ", " || ").replace(_INTO, " ")
     return f"{name}: {text.strip()}" if text else name
 
 
@@ -339,5 +339,5 @@ def _read(name: str, values: str, counts: list[dict[str, int]]) -> None:
             if found_range is None:
                 raise ValueError(values)
             first, last, step = (int(number or 0) for number in found_range.groups())
-            for place in range(first, max(first, last) + 1, step or 1):
-                counts[place][name] = int(count)
+            for index in range(first, max(first, last) + 1, step or 1):
+                counts[index][name] = int(count)

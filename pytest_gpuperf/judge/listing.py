@@ -64,12 +64,14 @@ def add_lines(
     baseline keeps of them."""
     text = _text(kernel, source)
     places, inlined = _source_lines(kernel, paths)
-    calls = (place for chain in inlined.values() for place in chain[1:])
-    texts = {storable(place): line for place, line in source_texts([*places.values(), *calls], paths).items()}
+    calls = (position for chain in inlined.values() for position in chain[1:])
+    texts = {
+        storable(position): line for position, line in source_texts([*places.values(), *calls], paths).items()
+    }
     listing = Listing(source.path, text, texts, digest_parts([source.path, *text.items()], 12))
     detail = measured.detail
     detail["opcodes"] = _opcode_work(kernel, measured.entry["counts"].get("opcodes", ()))
-    detail["sources"] = {str(line): storable(place) for line, place in places.items()}
+    detail["sources"] = {str(line): storable(position) for line, position in places.items()}
     detail["inlined"] = {str(line): [storable(part) for part in chain] for line, chain in inlined.items()}
     detail["files"] = sorted(storable(path) for path in paths.files)
     detail["listing"] = listing.key

@@ -49,9 +49,9 @@ def _executed(
     """Warp instructions by (file, text) of a line, and where that line first stands."""
     counts: Counter[tuple[str, str]] = Counter()
     places: dict[tuple[str, str], str] = {}
-    for line, place, warps in _rows(record, target, listing):
+    for line, position, warps in _rows(record, target, listing):
         counts[line] += warps
-        places.setdefault(line, place)
+        places.setdefault(line, position)
     return counts, places
 
 
@@ -68,8 +68,8 @@ def _rows(
         line, warps = row[2], row[3]
         source = sources.get(str(line), "")
         if source:
-            text, place = original.get(source, ""), source
+            text, position = original.get(source, ""), source
         else:
-            text, place = texts.get(line, ""), f"{path}:{line}" if line else "code of the assembler's own"
+            text, position = texts.get(line, ""), f"{path}:{line}" if line else "code of the assembler's own"
         named = " ".join(text.split())
-        yield (place.rpartition(":")[0], named or place), place, warps
+        yield (position.rpartition(":")[0], named or position), position, warps

@@ -115,7 +115,7 @@ def measure(
             ),
         ],
     }
-    accesses = access_rows(total.sites, lambda place: storable(paths.place(place)))
+    accesses = access_rows(total.sites, lambda position: storable(paths.place(position)))
     if accesses:
         detail["accesses"] = accesses
     stored = cast(Entry, ordered(_without_empty(entry)))

@@ -48,8 +48,8 @@ def flow_text(flow: Flow) -> str:
         coming = [edge for edge in flow["edges"] if edge["target"] == vertex["number"]]
         if not coming and not any(edge["source"] == vertex["number"] for edge in flow["edges"]):
             continue
-        place = f"  {_place(vertex)}" if vertex["path"] else ""
-        rows.append(f"{vertex['number']:>3} {_title(vertex)}{place}")
+        where = f"  {_place(vertex)}" if vertex["path"] else ""
+        rows.append(f"{vertex['number']:>3} {_title(vertex)}{where}")
         rows += [f"      {finding}" for finding in vertex["findings"]]
         rows += [f"      from {edge['source']:>3}: {_label(edge)} ({edge['kind']})" for edge in coming]
     return "\n".join([*rows, ""])
@@ -107,14 +107,14 @@ def _drawn(flow: Flow) -> tuple[list[Node], list[Edge]]:
     }
     joined |= {edge["source"] for edge in flow["edges"] if edge["kind"] == "sink"}
     shown = [vertex for vertex in flow["vertices"] if vertex["number"] in joined]
-    place = {vertex["number"]: index for index, vertex in enumerate(shown)}
+    index_of = {vertex["number"]: index for index, vertex in enumerate(shown)}
     nodes = [Node(_title(vertex), tuple(_lines(vertex))) for vertex in shown]
     if any(edge["kind"] == "sink" for edge in flow["edges"]):
         nodes.append(Node("host", ()))
     groups: dict[tuple[int, int, str], list[FlowEdgeRow]] = {}
     for edge in flow["edges"]:
-        target = len(nodes) - 1 if edge["kind"] == "sink" else place[edge["target"]]
-        groups.setdefault((place[edge["source"]], target, edge["name"]), []).append(edge)
+        target = len(nodes) - 1 if edge["kind"] == "sink" else index_of[edge["target"]]
+        groups.setdefault((index_of[edge["source"]], target, edge["name"]), []).append(edge)
     most = max((edge["bytes"] for edge in flow["edges"]), default=0)
     return nodes, [_arrow(source, target, group, most) for (source, target, _), group in groups.items()]
 

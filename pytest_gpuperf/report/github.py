@@ -50,7 +50,7 @@ def workflow_commands(records: Sequence[Case], *, level: str, repository: Reposi
 
 def _places(record: Case) -> list[tuple[str, int]]:
     """The lines of the source that grew, and that of the PTX."""
-    places = [(place["path"], place["line"]) for place in record["look_at"]]
+    places = [(position["path"], position["line"]) for position in record["look_at"]]
     path = record["kernel"]["path"]
     return [*places, (path, record["line"])] if record["line"] and not path.startswith("<") else places
 
@@ -58,9 +58,9 @@ def _places(record: Case) -> list[tuple[str, int]]:
 def _place(record: Case, there: Collection[str], changed: Collection[str]) -> tuple[str, int]:
     """Where to look: a line that grew in a file that the pull request changes, else one in a source file of the repository, else the
     launch in the test. PTX that was not touched is nothing that people read."""
-    places = [place for place in _places(record) if place[0] in there]
-    sources = [place for place in places if place[0] != record["kernel"]["path"]]
-    touched = (place for place in places if place[0] in changed)
+    places = [position for position in _places(record) if position[0] in there]
+    sources = [position for position in places if position[0] != record["kernel"]["path"]]
+    touched = (position for position in places if position[0] in changed)
     call = (record["call"]["path"], record["call"]["line"])
     return next(touched, sources[0] if sources else call)
 

@@ -213,8 +213,8 @@ def _ports(rows: _Rows, edges: Sequence[Edge], end: int) -> list[float]:
     ports = [0.0] * len(edges)
     for node, others in at.items():
         left, width = rows.boxes[node].x, rows.boxes[node].width
-        for place, (_, which) in enumerate(sorted(others), 1):
-            ports[which] = left + width * place / (len(others) + 1)
+        for number, (_, which) in enumerate(sorted(others), 1):
+            ports[which] = left + width * number / (len(others) + 1)
     return ports
 
 

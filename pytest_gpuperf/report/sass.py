@@ -30,13 +30,13 @@ def machine_listing(record: Case, listing: ListingRow | None, limit: int) -> dic
     original = listing["source"] if listing is not None else {}
     sectors = {row[0]: row[3] for row in record["detail"]["lines"]}
     sources = record["detail"]["sources"]
-    place, line, lines = "", 0, []
+    previous, line, lines = "", 0, []
     for address, code, at, warps, threads, exact, stall, waits in rows[: max(0, limit)]:
         source = sources.get(str(at), "")
         lines.append(
             {
-                "source": source if source != place else "",
-                "original": _original(source, original) if source != place else "",
+                "source": source if source != previous else "",
+                "original": _original(source, original) if source != previous else "",
                 "ptx": f"{at} {' '.join(text.get(at, '').split())}" if at not in (0, line) else "",
                 "warps": _count(warps, exact),
                 "threads": _count(threads, exact),
@@ -48,7 +48,7 @@ def machine_listing(record: Case, listing: ListingRow | None, limit: int) -> dic
                 "heat": min(9, 10 * warps * stall // (most + 1)),
             }
         )
-        place, line = source, at
+        previous, line = source, at
     entry: Mapping[str, Any] = record["measured"].get("targets", {}).get(target, {})
     return {
         "target": target,

@@ -227,9 +227,9 @@ def _marks(record: Case) -> dict[str, list[str]]:
     for finding in record["detail"]["findings"]:
         marked.setdefault(f"{finding['path']}:{finding['line']}", []).append(finding["rule"])
     for note in record["detail"]["notes"]:
-        place = _PLACE.match(note)
-        if place:
-            marked.setdefault(place[1], []).append(note[place.end() :].strip())
+        named = _PLACE.match(note)
+        if named:
+            marked.setdefault(named[1], []).append(note[named.end() :].strip())
     return marked
 
 
@@ -245,7 +245,7 @@ def _listing(record: Case, listing: ListingRow | None, limit: int) -> dict[str, 
     marked = _marks(record)
     for line, text in listing["lines"][: max(0, limit)]:
         row = counts.get(line, [line, 0, 0, 0, 0, 0])
-        place = sources.get(str(line), "")
+        source = sources.get(str(line), "")
         lines.append(
             {
                 "number": line,
@@ -256,11 +256,11 @@ def _listing(record: Case, listing: ListingRow | None, limit: int) -> dict[str, 
                 "conflicts": f"{row[4]:,}" if row[4] else "",
                 "per_request": per_request(accesses[line]) if line in accesses else "",
                 "divergent": f"{row[5]:,}" if row[5] else "",
-                "source": place,
-                "original": listing["source"].get(place, "").strip() if place != previous else "",
-                "marks": [*marked.get(f"{listing['path']}:{line}", []), *marked.get(place, [])],
+                "source": source,
+                "original": listing["source"].get(source, "").strip() if source != previous else "",
+                "marks": [*marked.get(f"{listing['path']}:{line}", []), *marked.get(source, [])],
                 "heat": min(9, 10 * row[1] // (most + 1)),
             }
         )
-        previous = place
+        previous = source
     return {"path": listing["path"], "lines": lines, "left_out": len(listing["lines"]) - len(lines)}

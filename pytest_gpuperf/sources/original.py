@@ -17,12 +17,12 @@ _WIDTH = 300
 def source_texts(places: Iterable[str], files: SourcePaths) -> dict[str, str]:
     """The line of source for each ``file:line`` of ``places`` whose file ``files`` has shown and found below the rootdir."""
     texts = {}
-    for place in sorted(set(places)):
-        path, _, number = place.rpartition(":")
+    for position in sorted(set(places)):
+        path, _, number = position.rpartition(":")
         source = files.files.get(path)
         lines = _lines(source) if source is not None and number.isdigit() else ()
         if 0 < int(number or 0) <= len(lines):
-            texts[place] = lines[int(number) - 1][:_WIDTH]
+            texts[position] = lines[int(number) - 1][:_WIDTH]
     return texts
 
 

@@ -256,9 +256,9 @@ class _Reader:
         except RecursionError:
             raise BaselineError(f"{self.shown}: nested too deeply\n  write it anew: {self.refresh}") from None
 
-    def fault(self, node: Any, found: str, hint: str = "", newer: bool = False) -> Any:
+    def fault(self, node: Any, problem: str, hint: str = "", newer: bool = False) -> Any:
         raise BaselineError(
-            f"{self.shown}:{node.start_mark.line + 1}: {found}\n  {hint or 'write it anew: ' + self.refresh}",
+            f"{self.shown}:{node.start_mark.line + 1}: {problem}\n  {hint or 'write it anew: ' + self.refresh}",
             newer,
         )
 

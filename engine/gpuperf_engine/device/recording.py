@@ -270,10 +270,10 @@ class Recorder:
                 bytes(view[-32:]),
             )
         )
-        place = (allocation, start)
+        start_of = (allocation, start)
         old = known.keys.get((start, end))
         if old is not None and old != key:
-            self._alike[old].pop(place, None)
+            self._alike[old].pop(start_of, None)
         known.keys[start, end] = key
         group = self._alike.setdefault(key, {})
         match = None
@@ -283,7 +283,7 @@ class Recorder:
             if apart and array is not None and self._equal_now(other, where, view):
                 match = Same(array, where, len(view), self._of(other).writer)
                 break
-        group[place] = None
+        group[start_of] = None
         return match
 
     def _equal_now(self, other: Allocation, start: int, view: NDArray[np.uint8]) -> bool:

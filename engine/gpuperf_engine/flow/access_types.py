@@ -239,22 +239,22 @@ class _Types:
     def accesses(self) -> dict[Instruction, tuple[str, ...]]:
         """See ``access_types``."""
         self._settle_parts()
-        found: dict[Instruction, tuple[str, ...]] = {}
+        names: dict[Instruction, tuple[str, ...]] = {}
         for instruction in self.every:
             if instruction.effect in (ATOMIC, REDUCTION):
                 type, count = (
                     scalar_type(str(instruction.form.modifier("type"))),
                     _atomic_elements(instruction),
                 )
-                found[instruction] = (type.name,) * count
+                names[instruction] = (type.name,) * count
             elif instruction.effect in (LOAD, STORE) and instruction.form.modifier("type") is not None:
-                found[instruction] = tuple(self._names(instruction))
+                names[instruction] = tuple(self._names(instruction))
             elif instruction.effect is ASYNC_COPY and (count := _copied_elements(instruction)):
                 said = self.said.get(self._find((instruction, None)), set())
-                found[instruction] = _word_names(_COPIED, said) * count
+                names[instruction] = _word_names(_COPIED, said) * count
             elif instruction.effect in (MATRIX_LOAD, MATRIX_STORE):
-                found[instruction] = self._matrix_names(instruction)
-        return found
+                names[instruction] = self._matrix_names(instruction)
+        return names
 
     def _matrix_names(self, instruction: Instruction) -> tuple[str, ...]:
         """The types of what a lane moves: words, or their halves where these are known to be floats."""
@@ -326,8 +326,8 @@ def _fragment(instruction: Instruction, operand: str) -> str | None:
     if operand in ("a", "b") and words[0] == "wmma" and len(types) == 2:
         return _FRAGMENTS["f16"]
     # of d, a, b and c, in this order
-    place = "dabc".find(operand)
-    return _FRAGMENTS.get(types[place]) if len(types) == 4 and place >= 0 else None
+    number = "dabc".find(operand)
+    return _FRAGMENTS.get(types[number]) if len(types) == 4 and number >= 0 else None
 
 
 def _is_address(instruction: Instruction, register: Register) -> bool:

@@ -23,22 +23,22 @@ def _left(per_register: int, rows: int) -> Layout:
     """A: a lane's group is the row; each register holds neighbouring columns; with 16 rows every other register is eight rows on."""
     halves = rows // 8
 
-    def place(lane: int, element: int) -> Place:
+    def element_at(lane: int, element: int) -> Place:
         register, within = divmod(element, per_register)
         block, half = divmod(register, halves)
         return 0, lane // 4 + 8 * half, (4 * block + lane % 4) * per_register + within
 
-    return place
+    return element_at
 
 
 def _right(per_register: int) -> Layout:
     """B: a lane's group is the column; each register holds neighbouring rows."""
 
-    def place(lane: int, element: int) -> Place:
+    def element_at(lane: int, element: int) -> Place:
         register, within = divmod(element, per_register)
         return 0, (4 * register + lane % 4) * per_register + within, lane // 4
 
-    return place
+    return element_at
 
 
 def _result(lane: int, element: int) -> Place:
@@ -52,29 +52,29 @@ def _quad(lane: int) -> tuple[int, int]:
 
 
 def _volta_left(layout: str) -> Layout:
-    def place(lane: int, element: int) -> Place:
+    def element_at(lane: int, element: int) -> Place:
         pair, upper = _quad(lane)
         return (pair, lane % 4 + upper, element) if layout == "row" else (pair, element + upper, lane % 4)
 
-    return place
+    return element_at
 
 
 def _volta_right(layout: str) -> Layout:
-    def place(lane: int, element: int) -> Place:
+    def element_at(lane: int, element: int) -> Place:
         pair, upper = _quad(lane)
         return (pair, lane % 4, element + upper) if layout == "row" else (pair, element, lane % 4 + upper)
 
-    return place
+    return element_at
 
 
 def _volta_result(single: bool) -> Layout:
-    def place(lane: int, element: int) -> Place:
+    def element_at(lane: int, element: int) -> Place:
         pair, upper = _quad(lane)
         if not single:
             return pair, lane % 4 + upper, element
         return pair, (lane & 1) + (element & 2) + upper, (element & 4) + (lane & 2) + (element & 1)
 
-    return place
+    return element_at
 
 
 @cache
@@ -198,8 +198,8 @@ def tile_of(rows: int, columns: int, bits: int) -> Tile:
 
 @cache
 def _tile_layout(tile: Tile, layout: str) -> Layout:
-    def place(lane: int, element: int) -> Place:
+    def element_at(lane: int, element: int) -> Place:
         line, within = tile.line(layout, lane, element)
         return (0, line, within) if layout == "row" else (0, within, line)
 
-    return place
+    return element_at

@@ -45,8 +45,8 @@ ROW_WORDS = 32
 #: where each property lies in the row of an image, in words; those named ``…_low`` have their upper half behind them. ``layers`` are
 #: apart by ``slice`` bytes, like the planes of a three-dimensional image.
 FIELDS = {
-    name: place
-    for place, name in enumerate(
+    name: index
+    for index, name in enumerate(
         (
             "object", "base_low", "base_high", "width", "height", "depth", "layers", "row", "slice_low", "slice_high",
             "texel", "channels", "bits", "kind", "normalized_read", "normalized_coords", "filter_mode", "addr_mode_0",
@@ -67,7 +67,7 @@ class Image(ABC):
     """What a handle leads to, in each lane. Lanes without such an image have 0 in all fields, and read 0."""
 
     @abstractmethod
-    def word(self, place: int) -> Value:
+    def word(self, index: int) -> Value:
         """A word of the row, u32."""
 
     @abstractmethod

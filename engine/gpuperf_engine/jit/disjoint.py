@@ -84,7 +84,7 @@ class Form:
     def of_axis(self, axis: int, extent: int) -> list[tuple[int, int]]:
         """Numbers with the extents of what they are multiplied by: the index, or where they differ its bits, which are taken to be
         independent."""
-        if any(place == axis for (place, _), _ in self.bits):
+        if any(bit == axis for (bit, _), _ in self.bits):
             return [(number, 2) for number in self.by_bits(axis, extent)]
         return [(self.numbers[axis], extent)] if extent > 1 else []
 
@@ -130,7 +130,7 @@ def _are_apart(
         places.update(start + constant for constant in starts)
         for step, count in within.items():
             most[step] = max(most.get(step, 0), count)
-    distances = sorted(place - min(places) for place in places)
+    distances = sorted(bit - min(places) for bit in places)
     known = {number for number, _ in among if number} | {*most}
     # all that a block accesses in one range, or what lies at a distance as one more step, or as several
     ways = [

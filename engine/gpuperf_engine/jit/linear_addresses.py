@@ -89,14 +89,14 @@ class Forms:
             return Form(_signed(operand.value, bits))
         if isinstance(operand, SpecialRegister):
             name, _, axis = operand.name.partition(".")
-            place = "xyz".find(axis) if axis else -1
-            if place < 0:
+            index = "xyz".find(axis) if axis else -1
+            if index < 0:
                 return None
             if name in ("ntid", "nctaid"):
-                return Form((self.plan.block if name == "ntid" else self.plan.grid)[place])
+                return Form((self.plan.block if name == "ntid" else self.plan.grid)[index])
             if name in ("tid", "ctaid"):
-                place += 3 * (name == "ctaid")
-                return Form(0, tuple(int(number == place) for number in range(6)))
+                index += 3 * (name == "ctaid")
+                return Form(0, tuple(int(number == index) for number in range(6)))
         return None
 
     def _source(self, reader: Instruction, register: Register) -> Node:
@@ -124,15 +124,15 @@ class Forms:
     def _induction(self, node: Merge, depth: int) -> tuple[Form | None, int]:
         """What a register holds when a loop begins, and what is added each time round; 0 where that is not known."""
         changes: set[int] = set()
-        found: list[Form | None] = []
+        forms: list[Form | None] = []
         for source in node.sources:
             chain = self._chain(source, node.block, depth)
             if chain is not None and chain[0] is node:
                 changes.add(chain[1])
             else:
-                found.append(self._node(source, depth))
-        begin = found[0] if found else None
-        for other in found[1:]:
+                forms.append(self._node(source, depth))
+        begin = forms[0] if forms else None
+        for other in forms[1:]:
             begin = begin and other and begin.joined(other)
         if not changes:
             return begin, 0
@@ -167,7 +167,7 @@ class Forms:
             self._iterations[head] = None
             loop = self._loops[head]
             places = {head, *loop.latches} if len(loop.latches) == 1 else {head}
-            limits = [self._until(loop, self.program.blocks[place], depth) for place in places]
+            limits = [self._until(loop, self.program.blocks[block], depth) for block in places]
             self._iterations[head] = min((item for item in limits if item is not None), default=None)
         return self._iterations[head]
 
@@ -317,11 +317,11 @@ class Forms:
         places = self._places(one), self._places(other)
         if places[0] is None or places[1] is None or one.constant & other.constant:
             return False
-        bits = [{place for place, _ in items} for items in places if items is not None]
+        bits = [{bit for bit, _ in items} for items in places if items is not None]
         free = all(
-            not form.constant >> place & 1
+            not form.constant >> bit & 1
             for form, items in ((one, bits[1]), (other, bits[0]))
-            for place in items
+            for bit in items
         )
         return free and bits[0].isdisjoint(bits[1])
 
@@ -336,8 +336,8 @@ class Forms:
                     return None
                 if number:
                     bits.append((number.bit_length() - 1, (axis, bit)))
-        places = [place for place, _ in bits]
-        distinct = len({*places}) == len(places) and not any(form.constant >> place & 1 for place in places)
+        places = [bit for bit, _ in bits]
+        distinct = len({*places}) == len(places) and not any(form.constant >> bit & 1 for bit in places)
         return bits if distinct else None
 
     def _field(self, form: Form, start: int, ones: int) -> Form | None:
@@ -346,9 +346,7 @@ class Forms:
         if places is None:
             return None
         kept = [
-            (key, 1 << (place - start))
-            for place, key in places
-            if place >= start and ones >> (place - start) & 1
+            (key, 1 << (bit - start)) for bit, key in places if bit >= start and ones >> (bit - start) & 1
         ]
         return Form(form.constant >> start & ones, bits=tuple(sorted(kept)))
 

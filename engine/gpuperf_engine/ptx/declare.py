@@ -92,14 +92,14 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
     words = list(specifiers)
     position = 0
 
-    def place() -> Span:
+    def here() -> Span:
         return text.span(base + word.start, base + word.end)
 
     while position < len(words):
         word = words[position]
         position += 1
         if not isinstance(word, raw.Word):
-            raise PtxError("unexpected number or list", span=place())
+            raise PtxError("unexpected number or list", span=here())
         name = word.text
         following = words[position] if position < len(words) else None
         if name == ".ptr":
@@ -108,18 +108,18 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
             result.pointer_space = name[1:]
         elif name in SPACES or name.split("::")[0] in SPACES:
             if result.space:
-                raise PtxError(f"two state spaces, .{result.space} and {name}", span=place())
+                raise PtxError(f"two state spaces, .{result.space} and {name}", span=here())
             result.space = name[1:]
         elif name == ".align":
             if not isinstance(following, raw.Number):
-                raise PtxError("'.align' needs a number of bytes", span=place())
+                raise PtxError("'.align' needs a number of bytes", span=here())
             position += 1
             if following.value < 1 or following.value & (following.value - 1):
-                raise PtxError(f"alignment {following.value} is not a power of two", span=place())
+                raise PtxError(f"alignment {following.value} is not a power of two", span=here())
             if following.value > _LARGEST_ALIGNMENT:
                 raise PtxError(
                     f"alignment {following.value:,}",
-                    span=place(),
+                    span=here(),
                     hint=f"it may be up to {_LARGEST_ALIGNMENT:,}",
                 )
             if result.pointer:
@@ -132,13 +132,13 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
             result.linkage = name[1:]
         elif name == ".attribute":
             if not isinstance(following, raw.Group):
-                raise PtxError("'.attribute' needs a list in parentheses", span=place())
+                raise PtxError("'.attribute' needs a list in parentheses", span=here())
             position += 1
             start, end = base + following.start + 1, base + following.end - 1
             result.attributes += tuple(part.strip() for part in _outer_commas(text.code[start:end]))
         elif name[1:] in SCALAR_TYPES or name in _OPAQUE:
             if result.type is not None:
-                raise PtxError(f"two types, .{result.type} and {name}", span=place())
+                raise PtxError(f"two types, .{result.type} and {name}", span=here())
             result.type = scalar_type(_OPAQUE.get(name, name[1:]))
             if name in _OPAQUE:
                 result.attributes += (name,)
@@ -153,7 +153,7 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
             ]
             raise PtxError(
                 f"{quoted(name)} has no place in a declaration",
-                span=place(),
+                span=here(),
                 hint=nearest(name, known, noun="word"),
             )
     return result

@@ -41,7 +41,7 @@ class Text:
         self.path = path
         self._starts: list[int] | None = None
         if ".source_begin" in original:
-            original = _EMBEDDED.sub(lambda found: _NOT_NEWLINE.sub(" ", found.group()), original)
+            original = _EMBEDDED.sub(lambda match: _NOT_NEWLINE.sub(" ", match.group()), original)
         self.code = self._structure(original)
 
     def _structure(self, text: str) -> str:

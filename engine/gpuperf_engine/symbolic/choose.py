@@ -114,11 +114,11 @@ def observe_control(
             except Refusal as refusal:
                 reason = str(refusal)
                 break
-        if probe.found is not None or limit >= plan.max_instructions:
+        if probe.observation is not None or limit >= plan.max_instructions:
             break
         limit *= FURTHER
-    if probe.found is not None and len(probe.blocks) == standing:
-        observation = probe.found
+    if probe.observation is not None and len(probe.blocks) == standing:
+        observation = probe.observation
     elif standing == plan.ctas:
         observation = run(plan)
     else:
@@ -231,7 +231,7 @@ class _Probe:
     instructions: the whole program, and the slice."""
 
     blocks: Sequence[int]
-    found: Observation | None
+    observation: Observation | None
     whole: int
     ran: int
 

@@ -116,7 +116,7 @@ class Shuffle(Exchange):
         assert isinstance(source, Affine) and isinstance(value, Affine)
         known = space.known(source.lanes, participants)
         places = [known[lane if len(known) > 1 else 0] & 31 for lane in range(32)]
-        there = sum(1 << lane for lane, place in enumerate(places) if participants >> place & 1)
+        there = sum(1 << lane for lane, source in enumerate(places) if participants >> source & 1)
         moved = merge(there, value.lanes.permuted(places), constant(0))  # from lanes that do not take part: 0
         return [Affine(moved, value.type, space), inside]
 

@@ -69,7 +69,7 @@ class Calibration:
 
 
 def calibrate(collected: Collected, base: Machine) -> Calibration:
-    """The numbers of the machine that ``found`` was collected on; ``base`` describes the same model.
+    """The numbers of the machine on which ``collected`` was measured; ``base`` describes the same model.
 
     Raises :class:`MachineError` where the driver states another machine than ``base``, and where measurements contradict each
     other or what is possible: unsteady times, a changing clock, caches out of order, more than the hardware can do.
@@ -113,7 +113,7 @@ class _Measured:
     """The cases of a collected part as numbers. ``KeyError`` with a reason stands for what is not there."""
 
     def __init__(self, collected: Collected, base: Machine) -> None:
-        self.found, self.base = collected, base
+        self.collected, self.base = collected, base
         self.mhz, self.clock_note = self._clock()
 
     def rules(self) -> Iterator[tuple[str, str, Callable[[], tuple[float, str]]]]:
@@ -152,46 +152,46 @@ class _Measured:
 
     def fact(self, case: str, key: str) -> float:
         """A number that stands once in a case's line."""
-        if case not in self.found.cases:
+        if case not in self.collected.cases:
             raise KeyError(f"{case} was not collected")
-        record = self.found.cases[case]
+        record = self.collected.cases[case]
         if "error" in record:
             raise KeyError(f"{case} failed: {str(record['error']).splitlines()[0]}")
         value = record.get(key)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-            raise self.found.fault(case, f"{key!r} is {value!r}, no number", "collect this case again")
+            raise self.collected.fault(case, f"{key!r} is {value!r}, no number", "collect this case again")
         return float(value)
 
     def steady(self, case: str, key: str = "us") -> float:
         """The median of a case's times, which must not spread."""
         self.fact(case, "operations")
-        values = self.found.numbers(case, key)
+        values = self.collected.numbers(case, key)
         middle = median(values)
         if len(values) > 1 and middle > 0:
             low, _, high = quantiles(values, n=4, method="inclusive")
             if (high - low) / middle > UNSTEADY:
-                raise self.found.fault(
+                raise self.collected.fault(
                     case,
                     f"its times spread over {100 * (high - low) / middle:.0f} % of {middle:.4g} µs",
                     "measure on a machine that does nothing else, with locked clocks",
                 )
         if middle <= 0:
-            raise self.found.fault(case, f"its time is {middle:g} µs", "collect this case again")
+            raise self.collected.fault(case, f"its time is {middle:g} µs", "collect this case again")
         return middle
 
     def cycles(self, case: str) -> float:
         """Cycles of the slowest warp."""
         value = self.fact(case, "longest")
         if value <= 0:
-            raise self.found.fault(case, "it took no cycles", "collect this case again")
+            raise self.collected.fault(case, "it took no cycles", "collect this case again")
         return value
 
     def _clock(self) -> tuple[float | None, str]:
         rates: dict[str, float] = {}
-        for case, record in self.found.cases.items():
+        for case, record in self.collected.cases.items():
             if "error" in record or "ns" not in record or not self.fact(case, "longest"):
                 continue
-            nanoseconds, cycles = self.found.numbers(case, "ns"), self.found.numbers(case, "cycles")
+            nanoseconds, cycles = self.collected.numbers(case, "ns"), self.collected.numbers(case, "cycles")
             if min(nanoseconds) >= 50_000:  # the timer has steps of up to a microsecond
                 rates[case] = 1e3 * median(cycles) / median(nanoseconds)
         if not rates:
@@ -199,7 +199,7 @@ class _Measured:
         middle = median(rates.values())
         for case, rate in rates.items():
             if abs(rate / middle - 1) > CLOCK:
-                raise self.found.fault(
+                raise self.collected.fault(
                     case,
                     f"its clock was {rate:.0f} MHz, that of the others {middle:.0f}: the clock changed while it was measured",
                     "lock the clocks (nvidia-smi --lock-gpu-clocks) and collect again",
@@ -215,7 +215,7 @@ class _Measured:
 
     def step(self, case: str) -> float:
         """Cycles of each of the operations that a warp does one after the other."""
-        nothing = self.fact("empty", "longest") if "empty" in self.found.cases else 0.0
+        nothing = self.fact("empty", "longest") if "empty" in self.collected.cases else 0.0
         return max(0.0, self.cycles(case) - nothing) / self.fact(case, "operations")
 
     def latency(self, case: str) -> tuple[float, str]:
@@ -272,13 +272,13 @@ class _Measured:
     def warpgroup(self) -> tuple[float, float]:
         """Cycles of one warp-group product m64n256k16, and of a group of them beyond that: fence, commit and wait."""
         few, many = "wgmma_n256_4", "wgmma_n256_16"
-        nothing = self.fact("empty", "longest") if "empty" in self.found.cases else 0.0
+        nothing = self.fact("empty", "longest") if "empty" in self.collected.cases else 0.0
         groups, cycles = [], []
         for case, count in ((few, 4), (many, 16)):
             groups.append(self.fact(case, "operations") / count)
             cycles.append(max(0.0, self.cycles(case) - nothing) / groups[-1])
         if cycles[1] <= cycles[0]:
-            raise self.found.fault(many, "16 products took no longer than 4", "collect both again")
+            raise self.collected.fault(many, "16 products took no longer than 4", "collect both again")
         each = (cycles[1] - cycles[0]) / 12
         return each, max(0.0, cycles[0] - 4 * each)
 
@@ -296,7 +296,7 @@ class _Measured:
         """Microseconds of a kernel less those of one that does nothing."""
         time, nothing = self.steady(case), self.steady("nothing/one")
         if time <= nothing:
-            raise self.found.fault(
+            raise self.collected.fault(
                 case, f"it took {time:.4g} µs, a kernel that does nothing {nothing:.4g}", "collect both again"
             )
         return time - nothing
@@ -319,7 +319,7 @@ class _Measured:
         more = self.steady(many) - self.steady(few)
         waves = (self.fact(many, "ctas") - self.fact(few, "ctas")) / self.base.sm_count
         if more <= 0 or waves <= 0:
-            raise self.found.fault(many, "more waves took no longer", "collect both again")
+            raise self.collected.fault(many, "more waves took no longer", "collect both again")
         return float(round(more / waves * self._known_clock())), "an empty CTA after another on each SM"
 
     def cta_rate(self) -> tuple[float, str]:
@@ -330,7 +330,7 @@ class _Measured:
         each = self.steady("nothing/one", "graph_us")
         rest = each - self.turnaround()[0] / self._known_clock()
         if rest < 0:
-            raise self.found.fault(
+            raise self.collected.fault(
                 "nothing/one", f"a launch takes {each:.4g} µs, less than a CTA on it", "collect it again"
             )
         return _rounded(rest), "a kernel that does nothing, in a graph, less the turnaround of its CTA"

@@ -16,7 +16,7 @@ from .machine import Machine
 
 __all__ = ["Contention", "contention"]
 
-_COLUMN = {name: place for place, name in enumerate(SITE_COLUMNS)}
+_COLUMN = {name: number for number, name in enumerate(SITE_COLUMNS)}
 
 
 @dataclass(frozen=True, slots=True)

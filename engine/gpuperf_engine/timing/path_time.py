@@ -171,16 +171,16 @@ def _changed(part: Block | Loop, rules: _Rules) -> frozenset[int | str]:
     body = part.body if isinstance(part, Loop) else part.instructions
     keys = rules.changed.get(id(body))
     if keys is None:
-        made: set[int | str] = {_PORT, _END}
+        written: set[int | str] = {_PORT, _END}
         if isinstance(part, Loop):
             for inner in part.body:
-                made |= _changed(inner, rules)
+                written |= _changed(inner, rules)
         else:
             for item in part.instructions:
-                made.update(item.writes)
+                written.update(item.writes)
             for unit in {item.unit for item in part.instructions}:
-                made.update((unit, _FIRST + unit))
-        keys = rules.changed[id(body)] = frozenset(made)
+                written.update((unit, _FIRST + unit))
+        keys = rules.changed[id(body)] = frozenset(written)
     return keys
 
 

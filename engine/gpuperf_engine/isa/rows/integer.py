@@ -209,7 +209,7 @@ def reverse(a: Value) -> Value:
 
 @instruction(
     "bfe.type d, a, b:u32, c:u32",
-    accepts=Accepts(constants={name: (lambda place: 0 <= place <= 255, "0 to 255") for name in "bc"}),
+    accepts=Accepts(constants={name: (lambda value: 0 <= value <= 255, "0 to 255") for name in "bc"}),
     type="u32 u64 s32 s64",
     category="integer",
     unit="alu",
@@ -232,7 +232,7 @@ def bfe(a: Value, b: Value, c: Value) -> Value:
 
 @instruction(
     "bfi.type f, a, b, c:u32, d:u32",
-    accepts=Accepts(constants={name: (lambda place: 0 <= place <= 255, "0 to 255") for name in "cd"}),
+    accepts=Accepts(constants={name: (lambda value: 0 <= value <= 255, "0 to 255") for name in "cd"}),
     type="b32 b64",
     category="integer",
     unit="alu",

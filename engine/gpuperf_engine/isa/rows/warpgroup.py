@@ -102,12 +102,12 @@ def _family(
     floats = result != "s32"
     one = types or options["atype"].split()[0]
     sparsity = sparsity_of(shape[0], one, 2) if sparse else None
-    for place in ("u64", "b32*4"):
-        operands = [f"d:{held}=", f"a:{place}", "b:u64"]
+    for operand in ("u64", "b32*4"):
+        operands = [f"d:{held}=", f"a:{operand}", "b:u64"]
         operands += ["metadata:b32%", "selector:imm"] if sparse else []
         operands += ["{!}scale:pred"] + (["sign_a:imm", "sign_b:imm"] if floats else [])
         if trans:
-            operands += ["trans_a:imm"] * (place == "u64") + ["trans_b:imm"]
+            operands += ["trans_a:imm"] * (operand == "u64") + ["trans_b:imm"]
         instruction(
             f"wgmma.mma_async{'.sp' if sparse else ''}.sync.aligned.shape{syntax} {', '.join(operands)}",
             shape=shape,

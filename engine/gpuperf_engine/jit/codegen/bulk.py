@@ -31,7 +31,7 @@ __all__ = ["put_ranks", "report_kind", "write_bulk", "write_replace", "write_sig
 U16, U32, U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
 _PIECE = 16
 #: where in %vals
-_TARGETS, _SIZES, _MBARRIERS, _WORDS, _VECTORS = (8 * LANES * place for place in range(5))
+_TARGETS, _SIZES, _MBARRIERS, _WORDS, _VECTORS = (8 * LANES * number for number in range(5))
 #: which of the vectors the offsets of im2col begin with
 _OFFSETS = 5
 Arguments = list[tuple[str, str]]
@@ -60,7 +60,7 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
     form = instruction.form
     spaces = {name: str(form.modifier(name)).split("::")[0] for name in ("dst", "src")}
     how = Bulk.FROM_GLOBAL * (spaces["src"] == "global") | Bulk.TO_GLOBAL * (spaces["dst"] == "global")
-    targets, sizes, words = (writer.at("%vals", place) for place in (_TARGETS, _SIZES, _WORDS))
+    targets, sizes, words = (writer.at("%vals", offset) for offset in (_TARGETS, _SIZES, _WORDS))
     _put(to, _address(to, operands["a"], spaces["src"]), "%area")
     _put(to, _address(to, operands["d"], spaces["dst"]), targets)
     _put(to, to.source(operands["size"], U32), sizes)
@@ -240,7 +240,7 @@ def _answer(
         Bulk.ANSWER | Bulk.GENERIC * (space == "generic") | Bulk.MULTICAST * bool(form.modifier("multicast"))
     )
     targets, sizes, mbarriers, words = (
-        writer.at("%vals", place) for place in (_TARGETS, _SIZES, _MBARRIERS, _WORDS)
+        writer.at("%vals", offset) for offset in (_TARGETS, _SIZES, _MBARRIERS, _WORDS)
     )
     _put(to, _address(to, operands["a"], space), targets)
     _put(to, _address(to, operands["m"], space), mbarriers)

@@ -75,5 +75,5 @@ def instruction_at(program: Program, site: int) -> Instruction:
     """The instruction of a site, or the one that is not a site of that number."""
     if site >= 0:
         return program.sites[site & ~Bulk.SIGNALS].instruction
-    block, place = divmod(-1 - site, 1 << PLACE_SHIFT)
-    return program.blocks[block].instructions[place]
+    block, index = divmod(-1 - site, 1 << PLACE_SHIFT)
+    return program.blocks[block].instructions[index]

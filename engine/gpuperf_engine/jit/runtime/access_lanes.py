@@ -24,8 +24,8 @@ from .races_groups import race_copies
 from .races_shared import race_pieces
 
 
-def move(host: int, place: int, size: int, width: int, lane: int, local: int, stores: int) -> int:
-    """Copy what one lane accesses between memory and the elements at ``place``: element e of lane l at ``place[e · 32 + l]``."""
+def move(host: int, elements: int, size: int, width: int, lane: int, local: int, stores: int) -> int:
+    """Copy what one lane accesses between memory and the elements at ``elements``: element e of lane l at ``elements[e · 32 + l]``."""
     part = width
     if local and width > 4:
         part = 4
@@ -34,7 +34,7 @@ def move(host: int, place: int, size: int, width: int, lane: int, local: int, st
         source = host + done
         if local:
             source = host + (done >> 2) * 128 + (done & 3)
-        target = place + done // width * width * 32 + lane * width + done % width
+        target = elements + done // width * width * 32 + lane * width + done % width
         if stores:
             other = source
             source = target
@@ -92,7 +92,7 @@ def move_lanes(
     site: int,
     mask: int,
     addresses: int,
-    place: int,
+    elements: int,
     width: int,
     size: int,
     how: int,
@@ -104,7 +104,7 @@ def move_lanes(
         address = load64(addresses + lane * 8)
         context.RACE_VALUE = 0
         if how & 4:
-            context.RACE_VALUE = place + lane * width
+            context.RACE_VALUE = elements + lane * width
         host = near(context, site, address, size, how & 3)
         local = 0
         if host:
@@ -114,7 +114,7 @@ def move_lanes(
             local = is_local(context, address, how & 3)
             if host == 0:
                 return 1
-        move(host, place, size, width, lane, local, how & 4)
+        move(host, elements, size, width, lane, local, how & 4)
     context.RACE_VALUE = 0
     return 0
 
@@ -137,15 +137,15 @@ def seen_lanes(context: Context, site: int, mask: int, first: int, size: int) ->
     while mask and load64(flag) == 0:
         lane = trailing_zeros(mask)
         lanes = trailing_zeros(~(mask >> lane))
-        place = shadow + lane * size
-        end = place + lanes * size
-        while place + 8 <= end:
-            word = load64(place)
+        start = shadow + lane * size
+        end = start + lanes * size
+        while start + 8 <= end:
+            word = load64(start)
             # a byte of the word is 0
             if (word - 72340172838076673) & ~word & -9187201950435737472:
                 store64(flag, 1)
-            place += 8
-        unseen(context, site, place, end - place)
+            start += 8
+        unseen(context, site, start, end - start)
         mask = mask & ~(((1 << lanes) - 1) << lane)
     return 0
 

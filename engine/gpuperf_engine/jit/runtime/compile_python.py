@@ -341,10 +341,10 @@ class Translation:
                 raise self._refuse(target, "is the address of a record, and is assigned something else")
             self.to.store(value, f"%v.{target.id}")
             return
-        found = self._field(target)
-        if found is None:
+        named = self._field(target)
+        if named is None:
             raise self._refuse(target, "cannot be assigned")
-        address, field = found
+        address, field = named
         self._store(address, self._value(node), field.BITS)
 
     def _if(self, node: ast.If) -> None:
@@ -459,8 +459,8 @@ class Translation:
             return Ref("i64", str(known))
         if isinstance(node, ast.Name) and node.id in self.locals:
             return self.to.load("i64", f"%v.{node.id}")
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and (found := self._field(node)):
-            address, field = found
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and (named := self._field(node)):
+            address, field = named
             return self._load(address, field.BITS)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return self.to.sub(_ZERO, self._value(node.operand))

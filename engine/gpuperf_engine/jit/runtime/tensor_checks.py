@@ -105,11 +105,11 @@ def map_to_change(
         return 0
     if is_map(host):
         return host
-    place = 0
-    while place < 128:
-        if load64(host + place):
+    offset = 0
+    while offset < 128:
+        if load64(host + offset):
             return refuse_mbarrier(context, site, lane, address, Problem.NO_MAP, 0, 0)
-        place += 8
+        offset += 8
     store64(host, MAGIC)
     host.RANK = 1
     host.UNSET = Place.EVERY_FIELD
@@ -144,12 +144,12 @@ def is_map(layout: TensorMap) -> int:
 
 
 def override_refused(
-    context: Context, site: int, lane: int, place: int, how: int, axes: int, vectors: int
+    context: Context, site: int, lane: int, inner: int, how: int, axes: int, vectors: int
 ) -> int:
     """Whether what overrides a map must not be."""
     base = load64(vectors + Bulk.BASE + lane * 8)
     if base & 15:
-        refuse_mbarrier(context, site, lane, place, Problem.OVERRIDE, 0, base)
+        refuse_mbarrier(context, site, lane, inner, Problem.OVERRIDE, 0, base)
         return 1
     if how & Bulk.RESIZED == 0:
         return 0
@@ -157,13 +157,13 @@ def override_refused(
     while axis < axes:
         at = coordinate(vectors, lane, axis)
         if at:
-            refuse_mbarrier(context, site, lane, place, Problem.OVERRIDE, 1 + axis, at)
+            refuse_mbarrier(context, site, lane, inner, Problem.OVERRIDE, 1 + axis, at)
             return 1
         axis += 1
     axis = 0
     while axis < axes:
         if load32(vectors + Bulk.EXTENTS + axis * 128 + lane * 4) & 255 == 0:
-            refuse_mbarrier(context, site, lane, place, Problem.OVERRIDE, 16 + axis, 0)
+            refuse_mbarrier(context, site, lane, inner, Problem.OVERRIDE, 16 + axis, 0)
             return 1
         axis += 1
     return 0
@@ -171,78 +171,78 @@ def override_refused(
 
 def overridden(context: Context, lane: int, layout: TensorMap, how: int, axes: int, vectors: int) -> int:
     """A tensor map with the values of the instruction."""
-    made = TensorMap(context.SCRATCH + Bulk.CHANGED)
+    changed = TensorMap(context.SCRATCH + Bulk.CHANGED)
     done = 0
     while done < 128:
-        store64(made + done, load64(layout + done))
+        store64(changed + done, load64(layout + done))
         done += 8
-    made.ADDRESS = load64(vectors + Bulk.BASE + lane * 8)
+    changed.ADDRESS = load64(vectors + Bulk.BASE + lane * 8)
     axis = 0
     while how & Bulk.RESIZED and axis < axes:
         size = load32(vectors + Bulk.EXTENTS + axis * 128 + lane * 4) & 255
-        made.SHAPE[axis] = size - 1
+        changed.SHAPE[axis] = size - 1
         if axis:
             upper = load32(vectors + Bulk.UPPER + lane * 4) >> (axis * 4 - 4) & 15
             lower = load32(vectors + Bulk.LOWER + axis * 128 - 128 + lane * 4)
-            made.STRIDES[axis - 1] = (lower | (upper << 32)) << 4
+            changed.STRIDES[axis - 1] = (lower | (upper << 32)) << 4
         axis += 1
-    return made
+    return changed
 
 
 def layout_refused(
-    context: Context, site: int, lane: int, layout: TensorMap, place: int, how: int, axes: int, kinds: int
+    context: Context, site: int, lane: int, layout: TensorMap, inner: int, how: int, axes: int, kinds: int
 ) -> int:
     """Whether a map does not go with an instruction; ``kinds``: the element types that it combines, one bit each."""
     kind = layout.TYPE
     stores = how & Bulk.TO_GLOBAL
     if layout.RANK != axes:
-        refuse_mbarrier(context, site, lane, place, Problem.RANK, 0, layout.RANK)
+        refuse_mbarrier(context, site, lane, inner, Problem.RANK, 0, layout.RANK)
         return 1
     if layout.MODE != (how >> Bulk.MODE) & 3:
-        refuse_mbarrier(context, site, lane, place, Problem.MODE, 0, layout.MODE)
+        refuse_mbarrier(context, site, lane, inner, Problem.MODE, 0, layout.MODE)
         return 1
     if layout.INTERLEAVE and axes < 3:
-        refuse_mbarrier(context, site, lane, place, Problem.AXES, 0, axes)
+        refuse_mbarrier(context, site, lane, inner, Problem.AXES, 0, axes)
         return 1
     if layout.INTERLEAVE and is_padded(layout):
-        refuse_mbarrier(context, site, lane, place, Problem.SLICES, 0, kind)
+        refuse_mbarrier(context, site, lane, inner, Problem.SLICES, 0, kind)
         return 1
-    if place & 127:
-        refuse_mbarrier(context, site, lane, place, Problem.LINE, 0, 0)
+    if inner & 127:
+        refuse_mbarrier(context, site, lane, inner, Problem.LINE, 0, 0)
         return 1
     if kinds and (kinds >> kind) & 1 == 0:
-        refuse_mbarrier(context, site, lane, place, Problem.OPERATION, 0, kind)
+        refuse_mbarrier(context, site, lane, inner, Problem.OPERATION, 0, kind)
         return 1
     interleaved = layout.INTERLEAVE != 0
     if how & Bulk.FOUR_ROWS and (interleaved or layout.BOX[1] != 1):
-        refuse_mbarrier(context, site, lane, place, Problem.ROWS, interleaved, layout.BOX[1])
+        refuse_mbarrier(context, site, lane, inner, Problem.ROWS, interleaved, layout.BOX[1])
         return 1
     row = row_units(layout) * unit_held(layout)
     if row == 0 or row & 15:
-        refuse_mbarrier(context, site, lane, place, Problem.BOX, 0, row)
+        refuse_mbarrier(context, site, lane, inner, Problem.BOX, 0, row)
         return 1
     padded = is_padded(layout)
     atom = 0
     if layout.SWIZZLE == Place.SWIZZLE_128:
         atom = layout.ATOM
     if stores and padded and kind != Place.PACKED_6:
-        refuse_mbarrier(context, site, lane, place, Problem.PADDED_STORE, 0, kind)
+        refuse_mbarrier(context, site, lane, inner, Problem.PADDED_STORE, 0, kind)
         return 1
     if atom == Place.FLIPPED and (padded or stores):
-        refuse_mbarrier(context, site, lane, place, Problem.FLIPPED, 0, 0)
+        refuse_mbarrier(context, site, lane, inner, Problem.FLIPPED, 0, 0)
         return 1
     if atom == Place.ATOM_64B and padded and stores == 0:
-        refuse_mbarrier(context, site, lane, place, Problem.ATOM, 0, kind)
+        refuse_mbarrier(context, site, lane, inner, Problem.ATOM, 0, kind)
         return 1
     odd = layout.ATOM | interleaved | padded | (layout.MODE == Place.WIDE_128)
     if layout.SWIZZLE == Place.SWIZZLE_96 and (odd or row > 96):
-        refuse_mbarrier(context, site, lane, place, Problem.SWIZZLE_96, 0, row)
+        refuse_mbarrier(context, site, lane, inner, Problem.SWIZZLE_96, 0, row)
         return 1
     return 0
 
 
 def start_refused(
-    context: Context, site: int, lane: int, layout: TensorMap, place: int, how: int, axes: int, vectors: int
+    context: Context, site: int, lane: int, layout: TensorMap, inner: int, how: int, axes: int, vectors: int
 ) -> int:
     """Whether a copy begins where it must not."""
     multiple = 1
@@ -252,7 +252,7 @@ def start_refused(
             multiple = Place.PADDED_START
     start = coordinate(vectors, lane, 0)
     if start & (multiple - 1):
-        refuse_mbarrier(context, site, lane, place, Problem.START, multiple, start)
+        refuse_mbarrier(context, site, lane, inner, Problem.START, multiple, start)
         return 1
     if how & Bulk.TO_GLOBAL:
         several = axes
@@ -262,14 +262,14 @@ def start_refused(
         while axis < several:
             at = coordinate(vectors, lane, axis)
             if at < 0:
-                refuse_mbarrier(context, site, lane, place, Problem.NEGATIVE, axis, at)
+                refuse_mbarrier(context, site, lane, inner, Problem.NEGATIVE, axis, at)
                 return 1
             axis += 1
     return 0
 
 
 def column_refused(
-    context: Context, site: int, lane: int, layout: TensorMap, place: int, how: int, axes: int, vectors: int
+    context: Context, site: int, lane: int, layout: TensorMap, inner: int, how: int, axes: int, vectors: int
 ) -> int:
     """Whether an im2col copy does not go with its map."""
     mode = layout.MODE
@@ -278,7 +278,7 @@ def column_refused(
     if how & Bulk.TO_GLOBAL:
         while axis < spatial:
             if lower_corner(layout, axis) < 0 or upper_corner(layout, axis) > 0:
-                refuse_mbarrier(context, site, lane, place, Problem.CORNERS, 0, axis)
+                refuse_mbarrier(context, site, lane, inner, Problem.CORNERS, 0, axis)
                 return 1
             axis += 1
     several = spatial
@@ -296,7 +296,7 @@ def column_refused(
         if mode >= Place.WIDE and axis == 1:
             limit = Place.WIDE_OFFSET
         if offset >= limit:
-            refuse_mbarrier(context, site, lane, place, Problem.OFFSET, limit, offset)
+            refuse_mbarrier(context, site, lane, inner, Problem.OFFSET, limit, offset)
             return 1
         axis += 1
     if mode >= Place.WIDE:
@@ -307,7 +307,7 @@ def column_refused(
         size = layout.SHAPE[first_spatial(layout) + axis] + 1
         before = at < lower_corner(layout, axis) and mode < Place.WIDE
         if before or at >= size + upper_corner(layout, axis):
-            refuse_mbarrier(context, site, lane, place, Problem.BASE, first_spatial(layout) + axis, at)
+            refuse_mbarrier(context, site, lane, inner, Problem.BASE, first_spatial(layout) + axis, at)
             return 1
         axis += 1
     return 0

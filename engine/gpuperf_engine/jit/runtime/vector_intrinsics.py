@@ -70,8 +70,8 @@ def _numbers(to: Emitter) -> None:
     moved = to.lshr(_lanes(to), to.splat(Ref("i64", "%down")))
     kept = to.and_(moved, to.splat(Ref("i64", "%keep")))
     group = to.lshr(numbers("i64", range(LANES)), to.splat(Ref("i64", "%group")))
-    made = to.or_(to.shl(kept, 5), group)
-    to.store(made, to.pointer("%target"), 8)
+    packed = to.or_(to.shl(kept, 5), group)
+    to.store(packed, to.pointer("%target"), 8)
     to.give(constant("i64", 0))
 
 
@@ -164,23 +164,23 @@ def _first_of(to: Emitter, wide: bool) -> None:
 
 
 def _first_wide(to: Emitter, given: Ref, mask: Ref) -> None:
-    found = to.and_(_fresh(to, _with_own(to, given, mask)), mask)
-    to.give(to.zext(found, "i64"))
+    first_lanes = to.and_(_fresh(to, _with_own(to, given, mask)), mask)
+    to.give(to.zext(first_lanes, "i64"))
 
 
 def _first_each(to: Emitter, given: Ref, mask: Ref) -> None:
-    found = _NONE
+    first_lanes = _NONE
     for lane, same in enumerate(_same(to, given)):
-        found = _if_first(to, found, same, mask, lane)
-    found = to.and_(found, mask)
-    to.give(to.zext(found, "i64"))
+        first_lanes = _if_first(to, first_lanes, same, mask, lane)
+    first_lanes = to.and_(first_lanes, mask)
+    to.give(to.zext(first_lanes, "i64"))
 
 
-def _if_first(to: Emitter, found: Ref, same: Ref, mask: Ref, lane: int) -> Ref:
-    """``found`` and the lane, if no lane of the mask below is among those with the same number."""
+def _if_first(to: Emitter, first_lanes: Ref, same: Ref, mask: Ref, lane: int) -> Ref:
+    """``first_lanes`` and the lane, if no lane of the mask below is among those with the same number."""
     others = to.and_(to.and_(same, mask), (1 << lane) - 1)
     new = to.zext(to.icmp("eq", others, 0), "i32")
-    return to.or_(found, to.shl(new, lane))
+    return to.or_(first_lanes, to.shl(new, lane))
 
 
 def _narrow(to: Emitter, given: Ref, mask: Ref, make: _Make, near_make: _Make | None = None) -> None:
@@ -218,8 +218,8 @@ def _most_wide(to: Emitter, given: Ref, mask: Ref) -> None:
         above = to.add(above, to.zext(same, "i32"))
     most = to.ref(_HALF, f"call {_HALF} @llvm.umax.v16i32({_HALF} {within}, {_HALF} {above})")
     others = to.ref("i32", f"call i32 @llvm.vector.reduce.umax.v16i32({_HALF} {most})")
-    found = to.select(to.icmp("eq", mask, 0), _NONE, to.add(others, 1))
-    to.give(to.zext(found, "i64"))
+    count = to.select(to.icmp("eq", mask, 0), _NONE, to.add(others, 1))
+    to.give(to.zext(count, "i64"))
 
 
 def _most_each(to: Emitter, given: Ref, mask: Ref) -> None:
@@ -232,11 +232,11 @@ def _most_each(to: Emitter, given: Ref, mask: Ref) -> None:
 
 def _same(to: Emitter, given: Ref) -> list[Ref]:
     """For each lane, those that have its number."""
-    found = []
+    tests = []
     for lane in range(LANES):
         one = to.pick(given, [lane] * LANES)
-        found.append(to.bits(to.icmp("eq", given, one)))
-    return found
+        tests.append(to.bits(to.icmp("eq", given, one)))
+    return tests
 
 
 def _neighbours(to: Emitter) -> None:

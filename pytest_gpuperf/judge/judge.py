@@ -17,11 +17,12 @@ from gpuperf_engine.errors import EngineError
 
 from ..authoring.record import CaseRecord
 from ..config.contributions import patterns_of
+from ..config.declared import CaseSettings
 from ..config.settings import Settings
 from ..core.escaping import storable
 from ..core.metric import Table
 from ..core.metrics import ANALYSIS
-from ..core.records import Case, Entry, Judged
+from ..core.records import Case, Detail, Entry, Judged, Policy
 from ..sources.paths import SourcePaths
 from ..store.baseline import Baseline, BaselineError, baseline_path
 from ..store.files import read_files, read_module, shown_file
@@ -200,37 +201,46 @@ class Judge:
             "unused_targets": sorted(
                 {*(old or {}).get("targets", {})} - {*rules.targets, *rules.skipped_targets}
             ),
-            "policy": {
-                "limits": dict(rules.limits),
-                "tolerances": [[list(pair) for pair in source] for source in rules.tolerances],
-                "targets": list(rules.targets),
-                "failures": {target: list(failure) for target, failure in measured.failures.items()},
-                "unexplained": unexplained,
-                "on_improvement": settings.on_improvement,
-                "on_unmodelled": settings.on_unmodelled,
-                "judge": settings.judge,
-            },
+            "policy": self._policy(rules, measured, unexplained),
         }
         if isinstance(baseline, BaselineError):
             record["verdict"], record["error"], record["fails"] = "error", str(baseline), True
         judged = cast(Judged, record)
-        judged["remarks"] = [
-            *measured.total.remarks,
-            *(
-                f"no machine code for {target}: {shown['no_machine_code']}"
-                for target, shown in detail["targets"].items()
-                if "no_machine_code" in shown
-            ),
-        ]
+        judged["remarks"] = _remarks(measured, detail)
         if listing.key not in self._shipped:
             self._shipped.add(listing.key)
             judged["listing"] = listing.to_dict()
         return judged
 
+    def _policy(self, rules: CaseSettings, measured: Measured, unexplained: bool) -> Policy:
+        """What a report needs to judge the case anew."""
+        return {
+            "limits": dict(rules.limits),
+            "tolerances": [[list(pair) for pair in source] for source in rules.tolerances],
+            "targets": list(rules.targets),
+            "failures": {target: list(failure) for target, failure in measured.failures.items()},
+            "unexplained": unexplained,
+            "on_improvement": self.settings.on_improvement,
+            "on_unmodelled": self.settings.on_unmodelled,
+            "judge": self.settings.judge,
+        }
+
     def _paths(self, item: pytest.Item, case: CaseRecord) -> SourcePaths:
         """Where the paths in ``.file`` may start: at the PTX, the test, the rootdir."""
         rootdir = self.settings.rootdir
         return SourcePaths([(rootdir / case.source.path).parent, item.path.parent, rootdir], rootdir)
+
+
+def _remarks(measured: Measured, detail: Detail) -> list[str]:
+    """Of the launches, and of targets without machine code."""
+    return [
+        *measured.total.remarks,
+        *(
+            f"no machine code for {target}: {shown['no_machine_code']}"
+            for target, shown in detail["targets"].items()
+            if "no_machine_code" in shown
+        ),
+    ]
 
 
 def _check_limits(cases: Iterable[CaseRecord], metrics: Table) -> None:

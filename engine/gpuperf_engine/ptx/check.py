@@ -175,12 +175,7 @@ def _scalar(form: Form, slot: OperandSlot, shape: Shape) -> str:
     if kind == "minus":
         return _scalar(form, slot, shape[1]) if slot.negatable else f"{name} cannot be negated"
     if kind == "part":
-        if not slot.selector:
-            return f"{name} is taken whole, found '.{shape[1]}'"
-        selector = SELECTORS[form.row.accepts.selectors[slot.selector]]
-        if selector.accepts.fullmatch(shape[1]) is None:
-            return f"{name} takes {selector.text}, found '.{shape[1]}'"
-        return _scalar(form, slot, shape[2])
+        return _part(form, slot, shape)
     if kind == "sum" and slot.role == "source" and not slot.register and not slot.constant:
         register = SCALAR_TYPES[shape[1][1]]
         if register.is_float or register.is_predicate or (type is not None and type.is_float):
@@ -201,58 +196,92 @@ def _scalar(form: Form, slot: OperandSlot, shape: Shape) -> str:
             return ""
         return f"{name} must be {_wanted(type, slot.wider)}, found {explain(shape)}"
     if kind == "sink":
-        if slot.updated:
-            return f"{name} is read as well and cannot be discarded with '_'"
-        answers = type is not None and type.is_predicate
-        worth = form.effect in _DISCARDABLE and not answers
-        if slot.role == "destination" and (slot.vector > 1 or slot.pair or worth):
-            return ""
-        if slot.role == "destination" and type is not None and form.row.name == "setp":
-            return ""
-        if form.effect is STORE and type is not None and type.bits * slot.vector == 256:
-            return ""  # what is there stays (manual, ``st``)
-        return f"{name} cannot be discarded with '_'"
+        return _sink(form, slot)
     if slot.role == "destination":
         return f"{name} must be a register, found {explain(shape)}"
     if kind == "special":
-        register = SCALAR_TYPES[shape[1]]
-        if (form.row.name not in _READERS or len(form.sources) > 1) or any(
-            operand.type is not None and operand.type.is_float for operand in form.operands
-        ):
-            return f"{name} cannot be a special register; move it to a register first"
-        narrows = shape[2] and form.destinations[0].vector == slot.vector
-        if (
-            type is None
-            or agree(type, register, False)
-            or ((narrows or slot.wider) and type.bits < register.bits and not type.is_predicate)
-        ):
-            return ""
-        return f"{name} must be {_wanted(type, slot.wider)}, found {explain(shape)}"
+        return _special(form, slot, shape)
     if type is None:
         return ""
+    if kind in ("integer", "f32", "f64"):
+        return _constant(name, kind, type)
+    if kind in ("symbol", "function"):
+        return _symbol(form, slot, shape, type)
+    return f"{name} must be a register or constant, found {explain(shape)}"
+
+
+def _part(form: Form, slot: OperandSlot, shape: Shape) -> str:
+    """A register with a selector: ``r.b0``."""
+    if not slot.selector:
+        return f"{slot.name} is taken whole, found '.{shape[1]}'"
+    selector = SELECTORS[form.row.accepts.selectors[slot.selector]]
+    if selector.accepts.fullmatch(shape[1]) is None:
+        return f"{slot.name} takes {selector.text}, found '.{shape[1]}'"
+    return _scalar(form, slot, shape[2])
+
+
+def _sink(form: Form, slot: OperandSlot) -> str:
+    """``_``: what is not wanted."""
+    type, name = slot.type, slot.name
+    if slot.updated:
+        return f"{name} is read as well and cannot be discarded with '_'"
+    answers = type is not None and type.is_predicate
+    worth = form.effect in _DISCARDABLE and not answers
+    if slot.role == "destination" and (slot.vector > 1 or slot.pair or worth):
+        return ""
+    if slot.role == "destination" and type is not None and form.row.name == "setp":
+        return ""
+    if form.effect is STORE and type is not None and type.bits * slot.vector == 256:
+        return ""  # what is there stays (manual, ``st``)
+    return f"{name} cannot be discarded with '_'"
+
+
+def _special(form: Form, slot: OperandSlot, shape: Shape) -> str:
+    """A special register."""
+    type, register = slot.type, SCALAR_TYPES[shape[1]]
+    if (form.row.name not in _READERS or len(form.sources) > 1) or any(
+        operand.type is not None and operand.type.is_float for operand in form.operands
+    ):
+        return f"{slot.name} cannot be a special register; move it to a register first"
+    narrows = shape[2] and form.destinations[0].vector == slot.vector
+    if (
+        type is None
+        or agree(type, register, False)
+        or ((narrows or slot.wider) and type.bits < register.bits and not type.is_predicate)
+    ):
+        return ""
+    return f"{slot.name} must be {_wanted(type, slot.wider)}, found {explain(shape)}"
+
+
+def _constant(name: str, kind: str, type: ScalarType) -> str:
+    """An integer or floating-point constant."""
     if kind == "integer":
         if type.lanes > 1 or type.name == "bf16":
             return f"{name} is .{type}: a constant does not fit"
         if not type.is_float:
             return ""
         return f"{name} is .{type}: an integer constant does not fit, write 0f…, 0d… or a decimal point"
-    if kind in ("f32", "f64"):
-        if type.name in ("f32", "f64"):
-            return ""
-        if type.is_bits and type.bits == (32 if kind == "f32" else 64):
-            return ""
-        return f"{name} is .{type}: a floating-point constant does not fit"
-    if kind in ("symbol", "function"):
-        if form.category != "move" or slot is not form.sources[0] or form.modifier("to"):
-            return f"{name} cannot be the address of a variable; move it to a register first"
-        spaces = form.row.modifiers.get("space", ())
-        wanted = str(form.modifier("space") or (spaces[0] if len(spaces) == 1 else "")).split("::")[0]
-        if wanted and shape[1:] != (wanted,):
-            return f"{name} must be in .{wanted}, found {explain(shape)} in .{shape[1] if shape[1:] else 'global'}"
-        if not type.is_float and type.bits in (32, 64):
-            return ""
-        return f"{name} is .{type}: an address does not fit"
-    return f"{name} must be a register or constant, found {explain(shape)}"
+    if type.name in ("f32", "f64"):
+        return ""
+    if type.is_bits and type.bits == (32 if kind == "f32" else 64):
+        return ""
+    return f"{name} is .{type}: a floating-point constant does not fit"
+
+
+def _symbol(form: Form, slot: OperandSlot, shape: Shape, type: ScalarType) -> str:
+    """The address of a variable or function."""
+    name = slot.name
+    if form.category != "move" or slot is not form.sources[0] or form.modifier("to"):
+        return f"{name} cannot be the address of a variable; move it to a register first"
+    spaces = form.row.modifiers.get("space", ())
+    wanted = str(form.modifier("space") or (spaces[0] if len(spaces) == 1 else "")).split("::")[0]
+    if wanted and shape[1:] != (wanted,):
+        return (
+            f"{name} must be in .{wanted}, found {explain(shape)} in .{shape[1] if shape[1:] else 'global'}"
+        )
+    if not type.is_float and type.bits in (32, 64):
+        return ""
+    return f"{name} is .{type}: an address does not fit"
 
 
 def _address(form: Form, slot: OperandSlot, shape: Shape, address_size: int) -> str:

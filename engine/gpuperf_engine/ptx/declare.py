@@ -42,6 +42,8 @@ _POINTER_SPACES = frozenset([".const", ".global", ".local", ".shared"])
 _LARGEST = 1 << 48
 _LARGEST_INITIALISED = 1 << 28
 _LARGEST_ALIGNMENT = 1 << 20
+#: the words of a declaration, for hints
+_SPECIFIERS = (*SPACES, *LINKAGE, *(f".{known}" for known in SCALAR_TYPES), ".align", ".ptr", ".attribute")
 
 
 class Grammar(Protocol):
@@ -86,6 +88,13 @@ def declaration_of(text: Text, start: int, end: int, grammar: Grammar) -> raw.De
     return shapes.declaration(text.code, start, end) or grammar.declaration(text, start, end)
 
 
+def _check_alignment(alignment: int, span: Span) -> None:
+    if alignment < 1 or alignment & (alignment - 1):
+        raise PtxError(f"alignment {alignment} is not a power of two", span=span)
+    if alignment > _LARGEST_ALIGNMENT:
+        raise PtxError(f"alignment {alignment:,}", span=span, hint=f"it may be up to {_LARGEST_ALIGNMENT:,}")
+
+
 def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | raw.Group]) -> Specified:
     """Space, type, vector, alignment, linkage and attributes. Raises ``PtxError`` for words that are none of these."""
     result = Specified()
@@ -114,14 +123,7 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
             if not isinstance(following, raw.Number):
                 raise PtxError("'.align' needs a number of bytes", span=here())
             position += 1
-            if following.value < 1 or following.value & (following.value - 1):
-                raise PtxError(f"alignment {following.value} is not a power of two", span=here())
-            if following.value > _LARGEST_ALIGNMENT:
-                raise PtxError(
-                    f"alignment {following.value:,}",
-                    span=here(),
-                    hint=f"it may be up to {_LARGEST_ALIGNMENT:,}",
-                )
+            _check_alignment(following.value, here())
             if result.pointer:
                 result.pointer_align = following.value
             else:
@@ -143,18 +145,10 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
             if name in _OPAQUE:
                 result.attributes += (name,)
         else:
-            known = [
-                *SPACES,
-                *LINKAGE,
-                *(f".{known}" for known in SCALAR_TYPES),
-                ".align",
-                ".ptr",
-                ".attribute",
-            ]
             raise PtxError(
                 f"{quoted(name)} has no place in a declaration",
                 span=here(),
-                hint=nearest(name, known, noun="word"),
+                hint=nearest(name, _SPECIFIERS, noun="word"),
             )
     return result
 

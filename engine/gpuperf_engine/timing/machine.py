@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from ..errors import MachineError, UnknownName, nearest
 from .schema import LATENCIES, QUANTITIES, SCHEMA_VERSION, UNITS
-from .yaml_nodes import Entry, read_yaml
+from .yaml_nodes import Entry, Fields, read_yaml
 
 __all__ = ["Machine", "Quantity", "load_machine", "machine_ids", "machine_path"]
 
@@ -176,23 +176,7 @@ def _load(path: Path, _modified: int, _size: int) -> Machine:
     capability = _capability(top.take("compute_capability"))
     sources = {key: entry.text() for key, entry in top.take("sources").mapping().items()}
 
-    quantities: dict[str, Quantity] = {}
-    values: dict[str, int | float] = {}
-    groups: dict[str, list[str]] = {}
-    for rule in QUANTITIES:
-        groups.setdefault(rule.group, []).append(rule.key)
-    rules = {rule.path: rule for rule in QUANTITIES}
-    for group, keys in groups.items():
-        entries = top.take(group).mapping()
-        for key in keys:
-            rule = rules[f"{group}.{key}"]
-            quantity = _quantity(
-                entries.take(key), rule.unit, sources, whole=rule.whole, minimum=rule.minimum
-            )
-            quantities[rule.path] = quantity
-            values[rule.attribute] = int(quantity.value) if rule.whole else quantity.value
-        entries.finish(keys)
-
+    quantities, values, groups = _quantities(top, sources)
     lanes = _table(
         top.take("lanes"),
         "lanes",
@@ -232,6 +216,30 @@ def _load(path: Path, _modified: int, _size: int) -> Machine:
         quantities=MappingProxyType(quantities),
         **values,  # type: ignore[arg-type]
     )
+
+
+def _quantities(
+    top: Fields, sources: Mapping[str, str]
+) -> tuple[dict[str, Quantity], dict[str, int | float], list[str]]:
+    """Of the groups in ``timing.schema.QUANTITIES``: the quantities by their paths, their values by attributes of a machine, and the
+    names of the groups."""
+    quantities: dict[str, Quantity] = {}
+    values: dict[str, int | float] = {}
+    groups: dict[str, list[str]] = {}
+    for rule in QUANTITIES:
+        groups.setdefault(rule.group, []).append(rule.key)
+    rules = {rule.path: rule for rule in QUANTITIES}
+    for group, keys in groups.items():
+        entries = top.take(group).mapping()
+        for key in keys:
+            rule = rules[f"{group}.{key}"]
+            quantity = _quantity(
+                entries.take(key), rule.unit, sources, whole=rule.whole, minimum=rule.minimum
+            )
+            quantities[rule.path] = quantity
+            values[rule.attribute] = int(quantity.value) if rule.whole else quantity.value
+        entries.finish(keys)
+    return quantities, values, list(groups)
 
 
 def _capability(entry: Entry) -> tuple[int, int]:

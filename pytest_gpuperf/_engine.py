@@ -7,6 +7,8 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from gpuperf_engine.errors import EngineError
+
 if TYPE_CHECKING:
     import gpuperf_engine as engine
     from gpuperf_engine import Module
@@ -20,10 +22,21 @@ else:
 
     engine = _Engine()
 
-__all__ = ["NAME", "engine", "parse"]
+__all__ = ["NAME", "engine", "is_machine_code_counted", "parse"]
 
 NAME = "gpuperf_engine"
 """The module that ``engine`` stands for."""
+
+
+def is_machine_code_counted(judge: str) -> bool:
+    """Whether it is by ``gpuperf_judge``: ``auto`` counts it where the assembler and the disassembler are there."""
+    if judge != "auto":
+        return judge == "machine"
+    try:
+        engine.machine_code_tools()
+    except EngineError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=32)

@@ -81,10 +81,10 @@ class Device(Runtime):
     """A GPU on the CPU: memory with named arrays, and launches that count exactly.
 
     ``Device(observe={"memory"}, memory_bytes=4 << 30, backend="llvm", resources="estimate")``: ``observe`` is a
-    subset of ``memory`` (the default), ``accesses``, ``footprint``, ``threads`` and ``values``; ``backend`` is ``llvm`` or
-    ``reference`` (NumPy: slow, same results); ``resources`` is ``estimate`` (from liveness) or ``ptxas``; ``races`` is ``off``,
-    ``note`` (accesses that nothing orders are in ``profile.races`` and in its notes) or ``error`` (they raise ``RaceError``);
-    ``thresholds`` say when values are a pattern.
+    subset of ``memory`` (the default), ``accesses``, ``footprint``, ``inputs`` (what memory held before each launch, for
+    ``machine_code``), ``threads`` and ``values``; ``backend`` is ``llvm`` or ``reference`` (NumPy: slow, same results);
+    ``resources`` is ``estimate`` (from liveness) or ``ptxas``; ``races`` is ``off``, ``note`` (accesses that nothing orders are in
+    ``profile.races`` and in its notes) or ``error`` (they raise ``RaceError``); ``thresholds`` say when values are a pattern.
     """
 
     def launch(
@@ -235,7 +235,8 @@ def machine_code(profile: Profile, machine: str | Machine, search: Iterable[str]
     architecture, where each instruction comes from, and how often it is executed.
 
     ``machine``: an id of ``machine_ids`` or a description; ``search``: folders with more descriptions. Needs ``ptxas`` and
-    ``nvdisasm``, no GPU.
+    ``nvdisasm``, no GPU. If the device observed ``inputs``, the machine code is run on them too, and both ways of counting are
+    compared (``ways``).
 
     Raises ``UnknownName`` for a machine that is none, ``MachineError`` if the PTX does not run there and for what the programs
     cannot do, ``NotObserved`` if the profile's counters are gone.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuperf_engine.errors import MemoryFault
 
-from .._engine import engine
+from .._engine import engine, is_machine_code_counted
 from ..config.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,11 +18,13 @@ __all__ = ["check_uninitialized", "make_device"]
 
 
 def make_device(settings: Settings, strict: str, races: str) -> Device:
-    """A fresh ``Device``: observing memory, values and, if asked for, accesses when kernels are judged, memory otherwise. What
-    kernels print goes to standard output, where pytest captures it."""
+    """A fresh ``Device``: when kernels are judged it observes memory, values, inputs if machine code is judged too, and accesses if
+    these are asked for; memory otherwise. What kernels print goes to standard output, where pytest captures it."""
     observe = {"memory", "values"} if settings.enabled else {"memory"}
     if settings.enabled and settings.values == "accesses":
         observe.add("accesses")
+    if settings.enabled and is_machine_code_counted(settings.judge):
+        observe.add("inputs")  # machine code is run on them where the counts of PTX leave something open
     # looked up at each launch: pytest puts another stream there for each phase
     options: dict[str, Any] = {"printer": lambda text: sys.stdout.write(text)}
     if settings.backend != "auto":

@@ -85,7 +85,7 @@ def _code(arguments: argparse.Namespace) -> tuple[Kernel, MachineCode | None]:
     kernel = choose_kernel(parse_file(arguments.file), arguments.file, arguments.entry)
     if arguments.grid is None:
         return kernel, None
-    device = engine.Device()
+    device = engine.Device(observe={"memory", "inputs"})
     profile = device.launch(
         kernel,
         arguments.grid,
@@ -106,7 +106,7 @@ def _head(kernel: Kernel, code: MachineCode | None, target: str, instructions: i
         one_line(f"{code.kernel} for {target} ({code.architecture}, {code.assembler})"),
         f"{code.warp_instructions:,} warp instructions, {code.thread_instructions:,} thread instructions; "
         f"{instructions:,} in the code",
-        f"{code.registers} registers, {code.stack_bytes} bytes of stack, {spills}; residue {100 * code.residue:.1f} %",
+        f"{code.registers} registers, {code.stack_bytes} bytes of stack, {spills}; residue {100 * code.residue:.1f} %, by {code.ways}",
         *(f"note: {one_line(note, 400)}" for note in code.notes),
     ]
 

@@ -15,6 +15,7 @@ import pytest
 
 from gpuperf_engine.errors import EngineError
 
+from .._engine import is_machine_code_counted
 from ..authoring.record import CaseRecord
 from ..config.contributions import patterns_of
 from ..config.declared import CaseSettings
@@ -30,7 +31,7 @@ from .flow import flow_of
 from .judgement import judgement
 from .listing import add_lines
 from .measure import Measured, measure
-from .prediction import Prediction, is_machine_code_counted
+from .prediction import Prediction
 
 if TYPE_CHECKING:
     from gpuperf_engine import Finding, Pattern

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpuperf_engine import Estimate, Finding, MachineCode, MachineCounts, Profile
     from gpuperf_engine.timing.estimate import Predictor
 
-__all__ = ["Prediction", "is_machine_code_counted"]
+__all__ = ["Prediction"]
 
 
 class Prediction:
@@ -56,14 +56,3 @@ class Prediction:
         if target not in self._known:
             self._known[target] = engine.predictor(target, self.search)
         return self._known[target]
-
-
-def is_machine_code_counted(judge: str) -> bool:
-    """Whether it is by ``gpuperf_judge``: ``auto`` counts it where the assembler and the disassembler are there."""
-    if judge != "auto":
-        return judge == "machine"
-    try:
-        engine.machine_code_tools()
-    except EngineError:
-        return False
-    return True

@@ -71,6 +71,10 @@ REPORT = """ptxas info    : Compiling entry function '{entry}' for '{target}'
 ptxas info    : Used 12 registers, used 0 barriers, 64 bytes smem"""
 
 
+#: an ELF file without sections
+_EMPTY = "{ printf '\\177ELF\\002'; head -c 59 /dev/zero; } > module.cubin"
+
+
 def stand_in(
     monkeypatch: pytest.MonkeyPatch, folder: Path, listing: Path, entry: str, stores: int = 0, loads: int = 0
 ) -> None:
@@ -78,7 +82,7 @@ def stand_in(
     version = 'case "$1" in --version) echo "release 13.0, V13.0.88"; exit 0;; esac\n'
     report = REPORT.format(entry=entry, target="sm_86", stores=stores, loads=loads)
     for name, body in (
-        ("ptxas", f"cat >&2 <<'end'\n{report}\nend\necho \"$@\" > module.cubin\n"),
+        ("ptxas", f"cat >&2 <<'end'\n{report}\nend\n{_EMPTY}; echo \"$@\" >> module.cubin\n"),
         ("nvdisasm", f"cat '{listing}'\n"),
     ):
         path = folder / name

@@ -108,6 +108,31 @@ def test_local_accesses_of_no_ptx_access_are_spills(monkeypatch: pytest.MonkeyPa
     assert (code.spill_loads, code.spill_stores, code.spill_bytes) == (2 * 3, 3, 16)
 
 
+NEVER = """
+.function k
+@!PT LDS RZ, [RZ] # 1
+LDS R4, [R1] # 2
+STG.E [R2.64], R4 # 3
+EXIT # 4
+"""
+
+
+@stands_in
+def test_what_is_never_done_is_no_request(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """ptxas puts loads that no lane makes between a barrier and asynchronous copies."""
+    listing = tmp_path / "k.txt"
+    listing.write_text(listing_text(NEVER), encoding="utf-8")
+    stand_in(monkeypatch, tmp_path, listing, "k")
+    ptx = head("7.0", "sm_80") + (
+        ".visible .entry k(.param .u64 p)\n{\n.shared .b32 own[4];\n.reg .b64 %a; .reg .b32 %x;\nld.param.u64 %a, [p];\n"
+        "ld.shared.u32 %x, [own];\nst.global.u32 [%a], %x;\nret;\n}\n"
+    )
+    device = ge.Device(memory_bytes=1 << 24)
+    profile = device.launch(ge.parse(ptx)["k"], 3, 32, [device.zeros(1, np.uint32)])
+    code = ge.machine_code(profile, "a100-sxm-80gb")
+    assert (code.shared_load_requests, code.shared_load_wavefronts) == (3, 3)
+
+
 def test_a_machine_that_the_ptx_is_not_for() -> None:
     profile = walk(0)
     with pytest.raises(ge.UnknownName):

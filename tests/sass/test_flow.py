@@ -272,3 +272,27 @@ def test_large_counts_are_exact_and_fractions_are_said() -> None:
     assert exact is not None and (exact.values, exact.whole) == ([large, large - 3], True)
     half = program(({0: 2}, 7), costs=[0]).solve({0: 1})
     assert half is not None and not half.whole
+
+
+def test_an_exchange_is_not_its_copy_for_lanes_that_stand_apart() -> None:
+    """What is around the copy has the line of the exchange too, and is there once; the warps are whole."""
+    machine = """
+    S2R R0, SR_TID.X # 3
+    BRA.DIV UR4, `(.L_apart) # 4
+    SHFL.BFLY PT, R0, R0, 0x1, 0x1f # 4
+.L_on:
+    STG.E [R2.64], R0 # 5
+    EXIT # 6
+.L_apart:
+    MOV R4, 0x1 # 4
+    MOV R5, 0x1f # 4
+    WARPSYNC.COLLECTIVE R4, `(.L_met) # 4
+    SHFL.BFLY PT, R0, R0, R4, R5 # 4
+    ENDCOLLECTIVE # 4
+.L_met:
+    BRA `(.L_on)
+    """
+    ptx = "shfl.sync.bfly.b32 %t, %t, 1, 31, -1;\nst.global.u32 [%a], %t;\nret;\n"
+    warps, threads, _ = both(ptx, machine, grid=1, block=96)
+    assert determined(warps)[:3] == [3, 3, 3] and not any(determined(warps)[3:])
+    assert determined(threads)[:3] == [96, 96, 96] and not any(determined(threads)[3:])

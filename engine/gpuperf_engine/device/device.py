@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import LaunchError, NotObserved
 from ..flow.slicing import Slice
 from ..isa.rules import STRICTNESS
-from ..memory.arena import DEFAULT_BYTES, Allocation, Memory
+from ..memory.arena import DEFAULT_BYTES, Allocation, Memory, Saved
 from ..memory.arrays import DeviceArray, as_whole
 from ..memory.heap import HEAP_BYTES
 from ..ptx.module import Function, make_current
@@ -39,6 +40,7 @@ from ..symbolic.slice_program import reduced
 from .device_memory import DeviceMemory, check_kernel
 from .events import Use
 from .footprint import take_footprint
+from .inputs import Inputs, InputsKeeper
 from .options import RACES, RESOURCES, check_backend, check_name
 from .thresholds import Thresholds
 
@@ -159,6 +161,7 @@ class Runtime(DeviceMemory):
         self.carried: dict[int, tuple[ValueRecord, ...]] = {}
         self._launches = 0
         self._backend = _backend(backend)
+        self._inputs = InputsKeeper(self.memory) if "inputs" in self.observe else None
         self._parameters: dict[Function, Allocation] = {}
         make_current(self)
 
@@ -216,6 +219,8 @@ class Runtime(DeviceMemory):
             only_kept=sampled and alone,
             races=self.races != "off" and executed is None and not sampled,
         )
+        if not sampled:
+            plan = replace(plan, inputs=self._inputs_now())
         observation, uses = self._run_kept(program, running, plan, executed, observe, pointed, keep)
         observation.remarks = (*observation.remarks, *cluster_remark(kernel, shape.cluster))
         observation.notes = (*observation.notes, *notes_of(program, plan, self.memory, observation.beyond))
@@ -227,8 +232,35 @@ class Runtime(DeviceMemory):
             self._append("launch", objects, 0, uses, kernel, keep)
         return program, plan, observation
 
+    def _inputs_now(self) -> Inputs | None:
+        saved = None if self._inputs is None else self._inputs.keep()
+        return None if saved is None else Inputs(self.memory, saved, self._symbols.address, self.rerun)
+
+    def rerun(
+        self, saved: Saved, program: Program, plan: LaunchPlan, parameters: bytes, look: Callable[[], object]
+    ) -> Observation:
+        """Run a program on memory as it was saved, and have somebody look at what it leaves. Memory is afterwards what it was, and
+        nothing is recorded. Raises what launches raise."""
+        memory = self.memory
+        address = self._parameter_memory(program.kernel, parameters)
+        now, touched = memory.save(), memory.touched
+        memory.touched = None
+        try:
+            memory.restore(saved)
+            plan = replace(
+                plan, parameters=parameters, parameter_address=address, console=Console(self.printf_bytes)
+            )
+            if parameters:
+                memory.write(self._parameters[program.kernel], 0, parameters)
+            observation = self._backend.run(program, plan, memory, frozenset({"memory"}))
+            look()
+        finally:
+            memory.restore(now)
+            memory.touched = touched
+        return observation
+
     def _observed(self, demand: str, sampled: bool, threads_of: object) -> frozenset[str]:
-        observe = frozenset(("threads",)) if sampled else self.observe
+        observe = frozenset(("threads",)) if sampled else self.observe - {"inputs"}
         if demand == "control":
             observe -= {"memory"}
         if threads_of is not None and "threads" not in observe:

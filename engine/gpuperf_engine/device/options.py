@@ -16,7 +16,7 @@ __all__ = [
     "check_observe",
 ]
 
-OBSERVABLE = ("accesses", "footprint", "memory", "threads", "values")
+OBSERVABLE = ("accesses", "footprint", "inputs", "memory", "threads", "values")
 BACKENDS = ("llvm", "reference")
 
 FORMER_BACKENDS = {"native": "llvm", "lanes": "reference"}

@@ -303,8 +303,12 @@ class Memory:
             for item in self.allocations
             if item.initialized or bool(self.shadow_of(item).any())
         ]
+        return Saved(contents, self.save_heap())
+
+    def save_heap(self) -> tuple[Kept, NDArray[np.uint8], NDArray[np.uint8]]:
+        """The part of ``save`` that is the heap's: its state, bytes and shadow."""
         heap = self._heap_part()
-        return Saved(contents, (self.heap.save(), self.bytes[heap].copy(), self.shadow[heap].copy()))
+        return self.heap.save(), self.bytes[heap].copy(), self.shadow[heap].copy()
 
     def _heap_part(self) -> slice:
         """Where in the arena the blocks are that were ever given."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ..errors import MachineError, NotObserved
+from ..errors import NotObserved
 from ..jit import cache
 from ..ptx.module import Function
 from ..ptx.syntax import Instruction
@@ -18,13 +18,14 @@ from ..source import SourcePosition
 from .assemble import assemble, instructions_of
 from .counts import PtxCounts, ptx_counts
 from .disassemble import disassemble
-from .flow import Executions, executions
+from .flow import Executions
 from .graph import Graph, build_graph
 from .listing import Decoded
-from .memory import traffic
+from .memory import as_run, traffic
 from .pipes import pipe_of
 from .resources import resources_of
 from .tools import find_tool
+from .ways import count_ways
 
 __all__ = [
     "MachineCode",
@@ -76,6 +77,8 @@ class MachineCounts:
     per thread; ``code_bytes`` are those of the code, without what fills it up. ``least`` and ``greatest``: warp instructions that
     fit the counts of PTX equally well; ``warp_instructions`` and ``thread_instructions`` are those of a solution with the least, and
     so are the counts of memory. ``residue``: the share of the warp instructions that is not certain, 0 to 1, and ``notes`` say why.
+    ``ways``: where the counts are from, ``flow`` (the counts of PTX), ``run`` (the machine code was run) or ``flow and run``, which
+    say the same.
 
     Wavefronts and sectors are those of the accesses of the PTX that the assembler kept; ``None`` where they do not follow from
     these: where accesses were merged, or kept in part, or memory was not observed. ``by_opcode`` (without modifiers) and ``by_pipe``
@@ -97,6 +100,7 @@ class MachineCounts:
     least: int
     greatest: int
     residue: float
+    ways: str
     spill_bytes: int
     spill_loads: int
     spill_stores: int
@@ -121,24 +125,22 @@ class MachineCode(MachineCounts):
     instructions: tuple[MachineInstruction, ...]
 
 
-def machine_code(profile: Profile, architecture: str, target: str = "") -> MachineCode:
+def machine_code(
+    profile: Profile, architecture: str, target: str = "", *, running: bool = True
+) -> MachineCode:
     """The machine code of a profile's kernel for an architecture (``sm_89``), and its executions in the profile's launches.
+
+    ``running``: whether it is run, where inputs were kept, beside what the counts of PTX say.
 
     Raises ``MachineError`` for what ``ptxas`` and ``nvdisasm`` cannot do, ``NotObserved`` if the profile has no counters any more.
     """
     kernel, counts, numbers = _counted(profile)
     assembly = assemble(kernel, architecture)
     graph = build_graph(disassemble(assembly), kernel.name)
-    threads = executions(graph, numbers, counts, threads=True)
-    warps = threads and executions(graph, numbers, counts, threads=False, never=threads.never)
-    if warps is None or threads is None:
-        raise MachineError(
-            f"no executions of the machine code of {kernel.name!r} for {architecture} fit the counts of its PTX",
-            hint="the counts of PTX stand; please report the kernel",
-        )
-    instructions = _instructions(graph, numbers, warps, threads, _number(architecture))
+    counted = count_ways(profile, assembly, graph, numbers, counts, running=running)
+    instructions = _instructions(graph, numbers, counted.warps, counted.threads, _number(architecture))
     resources = resources_of(assembly, profile.records[0].plan.dynamic_shared)
-    greatest = max(warps.least, min(warps.greatest, threads.greatest))
+    moved = traffic(graph, numbers, counted.warps, counts)
     return MachineCode(
         kernel=kernel.name,
         target=target,
@@ -152,20 +154,24 @@ def machine_code(profile: Profile, architecture: str, target: str = "") -> Machi
         code_bytes=16 * len(instructions),
         warp_instructions=sum(item.warps for item in instructions),
         thread_instructions=sum(item.threads for item in instructions),
-        least=warps.least,
-        greatest=greatest,
-        residue=_residue(graph, warps, greatest),
+        least=counted.least,
+        greatest=counted.greatest,
+        residue=counted.residue,
+        ways=counted.ways,
         spill_bytes=resources.spill_loads + resources.spill_stores,
-        **asdict(traffic(graph, numbers, warps, counts)),
+        **asdict(moved if counted.ran is None else as_run(graph, counted.ran, moved)),
         by_opcode=_sums((item.opcode.partition(".")[0], item.warps) for item in instructions),
         by_pipe=_sums((item.pipe, item.warps) for item in instructions),
-        notes=_notes(graph, warps, greatest),
+        notes=counted.notes,
         instructions=instructions,
     )
 
 
 def machine_counts(profile: Profile, architecture: str, target: str = "") -> MachineCounts:
-    """``machine_code`` without the instructions, from the cache where the same was counted before. Raises what that does."""
+    """``machine_code`` without the instructions, from the cache where the same was counted before. Raises what that does.
+
+    The machine code is run only where the counts of PTX leave something open.
+    """
     kernel, counts, _ = _counted(profile)
     name = cache.key(
         "machine counts",
@@ -178,11 +184,30 @@ def machine_counts(profile: Profile, architecture: str, target: str = "") -> Mac
         profile.records[0].plan.dynamic_shared,
         repr((counts.warps, counts.threads, sorted(counts.of.items()))),
     )
+    first = _cached(name, profile, architecture, target, running=False)
+    plans = [record.plan for record in profile.records]
+    if not first.residue or any(plan.inputs is None for plan in plans):
+        return first
+    inputs = [
+        (
+            plan.grid,
+            plan.block,
+            plan.cluster,
+            plan.dynamic_shared,
+            plan.parameters,
+            plan.inputs and plan.inputs.digest,
+        )
+        for plan in plans
+    ]
+    return _cached(cache.key("run", name, repr(inputs)), profile, architecture, target, running=True)
+
+
+def _cached(name: str, profile: Profile, architecture: str, target: str, *, running: bool) -> MachineCounts:
     known = cache.read(name)
     if known is not None:
         stored = json.loads(known)
         return MachineCounts(**{**stored, "notes": tuple(stored["notes"])})
-    code = machine_code(profile, architecture, target)
+    code = machine_code(profile, architecture, target, running=running)
     counted = MachineCounts(**{field.name: getattr(code, field.name) for field in fields(MachineCounts)})
     cache.keep(name, json.dumps(counted.to_dict()).encode())
     return counted
@@ -279,32 +304,3 @@ def _inlined_at(location: SourcePosition | None) -> tuple[str, ...]:
         location = location.inlined_at
         calls.append(str(location))
     return tuple(calls)
-
-
-def _residue(graph: Graph, warps: Executions, greatest: int) -> float:
-    """The share of the range, and of blocks that nothing explains; all if counts had to be rounded."""
-    if not greatest or not warps.whole:
-        return 0.0 if warps.whole else 1.0
-    unexplained = sum(
-        warps.blocks[index] * (graph.blocks[index].end - graph.blocks[index].start)
-        for index in warps.unexplained
-    )
-    return min(1.0, (greatest - warps.least + unexplained) / greatest)
-
-
-def _notes(graph: Graph, warps: Executions, greatest: int) -> tuple[str, ...]:
-    notes: list[str] = []
-    if greatest > warps.least:
-        called = {block.callee for block in graph.blocks if block.index in warps.open and block.callee}
-        names = {graph.instructions(graph.blocks[entry])[0].function for entry in called if entry > 0}
-        why = f", how often {', '.join(sorted(names))} is called among them" if names else ""
-        notes.append(
-            f"the counts of PTX do not tell all: {warps.least:,} to {greatest:,} warp instructions fit them{why}"
-        )
-    if warps.unexplained:
-        lines = sorted(graph.instructions(graph.blocks[index])[0].address for index in warps.unexplained)
-        places = ", ".join(f"{address:#06x}" for address in lines[:4]) + (", …" if len(lines) > 4 else "")
-        notes.append(f"no PTX instruction explains how often the code at {places} is executed")
-    if not warps.whole:
-        notes.append("counts were rounded: copies of a loop whose lanes leave at different turns")
-    return tuple(notes)

@@ -74,6 +74,8 @@ _ARITHMETIC = frozenset(
         "QMMA",
     ]
 )
+#: what moves values between lanes: a copy of it for lanes that stand apart has more instructions around it
+_EXCHANGES = frozenset(["SHFL", "VOTE", "VOTEU", "MATCH", "REDUX"])
 #: of an edge of a branch of which there are copies
 _EDGE = 2
 
@@ -142,6 +144,7 @@ def executions(
         row = Counter({flow.block[block]: times for block, times in anchor.blocks})
         _near(flow, row, anchor.count, anchor.weight, anchor.bound)
     _tie_sides(flow, graph, instructions, counts, threads=threads)
+    _tie_slow_exchanges(flow, graph)
     if not threads:
         _tie_divergence(flow, graph, reached, instructions, counts)
     measure = {flow.block[block.index]: block.end - block.start for block in reached}
@@ -338,13 +341,13 @@ def _anchor(
 def _telling(
     instruction: Instruction, items: list[tuple[int, Decoded]], *, jump: bool
 ) -> list[tuple[int, Decoded]]:
-    """Of the machine instructions of a PTX instruction those that are there once for each copy of it: the accesses to memory, the
-    barrier or the branch; else those with the opcode that occurs least."""
+    """Of the machine instructions of a PTX instruction those that are there once for each copy of it: the accesses to memory or to
+    other lanes, the barrier or the branch; else those with the opcode that occurs least."""
     if jump:
         return [(block, item) for block, item in items if item.base in ("BRA", "EXIT", "JMP")]
     if instruction.effect is BARRIER:
         return [(block, item) for block, item in items if item.base == "BAR"]
-    memory = [(block, item) for block, item in items if item.base in MEMORY]
+    memory = [(block, item) for block, item in items if item.base in MEMORY or item.base in _EXCHANGES]
     if memory:
         return [(block, item) for block, item in memory if item.base == memory[0][1].base]
     by_opcode: defaultdict[str, list[tuple[int, Decoded]]] = defaultdict(list)
@@ -446,6 +449,16 @@ def _tie_divergence(
         if count is not None and count.diverged is not None:
             weight = _HEAVY if len(parting) == 1 or not count.diverged else 1
             _near(flow, Counter(parting), count.diverged, weight, "=")
+
+
+def _tie_slow_exchanges(flow: _Flow, graph: Graph) -> None:
+    """``BRA.DIV`` leads to a copy of an exchange for lanes that stand apart, ``BRA.CONV`` past one: where all else fits as well, lanes
+    are together."""
+    for index, edges in flow.edges.items():
+        last = graph.instructions(graph.blocks[index])[-1]
+        if last.opcode.startswith(("BRA.DIV", "BRA.CONV")) and len(edges) == 2:
+            seldom = edges[0 if last.opcode.startswith("BRA.DIV") else 1][1]
+            _near(flow, Counter([seldom]), 0, 1, "=")
 
 
 def _deciding(number: int, instructions: Sequence[Instruction]) -> int:

@@ -10,8 +10,10 @@ from functools import cached_property
 from ..errors import MachineError
 from .encoding import Control, control_of
 
-__all__ = ["Decoded", "Listing", "read_listing"]
+__all__ = ["NEVER", "Decoded", "Listing", "read_listing"]
 
+#: predicates with which an instruction is issued and does nothing
+NEVER = ("@!PT", "@!UPT")
 _SECTION = re.compile(r"\s*\.section\s+(\.text\.[^\s,]+|[^\s,]+)")
 _LABEL = re.compile(r"([^\s:/]+):\s*$")
 _LINE = re.compile(r'\s*//## File "[^"]*", line (\d+)')

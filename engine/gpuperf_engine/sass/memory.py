@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..isa.effects import LOAD, STORE
 from ..ptx.syntax import Instruction
@@ -12,9 +12,10 @@ from ..simt.effects import site_space
 from .counts import Access, PtxCounts
 from .flow import MEMORY, Executions
 from .graph import Graph
-from .listing import Decoded
+from .listing import NEVER, Decoded
+from .run.machine import Ran
 
-__all__ = ["Traffic", "traffic"]
+__all__ = ["Traffic", "as_run", "traffic"]
 
 #: bits that an access brings each lane, where they are not 32
 _WIDTHS = {"U8": 8, "S8": 8, "U16": 16, "S16": 16, "64": 64, "128": 128, "256": 256}
@@ -66,6 +67,8 @@ def traffic(
     for block in graph.blocks:
         executed = warps.blocks.get(block.index, 0)
         for item in graph.instructions(block):
+            if item.predicate in NEVER:
+                continue
             if item.base in ("LDL", "STL") and not (item.ptx and _may_be_local(instructions[item.ptx - 1])):
                 spills[item.base] += executed
             elif item.base in MEMORY or item.base in _COPIES:
@@ -116,3 +119,32 @@ def _sectors(made: Mapping[int, _Made], accesses: Mapping[int, Access], *kinds: 
             return None
         sectors += access.sectors
     return sectors
+
+
+_GLOBAL = {
+    "global_load_sectors": ("LDG", "LD", "LDGSTS"),
+    "global_store_sectors": ("STG", "ST"),
+    "global_atomic_sectors": ("ATOMG", "ATOM", "RED", "REDG"),
+}
+
+
+def as_run(graph: Graph, ran: Ran, counted: Traffic) -> Traffic:
+    """The traffic of a run, in which merged accesses have been made as they are."""
+    items = graph.listing.instructions
+    sectors: Counter[str] = Counter()
+    wavefronts = requests = 0
+    for position, row in ran.rows.items():
+        base = items[position].base
+        for name, bases in _GLOBAL.items():
+            sectors[name] += row.sectors * (base in bases)
+        if base in ("LDS", "LDSM"):
+            requests += row.requests
+            wavefronts += row.wavefronts
+    return replace(
+        counted,
+        shared_load_requests=requests,
+        shared_load_wavefronts=wavefronts,
+        global_load_sectors=sectors["global_load_sectors"],
+        global_store_sectors=sectors["global_store_sectors"],
+        global_atomic_sectors=sectors["global_atomic_sectors"],
+    )

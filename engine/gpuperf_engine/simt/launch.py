@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,14 @@ from ..ptx.syntax import Variable
 from .console import Console
 from .program import Program
 
+if TYPE_CHECKING:
+    from .counters import Observation
+
 __all__ = [
     "MAX_GRID",
     "MAX_INSTRUCTIONS",
     "Dim3",
+    "Inputs",
     "LaunchPlan",
     "check_shape",
     "dim3",
@@ -66,6 +70,18 @@ _SHARED_LIMITS = {
     89: 99,
 }
 _SHARED_LIMITS |= {90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+
+
+class Inputs(Protocol):
+    """Memory as it was before a launch (``device.inputs``)."""
+
+    @property
+    def digest(self) -> bytes: ...
+
+    @property
+    def address(self) -> Callable[[Variable], int]: ...
+
+    def run(self, program: Program, plan: LaunchPlan, parameters: bytes) -> tuple[Observation, bytes]: ...
 
 
 @dataclass(frozen=True)
@@ -109,6 +125,8 @@ class LaunchPlan:
     strict: str = "note"
     #: whether accesses that nothing orders are looked for
     races: bool = False
+    #: what memory held before, if that is observed
+    inputs: Inputs | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def ctas(self) -> int:

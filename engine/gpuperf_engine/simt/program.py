@@ -6,7 +6,7 @@ are cut stands in ``flow.blocks``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar, cast
@@ -202,8 +202,12 @@ class Program:
 
 
 @uncollected
-def build_program(kernel: Function) -> Program:
-    """Lay out a kernel for running. Raises ``PtxError`` for variables that are declared but defined nowhere."""
+def build_program(kernel: Function, meeting: Mapping[Instruction, int] | None = None) -> Program:
+    """Lay out a kernel for running. Raises ``PtxError`` for variables that are declared but defined nowhere.
+
+    ``meeting``: where the lanes of branches meet, by the position of an instruction of the kernel that begins a block, −1 for nowhere;
+    others meet at the immediate post-dominator.
+    """
     functions = reachable(kernel)
     size_open_parameters(functions)
     number_of = {function.name: number for number, function in enumerate(functions)}
@@ -213,6 +217,8 @@ def build_program(kernel: Function) -> Program:
     for number, function in enumerate(functions):
         entries.append(len(blocks))
         own = cut(function, number, len(blocks))
+        if meeting is not None:
+            _meet(own, meeting)
         mark_waiting_loops(own)
         live_sets(function, own)
         per_function.append(own)
@@ -245,6 +251,13 @@ def build_program(kernel: Function) -> Program:
     _lay_out_variables(program)
     program.order_free = is_order_free(program)
     return program
+
+
+def _meet(blocks: Sequence[BasicBlock], meeting: Mapping[Instruction, int]) -> None:
+    starts = {block.instructions[0].index: block.index for block in blocks if block.instructions}
+    for block in blocks:
+        if block.terminator is not None and block.terminator in meeting:
+            block.reconvergence = starts.get(meeting[block.terminator], EXIT)
 
 
 def is_order_free(program: Program) -> bool:

@@ -1,0 +1,333 @@
+"""Machine instructions that read and write memory, or values of other lanes, and barriers."""
+
+from __future__ import annotations
+
+from .operands import Address, Immediate, Predicate, Register
+from .writer import NotRun, Op, Writer, opcodes
+
+__all__: list[str] = []
+
+_NARROW = {"U8": "u8", "S8": "s8", "U16": "u16", "S16": "s16"}
+_VECTORS = {"64": 2, "128": 4}
+_SPACES = {"LDG": "global", "STG": "global", "LDS": "shared", "STS": "shared", "LDL": "local", "STL": "local"}
+#: how caches treat the access, and what it may be reordered with: of no consequence for what is read and written
+_HINTS = frozenset(
+    [
+        "E",
+        "CONSTANT",
+        "STRONG",
+        "WEAK",
+        "GPU",
+        "SYS",
+        "SM",
+        "CTA",
+        "EF",
+        "EL",
+        "LU",
+        "EU",
+        "NA",
+        "LTC64B",
+        "LTC128B",
+        "LTC256B",
+        "BYPASS",
+        "ACCESS",
+        "32",
+        "U",
+        "INVALIDATE",
+        "PRIVATE",
+        "MMIO",
+    ]
+)
+
+
+def _form(op: Op) -> tuple[str, int]:
+    """The type and the elements of an access."""
+    for word in op.words:
+        if word not in _HINTS and word not in _NARROW and word not in _VECTORS:
+            raise NotRun(f"{op.item.opcode} has a modifier that is not known here")
+    narrow = next((_NARROW[word] for word in op.words if word in _NARROW), "b32")
+    return narrow, next((_VECTORS[word] for word in op.words if word in _VECTORS), 1)
+
+
+def _space(op: Op) -> str:
+    name = _SPACES.get(op.base)
+    return f".{name}" if name else ""
+
+
+def _place(op: Op, to: Writer, operand: object) -> str:
+    if not isinstance(operand, Address):
+        raise NotRun(f"{op.item.text} is not known here")
+    return to.address32(operand) if op.base[-1] in "SL" else to.address64(operand)
+
+
+@opcodes("LDG", "LDS", "LDL", "LD")
+def _load(op: Op, to: Writer) -> None:
+    kind, count = _form(op)
+    target, *rest = op.operands
+    place = next((item for item in rest if isinstance(item, Address)), None)
+    if not isinstance(target, Register) or any(isinstance(item, Predicate) for item in rest):
+        raise NotRun(f"{op.item.text} is not known here")
+    vector = f".v{count}" if count > 1 else ""
+    strong = ".relaxed.gpu" if "STRONG" in op and op.base in ("LDG", "LD") else ""
+    made = [to.fresh("r") for _ in range(count)]
+    names = made[0] if count == 1 else f"{{{', '.join(made)}}}"
+    to.do(f"ld{strong}{_space(op)}{vector}.{kind} {names}, {_place(op, to, place)}")
+    for above, value in enumerate(made):
+        to.put(target, value, above)
+
+
+@opcodes("STG", "STS", "STL", "ST")
+def _store(op: Op, to: Writer) -> None:
+    kind, count = _form(op)
+    place, source = op.operands[0], op.operands[-1]
+    if not isinstance(source, Register):
+        raise NotRun(f"{op.item.text} is not known here")
+    vector = f".v{count}" if count > 1 else ""
+    kind = kind.replace("s", "u")
+    strong = ".relaxed.gpu" if "STRONG" in op and op.base in ("STG", "ST") else ""
+    to.do(f"st{strong}{_space(op)}{vector}.{kind} {_place(op, to, place)}, {to.sources(source, count)}")
+
+
+@opcodes("LDGSTS")
+def _copy(op: Op, to: Writer) -> None:
+    """From global to shared memory; zeros where a predicate behind the addresses does not hold."""
+    _, count = _form(op)
+    target, source, *flags = op.operands
+    names = [to.fresh("r") for _ in range(count)]
+    held = names[0] if count == 1 else f"{{{', '.join(names)}}}"
+    vector = f".v{count}" if count > 1 else ""
+    places = to.address32(target), to.address64(source)
+    if flags:
+        for name in names:
+            to.line(f"mov.b32 {name}, 0")
+        test = to.predicate(flags[0])
+        guard, to.guard = to.guard, _both(to, test)
+        to.do(f"ld.global{vector}.b32 {held}, {places[1]}")
+        to.guard = guard
+    else:
+        to.do(f"ld.global{vector}.b32 {held}, {places[1]}")
+    to.do(f"st.shared{vector}.b32 {places[0]}, {held}")
+
+
+def _both(to: Writer, test: str) -> str:
+    """The guard and a predicate."""
+    if to.guard:
+        flag = to.guard.strip()[1:]
+        flag = to.p("not.pred", flag[1:]) if flag.startswith("!") else flag
+        test = to.p("and.pred", flag, test)
+    return f"@{test} "
+
+
+@opcodes("LDSM")
+def _ldsm(op: Op, to: Writer) -> None:
+    op.allow("16", "M88", "MT88", "2", "4")
+    target, place = op.operands
+    count = next((int(word) for word in op.words if word in ("2", "4")), 1)
+    if not isinstance(target, Register):
+        raise NotRun(f"{op.item.text} is not known here")
+    names = [to.fresh("r") for _ in range(count)]
+    transposed = ".trans" * ("MT88" in op)
+    where = to.address32(place)
+    to.line(f"ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{', '.join(names)}}}, {where}")
+    for above, value in enumerate(names):
+        to.put(target, value, above)
+
+
+@opcodes("LDC", "LDCU")
+def _ldc(op: Op, to: Writer) -> None:
+    source = op.operands[1]
+    wide = next((_VECTORS[word] for word in op.words if word in _VECTORS), 1)
+    op.allow(*_VECTORS)
+    target = op.operands[0]
+    values = [to.plain(source, above) for above in range(wide)]
+    for above, value in enumerate(values):
+        to.put(target, value, above)
+
+
+# -- atomics ---------------------------------------------------------------------------------------------------------------
+
+_OPERATIONS = {"ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR", "EXCH", "CAS"}
+_TYPES = {"S32": "s32", "U32": "u32", "64": "u64", "S64": "s64", "F32": "f32", "F64": "f64"}
+
+
+def _operation(op: Op) -> tuple[str, str]:
+    """The operation and the type of an atomic."""
+    for word in op.words:
+        if word not in _OPERATIONS and word not in _TYPES and word not in (*_HINTS, "RN", "FTZ", "POPC"):
+            raise NotRun(f"{op.item.opcode} has a modifier that is not known here")
+    if "POPC" in op:  # as many as there are lanes
+        return "add", "u32"
+    name = next((word.lower() for word in op.words if word in _OPERATIONS), "")
+    kinds = [_TYPES[word] for word in op.words if word in _TYPES]
+    kind = "s64" if "S64" in op else kinds[-1] if kinds else "u32"
+    if name in ("and", "or", "xor", "exch", "cas"):
+        kind = "b64" if kind.endswith("64") else "b32"
+    elif kind.startswith("s") and name == "add":
+        kind = "u64" if kind.endswith("64") else "u32"
+    return name, kind
+
+
+@opcodes("ATOMS", "ATOMG", "ATOM", "RED", "REDG", "REDS")
+def _atomic(op: Op, to: Writer) -> None:
+    name, kind = _operation(op)
+    operands = [item for item in op.operands if not isinstance(item, Predicate)]
+    place = next(index for index, item in enumerate(operands) if isinstance(item, Address))
+    target = operands[0] if place else None
+    sources = operands[place + 1 :]
+    shared = op.base in ("ATOMS", "REDS")
+    space = ".shared" if shared else "" if op.base == "ATOM" else ".global"
+    where = to.address32(operands[place]) if shared else to.address64(operands[place])
+    wide = kind.endswith("64")
+    values = ["1"] if "POPC" in op else [to.wide(item) if wide else to.word(item) for item in sources]
+    scope = ".cta" if shared else ".gpu"
+    if target is None or (isinstance(target, Register) and target.is_zero and name not in ("cas", "exch")):
+        to.do(f"red.relaxed{scope}{space}.{name}.{kind} {where}, {values[0]}")
+        return
+    made = to.fresh("q" if wide else "r")
+    to.do(f"atom.relaxed{scope}{space}.{name}.{kind} {made}, {where}, {', '.join(values)}")
+    if wide:
+        to.put_wide(target, made)
+    else:
+        to.put(target, made)
+
+
+# -- other lanes -----------------------------------------------------------------------------------------------------------
+
+
+@opcodes("SHFL")
+def _shfl(op: Op, to: Writer) -> None:
+    flag, target, value, lane, bounds = op.operands
+    mask = active(to)
+    mode = op.words[0].lower()
+    made, inside = to.fresh("r"), to.fresh("p")
+    source = to.r("mov.b32", to.word(value))
+    to.do(f"shfl.sync.{mode}.b32 {made}|{inside}, {source}, {to.word(lane)}, {to.word(bounds)}, {mask}")
+    to.put(target, made)
+    to.put_flag(flag, inside)
+
+
+def active(to: Writer) -> str:
+    """The lanes of the warp that execute the instruction."""
+    name = to.fresh("r")
+    to.do(f"activemask.b32 {name}")
+    return name
+
+
+@opcodes("VOTE", "VOTEU")
+def _vote(op: Op, to: Writer) -> None:
+    op.allow("ANY", "ALL", "EQ")
+    target, *flags = op.operands if isinstance(op.operands[0], Register) else (None, *op.operands)
+    made, tested = flags[0], to.predicate(flags[1])
+    mask = active(to)
+    if target is not None:
+        lanes = to.fresh("r")
+        to.do(f"vote.sync.ballot.b32 {lanes}, {tested}, {mask}")
+        to.put(target, lanes)
+    if isinstance(made, Predicate) and made.number >= 0:
+        flag = to.fresh("p")
+        mode = {"ANY": "any", "ALL": "all", "EQ": "uni"}[op.words[0]]
+        to.do(f"vote.sync.{mode}.pred {flag}, {tested}, {mask}")
+        to.put_flag(made, flag)
+
+
+@opcodes("MATCH")
+def _match(op: Op, to: Writer) -> None:
+    op.allow("ANY", "U32")
+    mask, made = active(to), to.fresh("r")
+    to.do(f"match.any.sync.b32 {made}, {to.r('mov.b32', to.word(op.operands[1]))}, {mask}")
+    to.put(op.operands[0], made)
+
+
+@opcodes("REDUX")
+def _redux(op: Op, to: Writer) -> None:
+    op.allow("SUM", "MIN", "MAX", "OR", "AND", "XOR", "S32", "U32")
+    if not op.words:
+        raise NotRun("REDUX without an operation")
+    names = {"SUM": "add", "MIN": "min", "MAX": "max", "OR": "or", "AND": "and", "XOR": "xor"}
+    name = next((names[word] for word in op.words if word in names), "and")
+    kind = "b32" if name in ("or", "and", "xor") else "s32" if "S32" in op else "u32"
+    mask, made = active(to), to.fresh("r")
+    to.do(f"redux.sync.{name}.{kind} {made}, {to.r('mov.b32', to.word(op.operands[1]))}, {mask}")
+    to.put(op.operands[0], made)
+
+
+# -- barriers and what has no effect of its own ----------------------------------------------------------------------------
+
+
+@opcodes("BAR")
+def _bar(op: Op, to: Writer) -> None:
+    op.allow("SYNC", "DEFER_BLOCKING", "ARV", "RED", "POPC", "AND", "OR")
+    values = [to.word(item) for item in op.operands if isinstance(item, (Immediate, Register))]
+    if "ARV" in op:
+        to.do(f"barrier.arrive {', '.join(values)}")
+    elif "RED" in op:
+        flags = [item for item in op.operands if isinstance(item, Predicate)]
+        name = next(word.lower() for word in op.words if word in ("POPC", "AND", "OR"))
+        made = to.fresh("r" if name == "popc" else "p")
+        kind = "u32" if name == "popc" else "pred"
+        tested = to.predicate(flags[-1])
+        if len(values) != 1:
+            raise NotRun(f"{op.item.text} is not known here")
+        to.line(f"barrier.red.{name}.{kind} {made}, {values[0]}, {tested}")
+        to.line(f"mov.b32 %RB, {made}" if name == "popc" else f"selp.b32 %RB, 1, 0, {made}")
+    else:
+        to.do(f"barrier.sync {', '.join(values)}")
+
+
+@opcodes("B2R")
+def _b2r(op: Op, to: Writer) -> None:
+    """The result of the last reduction of a barrier."""
+    if "RESULT" not in op:
+        raise NotRun(f"{op.item.text} is not known here")
+    to.put(op.operands[0], "%RB")
+    for flag in op.operands[1:]:
+        if isinstance(flag, Predicate) and flag.number >= 0:
+            to.put_flag(flag, to.p("setp.ne.b32", "%RB", 0))
+
+
+@opcodes("UCGABAR_ARV")
+def _arrive(op: Op, to: Writer) -> None:
+    to.do("barrier.cluster.arrive")
+
+
+@opcodes("UCGABAR_WAIT")
+def _wait(op: Op, to: Writer) -> None:
+    to.do("barrier.cluster.wait")
+
+
+@opcodes(
+    "NOP", "MEMBAR", "ERRBAR", "CGAERRBAR", "CCTL", "FENCE", "DEPBAR", "LDGDEPBAR", "YIELD", "NANOSLEEP", "WARPGROUP", "PREEXIT",
+    "ACQBULK", "LDGSTSBAR",
+)  # fmt: skip
+def _nothing(op: Op, to: Writer) -> None:
+    """Order and time: the engine's accesses are in order, and copies complete when they are issued."""
+
+
+_SPECIAL = {
+    "SR_LANEID": "%laneid",
+    "SR_LTMASK": "%lanemask_lt",
+    "SR_LEMASK": "%lanemask_le",
+    "SR_GTMASK": "%lanemask_gt",
+    "SR_GEMASK": "%lanemask_ge",
+    "SR_EQMASK": "%lanemask_eq",
+    "SR_CgaCtaId": "%cluster_ctarank",
+    "SR_CTAID.X": "%ctaid.x",
+    "SR_CTAID.Y": "%ctaid.y",
+    "SR_CTAID.Z": "%ctaid.z",
+    "SR_TID.X": "%tid.x",
+    "SR_TID.Y": "%tid.y",
+    "SR_TID.Z": "%tid.z",
+}
+
+
+@opcodes("S2R", "S2UR")
+def _s2r(op: Op, to: Writer) -> None:
+    name = op.texts[1]
+    if name == "SRZ":
+        to.put(op.operands[0], "0")
+    elif name == "SR_SWINHI":
+        to.put(op.operands[0], "256")
+    elif name in _SPECIAL:
+        to.put(op.operands[0], to.r("mov.u32", _SPECIAL[name]))
+    else:
+        raise NotRun(f"{name} is not known here")

@@ -1,0 +1,362 @@
+"""Machine instructions on numbers in floating point, and conversions."""
+
+from __future__ import annotations
+
+from .integers import set_flags
+from .operands import Immediate, Operand, Predicate, Register
+from .writer import NotRun, Op, Writer, opcodes
+
+__all__: list[str] = []
+
+_ROUNDINGS = {"RN": "rn", "RM": "rm", "RP": "rp", "RZ": "rz"}
+_COMPARES = frozenset(
+    ["EQ", "NE", "LT", "LE", "GT", "GE", "EQU", "NEU", "LTU", "LEU", "GTU", "GEU", "NUM", "NAN"]
+)
+
+
+def _rounding(op: Op) -> str:
+    return next((_ROUNDINGS[word] for word in op.words if word in _ROUNDINGS), "rn")
+
+
+def _flush(op: Op) -> str:
+    return ".ftz" * ("FTZ" in op) + ".sat" * ("SAT" in op)
+
+
+@opcodes("FADD", "FMUL", "FFMA")
+def _single(op: Op, to: Writer) -> None:
+    op.allow("FTZ", "SAT", *_ROUNDINGS)
+    target, *sources = op.operands
+    name = {"FADD": "add", "FMUL": "mul", "FFMA": "fma"}[op.base]
+    to.put(target, to.r(f"{name}.{_rounding(op)}{_flush(op)}.f32", *(to.real(item) for item in sources)))
+
+
+@opcodes("DADD", "DMUL", "DFMA")
+def _double(op: Op, to: Writer) -> None:
+    op.allow(*_ROUNDINGS)
+    target, *sources = op.operands
+    name = {"DADD": "add", "DMUL": "mul", "DFMA": "fma"}[op.base]
+    values = [to.wide(item, floating=True) for item in sources]
+    to.put_wide(target, to.q(f"{name}.{_rounding(op)}.f64", *values))
+
+
+@opcodes("FMNMX")
+def _fmnmx(op: Op, to: Writer) -> None:
+    op.allow("FTZ", "NAN")
+    target, a, b, flag = op.operands
+    more = ".ftz" * ("FTZ" in op) + ".NaN" * ("NAN" in op)
+    x, y = to.real(a), to.real(b)
+    least, most = to.r(f"min{more}.f32", x, y), to.r(f"max{more}.f32", x, y)
+    to.put(target, to.r("selp.b32", least, most, to.predicate(flag)))
+
+
+@opcodes("FSEL")
+def _fsel(op: Op, to: Writer) -> None:
+    op.allow()
+    target, a, b, flag = op.operands
+    to.put(target, to.r("selp.b32", to.real(a), to.real(b), to.predicate(flag)))
+
+
+@opcodes("FSETP", "DSETP")
+def _setp(op: Op, to: Writer) -> None:
+    compare, *words = op.words
+    if not {*words} <= {"AND", "OR", "XOR", "FTZ"} or compare not in _COMPARES:
+        raise NotRun(f"{op.item.opcode} is not known here")
+    first, second, a, b, combined = op.operands
+    if op.base == "DSETP":
+        x, y = to.wide(a, floating=True), to.wide(b, floating=True)
+        value = to.p(f"setp.{compare.lower()}.f64", x, y)
+    else:
+        value = to.p(f"setp.{compare.lower()}{_flush(op)}.f32", to.real(a), to.real(b))
+    set_flags(op, to, value, (first, second), combined)
+
+
+@opcodes("FSET")
+def _fset(op: Op, to: Writer) -> None:
+    form, compare, *words = op.words
+    if form != "BF" or not {*words} <= {"AND", "FTZ"} or compare not in _COMPARES:
+        raise NotRun(f"{op.item.opcode} is not known here")
+    target, a, b, combined = op.operands
+    value = to.p(f"setp.{compare.lower()}{_flush(op)}.f32", to.real(a), to.real(b))
+    value = to.p("and.pred", value, to.predicate(combined))
+    to.put(target, to.r("selp.b32", 0x3F800000, 0, value))
+
+
+#: 1 / 2π
+_TURNS = 0x3E22F983
+_APPROXIMATE = {
+    "RCP": "rcp",
+    "RSQ": "rsqrt",
+    "SQRT": "sqrt",
+    "EX2": "ex2",
+    "LG2": "lg2",
+    "SIN": "sin",
+    "COS": "cos",
+}
+
+
+@opcodes("MUFU")
+def _mufu(op: Op, to: Writer) -> None:
+    name, *words = op.words
+    target, source = op.operands
+    if name in ("RCP64H", "RSQ64H") and not words:
+        upper = to.real(source)
+        value = to.q("mov.b64", f"{{{to.r('mov.b32', 0)}, {upper}}}")
+        value = to.q(f"{_APPROXIMATE[name[:3]]}.approx.ftz.f64", value)
+        to.put(target, to.high(value))
+        return
+    if name == "TANH" and not words:
+        to.put(target, to.r("tanh.approx.f32", to.real(source)))
+        return
+    if name not in _APPROXIMATE or words:
+        raise NotRun(f"{op.item.opcode} is not known here")
+    value = to.real(source)
+    if name in ("SIN", "COS"):
+        value = _angle(to, source, value)
+    to.put(target, to.r(f"{_APPROXIMATE[name]}.approx.ftz.f32", value))
+
+
+def _angle(to: Writer, source: Operand | None, turns: str) -> str:
+    """The angle in radians of so many turns: what was multiplied by 1 / 2π to get them, if that is known."""
+    angle = to.r("mul.rn.f32", turns, "0f40C90FDB")
+    if not isinstance(source, Register) or source.absolute or source.negated:
+        return angle
+    before = to.turned(source)
+    same = to.p("setp.eq.b32", to.r("mul.rz.f32", before, f"0f{_TURNS:08X}"), turns)
+    return to.r("selp.b32", before, angle, same)
+
+
+@opcodes("FCHK")
+def _fchk(op: Op, to: Writer) -> None:
+    """Whether a division must go its slow way. Where that begins is not documented: it goes there if the divisor has no normal
+    reciprocal or the dividend is not finite, and does not if no step comes near the ends of the range of exponents. What lies
+    between is not known."""
+    op.allow("DIVIDE")
+    flag, a, b = op.operands
+    exponents = [to.r("bfe.u32", to.real(item), 23, 8) for item in (a, b)]
+    over, under = exponents
+    distance = to.r("sub.s32", over, under)
+    tests = (
+        ("le.u32", to.r("sub.u32", over, 32), 222 - 32),
+        ("le.u32", to.r("sub.u32", under, 2), 250 - 2),
+        ("le.s32", distance, 120),
+        ("ge.s32", distance, -100),
+    )
+    easy = "%PT"
+    for test, value, bound in tests:
+        easy = to.p("and.pred", easy, to.p(f"setp.{test}", value, bound))
+    hard = to.p("or.pred", to.p("setp.eq.u32", over, 255), to.p("setp.eq.u32", under, 255))
+    hard = to.p("or.pred", hard, to.p("setp.eq.u32", under, 0))
+    known = to.p("or.pred", easy, hard)
+    to.stop_unless(
+        known, "FCHK of numbers near the ends of the range: whether it divides slowly is not documented"
+    )
+    to.put_flag(flag, hard)
+
+
+# -- conversions -----------------------------------------------------------------------------------------------------------
+
+_INTEGERS = ("U8", "S8", "U16", "S16", "U32", "S32", "U64", "S64")
+_REALS = {"F16": 16, "F32": 32, "F64": 64, "BF16": 16}
+
+
+@opcodes("I2F", "I2FP")
+def _i2f(op: Op, to: Writer) -> None:
+    op.allow("F16", "F32", "F64", "RN", "RM", "RP", "RZ", *_INTEGERS)
+    kind = next((word for word in op.words if word in _INTEGERS), "S32")
+    real = next((word for word in op.words if word in _REALS), "F32")
+    target, source = op.operands
+    convert = f"cvt.{_rounding(op)}.{real.lower()}.{kind.lower()}"
+    if kind in ("U64", "S64"):
+        value = to.wide(source)
+    else:
+        value = to.word(source)
+        if kind[1:] in ("8", "16"):
+            value = _part(to, source, value, int(kind[1:]), signed=kind[0] == "S")
+            convert = convert[: convert.rindex(".")] + (".s32" if kind[0] == "S" else ".u32")
+        if real == "F64":
+            convert = convert.replace(f".{_rounding(op)}.", ".rn.")
+    _put_real(to, target, real, convert, value)
+
+
+def _part(to: Writer, source: Operand | None, value: str, bits: int, *, signed: bool) -> str:
+    """The byte or half of a register that its selector names."""
+    words = source.words if isinstance(source, Register) else ()
+    start = next((8 * int(word[1]) for word in words if word in ("B0", "B1", "B2", "B3")), 0)
+    start = next((16 * int(word[1]) for word in words if word in ("H0", "H1")), start)
+    return to.r(f"bfe.{'s' if signed else 'u'}32", value, start, bits)
+
+
+def _put_real(to: Writer, target: Operand | None, real: str, convert: str, value: str) -> None:
+    if real == "F64":
+        to.put_wide(target, to.q(convert, value))
+    elif real == "F32":
+        to.put(target, to.r(convert, value))
+    else:
+        half = to.h(convert, value)
+        to.put(target, to.r("cvt.u32.u16", half))
+
+
+_TO_INTEGER = {"TRUNC": "rzi", "FLOOR": "rmi", "CEIL": "rpi"}
+
+
+def _read_real(to: Writer, source: Operand | None, real: str) -> str:
+    if real == "F64":
+        return to.wide(source, floating=True)
+    value = to.real(source)
+    if real in ("F16", "BF16"):
+        words = source.words if isinstance(source, Register) else ()
+        if "H1_H1" in words or "H1" in words:
+            value = to.r("shr.u32", value, 16)
+        return to.h("cvt.u16.u32", value)
+    return value
+
+
+@opcodes("F2I")
+def _f2i(op: Op, to: Writer) -> None:
+    op.allow("FTZ", "NTZ", "F16", "F32", "F64", *_TO_INTEGER, *_INTEGERS)
+    kind = next((word for word in op.words if word in _INTEGERS), "S32")
+    real = next((word for word in op.words if word in _REALS), "F32")
+    rounding = next((_TO_INTEGER[word] for word in op.words if word in _TO_INTEGER), "rni")
+    target, source = op.operands
+    flush = ".ftz" * ("FTZ" in op)
+    if kind[1:] in ("8", "16"):
+        raise NotRun(f"{op.item.opcode} is not known here")
+    convert = f"cvt.{rounding}{flush}.{kind.lower()}.{real.lower()}"
+    value = _read_real(to, source, real)
+    if kind in ("U64", "S64"):
+        to.put_wide(target, to.q(convert, value))
+    else:
+        to.put(target, to.r(convert, value))
+
+
+@opcodes("F2F", "FRND")
+def _f2f(op: Op, to: Writer) -> None:
+    op.allow("FTZ", "TRUNC", "FLOOR", "CEIL", *_ROUNDINGS, *_REALS)
+    reals = [word for word in op.words if word in _REALS]
+    target, source = op.operands
+    whole = next((_TO_INTEGER[word] for word in op.words if word in _TO_INTEGER), "")
+    if op.base == "FRND":
+        whole = whole or "rni"
+        reals = reals[:1] or ["F32"]
+        reals = [reals[0], reals[0]]
+    if len(reals) != 2 or (op.base == "F2F" and whole):
+        raise NotRun(f"{op.item.opcode} is not known here")
+    made, given = reals
+    narrower = _REALS[made] < _REALS[given]
+    rounding = f".{whole}" if whole else f".{_rounding(op)}" if narrower else ""
+    flush = ".ftz" * ("FTZ" in op)
+    convert = f"cvt{rounding}{flush}.{made.lower()}.{given.lower()}"
+    _put_real(to, target, made, convert, _read_real(to, source, given))
+
+
+@opcodes("F2FP")
+def _f2fp(op: Op, to: Writer) -> None:
+    words = [word for word in op.words if word not in ("PACK_AB", "F32", "RELU")]
+    if not {*words} <= {"F16", "BF16", "RN", "RZ"} or "PACK_AB" not in op:
+        raise NotRun(f"{op.item.opcode} is not known here")
+    target, high, low = op.operands
+    relu = ".relu" * ("RELU" in op)
+    kind = "bf16x2" if "BF16" in op else "f16x2"
+    value = to.r(f"cvt.{_rounding(op)}{relu}.{kind}.f32", to.real(high), to.real(low))
+    to.put(target, value)
+
+
+# -- half precision --------------------------------------------------------------------------------------------------------
+
+
+@opcodes("HFMA2", "HADD2", "HMUL2")
+def _half(op: Op, to: Writer) -> None:
+    op.allow("MMA", "BF16_V2", "FTZ", "SAT", "RELU", "F32")
+    target, *sources = op.operands
+    kind = "bf16x2" if "BF16_V2" in op else "f16x2"
+    merged: list[Operand | None] = []
+    for item in sources:
+        both = isinstance(item, Immediate) and merged and isinstance(merged[-1], Immediate)
+        if not both and not isinstance(item, Predicate):
+            merged.append(item)
+    if "F32" in op:
+        _half_to_single(op, to, target, merged)
+        return
+    values = [_pair_of_halves(to, item) for item in merged]
+    name = {"HFMA2": "fma", "HADD2": "add", "HMUL2": "mul"}[op.base]
+    more = ".ftz" * ("FTZ" in op) + ".sat" * ("SAT" in op) + ".relu" * ("RELU" in op)
+    if kind == "bf16x2" and name != "fma":
+        more = ""
+    to.put(target, to.r(f"{name}.rn{more}.{kind}", *values))
+
+
+def _half_to_single(op: Op, to: Writer, target: Operand | None, sources: list[Operand | None]) -> None:
+    """``HADD2.F32 R0, -RZ, R1.H0_H0``: the half as a single."""
+    zero, source = sources
+    if (
+        op.base != "HADD2"
+        or not isinstance(zero, Register)
+        or not zero.is_zero
+        or not isinstance(source, Register)
+    ):
+        raise NotRun(f"{op.item.text} is not known here")
+    value = _pair_of_halves(to, source)
+    to.put(target, to.r("cvt.f32.f16", to.h("cvt.u16.u32", value)))
+
+
+def _pair_of_halves(to: Writer, operand: Operand | None) -> str:
+    value = to.plain(operand)
+    if isinstance(operand, Immediate):
+        return to.r("mov.b32", to.encoding >> 32 & 0xFFFFFFFF)
+    words = getattr(operand, "words", ())
+    value = to.r("mov.b32", value)
+    if "H0_H0" in words:
+        value = to.r("prmt.b32", value, value, 0x1010)
+    elif "H1_H1" in words:
+        value = to.r("prmt.b32", value, value, 0x3232)
+    elif any(word not in ("H1_H0", "F32") for word in words):
+        raise NotRun("a selector of halves that is not known here")
+    if getattr(operand, "absolute", False):
+        value = to.r("and.b32", value, 0x7FFF7FFF)
+    if getattr(operand, "negated", False):
+        value = to.r("xor.b32", value, 0x80008000)
+    return value
+
+
+@opcodes("HSETP2")
+def _hsetp2(op: Op, to: Writer) -> None:
+    raise NotRun(f"{op.item.opcode} is not known here")
+
+
+# -- matrices --------------------------------------------------------------------------------------------------------------
+
+#: shape as written → (rows × columns × depth, registers of the factors)
+_SHAPES = {"16816": ("m16n8k16", 4, 2), "1688": ("m16n8k8", 2, 1)}
+
+
+@opcodes("HMMA")
+def _hmma(op: Op, to: Writer) -> None:
+    op.allow("16816", "1688", "F32", "F16", "BF16")
+    shape, left, right = _SHAPES[op.words[0]]
+    single = "F32" in op
+    kind = "bf16" if "BF16" in op else "f16"
+    made = "f32" if single else "f16"
+    count = 4 if single else 2
+    _product(op, to, f"mma.sync.aligned.{shape}.row.col.{made}.{kind}.{kind}.{made}", count, left, right)
+
+
+@opcodes("IMMA")
+def _imma(op: Op, to: Writer) -> None:
+    op.allow("16832", "16816", "S8", "U8", "SAT")
+    kinds = [word.lower() for word in op.words if word in ("S8", "U8")]
+    depth, left, right = {"16832": ("m16n8k32", 4, 2), "16816": ("m16n8k16", 2, 1)}[op.words[0]]
+    limit = ".satfinite" * ("SAT" in op)
+    if len(kinds) != 2:
+        raise NotRun(f"{op.item.opcode} is not known here")
+    _product(op, to, f"mma.sync.aligned.{depth}.row.col{limit}.s32.{kinds[0]}.{kinds[1]}.s32", 4, left, right)
+
+
+def _product(op: Op, to: Writer, opcode: str, count: int, left: int, right: int) -> None:
+    target, a, b, c = op.operands[:4]
+    if not all(isinstance(item, Register) for item in (target, a, b, c)):
+        raise NotRun(f"{op.item.text} is not known here")
+    vectors = [to.vector(item, size) for item, size in ((a, left), (b, right), (c, count))]
+    made = [to.fresh("r") for _ in range(count)]
+    to.line(f"{opcode} {{{', '.join(made)}}}, {', '.join(vectors)}")
+    for above, value in enumerate(made):
+        to.put(target, value, above)

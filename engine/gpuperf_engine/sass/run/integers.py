@@ -1,0 +1,350 @@
+"""Machine instructions on integers, bits and predicates.
+
+What each computes is NVIDIA's one-line description ("CUDA Binary Utilities", instruction set reference), made precise by what
+``ptxas`` makes of PTX instructions that are defined exactly; ``tests/sass`` holds them against these.
+"""
+
+from __future__ import annotations
+
+from .operands import Immediate, Operand, Predicate, Register
+from .writer import NotRun, Op, Writer, opcodes
+
+__all__: list[str] = []
+
+
+def _flags(op: Op, start: int) -> list[Predicate]:
+    """The predicates from an operand on that are written."""
+    flags: list[Predicate] = []
+    for operand in op.operands[start:]:
+        if not isinstance(operand, Predicate):
+            break
+        flags.append(operand)
+    return flags
+
+
+def _unsigned(to: Writer, operand: Operand | None) -> str:
+    """32 bits, or what is to be added for their negative so that the carry is that of a subtraction, as 64 bits."""
+    if getattr(operand, "negated", False):
+        inverse = to.zext(to.r("not.b32", to.plain(operand)))
+        return to.q("add.s64", inverse, 1)
+    if isinstance(operand, Immediate):
+        return to.q("mov.b64", to.plain(operand))
+    return to.zext(to.word(operand))
+
+
+def _sum(op: Op, to: Writer, target: Operand | None, flags: list[Predicate], terms: list[str]) -> None:
+    total = terms[0]
+    for term in terms[1:]:
+        total = to.q("add.s64", total, term)
+    to.put(target, to.low(total))
+    carry = to.q("shr.u64", total, 32) if flags else ""
+    for count, flag in enumerate(flags, 1):
+        to.put_flag(flag, to.p("setp.ge.u64", carry, count))
+
+
+@opcodes("IADD3")
+def _iadd3(op: Op, to: Writer) -> None:
+    op.allow("X")
+    flags = _flags(op, 1)
+    rest = op.operands[1 + len(flags) :]
+    values, ins = rest[:3], rest[3:]
+    if not flags and "X" not in op:
+        first = to.r("add.s32", to.word(values[0]), to.word(values[1]))
+        to.put(op.operands[0], to.r("add.s32", first, to.word(values[2])))
+        return
+    terms = [_unsigned(to, value) for value in values]
+    if "X" in op:
+        terms += [to.zext(to.bit(flag)) if to.predicate(flag) != "%PF" else "0" for flag in ins]
+        terms = [term for term in terms if term != "0"]
+    _sum(op, to, op.operands[0], flags, terms)
+
+
+@opcodes("VIADD", "IADD")
+def _viadd(op: Op, to: Writer) -> None:
+    op.allow()
+    to.put(op.operands[0], to.r("add.s32", to.word(op.operands[1]), to.word(op.operands[2])))
+
+
+@opcodes("IMAD")
+def _imad(op: Op, to: Writer) -> None:
+    op.allow("X", "WIDE", "HI", "U32", "MOV", "IADD", "SHL")
+    target, flags = op.operands[0], _flags(op, 1)
+    a, b, c, *ins = op.operands[1 + len(flags) :]
+    kind = "u32" if "U32" in op else "s32"
+    if "WIDE" in op or "HI" in op:
+        product = to.q(f"mul.wide.{kind}", to.word(a), to.word(b))
+        added = to.wide(c)
+        total = to.q("add.s64", product, added)
+        over = to.p("setp.lt.u64", total, added) if flags else ""
+        if "X" in op:
+            before, total = total, to.q("add.s64", total, to.zext(to.bit(ins[0])))
+            if flags:
+                over = to.p("or.pred", over, to.p("setp.lt.u64", total, before))
+        if "WIDE" in op:
+            to.put_wide(target, total)
+        else:
+            to.put(target, to.high(total))
+        if len(flags) > 1 or ("HI" in op and flags):
+            raise NotRun(f"the carry of {op.item.opcode} is not known here")
+        for flag in flags:
+            to.put_flag(flag, over)
+        return
+    if flags:
+        raise NotRun(f"the carry of {op.item.opcode} is not known here")
+    value = to.r("mad.lo.s32", to.word(a), to.word(b), to.word(c))
+    to.put(target, to.r("add.s32", value, to.bit(ins[0])) if "X" in op else value)
+
+
+@opcodes("LEA")
+def _lea(op: Op, to: Writer) -> None:
+    op.allow("HI", "X", "SX32")
+    target, flags = op.operands[0], _flags(op, 1)
+    rest = op.operands[1 + len(flags) :]
+    carry = rest.pop() if "X" in op else None
+    a, b, *more = rest
+    shift = more[-1]
+    if not isinstance(shift, Immediate) or shift.value is None:
+        raise NotRun("LEA shifts by a register")
+    by = shift.value & 31
+    if "HI" in op:
+        if getattr(a, "negated", False):
+            raise NotRun("LEA.HI of a negative")
+        upper = to.r("shr.s32", to.word(a), 31) if "SX32" in op else to.word(more[0])
+        both = to.q("mov.b64", f"{{{_named(to, to.word(a))}, {_named(to, upper)}}}")
+        scaled = to.low(to.q("shr.u64", both, 32 - by))
+    else:
+        scaled = to.r("shl.b32", to.word(a), by)
+    terms = [to.zext(scaled), _unsigned(to, b)]
+    if carry is not None:
+        terms.append(to.zext(to.bit(carry)))
+    _sum(op, to, target, flags, terms)
+
+
+def _named(to: Writer, value: str) -> str:
+    return value if value.startswith("%") else to.r("mov.b32", value)
+
+
+@opcodes("SHF")
+def _shf(op: Op, to: Writer) -> None:
+    op.allow("L", "R", "U32", "S32", "U64", "S64", "HI", "W")
+    target, low, by, high = op.operands
+    most = 64 if "U64" in op or "S64" in op else 32
+    count = to.word(by)
+    count = to.r("and.b32", count, most - 1) if "W" in op else to.r("min.u32", count, most)
+    both = to.q("mov.b64", f"{{{_named(to, to.word(low))}, {_named(to, to.word(high))}}}")
+    signed = "S32" in op or "S64" in op
+    moved = to.q("shl.b64" if "L" in op else f"shr.{'s' if signed else 'u'}64", both, count)
+    to.put(target, to.high(moved) if "HI" in op else to.low(moved))
+
+
+@opcodes("LOP3")
+def _lop3(op: Op, to: Writer) -> None:
+    op.allow("LUT", "PAND")
+    flags = _flags(op, 0)
+    rest = op.operands[len(flags) :]
+    target, a, b, c, table, combined = rest
+    assert isinstance(table, Immediate)
+    value = to.r("lop3.b32", to.word(a), to.word(b), to.word(c), table.value)
+    for flag in flags:
+        some = to.p("setp.ne.b32", value, 0)
+        how = "and.pred" if "PAND" in op else "or.pred"
+        to.put_flag(flag, to.p(how, some, to.predicate(combined)))
+    to.put(target, value)
+
+
+@opcodes("PLOP3")
+def _plop3(op: Op, to: Writer) -> None:
+    op.allow("LUT")
+    first, second, a, b, c, *tables = op.operands
+    numbers = [to.bit(item) for item in (a, b, c)]
+    for flag, table in zip((first, second), tables):
+        if isinstance(flag, Predicate) and flag.number < 0:
+            continue
+        assert isinstance(table, Immediate)
+        value = to.r("lop3.b32", *numbers, table.value)
+        value = to.r("and.b32", value, 1)
+        to.put_flag(flag, to.p("setp.ne.b32", value, 0))
+
+
+@opcodes("ISETP")
+def _isetp(op: Op, to: Writer) -> None:
+    compare, *words = op.words
+    kind = "u" if "U32" in words else "s"
+    if not {*words} <= {"U32", "S32", "AND", "OR", "XOR", "EX"} or compare not in _COMPARES:
+        raise NotRun(f"{op.item.opcode} is not known here")
+    first, second, a, b, combined, *lower = op.operands
+    x, y = to.word(a), to.word(b)
+    if "EX" in words:
+        low = to.predicate(lower[0])
+        same = to.p("setp.eq.b32", x, y)
+        if compare == "EQ":
+            value = to.p("and.pred", same, low)
+        else:
+            strict = {"GE": "gt", "GT": "gt", "LE": "lt", "LT": "lt", "NE": "ne"}[compare]
+            apart = to.p(f"setp.{strict}.{kind}32", x, y)
+            value = to.p("or.pred", apart, to.p("and.pred", same, low))
+    else:
+        value = to.p(f"setp.{compare.lower()}.{kind}32", x, y)
+    set_flags(op, to, value, (first, second), combined)
+
+
+_COMPARES = ("EQ", "NE", "LT", "LE", "GT", "GE")
+
+
+def set_flags(
+    op: Op, to: Writer, value: str, targets: tuple[Operand | None, Operand | None], combined: Operand | None
+) -> None:
+    """The result of a comparison, combined with a predicate, and its opposite."""
+    how = next(word for word in op.words if word in ("AND", "OR", "XOR")).lower()
+    other = to.predicate(combined)
+    results: list[str] = []
+    for negate in (False, True):
+        target = targets[negate]
+        if isinstance(target, Predicate) and target.number < 0:
+            results.append("")
+            continue
+        tested = to.p("not.pred", value) if negate else value
+        results.append(to.p(f"{how}.pred", tested, other))
+    for target, result in zip(targets, results):
+        if result:
+            to.put_flag(target, result)
+
+
+@opcodes("SEL")
+def _sel(op: Op, to: Writer) -> None:
+    op.allow()
+    target, a, b, flag = op.operands
+    to.put(target, to.r("selp.b32", to.word(a), to.word(b), to.predicate(flag)))
+
+
+@opcodes("IMNMX", "VIMNMX")
+def _imnmx(op: Op, to: Writer) -> None:
+    op.allow("U32", "S32")
+    target, a, b, *_, flag = op.operands
+    to.put(target, _least(op, to, to.word(a), to.word(b), flag))
+
+
+@opcodes("VIADDMNMX")
+def _viaddmnmx(op: Op, to: Writer) -> None:
+    op.allow("U32")
+    target, a, b, c, flag = op.operands
+    to.put(target, _least(op, to, to.r("add.s32", to.word(a), to.word(b)), to.word(c), flag))
+
+
+@opcodes("VIMNMX3")
+def _vimnmx3(op: Op, to: Writer) -> None:
+    op.allow("U32")
+    target, a, b, c, one, two = op.operands
+    first = _least(op, to, to.word(a), to.word(b), one)
+    to.put(target, _least(op, to, first, to.word(c), two))
+
+
+def _least(op: Op, to: Writer, x: str, y: str, flag: Operand | None) -> str:
+    kind = "u32" if "U32" in op else "s32"
+    smaller, larger = to.r(f"min.{kind}", x, y), to.r(f"max.{kind}", x, y)
+    return to.r("selp.b32", smaller, larger, to.predicate(flag))
+
+
+@opcodes("IABS")
+def _iabs(op: Op, to: Writer) -> None:
+    op.allow()
+    to.put(op.operands[0], to.r("abs.s32", to.word(op.operands[1])))
+
+
+@opcodes("PRMT")
+def _prmt(op: Op, to: Writer) -> None:
+    op.allow()
+    target, a, selector, b = op.operands
+    to.put(target, to.r("prmt.b32", to.word(a), to.word(b), to.word(selector)))
+
+
+@opcodes("SGXT")
+def _sgxt(op: Op, to: Writer) -> None:
+    op.allow("U32")
+    target, a, count = op.operands
+    to.put(target, to.r(f"bfe.{'u32' if 'U32' in op else 's32'}", to.word(a), 0, to.word(count)))
+
+
+@opcodes("BMSK")
+def _bmsk(op: Op, to: Writer) -> None:
+    op.allow("C", "W")
+    target, start, count = op.operands
+    to.put(target, to.r(f"bmsk.{'wrap' if 'W' in op else 'clamp'}.b32", to.word(start), to.word(count)))
+
+
+@opcodes("FLO")
+def _flo(op: Op, to: Writer) -> None:
+    op.allow("U32", "SH")
+    place = ".shiftamt" if "SH" in op else ""
+    source = op.operands[-1]
+    to.put(op.operands[0], to.r(f"bfind{place}.{'u32' if 'U32' in op else 's32'}", to.word(source)))
+
+
+@opcodes("POPC")
+def _popc(op: Op, to: Writer) -> None:
+    op.allow()
+    to.put(op.operands[0], to.r("popc.b32", to.word(op.operands[1])))
+
+
+@opcodes("BREV")
+def _brev(op: Op, to: Writer) -> None:
+    op.allow()
+    to.put(op.operands[0], to.r("brev.b32", to.word(op.operands[1])))
+
+
+@opcodes("IDP")
+def _idp(op: Op, to: Writer) -> None:
+    if op.words[:1] != ("4A",) or len(op.words) != 3:
+        raise NotRun(f"{op.item.opcode} is not known here")
+    kinds = ["u32" if word == "U8" else "s32" for word in op.words[1:]]
+    target, a, b, c = op.operands
+    to.put(target, to.r(f"dp4a.{kinds[0]}.{kinds[1]}", to.word(a), to.word(b), to.word(c)))
+
+
+@opcodes("MOV", "R2UR")
+def _mov(op: Op, to: Writer) -> None:
+    op.allow()
+    source = op.operands[-1] if not isinstance(op.operands[1], Register) else op.operands[1]
+    if isinstance(source, Immediate) and len(op.operands) > 2:
+        source = op.operands[1]
+    if source is None and "@" in op.texts[1]:
+        to.put(op.operands[0], "0")  # where a call returns to, which is known without
+        return
+    to.put(op.operands[0], to.word(source))
+
+
+@opcodes("CS2R")
+def _cs2r(op: Op, to: Writer) -> None:
+    if op.texts[1] != "SRZ":
+        raise NotRun(f"{op.texts[1]} is not known here")
+    if "32" in op:
+        to.put(op.operands[0], "0")
+    else:
+        to.put_wide(op.operands[0], "0")
+
+
+@opcodes("P2R")
+def _p2r(op: Op, to: Writer) -> None:
+    if op.words:
+        raise NotRun(f"{op.item.opcode} is not known here")
+    target, kept, mask = op.operands[0], op.operands[-2], op.operands[-1]
+    if op.texts[1] not in ("PR", "UPR") or not isinstance(mask, Immediate) or mask.value is None:
+        raise NotRun(f"{op.item.text} is not known here")
+    value = to.r("and.b32", to.word(kept), ~mask.value & 0xFFFFFFFF)
+    for number in range(7):
+        if mask.value >> number & 1:
+            bit = to.r("selp.b32", 1 << number, 0, to.flag(Predicate(op.texts[1] == "UPR", number, False)))
+            value = to.r("or.b32", value, bit)
+    to.put(target, value)
+
+
+@opcodes("R2P")
+def _r2p(op: Op, to: Writer) -> None:
+    source, mask = op.operands[1], op.operands[2]
+    if op.words or not isinstance(source, Register) or not isinstance(mask, Immediate) or mask.value is None:
+        raise NotRun(f"{op.item.text} is not known here")
+    byte = next((int(word[1]) for word in source.words if word in ("B1", "B2", "B3")), 0)
+    for number in range(7):
+        if mask.value >> number & 1:
+            bit = to.r("and.b32", to.plain(source), 1 << number + 8 * byte)
+            to.put_flag(Predicate(False, number, False), to.p("setp.ne.b32", bit, 0))

@@ -1,0 +1,160 @@
+"""Machine code run on the inputs of a launch, and what it executed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ...errors import EngineError
+from ...profile.build import LaunchRecord
+from ...profile.sums import Columns
+from ...ptx.module import Function
+from ...ptx.parse import parse
+from ...ptx.syntax import Instruction
+from ...results import Profile
+from ...simt.counters import SITE_COLUMNS
+from ...simt.program import Program, build_program
+from ..assemble import Assembly
+from ..graph import Graph
+from .translate import Translation, translate
+from .writer import NotRun
+
+__all__ = ["NotRun", "Ran", "Row", "run"]
+
+
+@dataclass(slots=True)
+class Row:
+    """What the accesses of a machine instruction did: executions in which a lane was on, sectors and wavefronts."""
+
+    requests: int = 0
+    sectors: int = 0
+    wavefronts: int = 0
+
+
+@dataclass(slots=True)
+class Ran:
+    """Executions of blocks by warps and threads, and what memory instructions did, by their position in the listing."""
+
+    warps: Counter[int] = field(default_factory=Counter)
+    threads: Counter[int] = field(default_factory=Counter)
+    rows: dict[int, Row] = field(default_factory=dict)
+
+
+def run(profile: Profile, assembly: Assembly, graph: Graph) -> Ran:
+    """Runs the machine code of a kernel on what memory held before each launch of a profile.
+
+    It has been run if it leaves the same bytes in memory as the PTX does. Raises ``NotRun`` with the reason if it cannot be run, or
+    does not.
+    """
+    kernel = profile.records[0].program.kernel
+    if any(record.plan.inputs is None for record in profile.records):
+        raise NotRun("what memory held before the launch was not kept")
+    runner = _runner(kernel, assembly, graph)
+    ran = Ran()
+    for record in profile.records:
+        runner.launch(record, ran)
+    return ran
+
+
+def _runner(kernel: Function, assembly: Assembly, graph: Graph) -> _Runner:
+    """Of a kernel, translated once."""
+    key = (_Runner, assembly.architecture, assembly.tool)
+    known = kernel.memo.get(key)
+    if known is None:
+        try:
+            known = _Runner(translate(kernel, assembly, graph))
+        except NotRun as reason:
+            known = reason
+        kernel.memo[key] = known
+    if isinstance(known, NotRun):
+        raise NotRun(str(known))
+    assert isinstance(known, _Runner)
+    return known
+
+
+class _Runner:
+    def __init__(self, translation: Translation) -> None:
+        self.translation = translation
+        try:
+            self.kernel = parse(translation.text, path="machine code")["machine_code"]
+            self.by_line = {item.span.line: item for item in self.kernel.instructions}
+            self.program = build_program(self.kernel, self._meeting())
+        except EngineError as error:
+            raise NotRun(f"it has no PTX that does the same: {error.message}") from None
+
+    def _meeting(self) -> dict[Instruction, int]:
+        """By branch the position of the instruction where its lanes meet."""
+        lines = sorted(self.by_line)
+        following = {0: -1}
+        for label in self.translation.meets.values():
+            if label:
+                place = int(np.searchsorted(lines, label, side="right"))
+                following[label] = self.by_line[lines[place]].index
+        return {self.by_line[line]: following[label] for line, label in self.translation.meets.items()}
+
+    def launch(self, record: LaunchRecord, ran: Ran) -> None:
+        plan, inputs = record.plan, record.plan.inputs
+        assert inputs is not None
+        plan = replace(plan, inputs=None, races=False, kept=(), only_kept=False)
+        shared = self.translation.shared_bytes + plan.dynamic_shared
+        own = replace(
+            plan,
+            symbols=np.zeros(0, np.uint64),
+            shared_bytes=shared,
+            dynamic_shared=shared,
+            cooperative=False,
+            threads=plan.threads if self.program.order_free else 1,
+        )
+        try:
+            before, expected = inputs.run(record.program, plan, plan.parameters)
+            observation, results = inputs.run(self.program, own, self._parameters(record))
+        except EngineError as error:
+            line = error.span.line if error.span is not None else 0
+            raise NotRun(self.translation.reasons.get(line, error.message)) from None
+        counted = Columns.counters
+        if not np.array_equal(counted(before), counted(record.observation)):
+            raise NotRun("the launch does not count the same when it is run again")
+        if results != expected:
+            raise NotRun("it leaves other bytes in memory than the PTX")
+        self._add(LaunchRecord(self.program, own, observation), ran)
+
+    def _parameters(self, record: LaunchRecord) -> bytes:
+        assert record.plan.inputs is not None
+        raw = record.plan.parameters.ljust(-(-len(record.plan.parameters) // 16) * 16, b"\0")
+        raw += self.translation.constants
+        for name in self.translation.variables:
+            variable = record.program.kernel.module.variable(name)
+            raw += record.plan.inputs.address(variable).to_bytes(8, "little")
+        return raw.ljust(self.kernel.param_bytes, b"\0")
+
+    def _add(self, record: LaunchRecord, ran: Ran) -> None:
+        warps, threads = _of_lines(self.program, record)
+        for block, lines in self.translation.places.items():
+            ran.warps[block] += sum(warps[line] for line in lines)
+            ran.threads[block] += sum(threads[line] for line in lines)
+        sites = record.observation.sites
+        assert sites is not None
+        for site in self.program.sites:
+            position = self.translation.accesses.get(site.instruction.span.line)
+            if position is None or site.space == "param":
+                continue
+            counts = dict(zip(SITE_COLUMNS, sites[site.index].tolist()))
+            row = ran.rows.setdefault(position, Row())
+            row.requests += counts["requests"]
+            row.sectors += counts["sectors"]
+            row.wavefronts += counts["wavefronts"]
+
+
+def _of_lines(program: Program, record: LaunchRecord) -> tuple[Counter[int], Counter[int]]:
+    """Executions by warps and by lanes of what stands on each line."""
+    counters = Columns.counters(record.observation).tolist()
+    columns = Columns(program)
+    warps: Counter[int] = Counter()
+    threads: Counter[int] = Counter()
+    for block in program.blocks:
+        for instruction in block.tally:
+            warps[instruction.span.line] += counters[columns.warps(block.index)]
+            threads[instruction.span.line] += counters[columns.lanes(block.index)]
+    return warps, threads

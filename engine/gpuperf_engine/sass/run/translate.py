@@ -1,0 +1,354 @@
+"""Machine code as a PTX kernel that does the same, instruction by instruction."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ...ptx.module import Function
+from ..assemble import Assembly
+from ..graph import JOINS, Graph
+from ..listing import Decoded
+from ..resources import resources_of
+from . import accesses, floats, integers
+from .cubin import Cubin, read_cubin
+from .operands import Register, read_operand
+from .paths import Node, nodes_of
+from .writer import NotRun, Writer, opcode_row
+
+__all__ = ["Translation", "translate"]
+
+assert accesses and floats and integers  # they fill the table of opcodes
+
+#: the most instructions that are written
+_MOST = 40_000
+#: what ``ptxas`` adds to shared memory from Hopper on, in front
+_RESERVED = 0x400
+_PIECE = re.compile(r"[^A-Za-z0-9_]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bank:
+    """Of the constants of a launch where ``ptxas`` expects parameters, the shape of a block and of the grid, the end of the stack, and
+    what describes global memory."""
+
+    parameters: int
+    block: int
+    grid: int
+    stack: int
+    memory: int
+
+
+_OLD = _Bank(0x160, 0x0, 0xC, 0x28, 0x118)
+_BANKS = {7: _OLD, 8: _OLD, 9: _Bank(0x210, 0x0, 0xC, 0x28, 0x208)}
+_NEW = _Bank(0x380, 0x360, 0x370, 0x37C, 0x358)
+#: where the window of local memory begins, as two words
+_LOCAL_WINDOW = {0x20: 0, 0x24: 0x200}
+
+
+@dataclass(frozen=True)
+class Translation:
+    """``text``: a module with one kernel, whose one parameter is the buffer of the original's, then ``constants``, then an address for
+    each of ``variables``. ``places``: for each block of the machine code the lines that are executed as often as it; ``meets``: by the
+    line of a branch that of the label where its lanes meet, 0 for nowhere; ``reasons``: by line why the run ends there."""
+
+    text: str
+    constants: bytes
+    variables: tuple[str, ...]
+    places: dict[int, tuple[int, ...]]
+    accesses: dict[int, int]
+    meets: dict[int, int]
+    reasons: dict[int, str]
+    shared_bytes: int
+
+
+def translate(kernel: Function, assembly: Assembly, graph: Graph) -> Translation:
+    """The machine code of a kernel. Raises ``NotRun`` for what no launch of it could be run of."""
+    try:
+        cubin = read_cubin(assembly.cubin)
+    except ValueError as error:
+        raise NotRun(f"what ptxas wrote cannot be read: {error}") from None
+    return _Translator(kernel, assembly, graph, cubin).whole()
+
+
+class _Translator:
+    def __init__(self, kernel: Function, assembly: Assembly, graph: Graph, cubin: Cubin) -> None:
+        self.kernel = kernel
+        self.graph = graph
+        self.cubin = cubin
+        self.architecture = assembly.architecture
+        number = int(assembly.architecture[3:].rstrip("af"))
+        self.bank = _BANKS.get(number // 10, _NEW)
+        self.resources = resources_of(assembly)
+        self.shared = self.resources.shared_bytes + (_RESERVED if number >= 90 else 0) + 1024
+        self.stack = -(-self.resources.local_bytes // 16) * 16 + 16
+        self.to = Writer(self.constant)
+        self.literals = cubin.sections.get(f".nv.constant2.{kernel.name}", b"")
+        self.parameters = -(-kernel.param_bytes // 16) * 16
+        self.variables: dict[str, int] = {}
+        self.places: dict[int, list[int]] = {}
+        self.accesses: dict[int, int] = {}
+        self.branches: list[tuple[int, Node | None]] = []
+
+    # -- constants -----------------------------------------------------------------------------------------------------
+
+    def constant(self, to: Writer, bank: int, offset: int, index: str) -> str:
+        if bank == 0:
+            return self.launch_constant(to, offset, index)
+        if bank == 2 and self.literals:
+            return self.parameter(to, self.parameters + offset, index)
+        if bank == 4 and not index:
+            return self.address_word(to, offset)
+        if bank == 3:
+            return self.variable_word(to, offset, index)
+        raise NotRun(f"constant bank {bank} is not known here")
+
+    def launch_constant(self, to: Writer, offset: int, index: str) -> str:
+        where = self.bank
+        within = offset - where.parameters
+        if within >= 0 and (index or within < self.parameters):
+            return self.parameter(to, within, index)
+        if index:
+            raise NotRun("a constant that is not known here")
+        for start, name in ((where.block, "ntid"), (where.grid, "nctaid")):
+            if start <= offset < start + 12:
+                return to.r("mov.u32", f"%{name}.{'xyz'[(offset - start) // 4]}")
+        if offset == where.stack:
+            return to.r("add.s32", "%STACK", self.stack)
+        if where.memory <= offset < where.memory + 8:
+            return "0"
+        if self.bank is not _NEW and offset in _LOCAL_WINDOW:
+            return str(_LOCAL_WINDOW[offset])
+        raise NotRun(f"constant {offset:#x} of the launch is not known here")
+
+    def parameter(self, to: Writer, offset: int, index: str) -> str:
+        made = to.fresh("r")
+        if index:
+            base = to.q("mov.u64", "C")
+            to.do(f"ld.param.b32 {made}, [{to.q('add.s64', base, to.q('cvt.s64.s32', index))}{offset:+d}]")
+        else:
+            to.line(f"ld.param.b32 {made}, [C+{offset}]")
+        return made
+
+    def place_of(self, name: str) -> int:
+        """Where in the parameter buffer the address of a variable is."""
+        start = self.parameters + -(-len(self.literals) // 16) * 16
+        return start + 8 * self.variables.setdefault(name, len(self.variables))
+
+    def address_word(self, to: Writer, offset: int) -> str:
+        section = f".nv.constant4.{self.kernel.name}"
+        places = self.cubin.relocations.get(section) or self.cubin.relocations.get(".nv.constant4", {})
+        name = places.get(offset & ~7)
+        if name is None:
+            raise NotRun("an address that is not known here")
+        return self.parameter(to, self.place_of(name) + (offset & 4), "")
+
+    def variable_word(self, to: Writer, offset: int, index: str) -> str:
+        for name, symbol in self.cubin.symbols_in(".nv.constant3").items():
+            if symbol.value <= offset < symbol.value + symbol.size:
+                base = to.q(
+                    "mov.b64",
+                    f"{{{', '.join(self.parameter(to, self.place_of(name) + above, '') for above in (0, 4))}}}",
+                )
+                if index:
+                    base = to.q("add.s64", base, to.q("cvt.s64.s32", index))
+                made = to.fresh("r")
+                to.do(f"ld.b32 {made}, [{base}{offset - symbol.value:+d}]")
+                return made
+        raise NotRun("a constant variable that is not known here")
+
+    # -- code ----------------------------------------------------------------------------------------------------------
+
+    def whole(self) -> Translation:
+        nodes = nodes_of(self.graph)
+        if sum(node.block.end - node.block.start for node in nodes) > _MOST:
+            raise NotRun("too much code")
+        to, starts = self.to, list[int]()
+        for node, following in zip(nodes, [*nodes[1:], None]):
+            starts.append(len(to.lines))
+            to.lines.append(f"N{node.index}:")
+            self.places.setdefault(node.block.index, []).append(len(to.lines))
+            self.block(node)
+            last = self.graph.listing.instructions[node.block.end - 1]
+            # lanes meet where a block begins: only what a branch names begins one
+            if node.next is not None and (node.next is not following or last.base in JOINS):
+                to.guard = ""
+                to.line(f"bra.uni N{node.next.index}")
+            elif len(to.lines) == starts[-1] + 1:
+                to.line("mov.b32 %NONE, 0")
+        head = self.head()
+        # lines are numbered from 1
+        shift = len(head) + 1
+        meets = {
+            line + shift: 0 if node is None else starts[node.index] + shift for line, node in self.branches
+        }
+        text = "\n".join([*head, *to.lines, "}", *(f"// {line}:{meets[line]}" for line in meets), ""])
+        return Translation(
+            text,
+            self.literals.ljust(-(-len(self.literals) // 16) * 16, b"\0"),
+            tuple(self.variables),
+            {block: tuple(line + shift for line in lines) for block, lines in self.places.items()},
+            {line + shift: position for line, position in self.accesses.items()},
+            meets,
+            {line + shift: reason for line, reason in to.reasons.items()},
+            self.shared,
+        )
+
+    def head(self) -> list[str]:
+        """Everything in front of the first block."""
+        to = self.to
+        size = self.place_of("") - 8 * self.variables.pop("") + 8 * len(self.variables)
+        state = sorted({*to.registers, "%RB", "%NONE", "%STACK", "%LANES"})
+        flags = sorted({*to.predicates, "%PT", "%PF"})
+        types = {"r": "b32", "q": "b64", "p": "pred", "h": "b16"}
+        lines = [
+            ".version 8.8",
+            f".target {self.architecture}",
+            ".address_size 64",
+            ".extern .shared .align 1024 .b8 pool[];",
+            f".visible .entry machine_code(.param .align 16 .b8 C[{max(16, size)}])",
+            "{",
+            f".local .align 16 .b8 stack[{self.stack}];",
+            f".reg .b32 {', '.join(state)};",
+            f".reg .pred {', '.join(flags)};",
+            *(f".reg .{types[kind]} %{kind}<{count}>;" for kind, count in to.made.items() if count),
+            "setp.eq.u32 %PT, 0, 0;",
+            "setp.ne.u32 %PF, 0, 0;",
+            "activemask.b32 %LANES;",
+            "mov.u32 %STACK, stack;",
+            "mov.u32 %NONE, pool;",
+        ]
+        lines += [f"mov.b32 {name}, 0;" for name in state if name not in ("%STACK", "%LANES", "%NONE")]
+        return lines + [f"and.pred {name}, %PF, %PF;" for name in flags if name not in ("%PT", "%PF")]
+
+    def block(self, node: Node) -> None:
+        block = node.block
+        for position in range(block.start, block.end):
+            item = self.graph.listing.instructions[position]
+            self.to.encoding = item.encoding
+            guard = item.predicate
+            before = len(self.to.lines)
+            self.to.guard = ""
+            try:
+                self.to.guard = self.guard_of(guard)
+                if position == block.end - 1 and self.control(node, item):
+                    continue
+                self.ordinary(item)
+            except NotRun as reason:
+                self.to.stop(f"{reason} ({item.address:#06x} {item.text})")
+            for line in range(before, len(self.to.lines)):
+                self.accesses[line] = position
+
+    def guard_of(self, predicate: str) -> str:
+        """``@!UP1`` → ``@!%UP1 ``."""
+        if not predicate:
+            return ""
+        inverted = "!" if predicate[1] == "!" else ""
+        name = f"%{predicate.lstrip('@!')}"
+        if name in ("%PT", "%UPT"):  # never
+            return "@%PF "
+        self.to.predicates.add(name)
+        return f"@{inverted}{name} "
+
+    def ordinary(self, item: Decoded) -> None:
+        if item.base == "BSSY":
+            return
+        row = opcode_row(item)
+        if row is None:
+            raise NotRun(f"{item.opcode} is not known here")
+        handler, op = row
+        try:
+            handler(op, self.to)
+        except (AssertionError, IndexError, KeyError, StopIteration, ValueError):
+            raise NotRun(f"{item.opcode} has operands that are not known here") from None
+
+    def control(self, node: Node, item: Decoded) -> bool:
+        """Writes the end of a block, if it is one: whether it was."""
+        base, to = item.base, self.to
+        if base in ("BSYNC", "RET") or node.block.kind == "call":
+            return True
+        if base in ("EXIT", "KILL"):
+            if any(text.lstrip("!").startswith(("P", "UP")) for text in item.operands):
+                raise NotRun("an exit that is not known here")
+            to.do("exit")
+            return True
+        if base == "WARPSYNC":
+            self.synchronise(node, item)
+            return True
+        if base in ("BRA", "JMP", "CALL"):
+            self.branch(node, item)
+            return True
+        if base == "BRX":
+            self.indirect(node, item)
+            return True
+        return False
+
+    def branch(self, node: Node, item: Decoded) -> None:
+        to = self.to
+        if item.opcode.startswith(("BRA.DIV", "BRA.CONV")):
+            self.branch_if_apart(node, item)
+            return
+        target = next(iter(node.onward.values()))
+        if node.next is target and node.block.kind != "branch":
+            return
+        test = next((text for text in item.operands if text.lstrip("!").startswith(("P", "UP"))), "")
+        if test:
+            condition = to.predicate(read_operand(test))
+            if to.guard:
+                flag = to.guard.strip()[1:]
+                flag = to.p("not.pred", flag[1:]) if flag.startswith("!") else flag
+                condition = to.p("and.pred", condition, flag)
+            to.guard = f"@{condition} "
+        self.branches.append((len(to.lines), node.meets))
+        to.do(f"bra N{target.index}")
+
+    def synchronise(self, node: Node, item: Decoded) -> None:
+        """``WARPSYNC``: outside of all regions lanes of the whole warp meet behind it; inside, all of them must be here."""
+        to = self.to
+        if to.guard or not {*item.opcode.split(".")} <= {"WARPSYNC", "ALL"}:
+            raise NotRun(f"{item.opcode} is not known here")
+        if node.outside:
+            every = to.word(read_operand(item.operands[0])) if item.operands else str(0xFFFFFFFF)
+            everyone = to.p("setp.eq.b32", every, 0xFFFFFFFF)
+        else:
+            mask = to.fresh("r")
+            to.line(f"activemask.b32 {mask}")
+            everyone = to.p("setp.eq.b32", mask, "%LANES")
+        to.stop_unless(everyone, f"{item.opcode} by a part of a warp")
+
+    def branch_if_apart(self, node: Node, item: Decoded) -> None:
+        """Known where the lanes that it names are all there: then ``BRA.DIV`` goes on, and ``BRA.CONV`` does not."""
+        to = self.to
+        if to.guard:
+            raise NotRun(f"{item.opcode} is not known here")
+        operand = read_operand(item.operands[0])
+        if not isinstance(operand, Register):
+            raise NotRun(f"{item.opcode} is not known here")
+        mask = to.fresh("r")
+        to.line(f"activemask.b32 {mask}")
+        same = to.p("setp.eq.b32", mask, to.word(operand))
+        to.stop_unless(same, f"{item.opcode} by a part of a warp")
+        if "CONV" in item.opcode:
+            self.branches.append((len(to.lines), node.meets))
+            to.line(f"@%PT bra N{next(iter(node.onward.values())).index}")
+
+    def indirect(self, node: Node, item: Decoded) -> None:
+        """``BRX R2 -0x120``: to where the next instruction is, plus both."""
+        to = self.to
+        if to.guard:
+            raise NotRun("a guarded BRX")
+        words = item.operands[0].split()
+        register = read_operand(words[0])
+        if not isinstance(register, Register) or len(words) != 2:
+            raise NotRun(f"{item.text} is not known here")
+        place = to.r("add.s32", to.word(register), (item.address + 16 + int(words[1], 16)) & 0xFFFFFFFF)
+        targets = list(node.onward.items())
+        index = to.r("mov.b32", len(targets))
+        instructions = self.graph.listing.instructions
+        for number, (position, _) in enumerate(targets):
+            here = to.p("setp.eq.b32", place, instructions[position].address)
+            index = to.r("selp.b32", number, index, here)
+        table = f"T{len(to.lines)}"
+        to.lines.append(f"{table}: .branchtargets {', '.join(f'N{goal.index}' for _, goal in targets)};")
+        self.branches.append((len(to.lines), node.meets))
+        to.line(f"brx.idx {index}, {table}")

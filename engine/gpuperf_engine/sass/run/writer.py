@@ -1,0 +1,324 @@
+"""PTX written for machine instructions, one after the other.
+
+Registers of the machine are registers of 32 bits of the same number (``%R4``, ``%U4`` for ``UR4``), predicates are predicates
+(``%P0``, ``%UP0``). What an instruction computes goes through registers of its own; its guard is on what it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..listing import Decoded
+from .operands import Address, Constant, Immediate, Operand, Predicate, Register, read_operand
+
+__all__ = ["NotRun", "Op", "Writer", "opcode_row", "opcodes"]
+
+
+class NotRun(Exception):
+    """Why machine code cannot be run: the text says what of it is not known here."""
+
+
+#: reads a word of a constant bank: the bank, the offset and what is added to it (a register of 32 bits, or empty)
+ReadConstant = Callable[["Writer", int, int, str], str]
+
+
+@dataclass(slots=True)
+class Writer:
+    """``lines`` so far. ``guard`` is that of the machine instruction that is written: ``@%P0 `` or empty."""
+
+    read_constant: ReadConstant
+    lines: list[str] = field(default_factory=list)
+    guard: str = ""
+    encoding: int = 0
+    registers: set[str] = field(default_factory=set)
+    predicates: set[str] = field(default_factory=set)
+    #: by the position of a line why the run ends there
+    reasons: dict[int, str] = field(default_factory=dict)
+    made: dict[str, int] = field(default_factory=lambda: {"r": 0, "q": 0, "p": 0, "h": 0})
+
+    # -- statements ----------------------------------------------------------------------------------------------------
+
+    def fresh(self, kind: str) -> str:
+        self.made[kind] += 1
+        return f"%{kind}{self.made[kind] - 1}"
+
+    def line(self, text: str) -> None:
+        """A statement that is carried out whatever the guard says."""
+        self.lines.append(f"{text};")
+
+    def do(self, text: str) -> None:
+        """A statement under the guard."""
+        self.lines.append(f"{self.guard}{text};")
+
+    def _value(self, kind: str, opcode: str, operands: tuple[object, ...]) -> str:
+        target = self.fresh(kind)
+        self.line(f"{opcode} {', '.join([target, *map(str, operands)])}")
+        return target
+
+    def r(self, opcode: str, *operands: object) -> str:
+        """A value of 32 bits."""
+        return self._value("r", opcode, operands)
+
+    def q(self, opcode: str, *operands: object) -> str:
+        """A value of 64 bits."""
+        return self._value("q", opcode, operands)
+
+    def h(self, opcode: str, *operands: object) -> str:
+        """A value of 16 bits."""
+        return self._value("h", opcode, operands)
+
+    def p(self, opcode: str, *operands: object) -> str:
+        """A predicate."""
+        return self._value("p", opcode, operands)
+
+    # -- what is read --------------------------------------------------------------------------------------------------
+
+    def name(self, register: Register, above: int = 0) -> str:
+        """The register, or one of those above it; 0 for RZ."""
+        if register.is_zero:
+            return "0"
+        name = f"%{'U' if register.uniform else 'R'}{register.number + above}"
+        self.registers.add(name)
+        return name
+
+    def turned(self, register: Register) -> str:
+        """A register for the angle that a register holds in turns."""
+        name = f"%V{register.number}"
+        self.registers.add(name)
+        return name
+
+    def plain(self, operand: Operand | None, above: int = 0) -> str:
+        """The 32 bits of an operand, or those above them, without its sign, complement and selectors."""
+        if isinstance(operand, Register):
+            return self.name(operand, above)
+        if isinstance(operand, Immediate):
+            value = operand.value
+            if value is None:
+                return "0" if above else str(self.encoding >> 32 & 0xFFFFFFFF)
+            return str(value >> 32 * above & 0xFFFFFFFF)
+        if isinstance(operand, Constant):
+            index = self.name(operand.index) if operand.index is not None else ""
+            return self.read_constant(
+                self, operand.bank, operand.offset + 4 * above, "" if index == "0" else index
+            )
+        raise NotRun("an operand that is not known here")
+
+    def word(self, operand: Operand | None) -> str:
+        """32 bits as an integer."""
+        value = self.plain(operand)
+        if isinstance(operand, (Register, Constant)):
+            if operand.absolute:
+                value = self.r("abs.s32", value)
+            if operand.negated:
+                value = self.r("neg.s32", value)
+            if operand.inverted:
+                value = self.r("not.b32", value)
+        return value
+
+    def real(self, operand: Operand | None) -> str:
+        """32 bits as a number in floating point."""
+        value = self.plain(operand)
+        if isinstance(operand, (Register, Constant)):
+            if operand.absolute:
+                value = self.r("and.b32", value, 0x7FFFFFFF)
+            if operand.negated:
+                value = self.r("xor.b32", value, 0x80000000)
+        return self._register(value)
+
+    def _register(self, value: str) -> str:
+        return value if value.startswith("%") else self.r("mov.b32", value)
+
+    def wide(self, operand: Operand | None, *, floating: bool = False) -> str:
+        """64 bits, of two registers."""
+        if isinstance(operand, Immediate) and (floating or operand.value is None):
+            return self.q("mov.b64", (self.encoding >> 32 & 0xFFFFFFFF) << 32)
+        if isinstance(operand, Immediate):
+            assert operand.value is not None
+            return self.q("mov.b64", operand.value & 0xFFFFFFFFFFFFFFFF)
+        low, high = (self._register(self.plain(operand, above)) for above in (0, 1))
+        if isinstance(operand, (Register, Constant)) and floating:
+            if operand.absolute:
+                high = self.r("and.b32", high, 0x7FFFFFFF)
+            if operand.negated:
+                high = self.r("xor.b32", high, 0x80000000)
+        value = self.q("mov.b64", f"{{{low}, {high}}}")
+        if isinstance(operand, (Register, Constant)) and not floating:
+            if operand.negated:
+                value = self.q("neg.s64", value)
+            if operand.inverted:
+                value = self.q("not.b64", value)
+        return value
+
+    def low(self, value: str) -> str:
+        return self.r("cvt.u32.u64", value)
+
+    def high(self, value: str) -> str:
+        return self.r("cvt.u32.u64", self.q("shr.u64", value, 32))
+
+    def zext(self, value: str) -> str:
+        return self.q("cvt.u64.u32", value)
+
+    def predicate(self, operand: Operand | None) -> str:
+        """A predicate as an operand; ``%PT`` or ``%PF`` for those that are always the same."""
+        if not isinstance(operand, Predicate):
+            raise NotRun("an operand that is not known here")
+        if operand.number < 0:
+            return "%PF" if operand.inverted else "%PT"
+        name = self.flag(operand)
+        return self.p("not.pred", name) if operand.inverted else name
+
+    def flag(self, operand: Predicate) -> str:
+        """The register of a predicate."""
+        name = f"%{'UP' if operand.uniform else 'P'}{operand.number}"
+        self.predicates.add(name)
+        return name
+
+    def bit(self, operand: Operand | None) -> str:
+        """A predicate as 0 or 1."""
+        name = self.predicate(operand)
+        return {"%PT": "1", "%PF": "0"}.get(name) or self.r("selp.b32", 1, 0, name)
+
+    # -- what is written -----------------------------------------------------------------------------------------------
+
+    def put(self, target: Operand | None, value: str, above: int = 0) -> None:
+        if not isinstance(target, Register):
+            raise NotRun("a destination that is not known here")
+        if not target.is_zero:
+            self.do(f"mov.b32 {self.name(target, above)}, {value}")
+
+    def put_wide(self, target: Operand | None, value: str) -> None:
+        if not isinstance(target, Register):
+            raise NotRun("a destination that is not known here")
+        if not target.is_zero:
+            self.do(f"mov.b64 {{{self.name(target)}, {self.name(target, 1)}}}, {value}")
+
+    def put_flag(self, target: Operand | None, value: str) -> None:
+        if not isinstance(target, Predicate):
+            raise NotRun("a destination that is not known here")
+        if target.number >= 0:
+            # a predicate has no move of its own
+            self.do(f"and.pred {self.flag(target)}, {value}, %PT")
+
+    def targets(self, register: Register, count: int) -> str:
+        """So many registers as the destination of a vector; for RZ some that nobody reads."""
+        names = [
+            self.fresh("r") if register.is_zero else self.name(register, above) for above in range(count)
+        ]
+        return names[0] if count == 1 else f"{{{', '.join(names)}}}"
+
+    def sources(self, register: Register, count: int) -> str:
+        names = [self._register(self.name(register, above)) for above in range(count)]
+        return names[0] if count == 1 else f"{{{', '.join(names)}}}"
+
+    def vector(self, register: Operand | None, count: int) -> str:
+        """So many registers as an operand in braces."""
+        assert isinstance(register, Register)
+        return f"{{{', '.join(self._register(self.name(register, above)) for above in range(count))}}}"
+
+    def stop(self, reason: str) -> None:
+        """The run ends where lanes for which the guard holds come here."""
+        self.reasons[len(self.lines)] = reason
+        self.do("trap")
+
+    def stop_unless(self, known: str, reason: str) -> None:
+        """The run ends where a lane comes here for which the guard holds and a predicate does not."""
+        if self.guard:
+            flag = self.guard.strip()[1:]
+            off = flag[1:] if flag.startswith("!") else self.p("not.pred", flag)
+            held = self.p("or.pred", known, off)
+        else:
+            held = known
+        self.reasons[len(self.lines)] = reason
+        self.lines.append(f"@!{held} trap;")
+
+    # -- addresses -----------------------------------------------------------------------------------------------------
+
+    def address64(self, operand: Operand | None) -> str:
+        """Of global or generic memory."""
+        if not isinstance(operand, Address):
+            raise NotRun("an address that is not known here")
+        total = ""
+        for part in operand.parts:
+            if part.is_zero:
+                continue
+            scaled = [word for word in part.words if word not in ("64", "U32")]
+            if scaled:
+                raise NotRun("an address that is not known here")
+            value = (
+                self.zext(self.name(part))
+                if "U32" in part.words
+                else self.wide(Register(part.uniform, part.number))
+            )
+            total = self.q("add.s64", total, value) if total else value
+        if not total:
+            return f"[{self.q('mov.b64', operand.offset)}]"
+        return f"[{total}{operand.offset:+d}]"
+
+    def address32(self, operand: Operand | None) -> str:
+        """Of shared or local memory."""
+        if not isinstance(operand, Address):
+            raise NotRun("an address that is not known here")
+        total = ""
+        for part in operand.parts:
+            if part.is_zero:
+                continue
+            value = self.name(part)
+            for word in part.words:
+                if word not in ("X4", "X8", "X16", "U32"):
+                    raise NotRun("an address that is not known here")
+                value = self.r("shl.b32", value, {"X4": 2, "X8": 3, "X16": 4, "U32": 0}[word])
+            total = self.r("add.s32", total, value) if total else value
+        if not total:
+            return f"[{self.r('mov.b32', operand.offset)}]"
+        if operand.offset < 0:
+            return f"[{self.r('add.s32', total, operand.offset)}]"
+        return f"[{total}+{operand.offset}]"
+
+
+@dataclass(slots=True)
+class Op:
+    """A machine instruction. ``base`` is without ``U`` where the uniform datapath has the same instruction."""
+
+    item: Decoded
+    base: str
+    words: tuple[str, ...]
+    operands: list[Operand | None]
+    texts: tuple[str, ...]
+
+    def __contains__(self, word: str) -> bool:
+        return word in self.words
+
+    def allow(self, *words: str) -> None:
+        """Raises ``NotRun`` for modifiers that are none of these."""
+        for word in self.words:
+            if word not in words:
+                raise NotRun(f"{self.item.opcode} has a modifier that is not known here")
+
+
+Handler = Callable[[Op, Writer], None]
+_ROWS: dict[str, Handler] = {}
+
+
+def opcodes(*names: str) -> Callable[[Handler], Handler]:
+    """Makes a function the one that writes these opcodes."""
+
+    def keep(handler: Handler) -> Handler:
+        _ROWS.update(dict.fromkeys(names, handler))
+        return handler
+
+    return keep
+
+
+def opcode_row(item: Decoded) -> tuple[Handler, Op] | None:
+    """What writes an instruction, and its operands; ``None`` for an opcode that is not known here."""
+    base, *words = item.opcode.split(".")
+    handler = _ROWS.get(base)
+    if handler is None and base.startswith("U"):
+        base = base[1:]
+        handler = _ROWS.get(base)
+    if handler is None:
+        return None
+    return handler, Op(
+        item, base, tuple(words), [read_operand(text) for text in item.operands], item.operands
+    )

@@ -1,0 +1,140 @@
+"""Executions of machine code by two ways that check each other: from the counts of PTX (``flow``), and by running it (``run``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..errors import MachineError
+from ..ptx.syntax import Instruction
+from ..results import Profile
+from .assemble import Assembly
+from .counts import PtxCounts
+from .flow import Executions, executions
+from .graph import Block, Graph
+from .run.machine import NotRun, Ran, run
+
+__all__ = ["Counted", "count_ways"]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Executions by ``warps`` and ``threads``; ``least`` and ``greatest`` warp instructions; ``residue``, ``notes`` and ``ways``
+    as ``MachineCounts`` has them. ``ran``: what the run executed, where its counts are these."""
+
+    warps: Executions
+    threads: Executions
+    least: int
+    greatest: int
+    residue: float
+    notes: tuple[str, ...]
+    ways: str
+    ran: Ran | None = None
+
+
+def count_ways(
+    profile: Profile,
+    assembly: Assembly,
+    graph: Graph,
+    instructions: Sequence[Instruction],
+    counts: PtxCounts,
+    *,
+    running: bool,
+) -> Counted:
+    """The executions of a profile's launches; ``running``: by both ways, where what memory held before the launches was kept.
+
+    Raises ``MachineError`` if neither gives any.
+    """
+    by_flow = _by_flow(graph, instructions, counts)
+    if not running or any(record.plan.inputs is None for record in profile.records):
+        return _known(by_flow, assembly)
+    try:
+        ran = run(profile, assembly, graph)
+    except NotRun as reason:
+        known = _known(by_flow, assembly)
+        return replace(known, notes=(*known.notes, f"the machine code was not run: {reason}"))
+    return _compared(by_flow, _by_run(graph, ran), graph)
+
+
+def _known(by_flow: Counted | None, assembly: Assembly) -> Counted:
+    if by_flow is None:
+        raise MachineError(
+            f"no executions of the machine code of {assembly.kernel!r} for {assembly.architecture} fit the counts of its PTX",
+            hint="the counts of PTX stand; please report the kernel",
+        )
+    return by_flow
+
+
+def _by_flow(graph: Graph, instructions: Sequence[Instruction], counts: PtxCounts) -> Counted | None:
+    threads = executions(graph, instructions, counts, threads=True)
+    warps = threads and executions(graph, instructions, counts, threads=False, never=threads.never)
+    if warps is None or threads is None:
+        return None
+    greatest = max(warps.least, min(warps.greatest, threads.greatest))
+    residue, notes = _residue(graph, warps, greatest), _notes(graph, warps, greatest)
+    return Counted(warps, threads, warps.least, greatest, residue, notes, "flow")
+
+
+def _by_run(graph: Graph, ran: Ran) -> Counted:
+    executed = [
+        Executions(dict(blocks), total, total, frozenset(), frozenset(), True)
+        for blocks in (ran.warps, ran.threads)
+        for total in [sum(blocks[block.index] * _size(block) for block in graph.blocks)]
+    ]
+    warps, threads = executed
+    return Counted(warps, threads, warps.least, warps.least, 0.0, (), "run", ran)
+
+
+def _compared(by_flow: Counted | None, by_run: Counted, graph: Graph) -> Counted:
+    """The counts of the run. They are exact if the other way says the same, or leaves it open; else what differs is uncertain."""
+    if by_flow is None:
+        return by_run
+    pairs = ((by_flow.warps.blocks, by_run.warps.blocks), (by_flow.threads.blocks, by_run.threads.blocks))
+    apart = 0
+    for block in graph.blocks:
+        if any(one.get(block.index, 0) != other.get(block.index, 0) for one, other in pairs):
+            executed = (blocks.get(block.index, 0) for blocks in pairs[0])
+            apart += max(1, *executed) * _size(block)
+    if not apart:
+        return replace(by_run, ways="flow and run")
+    if by_flow.residue:
+        return by_run
+    least, greatest = sorted((by_flow.least, by_run.least))
+    note = f"the counts of PTX say {by_flow.least:,} warp instructions, a run of the machine code {by_run.least:,}"
+    return replace(
+        by_run,
+        least=least,
+        greatest=greatest,
+        residue=min(1.0, apart / max(1, greatest)),
+        notes=(note,),
+    )
+
+
+def _size(block: Block) -> int:
+    return block.end - block.start
+
+
+def _residue(graph: Graph, warps: Executions, greatest: int) -> float:
+    """The share of the range, and of blocks that nothing explains; all if counts had to be rounded."""
+    if not greatest or not warps.whole:
+        return 0.0 if warps.whole else 1.0
+    unexplained = sum(warps.blocks[index] * _size(graph.blocks[index]) for index in warps.unexplained)
+    return min(1.0, (greatest - warps.least + unexplained) / greatest)
+
+
+def _notes(graph: Graph, warps: Executions, greatest: int) -> tuple[str, ...]:
+    notes: list[str] = []
+    if greatest > warps.least:
+        called = {block.callee for block in graph.blocks if block.index in warps.open and block.callee}
+        names = {graph.instructions(graph.blocks[entry])[0].function for entry in called if entry > 0}
+        why = f", how often {', '.join(sorted(names))} is called among them" if names else ""
+        notes.append(
+            f"the counts of PTX do not tell all: {warps.least:,} to {greatest:,} warp instructions fit them{why}"
+        )
+    if warps.unexplained:
+        lines = sorted(graph.instructions(graph.blocks[index])[0].address for index in warps.unexplained)
+        places = ", ".join(f"{address:#06x}" for address in lines[:4]) + (", …" if len(lines) > 4 else "")
+        notes.append(f"no PTX instruction explains how often the code at {places} is executed")
+    if not warps.whole:
+        notes.append("counts were rounded: copies of a loop whose lanes leave at different turns")
+    return tuple(notes)

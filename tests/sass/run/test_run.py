@@ -1,0 +1,211 @@
+"""Machine code that is run: a recorded listing counted by hand, code by hand beside PTX that does the same, and kernels through the
+programs where they are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.jit import cache
+from tests.sass.listings import WALK, WALK_PTX, listing_text, stand_in
+from tests.support import head
+
+stands_in = pytest.mark.skipif(os.name != "posix", reason="shell scripts stand in for the programs")
+INPUTS = frozenset({"memory", "inputs"})
+
+
+def walk(backend: str, length: int, block: int = 64) -> ge.Profile:
+    device = ge.Device(observe=INPUTS, memory_bytes=1 << 24, backend=backend)
+    data = device.array(np.arange(3, 67, dtype=np.uint32))
+    return device.launch(ge.parse(WALK_PTX, path="walk.ptx")["walk"], 1, block, [data, np.uint32(length)])
+
+
+@stands_in
+def test_a_recorded_listing_counted_by_hand(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, backend: str
+) -> None:
+    """Threads 0 to 39 take max(1, t) turns of a loop that was unrolled by four: thread 0 one in front of it, t ≥ 4 ⌈(t − 3) / 4⌉ of
+    the copy, 1 to 7 in the first warp and 8 or 9 in the second. So 8 + 2 parts come to the inner BSYNC, 1 + 2 to the outer one."""
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    code = ge.machine_code(walk(backend, 40), "rtx-3090")
+    turns = [[-(-(t - 3) // 4) for t in range(first, last)] for first, last in ((4, 32), (32, 40))]
+    parts = [len(set(turns[0])) + 1, len(set(turns[1]))]
+    blocks = {
+        0x000: (9, 2, 64),
+        0x090: (12, 2, 40),
+        0x150: (2, 2, 36),
+        0x170: (14, max(turns[0]) + max(turns[1]), sum(map(sum, turns))),
+        0x250: (1, sum(parts), 40),
+        0x260: (12, 2, 40),
+        0x320: (1, 1 + 2, 64),
+        0x330: (2, 2, 64),
+    }
+    executed = {item.address: (item.warps, item.threads) for item in code.instructions}
+    assert {at: executed[at] for at in blocks} == {at: row[1:] for at, row in blocks.items()}
+    assert code.warp_instructions == sum(size * warps for size, warps, _ in blocks.values()) == 311
+    assert code.thread_instructions == sum(size * threads for size, _, threads in blocks.values()) == 4360
+    assert (code.ways, code.residue, code.notes) == ("run", 0.0, ())
+    assert code.least == code.greatest == code.warp_instructions
+    assert all(item.exact for item in code.instructions)
+
+
+@stands_in
+def test_both_ways_agree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    code = ge.machine_code(walk("llvm", 0), "rtx-3090")
+    assert (code.ways, code.residue) == ("flow and run", 0.0)
+    assert code.warp_instructions == 2 * 12
+
+
+@stands_in
+def test_counts_of_a_run_come_back_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The machine code is run only where the counts of PTX leave something open; other inputs are not taken for these."""
+    kept: dict[str, bytes] = {}
+    kind = SimpleNamespace(key=cache.key, read=kept.get, keep=kept.__setitem__)
+    monkeypatch.setattr("gpuperf_engine.sass.code.cache", kind)
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    assert ge.machine_counts(walk("llvm", 0), "rtx-3090").ways == "flow"
+    first = ge.machine_counts(walk("llvm", 40), "rtx-3090")
+    assert (first.ways, first.warp_instructions, first.residue) == ("run", 311, 0.0)
+
+    def broken(*_: object) -> None:
+        raise AssertionError("run again")
+
+    monkeypatch.setattr("gpuperf_engine.sass.ways.run", broken)
+    assert ge.machine_counts(walk("llvm", 40), "rtx-3090") == first
+    device = ge.Device(observe=INPUTS, memory_bytes=1 << 24)
+    other = [device.zeros(64, np.uint32), np.uint32(40)]
+    profile = device.launch(ge.parse(WALK_PTX, path="walk.ptx")["walk"], 1, 64, other)
+    with pytest.raises(AssertionError, match="run again"):
+        ge.machine_counts(profile, "rtx-3090")
+
+
+BY_HAND = (
+    ".visible .entry k(.param .u64 p)\n{\n.reg .b64 %a; .reg .b32 %r<8>; .reg .pred %p;\n"
+    "ld.param.u64 %a, [p];\nmov.u32 %r0, %tid.x;\nmad.wide.u32 %a, %r0, 4, %a;\nBODY"
+    "st.global.u32 [%a], %r1;\nret;\n}\n"
+)
+START = """
+.function k
+S2R R0, SR_TID.X # 2
+IMAD.MOV.U32 R2, RZ, RZ, 0x4 # 3
+IMAD.WIDE.U32 R2, R0, R2, c[0x0][0x160] # 3
+"""
+END = "STG.E [R2.64], R1 # 99\nEXIT # 99\n"
+
+
+def by_hand(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str, machine: str, block: int = 64
+) -> ge.MachineCode:
+    """The machine code beside PTX, both of which write a word for each thread."""
+    listing = tmp_path / "k.txt"
+    listing.write_text(listing_text(START + machine), encoding="utf-8")
+    stand_in(monkeypatch, tmp_path, listing, "k")
+    kernel = ge.parse(head("7.0", "sm_80") + BY_HAND.replace("BODY", body), path="k.ptx")["k"]
+    device = ge.Device(observe=INPUTS, memory_bytes=1 << 24)
+    data = device.zeros(block, np.uint32)
+    profile = device.launch(kernel, 1, block, [data])
+    code = ge.machine_code(profile, "a100-sxm-80gb")
+    # what was run leaves nothing behind
+    again = device.launch(kernel, 1, block, [data])
+    assert again.warp_instructions == profile.warp_instructions
+    return code
+
+
+def warps_at(code: ge.MachineCode) -> list[tuple[int, int]]:
+    """Of each instruction, executions by warps and threads."""
+    return [(item.warps, item.threads) for item in code.instructions[3:]]
+
+
+@stands_in
+def test_lanes_stay_apart_without_a_barrier(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A branch outside of all regions: nobody brings the two parts together, so each executes the rest by itself."""
+    body = "setp.lt.u32 %p, %r0, 40;\nadd.u32 %r1, %r0, 1;\n@%p bra FEW;\nadd.u32 %r1, %r0, 2;\nFEW:\n"
+    machine = """
+    ISETP.GE.U32.AND P0, PT, R0, 0x28, PT # 4
+    IADD3 R1, R0, 0x1, RZ # 5
+    @!P0 BRA `(.L_few) # 6
+    IADD3 R1, R0, 0x2, RZ # 7
+.L_few:
+    STG.E [R2.64], R1 # 8
+    EXIT # 9
+    """
+    code = by_hand(monkeypatch, tmp_path, body, machine)
+    assert "run" in code.ways
+    assert warps_at(code) == [(2, 64)] * 3 + [(1, 24)] + [(3, 64)] * 2
+
+
+@stands_in
+def test_a_call_returns_to_where_it_was_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Two calls of one function by all lanes, a third by half of each warp: 2 + 2 + 2 executions of its instructions."""
+    body = (
+        "mul.lo.u32 %r1, %r0, 3;\nadd.u32 %r1, %r1, 7;\nmul.lo.u32 %r1, %r1, 3;\nadd.u32 %r1, %r1, 7;\nand.b32 %r2, %r0, 1;\n"
+        "setp.ne.u32 %p, %r2, 0;\n@%p bra EVEN;\nmul.lo.u32 %r1, %r1, 3;\nadd.u32 %r1, %r1, 7;\nEVEN:\n"
+    )
+    machine = """
+    IMAD.MOV.U32 R1, RZ, RZ, R0 # 4
+    MOV R6, 0x60
+    CALL.REL.NOINC `(twist)
+    MOV R6, 0x80
+    CALL.REL.NOINC `(twist)
+    LOP3.LUT P0, RZ, R0, 0x1, RZ, 0xc0, !PT # 8
+    BSSY B0, `(.L_met)
+    @P0 BRA `(.L_even) # 10
+    MOV R6, 0xc0
+    CALL.REL.NOINC `(twist)
+.L_even:
+    BSYNC B0
+.L_met:
+    STG.E [R2.64], R1 # 13
+    EXIT # 14
+    .function twist
+    IMAD R1, R1, 0x3, RZ
+    IADD3 R1, R1, 0x7, RZ
+    RET.REL.NODEC R6 `(k)
+    """
+    code = by_hand(monkeypatch, tmp_path, body, machine)
+    assert code.ways == "run"
+    assert warps_at(code) == [
+        *[(2, 64)] * 8,
+        *[(2, 32)] * 2,
+        (4, 64),
+        *[(2, 64)] * 2,
+        *[(6, 160)] * 3,
+    ]
+
+
+@stands_in
+def test_code_that_does_something_else_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    code = by_hand(monkeypatch, tmp_path, "add.u32 %r1, %r0, 1;\n", "IADD3 R1, R0, 0x2, RZ # 4\n" + END)
+    assert code.ways == "flow"
+    assert code.notes == ("the machine code was not run: it leaves other bytes in memory than the PTX",)
+
+
+@stands_in
+def test_what_is_not_known_ends_the_run_where_it_is_reached(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An opcode that nobody knows, in front of threads that come there and behind a branch that nobody takes."""
+    body = "add.u32 %r1, %r0, 1;\n"
+    reached = "IADD3 R1, R0, 0x1, RZ # 4\nFROB R1, R1\n" + END
+    code = by_hand(monkeypatch, tmp_path, body, reached)
+    assert code.ways == "flow"
+    assert code.notes == ("the machine code was not run: FROB is not known here (0x0040 FROB R1, R1)",)
+    passed = "IADD3 R1, R0, 0x1, RZ # 4\nISETP.GE.U32.AND P0, PT, R0, 0x40, PT # 4\n@!P0 BRA `(.L_on)\nFROB R1, R1\n.L_on:\n"
+    code = by_hand(monkeypatch, tmp_path, body, passed + END)
+    assert "run" in code.ways
+
+
+def test_without_inputs_nothing_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if os.name != "posix":
+        pytest.skip("shell scripts stand in for the programs")
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    device = ge.Device(memory_bytes=1 << 24)
+    module = ge.parse(WALK_PTX, path="walk.ptx")
+    profile = device.launch(module["walk"], 1, 64, [device.zeros(64, np.uint32), np.uint32(40)])
+    assert ge.machine_code(profile, "rtx-3090").ways == "flow"

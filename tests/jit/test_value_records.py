@@ -252,7 +252,7 @@ def test_a_line_through_the_structures_of_an_array_is_fitted() -> None:
     boxes[:, 0] = 100 * np.arange(len(boxes)) + 7
     loaded = _run(text, 2, _THREADS, boxes.ravel(), np.zeros(boxes.size, np.int32), np.uint32(len(boxes)))[0]
     assert loaded.affine is not None and loaded.affine.fits == len(boxes)
-    assert (loaded.affine.slope, loaded.affine.at_zero) == (100 / 41, 7)
+    assert (loaded.affine.slope, loaded.affine.every, loaded.affine.at_zero) == (100, 41, 7)
 
 
 def test_a_line_of_floats_far_from_zero_is_fitted() -> None:

@@ -21,20 +21,30 @@ def structured_values(record: ValueRecord, thresholds: Thresholds) -> Match | No
     ):
         return None
     loads, whole = record.kind == "load", line.fits == record.count
-    part = "" if whole else f" in {100 * line.fits / record.count:.1f} %"
+    advice = (
+        "compute the values from the index instead of loading them"
+        if loads
+        else "let what reads the values compute them from the index"
+    )
+    slope = line.slope if line.every == 1 else line.slope / line.every
     return Match(
         "structured-values",
         line.fits / record.count,
-        f"{_text(line)}{part}",
+        _text(line) + ("" if whole else f" in {100 * line.fits / record.count:.1f} %"),
         line.fits * record.width if loads else 0,
-        ("compute the values from the index instead of loading them" if loads else
-         "let what reads the values compute them from the index") + ("" if whole else ", but for the others"),
+        advice + ("" if whole else ", but for the others"),
         severity="fail" if loads and whole else "note",
-        evidence={"base": line.at_zero, "slope": line.slope, **({"slopes": list(line.slopes)} if line.beyond else {})},
-    )  # fmt: skip
+        evidence={
+            "base": line.at_zero,
+            "slope": slope,
+            **({"slopes": list(line.slopes)} if line.beyond else {}),
+        },
+    )
 
 
 def _text(line: AffineFit) -> str:
+    if line.every > 1:
+        return f"element {line.start} is {line.base:g}, and {line.slope:g} more every {line.every} elements"
     names = "xyz"[: len(line.slopes)] if line.beyond else "i"
     terms = " + ".join(f"{slope:g} · {name}" for slope, name in zip(line.slopes, names))
     return f"element {'(' + ', '.join(reversed(names)) + ')' if line.beyond else names} is {line.at_zero:g} + {terms}"

@@ -11,7 +11,8 @@ __all__ = ["AffineFit", "ValueRecord"]
 @dataclass(frozen=True, slots=True)
 class AffineFit:
     """An affine function of the index of an element (bytes from the object's start / width of an element): element ``start`` holds
-    ``base``, and ``slope`` more each next one; integers modulo 2^32 or 2^64, floats to their rounding. Of an array of two or three
+    ``base``, and ``slope`` more each next one, or the one ``every`` so many elements behind, as in an array of structures; integers
+    modulo 2^32 or 2^64, floats to their rounding. Of an array of two or three
     axes ``slope`` is that of the last one, ``beyond`` has those of the axes before it, the last one first, and ``sizes`` the elements
     of the last axis, and of the last two. ``fits`` of the accesses carried the value of the function; it goes through one
     access, and along each axis through one elsewhere."""
@@ -22,6 +23,7 @@ class AffineFit:
     fits: int
     beyond: tuple[int | float, ...] = ()
     sizes: tuple[int, ...] = ()
+    every: int = 1
 
     @property
     def slopes(self) -> tuple[int | float, ...]:
@@ -35,7 +37,7 @@ class AffineFit:
         for size, slope in zip(reversed(self.sizes), reversed(self.beyond)):
             value -= place // size * slope
             place %= size
-        return value - place * self.slope
+        return value - (place * self.slope if self.every == 1 else place / self.every * self.slope)
 
 
 @dataclass(frozen=True, slots=True)

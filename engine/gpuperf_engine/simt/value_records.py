@@ -24,6 +24,7 @@ lanes of a warp that go to one object; ``BATCHES`` of one record are a *chunk*, 
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -324,14 +325,19 @@ def _affine(kind: ValueKind, item: Carried) -> AffineFit | None:
     slopes: list[int | float] = [*item.slopes]
     if not kind.is_float:
         slopes = [number_of(ValueKind("", "s", kind.word), int(slope)) for slope in slopes]
+    every = item.run
+    if every > 1:
+        common = math.gcd(int(slopes[0]), every)
+        slopes[0], every = int(slopes[0]) // common, every // common
     axes = 1 if not item.row else 2 if item.plane >= FAR - 1 else 3
     return AffineFit(
         item.line_index,
         number_of(kind, item.line_base),
-        slopes[0] if item.run <= 1 else slopes[0] / item.run,
+        slopes[0],
         item.fits,
         tuple(slopes[1:axes]),
         (item.row, item.plane)[: axes - 1],
+        every,
     )
 
 

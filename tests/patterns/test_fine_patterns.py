@@ -137,6 +137,25 @@ def test_values_that_are_structured_but_for_a_boundary_are_a_note() -> None:
     assert finding.waste == 4 * (_COUNT - 32) and "in 96.9 %" in finding.message
 
 
+def test_the_error_of_approximate_values_is_that_of_all_accesses() -> None:
+    (finding,) = _findings("f32", _CLOSE.astype(np.float32))
+    off = _CLOSE.astype(np.float32).astype(np.float64) - 0.9375
+    assert finding.evidence["rmse"] == pytest.approx(np.sqrt((off * off).mean()), rel=1e-9)
+    assert finding.evidence["rmse"] < finding.evidence["bound"]
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_a_table_is_one_for_the_object(few: bool) -> None:
+    """Blocks that all load the same 128 elements, which have 40 values, of 1,024 that have 40 or all different ones."""
+    values = _FEW if few else np.where(_INDEX < 128, _FEW, _NOISE)
+    device = ge.Device(observe={"memory", "values", "accesses"}, memory_bytes=1 << 24)
+    kernel = ge.parse(_module("f32").replace("mad.lo.u32 %r5, %r2, %r3, %r4", "mov.u32 %r5, %r4"))["k"]
+    x = device.array(values.astype(np.float32), name="x")
+    device.launch(kernel, _COUNT // 128, 128, [x])
+    tables = [item for item in ge.find_patterns(device) if item.instruction]
+    assert [(item.rule, item.evidence["narrower"]) for item in tables] == [("heavy-type", "dictionary")] * few
+
+
 def test_values_that_are_structured_along_two_axes() -> None:
     grid = (3 + 2.5 * np.arange(64) + 100 * np.arange(16)[:, None]).astype(np.float32)
     device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,8 +68,8 @@ class _Load:
 class _Record:
     carried: Carried
     kind: ValueKind
-    #: batches that are not in the sums yet: indices of elements, and words
-    batches: list[tuple[Lanes, Lanes]] = field(default_factory=list)
+    #: batches that are not in the sums yet: lanes, indices of elements, and words
+    batches: list[tuple[Lanes, Lanes, Lanes]] = field(default_factory=list)
     #: hashes up to ``highest``
     sample: set[int] = field(default_factory=set)
     highest: int = 0
@@ -76,6 +77,11 @@ class _Record:
     farther: list[int] = field(default_factory=list)
     #: accesses since the line was drawn
     seen: int = 0
+    #: the first value of floats, and by lane the sums of differences from it and of their squares; ``None``: one is more than that
+    near: bool = True
+    reference: float | None = None
+    differences: Lanes = field(default_factory=lambda: np.zeros(32))
+    squares: Lanes = field(default_factory=lambda: np.zeros(32))
 
 
 class ValueRecorder:
@@ -126,7 +132,9 @@ class ValueRecorder:
             record = self._record(slot, target)
             if stores and not target.space:
                 record.carried.silent += self._silent(addresses[inside], raw[inside], size, target.tracked)
-            record.batches.append(((offsets[inside] // np.uint64(size)).astype(np.int64), words[inside]))
+            record.batches.append(
+                (lanes[inside], (offsets[inside] // np.uint64(size)).astype(np.int64), words[inside])
+            )
             if len(record.batches) == BATCHES:
                 _reduce(record)
             if loader and not target.space:
@@ -184,10 +192,12 @@ def _reduce(record: _Record) -> None:
     """Take the batches into the sums."""
     if not record.batches:
         return
-    words = np.concatenate([batch for _, batch in record.batches])
+    words = np.concatenate([batch for *_, batch in record.batches])
     _count(record.carried, record.kind, words)
-    for indices, batch in record.batches:
+    for lanes, indices, batch in record.batches:
         _line(record, indices, batch)
+        if _floats(record.kind):
+            _differences(record, lanes, batch)
     item = record.carried
     if item.line == SLOPED and record.seen >= LINE_TRIAL and 2 * item.fits < record.seen:
         _again(record)
@@ -245,6 +255,21 @@ def _line(record: _Record, indices: Lanes, words: Lanes) -> None:
         return
     item.fits += fits
     record.seen += len(words)
+
+
+def _differences(record: _Record, lanes: Lanes, words: Lanes) -> None:
+    """Sum the differences from the first value, as long as none is more than that."""
+    values = _doubles(record.kind, words)
+    if record.reference is None:
+        record.reference = float(values[0])
+    with np.errstate(all="ignore"):
+        off = values - record.reference
+        record.near &= bool((np.abs(off) <= abs(record.reference)).all())
+    if record.near:
+        record.differences[lanes] += off
+        record.squares[lanes] += off * off
+        sums = math.fsum(record.differences), math.fsum(record.squares)
+    record.carried.spread = (record.reference, *sums) if record.near else None
 
 
 def _again(record: _Record) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -99,6 +100,9 @@ def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> I
     ors = np.bitwise_or.reduce(lanes(Values.ORS), axis=1).tolist()
     heads, counts = longs(0, Values.MINIMUM // 8), longs(Values.TOP_COUNTS, TOP)
     slopes = [raw[:, at : at + 8].view(np.float64)[:, 0].tolist() for at in Values.SLOPES]
+    near = raw[:, Values.SPREAD : Values.SPREAD + 8].view(np.int64)[:, 0] == Values.NEAR
+    references = raw[:, Values.REFERENCE : Values.REFERENCE + 8].view(np.float64)[:, 0].tolist()
+    sums = [raw[:, at : at + 256].view(np.float64).tolist() for at in (Values.DIFFERENCES, Values.SQUARES)]
     mask = (1 << word) - 1
     for row, (head, values, own) in enumerate(zip(heads, longs(Values.TOP, TOP), counts)):
         kind = kinds[head[Values.SLOT // 8]]
@@ -129,6 +133,7 @@ def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> I
             run=int(raw[row, Values.RUN : Values.RUN + 4].view(np.uint32)[0]),
             tries=head[Values.TRIES // 8],
             fits=head[Values.FITS // 8],
+            spread=(references[row], *(math.fsum(of_lanes[row]) for of_lanes in sums)) if near[row] else None,
             top_error=head[Values.TOP_ERROR // 8],
             top={value & mask: count for value, count in zip(values, own) if count},
             level=head[Values.LEVEL // 8],

@@ -80,6 +80,7 @@ class FinePatterns:
 
     def _found(self, steps: Sequence[Step]) -> Iterator[tuple[Step, str, ValueRecord, list[Finding]]]:
         """What each instruction of a launch accesses often enough, and the findings about it."""
+        few = _of_few_values(steps)
         for step in steps:
             thresholds = self.thresholds or step.device.thresholds
             names = _instruction_names(step.carried)
@@ -89,7 +90,8 @@ class FinePatterns:
                     continue
                 if record.count < thresholds.accesses or record.object.startswith(_COMPILERS):
                     continue
-                values = next(filter(None, (family(record, thresholds) for family in _VALUES)), None)
+                found = (family(record, thresholds) for family in _VALUES)
+                values = next((match for match in found if match and _holds(match, record, step, few)), None)
                 others = _OTHERS
                 if values is not None and values.rule == "structured-values":
                     others = (approximate_values, *_OTHERS)
@@ -97,6 +99,25 @@ class FinePatterns:
                 name = names[record.site, record.element, record.object]
                 findings = [_finding(step, record, match, name, moved) for match in matches if match]
                 yield step, name, record, findings
+
+
+def _of_few_values(steps: Sequence[Step]) -> frozenset[str]:
+    """Names of objects that held few values after some step."""
+    return frozenset(
+        use.array.name
+        for step in steps
+        for use in step.event.writes
+        for contents in use.contents
+        if contents.rule != "structured-values"
+    )
+
+
+def _holds(match: Match, record: ValueRecord, step: Step, few: frozenset[str]) -> bool:
+    """Few values may be due to few elements that an instruction loads again and again. Where objects are observed, they say so."""
+    table = match.evidence.get("narrower") == "dictionary"
+    return (
+        not table or record.space != "global" or "values" not in step.device.observe or record.object in few
+    )
 
 
 def _accesses(finding: Finding) -> tuple[str, ...]:

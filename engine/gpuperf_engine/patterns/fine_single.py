@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..device.thresholds import Thresholds
 from ..results import ValueRecord
 from .matches import Match
@@ -27,7 +29,7 @@ def single_value(record: ValueRecord, thresholds: Thresholds) -> Match | None:
 
 
 def approximate_values(record: ValueRecord, thresholds: Thresholds) -> Match | None:
-    """All values are one to so many bits of the mantissa: |v − middle| ≤ 2^-(bits + 1) · |largest|, which bounds the RMSE too."""
+    """All values are one to so many bits of the mantissa: |v − middle| ≤ 2^-(bits + 1) · |largest|."""
     low, high, bits = record.minimum, record.maximum, thresholds.mantissa_of(record.width)
     if (
         not bits
@@ -41,17 +43,21 @@ def approximate_values(record: ValueRecord, thresholds: Thresholds) -> Match | N
     largest, spread = max(abs(low), abs(high)), high - low
     if not 0 < spread <= 2.0**-bits * largest:
         return None
+    middle, rmse = low + spread / 2, None
+    if record.mean is not None and record.deviation is not None:
+        rmse = math.hypot(record.deviation, record.mean - middle)
+    error = "" if rmse is None else f" (root mean square error {rmse:.2g})"
     return Match(
         "approximate-values",
         1.0,
-        f"all are {low + spread / 2:.6g} to {bits} bits of the mantissa, none further off than {spread / 2:.2g}",
+        f"all are {middle:.6g} to {bits} bits of the mantissa, none further off than {spread / 2:.2g}{error}",
         record.bytes,
         "if the result bears it, use the one value, or a type with a shorter mantissa",
         severity="note",
         evidence={
-            "value": low + spread / 2,
+            "value": middle,
             "bits": bits,
             "bound": spread / 2,
-            "rmse": spread / 2,
+            **({} if rmse is None else {"rmse": rmse}),
         },
     )

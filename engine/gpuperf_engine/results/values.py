@@ -62,6 +62,8 @@ class ValueRecord:
     value sets; ``None`` for integers. ``smallest``: the least absolute value but 0 of floats. ``affine``: see there; ``None`` if
     all accesses are at one index, if of eight functions none fits, of integers with integer slopes, fewer than half of 256 accesses or
     more being on it, and for floats of 16 bits.
+    ``mean`` and ``deviation`` (standard) of floats of 32 and 64 bits, ``None`` if one differs from the first one by more than that
+    value.
     ``elements``: how many of that width the object has room for, ``None`` of shared and local memory. ``several_elements``: whether
     accesses are at more than one index. ``uninitialized``: whether the instruction, in any object, read bytes that nobody had
     written.
@@ -92,6 +94,8 @@ class ValueRecord:
     mantissa_bits: int | None
     smallest: float | None
     affine: AffineFit | None
+    mean: float | None
+    deviation: float | None
     elements: int | None
     several_elements: bool
     uninitialized: bool

@@ -14,6 +14,8 @@ lanes of a warp that go to one object; ``BATCHES`` of one record are a *chunk*, 
 - A load by a warp from the arena is remembered, and held against the next one of that width that it makes with the same addresses in
   its first and last lane: lanes that have the same address and bits reload them. One that another load displaces is forgotten
   (``load_place``).
+- Differences of floats of 32 and 64 bits from the first one, and their squares, are summed in doubles, lane by lane, as long as none
+  is more than that value.
 - An affine function of the index is drawn through the first access and, along each of up to three axes of the object, one elsewhere:
   the last lane of the first batch with one that differs along no other axis whose slope is not known yet. Accesses on it are
   counted. That of floats is drawn again through accesses twice as far away, if it moves by no more than the rounding of the values.
@@ -53,8 +55,10 @@ __all__ = [
     "LOADS",
     "LOAD_FACTORS",
     "MOST_SAMPLED",
+    "NEAR",
     "TOLERANCE",
     "TOP",
+    "WIDE",
     "Carried",
     "ValueKind",
     "ValueSlot",
@@ -194,12 +198,15 @@ class Carried:
     plane: int = 0
     tries: int = 0
     fits: int = 0
+    spread: tuple[float, float, float] | None = None
     top_error: int = 0
     top: dict[int, int] = field(default_factory=dict)
     level: int = 0
     sampled: int = 0
 
 
+#: of the differences of floats from the first one: none is more than that, or one is
+NEAR, WIDE = 1, 2
 #: of ``Carried.line``: through one access only, through two, given up
 ANCHORED, SLOPED, BROKEN = 1, 2, 3
 
@@ -251,6 +258,7 @@ def _described(
     location = instruction.location
     numbers = item.count - item.nans
     top = sorted(item.top.items(), key=lambda pair: (-pair[1], pair[0]))
+    mean, deviation = _spread(item)
     distinct = (item.sampled << item.level) + (item.zeros > item.negative_zeros)
     return ValueRecord(
         function=program.functions[program.blocks[site.block].function].name,
@@ -278,6 +286,8 @@ def _described(
         mantissa_bits=_mantissa_bits(kind, item.ors) if kind.is_float else None,
         smallest=_smallest(kind, item) if kind.is_float else None,
         affine=_affine(kind, item) if kind.fits else None,
+        mean=mean,
+        deviation=deviation,
         elements=None if size is None else size // (kind.bits // 8),
         several_elements=item.line > ANCHORED or item.tries > 0,
         uninitialized=slot.site in uninitialized,
@@ -317,6 +327,15 @@ def _smallest(kind: ValueKind, item: Carried) -> float | None:
     if not item.tiny:
         return None
     return float(number_of(kind, ~item.tiny & ((1 << kind.word) - 1)))
+
+
+def _spread(item: Carried) -> tuple[float | None, float | None]:
+    """Mean and standard deviation."""
+    if item.spread is None:
+        return None, None
+    reference, differences, squares = item.spread
+    off = differences / item.count
+    return reference + off, math.sqrt(max(0.0, squares / item.count - off * off))
 
 
 def _affine(kind: ValueKind, item: Carried) -> AffineFit | None:

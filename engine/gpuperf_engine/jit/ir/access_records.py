@@ -101,8 +101,13 @@ class Values:
     MAXIMUM = 512
     ORS = 768
     TINY = 1024
+    # of each lane, doubles: sums of the differences from the first value, and of their squares
+    DIFFERENCES = 1280
+    SQUARES = 1536
+    REFERENCE = 1792  # that value
+    SPREAD = 1800  # 0: there is none yet; NEAR; WIDE: a difference was more than that value
     # 8 bytes each
-    TOP = 1280
+    TOP = 1856
     TOP_COUNTS = TOP + 8 * value_records.TOP
     # of each row, lanes that have values (4 bytes), and indices of elements (4 bytes each)
     LANES = TOP_COUNTS + 8 * value_records.TOP
@@ -114,6 +119,9 @@ class Values:
     ANCHORED = value_records.ANCHORED
     SLOPED = value_records.SLOPED
     BROKEN = value_records.BROKEN
+    # values of SPREAD
+    NEAR = value_records.NEAR
+    WIDE = value_records.WIDE
     TOP_SLOTS = value_records.TOP
     #: of COMPARES, and of how functions are called
     HELD = 4

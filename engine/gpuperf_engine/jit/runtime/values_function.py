@@ -17,6 +17,7 @@ from .values_lines import Lines
 from .values_loads import Loads
 from .values_rows import V1, V64, Rows
 from .values_sample import Sample
+from .values_spread import Spread
 from .values_sums import Sums
 from .values_top import Top
 
@@ -196,7 +197,7 @@ class _Recorded(_Access, Loads):
         return self.gathered(pointers, self.on, self.raw)
 
 
-class _Reduced(Sums, Lines, Top):
+class _Reduced(Sums, Lines, Spread, Top):
     """Rows taken into the sums of their record."""
 
     def text(self) -> str:
@@ -209,6 +210,8 @@ class _Reduced(Sums, Lines, Top):
         to.start("rows")
         counted = self.sums(rows)
         self.line(rows)
+        if self.floats:
+            self.spread(rows)
         self.top(rows, counted)
         to.enter("end")
         to.give()

@@ -9,7 +9,6 @@ from .values_rows import V1, V32, Rows
 
 __all__ = ["Lines"]
 
-_DOUBLES = f"<{LANES} x double>"
 _NONE = Ref(V32, "zeroinitializer")
 _FAR = Ref("i32", str(FAR - (1 << 32)))
 
@@ -223,8 +222,8 @@ class Lines(Rows):
         """Drawn again through accesses twice as far away while they agree with it, as a short one is not exact."""
         to = self.to
         (a, by_a), (b, by_b) = beside
-        origin = self._double(to.field(self.record, Values.LINE_BASE, self.scalar))
-        there = self._double(value)
+        origin = self.as_doubles(to.field(self.record, Values.LINE_BASE, self.scalar))
+        there = self.as_doubles(value)
         known = to.fadd(
             *(
                 to.fmul(to.field(self.record, Values.SLOPES[item], "double"), to.sitofp(distance, "double"))
@@ -233,8 +232,8 @@ class Lines(Rows):
         )
         slope = to.fdiv(to.fsub(to.fsub(there, origin), known), to.sitofp(run, "double"))
         before = to.field(self.record, Values.SLOPES[axis], "double")
-        moved = to.fmul(self._absolute(to.fsub(slope, before)), to.uitofp(to.lshr(farther, 1), "double"))
-        size = to.fadd(self._absolute(there), self._absolute(origin))
+        moved = to.fmul(self.magnitude(to.fsub(slope, before)), to.uitofp(to.lshr(farther, 1), "double"))
+        size = to.fadd(self.magnitude(there), self.magnitude(origin))
         agrees = to.fcmp("ole", moved, to.fmul(size, f"{TOLERANCE[self.kind.bits]!r}"))
         with to.if_(to.or_(agrees, to.icmp("eq", farther, 1)), "drawn"):
             length = to.intrinsic("abs.i32", "i32", run, Ref("i1", "false"))
@@ -268,7 +267,7 @@ class Lines(Rows):
         to = self.to
         base = to.splat(to.field(self.record, Values.LINE_BASE, self.scalar))
         if self.floats:
-            base = self._double(base)
+            base = self.as_doubles(base)
         return base, to.splat(self._along(to.field(self.record, Values.RUN, "i32")))
 
     def _near(self, values: Ref, rise: Ref, base: Ref, run: Ref) -> Ref:
@@ -276,9 +275,9 @@ class Lines(Rows):
         to = self.to
         if not self.floats:
             return to.icmp("eq", to.mul(to.sub(values, base), run), rise)
-        value = self._double(values)
-        off_by = self._absolute(to.fsub(to.fadd(base, rise), value))
-        size = to.fadd(self._absolute(value), self._absolute(base))
+        value = self.as_doubles(values)
+        off_by = self.magnitude(to.fsub(to.fadd(base, rise), value))
+        size = to.fadd(self.magnitude(value), self.magnitude(base))
         return to.fcmp("ole", off_by, to.fmul(size, f"splat (double {TOLERANCE[self.kind.bits]!r})"))
 
     def _risen(self, axis: int, distances: Ref) -> Ref:
@@ -287,12 +286,3 @@ class Lines(Rows):
         if self.floats:
             return to.fmul(slope, to.sitofp(distances, "double"))
         return to.mul(slope, self._along(distances))
-
-    def _absolute(self, value: Ref) -> Ref:
-        suffix = f"v{LANES}f64" if value.type == _DOUBLES else "f64"
-        return self.to.intrinsic(f"fabs.{suffix}", value.type, value)
-
-    def _double(self, value: Ref) -> Ref:
-        """Words that are floats, as doubles."""
-        to = self.to
-        return to.raw(value, "double") if self.kind.bits == 64 else to.fpext(to.raw(value, "float"), "double")

@@ -80,6 +80,16 @@ class Rows:
         given = f"{pointers.type} align {int(element[1:]) // 8} {pointers}, {V1} {on}, {type} zeroinitializer"
         return to.ref(type, f"call {type} @{name}({given})")
 
+    def magnitude(self, value: Ref) -> Ref:
+        """Doubles without their sign."""
+        suffix = "f64" if value.type == "double" else f"v{LANES}f64"
+        return self.to.intrinsic(f"fabs.{suffix}", value.type, value)
+
+    def as_doubles(self, value: Ref) -> Ref:
+        """Words that are floats of 32 or 64 bits, as doubles."""
+        to = self.to
+        return to.raw(value, "double") if self.kind.bits == 64 else to.fpext(to.raw(value, "float"), "double")
+
     # -- rows ------------------------------------------------------------------------------------------------------------
 
     def values_of(self, row: Ref) -> Ref:

@@ -20,6 +20,8 @@ from triton.compiler import ASTSource
 HERE = Path(__file__).resolve().parent
 #: what only a debugger reads, a quarter of the files; names of functions are in ``.debug_str``
 DWARF = re.compile(r"\t\.section\t\.debug_(?:abbrev|info|macinfo)\n?\t\{.*?\t\}\n?", re.DOTALL)
+#: of a directive for positions, the comment that says it again
+REPEATED = re.compile(r"(\t\.loc\t[^/\n]+?) +// .*")
 PTX_VERSION = 87  # one that the ptxas of CUDA 12.9 and later accepts
 
 # Kernel, types of its parameters, compile-time constants, and the integers that callers keep at multiples of
@@ -99,7 +101,7 @@ def main() -> None:
                 options={"num_warps": 4, "num_stages": 3, "ptx_version": PTX_VERSION},
             )
             text = re.sub(r'(\.file\s+\d+ )"[^"]*/', r'\1"', compiled.asm["ptx"])
-            text = DWARF.sub("", text)
+            text = REPEATED.sub(r"\1", DWARF.sub("", text))
             path = HERE / f"{stem}.sm_{capability}.ptx"
             path.write_text(text, encoding="utf-8", newline="\n")
             print(f"{path.name}: {kernel.__name__}, block 128, shared_bytes {compiled.metadata.shared}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ SAMPLES = [
 ]
 
 
+@cache
 def _noise(size: int) -> str:
     generator = random.Random(7)
     return "".join(generator.choices("abc;{}[]()%.,:@!09 \n", k=size))

@@ -32,7 +32,7 @@ class Span:
         return slice(self.start, self.end)
 
     @property
-    def where(self) -> Any:
+    def where(self) -> bool | NDArray[np.bool_]:
         """For ``where=`` of NumPy's functions on the slice."""
         return True if self.mask is None else self.mask
 

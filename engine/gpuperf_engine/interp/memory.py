@@ -22,7 +22,7 @@ from ..isa.types import ScalarType, scalar_type
 from ..memory.access_faults import Access, memory_fault
 from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from ..memory.spaces import bit_of, piece_of, reachable
-from ..ptx.syntax import Address, Immediate, Instruction, Register, Variable, Vector
+from ..ptx.syntax import Address, Immediate, Instruction, Operand, Register, Variable, Vector
 from ..simt.atomic_targets import are_combined
 from ..simt.clusters import reaches_peers
 from ..simt.counters import (
@@ -108,7 +108,7 @@ def stored_readers(to: Prepare, instruction: Instruction, type: ScalarType) -> l
     return readers
 
 
-def _element(to: Prepare, operand: Any, type: ScalarType) -> Reader:
+def _element(to: Prepare, operand: Operand, type: ScalarType) -> Reader:
     if isinstance(operand, Immediate):
         return reader(to, operand, type)
     own = reader(to, operand, None)

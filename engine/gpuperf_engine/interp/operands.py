@@ -208,7 +208,7 @@ def value_sources(instruction: Instruction) -> list[tuple[OperandSlot, Operand]]
 
 def sources(to: Prepare, instruction: Instruction) -> list[Callable[[ReferenceWarp], LaneValue | int]]:
     """Readers of the value operands in the order that ``evaluate`` wants; integer constants are given as ``int``."""
-    readers: list[Callable[[Any], LaneValue | int]] = []
+    readers: list[Callable[[ReferenceWarp], LaneValue | int]] = []
     if instruction.effect is PURE:
         readers += _addresses(to, instruction)
     for slot, operand in value_sources(instruction):

@@ -296,7 +296,7 @@ class Names:
         raise PtxError(f"label {quoted(name)} is not declared", span=span, hint=hint)
 
 
-def _closest(name: str, known: Any, noun: str) -> str:
+def _closest(name: str, known: Iterable[str], noun: str) -> str:
     """``nearest`` for lists that may be long: names of very different length cannot be close."""
     near = [each for each in known if abs(len(each) - len(name)) <= 2 and each[:1] == name[:1]]
     return nearest(name, near[:2000] or list(known)[:12], noun=noun)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,7 +181,7 @@ _EFFECTS: dict[str, Callable[..., int]] = {
 }
 
 
-def undefined(function: Function, instruction: Any, thread: str) -> Unsupported:
+def undefined(function: Function, instruction: Instruction, thread: str) -> Unsupported:
     """The error for a call of a function that has no body here, when a thread reaches it."""
     name = function.name
     if name in DEVICE_LAUNCH:

@@ -6,8 +6,7 @@ separate samplers and residency are parsed and counted. Textures have one level 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from .. import effects
 from ..images import (
@@ -23,7 +22,7 @@ from ..images import (
     write_samples,
     write_surface,
 )
-from ..model import Accepts, Applied
+from ..model import Accepts, Applied, Modifier
 from ..primitives import Value
 from ..table import Options, declare, instruction
 from ..types import ScalarType
@@ -176,7 +175,7 @@ SURF: Options = {
 PLACES = (("1d", "b:s32*1"), ("2d", "b:s32*2"), ("3d", "b:s32*4"), ("a1d", "b:b32*2"), ("a2d", "b:b32*4"))
 
 
-def _fits(modifiers: Any) -> str:
+def _fits(modifiers: Mapping[str, Modifier]) -> str:
     wide = modifiers["vec"] == "v4" and "b64" in (modifiers.get("dtype"), modifiers.get("ctype"))
     return "four 64-bit elements are more than 128 bits" if wide else ""
 

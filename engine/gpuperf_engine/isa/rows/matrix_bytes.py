@@ -4,12 +4,11 @@ elements of six and four bits, which become bytes on the way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from .. import effects
 from ..fragments import LANES, Move, Moves
-from ..model import Applied
+from ..model import Applied, Modifier
 from ..primitives import Value, choose, permute
 from ..table import Options, instruction
 from ..types import scalar_type
@@ -22,9 +21,9 @@ FORMATS: Options = {"dtype": "b8x16", "source": "b6x16_p32 b4x16_p64"}
 U32, S32 = scalar_type("u32"), scalar_type("s32")
 
 
-def _moves(rows: int, size: int) -> Callable[[Any], Moves]:
+def _moves(rows: int, size: int) -> Callable[[Mapping[str, Modifier]], Moves]:
     """The first lanes, so many for each matrix, give the address of a row."""
-    return lambda modifiers: Moves((Move(4, size // 4, rows * int(modifiers["num"][1:])),))
+    return lambda modifiers: Moves((Move(4, size // 4, rows * int(str(modifiers["num"])[1:])),))
 
 
 def _spread(bits: Value, width: int) -> Value:

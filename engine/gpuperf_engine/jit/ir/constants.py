@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...isa.types import ScalarType, scalar_type
@@ -98,7 +98,7 @@ def _signed(number: int, type: ScalarType) -> int:
     return number - (1 << type.bits) if type.is_signed and number >> (type.bits - 1) else number
 
 
-_ARITHMETIC: dict[str, Any] = {
+_ARITHMETIC: dict[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -108,7 +108,7 @@ _ARITHMETIC: dict[str, Any] = {
     "not": lambda a: ~a,
     "neg": lambda a: -a,
 }
-_RELATIONS: dict[str, Any] = {
+_RELATIONS: dict[str, Callable[[int, int], bool]] = {
     "eq": lambda a, b: a == b,
     "ne": lambda a, b: a != b,
     "lt": lambda a, b: a < b,

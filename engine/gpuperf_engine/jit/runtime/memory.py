@@ -173,26 +173,19 @@ def reach(
             offset = address - context.LOCAL_WINDOW
             if load8(context.REACHES + site) & Reach.LOCAL == 0:
                 return fault(context, site, lane, offset, 2)
-    if space == 0:
-        return reach_arena(context, cta, state, site, lane, address, size, how)
     if space == 1:
         return reach_shared(context, cta, site, lane, offset, size, how)
-    return reach_local(context, cta, state, site, lane, offset, size, how)
-
-
-def reach_arena(
-    context: Context, cta: Cta, state: State, site: int, lane: int, address: int, size: int, how: int
-) -> int:
-    """Host address of an access of global or constant memory or of kernel parameters; as ``reach``."""
+    if space == 2:
+        return reach_local(context, cta, state, site, lane, offset, size, how)
     races = load16(context.RACE_SITES + 2 * site)
     if races & Race.IS_STRONG:
         race_flag(context, site, how)
     cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
-    offset = address - cache.START
+    start = address - cache.START
     span = cache.SPAN
     if address & (size - 1):
         return fault(context, site, lane, address, 0)
-    known = span >= size and not unsigned_less(span - size, offset)
+    known = span >= size and not unsigned_less(span - size, start)
     if not known and refill(context, site, address, size, how & 4) == 0:
         if beyond(context, cta, state, site, lane, address, size, how):
             return address + context.ARENA

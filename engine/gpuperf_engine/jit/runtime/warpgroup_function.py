@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...isa.evaluation import evaluate
 from ...isa.primitives import Value, concat, permute, split
 from ...isa.rows.products import sizes
@@ -181,6 +179,6 @@ def warpgroup_function(name: str) -> str:
     return _Maker(name).text()
 
 
-def _native(value: Any) -> NativeValue:
+def _native(value: Value) -> NativeValue:
     assert isinstance(value, NativeValue)
     return value

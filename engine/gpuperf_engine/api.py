@@ -230,19 +230,21 @@ def predictor(machine: str | Machine, search: Iterable[str] = ()) -> Predictor:
     return Predictor(machine, search=search)
 
 
-def machine_code(profile: Profile, machine: str | Machine, search: Iterable[str] = ()) -> MachineCode:
+def machine_code(
+    profile: Profile, machine: str | Machine, search: Iterable[str] = (), *, running: bool = True
+) -> MachineCode:
     """What the launch of a profile (or all launches of a sum) executes on a machine: the machine code that ``ptxas`` makes for its
     architecture, where each instruction comes from, and how often it is executed.
 
     ``machine``: an id of ``machine_ids`` or a description; ``search``: folders with more descriptions. Needs ``ptxas`` and
-    ``nvdisasm``, no GPU. If the device observed ``inputs``, the machine code is run on them too, and both ways of counting are
-    compared (``ways``).
+    ``nvdisasm``, no GPU. If the device observed ``inputs``, the machine code is run on them too, unless ``running`` says no, and both
+    ways of counting are compared (``ways``).
 
     Raises ``UnknownName`` for a machine that is none, ``MachineError`` if the PTX does not run there and for what the programs
     cannot do, ``NotObserved`` if the profile's counters are gone.
     """
     described, architecture = _assembled_for(profile.kernel, profile.target, machine, search)
-    return _machine_code(profile, architecture, described.id)
+    return _machine_code(profile, architecture, described.id, running=running)
 
 
 def machine_counts(profile: Profile, machine: str | Machine, search: Iterable[str] = ()) -> MachineCounts:

@@ -176,7 +176,8 @@ def _machine_code(
         counts = prediction.machine_counts(total, target)
         if counts is None:
             return {}
-        instructions = prediction.machine_code(total, target).instructions if listed else ()
+        running = counts.ways != "flow"
+        instructions = prediction.machine_code(total, target, running=running).instructions if listed else ()
     except EngineError as error:
         return {"no_machine_code": str(error)}
     for name in ("architecture", "assembler", "code"):

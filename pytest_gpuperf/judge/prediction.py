@@ -37,9 +37,9 @@ class Prediction:
         """The machine code of all launches of a kernel, ``None`` where it is not asked for. Raises ``EngineError``."""
         return engine.machine_counts(total, target, search=self.search) if self.counted else None
 
-    def machine_code(self, total: Profile, target: str) -> MachineCode:
-        """The same, with its instructions. Raises ``EngineError``."""
-        return engine.machine_code(total, target, search=self.search)
+    def machine_code(self, total: Profile, target: str, *, running: bool) -> MachineCode:
+        """The same, with its instructions; ``running``: whether the machine code is run. Raises ``EngineError``."""
+        return engine.machine_code(total, target, search=self.search, running=running)
 
     def saving_us(self, finding: Finding, targets: Iterable[str]) -> dict[str, float]:
         """By target what launches take less if the advice is followed; nothing where no launch is concerned."""

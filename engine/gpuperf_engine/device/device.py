@@ -230,10 +230,14 @@ class Runtime(DeviceMemory):
                 self.carried[len(self.events)] = observation.values
             objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
             self._append("launch", objects, 0, uses, kernel, keep)
+            if self._inputs is not None:
+                self._inputs.launched()
         return program, plan, observation
 
     def _inputs_now(self) -> Inputs | None:
-        saved = None if self._inputs is None else self._inputs.keep()
+        saved = None
+        if self._inputs is not None:
+            saved = self._inputs.keep(self.array_of, self.events if "values" in self.observe else None)
         return None if saved is None else Inputs(self.memory, saved, self._symbols.address, self.rerun)
 
     def rerun(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +15,7 @@ from ..ptx.syntax import Variable
 from ..simt.counters import Observation
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
+from .events import Event
 
 __all__ = ["KEPT_BYTES", "Inputs", "InputsKeeper"]
 
@@ -61,15 +62,25 @@ class Inputs:
 
 
 class InputsKeeper:
-    """Keeps inputs; what did not change from one launch to the next is kept once."""
+    """Keeps inputs; what did not change from one launch to the next is kept once. Where the events of the program say what was
+    written, arrays that were not are not even looked at."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self.bytes = 0
         self._last: dict[Allocation, tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
+        #: events that were there at the last launch, and whether that has ended as one
+        self._events = 0
+        self._ended = True
 
-    def keep(self) -> Saved | None:
-        """``Memory.save``; ``None`` once too much is kept."""
+    def launched(self) -> None:
+        """A launch has ended, and is an event: what it wrote is known."""
+        self._ended = True
+
+    def keep(self, arrays: Mapping[Allocation, object], events: Sequence[Event] | None) -> Saved | None:
+        """``Memory.save``; ``None`` once too much is kept. ``events``: of the program so far, with what they wrote in the arrays;
+        ``None`` if that was not observed."""
+        unwritten = self._unwritten(arrays, events)
         written = [
             item for item in self.memory.allocations if item.initialized or self.memory.shadow_of(item).any()
         ]
@@ -79,10 +90,25 @@ class InputsKeeper:
         for item in written:
             now = self.memory.view(item), self.memory.shadow_of(item)
             known = self._last.get(item)
-            if known is None or not all(np.array_equal(old, new) for old, new in zip(known, now)):
+            same = item in unwritten or (known is not None and all(map(np.array_equal, known, now)))
+            if known is None or not same:
                 self.bytes += 2 * item.size
                 if self.bytes > KEPT_BYTES:
                     return None
                 known = self._last[item] = now[0].copy(), now[1].copy()
             contents.append((item, item.initialized, *known))
         return Saved(contents, self.memory.save_heap())
+
+    def _unwritten(
+        self, arrays: Mapping[Allocation, object], events: Sequence[Event] | None
+    ) -> set[Allocation]:
+        """Arrays that nothing wrote to since the last launch began; none after one that failed half-way."""
+        ended, self._ended = self._ended, False
+        if events is None:
+            return set()
+        since, self._events = events[self._events :], len(events)
+        if not ended:
+            return set()
+        return {*arrays} - {
+            use.array.allocation for event in since for use in event.uses if use.bytes_written
+        }

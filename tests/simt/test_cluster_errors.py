@@ -48,7 +48,7 @@ def test_a_cta_that_has_ended(device: ge.Device) -> None:
     lines = refused(
         device,
         f"mapa.shared::cluster.u32 %r3, sm, 1; {SYNC} @%p2 exit; mov.u32 %r9, 0;\n"
-        "loop: add.u32 %r9, %r9, 1; setp.lt.u32 %p3, %r9, 20000; @%p3 bra loop; ld.shared::cluster.u32 %r5, [%r3];",
+        "loop: add.u32 %r9, %r9, 1; setp.lt.u32 %p3, %r9, 8000; @%p3 bra loop; ld.shared::cluster.u32 %r5, [%r3];",
         ge.MemoryFault,
     )
     assert (
@@ -106,11 +106,11 @@ def test_what_goes_to_a_cta_that_may_not_have_started_is_there(device: ge.Device
     np.testing.assert_array_equal(out.numpy()[1::2], [np.arange(64) + 7] * 2)
 
 
-#: the first block signals the second, which has ended: a consumer that frees the last stage
+#: the first block signals the second, which has ended: a consumer that frees the last stage. Its loop takes two time slices.
 LATE = (
     "mov.u32 %r2, sm; setp.eq.u32 %p3, %r0, 0; @%p3 mbarrier.init.shared.b64 [%r2], 4; mapa.shared::cluster.u32 %r3, sm, 1;\n"
     "fence.mbarrier_init.release.cluster; " + SYNC + " @%p2 exit; mov.u32 %r9, 0;\n"
-    "loop: add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 20000; @%p1 bra loop;\n"
+    "loop: add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 8000; @%p1 bra loop;\n"
     "@%p3 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r3];"
 )
 

@@ -104,26 +104,13 @@ def bulk_checked(
     return done
 
 
-def bulk_source(
-    context: Context,
-    cta: Cta,
-    state: State,
-    site: int,
-    lane: int,
-    source: int,
-    size: int,
-    how: int,
-    reads: int,
+def reach_source(
+    context: Context, cta: Cta, state: State, site: int, lane: int, source: int, size: int, reads: int
 ) -> int:
-    """Host address of bytes that a copy reads, or 0 if refused."""
-    apart = how & Bulk.TO_GLOBAL and reads & 16 == 0
-    if apart:
-        race_source(context)
+    """As ``reach``, where a copy from shared memory reads, whose races are those of the copy."""
+    race_source(context)
     host = reach(context, cta, state, site, lane, source, size, reads)
-    if apart:
-        store64(context + Context.RACE_AGENT, 0)
-    if host == 0:
-        context.FAULT_WORD = 1
+    store64(context + Context.RACE_AGENT, 0)
     return host
 
 
@@ -170,16 +157,12 @@ def bulk_piece(
     combine: int,
     reads: int,
 ) -> int:
-    """Sixteen bytes at ``write_host``: zeros, combined, copied whole, or those with a bit in ``chosen``. 1 if refused."""
+    """Sixteen bytes at ``write_host``: zeros, combined, or copied where a bit is in ``chosen``. 1 if refused."""
     if how & Bulk.ANSWER:
         store64(write_host + 8, 0)
         store64(write_host, 0)
     elif combine:
         call(combine, write_host, read_host, 0)
-    elif chosen == 65535:
-        low = load64(read_host)
-        store64(write_host + 8, load64(read_host + 8))
-        store64(write_host, low)
     else:
         return bulk_bytes(
             context, cta, state, site, lane, source, read_host, write_host, chosen, edges, reads
@@ -226,13 +209,21 @@ def bulk_move(
             chosen = chosen & (65535 >> (edges >> 8))
         read_host = 0
         if how & Bulk.ANSWER == 0 and (edges == 0 or chosen == 65535):
-            read_host = bulk_source(context, cta, state, site, lane, source + done, 16, how, reads)
+            if how & Bulk.TO_GLOBAL and reads & 16 == 0:
+                read_host = reach_source(context, cta, state, site, lane, source + done, 16, reads)
+            else:
+                read_host = reach(context, cta, state, site, lane, source + done, 16, reads)
             if read_host == 0:
+                context.FAULT_WORD = 1
                 return 1
         write_host = reach(context, cta, state, site, lane, target + done, 16, writes)
         if write_host == 0:
             return 1
-        if bulk_piece(
+        if chosen == 65535 and combine == 0 and how & Bulk.ANSWER == 0:
+            low = load64(read_host)
+            store64(write_host + 8, load64(read_host + 8))
+            store64(write_host, low)
+        elif bulk_piece(
             context, cta, state, site, lane, source + done, read_host, write_host, how, chosen, edges, combine, reads,
         ):  # fmt: skip
             return 1

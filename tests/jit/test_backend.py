@@ -51,9 +51,17 @@ def launch(
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    wait_for_compilation()
     monkeypatch.delenv("GPUPERF_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "gpuperf"
+
+
+def wait_for_compilation() -> None:
+    """Wait until what earlier tests loaded is compiled well: it would be looked for, and stored, where this test has its cache."""
+    for thread in threading.enumerate():
+        if thread.name == "gpuperf-compile":
+            thread.join()
 
 
 def programs(cache: Path) -> set[Path]:
@@ -100,9 +108,6 @@ def test_any_changed_bit_and_any_cut_is_seen(cache: Path) -> None:
 
 def test_an_entry_in_the_place_of_another_is_none(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs, runtime functions and what is remembered of the sources alike."""
-    for thread in threading.enumerate():
-        if thread.name == "gpuperf-compile":
-            thread.join()  # it would look for what earlier tests loaded
     monkeypatch.setattr(native_cache, "_SETTLED", 0)
     monkeypatch.setattr(native_jit, "_libraries", {})
     monkeypatch.setattr(native, "improve", lambda *_: None)
@@ -366,9 +371,7 @@ def test_products_are_compiled_well_when_their_launches_take_long(
             native_jit.improve(needs, seconds * native_jit._LONG)
             assert name in native_jit._hasty
     native_jit.improve((name,), 0.4 * native_jit._LONG)
-    for thread in threading.enumerate():
-        if thread.name == "gpuperf-compile":
-            thread.join()
+    wait_for_compilation()
     assert (levels, native_jit._hasty) == ([1], {})
     native_jit._libraries.clear()
     native_jit._library(name)

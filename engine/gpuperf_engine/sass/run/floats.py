@@ -49,6 +49,16 @@ def _fmnmx(op: Op, to: Writer) -> None:
     to.put(target, to.r("selp.b32", least, most, to.predicate(flag)))
 
 
+@opcodes("FMNMX3")
+def _fmnmx3(op: Op, to: Writer) -> None:
+    op.allow("FTZ", "NAN")
+    target, *sources, flag = op.operands
+    more = ".ftz" * ("FTZ" in op) + ".NaN" * ("NAN" in op)
+    x, y, z = (to.real(item) for item in sources)
+    ends = [to.r(f"{name}{more}.f32", to.r(f"{name}{more}.f32", x, y), z) for name in ("min", "max")]
+    to.put(target, to.r("selp.b32", *ends, to.predicate(flag)))
+
+
 @opcodes("FSEL")
 def _fsel(op: Op, to: Writer) -> None:
     op.allow()

@@ -122,6 +122,9 @@ class _Walk:
             self.jump(node, last, state)
 
     def after(self, item: Decoded, block: Block, state: _State) -> _State:
+        opened = [region.name for region in state.regions]
+        if item.opcode == "BMOV.32.CLEAR" and item.operands[0] == "RZ" and item.operands[1] not in opened:
+            return state  # Turing clears a barrier before it is used
         if item.base in ("BREAK", "BMOV", "JMX", "BRXU", "JMXU"):
             raise NotRun(f"{item.base} is not known here")
         if item.base != "BSSY":
@@ -130,7 +133,6 @@ class _Walk:
         if item.predicate or meets is None or meets not in self.block_at:
             raise NotRun("a BSSY that is not known here")
         region = _Region(item.operands[0], meets)
-        opened = [open_.name for open_ in state.regions]
         if region.name in opened:
             if opened[-1] != region.name:
                 raise NotRun("convergence barriers that are not nested")

@@ -29,18 +29,19 @@ _PIECE = re.compile(r"[^A-Za-z0-9_]")
 
 @dataclass(frozen=True, slots=True)
 class _Bank:
-    """Of the constants of a launch where ``ptxas`` expects parameters, the shape of a block and of the grid, the end of the stack, and
-    what describes global memory."""
+    """Of the constants of a launch where ``ptxas`` expects parameters, the shape of a block and of the grid, the end of the stack,
+    what describes global memory, and the shape of a cluster."""
 
     parameters: int
     block: int
     grid: int
     stack: int
     memory: int
+    cluster: int | None = None
 
 
 _OLD = _Bank(0x160, 0x0, 0xC, 0x28, 0x118)
-_BANKS = {7: _OLD, 8: _OLD, 9: _Bank(0x210, 0x0, 0xC, 0x28, 0x208)}
+_BANKS = {7: _OLD, 8: _OLD, 9: _Bank(0x210, 0x0, 0xC, 0x28, 0x208, 0x188)}
 _NEW = _Bank(0x380, 0x360, 0x370, 0x37C, 0x358)
 #: where the window of local memory begins, as two words
 _LOCAL_WINDOW = {0x20: 0, 0x24: 0x200}
@@ -110,8 +111,9 @@ class _Translator:
             return self.parameter(to, within, index)
         if index:
             raise NotRun("a constant that is not known here")
-        for start, name in ((where.block, "ntid"), (where.grid, "nctaid")):
-            if start <= offset < start + 12:
+        shapes = ((where.block, "ntid"), (where.grid, "nctaid"), (where.cluster, "cluster_nctaid"))
+        for start, name in shapes:
+            if start is not None and start <= offset < start + 12:
                 return to.r("mov.u32", f"%{name}.{'xyz'[(offset - start) // 4]}")
         if offset == where.stack:
             return to.r("add.s32", "%STACK", self.stack)
@@ -251,7 +253,7 @@ class _Translator:
         return f"@{inverted}{name} "
 
     def ordinary(self, item: Decoded) -> None:
-        if item.base == "BSSY":
+        if item.base in ("BSSY", "BMOV"):
             return
         row = opcode_row(item)
         if row is None:

@@ -1,0 +1,92 @@
+"""What machine instructions do, as ``ptxas`` chooses them for PTX that is defined exactly: the run must leave the same bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.sass.tools import find_tool
+from tests.support import head
+
+
+def there(name: str) -> bool:
+    try:
+        find_tool(name)
+    except ge.MachineError:
+        return False
+    return True
+
+
+pytestmark = pytest.mark.skipif(
+    not (there("ptxas") and there("nvdisasm")), reason="ptxas and nvdisasm are not here"
+)
+
+INTEGERS = """
+add.cc.u32 %d0, %x, %y; addc.u32 %d1, %y, %z;
+sub.cc.u32 %d2, %x, %z; subc.u32 %d3, %y, %x;
+mul.hi.u32 %d4, %x, %y; mul.hi.s32 %d5, %y, %z;
+mad.wide.s32 %q0, %x, %y, %q; mad.wide.u32 %q1, %y, %z, %q0; mul.lo.u64 %q2, %q0, %q1;
+shf.l.wrap.b32 %d6, %x, %y, %z; shf.r.clamp.b32 %d7, %y, %z, %x; and.b32 %n, %z, 127;
+shl.b32 %d8, %x, %n; shr.s32 %d9, %y, %n; shr.u32 %d10, %z, 5; shl.b64 %q0, %q0, %n; shr.s64 %q1, %q1, %n; shr.u64 %q2, %q2, 9;
+bfe.s32 %d11, %x, 3, 9; bfi.b32 %d12, %x, %y, 7, 11; prmt.b32 %d13, %x, %y, 0x6250; lop3.b32 %d14, %x, %y, %z, 0x6a;
+min.s32 %d15, %x, %y; max.u32 %d16, %y, %z; abs.s32 %d17, %z; popc.b32 %d18, %x; clz.b32 %d19, %y; brev.b32 %d20, %z;
+dp4a.s32.s32 %d21, %x, %y, %z; setp.lt.s32 %p, %x, %y; setp.ge.u32 %o, %y, %z; xor.pred %p, %p, %o; selp.b32 %d22, %x, %z, %p;
+setp.lt.s64 %p, %q0, %q1; selp.b32 %d23, %x, %y, %p; or.b32 %n, %z, 1; div.u32 %d24, %x, %n; rem.s32 %d25, %y, %n;
+sad.u32 %d26, %x, %y, %z; neg.s32 %d27, %x; not.b32 %d28, %y; mad.lo.s32 %d29, %x, %y, %z; add.s64 %q, %q0, %q1; xor.b64 %q, %q, %q2;
+"""
+FLOATS = """
+and.b32 %n, %x, 0xffff; cvt.rn.f32.u32 %d0, %n; and.b32 %n, %y, 0xfff; cvt.rn.f32.s32 %d1, %n; add.rn.f32 %d1, %d1, 0f3F000000;
+div.rn.f32 %d2, %d0, %d1; sqrt.rn.f32 %d3, %d0; rcp.rn.f32 %d4, %d1; fma.rn.f32 %d5, %d0, %d1, %d2; sub.rn.f32 %d6, %d0, %d5;
+min.f32 %d7, %d0, %d6; max.f32 %d8, %d1, %d6; abs.f32 %d9, %d6;
+neg.f32 %d10, %d9; cvt.rzi.s32.f32 %d11, %d6;
+cvt.rni.u32.f32 %d12, %d1;
+cvt.rmi.f32.f32 %d13, %d2; setp.ltu.f32 %p, %d0, %d1; selp.b32 %d14, %d0, %d1, %p; mul.rn.f32 %d15, %d1, 0f3DCCCCCD;
+ex2.approx.ftz.f32 %d16, %d15; cvt.rn.f16x2.f32 %d17, %d0, %d1; cvt.rn.f16x2.f32 %d18, %d2, %d3; fma.rn.f16x2 %d19, %d17, %d18, %d17;
+cvt.f64.f32 %q0, %d0; cvt.f64.f32 %q1, %d1; mul.rn.f64 %q2, %q0, %q1; fma.rn.f64 %q, %q0, %q1, %q2; add.rn.f64 %q, %q, %q1;
+cvt.rn.f32.f64 %d20, %q; setp.gt.f64 %p, %q0, %q1; selp.b32 %d21, 7, 9, %p; cvt.rn.f64.s32 %q0, %x; cvt.rzi.s32.f64 %d22, %q2;
+"""
+LANES = """
+and.b32 %n, %t, 31; st.shared.b32 [pool], 0; bar.sync 0; mul.lo.u32 %m, %t, 4; mov.u32 %a32, pool; add.u32 %m, %m, %a32;
+shfl.sync.bfly.b32 %d0, %x, 5, 31, -1; shfl.sync.up.b32 %d1|%p, %y, 3, 0, -1; selp.b32 %d2, %d1, %z, %p;
+setp.lt.u32 %p, %x, %y; vote.sync.ballot.b32 %d3, %p, -1; vote.sync.any.pred %o, %p, -1; selp.b32 %d4, 1, 2, %o;
+st.shared.b32 [%m+64], %x; bar.sync 0; xor.b32 %m, %m, 4; ld.shared.b32 %d5, [%m+64]; red.shared.add.u32 [pool], %n; bar.sync 0;
+ld.shared.b32 %d6, [pool]; mov.u32 %d7, 0; and.b32 %n, %x, 15;
+MORE: setp.eq.u32 %p, %n, 0; @%p bra LEFT; mad.lo.u32 %d7, %d7, %x, %n; and.b32 %d8, %d7, 64; setp.ne.u32 %o, %d8, 0; @%o bra ODD;
+xor.b32 %d7, %d7, %y; bra NEXT; ODD: mul.hi.u32 %d7, %d7, %z; NEXT: sub.u32 %n, %n, 1; bra MORE; LEFT:
+and.b32 %n, %y, 3; PLACES: .branchtargets A0, A1, A2, A3; brx.idx %n, PLACES;
+A0: add.u32 %d9, %x, 1; bra OUT; A1: mul.lo.u32 %d9, %x, %y; bra OUT; A2: xor.b32 %d9, %x, %z; bra OUT; A3: popc.b32 %d9, %x; OUT:
+and.b32 %n, %x, 7; shl.b32 %n, %n, 2; mov.u32 %a32, own; add.u32 %n, %n, %a32;
+st.local.b32 [own], %x; st.local.b32 [own+4], %y; st.local.b32 [own+8], %z; st.local.b32 [own+12], %x; st.local.b32 [own+16], %y;
+st.local.b32 [own+20], %z; st.local.b32 [own+24], %x; st.local.b32 [own+28], %y; ld.local.b32 %d10, [%n];
+atom.global.add.u32 %d11, [%g], 3; setp.gt.u32 %p, %t, 40; @%p bra GONE;
+"""
+
+
+def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
+    """Values of each thread in ``x``, ``y`` and ``z``, made of a word of its own, and 30 words of results."""
+    stores = "".join(f"st.global.b32 [%a+{4 * number}], %d{number};\n" for number in range(30))
+    return ge.parse(
+        head("8.0", target)
+        + ".visible .entry k(.param .u64 data, .param .u64 out)\n{\n.shared .b32 pool[128]; .local .align 4 .b8 own[32];\n"
+        ".reg .b32 %d<30>, %x, %y, %z, %t, %n, %m, %a32; .reg .b64 %a, %g, %q, %q0, %q1, %q2; .reg .pred %p, %o;\n"
+        "ld.param.u64 %a, [data]; mov.u32 %t, %tid.x; mad.wide.u32 %g, %t, 4, %a; ld.global.b32 %x, [%g];\n"
+        "mul.lo.u32 %y, %x, 0x9E3779B1; xor.b32 %z, %y, 0x5bd1e995; mul.wide.u32 %q, %y, %z; mov.b64 %q0, 0; mov.b64 %q1, 0;\n"
+        + "".join(f"mov.u32 %d{number}, 0;\n" for number in range(30))
+        + f"ld.param.u64 %a, [out]; mad.wide.u32 %a, %t, 128, %a;\n{body}\nst.global.b64 [%a+120], %q;\n{stores}GONE: ret;\n}}\n",
+        path="k.ptx",
+    )["k"]
+
+
+@pytest.mark.parametrize(
+    ("body", "target"),
+    [(INTEGERS, "sm_75"), (FLOATS, "sm_80"), (LANES, "sm_75")],
+    ids=["integers", "floats", "lanes"],
+)
+def test_a_run_leaves_the_same_bytes(body: str, target: str) -> None:
+    device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)
+    data = device.array(np.random.default_rng(7).integers(0, 1 << 32, 64, np.uint32))
+    profile = device.launch(kernel(body, target), 1, 64, [data, device.zeros((64, 32), np.uint32)])
+    for machine in ("t4", "rtx-3090", "h100-sxm", "b200")[target == "sm_80" :]:
+        code = ge.machine_code(profile, machine)
+        assert "run" in code.ways and code.residue == 0, (machine, code.notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 LEFT_OUT = {
     "asks ptxas or nvcc many times": (
+        "tests/sass/run/test_opcodes.py",
         "tests/sass/test_resources.py",
         "tests/examples/test_catalogue.py::test_every_file_assembles",
         "tests/files/test_files.py::test_ptxas_takes_every_file",

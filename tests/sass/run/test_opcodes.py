@@ -87,6 +87,6 @@ def test_a_run_leaves_the_same_bytes(body: str, target: str) -> None:
     device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)
     data = device.array(np.random.default_rng(7).integers(0, 1 << 32, 64, np.uint32))
     profile = device.launch(kernel(body, target), 1, 64, [data, device.zeros((64, 32), np.uint32)])
-    for machine in ("t4", "rtx-3090", "h100-sxm", "b200")[target == "sm_80" :]:
+    for machine in ("t4", "rtx-3090", "h100-sxm", "b200", "rtx-5090")[target == "sm_80" :]:
         code = ge.machine_code(profile, machine)
         assert "run" in code.ways and code.residue == 0, (machine, code.notes)

@@ -44,8 +44,11 @@ def _sum(op: Op, to: Writer, target: Operand | None, flags: list[Predicate], ter
 
 @opcodes("IADD3")
 def _iadd3(op: Op, to: Writer) -> None:
-    op.allow("X")
+    op.allow("X", "64")
     flags = _flags(op, 1)
+    if "64" in op:
+        _wide_sum(op, to)
+        return
     rest = op.operands[1 + len(flags) :]
     values, ins = rest[:3], rest[3:]
     if not flags and "X" not in op:
@@ -59,9 +62,23 @@ def _iadd3(op: Op, to: Writer) -> None:
     _sum(op, to, op.operands[0], flags, terms)
 
 
+def _wide_sum(op: Op, to: Writer) -> None:
+    """Of registers in pairs, from Hopper on."""
+    target, *values = op.operands
+    if "X" in op or any(isinstance(value, Predicate) for value in values):
+        raise NotRun(f"{op.item.text} is not known here")
+    total, *others = (to.wide(value) for value in values)
+    for other in others:
+        total = to.q("add.s64", total, other)
+    to.put_wide(target, total)
+
+
 @opcodes("VIADD", "IADD")
 def _viadd(op: Op, to: Writer) -> None:
-    op.allow()
+    op.allow("64")
+    if "64" in op:
+        _wide_sum(op, to)
+        return
     to.put(op.operands[0], to.r("add.s32", to.word(op.operands[1]), to.word(op.operands[2])))
 
 
@@ -170,9 +187,14 @@ def _plop3(op: Op, to: Writer) -> None:
 def _isetp(op: Op, to: Writer) -> None:
     compare, *words = op.words
     kind = "u" if "U32" in words else "s"
-    if not {*words} <= {"U32", "S32", "AND", "OR", "XOR", "EX"} or compare not in _COMPARES:
+    if not {*words} <= {"U32", "S32", "U64", "S64", "AND", "OR", "XOR", "EX"} or compare not in _COMPARES:
         raise NotRun(f"{op.item.opcode} is not known here")
     first, second, a, b, combined, *lower = op.operands
+    wide = next((word for word in words if word in ("U64", "S64")), "")
+    if wide:
+        value = to.p(f"setp.{compare.lower()}.{wide.lower()}", to.wide(a), to.wide(b))
+        set_flags(op, to, value, (first, second), combined)
+        return
     x, y = to.word(a), to.word(b)
     if "EX" in words:
         low = to.predicate(lower[0])
@@ -319,7 +341,10 @@ def _idp(op: Op, to: Writer) -> None:
 
 @opcodes("MOV", "R2UR")
 def _mov(op: Op, to: Writer) -> None:
-    op.allow()
+    op.allow("64")
+    if "64" in op:
+        to.put_wide(op.operands[0], to.wide(op.operands[1]))
+        return
     source = op.operands[-1] if not isinstance(op.operands[1], Register) else op.operands[1]
     if isinstance(source, Immediate) and len(op.operands) > 2:
         source = op.operands[1]

@@ -20,9 +20,9 @@ from .worker import Worker
 
 __all__ = ["run"]
 
-#: seconds that one thread alone must be expected to need before others are started: ten times what starting them costs, so that
-#: kernels which gain nothing from a second core, because they are bound by memory, lose no more than a tenth
-WORTH_IT = 0.004
+#: seconds that one thread alone must be expected to need before others are started: eight times what starting them costs, so that
+#: kernels which gain nothing from a second core, because they are bound by memory, lose no more than an eighth
+WORTH_IT = 0.003
 
 
 @cache

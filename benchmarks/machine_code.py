@@ -27,6 +27,10 @@ _OPEN = 0.01
 
 
 def main(architectures: list[str]) -> None:
+    try:
+        ge.machine_code_tools()
+    except ge.MachineError as error:
+        sys.exit(str(error))
     for architecture in architectures:
         counts: Counter[str] = Counter()
         reasons: Counter[str] = Counter()
@@ -81,7 +85,7 @@ def measure(
     counts["kernels"] += 1
     counts["run"] += both.ways != "flow"
     counts["agree"] += both.ways == "flow and run"
-    counts["differ"] += both.ways == "run" and not flow.residue
+    counts["differ"] += both.ways == "run" and both.residue > 0
     counts["open by flow"] += flow.residue > _OPEN
     counts["open by both"] += both.residue > _OPEN
     for note in both.notes:

@@ -86,18 +86,22 @@ def _by_run(graph: Graph, ran: Ran) -> Counted:
 
 
 def _compared(by_flow: Counted | None, by_run: Counted, graph: Graph) -> Counted:
-    """The counts of the run. They are exact if the other way says the same, or leaves it open; else what differs is uncertain."""
+    """The counts of the run: exact if the other way says the same of each block, or leaves that open; else uncertain there."""
     if by_flow is None:
         return by_run
     pairs = ((by_flow.warps.blocks, by_run.warps.blocks), (by_flow.threads.blocks, by_run.threads.blocks))
-    apart = 0
+    left_open = _left_open(by_flow, graph)
+    agreed, apart = True, 0
     for block in graph.blocks:
-        if any(one.get(block.index, 0) != other.get(block.index, 0) for one, other in pairs):
+        if all(one.get(block.index, 0) == other.get(block.index, 0) for one, other in pairs):
+            continue
+        agreed = False
+        if block.index not in left_open:
             executed = (blocks.get(block.index, 0) for blocks in pairs[0])
             apart += max(1, *executed) * _size(block)
-    if not apart:
+    if agreed:
         return replace(by_run, ways="flow and run")
-    if by_flow.residue:
+    if not apart:
         return by_run
     least, greatest = sorted((by_flow.least, by_run.least))
     note = f"the counts of PTX say {by_flow.least:,} warp instructions, a run of the machine code {by_run.least:,}"
@@ -108,6 +112,14 @@ def _compared(by_flow: Counted | None, by_run: Counted, graph: Graph) -> Counted
         residue=min(1.0, apart / max(1, greatest)),
         notes=(note,),
     )
+
+
+def _left_open(by_flow: Counted, graph: Graph) -> frozenset[int]:
+    """Blocks that the counts of PTX do not decide; all of them where counts had to be rounded."""
+    warps, threads = by_flow.warps, by_flow.threads
+    if not (warps.whole and threads.whole):
+        return frozenset(block.index for block in graph.blocks)
+    return warps.open | threads.open | warps.unexplained | threads.unexplained
 
 
 def _size(block: Block) -> int:

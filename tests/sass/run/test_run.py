@@ -4,14 +4,18 @@ programs where they are."""
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.jit import cache
+from gpuperf_engine.sass.flow import Executions
+from gpuperf_engine.sass.ways import Counted, _compared
 from tests.sass.listings import WALK, WALK_PTX, listing_text, stand_in
 from tests.support import head
 
@@ -199,6 +203,28 @@ def test_what_is_not_known_ends_the_run_where_it_is_reached(
     passed = "IADD3 R1, R0, 0x1, RZ # 4\nISETP.GE.U32.AND P0, PT, R0, 0x40, PT # 4\n@!P0 BRA `(.L_on)\nFROB R1, R1\n.L_on:\n"
     code = by_hand(monkeypatch, tmp_path, body, passed + END)
     assert "run" in code.ways
+
+
+def counted(blocks: dict[int, int], left_open: frozenset[int], whole: bool = True) -> Counted:
+    total = sum(blocks.values())
+    warps = Executions(blocks, total, total, left_open, frozenset(), whole)
+    return Counted(warps, warps, total, total, 0.5 if left_open else 0.0, ("open",), "flow")
+
+
+@pytest.mark.parametrize(
+    ("left_open", "whole", "residue"),
+    [({2}, True, 0.0), ({1}, True, 8 / 16), (set(), True, 8 / 16), (set(), False, 0.0)],
+)
+def test_a_run_must_agree_with_each_block_that_the_counts_decide(
+    left_open: set[int], whole: bool, residue: float
+) -> None:
+    """Three blocks of one instruction: the ways differ in the last, 8 executions or 2."""
+    graph: Any = SimpleNamespace(blocks=[SimpleNamespace(index=at, start=at, end=at + 1) for at in range(3)])
+    by_flow = counted({0: 4, 1: 4, 2: 8}, frozenset(left_open), whole)
+    by_run = replace(counted({0: 4, 1: 4, 2: 2}, frozenset()), ways="run", notes=())
+    both = _compared(by_flow, by_run, graph)
+    assert (both.ways, both.residue, both.warps.blocks[2]) == ("run", residue, 2)
+    assert bool(both.notes) == (residue > 0)
 
 
 def test_without_inputs_nothing_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -29,10 +29,10 @@ def _machine(*rows: tuple[str, str, Mapping[str, Any]]) -> Iterator[Metric]:
     """Metrics of the machine code for a target."""
     for name, said, more in rows:
         kind, better, unit = (more.get(key, usual) for key, usual in _USUAL.items())
-        rest = {key: value for key, value in more.items() if key not in _USUAL}
+        rest = {"since": 3, **{key: value for key, value in more.items() if key not in _USUAL}}
         yield Metric(
             f"machine.{name}", kind, better, unit, said,
-            read=attrgetter(name), path=("machine_code", name), group=MACHINE, per_target=True, since=3, **rest,
+            read=attrgetter(name), path=("machine_code", name), group=MACHINE, per_target=True, **rest,
         )  # fmt: skip
 
 
@@ -86,6 +86,7 @@ METRICS: tuple[Metric, ...] = (
         "memory.global_load_wavefronts", "exact", "lower", "",
         "wavefronts of global loads in the banks of L1",
         since=2, access=lambda row: row.get("global_wavefronts", 0),
+        decided_by="machine.global_load_wavefronts",
     ),
     Metric(
         "memory.global_atomic_sectors", "exact", "lower", "", "sectors of global atomics and reductions",
@@ -105,10 +106,12 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "memory.shared_wavefronts", "exact", "lower", "", "wavefronts of shared memory",
         since=2, access=lambda row: row["wavefronts"],
+        decided_by="machine.shared_wavefronts",
     ),
     Metric(
         "memory.shared_conflicts", "exact", "lower", "", "those beyond what the width of the accesses needs",
         access=lambda row: row["conflicts"],
+        decided_by="machine.shared_wavefronts",
     ),
     Metric(
         "memory.local_sectors", "exact", "lower", "", "sectors of local memory",
@@ -151,6 +154,14 @@ METRICS: tuple[Metric, ...] = (
         ("spill_stores", "and stores", {"open": True}),
         ("shared_load_requests", "loads of shared memory, once per warp", {"open": True, "lines": ("shared_wavefronts",)}),
         ("shared_load_wavefronts", "wavefronts of those", {"missing": True, "lines": ("shared_wavefronts",)}),
+        (
+            "shared_wavefronts", "wavefronts of all accesses of shared memory",
+            {"missing": True, "lines": ("shared_wavefronts",), "since": 4},
+        ),
+        (
+            "global_load_wavefronts", "wavefronts of global loads in the banks of L1",
+            {"missing": True, "lines": ("global_load_wavefronts",), "since": 4},
+        ),
         *(
             (f"global_{kind}_sectors", said, {"missing": True, "lines": (f"global_{kind}_sectors",)})
             for kind, said in (

@@ -184,12 +184,25 @@ def test_merged_loads_are_one_and_a_redundant_one_is_none() -> None:
     profile, slower = merged(LOADED), merged(LOADED * 2)
     code, same = ge.machine_code(profile, "a100-sxm-80gb"), ge.machine_code(slower, "a100-sxm-80gb")
     assert profile.memory.shared_load_requests == 20 and code.shared_load_requests == 5
-    assert code.shared_load_wavefronts is None
+    assert code.shared_load_wavefronts is code.shared_wavefronts is None
     assert slower.memory.global_load_sectors == 2 * profile.memory.global_load_sectors == 2 * 5 * 16
     assert code.global_load_sectors == same.global_load_sectors == code.global_store_sectors == 5 * 16
+    assert slower.memory.global_load_wavefronts == 2 * code.global_load_wavefronts == 2 * 5 * 4
+    assert code.global_load_wavefronts == same.global_load_wavefronts
     assert slower.warp_instructions == profile.warp_instructions + 5
     assert same.warp_instructions == code.warp_instructions == 5 * len(code.instructions)
     assert [item.text for item in same.instructions] == [item.text for item in code.instructions]
+
+
+@needs_both
+def test_what_merged_loads_did_is_counted_by_running_them() -> None:
+    """A warp that loads 16 consecutive bytes a lane takes 4 wavefronts of 128 bytes, by one load or by four stored values."""
+    device = ge.Device(memory_bytes=1 << 24, observe={"inputs"})
+    kernel = ge.parse(head("7.0", "sm_80") + MERGED.replace("MORE", LOADED), path="k.ptx")["k"]
+    profile = device.launch(kernel, 5, 32, [device.zeros(128, np.float32), np.uint32(1)])
+    counts = ge.machine_counts(profile, "a100-sxm-80gb")
+    assert (counts.ways, counts.residue) == ("flow and run", 0)
+    assert (counts.shared_load_wavefronts, counts.shared_wavefronts) == (5 * 4, 5 * 8)
 
 
 @needs_both

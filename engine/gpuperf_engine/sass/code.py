@@ -21,7 +21,7 @@ from .disassemble import disassemble
 from .flow import Executions
 from .graph import Graph, build_graph
 from .listing import Decoded
-from .memory import as_run, traffic
+from .memory import Traffic, as_run, traffic
 from .pipes import pipe_of
 from .resources import resources_of
 from .tools import find_tool
@@ -106,6 +106,8 @@ class MachineCounts:
     spill_stores: int
     shared_load_requests: int
     shared_load_wavefronts: int | None
+    shared_wavefronts: int | None
+    global_load_wavefronts: int | None
     global_load_sectors: int | None
     global_store_sectors: int | None
     global_atomic_sectors: int | None
@@ -170,7 +172,7 @@ def machine_code(
 def machine_counts(profile: Profile, architecture: str, target: str = "") -> MachineCounts:
     """``machine_code`` without the instructions, from the cache where the same was counted before. Raises what that does.
 
-    The machine code is run only where the counts of PTX leave something open.
+    The machine code is run only where the counts of PTX leave something open, executions or what merged accesses did.
     """
     kernel, counts, _ = _counted(profile)
     name = cache.key(
@@ -186,7 +188,8 @@ def machine_counts(profile: Profile, architecture: str, target: str = "") -> Mac
     )
     first = _cached(name, profile, architecture, target, running=False)
     plans = [record.plan for record in profile.records]
-    if not first.residue or any(plan.inputs is None for plan in plans):
+    told = None not in (getattr(first, field.name) for field in fields(Traffic))
+    if (told and not first.residue) or any(plan.inputs is None for plan in plans):
         return first
     inputs = [
         (

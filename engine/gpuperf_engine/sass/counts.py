@@ -20,7 +20,8 @@ __all__ = ["Access", "PtxCount", "PtxCounts", "Side", "is_jump", "ptx_counts"]
 @dataclass(frozen=True, slots=True)
 class Access:
     """What a memory instruction did, over all launches: executions in which a lane was on (``requests``), sectors of global memory,
-    and wavefronts of shared memory. ``kind``, ``space`` and ``bytes`` are those of ``Site``."""
+    wavefronts of shared memory, and those of loads of global memory in the banks of L1 (``global_wavefronts``). ``kind``, ``space``
+    and ``bytes`` are those of ``Site``."""
 
     kind: str
     space: str
@@ -28,6 +29,7 @@ class Access:
     requests: int = 0
     sectors: int = 0
     wavefronts: int = 0
+    global_wavefronts: int = 0
 
 
 @dataclass(slots=True)
@@ -201,6 +203,7 @@ def _with(before: Access | None, site: Site, row: list[int]) -> Access:
         requests=access.requests + more["requests"],
         sectors=access.sectors + more["sectors"],
         wavefronts=access.wavefronts + more["wavefronts"],
+        global_wavefronts=access.global_wavefronts + more["global_wavefronts"],
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from ..isa.effects import LOAD, STORE
 from ..ptx.syntax import Instruction
@@ -24,13 +25,16 @@ _COPIES = ("UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG")
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Executed accesses of local memory that no access of the PTX asked for; requests and wavefronts of shared loads; sectors of
-    global memory by kind. ``None``: not to be told from those of the PTX."""
+    """Executed accesses of local memory that no access of the PTX asked for; requests and wavefronts of shared loads, and wavefronts
+    of all accesses of shared memory; wavefronts of global loads in L1, and sectors of global memory by kind. ``None``: not to be told
+    from those of the PTX."""
 
     spill_loads: int
     spill_stores: int
     shared_load_requests: int
     shared_load_wavefronts: int | None
+    shared_wavefronts: int | None
+    global_load_wavefronts: int | None
     global_load_sectors: int | None
     global_store_sectors: int | None
     global_atomic_sectors: int | None
@@ -80,9 +84,16 @@ def traffic(
         spills["LDL"],
         spills["STL"],
         *_shared_loads(shared, accesses),
-        _sectors(made, accesses, "load"),
-        _sectors(made, accesses, "store"),
-        _sectors(made, accesses, "atomic", "reduction"),
+        _kept(made, accesses, attrgetter("wavefronts")),
+        _kept(made, accesses, attrgetter("global_wavefronts")),
+        *(
+            _kept(
+                made,
+                {number: access for number, access in accesses.items() if access.kind in kinds},
+                attrgetter("sectors"),
+            )
+            for kinds in (("load",), ("store",), ("atomic", "reduction"))
+        ),
     )
 
 
@@ -106,19 +117,21 @@ def _shared_loads(made: Mapping[int, _Made], accesses: Mapping[int, Access]) -> 
     return requests, wavefronts if told else None
 
 
-def _sectors(made: Mapping[int, _Made], accesses: Mapping[int, Access], *kinds: str) -> int | None:
-    """Sectors of the accesses that are still there; ``None`` if one is there in part, or was merged into a wider one."""
-    sectors = 0
+def _kept(
+    made: Mapping[int, _Made], accesses: Mapping[int, Access], read: Callable[[Access], int]
+) -> int | None:
+    """The sum over the accesses that are still there; ``None`` if one is there in part, or was merged into a wider one."""
+    total = 0
     for number, access in accesses.items():
-        if access.kind not in kinds or not access.sectors or number not in made:
+        if not read(access) or number not in made:
             continue
         same = made[number]
         wanted = access.requests * access.bytes * 8
         whole = same.bits == wanted or (same.guarded and same.bits > wanted)
         if not (same.unsized or (whole and same.widest <= access.bytes * 8)):
             return None
-        sectors += access.sectors
-    return sectors
+        total += read(access)
+    return total
 
 
 _GLOBAL = {
@@ -144,6 +157,8 @@ def as_run(graph: Graph, ran: Ran, counted: Traffic) -> Traffic:
         counted,
         shared_load_requests=requests,
         shared_load_wavefronts=wavefronts,
+        shared_wavefronts=sum(row.wavefronts for row in ran.rows.values()),
+        global_load_wavefronts=sum(row.global_wavefronts for row in ran.rows.values()),
         global_load_sectors=sectors["global_load_sectors"],
         global_store_sectors=sectors["global_store_sectors"],
         global_atomic_sectors=sectors["global_atomic_sectors"],

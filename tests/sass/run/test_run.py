@@ -68,12 +68,11 @@ def test_both_ways_agree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 @stands_in
 def test_counts_of_a_run_come_back_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The machine code is run only where the counts of PTX leave something open; other inputs are not taken for these."""
+    """Other inputs are not taken for these."""
     kept: dict[str, bytes] = {}
     kind = SimpleNamespace(key=cache.key, read=kept.get, keep=kept.__setitem__)
     monkeypatch.setattr("gpuperf_engine.sass.code.cache", kind)
     stand_in(monkeypatch, tmp_path, WALK, "walk")
-    assert ge.machine_counts(walk("llvm", 0), "rtx-3090").ways == "flow"
     first = ge.machine_counts(walk("llvm", 40), "rtx-3090")
     assert (first.ways, first.warp_instructions, first.residue) == ("run", 311, 0.0)
 
@@ -103,6 +102,10 @@ IMAD.WIDE.U32 R2, R0, R2, c[0x0][0x160] # 3
 END = "STG.E [R2.64], R1 # 99\nEXIT # 99\n"
 
 
+def kernel_by_hand(body: str) -> ge.Function:
+    return ge.parse(head("7.0", "sm_80") + BY_HAND.replace("BODY", body), path="k.ptx")["k"]
+
+
 def by_hand(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str, machine: str, block: int = 64
 ) -> ge.MachineCode:
@@ -110,15 +113,26 @@ def by_hand(
     listing = tmp_path / "k.txt"
     listing.write_text(listing_text(START + machine), encoding="utf-8")
     stand_in(monkeypatch, tmp_path, listing, "k")
-    kernel = ge.parse(head("7.0", "sm_80") + BY_HAND.replace("BODY", body), path="k.ptx")["k"]
     device = ge.Device(observe=INPUTS, memory_bytes=1 << 24)
-    data = device.zeros(block, np.uint32)
+    kernel, data = kernel_by_hand(body), device.zeros(block, np.uint32)
     profile = device.launch(kernel, 1, block, [data])
     code = ge.machine_code(profile, "a100-sxm-80gb")
     # what was run leaves nothing behind
     again = device.launch(kernel, 1, block, [data])
     assert again.warp_instructions == profile.warp_instructions
     return code
+
+
+@stands_in
+def test_what_the_counts_of_ptx_decide_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("gpuperf_engine.sass.ways.run", None)
+    listing = tmp_path / "k.txt"
+    listing.write_text(listing_text(START + "IADD3 R1, R0, 0x1, RZ # 4\n" + END), encoding="utf-8")
+    stand_in(monkeypatch, tmp_path, listing, "k")
+    device = ge.Device(observe=INPUTS, memory_bytes=1 << 24)
+    kernel = kernel_by_hand("add.u32 %r1, %r0, 1;\n")
+    counts = ge.machine_counts(device.launch(kernel, 1, 64, [device.zeros(64, np.uint32)]), "a100-sxm-80gb")
+    assert (counts.ways, counts.residue, counts.warp_instructions) == ("flow", 0.0, 2 * 6)
 
 
 def warps_at(code: ge.MachineCode) -> list[tuple[int, int]]:

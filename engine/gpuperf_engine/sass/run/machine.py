@@ -26,11 +26,12 @@ __all__ = ["NotRun", "Ran", "Row", "run"]
 
 @dataclass(slots=True)
 class Row:
-    """What the accesses of a machine instruction did: executions in which a lane was on, sectors and wavefronts."""
+    """What the accesses of a machine instruction did: see ``Access``."""
 
     requests: int = 0
     sectors: int = 0
     wavefronts: int = 0
+    global_wavefronts: int = 0
 
 
 @dataclass(slots=True)
@@ -145,6 +146,7 @@ class _Runner:
             row.requests += counts["requests"]
             row.sectors += counts["sectors"]
             row.wavefronts += counts["wavefronts"]
+            row.global_wavefronts += counts["global_wavefronts"]
 
 
 def _of_lines(program: Program, record: LaunchRecord) -> tuple[Counter[int], Counter[int]]:

@@ -19,11 +19,19 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--all", action="store_true", help="every number with its unit and source; the table is Markdown"
     )
+    parser.add_argument(
+        "--compare",
+        nargs="+",
+        metavar="ID",
+        help="the numbers in which these machines differ; with --all, all of theirs",
+    )
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.compare:
+        return _compare([load_machine(name) for name in dict.fromkeys(arguments.compare)], arguments)
     machines = [load_machine(name) for name in machine_ids()]
     if arguments.format == "json":
         rows = [
@@ -59,6 +67,36 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     write("\n".join(columns(table, right=(3, 4, 5, 6))) + "\n", None)
     return OK
+
+
+def _compare(machines: list[Machine], arguments: argparse.Namespace) -> int:
+    """A row for each number, a column for each machine. What a machine lacks, it has no unit for."""
+    numbers = [_numbers(machine) for machine in machines]
+    names = [
+        name
+        for name in dict.fromkeys(name for machine in numbers for name in machine)
+        if arguments.all or len({machine.get(name, {}).get("value") for machine in numbers}) > 1
+    ]
+    if arguments.format == "json":
+        rows = {name: {m.id: own.get(name) for m, own in zip(machines, numbers)} for name in names}
+        write(json.dumps(rows, indent=1) + "\n", None)
+        return OK
+    table = [("number", "unit", *(machine.id for machine in machines))]
+    for name in names:
+        own = [machine.get(name) for machine in numbers]
+        unit = next(str(number["unit"]) for number in own if number)
+        table.append((name, unit, *(_cell(number) for number in own)))
+    right = range(2, 2 + len(machines))
+    write(
+        "\n".join(columns(table, right=tuple(right))) + "\n~ assumed: gpuperf targets --all says why\n", None
+    )
+    return OK
+
+
+def _cell(number: dict[str, object] | None) -> str:
+    if number is None:
+        return "–"
+    return f"{'~' if number['source'] == 'assumed' else ''}{number['value']:,.10g}"
 
 
 def _numbers(machine: Machine) -> dict[str, dict[str, object]]:

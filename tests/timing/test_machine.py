@@ -16,7 +16,8 @@ from gpuperf_engine.timing.targets import can_run, parse_target
 def test_required_machines_are_there() -> None:
     wanted = (
         "v100-sxm2 v100-pcie a100-sxm-40gb a100-sxm-80gb h100-pcie h100-sxm h200-sxm gh200 b200 t4 l4 l40 a40 rtx-2080-ti "
-        "rtx-3090 rtx-4090 rtx-a6000 gtx-1050 p100 a10 a30 a100-pcie-80gb l40s rtx-3080 rtx-4080 rtx-6000-ada rtx-5080 rtx-5090"
+        "rtx-3090 rtx-4090 rtx-a6000 rtx-a5000 rtx-a4000 gtx-1050 p100 "
+        "a10 a30 a100-pcie-80gb l40s rtx-3080 rtx-4080 rtx-6000-ada rtx-5080 rtx-5090"
     )
     assert set(machine_ids()) == set(wanted.split())
 

@@ -336,6 +336,21 @@ def test_targets(capsys):
     assert "a100-sxm-80gb" in {row["id"] for row in json.loads(run(capsys, "targets", "--format", "json")[1])}
 
 
+def test_targets_are_compared(capsys):
+    code, out, _ = run(capsys, "targets", "--compare", "rtx-a4000", "rtx-a6000", "h100-sxm")
+    rows = {row.split()[0]: row for row in out.splitlines()[:-1]}
+    assert code == 0 and rows["number"].split()[-3:] == ["rtx-a4000", "rtx-a6000", "h100-sxm"]
+    assert rows["chip.sm_count"].split()[-3:] == ["48", "84", "132"]
+    assert rows["latency.dram"].split()[-3:-1] == ["~547", "~547"]  # as an A40's
+    assert "sm.sub_partitions" not in rows  # 4 on each
+    _, out, _ = run(capsys, "targets", "--compare", "p100", "t4", "--all", "--format", "json")
+    both = json.loads(out)
+    assert both["sm.issue_rate"]["p100"]["value"] == 2 * both["sm.issue_rate"]["t4"]["value"]
+    assert both["lanes.tensor"]["p100"] is None
+    code, _, err = run(capsys, "targets", "--compare", "t4", "t5")
+    assert code != 0 and "t5" in err
+
+
 def test_every_number_of_every_machine_is_printed_with_its_source(capsys):
     code, out, _ = run(capsys, "targets", "--all")
     machines = json.loads(run(capsys, "targets", "--all", "--format", "json")[1])

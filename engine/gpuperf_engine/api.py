@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+from .device.attributes import attributes_of
 from .device.device import Runtime
 from .device.events import Event
 from .device.thresholds import Thresholds
@@ -24,7 +25,7 @@ from .profile.explain import explain
 from .profile.threads import Sample, Threads
 from .ptx.module import Function, Kernel, Module
 from .ptx.parse import parse
-from .results import Estimate, Finding, Profile, ValueRecord, race_error
+from .results import Estimate, Finding, KernelAttributes, Profile, Resources, ValueRecord, race_error
 from .sass.code import MachineCode, MachineCounts, MachineInstruction
 from .sass.code import machine_code as _machine_code
 from .sass.code import machine_counts as _machine_counts
@@ -85,6 +86,9 @@ class Device(Runtime):
     ``machine_code``), ``threads`` and ``values``; ``backend`` is ``llvm`` or ``reference`` (NumPy: slow, same results);
     ``resources`` is ``estimate`` (from liveness) or ``ptxas``; ``races`` is ``off``, ``note`` (accesses that nothing orders are in
     ``profile.races`` and in its notes) or ``error`` (they raise ``RaceError``); ``thresholds`` say when values are a pattern.
+    ``mapped``: device addresses are addresses of this process, so that the host can access device memory by pointer, and kernels
+    memory that it ``adopt``s (Linux; one such device at a time). ``history``: how many of the last steps are kept as ``events``
+    at least, instead of all.
     """
 
     def launch(
@@ -92,7 +96,7 @@ class Device(Runtime):
         kernel: Function,
         grid: Shape,
         block: Shape,
-        args: Sequence[object] = (),
+        args: Sequence[object] | bytes = (),
         *,
         shared_bytes: int = 0,
         cluster: Shape | None = None,
@@ -105,7 +109,8 @@ class Device(Runtime):
         """Run a kernel and count what it does.
 
         ``args``: arrays, views, device addresses, ``None`` (null), NumPy scalars (integers match by width), Python numbers
-        (range-checked), NumPy structured scalars or ``bytes`` for by-value structs. ``shared_bytes`` is dynamic shared memory per
+        (range-checked), NumPy structured scalars or ``bytes`` for by-value structs; or, as ``bytes``, the whole buffer of
+        parameters as the driver API takes it. ``shared_bytes`` is dynamic shared memory per
         CTA; ``cluster`` the shape of clusters in CTAs (``None``: that of ``.reqnctapercluster``, else no clusters); ``cooperative``
         makes all CTAs co-resident; ``max_instructions`` bounds the warp instructions of one warp; without
         ``keep`` memory is afterwards what it was before, as if only counting.
@@ -140,6 +145,15 @@ class Device(Runtime):
         if profile.races and self.races == "error":
             raise race_error(profile.kernel, profile.races)
         return profile
+
+    def attributes(self, kernel: Function) -> KernelAttributes:
+        """What is known of a kernel before a launch; registers come from where the device's ``resources`` say. Raises ``LaunchError``,
+        ``PtxError`` and, with ``ptxas``, ``MachineError``."""
+        program = self.program_of(kernel)
+        resources = ptxas_resources(kernel) if self.resources == "ptxas" else None
+        return attributes_of(
+            program, resources or Resources(program.registers, program.shared_static, program.local_bytes)
+        )
 
     def sample(
         self,

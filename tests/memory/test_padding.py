@@ -160,7 +160,7 @@ def test_strictness(backend: str) -> None:
     """An error where rules are strict, unless a padding was asked for; nothing is said where they are off."""
     body = "atom.global.cas.b32 v, [a], 0, 1;"
     with pytest.raises(
-        ge.MemoryFault, match=r"past the end of 'x' \(2 bytes at 0x7f0000000000\) \[object-end\]"
+        ge.MemoryFault, match=r"past the end of 'x' \(2 bytes at 0x300000000000\) \[object-end\]"
     ):
         launch(body, 2, backend, strict="error")
     assert len(launch(body, 2, backend, 2, strict="error")[2].notes) == 1

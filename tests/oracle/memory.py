@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-HEAP = 0x7F0000000000
+HEAP = 0x300000000000
 SHARED_WINDOW = 0x10_0000_0000
 LOCAL_WINDOW = 0x20_0000_0000
 PARAM_WINDOW = 0x30_0000_0000

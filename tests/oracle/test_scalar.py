@@ -77,7 +77,7 @@ def test_parameters_of_all_kinds_are_placed_by_alignment() -> None:
 def test_addresses_are_fixed_aligned_and_kept() -> None:
     text = module("ret;", ".param .u64 a, .param .u64 b")
     a, b = Buffer(300), Buffer(b"xyz")  # an address is given when the buffer is made
-    assert a.address >= 0x7F0000000000
+    assert a.address >= 0x300000000000
     assert a.address % 256 == 0
     assert b.address == a.address + 768  # 300 bytes need 512, a gap follows
     run(text, "k", 1, 1, [b, a])

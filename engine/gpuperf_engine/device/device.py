@@ -37,7 +37,8 @@ from ..simt.thread_counters import choose_ctas
 from ..symbolic.choose import observe_addresses, observe_control
 from ..symbolic.known_contents import resolve_demand
 from ..symbolic.slice_program import reduced
-from .device_memory import DeviceMemory, check_kernel
+from .addressed_memory import AddressedMemory
+from .device_memory import check_kernel
 from .events import Use
 from .footprint import take_footprint
 from .inputs import Inputs, InputsKeeper
@@ -124,12 +125,13 @@ class _Shape(NamedTuple):
         )
 
 
-class Runtime(DeviceMemory):
+class Runtime(AddressedMemory):
     """The parts of a device below profiles: memory, arrays, the recorded program, and running a kernel.
 
     ``observe`` is a subset of ``options.OBSERVABLE``; ``resources`` says where registers come from: ``estimate`` or ``ptxas``.
     ``printer`` is given what each launch printed, also if it fails. ``strict``: what becomes of breaches of rules that work on
-    today's GPUs, one of ``isa.rules.STRICTNESS``. ``thresholds``: when values are a pattern, if others than the defaults.
+    today's GPUs, one of ``isa.rules.STRICTNESS``. ``thresholds``: when values are a pattern, if others than the defaults. For
+    ``mapped`` and ``history`` see ``DeviceMemory``.
     """
 
     def __init__(
@@ -146,8 +148,10 @@ class Runtime(DeviceMemory):
         strict: str = "note",
         races: str | None = None,
         thresholds: Thresholds | None = None,
+        mapped: bool = False,
+        history: int | None = None,
     ) -> None:
-        super().__init__(observe, memory_bytes, heap_bytes, thresholds)
+        super().__init__(observe, memory_bytes, heap_bytes, thresholds, mapped, history)
         backend = check_backend(backend)
         self.resources = check_name(resources, RESOURCES, "no resources {}", "source of resources")
         self.strict = check_name(strict, STRICTNESS, "strict is {}", "value")
@@ -165,12 +169,18 @@ class Runtime(DeviceMemory):
         self._parameters: dict[Function, Allocation] = {}
         make_current(self)
 
+    @staticmethod
+    def program_of(kernel: Function) -> Program:
+        """The kernel laid out for running. Raises ``LaunchError`` for what cannot be launched."""
+        _check_entry(kernel)
+        return program_of(kernel)
+
     def run(
         self,
         kernel: Function,
         grid: object,
         block: object,
-        args: Sequence[object] = (),
+        args: Sequence[object] | bytes = (),
         *,
         shared_bytes: int = 0,
         cluster: object = None,
@@ -186,17 +196,17 @@ class Runtime(DeviceMemory):
         ``sampled``: threads alone are observed, whatever the device observes; only the CTAs of ``threads_of`` run if others cannot
         notice; nothing is recorded.
         """
-        _check_entry(kernel)
+        program = self.program_of(kernel)
         demand = "control" if sampled else resolve_demand(demand, self.observe)
         self._becomes_current(kernel)
-        program = program_of(kernel)
         shape = _Shape.checked(program, grid, block, shared_bytes, cluster, cooperative)
         observe = self._observed(demand, sampled, threads_of)
         budget = self.max_instructions
         if max_instructions is not None:
             budget = as_whole(max_instructions, "max_instructions", 1)
         raw = marshal(kernel, args, self._address_of)
-        self._name_by_parameter(kernel, args)
+        if not isinstance(args, bytes):
+            self._name_by_parameter(kernel, args)
         symbols = self._addresses_of_symbols(program, cooperative)
         resident = shape.resident()
         name = f"launch {self._launches + 1} (of {kernel.name!r}, demand={demand!r})"
@@ -227,12 +237,19 @@ class Runtime(DeviceMemory):
         if not sampled:
             self._launches += 1
             if observation.values is not None:
-                self.carried[len(self.events)] = observation.values
-            objects = tuple(argument for argument in args if isinstance(argument, DeviceArray))
-            self._append("launch", objects, 0, uses, kernel, keep)
+                self.carried[self._steps] = observation.values
+            self._append("launch", self._objects(args, pointed), 0, uses, kernel, keep)
             if self._inputs is not None:
                 self._inputs.launched()
         return program, plan, observation
+
+    def _objects(
+        self, args: Sequence[object] | bytes, pointed: Iterable[Allocation]
+    ) -> tuple[DeviceArray, ...]:
+        """The arrays that a launch is given; where it is given the bytes of its parameters, those that they point into."""
+        if isinstance(args, bytes):
+            return tuple(self.array_of[item] for item in pointed if item in self.array_of)
+        return tuple(argument for argument in args if isinstance(argument, DeviceArray))
 
     def _inputs_now(self) -> Inputs | None:
         saved = None
@@ -358,7 +375,7 @@ class Runtime(DeviceMemory):
             if keep and self._printer is not None and plan.console.text:
                 self._printer(plan.console.text)
             last = "footprint" not in observe
-            uses = recorder.end(len(self.events), keep, last) if recorder is not None else ()
+            uses = recorder.end(self._steps, keep, last) if recorder is not None else ()
             footprint = () if last else take_footprint(self.memory)
             self.memory.settle((*pointed, *(array.allocation for array in self._symbols.variables.values())))
             if saved is not None:

@@ -40,17 +40,36 @@ def check_kernel(kernel: object) -> None:
 class DeviceMemory:
     """Memory, the arrays in it, and the recorded program of what was done with them.
 
-    ``observe`` is a subset of ``options.OBSERVABLE``; ``thresholds``: when values are a pattern, if others than the defaults.
+    ``observe`` is a subset of ``options.OBSERVABLE``; ``thresholds``: when values are a pattern, if others than the defaults;
+    ``mapped``: whether device addresses are addresses of the host; ``history``: how many of the last steps are kept as ``events`` at
+    least (``None``: all of them).
     """
 
     def __init__(
-        self, observe: Iterable[str], memory_bytes: int, heap_bytes: int, thresholds: Thresholds | None
+        self,
+        observe: Iterable[str],
+        memory_bytes: int,
+        heap_bytes: int,
+        thresholds: Thresholds | None,
+        mapped: bool = False,
+        history: int | None = None,
     ) -> None:
         self.observe = check_observe(observe)
-        self.memory = Memory(as_whole(memory_bytes, "memory_bytes", 0), as_whole(heap_bytes, "heap_bytes", 0))
+        self.history = None if history is None else as_whole(history, "history", 0)
+        #: whether findings or inputs refer to what was there before
+        self._refers_back = bool(self.observe & {"accesses", "inputs", "values"})
+        if self.history is not None and self._refers_back:
+            raise LaunchError(
+                f"history={history!r} on a device that observes {', '.join(sorted(self.observe))}",
+                hint="the whole program is needed: leave history out",
+            )
+        capacity = as_whole(memory_bytes, "memory_bytes", 0)
+        self.memory = Memory(capacity, as_whole(heap_bytes, "heap_bytes", 0), mapped)
         self._contents = KnownContents(self.memory)
         self.events: list[Event] = []
-        self.arrays: list[DeviceArray] = []
+        #: how many there were
+        self._steps = 0
+        self._arrays: dict[Allocation, DeviceArray] = {}
         #: numbers of the events that allocated arrays
         self.origins: dict[Allocation, int] = {}
         #: arrays and variables of modules
@@ -124,10 +143,15 @@ class DeviceMemory:
         array = DeviceArray(self, allocation, 0, shape, dtype)
         allocation.axes = axes_of(shape, dtype.itemsize)
         self.array_of[allocation] = array.recorded()
-        self.arrays.append(self.array_of[allocation])
-        self.origins[allocation] = len(self.events)
+        self._arrays[allocation] = self.array_of[allocation]
+        self.origins[allocation] = self._steps
         self._taken.add(allocation.name)
         return array
+
+    @property
+    def arrays(self) -> list[DeviceArray]:
+        """All arrays, in the order in which they were made; variables of modules are none."""
+        return [*self._arrays.values()]
 
     def memset(self, array: DeviceArray, value: object) -> None:
         """Set every element of an array or view to one value."""
@@ -165,6 +189,7 @@ class DeviceMemory:
 
     def read(self, array: DeviceArray) -> NDArray[Any]:
         """Copy out, recorded. Raises ``NotObserved`` for contents that a launch did not compute."""
+        self._own(array)
         self._contents.require(array.allocation, "numpy()")
         uses = () if self.recorder is None else self.recorder.host_reads(array)
         self._append("copy-out", (array,), array.nbytes, uses)
@@ -176,7 +201,10 @@ class DeviceMemory:
     def symbol(self, kernel: Function, name: str) -> DeviceArray:
         """The array of a ``__constant__`` or ``__device__`` variable of the kernel's module. Raises ``UnknownName``."""
         check_kernel(kernel)
-        variable = kernel.module.variable(name)
+        return self._variable(kernel.module, name)
+
+    def _variable(self, module: Module, name: str) -> DeviceArray:
+        variable = module.variable(name)
         if variable.space not in ("global", "const") or variable.linkage == "extern":
             raise UnknownName(
                 f".{variable.space} variable {name!r} has no memory on the device itself"
@@ -185,9 +213,9 @@ class DeviceMemory:
                 span=variable.span,
                 hint="accepted: .global and .const variables that the module defines",
             )
-        self._symbols.check_room(kernel.module)
+        self._symbols.check_room(module)
         array = replace(self._symbols.variable(variable), runtime=self)
-        kernel.module.expected_on = None
+        module.expected_on = None
         return array
 
     def current_symbol(self, kernel: Function, name: str) -> DeviceArray:
@@ -291,6 +319,8 @@ class DeviceMemory:
             return None
         if argument.runtime.memory is not self.memory:
             raise LaunchError(f"array {argument.name!r} is on another device")
+        if argument.allocation.freed:
+            raise LaunchError(f"array {argument.name!r} was freed")
         return argument.address
 
     def _own(self, array: object) -> None:
@@ -326,7 +356,7 @@ class DeviceMemory:
         uses: tuple[Use, ...] = ()
         if self.recorder is not None:
             source = objects[1] if len(objects) > 1 else None
-            uses = self.recorder.host_writes(len(self.events), objects[0], source, kind)
+            uses = self.recorder.host_writes(self._steps, objects[0], source, kind)
         self._append(kind, objects, size, uses)
 
     def _append(
@@ -338,6 +368,11 @@ class DeviceMemory:
         kernel: Function | None = None,
         kept: bool = True,
     ) -> None:
-        number, name = len(self.events), "" if kernel is None else kernel.name
+        number, name = self._steps, "" if kernel is None else kernel.name
+        self._steps += 1
+        if self.history == 0:
+            return
         recorded = tuple(array.recorded() for array in objects)
         self.events.append(Event(kind, call_path(), recorded, name, size, uses, number, kept, kernel))
+        if self.history is not None and len(self.events) >= 2 * self.history:
+            del self.events[: -self.history]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ..memory.arena import ARENA_BASE, Memory
+from ..memory.arena import Memory
 from ..results import SECTOR_BYTES, ObjectFootprint
 
 __all__ = ["take_footprint"]
@@ -27,7 +27,7 @@ def take_footprint(memory: Memory) -> tuple[ObjectFootprint, ...]:
 def _taken(memory: Memory) -> Iterator[ObjectFootprint]:
     assert memory.touched is not None
     for allocation in sorted(memory.allocations, key=lambda item: item.index):
-        start = allocation.address - ARENA_BASE
+        start = allocation.address - memory.origin
         # whole sectors: objects begin at multiples of 256 bytes, and no other begins in the last one's sector
         end = start + -(-allocation.size // SECTOR_BYTES) * SECTOR_BYTES
         counts = _counted([whole[start:end] for whole in memory.touched])

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..memory.arena import ARENA_BASE, Allocation, Memory
+from ..memory.arena import Allocation, Memory
 from ..memory.arrays import DeviceArray
 from .contents import describe
 from .events import Same, Use
@@ -156,7 +156,7 @@ class Recorder:
     def _maps(self, allocation: Allocation) -> list[NDArray[np.uint8]]:
         """What was read and written of an object and of the last sector it begins."""
         assert self.memory.touched is not None
-        start = allocation.address - ARENA_BASE
+        start = allocation.address - self.memory.origin
         return [whole[start : start + -(-allocation.size // 32) * 32] for whole in self.memory.touched]
 
     def _of(self, allocation: Allocation) -> _Known:

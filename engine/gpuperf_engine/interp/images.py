@@ -13,7 +13,6 @@ from ..isa.evaluation import evaluate
 from ..isa.images import Image
 from ..isa.primitives import Value
 from ..isa.types import scalar_type
-from ..memory.arena import ARENA_BASE
 from ..memory.images import image_fault
 from ..ptx.syntax import Address, Instruction
 from .memory import address_reader
@@ -78,6 +77,7 @@ class _LanesImage(Image):
     def __init__(self, warp: ReferenceWarp, handles: Lanes, active: Lanes) -> None:
         memory = warp.cta.arena.memory
         self.region, self.touched = warp.cta.arena.region, memory.touched
+        self.origin = np.uint64(memory.origin)
         self.rows = memory.images.rows[memory.images.find(handles)]
         self.active = active
         self.refused: Lanes = np.zeros(32, np.bool_)
@@ -90,7 +90,7 @@ class _LanesImage(Image):
         return lanes
 
     def _offsets(self, address: Value, lanes: Lanes) -> Lanes:
-        offsets = every_lane(lane_value(address))[lanes] - np.uint64(ARENA_BASE)
+        offsets = every_lane(lane_value(address))[lanes] - self.origin
         return offsets.astype(np.int64)
 
     def load(self, address: Value, where: Value) -> Value:

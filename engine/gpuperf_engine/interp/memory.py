@@ -20,7 +20,7 @@ from ..isa.selectors import select
 from ..isa.spaces import RANK_SHIFT, WINDOWS
 from ..isa.types import ScalarType, scalar_type
 from ..memory.access_faults import Access, memory_fault
-from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES
+from ..memory.arena import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from ..memory.spaces import bit_of, piece_of, reachable
 from ..ptx.syntax import Address, Immediate, Instruction, Operand, Register, Variable, Vector
 from ..simt.atomic_targets import are_combined
@@ -249,7 +249,7 @@ class MemoryStep:
         parameters = warp.cta.plan.parameter_address
         good, initialized = arena.check(addresses, self.bytes, self.writes, self.reaches, parameters)
         aligned = addresses % np.uint64(self.bytes) == 0
-        offsets = (addresses - np.uint64(ARENA_BASE)).astype(np.int64)
+        offsets = (addresses - np.uint64(arena.memory.origin)).astype(np.int64)
         parts: list[Part] = []
         if not good.all():
             piece = 0 if warp.cta.plan.strict == "error" else self.piece

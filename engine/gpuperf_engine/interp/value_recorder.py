@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
+from ..memory.arena import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
 from ..results import ValueRecord
 from ..simt.program import Program
 from ..simt.value_records import (
@@ -181,7 +181,7 @@ class ValueRecorder:
 
     def _silent(self, addresses: Lanes, raw: Lanes, size: int, tracked: bool) -> int:
         """How many of the values are there already."""
-        offsets = (addresses - np.uint64(ARENA_BASE)).astype(np.int64)[:, None] + np.arange(size)
+        offsets = (addresses - np.uint64(self.memory.origin)).astype(np.int64)[:, None] + np.arange(size)
         same = (self.memory.bytes[offsets] == raw.reshape(-1, 1).view(np.uint8)).all(axis=1)
         if tracked:
             same &= (self.memory.shadow[offsets] != 0).all(axis=1)

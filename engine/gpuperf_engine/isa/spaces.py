@@ -23,8 +23,8 @@ WINDOWS: Mapping[str, tuple[int, int]] = MappingProxyType(
         "global": (0, 1 << 64),
         "shared": (0x0100_0000_0000, 1 << 32),
         "local": (0x0200_0000_0000, 1 << 32),
-        "const": (0x7EFF_FE00_0000, 1 << 24),
-        "param": (0x7EFF_FF00_0000, 1 << 24),
+        "const": (0x2FFF_FE00_0000, 1 << 24),
+        "param": (0x2FFF_FF00_0000, 1 << 24),
     }
 )
 

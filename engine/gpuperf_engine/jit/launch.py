@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import LaunchError
 from ..isa.rules import NOTED
-from ..memory.arena import ARENA_BASE, PADDED, Memory
+from ..memory.arena import PADDED, Memory
 from ..memory.spaces import KINDS
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
@@ -132,8 +132,8 @@ class Launch:
             Context.WARP_CODE: self._library.addresses["warp"],
             Context.WARPS: plan.warps_per_cta,
             Context.BUDGET: plan.max_instructions,
-            Context.ARENA: memory.host - ARENA_BASE,
-            Context.SHADOW: memory.host_shadow - ARENA_BASE,
+            Context.ARENA: memory.host - memory.origin,
+            Context.SHADOW: memory.host_shadow - memory.origin,
             Context.TABLE: address_of(self._table),
             Context.TABLE_ROWS: len(memory.allocations) + len(memory.heap.blocks),
             Context.TIDS: self._tids.address,
@@ -166,7 +166,7 @@ class Launch:
 
     def _touched(self, number: int) -> int:
         maps = self.memory.touched
-        return address_of(maps[number]) - ARENA_BASE if maps is not None else 0
+        return address_of(maps[number]) - self.memory.origin if maps is not None else 0
 
     def lock_lines(self) -> None:
         """Several threads will run CTAs: each locks the lines of global memory that it looks at, if races are checked."""

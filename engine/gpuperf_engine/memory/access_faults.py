@@ -180,6 +180,9 @@ def _neighbour(memory: Memory, address: int, size: int, named: str) -> str:
     index = bisect.bisect_right([item.address for item in near], address)
     below = near[index - 1] if index else None
     above = near[index] if index < len(near) else None
+    former = (item for item in reversed(memory.former) if item.address <= address < item.end)
+    for item in former:
+        return f"inside {item.name!r} ({item.size:,} bytes at {item.address - base:#x}), which was freed"
     if below is not None and below.size and (above is None or address - below.end <= above.address - address):
         over = address + size - below.end
         return f"{over:,} bytes past the end of {below.name!r} ({below.size:,} bytes at {below.address - base:#x})"

@@ -1,9 +1,10 @@
 """Device memory: one arena with virtual, fixed addresses (``access_faults`` has the messages for accesses that miss it).
 
 Global addresses do not depend on the host: the first allocation of every device starts at ``GLOBAL_BASE``, each further
-one at the next multiple of 256 behind a gap of one page, so that an overrun lands in no allocation. Constant variables and kernel
-parameters are allocations too, each kind in its window of the generic address space, below. ``host address = arena base +
-(device address − ARENA_BASE)``.
+one at the next multiple of 256 behind a gap of one page, so that an overrun lands in no allocation. What is freed is given again once
+there is no fresh room. Constant variables and kernel parameters are allocations too, each kind in its window of the generic address
+space, below. ``host address = arena base + (device address − ARENA_BASE)``; in a mapped arena both are the same number, far from where
+Linux puts programs and libraries, and memory of the host can be an allocation too (``adopt``).
 
 The shadow has one byte per byte of the arena: 0 means never written. A kernel's store writes 1 there unless its allocation
 is ``initialized``.
@@ -15,9 +16,7 @@ address belongs to exactly one state space. All addresses here are generic.
 from __future__ import annotations
 
 import bisect
-import contextlib
-import mmap
-import sys
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -29,8 +28,11 @@ from ..errors import LaunchError
 from ..isa.spaces import WINDOWS
 from ..ptx.syntax import Variable
 from ..source import Span
+from .arena_pages import ArenaPages
 from .heap import HEAP_BYTES, Heap, Kept
+from .holes import Holes
 from .image_rows import Images
+from .pages import FIRST, LAST, at, give_back
 from .spaces import KINDS
 
 __all__ = [
@@ -50,7 +52,7 @@ __all__ = [
     "Saved",
 ]
 
-GLOBAL_BASE = 0x7F00_0000_0000
+GLOBAL_BASE = 0x3000_0000_0000
 #: a generic address belongs to a window if it is less than ``WINDOW_BYTES`` above its base
 SHARED_WINDOW, WINDOW_BYTES = WINDOWS["shared"]
 LOCAL_WINDOW = WINDOWS["local"][0]
@@ -59,16 +61,14 @@ ARENA_BASE = min(WINDOWS["const"][0], WINDOWS["param"][0])
 ALIGNMENT = 256
 GAP = 4096
 DEFAULT_BYTES = 4 << 30
-#: numbers of CTAs that fit 31 bits
-_MOST_NUMBERS = 1 << 31
 #: in the column of kinds of ``Memory.table``
 PADDED = 256
 #: kinds of memory in windows of their own, which kernels do not write
 READ_ONLY = {"const": "constant", "param": "parameter"}
 #: stands for all addresses of shared memory beyond 32 bits: in none, and a multiple of the size of any access
 FAR = 0xFFFFFF00
-#: ``MAP_NORESERVE`` of Linux's mman.h, which Python names only from 3.13 on
-_NORESERVE = 0x4000 if sys.platform == "linux" else 0
+#: so many freed allocations are known to messages
+_FORMER = 1000
 
 
 def _gap(kind: str) -> int:
@@ -81,7 +81,8 @@ class Allocation:
     """A named piece of the arena: ``[address, address + size)``. ``kind`` is ``global``, ``const`` or ``param``; the last two
     cannot be stored to. ``initialized`` is true once every byte has been written. ``index`` counts all in the order made.
     ``pad`` are the bytes behind it that may be accessed too; ``None``: those of an element that begins inside (``padding``). ``axes``:
-    of an array of two or three axes longer than one element the bytes of the last one, and of the last two if there are three."""
+    of an array of two or three axes longer than one element the bytes of the last one, and of the last two if there are three.
+    ``adopted``: memory of the host, outside the arena. ``freed``: no longer there."""
 
     name: str
     address: int
@@ -91,6 +92,8 @@ class Allocation:
     index: int = 0
     pad: int | None = 0
     axes: tuple[int, int] = (0, 0)
+    adopted: bool = False
+    freed: bool = False
 
     @property
     def end(self) -> int:
@@ -109,25 +112,27 @@ class Saved:
     heap: tuple[Kept, NDArray[np.uint8], NDArray[np.uint8]]
 
 
-class Memory:
-    """The arena of one device: ``bytes`` (uint8, the arena), ``shadow`` (uint8, 1 = written), allocations in address order.
+class Memory(ArenaPages):
+    """The memory of one device: its pages, and the allocations in them in order of address. Raises ``LaunchError`` when an allocation
+    does not fit."""
 
-    The host pages are reserved, not committed: an arena of 4 GiB costs what is touched. Raises ``LaunchError`` when an
-    allocation does not fit.
-    """
-
-    def __init__(self, capacity: int = DEFAULT_BYTES, heap_bytes: int = HEAP_BYTES) -> None:
+    def __init__(
+        self, capacity: int = DEFAULT_BYTES, heap_bytes: int = HEAP_BYTES, mapped: bool = False
+    ) -> None:
         self.capacity = capacity
         #: where ``malloc`` of kernels takes from: behind everything else, so that its rows of ``table`` come last
         self.heap = Heap(GLOBAL_BASE + -(-(capacity + GAP) // GAP) * GAP, heap_bytes)
-        self._reserved = self.heap.start + self.heap.span - ARENA_BASE
-        self.bytes: NDArray[np.uint8] = _reserve(self._reserved)
-        self.shadow: NDArray[np.uint8] = _reserve(self._reserved)
-        #: host addresses of both
-        self.host, self.host_shadow = int(self.bytes.ctypes.data), int(self.shadow.ctypes.data)
+        super().__init__(ARENA_BASE, GLOBAL_BASE, self.heap.start + self.heap.span, mapped)
         self.allocations: list[Allocation] = []
         self.images = Images()
         self._starts: list[int] = []
+        self._made = 0
+        #: freed pieces of global memory, their gaps included
+        self._holes = Holes(ALIGNMENT)
+        #: the last ones that were freed
+        self.former: deque[Allocation] = deque(maxlen=_FORMER)
+        #: bytes of global memory that are allocated
+        self.used = 0
         #: by kind: the first address that is free and the end; nothing lies at the first page of a window, where null points
         self._room = {
             "global": [GLOBAL_BASE, GLOBAL_BASE + capacity],
@@ -147,85 +152,109 @@ class Memory:
         self.begin_again: Callable[[], object] | None = None
         #: raised whenever an allocation is made or its ``initialized`` changes: caches keyed by it stay right
         self.generation = 0
-        #: while the footprint is observed: a byte each for the bytes of the arena, 1 where a launch read, and where it wrote
-        self.touched: tuple[NDArray[np.uint8], NDArray[np.uint8]] | None = None
-        self._race_lines: NDArray[np.uint8] | None = None
-        self._race_segments: NDArray[np.uint8] | None = None
-        self._race_number = 1
-
-    @property
-    def global_span(self) -> int:
-        """Bytes from ``GLOBAL_BASE`` to the end of the arena."""
-        return self._reserved - (GLOBAL_BASE - ARENA_BASE)
-
-    def race_numbers(self, ctas: int) -> int:
-        """The number of the first of so many CTAs of a launch: those of earlier launches are lower, so that nothing has to be
-        cleared."""
-        if self._race_number + ctas >= _MOST_NUMBERS:
-            self._race_lines = None
-            self._race_number = 1
-        first = self._race_number
-        self._race_number += ctas
-        return first
-
-    def race_lines(self, line: int, cell: int) -> NDArray[np.uint8]:
-        """``cell`` bytes for each line of so many bytes of global memory, for what is known of who accessed it."""
-        if self._race_lines is None:
-            self._race_lines = _reserve(-(-self.global_span // line) * cell)
-        return self._race_lines
-
-    def race_segments(self, size: int) -> NDArray[np.uint8]:
-        """So many bytes, zero where no launch has written to them."""
-        if self._race_segments is None:
-            self._race_segments = _reserve(size)
-        return self._race_segments
-
-    def observe_footprint(self) -> None:
-        """Have accesses noted for ``device.footprint``."""
-        if self.touched is None:
-            # room for the whole last sector
-            self.touched = (_reserve(self._reserved + 32), _reserve(self._reserved + 32))
-
-    def beside(self) -> NDArray[np.uint8]:
-        """A byte for each of the arena's: zero, and costing what is touched."""
-        return _reserve(self._reserved)
 
     def allocate(
         self, size: int, name: str, kind: str = "global", align: int = ALIGNMENT, pad: int | None = 0
     ) -> Allocation:
         """A new allocation of ``size`` bytes (0 is allowed), 256-byte aligned, contents zero but uninitialised. ``pad``: see
         ``Allocation``."""
-        free, _ = self._room[kind]
         behind = pad or 0
-        address = self._placed(kind, free, size + behind, repr(name) if name else "an array", align)
-        allocation = Allocation(name, address, size, kind, size == 0, len(self.allocations), pad)
-        index = bisect.bisect(self._starts, address)
-        self.allocations.insert(index, allocation)
-        self._starts.insert(index, address)
-        self._filled = min(self._filled, index)
+        what = repr(name) if name else "an array"
+        free = self._room[kind][0]
+        address = self._placed(kind, free, self._holes, size + behind, what, align)
+        self._room[kind][0] = max(free, address + size + behind + _gap(kind))
+        allocation = Allocation(name, address, size, kind, size == 0, self._made, pad)
+        self._insert(allocation)
         if size:
             self._pending[allocation] = None
-        self._room[kind][0] = address + size + behind + _gap(kind)
-        self.generation += 1
         return allocation
+
+    def adopt(self, address: int, size: int, name: str, pad: int | None = 0) -> Allocation:
+        """An allocation of memory that the host has, outside the arena; all of it counts as written. Raises ``LaunchError``."""
+        if not self.mapped:
+            raise LaunchError(
+                "the addresses of this device are not those of the host",
+                hint="adopt memory with Device(mapped=True), or copy it with array()",
+            )
+        if self.heap.blocks:
+            raise LaunchError("memory of the host cannot be adopted once kernels have called malloc")
+        below, end = self.below(address + max(size, 1) - 1), address + size
+        if not FIRST <= address <= end <= LAST or self.is_arena(address, size):
+            raise LaunchError(f"{size:,} bytes at {address:#x} are no memory of the host")
+        if below is not None and below.end > address and size:
+            raise LaunchError(
+                f"{size:,} bytes at {address:#x} overlap {below.name!r} ({below.size:,} bytes at {below.address:#x})",
+                hint="free that first",
+            )
+        allocation = Allocation(name, address, size, "global", True, self._made, pad, adopted=True)
+        self._insert(allocation)
+        return allocation
+
+    def _insert(self, allocation: Allocation) -> None:
+        index = bisect.bisect(self._starts, allocation.address)
+        self.allocations.insert(index, allocation)
+        self._starts.insert(index, allocation.address)
+        self._made += 1
+        if index < self._filled:
+            self._rows = np.insert(self._rows, index, self._row(allocation), axis=0)
+            self._filled += 1
+        if allocation.kind == "global" and not allocation.adopted:
+            self.used += allocation.size
+        self.generation += 1
+
+    def free(self, allocation: Allocation, again: bool = True) -> None:
+        """Take an allocation away: its pages go back to the host, its addresses are given again unless ``again`` is false. That the
+        allocation is there is the caller's to know."""
+        index = self._index(allocation)
+        assert index is not None
+        del self.allocations[index], self._starts[index]
+        allocation.freed = True
+        self.former.append(allocation)
+        if index < self._filled:
+            self._rows = np.delete(self._rows, index, axis=0)
+            self._filled -= 1
+        self._pending.pop(allocation, None)
+        self.generation += 1
+        if allocation.adopted:
+            return
+        if allocation.kind == "global":
+            self.used -= allocation.size
+        if again:
+            for pages in (self.view(allocation), self.shadow_of(allocation)) if allocation.size else ():
+                give_back(int(pages.ctypes.data), allocation.size)
+        if again and allocation.kind == "global":
+            self._holes.put(allocation.address, allocation.end + (allocation.pad or 0) + GAP)
+
+    def _index(self, allocation: Allocation) -> int | None:
+        """Where an allocation is in ``allocations``, ``None`` for one that was freed."""
+        index = bisect.bisect_left(self._starts, allocation.address)
+        while index < len(self._starts) and self._starts[index] == allocation.address:
+            if self.allocations[index] is allocation:
+                return index
+            index += 1
+        return None
 
     def require(self, variables: Iterable[Variable]) -> None:
         """Raises ``LaunchError`` for the first of these that there is no room for, if all of them are to be allocated."""
         free = {kind: room[0] for kind, room in self._room.items()}
+        holes = self._holes.copy()
         for item in variables:
             what = f"variable {item.name!r} (.{item.space})"
             kind = item.space if item.space in self._room else "global"
-            address = self._placed(kind, free[kind], item.size, what, item.align, item.span)
-            free[kind] = address + item.size + _gap(kind)
+            address = self._placed(kind, free[kind], holes, item.size, what, item.align, item.span)
+            free[kind] = max(free[kind], address + item.size + _gap(kind))
 
     def _placed(
-        self, kind: str, free: int, size: int, what: str, align: int, span: Span | None = None
+        self, kind: str, free: int, holes: Holes, size: int, what: str, align: int, span: Span | None = None
     ) -> int:
-        """The address of so many bytes, where everything from ``free`` on is."""
+        """The address of so many bytes, where everything from ``free`` on is, and then, for global memory, ``holes``."""
         step = max(ALIGNMENT, align)
         address = -(-free // step) * step
         end = self._room[kind][1]
         if size < 0 or address + size > end:
+            freed = holes.take(size + GAP, step) if kind == "global" and size >= 0 else None
+            if freed is not None:
+                return freed
             whole = self.capacity if kind == "global" else WINDOWS[kind][1]
             raise LaunchError(
                 f"{what} needs {size:,} bytes, but {max(0, end - free):,} of {whole:,} bytes of "
@@ -242,12 +271,16 @@ class Memory:
 
     def view(self, allocation: Allocation) -> NDArray[np.uint8]:
         """The allocation's bytes, writable."""
-        start = allocation.address - ARENA_BASE
+        if allocation.adopted:
+            return at(allocation.address, allocation.size)
+        start = allocation.address - self.origin
         return self.bytes[start : start + allocation.size]
 
     def shadow_of(self, allocation: Allocation) -> NDArray[np.uint8]:
         """One byte per byte of the allocation: 1 where it was written."""
-        start = allocation.address - ARENA_BASE
+        if allocation.adopted:
+            return np.ones(allocation.size, np.uint8)
+        start = allocation.address - self.origin
         return self.shadow[start : start + allocation.size]
 
     def write(self, allocation: Allocation, offset: int, data: bytes | NDArray[np.uint8]) -> None:
@@ -276,8 +309,8 @@ class Memory:
             self._pending.pop(allocation, None)
         else:
             self._pending[allocation] = None
-        index = bisect.bisect_left(self._starts, allocation.address)
-        if index < self._filled:
+        index = self._index(allocation)
+        if index is not None and index < self._filled:
             self._rows[index, 3] = initialized
         self.generation += 1
 
@@ -312,7 +345,7 @@ class Memory:
 
     def _heap_part(self) -> slice:
         """Where in the arena the blocks are that were ever given."""
-        return slice(self.heap.start - ARENA_BASE, self.heap.top - ARENA_BASE)
+        return slice(self.heap.start - self.origin, self.heap.top - self.origin)
 
     @property
     def heap_bytes(self) -> NDArray[np.uint8]:
@@ -363,15 +396,7 @@ class Memory:
         """Shape ``(allocations, 4)``, dtype int64, in address order: start, end, kind (``KINDS``; others than global memory are
         read-only) with ``PADDED`` for a padding of elements that begin inside and 512 for each byte of another one, 1 if initialised.
         Not to be written to."""
-        fresh = [
-            (
-                item.address,
-                item.end,
-                KINDS[item.kind] + (PADDED if item.pad is None else 2 * PADDED * item.pad),
-                int(item.initialized),
-            )
-            for item in self.allocations[self._filled :]
-        ]
+        fresh = [self._row(item) for item in self.allocations[self._filled :]]
         if fresh:
             needed = self._filled + len(fresh)
             if needed > len(self._rows):
@@ -382,6 +407,11 @@ class Memory:
             self._filled = needed
         rows = self._rows[: self._filled]
         return np.concatenate([rows, self.heap.table()]) if self.heap.blocks else rows
+
+    @staticmethod
+    def _row(item: Allocation) -> tuple[int, int, int, int]:
+        pad = PADDED if item.pad is None else 2 * PADDED * item.pad
+        return item.address, item.end, KINDS[item.kind] + pad, int(item.initialized)
 
     @property
     def version(self) -> tuple[int, int]:
@@ -395,24 +425,3 @@ def _all_set(flags: NDArray[np.uint8]) -> bool:
         return False
     piece = 1 << 16
     return all(bool(flags[start : start + piece].all()) for start in range(0, flags.size, piece))
-
-
-def _reserve(size: int) -> NDArray[np.uint8]:
-    flags = (
-        getattr(mmap, "MAP_PRIVATE", 0)
-        | getattr(mmap, "MAP_ANONYMOUS", 0)
-        | getattr(mmap, "MAP_NORESERVE", _NORESERVE)
-    )
-    try:
-        pages = mmap.mmap(-1, max(size, 1), flags=flags) if flags else mmap.mmap(-1, max(size, 1))
-    except (OSError, OverflowError, ValueError) as error:
-        raise LaunchError(
-            f"cannot reserve {size:,} bytes for device memory: {error}",
-            hint="give the device less with memory_bytes=",
-        ) from None
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        # not for the windows, of which little is ever touched
-        start = (GLOBAL_BASE - ARENA_BASE) // mmap.PAGESIZE * mmap.PAGESIZE
-        with contextlib.suppress(OSError):  # a kernel without huge pages; only speed is lost
-            pages.madvise(mmap.MADV_HUGEPAGE, start)
-    return np.frombuffer(pages, dtype=np.uint8)

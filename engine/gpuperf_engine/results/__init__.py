@@ -15,7 +15,7 @@ from .control_flow import (
 from .estimate import Estimate
 from .finding import Finding, Traffic, added_traffic
 from .memory import SECTOR_BYTES, Memory, ObjectFootprint, SiteProfile
-from .profile import Profile, Resources
+from .profile import KernelAttributes, Profile, Resources
 from .races import Race, RaceAccess, race_error
 from .values import AffineFit, ValueRecord
 
@@ -30,6 +30,7 @@ __all__ = [
     "Estimate",
     "Explanation",
     "Finding",
+    "KernelAttributes",
     "LineProfile",
     "LoopProfile",
     "Memory",

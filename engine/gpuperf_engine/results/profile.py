@@ -29,6 +29,23 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class KernelAttributes:
+    """A kernel before its launch: per thread ``registers`` (32-bit), ``local_bytes`` and ``spill_bytes``; per block
+    ``shared_bytes`` (static) and ``largest_shared`` (with dynamic ones); ``constant_bytes`` of its module; ``largest_block`` in
+    threads, as registers and ``.maxntid`` allow. ``source`` as in ``Resources``."""
+
+    registers: int
+    shared_bytes: int
+    local_bytes: int
+    constant_bytes: int
+    spill_bytes: int
+    largest_block: int
+    largest_shared: int
+    parameter_bytes: int
+    source: str = "estimate"
+
+
+@dataclass(frozen=True)
 class Profile:
     """Everything counted in one launch (or several added up, see ``launches``). Counts are exact.
 

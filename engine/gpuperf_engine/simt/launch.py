@@ -277,9 +277,17 @@ def host_threads() -> int:
 AddressOf = Callable[[object], int | None]
 
 
-def marshal(kernel: Function, arguments: Sequence[object], address_of: AddressOf) -> bytes:
-    """The parameter buffer. Raises ``LaunchError`` for a wrong number, type, width or range of arguments."""
+def marshal(kernel: Function, arguments: Sequence[object] | bytes, address_of: AddressOf) -> bytes:
+    """The parameter buffer; ``bytes`` are one. Raises ``LaunchError`` for a wrong number, type, width or range of arguments."""
     params = kernel.params
+    if isinstance(arguments, bytes):
+        if len(arguments) == kernel.param_bytes:
+            return arguments
+        raise LaunchError(
+            f"{len(arguments):,} bytes of parameters for kernel {kernel.name!r}",
+            span=kernel.span,
+            hint=f"its parameters take {kernel.param_bytes:,} bytes",
+        )
     if not isinstance(arguments, (list, tuple)):
         raise LaunchError(
             f"args is a {type(arguments).__name__}",

@@ -41,6 +41,8 @@ _T = TypeVar("_T")
 
 #: bytes that the system keeps of the shared memory of a CTA (PTX manual, ``%reserved_smem_offset_begin``)
 RESERVED_SHARED = 1024
+#: 32-bit registers that a thread can have (CUDA C++ Programming Guide, compute capability 3.5 and later)
+MOST_REGISTERS = 255
 #: calls inside one another
 MAX_DEPTH = 1024
 #: bytes per thread for the local variables of recursive functions
@@ -168,15 +170,24 @@ class Program:
         """Instructions in the text of all functions."""
         return sum(len(function.instructions) for function in self.functions)
 
-    @cached_property
+    @property
     def registers(self) -> int:
         """Estimated 32-bit registers per thread: the highest pressure of any function, plus what the ABI and addressing
         keep aside (two), at least 8; ptxas is exact (``gpuperf_resources = ptxas``)."""
+        return min(MOST_REGISTERS, max(8, self._wanted_registers))
+
+    @property
+    def registers_spilled(self) -> int:
+        """Registers that the estimate wants beyond those that a thread can have."""
+        return max(0, self._wanted_registers - MOST_REGISTERS)
+
+    @cached_property
+    def _wanted_registers(self) -> int:
         most = 0
         for number in range(len(self.functions)):
             words, flags = pressure(self.blocks_of(number))
             most = max(most, words + (flags > 7) * ((flags - 7 + 31) // 32))
-        return min(255, max(8, most + 2))
+        return most + 2
 
     @cached_property
     def reads_clock(self) -> bool:

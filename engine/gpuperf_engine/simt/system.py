@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..errors import EngineError, TrapError, Unsupported
 from ..isa.system import DEVICE_LAUNCH, SYSTEM_FUNCTIONS
 from ..memory.access_faults import Access, memory_fault
-from ..memory.arena import ARENA_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
+from ..memory.arena import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
 from ..ptx.module import Function
 from ..ptx.syntax import Instruction
 from ..ptx.text import shorten
@@ -153,9 +153,16 @@ class SystemCall:
 
     def _allocate(self, lane: int, size: int) -> int:
         heap = self.memory.heap
+        if any(item.adopted for item in self.memory.allocations[-1:]):
+            # blocks come last in the table of allocations
+            raise Unsupported(
+                "malloc in a kernel, on a device that has adopted memory of the host",
+                span=self.instruction.span,
+                hint="free what was adopted, or copy it with array()",
+            )
         address = heap.allocate(size)
         if address:
-            start = address - ARENA_BASE
+            start = address - self.memory.origin
             room = -(-size // 16) * 16
             self.memory.bytes[start : start + room] = 0
             self.memory.shadow[start : start + room] = 0

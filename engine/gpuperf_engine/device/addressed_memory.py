@@ -1,0 +1,212 @@
+"""Device memory by address, as the driver API has it: what runtimes are built on that bring their own arrays."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LaunchError
+from ..memory.arena import Allocation
+from ..memory.arrays import DeviceArray, as_whole
+from ..ptx.module import Module
+from .device_memory import DeviceMemory
+
+__all__ = ["AddressedMemory"]
+
+
+class AddressedMemory(DeviceMemory):
+    """Allocations, copies and variables by address.
+
+    Copies and fills are checked: in device memory each side lies in one object. Any other address is one of the host's, which is taken
+    as it is given, as ``memcpy`` does.
+    """
+
+    def allocate(self, size: int, *, name: str = "", align: int = 1, pad: int | None = 0) -> int:
+        """The address of so many bytes, a multiple of 256 (and of ``align``), zero and never written. Raises ``LaunchError`` if there
+        is no room. ``pad``: see ``array``."""
+        whole = as_whole(size, "size", 0)
+        allocation = self.memory.allocate(whole, name, align=as_whole(align, "align", 1), pad=pad)
+        self._know(allocation)
+        self._append("allocate", (self.array_of[allocation],), whole)
+        return allocation.address
+
+    def adopt(self, memory: NDArray[np.generic] | int, size: int = 0, *, name: str = "") -> DeviceArray:
+        """Let kernels access memory of the host, in place: that of a contiguous NumPy array, or ``size`` bytes at an address.
+
+        It counts as written, is checked like any other array, and must stay where it is until ``free``. Races in it are not sought.
+        Raises ``LaunchError`` unless the device is mapped, for memory that overlaps what kernels have already, and on a device that
+        observes ``accesses``, ``footprint`` or ``values``.
+        """
+        followed = self.observe & {"accesses", "footprint", "values"}
+        if followed:
+            raise LaunchError(
+                f"{', '.join(sorted(followed))} are observed in memory of the device itself only",
+                hint="copy what the host has with array()",
+            )
+        if isinstance(memory, np.ndarray):
+            if not memory.flags.c_contiguous:
+                raise LaunchError(
+                    "an array that is not contiguous cannot be adopted", hint="copy it with array()"
+                )
+            address, size = int(memory.ctypes.data), memory.nbytes
+            array = DeviceArray(
+                self, self.memory.adopt(address, size, name, None), 0, memory.shape, memory.dtype
+            )
+        else:
+            array = DeviceArray(
+                self,
+                self.memory.adopt(memory, as_whole(size, "size", 0), name, None),
+                0,
+                (size,),
+                np.dtype("u1"),
+            )
+        self._know(array.allocation, array)
+        self._append("copy-in", (array,), size)
+        return array
+
+    def free(self, memory: DeviceArray | int) -> None:
+        """Give memory back: an array, or what lies at an address that ``allocate`` gave. Kernels that access it afterwards fail.
+
+        Raises ``LaunchError`` for views, variables of modules, and what was freed before. While ``accesses``, ``inputs`` or ``values``
+        are observed, the bytes stay for what refers to them.
+        """
+        address = memory.address if isinstance(memory, DeviceArray) else memory
+        allocation = (
+            self._own_allocation(memory) if isinstance(memory, DeviceArray) else self._starting_at(address)
+        )
+        if allocation is None or allocation.address != address or allocation not in self._arrays:
+            where = f"array {memory.name!r}" if isinstance(memory, DeviceArray) else f"address {address:#x}"
+            raise LaunchError(
+                f"{where} cannot be freed",
+                hint="accepted: arrays and addresses that this device gave, whole, once",
+            )
+        self.memory.free(allocation, again=not self._refers_back)
+        self._contents.unknown.pop(allocation, None)
+        if not self._refers_back:
+            del self._arrays[allocation], self.array_of[allocation], self.origins[allocation]
+            self._taken.discard(allocation.name)
+
+    def copy_bytes(self, target: int, source: int, size: int) -> None:
+        """Copy so many bytes from one address to another, as ``memmove`` does. Raises ``LaunchError`` for addresses of no memory, and
+        ``NotObserved`` for contents that a launch did not compute."""
+        if not size:
+            return
+        to, by = self._holder(target, size, "write"), self._holder(source, size, "read")
+        if by is not None:
+            self._contents.require(by, "this copy")
+        ctypes.memmove(self._host(target), self._host(source), size)
+        if to is not None:
+            self._contents.overwritten(to, size)
+            self.memory.mark(to, target - to.address, size)
+            objects = tuple(
+                self._view(item, start, size) for item, start in ((to, target), (by, source)) if item
+            )
+            self._record("copy" if by is not None else "copy-in", objects, size)
+        elif by is not None:
+            view = self._view(by, source, size)
+            uses = () if self.recorder is None else self.recorder.host_reads(view)
+            self._append("copy-out", (view,), size, uses)
+
+    def fill_bytes(self, target: int, value: bytes, count: int) -> None:
+        """Write ``value``, of any number of bytes, so many times from an address on. Raises ``LaunchError``."""
+        size = len(value) * count
+        if not size:
+            return
+        to = self._holder(target, size, "write")
+        if value.count(value[0]) == len(value):
+            ctypes.memset(self._host(target), value[0], size)
+        else:
+            ctypes.memmove(self._host(target), value * count, size)
+        if to is not None:
+            self._contents.overwritten(to, size)
+            self.memory.mark(to, target - to.address, size)
+            self._record("memset", (self._view(to, target, size),), size)
+
+    def read_bytes(self, source: int, size: int) -> bytes:
+        """So many bytes at an address. Raises ``LaunchError``, and ``NotObserved`` for contents that a launch did not compute."""
+        raw = ctypes.create_string_buffer(size)
+        self.copy_bytes(ctypes.addressof(raw), source, size)
+        return raw.raw
+
+    def write_bytes(self, target: int, data: bytes) -> None:
+        """Put bytes at an address. Raises ``LaunchError``."""
+        raw = ctypes.create_string_buffer(data, len(data))
+        self.copy_bytes(target, ctypes.addressof(raw), len(data))
+
+    def note_written(self, address: int, size: int) -> None:
+        """The host has written to these bytes by pointer, or will: reads of them are none of memory that nobody wrote."""
+        holder = self._holder(address, size, "write")
+        if holder is not None:
+            self.memory.mark(holder, address - holder.address, size)
+
+    def array_at(self, address: int) -> DeviceArray | None:
+        """The array or variable that an address lies in, ``None`` if there is none."""
+        holder = self.memory.holder(address)
+        known = None if holder is None else self.array_of.get(holder)
+        return known
+
+    @property
+    def memory_left(self) -> tuple[int, int]:
+        """Bytes of global memory that are free, and all there are."""
+        return self.memory.capacity - self.memory.used, self.memory.capacity
+
+    # -- variables ------------------------------------------------------------------------------------------------------
+
+    def load(self, module: Module) -> dict[str, DeviceArray]:
+        """The variables of a module by name, with memory and initial contents. Raises ``LaunchError`` if they do not fit."""
+        self._symbols.check_room(module)
+        return {
+            name: self._symbols.variable(item)
+            for name, item in module.variables.items()
+            if item.space in ("global", "const") and item.linkage != "extern"
+        }
+
+    def variable(self, module: Module, name: str) -> DeviceArray:
+        """The array of a variable of a module. Raises ``UnknownName``."""
+        return self._variable(module, name)
+
+    def unload(self, module: Module) -> None:
+        """Give back the memory of a module's variables; a later launch loads them anew."""
+        for item in module.variables.values():
+            array = self._symbols.variables.pop(item, None)
+            if array is not None and not array.allocation.freed:
+                self.memory.free(array.allocation, again=not self._refers_back)
+                if not self._refers_back:
+                    self.array_of.pop(array.allocation, None)
+        self._launched.discard(module)
+
+    # -- addresses ------------------------------------------------------------------------------------------------------
+
+    def _know(self, allocation: Allocation, array: DeviceArray | None = None) -> None:
+        known = array or DeviceArray(self, allocation, 0, (allocation.size,), np.dtype(np.uint8))
+        self.array_of[allocation] = self._arrays[allocation] = known.recorded()
+        self.origins[allocation] = self._steps
+        self._taken.add(allocation.name)
+
+    def _own_allocation(self, array: DeviceArray) -> Allocation:
+        self._own(array)
+        return array.allocation
+
+    def _starting_at(self, address: int) -> Allocation | None:
+        below = self.memory.below(address)
+        return below if below is not None and below.address == address else None
+
+    def _view(self, allocation: Allocation, start: int, size: int) -> DeviceArray:
+        return DeviceArray(self, allocation, start - allocation.address, (size,), np.dtype(np.uint8))
+
+    def _holder(self, address: int, size: int, what: str) -> Allocation | None:
+        """The allocation that holds so many bytes, ``None`` for memory of the host. Raises ``LaunchError``."""
+        holder = self.memory.holder(address)
+        if holder is not None and address + size <= holder.end and holder.kind != "param":
+            return holder
+        if holder is None and not self.memory.is_arena(address, size):
+            return None
+        near = "in no array" if holder is None else f"past the end of {holder.name!r} ({holder.size:,} bytes)"
+        raise LaunchError(f"cannot {what} {size:,} bytes at {address:#x}: that is {near}")
+
+    def _host(self, address: int) -> int:
+        """The host address of what ``_holder`` was asked for."""
+        memory = self.memory
+        return memory.host - memory.origin + address if memory.is_arena(address, 1) else address

@@ -1,0 +1,87 @@
+"""The pages that device memory lies in, and those beside them: what is known of each byte."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .pages import FIRST, map_at, reserve, starting_before
+
+__all__ = ["ArenaPages"]
+
+#: numbers of CTAs that fit 31 bits
+_MOST_NUMBERS = 1 << 31
+
+
+class ArenaPages:
+    """``bytes`` (uint8, the arena), ``shadow`` (uint8, 1 = written): those of device address a at index a − ``origin``.
+
+    The device addresses are ``[base, end)``, those from ``start`` on global memory. Pages are reserved, not committed: an arena of
+    4 GiB costs what is touched. ``mapped``: they lie at the addresses of the device, and both arrays reach over all addresses of the
+    host. Raises ``LaunchError`` where the host has no such room.
+    """
+
+    def __init__(self, base: int, start: int, end: int, mapped: bool) -> None:
+        self.mapped = mapped
+        self.origin = FIRST if mapped else base
+        self._base, self._global, self._end = base, start, end
+        #: the windows before global memory get no huge pages: little of them is ever touched
+        self._huge_from = start - base
+        pages = map_at(base, end - base, self._huge_from) if mapped else self._reserve(end - base)
+        self.bytes: NDArray[np.uint8] = self._over(pages)
+        self.shadow: NDArray[np.uint8] = self.beside()
+        #: host addresses of both
+        self.host, self.host_shadow = int(self.bytes.ctypes.data), int(self.shadow.ctypes.data)
+        #: while the footprint is observed: a byte each for the bytes of the arena, 1 where a launch read, and where it wrote
+        self.touched: tuple[NDArray[np.uint8], NDArray[np.uint8]] | None = None
+        self._race_lines: NDArray[np.uint8] | None = None
+        self._race_segments: NDArray[np.uint8] | None = None
+        self._race_number = 1
+
+    def _reserve(self, size: int) -> NDArray[np.uint8]:
+        return reserve(size, self._huge_from)
+
+    def _over(self, pages: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Pages of the arena, or beside it, with ``origin`` at index 0."""
+        return starting_before(pages, self._base - self.origin) if self.mapped else pages
+
+    def beside(self) -> NDArray[np.uint8]:
+        """A byte for each of the arena's: zero, and costing what is touched."""
+        # room for the whole last sector
+        return self._over(self._reserve(self._end - self._base + 32))
+
+    def is_arena(self, address: int, size: int) -> bool:
+        """Whether any of these bytes is the arena's, whatever lies there."""
+        return address < self._end and address + size > self._base
+
+    def observe_footprint(self) -> None:
+        """Have accesses noted for ``device.footprint``."""
+        if self.touched is None:
+            self.touched = self.beside(), self.beside()
+
+    @property
+    def global_span(self) -> int:
+        """Bytes from the first of global memory to the end of the arena."""
+        return self._end - self._global
+
+    def race_numbers(self, ctas: int) -> int:
+        """The number of the first of so many CTAs of a launch: those of earlier launches are lower, so that nothing has to be
+        cleared."""
+        if self._race_number + ctas >= _MOST_NUMBERS:
+            self._race_lines = None
+            self._race_number = 1
+        first = self._race_number
+        self._race_number += ctas
+        return first
+
+    def race_lines(self, line: int, cell: int) -> NDArray[np.uint8]:
+        """``cell`` bytes for each line of so many bytes of global memory, for what is known of who accessed it."""
+        if self._race_lines is None:
+            self._race_lines = self._reserve(-(-self.global_span // line) * cell)
+        return self._race_lines
+
+    def race_segments(self, size: int) -> NDArray[np.uint8]:
+        """So many bytes, zero where no launch has written to them."""
+        if self._race_segments is None:
+            self._race_segments = self._reserve(size)
+        return self._race_segments

@@ -1,0 +1,113 @@
+"""Pages of the host that device memory lies in: reserved, and committed where they are touched."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import sys
+import weakref
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import LaunchError
+
+__all__ = ["FIRST", "LAST", "at", "give_back", "map_at", "reserve", "starting_before"]
+
+#: host addresses of programs: the first that Linux lets a program map (``vm.mmap_min_addr``), and the end of the lower half
+FIRST, LAST = 1 << 16, 1 << 47
+#: of Linux's mman.h; Python names the first only from 3.13 on
+_NORESERVE, _FIXED_NOREPLACE = 0x4000, 0x100000
+_LINUX = sys.platform == "linux"
+
+
+def reserve(size: int, huge_from: int = 0) -> NDArray[np.uint8]:
+    """So many zero bytes, somewhere. From ``huge_from`` on the host may use huge pages. Raises ``LaunchError``."""
+    flags = (
+        getattr(mmap, "MAP_PRIVATE", 0)
+        | getattr(mmap, "MAP_ANONYMOUS", 0)
+        | getattr(mmap, "MAP_NORESERVE", _NORESERVE if _LINUX else 0)
+    )
+    try:
+        pages = mmap.mmap(-1, max(size, 1), flags=flags) if flags else mmap.mmap(-1, max(size, 1))
+    except (OSError, OverflowError, ValueError) as error:
+        raise _unreserved(size, error) from None
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without huge pages; only speed is lost
+            pages.madvise(mmap.MADV_HUGEPAGE, huge_from // mmap.PAGESIZE * mmap.PAGESIZE)
+    return np.frombuffer(pages, dtype=np.uint8)
+
+
+def map_at(address: int, size: int, huge_from: int = 0) -> NDArray[np.uint8]:
+    """So many zero bytes at this host address, a multiple of the page size; the pages are unmapped with the array. Raises
+    ``LaunchError`` if something else is there."""
+    if not _LINUX:
+        raise LaunchError(
+            f"device memory is mapped at its own addresses on Linux only, not on {sys.platform}",
+            hint="use Device() without mapped=True, and copies",
+        )
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED_NOREPLACE
+    where = _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+    if where != address:
+        if where != ctypes.c_void_p(-1).value:  # Linux before 4.17 takes the address for a wish
+            _libc().munmap(where, size)
+        elif ctypes.get_errno() not in (0, errno.EEXIST):
+            raise _unreserved(size, OSError(ctypes.get_errno(), "mmap"))
+        raise LaunchError(
+            f"the host addresses {address:#x} to {address + size:#x} of device memory are in use in this process",
+            hint="a process has one Device(mapped=True) at a time: let go of the other one first",
+        )
+    _libc().madvise(address + huge_from, size - huge_from, mmap.MADV_HUGEPAGE)
+    pages = (ctypes.c_uint8 * size).from_address(address)
+    # not at exit: whoever runs after it may still hold addresses
+    weakref.finalize(pages, _libc().munmap, address, size).atexit = False
+    return np.frombuffer(pages, dtype=np.uint8)
+
+
+def at(address: int, size: int) -> NDArray[np.uint8]:
+    """The bytes at a host address, as an array that does not keep them."""
+    return np.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=np.uint8)
+
+
+def starting_before(data: NDArray[np.uint8], before: int) -> NDArray[np.uint8]:
+    """An array of bytes whose first element lies so many bytes before that of ``data``, and that reaches as far as a program's
+    addresses. Only what is mapped may be accessed. It keeps ``data``."""
+
+    return np.asarray(_Moved(data, int(data.ctypes.data) - before))
+
+
+class _Moved:
+    """What NumPy makes an array of; it is that array's base."""
+
+    def __init__(self, keeps: NDArray[np.uint8], address: int) -> None:
+        self.keeps = keeps
+        shape = (LAST - FIRST,)
+        self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": "|u1", "version": 3}
+
+
+def give_back(address: int, size: int) -> None:
+    """Let the host have the pages that these bytes lie in, which belong to nothing else; they are zero when they are next read."""
+    first = address // mmap.PAGESIZE * mmap.PAGESIZE
+    length = -(-(address + size) // mmap.PAGESIZE) * mmap.PAGESIZE - first
+    if not _LINUX or _libc().madvise(first, length, mmap.MADV_DONTNEED):
+        ctypes.memset(address, 0, size)
+
+
+def _unreserved(size: int, error: Exception) -> LaunchError:
+    return LaunchError(
+        f"cannot reserve {size:,} bytes for device memory: {error}",
+        hint="give the device less with memory_bytes=",
+    )
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return libc

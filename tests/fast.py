@@ -38,6 +38,8 @@ LEFT_OUT = {
         "tests/plugin/test_demands.py",
         "tests/plugin/test_promises.py",
         "tests/regressions/test_regressions.py",
+        "tests/warp_specialization/test_tiling.py::test_a_dask_cluster",
+        "tests/warp_specialization/test_tiling.py::test_sweeps",
     ),
     "runs pytest in a project many times": (
         "tests/plugin/authoring/test_clusters.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,11 @@ def test_toy_is_found_only_where_tests_look(machines: Path) -> None:
     assert "toy" in machine_ids([machines])
     with pytest.raises(UnknownName):
         load_machine("toy")
+
+
+def test_a_machine_goes_to_another_process_and_stays_what_it_is(toy: Machine) -> None:
+    there = pickle.loads(pickle.dumps(toy))
+    assert there == toy and type(there.lanes) is type(toy.lanes)
 
 
 @pytest.mark.parametrize("identifier", machine_ids())

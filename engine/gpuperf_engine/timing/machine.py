@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from ..errors import MachineError, UnknownName, nearest
 from .schema import LATENCIES, QUANTITIES, SCHEMA_VERSION, UNITS
@@ -101,6 +102,18 @@ class Machine:
 
     def microseconds(self, cycles: float) -> float:
         return cycles / self.clock_mhz
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For other processes: the tables as plain dictionaries."""
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return _machine_of, (
+            {name: dict(value) if isinstance(value, Mapping) else value for name, value in values},
+        )
+
+
+def _machine_of(values: Mapping[str, Any]) -> Machine:
+    tables = {name: MappingProxyType(value) for name, value in values.items() if isinstance(value, dict)}
+    return Machine(**{**values, **tables})
 
 
 @cache

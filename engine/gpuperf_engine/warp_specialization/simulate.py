@@ -1,0 +1,177 @@
+"""A warp-specialised tile as events: DMA warps and MATH warps that wait for each other at the barriers of the buffers.
+
+It shares nothing with the recurrences (``recurrence``): each warp is a process that takes and gives buffers, and a queue of events
+says who goes on next. For constant stage times both give the same; here each stage may have times of its own.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from itertools import count, repeat
+from typing import TypeAlias
+
+from ..errors import EngineError
+
+__all__ = ["Interval", "Timeline", "simulate"]
+
+Times: TypeAlias = "float | Sequence[float]"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What a warp (``DMA``, ``DMA A``, ``DMA B`` or ``MATH``) does from ``start`` to ``end``: ``load A``, ``load B``, ``math``,
+    ``epilogue``, ``wait empty`` (for a free buffer) or ``wait full`` (for a loaded one). ``stage`` counts from 0."""
+
+    warp: str
+    what: str
+    stage: int
+    start: float
+    end: float
+
+    @property
+    def is_wait(self) -> bool:
+        return self.what.startswith("wait")
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """All intervals of a tile in the order of their starts, and its ``end``; times as given, from 0."""
+
+    intervals: tuple[Interval, ...]
+    end: float
+
+    def of(self, what: str) -> list[Interval]:
+        return [item for item in self.intervals if item.what == what]
+
+    @property
+    def warps(self) -> tuple[str, ...]:
+        return tuple(sorted({item.warp for item in self.intervals}))
+
+    def waited(self, warp: str) -> float:
+        return sum(item.end - item.start for item in self.intervals if item.warp == warp and item.is_wait)
+
+
+@dataclass(slots=True)
+class _Barrier:
+    """Completed phases of one buffer, and the processes that wait for one of them."""
+
+    phases: int = 0
+    waiting: list[tuple[int, _Process]] = field(default_factory=list)
+
+
+_Delay: TypeAlias = "tuple[str, int, float]"
+_Wait: TypeAlias = "tuple[str, int, _Barrier, int]"
+_Process: TypeAlias = "tuple[str, Generator[_Delay | _Wait, None, None]]"
+
+
+def simulate(
+    load_a: Times,
+    load_b: Times,
+    math: Times,
+    *,
+    stages: int,
+    depth: int = 2,
+    dma_warps: int = 1,
+    epilogue: float = 0.0,
+) -> Timeline:
+    """Run one tile. Times are numbers, or sequences of one number for each stage, in any unit.
+
+    Raises :class:`EngineError` for sequences of another length, negative times, and depths or warps that mean nothing.
+    """
+    if stages < 1 or depth < 1 or dma_warps not in (1, 2):
+        raise EngineError(
+            f"{stages} stages through {depth} buffers with {dma_warps} DMA warps",
+            hint="at least 1 stage and 1 buffer, and 1 or 2 DMA warps, can be simulated",
+        )
+    a, b, t = (
+        _each(part, stages, name) for part, name in ((load_a, "load_a"), (load_b, "load_b"), (math, "math"))
+    )
+    full = [[_Barrier() for _ in range(depth)] for _ in range(2)]
+    empty = [_Barrier() for _ in range(depth)]
+
+    def dma(loads: Sequence[tuple[int, str, Sequence[float]]]) -> Generator[_Delay | _Wait, None, None]:
+        for stage in range(stages):
+            slot, lap = stage % depth, stage // depth
+            yield "wait empty", stage, empty[slot], lap
+            for matrix, what, times in loads:
+                yield what, stage, times[stage]
+                complete(full[matrix][slot])
+
+    def consume() -> Generator[_Delay | _Wait, None, None]:
+        for stage in range(stages):
+            slot, lap = stage % depth, stage // depth
+            for matrix in full:
+                yield "wait full", stage, matrix[slot], lap + 1
+            yield "math", stage, t[stage]
+            complete(empty[slot])
+        if epilogue:
+            yield "epilogue", stages - 1, epilogue
+
+    def complete(barrier: _Barrier) -> None:
+        barrier.phases += 1
+        ready = [process for phase, process in barrier.waiting if phase <= barrier.phases]
+        barrier.waiting = [item for item in barrier.waiting if item[0] > barrier.phases]
+        for process in ready:
+            advance(process)
+
+    def advance(process: _Process) -> None:
+        """Until the process has to wait for a barrier, or for time to pass."""
+        warp, steps = process
+        since = blocked.pop(warp, None)
+        if since is not None and now > since[1]:
+            intervals.append(Interval(warp, since[0], since[2], since[1], now))
+        for step in steps:
+            if len(step) == 3:
+                what, stage, duration = step
+                intervals.append(Interval(warp, what, stage, now, now + duration))
+                heapq.heappush(queue, (now + duration, next(order), process))
+                return
+            what, stage, barrier, phase = step
+            if barrier.phases < phase:
+                barrier.waiting.append((phase, process))
+                blocked[warp] = what, now, stage
+                return
+
+    both = (0, "load A", a), (1, "load B", b)
+    now, order = 0.0, count()
+    intervals: list[Interval] = []
+    blocked: dict[str, tuple[str, float, int]] = {}
+    queue: list[tuple[float, int, _Process]] = []
+    producers = (
+        [("DMA", dma(both))] if dma_warps == 1 else [("DMA A", dma(both[:1])), ("DMA B", dma(both[1:]))]
+    )
+    for process in (*producers, ("MATH", consume())):
+        advance(process)
+    while queue:
+        now, _, process = heapq.heappop(queue)
+        advance(process)
+    intervals.sort(key=lambda item: (item.start, item.end, item.warp))
+    return Timeline(tuple(_joined(intervals)), max(item.end for item in intervals))
+
+
+def _joined(intervals: Sequence[Interval]) -> list[Interval]:
+    """With the waits of a warp for both matrices of a stage as one."""
+    joined: list[Interval] = []
+    last: dict[tuple[str, str, int], int] = {}
+    for item in intervals:
+        key = item.warp, item.what, item.stage
+        before = last.get(key)
+        if item.is_wait and before is not None and joined[before].end == item.start:
+            joined[before] = Interval(*key, joined[before].start, item.end)
+        else:
+            last[key] = len(joined)
+            joined.append(item)
+    return joined
+
+
+def _each(times: Times, stages: int, name: str) -> Sequence[float]:
+    each = (
+        list(repeat(float(times), stages)) if isinstance(times, (int, float)) else [float(x) for x in times]
+    )
+    if len(each) != stages:
+        raise EngineError(f"{name} has {len(each)} times for {stages} stages", hint="give one for each stage")
+    if min(each) < 0:
+        raise EngineError(f"{name} has the negative time {min(each):g}")
+    return each

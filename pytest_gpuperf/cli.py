@@ -22,7 +22,18 @@ class _Parser(argparse.ArgumentParser):
 def _build() -> argparse.ArgumentParser:
     from gpuperf_engine import __version__
 
-    from .commands import calibrate, completion, flow, gate, inspect, instructions, profile, sass, targets
+    from .commands import (
+        calibrate,
+        completion,
+        flow,
+        gate,
+        inspect,
+        instructions,
+        profile,
+        sass,
+        targets,
+        tune,
+    )
 
     parser = _Parser(
         prog="gpuperf",
@@ -31,7 +42,7 @@ def _build() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpuperf {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for module in (inspect, profile, sass, flow, targets, instructions, calibrate, gate):
+    for module in (inspect, profile, sass, tune, flow, targets, instructions, calibrate, gate):
         module.add_parser(commands)
     completion.add_parser(commands, parser)
     return parser

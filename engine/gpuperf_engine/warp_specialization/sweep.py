@@ -66,9 +66,7 @@ def connect(address: str) -> Any:
             "Dask is not installed", hint="pip install 'pytest-gpuperf[dask]', or search with --jobs"
         ) from None
     try:
-        return Client(  # type: ignore[no-untyped-call]
-            address, timeout=10, set_as_default=False
-        )
+        return Client(address, timeout=10, set_as_default=False)
     except (OSError, ValueError) as problem:
         raise EngineError(
             f"no Dask scheduler answers at {address}: {problem}", hint="write the address as tcp://HOST:PORT"

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from .authoring.kernel import Kernel
     from .core.metric import Metric
     from .sources.base import PtxSource
+    from .sources.cuda_source import CudaSource
 
-__all__ = ["Gpuperf", "Kernel", "Metric", "PtxSource"]
+__all__ = ["CudaSource", "Gpuperf", "Kernel", "Metric", "PtxSource"]
 
 _HOMES = {
+    "CudaSource": "sources.cuda_source",
     "Gpuperf": "authoring.fixture",
     "Kernel": "authoring.kernel",
     "Metric": "core.metric",

@@ -29,6 +29,7 @@ def _build() -> argparse.ArgumentParser:
         gate,
         inspect,
         instructions,
+        ls,
         profile,
         sass,
         targets,
@@ -42,7 +43,7 @@ def _build() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpuperf {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for module in (inspect, profile, sass, tune, flow, targets, instructions, calibrate, gate):
+    for module in (ls, inspect, profile, sass, tune, flow, targets, instructions, calibrate, gate):
         module.add_parser(commands)
     completion.add_parser(commands, parser)
     return parser

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from .source import Span
 
 __all__ = [
+    "BinaryError",
     "BudgetExceeded",
     "Deadlock",
     "EngineError",
@@ -67,6 +68,10 @@ class PtxSyntaxError(EngineError):
 
 class PtxError(EngineError):
     """The text is PTX, but means nothing: undeclared name, wrong operand type, version or target too low."""
+
+
+class BinaryError(EngineError):
+    """A binary that is damaged, that cannot be decompressed, or that holds no PTX."""
 
 
 class UnknownName(EngineError):

@@ -167,7 +167,11 @@ class Gpuperf:
         tolerance: Mapping[str, object] | None = None,
         limits: Mapping[str, float] | None = None,
     ) -> Kernel:
-        """The kernel ``entry`` of a PTX file or of PTX text; ``entry`` may be left out where there is one kernel only.
+        """The kernel ``entry`` of PTX; ``entry`` may be left out where there is one kernel only.
+
+        ``source`` is the path of a PTX file, PTX text, a program, library, object, cubin or fat binary that holds PTX, or CUDA
+        C++ that is compiled now (a path, or a ``pytest_gpuperf.CudaSource`` with options); there ``entry`` may be an instance of
+        a template (``axpy<float>``).
 
         Paths are relative to the test file, then to the rootdir. A dictionary gives different targets PTX of their own: its
         keys are ``.target`` names (``sm_80``, ``sm_90a``) or machine ids, and each variant is a case of its own. ``name``

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
@@ -10,13 +11,16 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from gpuperf_engine.errors import EngineError, nearest
+from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.timing.targets import highest
 
 from .._engine import engine, parse
 from ..config.declared import CaseSettings, case_settings
 from ..config.settings import Settings
 from ..core.fingerprint import kernel_digest
-from ..core.mangling import stable_name
-from ..sources.base import PtxSource
+from ..core.mangling import matching, stable_name
+from ..sources.base import Alternatives, Compilation, PtxSource
+from ..sources.cuda_source import DEFAULT_ARCHITECTURE
 from .asking import ptx_of
 from .record import CallSite, CaseRecord
 
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Source", "make_cases"]
 
 Source: TypeAlias = "str | os.PathLike[str]"
+_IDENTIFIER = re.compile(r"[\w$%.]+")
 Made: TypeAlias = "tuple[CaseRecord, Kernel]"
 
 
@@ -42,6 +47,11 @@ def make_cases(
     names or machine ids to PTX. Raises ``EngineError``."""
     rules = case_settings(settings, item, declared)
     given = ptx_of(source, entry, "", item)
+    machines = [*rules.targets, *rules.skipped_targets]
+    if isinstance(given, Compilation):
+        given = given.compile(_lowest(machines, settings.target_files))
+    elif isinstance(given, Alternatives):
+        given = _taken(given, machines, settings.target_files)
     if isinstance(given, PtxSource):
         return [_case(given, entry, name, declared, settings, site, rules)]
     if not given:
@@ -57,7 +67,7 @@ def make_cases(
     }
     shares = _assign(
         {key: case.module.target for key, (case, _) in cases.items()},
-        [*rules.targets, *rules.skipped_targets],
+        machines,
         settings.target_files,
     )
     for key, (case, _) in cases.items():
@@ -87,7 +97,8 @@ def _case(
     variant: str = "",
 ) -> Made:
     module = parse(ptx.text, ptx.path)
-    entry = entry or ptx.entry or None
+    if entry is None or not _IDENTIFIER.fullmatch(entry):  # a name expression, such as axpy<float>
+        entry = ptx.entry or entry
     if entry is None:
         kernels = list(module.kernels)
         if len(kernels) != 1:
@@ -97,7 +108,7 @@ def _case(
             )
         entry = kernels[0]
     elif entry not in module.kernels:
-        alike = [kernel for kernel in module.kernels if stable_name(kernel) == entry]
+        alike = matching(entry, module.kernels)
         entry = alike[0] if len(alike) == 1 else entry
     function = module[entry]
     base = name or stable_name(entry)
@@ -113,6 +124,32 @@ def _case(
         site=site,
     )
     return case, function
+
+
+def _lowest(machines: Sequence[str], search: Sequence[str]) -> str:
+    """The architecture whose PTX all machines run, with the most instructions."""
+    capabilities = [load_machine(machine, search).compute_capability for machine in machines]
+    return "sm_{}{}".format(*min(capabilities)) if capabilities else DEFAULT_ARCHITECTURE
+
+
+def _taken(
+    given: Alternatives, machines: Sequence[str], search: Sequence[str]
+) -> PtxSource | dict[str, PtxSource]:
+    """The PTX that machines take, one for all or by ``.target``; the highest where no machine is declared."""
+    path = next(iter(given.values())).path.partition("[")[0]
+    if not machines:
+        return given[highest(given)]
+    chosen: dict[str, PtxSource] = {}
+    for machine in machines:
+        best = engine.best_target(given, machine, search)
+        if best is None:
+            raise EngineError(
+                f"{path} has no PTX that runs on {machine}, which is declared as a target",
+                details=[f"it has PTX for {', '.join(given)}"],
+                hint="compile it for this machine too, or leave it out of the targets",
+            )
+        chosen[best] = given[best]
+    return chosen if len(chosen) > 1 else next(iter(chosen.values()))
 
 
 def _assign(variants: Mapping[str, str], machines: Sequence[str], search: Sequence[str]) -> dict[str, str]:

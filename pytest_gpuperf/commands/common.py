@@ -8,13 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gpuperf_engine.errors import EngineError
+from gpuperf_engine.errors import EngineError, nearest
+from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.timing.targets import highest
 
-from .._engine import engine
+from .._engine import engine, parse
 from ..core.escaping import clean
+from ..core.mangling import matching
+from ..sources.base import PtxSource
+from ..sources.binary import begins_as_binary, ptx_of_binary
+from ..sources.cuda_source import DEFAULT_ARCHITECTURE, SUFFIXES, CudaSource
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Module
+    from gpuperf_engine import Kernel, Module
 
     Subcommands: TypeAlias = "argparse._SubParsersAction[Any]"
 else:
@@ -27,6 +33,7 @@ __all__ = [
     "USAGE",
     "Subcommands",
     "UsageError",
+    "choose_kernel",
     "columns",
     "parse_file",
     "write",
@@ -40,13 +47,55 @@ class UsageError(Exception):
     """Arguments that mean nothing; exit code 2."""
 
 
-def parse_file(path: str) -> Module:
-    """The PTX module in a file. Raises ``UsageError`` for no file and ``EngineError`` for no PTX."""
+def parse_file(path: str, entry: str | None = None, machine: str | None = None) -> Module:
+    """The PTX module in a file; CUDA C++ is compiled; of a binary it is the module with the kernel ``entry``, or its only kernel, that
+    ``machine`` takes, else that for the highest target. Raises ``UsageError`` for no file and ``EngineError`` for no PTX."""
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        if begins_as_binary(Path(path)):
+            source = _of_binary(path, entry, machine)
+        elif Path(path).suffix in SUFFIXES:
+            source = _compiled(path, entry, machine)
+        else:
+            source = PtxSource(Path(path).read_text(encoding="utf-8", errors="replace"), path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
-    return engine.parse(text, path=path)
+    return parse(source.text, source.path)
+
+
+def choose_kernel(module: Module, path: str, entry: str | None) -> Kernel:
+    """The kernel that is meant, the only one if none is named. Raises ``UsageError``."""
+    names = list(module.kernels)
+    if entry is None and len(names) != 1:
+        known = nearest("", names, noun="kernel")
+        raise UsageError(
+            f"{path} has {len(names)} kernels: name one with --entry, or entry: in a file of launches ({known})"
+        )
+    fitting = names if entry is None else matching(entry, names)
+    if len(fitting) != 1:
+        what = f"{len(fitting)} kernels" if fitting else "no kernel"
+        raise UsageError(f"{what} {entry!r} in {path}: {nearest(entry, fitting or names, noun='kernel')}")
+    return module[fitting[0]]
+
+
+def _compiled(path: str, entry: str | None, machine: str | None) -> PtxSource:
+    from ..sources.compiler import compile_cuda
+
+    architecture = DEFAULT_ARCHITECTURE
+    if machine is not None:
+        architecture = "sm_{}{}".format(*load_machine(machine).compute_capability)
+    return compile_cuda(CudaSource(path), Path(path), path, (), architecture, entry)
+
+
+def _of_binary(path: str, entry: str | None, machine: str | None) -> PtxSource:
+    given = ptx_of_binary(Path(path), path, entry)
+    best = highest(given) if machine is None else engine.best_target(given, machine)
+    if best is None:
+        raise EngineError(
+            f"{path} has no PTX that runs on {machine}",
+            details=[f"it has PTX for {', '.join(given)}"],
+            hint="compile it for this machine too",
+        )
+    return given[best]
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:

@@ -12,6 +12,7 @@ from gpuperf_engine.errors import nearest
 from gpuperf_engine.flow.blocks import EXIT
 
 from ..core.escaping import clean
+from ..core.mangling import matching
 from ..core.numbers import counted
 from ..report.drawing import to_svg
 from ..report.graph import Edge, Node, to_dot
@@ -35,8 +36,11 @@ def add_parser(commands: Subcommands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    module = parse_file(arguments.file)
-    names = [arguments.entry] if arguments.entry else list(module.kernels)
+    module = parse_file(arguments.file, arguments.entry)
+    names = list(module.kernels)
+    if arguments.entry:
+        fitting = matching(arguments.entry, names)
+        names = fitting if len(fitting) == 1 else [arguments.entry]
     if arguments.cfg:
         if len(names) != 1:
             hint = nearest("", names, noun="kernel")

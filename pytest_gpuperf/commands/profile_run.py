@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_engine.errors import nearest
-
 from ..authoring.progress import Progress, step
 from .arguments import make_argument
-from .common import UsageError, parse_file
+from .common import choose_kernel, parse_file
 from .programs import ProgramSpec
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Device, Kernel, Module, Profile
+    from gpuperf_engine import Device, Profile
     from gpuperf_engine.profile.threads import Sample
 
-__all__ = ["choose_kernel", "run_program"]
+__all__ = ["run_program"]
 
 
 def run_program(
@@ -31,17 +29,16 @@ def run_program(
         name: make_argument(spec, device, where, program.folder)
         for name, (spec, where) in program.arrays.items()
     }
-    modules: dict[str, Module] = {}
+    machine = arguments.target[0] if arguments.target else None
     samples = []
     exact: dict[str, Any] = {"demand": demand}
     if arguments.thread:
         exact["threads_of"] = list(dict.fromkeys(cta for cta, _ in arguments.thread))
     for launch in program.launches:
         path = str(program.folder / launch.file)
-        if path not in modules:
-            with step(progress, "reading PTX"):
-                modules[path] = parse_file(path)
-        kernel = choose_kernel(modules[path], path, launch.entry)
+        with step(progress, "reading PTX"):
+            module = parse_file(path, launch.entry, machine)
+        kernel = choose_kernel(module, path, launch.entry)
         given = {
             "grid": launch.grid,
             "block": launch.block,
@@ -63,16 +60,3 @@ def run_program(
                 profile = device.launch(kernel, **given, **exact)
         samples.append((sample, profile))
     return samples
-
-
-def choose_kernel(module: Module, path: str, entry: str | None) -> Kernel:
-    """The kernel that is meant, the only one if none is named. Raises ``UsageError``."""
-    names = list(module.kernels)
-    if entry is None and len(names) != 1:
-        known = nearest("", names, noun="kernel")
-        raise UsageError(
-            f"{path} has {len(names)} kernels: name one with --entry, or entry: in a file of launches ({known})"
-        )
-    if entry is not None and entry not in names:
-        raise UsageError(f"no kernel {entry!r} in {path}: {nearest(entry, names, noun='kernel')}")
-    return module[entry or names[0]]

@@ -15,7 +15,7 @@ from .._engine import engine
 from ..core.escaping import clean, one_line
 from ..sources.original import source_texts
 from ..sources.paths import SourcePaths
-from .common import OK, Subcommands, UsageError, columns, parse_file, write
+from .common import OK, Subcommands, UsageError, choose_kernel, columns, parse_file, write
 from .launch_options import ARGUMENTS, add_launch_options
 
 if TYPE_CHECKING:
@@ -80,9 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _code(arguments: argparse.Namespace) -> tuple[Kernel, MachineCode | None]:
     """The kernel, and its machine code if a launch is given."""
     from .arguments import make_argument
-    from .profile_run import choose_kernel
 
-    kernel = choose_kernel(parse_file(arguments.file), arguments.file, arguments.entry)
+    kernel = choose_kernel(
+        parse_file(arguments.file, arguments.entry, arguments.target), arguments.file, arguments.entry
+    )
     if arguments.grid is None:
         return kernel, None
     device = engine.Device(observe={"memory", "inputs"})

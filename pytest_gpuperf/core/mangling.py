@@ -13,9 +13,10 @@ a template are distinguished by that, so it is kept. But some of it counts compi
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["function_name", "stable_id", "stable_name"]
+__all__ = ["function_name", "matching", "stable_id", "stable_name"]
 
 _LENGTH = re.compile(r"[1-9]\d{0,3}")
 _HASHED = re.compile(r"_(?:INTERNAL|GLOBAL__N_)_[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}(?:_\d+)?|_GLOBAL__N__\w+")
@@ -71,6 +72,17 @@ def function_name(name: str) -> str:
     stable = stable_name(name)
     parts = _parts(stable)
     return parts[-1].text if parts else stable
+
+
+def matching(name: str, kernels: Iterable[str]) -> list[str]:
+    """The kernels that a name may mean: the one that is called so, else those with this ``stable_name``, else with this
+    ``function_name``."""
+    known = list(kernels)
+    if name in known:
+        return [name]
+    return [kernel for kernel in known if stable_name(kernel) == name] or [
+        kernel for kernel in known if function_name(kernel) == name
+    ]
 
 
 def _parts(name: str) -> list[_Part]:

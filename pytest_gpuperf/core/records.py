@@ -85,6 +85,7 @@ class Entry(TypedDict, total=False):
     analysis: Revisions
     kernel: str
     inputs: str
+    compiler: str
     counts: Counts
     branches: dict[str, float]
     resources: dict[str, str | int]

@@ -113,6 +113,9 @@ def _incomparable(
     stored_analysis: Mapping[str, int],
     analysis: Mapping[str, int],
 ) -> str:
+    made = [side.get("compiler") for side in (old, new)]
+    if made[0] != made[1] and all(made) and old.get("kernel") != new.get("kernel"):
+        return f"compiled by {made[1]}, the baseline by {made[0]}"
     group = "counts" if metric.group in ("resources", MACHINE) else metric.group
     if UNKNOWN in (stored_analysis[group], analysis[group]) or stored_analysis[group] != analysis[group]:
         return _other_meaning(group, stored_analysis, analysis)

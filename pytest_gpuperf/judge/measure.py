@@ -90,6 +90,7 @@ def measure(
     entry: dict[str, object] = {
         "kernel": case.digest,
         "inputs": case.inputs,
+        **({"compiler": case.source.compiler} if case.source.compiler else {}),
         "resources": {"from": total.resources.source},
         "findings": sorted(storable(item.finding.of_case) for item in weighed if item.severity == "fail"),
         "targets": targets,

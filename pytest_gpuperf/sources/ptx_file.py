@@ -2,65 +2,37 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from gpuperf_engine.errors import EngineError, nearest
+from gpuperf_engine.errors import EngineError
 
 from .base import PtxSource, display
+from .binary import begins_as_binary
+from .cuda_source import SUFFIXES
+from .files import find_file, missing, named_path
 
 __all__ = ["pytest_gpuperf_ptx_source"]
-
-
-_NVCC = "nvcc -ptx -lineinfo -arch=sm_80 FILE.cu"
-_COMPILE = {
-    ".cu": _NVCC,
-    ".cuh": _NVCC,
-    ".cpp": _NVCC,
-    ".py": 'Triton: compiled.asm["ptx"], Numba: cuda.compile_ptx',
-}
-"""What makes PTX of other sources, by suffix."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_gpuperf_ptx_source(source: object, item: pytest.Item) -> PtxSource | None:
     """A path, relative to the test file, then to the rootdir. Raises ``EngineError`` for a file that does not exist or is none."""
-    if not isinstance(source, (str, os.PathLike)) or (isinstance(source, str) and "\n" in source):
+    path = named_path(source)
+    if path is None or path.suffix in SUFFIXES:
         return None
-    rootdir = item.config.rootpath
-    path = Path(source)
-    if path.suffix in _COMPILE:
+    if path.suffix == ".py":
         raise EngineError(
-            f"{os.fspath(source)!r} is not PTX but the source of it",
-            hint=f"compile it first: {_COMPILE[path.suffix]}",
+            f"{str(source)!r} is not PTX but the source of it",
+            hint='compile it first: Triton: compiled.asm["ptx"], Numba: cuda.compile_ptx',
         )
-    folders = (item.path.parent, rootdir)
-    tried = [path] if path.is_absolute() else [folder / path for folder in folders]
-    for candidate in tried:
-        if candidate.is_file():
-            return PtxSource(_text(candidate), display(candidate, rootdir))
-    raise EngineError(
-        f"no PTX file {os.fspath(source)!r}",
-        details=[
-            f"looked in {display(folder, rootdir) or '.'}"
-            for folder in dict.fromkeys(p.parent for p in tried)
-        ],
-        hint=_similar(tried),
-    )
+    file = find_file(path, item)
+    if file is None:
+        raise missing(path, item, "PTX", "*.ptx")
+    return None if begins_as_binary(file) else PtxSource(_text(file), display(file, item.config.rootpath))
 
 
 def _text(path: Path) -> str:
     # Comments of any encoding must not matter; whatever else is not PTX is the parser's to refuse, with its position.
     return path.read_text(encoding="utf-8", errors="replace")
-
-
-def _similar(tried: Sequence[Path]) -> str:
-    names = [
-        entry.name for path in tried if path.parent.is_dir() for entry in sorted(path.parent.glob("*.ptx"))
-    ]
-    if not names:
-        return "paths are relative to the test file, then to the rootdir"
-    return nearest(tried[0].name, names, noun="file")

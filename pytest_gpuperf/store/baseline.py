@@ -56,7 +56,7 @@ _AHEAD = (
 )
 
 OPTIONAL = {
-    "analysis", "by_category", "opcodes", "flops", PLUGINS, "findings", "lines", "targets", "machine_code",
+    "analysis", "compiler", "by_category", "opcodes", "flops", PLUGINS, "findings", "lines", "targets", "machine_code",
 }  # fmt: skip
 """What a writer leaves out where there is none of it; a file without the rest was truncated or edited."""
 
@@ -64,6 +64,7 @@ _LAYOUT: Mapping[object, object] = {
     "analysis": "revisions",
     "kernel": "text",
     "inputs": "text",
+    "compiler": "text",
     ...: None,
     "counts": {...: None, "by_category": "counts", "opcodes": "counts"},
     "flops": "counts",

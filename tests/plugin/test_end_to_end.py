@@ -193,7 +193,7 @@ def test_wrong_kernel_fails_with_the_engines_message_alone(real):
     [
         ('"saxpy.ptx"', '"saxpi.ptx"', "*no PTX file 'saxpi.ptx'*"),
         ('"saxpy.ptx"', '"saxpy.ptx", entry="saxpi"', "*no kernel 'saxpi' in saxpy.ptx*"),
-        ('"saxpy.ptx"', '"saxpy.cu"', "*'saxpy.cu' is not PTX but the source of it*"),
+        ('"saxpy.ptx"', '"saxpy.cu"', "*no CUDA file 'saxpy.cu'*"),
         ('"saxpy.ptx"', "42", "*a kernel comes from a path or from PTX text, not from int*"),
         ("[(n + 255) // 256, 256]", "[7]", "*kernel 'saxpy' needs a grid and a block*"),
         ("[(n + 255) // 256, 256]", "[1, 4096]", "*1*024*"),

@@ -1,6 +1,6 @@
-"""``ptxas`` and ``nvdisasm``: found as users have them, and run with a limit of time.
+"""``ptxas``, ``nvdisasm`` and ``nvcc``: found as users have them, and run with a limit of time.
 
-Both come with the CUDA toolkit and as wheels (``nvidia-cuda-nvcc``, ``nvidia-cuda-nvdisasm``: extra ``[nvcc]``); neither needs a GPU
+They come with the CUDA toolkit and as wheels (``nvidia-cuda-nvcc``, ``nvidia-cuda-nvdisasm``: extra ``[nvcc]``); none needs a GPU
 or a driver.
 """
 
@@ -37,10 +37,14 @@ class Tool:
 
 
 def find_tool(name: str) -> Tool:
-    """``ptxas`` or ``nvdisasm``: of ``$GPUPERF_PTXAS`` or ``$GPUPERF_NVDISASM``, the search path, ``bin`` of ``$CUDA_HOME`` or
-    ``$CUDA_PATH``, and the wheel the first that is there. Raises ``MachineError`` if none is."""
-    named = {"ptxas": os.environ.get("GPUPERF_PTXAS"), "nvdisasm": os.environ.get("GPUPERF_NVDISASM")}
-    path = named[name] or shutil.which(name) or _in_toolkit(name) or _in_wheel(name)
+    """``ptxas``, ``nvdisasm`` or ``nvcc``: the first that is there of ``$GPUPERF_PTXAS`` (and so on), the search path, ``bin`` of
+    ``$CUDA_HOME`` or ``$CUDA_PATH``, and the wheel. Raises ``MachineError`` if none is."""
+    chosen = {
+        "ptxas": os.environ.get("GPUPERF_PTXAS"),
+        "nvdisasm": os.environ.get("GPUPERF_NVDISASM"),
+        "nvcc": os.environ.get("GPUPERF_NVCC"),
+    }
+    path = chosen[name] or shutil.which(name) or _in_toolkit(name) or _in_wheel(name)
     if not path:
         raise MachineError(
             f"there is no {name}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["assembled_for", "can_run", "most_specific", "parse_target"]
+__all__ = ["assembled_for", "can_run", "highest", "most_specific", "parse_target"]
 
 _TARGET = re.compile(r"(?:sm|compute)_(\d+)(\d)([af]?)")
 
@@ -55,11 +55,17 @@ def most_specific(targets: Iterable[str], machine: Machine) -> str | None:
     """Of the targets that run on the machine the one a driver would take: the highest compute capability; of equal ones
     ``a`` (made for this architecture alone) before ``f`` (for its family) before the plain one. ``None`` if none runs."""
 
-    def rank(target: str) -> tuple[int, int, int]:
-        major, minor, suffix = parse_target(target.split(",")[0]) or (0, 0, "")
-        return major, minor, ("", "f", "a").index(suffix)
+    return max((target for target in targets if can_run(target, machine)), key=_rank, default=None)
 
-    return max((target for target in targets if can_run(target, machine)), key=rank, default=None)
+
+def highest(targets: Iterable[str]) -> str:
+    """Of one or more targets the one with the highest compute capability, whatever it runs on."""
+    return max(targets, key=_rank)
+
+
+def _rank(target: str) -> tuple[int, int, int]:
+    major, minor, suffix = parse_target(target.split(",")[0]) or (0, 0, "")
+    return major, minor, ("", "f", "a").index(suffix)
 
 
 def assembled_for(target: str, machine: Machine) -> str | None:

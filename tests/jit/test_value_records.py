@@ -17,7 +17,7 @@ from gpuperf_engine.jit import llvm
 from gpuperf_engine.jit.host_arrays import address_of, aligned
 from gpuperf_engine.jit.ir.abi import Context
 from gpuperf_engine.jit.ir.access_records import ValueLoad, ValueRow, Values
-from gpuperf_engine.jit.runtime.values_function import values_function
+from gpuperf_engine.jit.runtime.values_function import IMPORTS, values_function
 from gpuperf_engine.jit.value_records import LaunchValues
 from gpuperf_engine.results import AffineFit, ValueRecord
 from gpuperf_engine.simt.value_records import LOADS, hashed, value_kind
@@ -178,7 +178,7 @@ def test_hosts_without_avx_512_sample_the_hashes_below_a_limit(type: str) -> Non
     """The functions for such hosts, on this one, given rows: of all different values, those whose hash has enough leading zeros."""
     kind = value_kind(type)
     word, reduced = np.dtype(f"u{kind.word // 8}"), f"values_reduced_{kind.name}"
-    imports = llvm.runtime_addresses(("values_record", "values_merge"))
+    imports = llvm.runtime_addresses(IMPORTS)
     code = llvm.compile_object(values_function(f"values_of_{kind.name}", wide=False), 1)
     library = llvm.link([code], (reduced,), imports)
     reduce = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(library.addresses[reduced])

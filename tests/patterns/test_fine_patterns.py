@@ -283,3 +283,54 @@ def test_an_identity_outlives_lines_that_are_added() -> None:
         device.launch(ge.parse(text)["k"], _COUNT // 128, 128, [x, other])
         identities |= {finding.identity for finding in ge.find_patterns(device)}
     assert len(identities) == 1 and "k ld.global.f32 #1" in next(iter(identities))
+
+
+_DEAD = (
+    head("7.8", "sm_80")
+    + """.visible .entry k(.param .u64 x, .param .u64 y) {
+    .reg .b64 %rd<6>; .reg .b32 %r<6>; .reg .pred %p;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+    mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+    mov.u32 %r2, 0; mov.u32 %r3, 0;
+LOOP:
+    ld.global.u32 %r4, [%rd4];
+    mad.lo.u32 %r3, %r3, 77, %r4;
+    st.global.u32 [%rd5], %r3;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p, %r2, 8;
+    @%p bra LOOP;
+    ret;
+}"""
+)
+
+
+def test_stores_of_a_loop_that_the_next_iteration_overwrites() -> None:
+    """Seven of eight iterations store what nobody reads; if the loop reads it back none does. Each thread counts: one block of 32."""
+    values = _RANDOM.integers(1 << 20, 1 << 30, 32, np.uint32)
+    for text, dead in ((_DEAD, 7), (_DEAD.replace("mad.lo.u32", "ld.global.u32 %r3, [%rd5]; mad.lo.u32"), 0)):
+        device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
+        x, y = device.array(values, name="x"), device.array(values + 1, name="y")
+        for _ in range(2):
+            device.launch(ge.parse(text, path="k.ptx")["k"], 1, 32, [x, y])
+        findings = [item for item in ge.find_patterns(device) if item.rule == "dead-stores"]
+        assert [(item.waste, item.calls, item.severity) for item in findings] == [
+            (2 * 7 * 128, 2, "fail")
+        ] * (dead > 0)
+        for finding in findings:
+            assert (finding.object, finding.evidence["line"], finding.evidence["overwriter"]) == (
+                "y",
+                12,
+                "line 12",
+            )
+            assert "896 bytes (87.5 %) their thread overwrites at line 12 before" in finding.message
+
+
+@pytest.mark.parametrize("type", ["s32", "u64"])
+def test_few_accesses_are_patterns_only_if_they_are_no_chance(type: str) -> None:
+    """Half of 32 elements are 7, and all fit 8 bits; but 32 zeros are zeros."""
+    dtype = np.dtype(type.replace("u", "uint").replace("s", "int"))
+    kernel = ge.parse(_module(type))["k"]
+    for values, rules in ((np.where(_INDEX[:32] % 2, 7, _INDEX[:32]), []), (np.zeros(32), ["single-zero"])):
+        device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
+        device.launch(kernel, 1, 32, [device.array(values.astype(dtype), name="x")])
+        assert [item.rule for item in ge.find_patterns(device)] == rules

@@ -13,8 +13,10 @@ class Thresholds:
     where it has one.
 
     ``elements``: how many a step must write to an object for a pattern other than a single value; ``accesses``: how many an
-    instruction must make to it. ``redundant``: the share of the elements written, or of the stores of an instruction, that find their
-    bits there (``RED_LEVEL_0`` of its viewer, 0.33).
+    instruction must make to it for frequent and approximate values and a heavy type, which few values show by chance.
+
+    ``redundant``: the share of the elements written, or of the stores of an instruction, that find their bits there, and of the bytes
+    that it stores which are dead (``RED_LEVEL_0`` of its viewer, 0.33).
 
     ``frequent``: the share of the elements that the ``top`` most frequent values cover if there are at most ``distinct`` different
     values per element, and per value that the type has (``THRESHOLD_PERCENTAGE_OF_ARRAY_SIZE_2``, ``TOP_NUM_VALUE``,

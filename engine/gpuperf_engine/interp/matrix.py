@@ -103,4 +103,4 @@ class MatrixRows:
                 places -= np.uint64(slot.element * bytes)
                 part = np.ascontiguousarray(halves[lanes, half])
                 loader = warp.number if self.loads else 0
-                recorder.add(slot, step.space, lanes, places, part, not self.loads, loader)
+                recorder.add(slot, step.space, lanes, places, part, not self.loads, loader, warp.number)

@@ -161,8 +161,9 @@ class MemoryStep:
         site = to.program.site_of.get(instruction)
         self.site = site
         self.writes = self.kind != "load"
+        self.strong = is_strong(instruction)
         #: whether it could be left out if it loads what the thread has loaded before
-        self.reloads = instruction.effect is LOAD and not is_strong(instruction)
+        self.reloads = instruction.effect is LOAD and not self.strong
         #: byte offsets of the elements that a store leaves as they are
         self.kept: list[int] = []
         if size:
@@ -410,7 +411,17 @@ class MemoryStep:
             if slot.element * self.type.bytes not in self.kept:
                 values_of_lanes = values[slot.element][lanes]
                 stores = self.kind == "store"
-                recorder.add(slot, self.space, lanes, addresses, values_of_lanes, stores, loader)
+                recorder.add(
+                    slot,
+                    self.space,
+                    lanes,
+                    addresses,
+                    values_of_lanes,
+                    stores,
+                    loader,
+                    warp.number,
+                    self.strong,
+                )
 
     def recorded(self, warp: ReferenceWarp, addresses: Lanes) -> Lanes:
         """Addresses as they are recorded: shared memory counts from the start of the CTA's own."""

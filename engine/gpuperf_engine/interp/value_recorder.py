@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..memory.arena import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
+from ..memory.arena import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
 from ..results import ValueRecord
+from ..simt.dead_stores import traces_stores
 from ..simt.program import Program
 from ..simt.value_records import (
     ANCHORED,
@@ -51,6 +52,8 @@ class _Object:
     size: int
     tracked: bool = False
     axes: tuple[int, int] = (0, 0)
+    #: global memory, neither of ``malloc`` nor the host's
+    writable: bool = False
 
 
 @dataclass(slots=True)
@@ -93,13 +96,16 @@ class ValueRecorder:
         self.slots = value_slots(program)
         self._records: dict[tuple[int, int, int], _Record] = {}
         self._loads: dict[int, _Load] = {}
+        self._traced = traces_stores(program)
+        #: who stored to each byte of an object last, by its start: slot + 1 + thread << 16, or 0
+        self._last: dict[int, Lanes] = {}
 
     def records(self, uninitialized: Collection[int]) -> tuple[ValueRecord, ...]:
         """What was recorded; ``uninitialized`` are the sites that read what nobody had written."""
         for record in self._records.values():
             _reduce(record)
         records = (record.carried for record in self._records.values())
-        return describe(self.program, records, object_namer(self.memory), uninitialized)
+        return describe(self.program, records, object_namer(self.memory), uninitialized, self._traced)
 
     def add(
         self,
@@ -110,9 +116,12 @@ class ValueRecorder:
         values: Lanes,
         stores: bool,
         loader: int,
+        warp: int = 0,
+        strong: bool = False,
     ) -> None:
         """One element of an access. ``addresses`` and ``values`` are those of the active ``lanes``, in order; ``stores``: it is about
-        to be stored; ``loader``: the number of the warp in the launch + 1, if it is a load that could be left out, else 0."""
+        to be stored, by the ``warp`` of that number in the launch + 1, ``strong`` or not; ``loader``: that number, if it is a load
+        that could be left out, else 0."""
         kind = slot.kind
         size = kind.bits // 8
         if slot.element:
@@ -132,6 +141,8 @@ class ValueRecorder:
             record = self._record(slot, target)
             if stores and not target.space:
                 record.carried.silent += self._silent(addresses[inside], raw[inside], size, target.tracked)
+            if self._traced and target.writable:
+                self._trace(record, lanes[inside], offsets[inside], size, (warp, strong) if stores else None)
             record.batches.append(
                 (lanes[inside], (offsets[inside] // np.uint64(size)).astype(np.int64), words[inside])
             )
@@ -154,7 +165,9 @@ class ValueRecorder:
         allocation = self.memory.resolve(address, size)
         if allocation is None:
             return None
-        return _Object(0, allocation.address, allocation.size, not allocation.initialized, allocation.axes)
+        writable = allocation.kind == "global" and GLOBAL_BASE <= address < self.memory.heap.start
+        tracked = not allocation.initialized
+        return _Object(0, allocation.address, allocation.size, tracked, allocation.axes, writable)
 
     def _record(self, slot: ValueSlot, target: _Object) -> _Record:
         key = slot.index, target.space, target.start
@@ -178,6 +191,30 @@ class ValueRecorder:
             return 0
         same = (known.addresses == own.addresses) & (known.values == own.values)
         return int((known.lanes & own.lanes & same).sum())
+
+    def _trace(
+        self, record: _Record, lanes: Lanes, offsets: Lanes, size: int, stored: tuple[int, bool] | None
+    ) -> None:
+        """Elements at these offsets are read, or stored by a warp, strongly or not: its dead stores are counted."""
+        start = record.carried.start
+        last = self._last.get(start)
+        if last is None:
+            if stored is None:
+                return
+            allocation = self.memory.resolve(start)
+            assert allocation is not None
+            last = self._last[start] = np.zeros(allocation.size, np.int64)
+        bytes = offsets.astype(np.int64)[:, None] + np.arange(size)
+        if stored is None:
+            last[bytes] = 0
+            return
+        warp, strong = stored
+        threads = (32 * warp + lanes.astype(np.int64))[:, None] << 16
+        before, slot = last[bytes], record.carried.slot + 1
+        slots, counts = np.unique(before[before >> 16 << 16 == threads] & 0xFFFF, return_counts=True)
+        for number, count in zip(slots.tolist(), counts.tolist()):
+            self._records[number - 1, 0, start].carried.overwritten(slot, count)
+        last[bytes] = 0 if strong else threads + slot
 
     def _silent(self, addresses: Lanes, raw: Lanes, size: int, tracked: bool) -> int:
         """How many of the values are there already."""

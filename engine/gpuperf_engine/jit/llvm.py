@@ -101,6 +101,7 @@ _FILES = {
             "schedule",
             "cluster",
             "values",
+            "values_dead",
         )
     ),
     "races": tuple(

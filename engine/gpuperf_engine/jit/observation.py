@@ -43,10 +43,11 @@ def observation_of(launch: Launch) -> Observation:
     observation.threads = launch.threads
     if launch.values is not None:
         context = contexts[0]
+        complete = not context.get(Context.VALUE_LEFT_OUT)
         observation.values = launch.values.records(
-            context.address, context.get(Context.VALUE_USED), launch.memory, unseen
+            context.address, context.get(Context.VALUE_USED), launch.memory, unseen, complete
         )
-        if context.get(Context.VALUE_LEFT_OUT):
+        if not complete:
             observation.notes = launch.values.note
     observation.remarks = (
         *remarks_on(program, sum((context.left for context in contexts), Counter())),

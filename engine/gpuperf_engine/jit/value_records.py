@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..memory.arena import Memory
+from ..memory.arena import GLOBAL_BASE, Memory
 from ..results import ValueRecord
+from ..simt.dead_stores import traces_stores
 from ..simt.program import Program
 from ..simt.value_records import LOADS, TOP, Carried, ValueKind, describe, object_namer, value_slots
 from .host_arrays import address_of, aligned
@@ -38,6 +39,8 @@ class LaunchValues:
         self._records = aligned(Values.ROOM)
         self._loads = aligned(ValueLoad.BYTES * LOADS)
         #: what the context is told
+        self.traces = traces_stores(program)
+        shadow = memory.store_shadow() if self.traces else None
         self.fields: dict[int, int] = {
             Context.VALUE_ROWS: address_of(self._rows),
             Context.VALUE_RECORDS: address_of(self._records),
@@ -46,7 +49,18 @@ class LaunchValues:
             Context.VALUE_USED: 0,
             Context.VALUE_ROOM: Values.ROOM,
             Context.VALUE_LEFT_OUT: 0,
+            Context.STORE_WORDS: 0,
         }
+        if shadow is not None:
+            self._shadow = shadow
+            self.fields |= {
+                Context.STORE_WORDS: address_of(shadow.words) - 2 * GLOBAL_BASE,
+                Context.STORE_BYTES: address_of(shadow.bytes) - 8 * GLOBAL_BASE,
+                Context.STORE_OBJECTS: address_of(shadow.objects) - GLOBAL_BASE // 32,
+                Context.STORE_EPOCH: shadow.epoch << shadow.EPOCH,
+                Context.STORE_FROM: GLOBAL_BASE,
+                Context.STORE_SPAN: memory.heap.start - GLOBAL_BASE,
+            }
 
     @property
     def note(self) -> tuple[str, ...]:
@@ -58,12 +72,13 @@ class LaunchValues:
         )
 
     def records(
-        self, context: int, used: int, memory: Memory, uninitialized: Collection[int]
+        self, context: int, used: int, memory: Memory, uninitialized: Collection[int], complete: bool
     ) -> tuple[ValueRecord, ...]:
         """The records in the first ``used`` bytes, of the worker whose context is at that address; ``uninitialized`` are the sites
-        that read what nobody had written."""
+        that read what nobody had written; ``complete``: there was room for all records."""
+        traced = self.traces and complete
         read = self._read(context, used)
-        return describe(self.program, read, object_namer(memory), uninitialized)
+        return describe(self.program, read, object_namer(memory), uninitialized, traced)
 
     def _read(self, context: int, used: int) -> Iterator[Carried]:
         start, base = 0, address_of(self._records)
@@ -103,6 +118,7 @@ def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> I
     near = raw[:, Values.SPREAD : Values.SPREAD + 8].view(np.int64)[:, 0] == Values.NEAR
     references = raw[:, Values.REFERENCE : Values.REFERENCE + 8].view(np.float64)[:, 0].tolist()
     sums = [raw[:, at : at + 256].view(np.float64).tolist() for at in (Values.DIFFERENCES, Values.SQUARES)]
+    dead = raw[:, Values.DEAD : Values.LEAD].view(np.int64)
     mask = (1 << word) - 1
     for row, (head, values, own) in enumerate(zip(heads, longs(Values.TOP, TOP), counts)):
         kind = kinds[head[Values.SLOT // 8]]
@@ -138,4 +154,6 @@ def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> I
             top={value & mask: count for value, count in zip(values, own) if count},
             level=head[Values.LEVEL // 8],
             sampled=head[Values.SAMPLED // 8],
+            dead=int(dead[row][0]),
+            overwriter=int(dead[row][1]),
         )

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .pages import FIRST, map_at, reserve, starting_before
+from .store_shadow import StoreShadow
 
 __all__ = ["ArenaPages"]
 
@@ -37,6 +38,7 @@ class ArenaPages:
         self._race_lines: NDArray[np.uint8] | None = None
         self._race_segments: NDArray[np.uint8] | None = None
         self._race_number = 1
+        self._store_shadow: StoreShadow | None = None
 
     def _reserve(self, size: int) -> NDArray[np.uint8]:
         return reserve(size, self._huge_from)
@@ -85,3 +87,11 @@ class ArenaPages:
         if self._race_segments is None:
             self._race_segments = self._reserve(size)
         return self._race_segments
+
+    def store_shadow(self) -> StoreShadow:
+        """Who stored to global memory last, as nothing of this launch has yet."""
+        if self._store_shadow is None or self._store_shadow.epoch == StoreShadow.LAST:
+            self._store_shadow = None  # its pages go first
+            self._store_shadow = StoreShadow(self.global_span)
+        self._store_shadow.epoch += 1
+        return self._store_shadow

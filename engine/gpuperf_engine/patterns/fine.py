@@ -16,7 +16,7 @@ from ..device.thresholds import Thresholds
 from ..results import Finding, Traffic, ValueRecord
 from .fine_frequent import frequent_values
 from .fine_single import approximate_values, single_value
-from .fine_stores import repeated_loads, silent_stores, uninitialized_reads
+from .fine_stores import dead_stores, repeated_loads, silent_stores, uninitialized_reads
 from .fine_structured import structured_values
 from .fine_types import heavy_type
 from .matches import Match
@@ -39,9 +39,11 @@ _VALUES: tuple[_Family, ...] = (
     approximate_values,
 )
 #: these say something else
-_OTHERS: tuple[_Family, ...] = (silent_stores, repeated_loads, uninitialized_reads)
-#: rules of ``_VALUES`` that fail
-_FAILING = ("single-zero", "single-value", "structured-values")
+_OTHERS: tuple[_Family, ...] = (silent_stores, dead_stores, repeated_loads, uninitialized_reads)
+#: shares among few accesses are chance
+_SHARES = (frequent_values, heavy_type, approximate_values)
+#: rules that fail if each launch of the call shows them; those of ``_VALUES`` stand for each other
+_FAILING = {"single-zero": 0, "single-value": 0, "structured-values": 0, "dead-stores": 1}
 #: tables of the compiler's library, which nobody can change
 _COMPILERS = ("__cudart_", "__internal_", "__nv_")
 _VERBS = {"load": "loads", "store": "stores"}
@@ -62,24 +64,26 @@ class FinePatterns:
         "heavy-type",
         "approximate-values",
         "silent-stores",
+        "dead-stores",
         "repeated-loads",
         "uninitialized-reads",
     )
 
     def find(self, steps: Sequence[Step]) -> Iterable[tuple[Step, Finding]]:
-        """One finding for each instruction and object of a launch. What its values have in common fails if they have in each launch
-        of the call: else the access is needed."""
+        """One finding for each instruction and object of a launch. What its values have in common, and that they are overwritten
+        unread, fails if it is so in each launch of the call: else the access is needed."""
         shown, made = list[tuple[Step, Finding]](), Counter[tuple[str, ...]]()
         for step, instruction, record, findings in self._found(steps):
             made[step.call, step.event.kernel, instruction, record.object] += 1
             shown += [(step, finding) for finding in findings]
-        times = Counter(_accesses(finding) for _, finding in shown if finding.rule in _FAILING)
+        times = Counter((_FAILING.get(finding.rule), _accesses(finding)) for _, finding in shown)
         for step, finding in shown:
-            needed = finding.rule in _FAILING and times[_accesses(finding)] < made[_accesses(finding)]
+            kind, accesses = _FAILING.get(finding.rule), _accesses(finding)
+            needed = kind is not None and times[kind, accesses] < made[accesses]
             yield step, replace(finding, severity="note") if needed else finding
 
     def _found(self, steps: Sequence[Step]) -> Iterator[tuple[Step, str, ValueRecord, list[Finding]]]:
-        """What each instruction of a launch accesses often enough, and the findings about it."""
+        """What each instruction of a launch accesses, and the findings about it."""
         few = _of_few_values(steps)
         for step in steps:
             thresholds = self.thresholds or step.device.thresholds
@@ -88,17 +92,25 @@ class FinePatterns:
             for record in step.carried:
                 if record.space not in moved or record.kind not in _VERBS:
                     continue
-                if record.count < thresholds.accesses or record.object.startswith(_COMPILERS):
+                if record.object.startswith(_COMPILERS):
                     continue
-                found = (family(record, thresholds) for family in _VALUES)
-                values = next((match for match in found if match and _holds(match, record, step, few)), None)
-                others = _OTHERS
-                if values is not None and values.rule == "structured-values":
-                    others = (approximate_values, *_OTHERS)
-                matches = values, *(family(record, thresholds) for family in others)
                 name = names[record.site, record.element, record.object]
-                findings = [_finding(step, record, match, name, moved) for match in matches if match]
+                matches = _matches(record, step, thresholds, few)
+                findings = [_finding(step, record, match, name, moved) for match in matches]
                 yield step, name, record, findings
+
+
+def _matches(record: ValueRecord, step: Step, thresholds: Thresholds, few: frozenset[str]) -> Iterator[Match]:
+    """The patterns of a record. What all accesses or their bytes have in common holds of any number of them."""
+    many = record.count >= thresholds.accesses
+    found = (family(record, thresholds) for family in _VALUES if many or family not in _SHARES)
+    values = next((match for match in found if match and _holds(match, record, step, few)), None)
+    others = _OTHERS
+    if many and values is not None and values.rule == "structured-values":
+        others = (approximate_values, *_OTHERS)
+    for match in (values, *(family(record, thresholds) for family in others)):
+        if match:
+            yield match
 
 
 def _of_few_values(steps: Sequence[Step]) -> frozenset[str]:

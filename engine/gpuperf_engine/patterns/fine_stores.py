@@ -1,4 +1,4 @@
-"""Stores that change nothing, loads of what the thread has loaded before, and of what nobody stored."""
+"""Stores that change nothing or that nobody reads, loads of what the thread has loaded before, and of what nobody stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..device.thresholds import Thresholds
 from ..results import ValueRecord
 from .matches import Match
 
-__all__ = ["repeated_loads", "silent_stores", "uninitialized_reads"]
+__all__ = ["dead_stores", "repeated_loads", "silent_stores", "uninitialized_reads"]
 
 
 def silent_stores(record: ValueRecord, thresholds: Thresholds) -> Match | None:
@@ -22,6 +22,25 @@ def silent_stores(record: ValueRecord, thresholds: Thresholds) -> Match | None:
         record.silent * record.width,
         "leave the store out where the value stays as it is",
         evidence={"silent": record.silent},
+    )
+
+
+def dead_stores(record: ValueRecord, thresholds: Thresholds) -> Match | None:
+    """At least the part ``redundant`` of the bytes stored are overwritten by their thread before anybody reads them (``DeadSpy``:
+    Chabbi and Mellor-Crummey, CGO 2012)."""
+    if not record.dead_bytes or record.dead_bytes < thresholds.redundant * record.bytes:
+        return None
+    assert record.overwriter is not None
+    line, source = record.overwriter
+    fraction = record.dead_bytes / record.bytes
+    return Match(
+        "dead-stores",
+        fraction,
+        f"{record.dead_bytes:,} bytes ({100 * fraction:.1f} %) their thread overwrites at {source or f'line {line}'} before anybody "
+        "reads them",
+        record.dead_bytes,
+        "keep the value in a register and store the last one only",
+        evidence={"dead_bytes": record.dead_bytes, "overwriter": source or f"line {line}"},
     )
 
 

@@ -66,7 +66,9 @@ class ValueRecord:
     value.
     ``elements``: how many of that width the object has room for, ``None`` of shared and local memory. ``several_elements``: whether
     accesses are at more than one index. ``uninitialized``: whether the instruction, in any object, read bytes that nobody had
-    written.
+    written. ``dead_bytes``: of stores to global memory the bytes that the same thread overwrote before anybody read them
+    (``simt.dead_stores``), ``None`` where that is not traced; ``overwriter``: line and source of the store that overwrote most of
+    them.
     """
 
     function: str
@@ -99,6 +101,8 @@ class ValueRecord:
     elements: int | None
     several_elements: bool
     uninitialized: bool
+    dead_bytes: int | None = None
+    overwriter: tuple[int, str] | None = None
 
     @property
     def bytes(self) -> int:

@@ -31,6 +31,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,9 @@ from ..flow.access_types import access_types
 from ..isa.effects import ASYNC_COPY, ATOMIC, LOAD, MATRIX_LOAD, MATRIX_STORE, REDUCTION, STORE
 from ..isa.types import scalar_type
 from ..memory.arena import Memory
+from ..ptx.syntax import Instruction
 from ..results import AffineFit, ValueRecord
+from .effects import is_strong
 from .program import Program
 
 __all__ = [
@@ -174,7 +177,8 @@ def _slots(program: Program) -> dict[int, tuple[ValueSlot, ...]]:
 class Carried:
     """One record. ``maximum`` is a key, which orders as values do, and ``minimum`` the complement of one; ``tiny`` is the complement
     of the least magnitude but 0, or 0; ``top`` maps bits to counts; ``sampled`` counts hashes up to 2^(bits − ``level``), without
-    that of 0."""
+    that of 0. ``dead`` are bytes overwritten unread (``dead_stores``), ``overwriter`` is the slot + 1 that
+    overwrote most of them, ``lead`` bytes more than others (a majority vote: Boyer and Moore, 1981)."""
 
     slot: int
     space: int
@@ -203,6 +207,19 @@ class Carried:
     top: dict[int, int] = field(default_factory=dict)
     level: int = 0
     sampled: int = 0
+    dead: int = 0
+    overwriter: int = 0
+    lead: int = 0
+
+    def overwritten(self, overwriter: int, bytes: int) -> None:
+        """So many bytes are dead, overwritten by a slot (+ 1)."""
+        self.dead += bytes
+        if self.overwriter == overwriter:
+            self.lead += bytes
+        elif self.lead >= bytes:
+            self.lead -= bytes
+        else:
+            self.overwriter, self.lead = overwriter, bytes - self.lead
 
 
 #: of the differences of floats from the first one: none is more than that, or one is
@@ -216,13 +233,17 @@ def describe(
     records: Iterable[Carried],
     object_at: Callable[[int, int], tuple[str, str, int | None]],
     uninitialized: Collection[int],
+    traced: bool,
 ) -> tuple[ValueRecord, ...]:
     """The records as users see them, in program order. ``object_at`` gives space, name and bytes of an object from the kind of its
-    space (0 the arena, 1 shared, 2 local) and its start; ``uninitialized`` are the sites that read what nobody had written."""
+    space (0 the arena, 1 shared, 2 local) and its start; ``uninitialized`` are the sites that read what nobody had written;
+    ``traced``: dead stores were looked for."""
     by_slot = {slot.index: slot for slots in value_slots(program).values() for slot in slots}
     ordered = sorted(records, key=lambda item: (item.slot, item.space, item.start))
     return tuple(
-        _described(program, by_slot[item.slot], item, uninitialized, *object_at(item.space, item.start))
+        _described(
+            program, by_slot[item.slot], item, uninitialized, traced, *object_at(item.space, item.start)
+        )
         for item in ordered
     )
 
@@ -249,6 +270,7 @@ def _described(
     slot: ValueSlot,
     item: Carried,
     uninitialized: Collection[int],
+    traced: bool,
     space: str,
     name: str,
     size: int | None,
@@ -291,7 +313,24 @@ def _described(
         elements=None if size is None else size // (kind.bits // 8),
         several_elements=item.line > ANCHORED or item.tries > 0,
         uninitialized=slot.site in uninitialized,
+        dead_bytes=item.dead if traced and space == "global" and _may_be_dead(instruction) else None,
+        overwriter=_overwriter(program, item),
     )
+
+
+def _may_be_dead(instruction: Instruction) -> bool:
+    """Whether it is a store that no other thread may observe before they synchronise."""
+    return instruction.effect in (STORE, MATRIX_STORE) and not is_strong(instruction)
+
+
+def _overwriter(program: Program, item: Carried) -> tuple[int, str] | None:
+    """Lines in the PTX and the source of what overwrote most of the bytes that are dead."""
+    if not item.overwriter:
+        return None
+    by_slot = (slot.site for slots in value_slots(program).values() for slot in slots)
+    instruction = program.sites[next(islice(by_slot, item.overwriter - 1, None))].instruction
+    location = instruction.location
+    return instruction.span.line, "" if location is None else f"{location.path}:{location.line}"
 
 
 def number_of(kind: ValueKind, bits: int) -> int | float:

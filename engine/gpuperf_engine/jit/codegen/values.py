@@ -97,6 +97,6 @@ def record_copied(
 def _compares(access: Access) -> int:
     """What an access is compared with; strong loads are made to see what changes."""
     if access.instruction.effect in (STORE, MATRIX_STORE):
-        return Values.HELD
+        return Values.HELD + (Values.STRONG if is_strong(access.instruction) else 0)
     weak = access.instruction.effect in (LOAD, MATRIX_LOAD) and not is_strong(access.instruction)
     return Values.LOADED if weak else 0

@@ -151,7 +151,15 @@ class Context(Record):
     # ``Target`` records, by slot of ``simt.atomic_targets``; 0: atomics on global memory are not counted by address
     TARGETS = U64(784)
     VALUE_SHAPES = U64(792)  # ``ValueShape`` records of the objects of several axes, and one of address 0
-    BYTES = 800
+    # who wrote words last, as ``memory.store_shadow`` has it: 8 bytes at this + 2 · address, and at the next + 8 · address of each
+    # byte of words that several threads wrote; 0: stores are not traced
+    STORE_WORDS = U64(800)
+    STORE_BYTES = U64(808)
+    STORE_OBJECTS = U64(816)  # 8 bytes at this + start / 32 of objects: the epoch if they were stored to
+    STORE_EPOCH = U64(824)  # entries from here on are of this launch
+    STORE_FROM = U64(832)  # where memory that is traced begins, and its bytes
+    STORE_SPAN = U64(840)
+    BYTES = 848
 
 
 class Range(Record):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...memory import store_shadow
 from ...simt import value_records
 from .records import U32, U64, Array32, Array64, Record
 
@@ -106,6 +107,13 @@ class Values:
     SQUARES = 1536
     REFERENCE = 1792  # that value
     SPREAD = 1800  # 0: there is none yet; NEAR; WIDE: a difference was more than that value
+    #: how accesses take part in dead stores (``simt.dead_stores``): 0 not; READS; OVERWRITES; STORES, which may be overwritten
+    TRACES = 1808
+    DEAD = 1816  # bytes overwritten unread
+    # the slot + 1 that overwrote most of them, if one overwrote the majority, and its lead (Boyer and Moore, 1981)
+    OVERWRITER = 1824
+    LEAD = 1832
+    TOUCHED = 1840  # where the epoch of the object's last store stands
     # 8 bytes each
     TOP = 1856
     TOP_COUNTS = TOP + 8 * value_records.TOP
@@ -123,9 +131,16 @@ class Values:
     NEAR = value_records.NEAR
     WIDE = value_records.WIDE
     TOP_SLOTS = value_records.TOP
+    #: in place of the slot of an entry of ``StoreShadow``
+    MIXED = store_shadow.StoreShadow.MIXED
     #: of COMPARES, and of how functions are called
     HELD = 4
     LOADED = 8
+    STRONG = 16  # of HELD
+    # of TRACES
+    READS = 1
+    OVERWRITES = 2
+    STORES = 3
     #: bytes of all records of a launch
     ROOM = 60 << 20
 

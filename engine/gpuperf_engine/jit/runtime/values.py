@@ -18,6 +18,7 @@ def values_record(context: Context, slot: int, address: int, size: int, how: int
     span = 1 << 40
     compares = 0
     tracked = 0
+    writable = 0
     window = context.WINDOW_BYTES
     if space == 3:
         space = 0
@@ -39,6 +40,7 @@ def values_record(context: Context, slot: int, address: int, size: int, how: int
             return 0
         compares = how & (Values.HELD | Values.LOADED)
         tracked = 1 - (row.FLAGS & 1)
+        writable = row.KIND & 255 == 0
     own = context.VALUE_ROWS + slot * ValueRow.BYTES
     record = load64(own + ValueRow.FIRST)
     while record and (load64(record + Values.SPACE) != space or load64(record + Values.START) != start):
@@ -61,6 +63,14 @@ def values_record(context: Context, slot: int, address: int, size: int, how: int
         store64(own + ValueRow.FIRST, record)
         if space == 0:
             values_shape(context, record, start, size)
+    if writable and context.STORE_WORDS and unsigned_less(start - context.STORE_FROM, context.STORE_SPAN):
+        traces = Values.READS
+        if how & Values.HELD:
+            traces = Values.STORES
+            if how & Values.STRONG:
+                traces = Values.OVERWRITES
+        store64(record + Values.TRACES, traces)
+        store64(record + Values.TOUCHED, context.STORE_OBJECTS + (start >> 5))
     store64(record + Values.TRACKED, tracked)
     store64(own + ValueRow.START, start)
     store64(own + ValueRow.LIMIT, span - size + 1)

@@ -4,7 +4,7 @@
 ``mask`` to the records of the objects that they access (``access_records.Values``), as a row. ``values_reduced_<type>(context,
 record)`` takes the rows of a record into its sums: when there are ``BATCHES`` of them, and when the launch has ended. What is kept
 is defined by ``simt.value_records``. ``how``: space (0 the arena, 1 shared, 2 local, 3 generic), + ``Values.HELD`` for a store, which
-is recorded before it is made, and ``Values.LOADED`` for a load that could be left out.
+is recorded before it is made, + ``Values.STRONG`` if it is strong, and ``Values.LOADED`` for a load that could be left out.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from ..ir.abi import Context
 from ..ir.access_records import ValueRow, Values
 from ..ir.operands import LANES, Ref, numbers
 from .values_lines import Lines
-from .values_loads import Loads
 from .values_rows import V1, V64, Rows
 from .values_sample import Sample
 from .values_spread import Spread
+from .values_stores import Stores
 from .values_sums import Sums
 from .values_top import Top
 
@@ -27,7 +27,7 @@ PREFIX = "values_of_"
 _REDUCED = "values_reduced_"
 _LOCATED = "values_located_"
 #: functions of ``runtime.values`` that these call
-IMPORTS = ("values_record", "values_merge")
+IMPORTS = ("values_record", "values_merge", "values_dead", "values_traced")
 
 
 def values_function(name: str, wide: bool) -> str:
@@ -42,7 +42,8 @@ def values_function(name: str, wide: bool) -> str:
 
 
 _DECLARED = tuple(
-    f"declare i64 @{name}({', '.join(['i64'] * count)})" for name, count in zip(IMPORTS, (5, 4), strict=True)
+    f"declare i64 @{name}({', '.join(['i64'] * count)})"
+    for name, count in zip(IMPORTS, (5, 4, 5, 6), strict=True)
 )
 
 
@@ -105,7 +106,7 @@ class _Located(_Access):
         return self.function()
 
 
-class _Recorded(_Access, Loads):
+class _Recorded(_Access, Stores):
     """An access as a row of the slot's record. Calls come last, so that nothing need be kept while they run."""
 
     def text(self) -> str:
@@ -122,6 +123,7 @@ class _Recorded(_Access, Loads):
         self.on = to.bitcast(self.mask, V1)
         self.record = to.field(self.row, ValueRow.RECORD, "ptr")
         self._compare()
+        self.trace(self.addresses, self.mask)
         self._append(offsets)
         to.start("end")
         to.give()

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..memory.arena import GLOBAL_BASE
 from ..ptx.syntax import Instruction
 from .program import Program
 
@@ -25,6 +26,7 @@ __all__ = [
     "GOLDEN",
     "HALF",
     "MIXED",
+    "OFFSET",
     "SLOTS",
     "SLOT_SHIFT",
     "WORD_SHIFT",
@@ -41,6 +43,9 @@ SLOTS = 1 << 12
 GOLDEN = 0x9E37_79B9_7F4A_7C15 - (1 << 64)
 SLOT_SHIFT = 64 - 12
 WORD_SHIFT = 2
+_LOW = (((0x7F00_0000_0000 - GLOBAL_BASE) >> WORD_SHIFT) * GOLDEN) & ((1 << 64) - 1)
+#: added to the products: slots are those of global memory that begins at 0x7F00_0000_0000, as baselines have counted them
+OFFSET = _LOW - (_LOW >> 63 << 64)
 #: lanes that are combined before they reach L2 (``atomics.lanes`` of a machine, as measured)
 HALF = 16
 #: instead of the word of a slot: it has several
@@ -64,7 +69,8 @@ def has_global_atomics(program: Program) -> bool:
 
 def slots_of(words: NDArray[np.int64]) -> NDArray[np.int64]:
     """The slots of words, by their numbers."""
-    slots: NDArray[np.int64] = ((words * GOLDEN).view(np.uint64) >> np.uint64(SLOT_SHIFT)).astype(np.int64)
+    products = (words * GOLDEN + OFFSET).view(np.uint64)
+    slots: NDArray[np.int64] = (products >> np.uint64(SLOT_SHIFT)).astype(np.int64)
     return slots
 
 

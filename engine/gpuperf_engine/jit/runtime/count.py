@@ -5,7 +5,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ...simt.atomic_targets import GOLDEN, HALF, MIXED, SLOT_SHIFT, WORD_SHIFT
+from ...simt.atomic_targets import GOLDEN, HALF, MIXED, OFFSET, SLOT_SHIFT, WORD_SHIFT
 from ..ir.abi import Context
 from ..ir.access_records import SITE_BYTES, Counter, Target
 from .compile_python import (
@@ -123,7 +123,7 @@ def count_targets(context: Context, mask: int, addresses: int, combined: int, mo
     while mask:
         word = load64(addresses + trailing_zeros(mask) * 8) >> WORD_SHIFT
         mask = mask & (mask - 1)
-        target = Target(table + ((word * GOLDEN) >> SLOT_SHIFT) * Target.BYTES)
+        target = Target(table + ((word * GOLDEN + OFFSET) >> SLOT_SHIFT) * Target.BYTES)
         target.LANES = target.LANES + 1
         known = target.WORD
         if known != word and known != MIXED:
@@ -155,7 +155,7 @@ def target_of(context: Context, mask: int, addresses: int) -> Target:
 
 def slot_of(context: Context, word: int) -> Target:
     """The slot of a word, which something has come to."""
-    target = Target(context.TARGETS + ((word * GOLDEN) >> SLOT_SHIFT) * Target.BYTES)
+    target = Target(context.TARGETS + ((word * GOLDEN + OFFSET) >> SLOT_SHIFT) * Target.BYTES)
     known = target.WORD
     if known != word and known != MIXED:
         enter_word(target, word)

@@ -131,3 +131,17 @@ def test_values_are_known_of_what_is_stored_to(backend: str) -> None:
         ("fresh", 32, 32, 32),
     ]
     assert not device.launch(kernel, 1, 32, [0, written]).notes
+
+
+def test_a_launch_like_the_one_before_decides_little_anew() -> None:
+    """Shapes, what is checked for races, and what compiled code writes to are there already."""
+    device = ge.Device(history=0)
+    kernel, target = ge.parse(STORE)["k"], device.zeros(64, np.uint32)
+
+    def launch() -> None:
+        device.launch(kernel, 2, 32, [0, target])
+
+    first, second = bytecodes(launch), bytecodes(launch)
+    assert second < first / 3
+    assert bytecodes(launch) <= second
+    assert not device.events

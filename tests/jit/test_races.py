@@ -576,6 +576,7 @@ def proves(
     monkeypatch.setattr("gpuperf_engine.jit.races.are_apart", noted)
     for least in (1 << 30, 0):
         monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_FORMS", least)
+        kernel.memo.pop("race flags", None)
         device = ge.Device(observe=set(), races="note", memory_bytes=1 << 20)
         array = device.zeros(1 << 14, np.uint32)
         found.append(device.launch(kernel, grid, block, [array, *values]).races)

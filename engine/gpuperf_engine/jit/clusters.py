@@ -38,7 +38,7 @@ class _Clusters:
             rank = group.get(Cluster.POSITION)
             slot = group.slots[rank]
             status = worker.proceed(slot, status)
-            if not self._call("visited", group, address_of(slot.record), status):
+            if not self._call("visited", group, slot.address, status):
                 raise deadlock(item for warp in worker.warps(slot) for item in warp.where())
             if status == Status.DONE:
                 slot.end()

@@ -94,7 +94,7 @@ class Launch:
         self._near = code.tables.near(plan.shared_bytes > 0, code.generated.watch)
         #: functions of the runtime, by name
         self.functions = _functions(runtime_library())
-        if self.races.flags.any():
+        if self.races.any:
             load_races()
 
     def _tell(self, context: int, row: int, _: int) -> int:
@@ -113,7 +113,7 @@ class Launch:
 
     def context(self) -> WorkerContext:
         """The context of another worker, perhaps that of an earlier launch; its counters are zero."""
-        if self._pooled and self.code.contexts:
+        if self.threads is None and self.code.contexts:
             context = self.code.contexts.pop()
         else:
             spare = 0 if self.threads is None else columns_of(self.program).count * COLUMN_BYTES
@@ -197,8 +197,9 @@ class Launch:
         """Memory for a CTA, used before or fresh. Raises ``LaunchError`` if the host has not that much."""
         if self.free:
             return self.free.pop()
-        kept = self.code.slots.pop(self._shape, None) if self._pooled else None
+        kept = None if self.clustered else self.code.slots.pop(self._shape, None)
         if kept is not None:
+            self._give_records(kept)
             return kept
         generated, plan, program = self.code.generated, self.plan, self.program
         warps, area = plan.warps_per_cta, generated.area_bytes
@@ -210,7 +211,6 @@ class Launch:
                 aligned(2 * shared),
                 aligned(2 * local + 64),
                 aligned(warps * CAPACITY * area).reshape(warps, -1, max(1, area)),
-                self.races.records(),
             )
         except (MemoryError, ValueError):
             raise LaunchError(
@@ -226,17 +226,22 @@ class Launch:
         slot.put(Cta.LOCAL_SHADOW, local)
         slot.put(Cta.STATES, address_of(slot.states))
         slot.put(Cta.AREAS, address_of(slot.areas))
-        if self.races.checked:
-            slot.put(Cta.RACE_ROOM, address_of(slot.races))
-            self.races.lay_out(slot.races, slot.record)
+        self._give_records(slot)
         return slot
+
+    def _give_records(self, slot: Slot) -> None:
+        """Give a CTA the records of the race detector."""
+        if self.races.checked:
+            slot.races = self.races.records()
+            slot.put(Cta.RACE_ROOM, address_of(slot.races))
+            self.races.lay_out(slot.races, slot.address)
 
     def group(self) -> Group:
         """Memory for a cluster."""
         group = Group(aligned(Cluster.BYTES), [self.slot() for _ in range(self.plan.cluster_ctas)])
         group.put(Cluster.SIZE, len(group.slots))
         for rank, slot in enumerate(group.slots):
-            group.put(Cluster.PEERS + 8 * rank, address_of(slot.record))
+            group.put(Cluster.PEERS + 8 * rank, slot.address)
             slot.put(Cta.CLUSTER, address_of(group.record))
             slot.group = group
         self._groups.append(group)
@@ -245,24 +250,17 @@ class Launch:
     # --------------------------------------------------------------------------------------------- reuse by the next launch
 
     @property
-    def _pooled(self) -> bool:
-        """Whether what a launch allocates may serve the next: it is little, and all launches need the same."""
-        return not self.clustered and self.threads is None and not self.races.checks_global
-
-    @property
     def _shape(self) -> tuple[int, ...]:
-        """What slots have in common that are interchangeable."""
-        return self.plan.warps_per_cta, self.plan.shared_bytes, *self.races.shape
+        """What slots have in common that are interchangeable, without the records of the race detector."""
+        return self.plan.warps_per_cta, self.plan.shared_bytes, int(self.races.checked)
 
     def end(self) -> None:
-        """The launch has ended and its counters have been read: keep what it allocated for the next."""
-        if not self._pooled:
-            self._keep_race_records()
-            return
-        if len(self.contexts) == 1 and self.free and self.free[0].bytes <= _KEPT_BYTES:
+        """The launch has ended and its counters have been read: keep what it allocated for the next, if it is little."""
+        self._keep_race_records()
+        if not self.clustered and self.free and self.free[0].bytes <= _KEPT_BYTES:
             self.code.slots[self._shape] = self.free[0]
-        else:
-            self._keep_race_records()
+        if self.threads is not None:  # they have counters of their own
+            return
         kept = [context for context in self.contexts if context.whole.size <= _KEPT_BYTES][:_MOST_KEPT]
         for context in kept:
             context.reset()

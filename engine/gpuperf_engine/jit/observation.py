@@ -21,18 +21,25 @@ __all__ = ["observation_of"]
 def observation_of(launch: Launch) -> Observation:
     """What a launch that has ended observed."""
     program, contexts = launch.program, launch.contexts
-    observation = Observation.empty(program, launch.observe)
-    unseen: set[int] = set()
-    for context in contexts:
-        observation.block_warps += context.blocks[0]
-        observation.block_lanes += context.blocks[1]
-        observation.divergent += context.blocks[2]
-        observation.taken += context.blocks[3]
-        observation.predicated += context.predicated[: len(observation.predicated)]
-        if observation.sites is not None:
-            observation.sites += context.sites[: len(observation.sites)]
-        merge(observation.beyond, context.overruns())
-        unseen.update(context.unseen[: len(program.sites)].nonzero()[0].tolist())
+    first = contexts[0]
+    blocks, predicated, sites = first.blocks.copy(), first.predicated.copy(), first.sites.copy()
+    beyond = first.overruns()
+    unseen = {*first.unseen[:-1].nonzero()[0].tolist()}
+    for context in contexts[1:]:
+        blocks += context.blocks
+        predicated += context.predicated
+        sites += context.sites
+        merge(beyond, context.overruns())
+        unseen.update(context.unseen[:-1].nonzero()[0].tolist())
+    observation = Observation(
+        blocks[0],
+        blocks[1],
+        blocks[2],
+        blocks[3],
+        predicated[: len(program.predicated)],
+        sites[: len(program.sites)] if "memory" in launch.observe else None,
+        beyond=beyond,
+    )
     if observation.sites is not None:
         observation.hottest = hottest_of([context.targets for context in contexts if context.targets.size])
         launch.code.tables.fill(observation.sites, observation)
@@ -49,8 +56,9 @@ def observation_of(launch: Launch) -> Observation:
         )
         if not complete:
             observation.notes = launch.values.note
+    left = any(context.left for context in contexts)
     observation.remarks = (
-        *remarks_on(program, sum((context.left for context in contexts), Counter())),
+        *(remarks_on(program, sum((context.left for context in contexts), Counter())) if left else ()),
         *_race_remarks(launch),
     )
     return observation

@@ -34,15 +34,16 @@ class RaceMemory:
         #: bits of ``Race`` for each site
         self.flags = race_flags(program, plan, memory.images.starts)
         #: of two CTAs, and whether one of them may wait for the other; of two warps of one
-        among = bool((self.flags & Race.AMONG).any())
+        kinds = int(np.bitwise_or.reduce(self.flags))
+        among = bool(kinds & Race.AMONG)
         #: whether CTAs may order accesses of one another
         self.orders = among and not program.order_free
-        self._windows = bool((self.flags & Race.WITHIN).any()) and not self.orders
-        #: whether records of a CTA refer to global memory, and so to one device
-        self.checks_global = self._windows or self.orders
-        self.checked = self.checks_global or bool((self.flags & Race.CHECKED).any())
+        self._windows = bool(kinds & Race.WITHIN) and not self.orders
+        self.checked = self._windows or self.orders or bool(kinds & Race.CHECKED)
         self._segments = memory.race_segments(Segment.MOST * Segment.BYTES) if self.orders else None
-        self._proxies = bool((self.flags & Race.ASYNC_PROXY).any())
+        self._proxies = bool(kinds & Race.ASYNC_PROXY)
+        #: whether anything is checked or ordered
+        self.any = kinds != 0
         #: fields of ``Context``
         self.fields = {Context.RACE_SITES: address_of(self.flags), **self._lines(among)}
 
@@ -144,8 +145,8 @@ class RaceMemory:
         for record in alike:
             struct.pack_into("<q", record, Race.NOW, now)
 
-    def lay_out(self, records: NDArray[np.uint8], cta_record: NDArray[np.uint8]) -> None:
-        """Set the fields of ``Race`` in the records of a CTA."""
+    def lay_out(self, records: NDArray[np.uint8], cta: int) -> None:
+        """Set the fields of ``Race`` in the records of a CTA, whose own record is at the address ``cta``."""
         step, clock, room = self._sizes
         start, mbarrier, warp = (
             address_of(records),
@@ -164,13 +165,13 @@ class RaceMemory:
             Race.MBARRIERS: mbarriers,
             Race.MBARRIER: mbarrier,
             Race.ROOM: room,
-            Race.CTA: address_of(cta_record),
+            Race.CTA: cta,
             Race.TWIN: clock // 2 * self._proxies,
             Race.WINDOW: (start + self._room) * self._windows,
             Race.SEGMENTS: (start + self._room) * self.orders,
         }
         if struct.unpack_from("<q", records, Race.NOW)[0]:
-            fields = {Race.CTA: address_of(cta_record)}
+            fields = {Race.CTA: cta}
         for offset, value in fields.items():
             struct.pack_into("<q", records, offset, value)
 

@@ -42,11 +42,24 @@ _ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW |
 _KEPT = 64
 
 
-def race_flags(program: Program, plan: LaunchPlan, images: Iterable[int]) -> NDArray[np.uint16]:
+def race_flags(program: Program, plan: LaunchPlan, images: tuple[int, ...]) -> NDArray[np.uint16]:
     """For each site, for accesses that are no site's, and for each of ``Program.images`` the bits of ``jit.ir.race_records.Race``;
     zeros where nothing is checked. ``images``: where the allocations begin that textures and surfaces of the device lead to."""
     if not plan.races:
         return _no_flags(program)
+    # launches often repeat the one before
+    decides = (
+        program.variant, plan.grid, plan.block, plan.cluster, plan.shared_bytes, plan.only_kept,
+        plan.parameters, plan.symbols.tobytes(), plan.pointed_at, images,
+    )  # fmt: skip
+    last = program.kernel.memo.get("race flags")
+    if not (isinstance(last, tuple) and last[0] == decides):
+        last = program.kernel.memo["race flags"] = decides, _decided(program, plan, images)
+    flags: NDArray[np.uint16] = last[1]
+    return flags
+
+
+def _decided(program: Program, plan: LaunchPlan, images: tuple[int, ...]) -> NDArray[np.uint16]:
     clustered = plan.cluster_ctas > 1
     asked = Layout.AMONG * (plan.ctas > plan.cluster_ctas and not plan.only_kept)
     asked |= Layout.WITHIN * (plan.warps_per_cta * plan.cluster_ctas > 1)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..simt.faults import Waiting
+from .host_arrays import address_of
 from .ir.abi import Cta, Presence
 
 __all__ = ["Group", "Slot", "Warp"]
@@ -46,11 +47,16 @@ class Slot:
     local: NDArray[np.uint8]
     #: what calls inside recursive functions keep, shape (warps, ``CAPACITY``, bytes)
     areas: NDArray[np.uint8]
-    #: clocks and shadow of the race detector; empty where races are not checked
-    races: NDArray[np.uint8]
+    #: clocks and shadow of the race detector, lent by it for a launch; empty where races are not checked
+    races: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     warps: dict[int, Warp] = field(default_factory=dict)
     #: the cluster of the CTA, if it runs in one
     group: Group | None = None
+    #: host address of the record
+    address: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.address = address_of(self.record)
 
     def get(self, offset: int) -> int:
         """A field of the CTA record."""
@@ -62,8 +68,8 @@ class Slot:
 
     @property
     def bytes(self) -> int:
-        """Bytes of host memory."""
-        arrays = self.record, self.states, self.shared, self.local, self.areas, self.races
+        """Bytes of host memory that are its own."""
+        arrays = self.record, self.states, self.shared, self.local, self.areas
         return sum(array.nbytes for array in arrays)
 
     def end(self) -> None:

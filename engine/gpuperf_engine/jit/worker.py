@@ -11,7 +11,6 @@ import numpy as np
 
 from ..simt.faults import Place, deadlock
 from ..simt.schedule import Standing
-from .host_arrays import address_of
 from .ir.abi import Cta, State
 from .ir.codes import Status, Wait
 from .launch import Launch
@@ -55,7 +54,7 @@ class Worker:
     def run(self, slot: Slot, first: int, last: int) -> tuple[int, bool]:
         """CTAs from ``first`` on, until ``last`` or until one does not end in its visit: its index, and whether all ended."""
         return in_pieces(
-            lambda start, stop: self.call("run", address_of(slot.record), start, stop),
+            lambda start, stop: self.call("run", slot.address, start, stop),
             lambda status: self._settle(slot, status),
             first,
             last,
@@ -63,7 +62,7 @@ class Worker:
 
     def visit(self, slot: Slot) -> bool:
         """Another visit of a CTA in flight; whether it has ended."""
-        return self._settle(slot, self.call("visit", address_of(slot.record)))
+        return self._settle(slot, self.call("visit", slot.address))
 
     def _settle(self, slot: Slot, status: int) -> bool:
         """Complete a visit, with what Python must do for warps. Returns whether the CTA has ended."""
@@ -78,7 +77,7 @@ class Worker:
         """Go on with a visit for as long as it needs Python; its status then."""
         while status >= NEEDS_PYTHON:
             self.warp(slot, slot.get(Cta.POSITION)).attend(status - NEEDS_PYTHON)
-            status = self.call("proceed", address_of(slot.record))
+            status = self.call("proceed", slot.address)
         return status
 
     # ------------------------------------------------------------------------------------------------ for the slow path
@@ -118,7 +117,7 @@ class Worker:
 
     def expire(self, slot: Slot) -> bool:
         """Let waits on mbarriers time out; whether there were any."""
-        return bool(self.call("expire", address_of(slot.record)))
+        return bool(self.call("expire", slot.address))
 
 
 def in_pieces(

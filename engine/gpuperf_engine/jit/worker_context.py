@@ -75,6 +75,7 @@ class WorkerContext:
         self._beyond = views[Context.BEYOND].view(np.int64).reshape(unseen, BEYOND_BYTES // 8)
         self._noted = views[Context.NOTED].view(np.int64)
         self._record: NDArray[np.uint8] = views[_CONTEXT]
+        self._bytes = self._record.data
         #: host address of the context record
         self.address = addresses.pop(_CONTEXT)
         #: how often warps left compiled code, by event and block
@@ -112,17 +113,17 @@ class WorkerContext:
 
     def put(self, fields: Mapping[int, int]) -> None:
         """Set fields of the record, 64 bits each."""
-        record, pack = self._record.data, _WORD.pack_into
+        record, pack = self._bytes, _WORD.pack_into
         for offset, value in fields.items():
             pack(record, offset, value & _WHOLE)
 
     def put_shape(self, offset: int, *sizes: int) -> None:
         """Set a field of the record that consists of 32-bit sizes."""
-        struct.pack_into(f"<{len(sizes)}i", self._record.data, offset, *sizes)
+        struct.pack_into(f"<{len(sizes)}i", self._bytes, offset, *sizes)
 
     def get(self, offset: int) -> int:
         """A field of the record, unsigned."""
-        return int(struct.unpack_from("<Q", self._record, offset)[0])
+        return int(_WORD.unpack_from(self._bytes, offset)[0])
 
     def reset(self) -> None:
         """Make ready for another launch of the same code."""

@@ -28,6 +28,9 @@ class Images:
         self.rows: NDArray[np.uint32] = np.zeros((1, ROW_WORDS), np.uint32)
         self.allocations: list[Allocation | None] = [None]
 
+    def __bool__(self) -> bool:
+        return len(self.rows) > 1
+
     def add(self, row: NDArray[np.uint32], allocation: Allocation) -> int:
         """The handle of a new image."""
         self.rows = np.concatenate([self.rows, row[None]])
@@ -42,8 +45,6 @@ class Images:
 
     def sizes(self, words: NDArray[np.uint64]) -> tuple[tuple[int, int], ...]:
         """Bytes of a texel and of the whole image, of those that some of the words are handles of, each once."""
-        if len(self.rows) == 1:
-            return ()
         sizes = []
         for index in sorted({int(index) for index in self.find(words)} - {0}):
             row = {name: int(self.rows[index, FIELDS[name]]) for name in _SIZES}

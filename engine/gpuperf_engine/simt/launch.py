@@ -265,12 +265,17 @@ def resident_ctas(ctas: int, threads: int, cooperative: bool, cluster: int = 1) 
 
 def host_threads() -> int:
     """Cores ÷ xdist workers, at least one."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:
-        cores = os.cpu_count() or 1
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") or 1)
-    return max(1, cores // max(1, workers))
+    return max(1, _cores() // max(1, workers))
+
+
+@lru_cache(maxsize=1)
+def _cores() -> int:
+    """Those that this process may use when it first asks."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
 
 
 #: turns an argument that stands for device memory into its address, or returns None for other arguments

@@ -8,15 +8,20 @@ from dataclasses import dataclass, field, replace
 from ..errors import MachineError, NotObserved, UnknownName, Unsupported, nearest
 from ..results import Estimate, Profile, Resources
 from .adapt import launch_key, timing_input
+from .hong_kim import HONG_KIM_MODELS, estimate_hong_kim
 from .inputs import TimingInput
 from .machine import Machine, load_machine
 from .occupancy import occupancy
 from .targets import can_run
-from .wave_model import MODELS, WaveModel
+from .wave_model import MODELS as WAVE_MODELS
+from .wave_model import WaveModel
 
 __all__ = ["CACHES", "MODELS", "Predictor", "estimate"]
 
 CACHES = ("cold", "warm")
+
+MODELS = (*WAVE_MODELS, *HONG_KIM_MODELS)
+"""The default first, then those that it can be compared with."""
 
 
 def estimate(
@@ -146,6 +151,14 @@ def _predict(given: TimingInput, machine: Machine, model: str, state: str) -> Es
         registers_per_thread=given.registers_per_thread,
         shared_bytes=given.shared_bytes,
     )
+    if model in HONG_KIM_MODELS:
+        return estimate_hong_kim(given, machine, resident, model, warm=state == "warm")
+    if model == "roofline-datasheet":
+        machine = replace(
+            machine,
+            dram_sustained_one_way=machine.dram_bandwidth,
+            dram_sustained_mixed=machine.dram_bandwidth,
+        )
     return WaveModel(given, machine, resident, state == "warm", model).estimate()
 
 

@@ -63,7 +63,7 @@ class MemoryTraffic:
     bytes per lane), ``shared_requests`` the warp instructions that made them.
     ``atomic_sectors`` are sectors of global atomics and reductions, one per distinct sector of a request; ``atomic_operations``
     are those that follow each other in L2 at the hottest address. ``constant_serializations`` are lanes that read a constant
-    after another of their request.
+    after another of their request. Uncoalesced requests need more sectors than as many lanes side by side.
     """
 
     load_requests: float = 0
@@ -82,6 +82,10 @@ class MemoryTraffic:
     load_wavefronts: float | None = None
     load_tag_wavefronts: float = 0
     texture_misses: float = 0
+    uncoalesced_load_requests: float = 0
+    uncoalesced_load_sectors: float = 0
+    uncoalesced_store_requests: float = 0
+    uncoalesced_store_sectors: float = 0
 
     def scaled(self, loads: float, stores: float) -> MemoryTraffic:
         """With these shares (0 to 1) of the loads and of the stores."""
@@ -97,6 +101,10 @@ class MemoryTraffic:
             store_requests=stores * self.store_requests,
             store_sectors=stores * self.store_sectors,
             write_footprint=stores * self.write_footprint,
+            uncoalesced_load_requests=loads * self.uncoalesced_load_requests,
+            uncoalesced_load_sectors=loads * self.uncoalesced_load_sectors,
+            uncoalesced_store_requests=stores * self.uncoalesced_store_requests,
+            uncoalesced_store_sectors=stores * self.uncoalesced_store_sectors,
         )
 
 

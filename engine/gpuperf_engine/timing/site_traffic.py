@@ -96,6 +96,7 @@ def memory_traffic(record: LaunchRecord, sites: list[Site], machine: Machine) ->
     sectors = dict(requests)
     read: dict[int, int] = {}
     written: dict[int, int] = {}
+    apart, apart_sectors = dict(requests), dict(requests)
     local = 0
     data = tags = 0.0
     for site, seen in zip(record.program.sites, sites, strict=True):
@@ -103,6 +104,9 @@ def memory_traffic(record: LaunchRecord, sites: list[Site], machine: Machine) ->
         if seen.sectors and seen.space not in CONSTANT_SPACES:
             requests[site.kind] += seen.global_requests
             sectors[site.kind] += seen.sectors
+            if _is_uncoalesced(seen, site.bytes):
+                apart[site.kind] += seen.global_requests
+                apart_sectors[site.kind] += seen.sectors
             if seen.global_wavefronts:
                 data += seen.global_wavefronts
                 tags += tag_wavefronts(seen.global_requests, seen.lines, machine.l1_tag_rate)
@@ -122,4 +126,16 @@ def memory_traffic(record: LaunchRecord, sites: list[Site], machine: Machine) ->
         atomic_sectors=sectors["atomic"] + sectors["reduction"],
         load_wavefronts=data,
         load_tag_wavefronts=tags,
+        uncoalesced_load_requests=apart["load"],
+        uncoalesced_load_sectors=apart_sectors["load"],
+        uncoalesced_store_requests=apart["store"],
+        uncoalesced_store_sectors=apart_sectors["store"],
     )
+
+
+def _is_uncoalesced(seen: Site, width: int) -> bool:
+    """Whether a mean request needs more sectors than its lanes would side by side, wherever these begin."""
+    if not seen.global_requests:
+        return False
+    lanes = seen.lanes / seen.requests
+    return seen.sectors / seen.global_requests > ceil(lanes * width / SECTOR) + 1

@@ -18,13 +18,17 @@ from .kleimenov_popova import fix_point, loaded_latency
 from .machine import Machine
 from .occupancy import Occupancy
 from .path_time import PathTime, path_time
+from .schema import UNITS
 
 __all__ = ["MODELS", "WaveModel", "smooth_max"]
 
 _NOTED_INSTRUCTIONS = 2000
 """Static instructions of a path up to which the latency under load, which takes several passes over it, is worked out."""
 
-MODELS = ("kleimenov-popova", "kleimenov-popova-as-printed", "roofline")
+MODELS = ("kleimenov-popova", "kleimenov-popova-as-printed", "roofline", "roofline-datasheet")
+
+_AT_DATA_SHEET = frozenset({"dram", "issue", *UNITS})
+"""Resources whose rates a data sheet gives."""
 
 
 def smooth_max(latency: float, bandwidth: float) -> float:
@@ -139,6 +143,8 @@ class WaveModel:
         machine, given = self.machine, self.given
         if known is None or caches not in known:
             resources = resource_bounds(given, machine, caches)
+            if self.model == "roofline-datasheet":
+                resources = [resource for resource in resources if resource.name in _AT_DATA_SHEET]
             if self.model == MODELS[0]:  # the others are what they were published as
                 resources.append(dispatch_bound(machine))
                 if given.memory.atomic_operations:
@@ -159,7 +165,7 @@ class WaveModel:
             if not count or not ctas:
                 continue
             parts = {resource.name: resource.cycles(ctas, machine, given) for resource in resources}
-            if self.model != "roofline":
+            if not self.model.startswith("roofline"):
                 parts["latency"] = latency
             for name, part in parts.items():
                 bounds[name] += count * part
@@ -168,7 +174,7 @@ class WaveModel:
             decided[slowest] += count * parts[slowest]
             if self.model == "kleimenov-popova-as-printed":
                 cycles += count * self.printed_cycles(parts, ctas, alone.latency, caches)
-            elif self.model == "roofline":
+            elif self.model.startswith("roofline"):
                 cycles += count * max(parts.values())
             else:
                 # A launch ends when its last wave ends, and not before the last CTA of the full wave before it has ended.

@@ -25,7 +25,7 @@ from .profile.explain import explain
 from .profile.threads import Sample, Threads
 from .ptx.module import Function, Kernel, Module
 from .ptx.parse import parse
-from .results import Estimate, Finding, KernelAttributes, Profile, Resources, ValueRecord, race_error
+from .results import Estimate, Finding, KernelAttributes, Profile, Resources, Traffic, ValueRecord, race_error
 from .sass.code import MachineCode, MachineCounts, MachineInstruction
 from .sass.code import machine_code as _machine_code
 from .sass.code import machine_counts as _machine_counts
@@ -220,21 +220,26 @@ def estimate(profile: Profile, machine: str | Machine, **options: Any) -> Estima
 
 
 def saving_us(finding: Finding, profiles: Mapping[int, Profile], machine: str | Machine | Predictor) -> float:
-    """Predicted time that launches take less if the advice of a finding is followed: without its ``traffic``.
+    """Predicted time that a program takes less if the advice of a finding is followed: without its ``traffic``.
 
-    ``profiles``: those of launches, by the numbers of their events (``device.events``); launches that are missing save nothing, nor do
-    copies and memsets, whose time is not predicted. For errors see ``estimate``.
+    ``profiles``: those of launches, by the numbers of their events (``device.events``); launches that are missing save nothing. Copies
+    and memsets save what their bytes take at the rate of the link to the host, or of device memory (``Predictor.copy_us``). For
+    errors see ``estimate``.
     """
     from .timing.estimate import Predictor
 
     predictor = machine if isinstance(machine, Predictor) else Predictor(machine)
-    return sum(
-        predictor.estimate(profiles[gone.step]).time_us
-        if gone.whole
-        else predictor.saving_us(profiles[gone.step], loads=gone.loads, stores=gone.stores)
-        for gone in finding.traffic
-        if gone.step in profiles
-    )
+    return sum(_saved(gone, profiles.get(gone.step), predictor) for gone in finding.traffic)
+
+
+def _saved(gone: Traffic, profile: Profile | None, predictor: Predictor) -> float:
+    if gone.copied:
+        return predictor.copy_us(gone.way, gone.copied)
+    if profile is None:
+        return 0.0
+    if gone.whole:
+        return predictor.estimate(profile).time_us
+    return predictor.saving_us(profile, loads=gone.loads, stores=gone.stores)
 
 
 def predictor(machine: str | Machine, search: Iterable[str] = ()) -> Predictor:

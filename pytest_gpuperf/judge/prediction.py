@@ -42,9 +42,10 @@ class Prediction:
         return engine.machine_code(total, target, search=self.search, running=running)
 
     def saving_us(self, finding: Finding, targets: Iterable[str]) -> dict[str, float]:
-        """By target what launches take less if the advice is followed; nothing where no launch is concerned."""
+        """By target what launches and copies take less if the advice is followed; nothing where none is concerned."""
         saving: dict[str, float] = {}
-        for target in targets if any(gone.step in self.profiles for gone in finding.traffic) else ():
+        known = any(gone.copied or gone.step in self.profiles for gone in finding.traffic)
+        for target in targets if known else ():
             try:
                 saved = engine.saving_us(finding, self.profiles, self._of(target))
             except EngineError:

@@ -67,7 +67,7 @@ def test_loads_go_with_the_copy_until_the_array_is_written_again(
     program = Program(x, {"values"})
     first, second, _ = program.numbers
     assert program.finding(rule, "x").traffic == (
-        ge.Traffic(0, copied=int(part * 4 * SIZE)),
+        ge.Traffic(0, copied=int(part * 4 * SIZE), way="copy-in"),
         ge.Traffic(first, loads=part / 2),  # as much is loaded from y
         ge.Traffic(second, loads=part),
     )
@@ -76,7 +76,7 @@ def test_loads_go_with_the_copy_until_the_array_is_written_again(
 def test_frequent_values_have_to_be_loaded_to_be_known() -> None:
     x = np.where(np.arange(SIZE) % 8 < 7, 5, RANDOM).astype(np.uint32)
     (gone,) = Program(x, {"values"}).finding("frequent-values", "x").traffic
-    assert gone == ge.Traffic(0, copied=4 * SIZE * 7 // 8)
+    assert gone == ge.Traffic(0, copied=4 * SIZE * 7 // 8, way="copy-in")
 
 
 def test_stores_of_a_launch() -> None:

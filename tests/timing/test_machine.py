@@ -39,7 +39,7 @@ def test_a_machine_goes_to_another_process_and_stays_what_it_is(toy: Machine) ->
 def test_shipped_machine_is_complete(identifier: str) -> None:
     machine = load_machine(identifier)
     assert machine.id == identifier
-    assert {rule.path for rule in QUANTITIES} <= set(machine.quantities)
+    assert {rule.path for rule in QUANTITIES} <= set(machine.quantities)  # the link to the host too
     for path, quantity in machine.quantities.items():
         assert quantity.source, path
         assert quantity.source != "assumed" or quantity.note, path
@@ -78,6 +78,26 @@ def test_peak_rates_are_those_of_the_data_sheet(identifier: str, teraflops: floa
     lanes = machine.lanes["fma"] * machine.sub_partitions * machine.sm_count
     assert 2 * lanes * machine.clock_mhz * 1e-6 == pytest.approx(teraflops, rel=0.01)
     assert machine.dram_bandwidth == gigabytes
+
+
+@pytest.mark.parametrize(
+    ("identifier", "both_ways"),
+    [
+        ("t4", 32),
+        ("v100-pcie", 32),
+        ("a10", 64),
+        ("a30", 64),
+        ("l40s", 64),
+        ("h100-pcie", 128),
+        ("gh200", 900),
+    ],
+)
+def test_the_link_to_the_host_is_that_of_the_data_sheet(identifier: str, both_ways: int) -> None:
+    """Which leaves out that 128 bits are sent as 130, and counts both directions together."""
+    host = load_machine(identifier).host_bandwidth
+    assert host is not None
+    encoded = 1 if identifier == "gh200" else 130 / 128
+    assert 2 * host * encoded == pytest.approx(both_ways, rel=1e-3)
 
 
 def test_peak_rates_of_b200_are_an_eighth_of_the_boards() -> None:

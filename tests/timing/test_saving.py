@@ -1,7 +1,9 @@
 """What launches are predicted to take less without some of their traffic, worked out by hand on the toy machine: a cycle is a
-nanosecond, DRAM moves 100 bytes in it one way, 80 both ways."""
+nanosecond, DRAM moves 100 bytes in it one way, 80 both ways, and the link to the host 10."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,6 +95,36 @@ def test_a_launch_that_changes_nothing_is_saved_whole(toy: Machine) -> None:
     assert ge.saving_us(finding, profiles, toy) == pytest.approx(3 * one)
     del profiles[finding.steps[0]]
     assert ge.saving_us(finding, profiles, Predictor(toy)) == pytest.approx(2 * one)
+
+
+def test_copies_and_memsets_are_saved_at_the_rate_of_their_link(toy: Machine) -> None:
+    """64 KiB at 10 bytes in a nanosecond from and to the host; read and written at 80 within the device, filled at 100."""
+    size = 64 * KIB
+    device = ge.Device(observe={"memory", "values"}, memory_bytes=1 << 20)
+    values = np.random.default_rng(3).integers(0, 256, size, np.uint8)
+    x, y = device.array(values, name="x"), device.empty(size, np.uint8, name="y")
+    for _ in range(2):
+        y.copy_from(x)
+        x.numpy()
+        x.copy_from(values)
+    found = {item.call: item for item in ge.find_patterns(device.program) if item.rule == "redundant-values"}
+    saved = {call: ge.saving_us(item, {}, toy) for call, item in found.items()}
+    # the host has x before the first copy out
+    assert {call: (item.waste, item.calls) for call, item in found.items()} == {
+        "y.copy_from(x)": (size, 1),
+        "x.numpy()": (2 * size, 2),
+        "x.copy_from(values)": (2 * size, 2),
+    }
+    assert saved == pytest.approx(
+        {
+            "y.copy_from(x)": 2 * size / 80 / 1000,
+            "x.numpy()": 2 * size / 10 / 1000,
+            "x.copy_from(values)": 2 * size / 10 / 1000,
+        }
+    )
+    assert Predictor(toy).copy_us("memset", size) == pytest.approx(size / 100 / 1000)
+    unlinked = Predictor(replace(toy, host_bandwidth=None))
+    assert unlinked.copy_us("copy-in", size) == unlinked.copy_us("copy-out", size) == 0
 
 
 def test_shares_of_traffic() -> None:

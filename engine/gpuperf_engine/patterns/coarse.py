@@ -70,7 +70,7 @@ class RedundantValues:
             severity="note",
             waste=use.bytes_held,
             advice="keep the copy that the host has",
-            traffic=[Traffic(step.event.number, copied=use.bytes_held)],
+            traffic=[Traffic(step.event.number, copied=use.bytes_held, way=step.event.kind)],
             bytes=use.bytes_held,
         )
 
@@ -313,7 +313,9 @@ class UnusedValues:
                         severity="note",
                         waste=lost if by_host else 0,
                         advice="copy or allocate only what is used",
-                        traffic=[Traffic(step.event.number, copied=lost)] if by_host else (),
+                        traffic=[Traffic(step.event.number, copied=lost, way=step.event.kind)]
+                        if by_host
+                        else (),
                         bytes=lost,
                     ),
                 )

@@ -20,7 +20,7 @@ def written_less(step: Step, size: float, whole: bool = False) -> tuple[Traffic,
     """So many of the bytes that a step writes are not written; if it does nothing else, the step goes as a ``whole``."""
     event = step.event
     if event.kind != "launch":
-        return (Traffic(event.number, copied=int(size), whole=whole),)
+        return (Traffic(event.number, copied=int(size), whole=whole, way=event.kind),)
     stores = _share(size, (use.bytes_written for use in event.uses))
     return (Traffic(event.number, stores=stores, whole=whole),)
 

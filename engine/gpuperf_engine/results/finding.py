@@ -12,14 +12,15 @@ __all__ = ["Finding", "Traffic", "added_traffic"]
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """What one step of a program need not move: ``step`` is the number of its event; ``loads`` and ``stores`` are shares (0 to 1) of
-    what a launch loads from and stores to global memory, ``copied`` are bytes of a copy or memset; a step that does nothing else goes
-    as a ``whole``."""
+    what a launch loads from and stores to global memory, ``copied`` are bytes of a copy or memset, and ``way`` is the
+    ``kind`` of its event; a step that does nothing else goes as a ``whole``."""
 
     step: int
     loads: float = 0.0
     stores: float = 0.0
     copied: int = 0
     whole: bool = False
+    way: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,5 +81,6 @@ def added_traffic(traffic: Iterable[Traffic]) -> tuple[Traffic, ...]:
             min(1.0, known.stores + item.stores),
             known.copied + item.copied,
             known.whole or item.whole,
+            known.way or item.way,
         )
     return tuple(steps.values())

@@ -94,6 +94,17 @@ class Predictor:
         gone = min(1.0, max(0.0, loads)), min(1.0, max(0.0, stores))
         return sum(times * self._saved(launch, gone) for launch, times in self._launches(profile))
 
+    def copy_us(self, way: str, size: int) -> float:
+        """The least time of a copy or memset of so many bytes, ``way`` as ``Event.kind``: at the rate of the link to the host in one
+        direction (0 where the machine does not say), or at the sustained rates of device memory, which a copy reads and writes. What
+        a call costs besides is left out."""
+        machine = self.machine
+        if way in ("copy-in", "copy-out"):
+            return size / (machine.host_bandwidth * 1e3) if machine.host_bandwidth else 0.0
+        if way == "memset":
+            return size / (machine.dram_sustained_one_way * 1e3)
+        return 2 * size / (machine.dram_sustained_mixed * 1e3)
+
     def _saved(self, launch: _Launch, gone: tuple[float, float]) -> float:
         if gone not in launch.saved:
             given = launch.given

@@ -79,6 +79,8 @@ class Machine:
     launch_overhead_us: float
     cta_turnaround: int
     cta_rate: float
+    #: GB/s in one direction; ``None``: not known
+    host_bandwidth: float | None
     lanes: Mapping[str, float]
     latencies: Mapping[str, int]
     shared_pipes: Mapping[str, str]
@@ -233,13 +235,13 @@ def _load(path: Path, _modified: int, _size: int) -> Machine:
 
 def _quantities(
     top: Fields, sources: Mapping[str, str]
-) -> tuple[dict[str, Quantity], dict[str, int | float], list[str]]:
+) -> tuple[dict[str, Quantity], dict[str, int | float | None], list[str]]:
     """Of the groups in ``timing.schema.QUANTITIES``: the quantities by their paths, their values by attributes of a machine, and the
     names of the groups."""
     quantities: dict[str, Quantity] = {}
-    values: dict[str, int | float] = {}
+    values: dict[str, int | float | None] = {rule.attribute: None for rule in QUANTITIES if not rule.needed}
     groups: dict[str, list[str]] = {}
-    for rule in QUANTITIES:
+    for rule in (rule for rule in QUANTITIES if rule.needed or rule.group in top):
         groups.setdefault(rule.group, []).append(rule.key)
     rules = {rule.path: rule for rule in QUANTITIES}
     for group, keys in groups.items():

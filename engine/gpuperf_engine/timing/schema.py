@@ -24,7 +24,7 @@ class QuantityRule:
     """One quantity of a machine description.
 
     ``group`` and ``key`` are its place in the file, ``attribute`` its name in :class:`Machine`, ``unit`` the only unit
-    accepted, ``whole`` whether it must be an integer, ``minimum`` the least value accepted.
+    accepted, ``whole`` whether it must be an integer, ``minimum`` the least value accepted; ``needed``: no machine is without it.
     """
 
     group: str
@@ -33,6 +33,7 @@ class QuantityRule:
     unit: str
     whole: bool = True
     minimum: float = 1
+    needed: bool = True
 
     @property
     def path(self) -> str:
@@ -81,4 +82,5 @@ QUANTITIES = (
     QuantityRule("launch", "overhead", "launch_overhead_us", "us", whole=False, minimum=0),
     QuantityRule("launch", "cta_turnaround", "cta_turnaround", "cycles", minimum=0),
     QuantityRule("launch", "cta_rate", "cta_rate", "CTAs/clk", whole=False, minimum=0.001),
+    QuantityRule("link", "host", "host_bandwidth", "GB/s", whole=False, minimum=0.01, needed=False),
 )

@@ -455,3 +455,26 @@ def test_equal_ranges_are_duplicates(device: ge.Device) -> None:
     assert (finding.object, finding.evidence["other"], finding.waste) == ("second", "first", 128)
     second[9:].copy_from(NUMBERS[::-1][:31].copy())
     assert len(failing(device)) == 1 and first.size == 32
+
+
+def test_arrays_that_a_loop_allocates_and_frees_are_one(device: ge.Device, run: Launch) -> None:
+    """One finding with the bytes of all four; of arrays that are there at once, each has its own."""
+    kept = []
+    for number in range(4):
+        scratch = device.empty(32, np.uint32)
+        run(STORE, scratch, 32, 5)
+        scratch.numpy()
+        device.free(scratch)
+        other = device.empty(32, np.uint32)
+        run(STORE, other, 32, 7)
+        kept.append(other.numpy()[number])
+        if number % 2:  # one of two lives on
+            device.free(other)
+    found = [(item.site.partition(" in ")[0], item.calls, item.waste) for item in failing(device)]
+    assert found == [
+        ("scratch = device.empty(32, np.uint32)", 4, 4 * 128),
+        ("other = device.empty(32, np.uint32)", 1, 128),
+        ("other = device.empty(32, np.uint32)", 2, 2 * 128),
+        ("other = device.empty(32, np.uint32)", 1, 128),
+    ]
+    assert len({item.identity for item in failing(device)}) == 4 and kept == [7] * 4

@@ -87,6 +87,8 @@ class AddressedMemory(DeviceMemory):
         if not self._refers_back:
             del self._arrays[allocation], self.array_of[allocation], self.origins[allocation]
             self._taken.discard(allocation.name)
+        else:
+            self.ends[allocation] = self._steps
 
     def copy_bytes(self, target: int, source: int, size: int) -> None:
         """Copy so many bytes from one address to another, as ``memmove`` does. Raises ``LaunchError`` for addresses of no memory, and

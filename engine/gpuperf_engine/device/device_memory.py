@@ -72,6 +72,8 @@ class DeviceMemory:
         self._arrays: dict[Allocation, DeviceArray] = {}
         #: numbers of the events that allocated arrays
         self.origins: dict[Allocation, int] = {}
+        #: of arrays that were freed the number of the next event
+        self.ends: dict[Allocation, int] = {}
         #: arrays and variables of modules
         self.array_of: dict[Allocation, DeviceArray] = {}
         self.thresholds = Thresholds() if thresholds is None else thresholds

@@ -154,7 +154,7 @@ _SINGLE = ("single-zero", "single-value")
 
 def _target(step: Step, use: Use) -> tuple[str, str, str]:
     """The call and what it writes."""
-    return step.call, step.event.kernel, step.name(use.array)
+    return step.call, step.event.kernel, step.identity(use.array)
 
 
 _ADVICE = {
@@ -234,13 +234,12 @@ class DeadStores:
                         before, _ = lost.get((number, use.array), (0, step))
                         left[number] = left.get(number, 0) - size
                         lost[number, use.array] = before + size, step
-        calls: dict[tuple[str, str, DeviceArray], list[tuple[Step, Use, int, Step] | None]] = {}
+        calls: dict[tuple[str, str, str], list[tuple[Step, Use, int, Step] | None]] = {}
         for step in steps:
             for use in step.event.writes:
                 size, last = lost.get((step.event.number, use.array), (0, step))
                 dead = size >= REDUNDANT_SHARE * use.bytes_written and not step.made(use.array)
-                key = (step.call, step.event.kernel, use.array)
-                calls.setdefault(key, []).append((step, use, size, last) if dead else None)
+                calls.setdefault(_target(step, use), []).append((step, use, size, last) if dead else None)
         for dead_steps in calls.values():
             dead_each_time = [item for item in dead_steps if item is not None]
             if len(dead_each_time) == len(dead_steps):

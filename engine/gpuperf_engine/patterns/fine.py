@@ -74,7 +74,8 @@ class FinePatterns:
         unread, fails if it is so in each launch of the call: else the access is needed."""
         shown, made = list[tuple[Step, Finding]](), Counter[tuple[str, ...]]()
         for step, instruction, record, findings in self._found(steps):
-            made[step.call, step.event.kernel, instruction, record.object] += 1
+            site = step.site_of(record.object) or record.object
+            made[step.call, step.event.kernel, instruction, site] += 1
             shown += [(step, finding) for finding in findings]
         times = Counter((_FAILING.get(finding.rule), _accesses(finding)) for _, finding in shown)
         for step, finding in shown:
@@ -134,7 +135,7 @@ def _holds(match: Match, record: ValueRecord, step: Step, few: frozenset[str]) -
 
 def _accesses(finding: Finding) -> tuple[str, ...]:
     """What the finding is about, whatever it says."""
-    return finding.call, finding.kernel, finding.instruction, finding.object
+    return finding.call, finding.kernel, finding.instruction, finding.site or finding.object
 
 
 def _instruction_names(records: Sequence[ValueRecord]) -> dict[tuple[int, int, str], str]:

@@ -63,6 +63,10 @@ class Step:
         }
         return sites.pop() if len(sites) == 1 else ""
 
+    def identity(self, array: DeviceArray) -> str:
+        """What tells an array from others: where it was allocated, or its name."""
+        return self.sites.get(array.allocation) or self.name(array)
+
     def made(self, array: DeviceArray) -> bool:
         """Whether the step is part of allocating an array, as ``zeros`` is."""
         event = self.event
@@ -175,15 +179,19 @@ def steps_of(device: Runtime) -> tuple[Step, ...]:
 
 
 def _sites(device: Runtime) -> dict[Allocation, str]:
-    """Where arrays were allocated: the function and the text of the line, with an ordinal among those of equal text."""
+    """Where arrays were allocated: the function and the text of the line, with an ordinal among those of equal text that are there at
+    once: an array that takes the place of a freed one, as in a loop, has its ordinal."""
     events = {event.number: event for event in device.events}
-    numbers: dict[str, int] = {}
+    there: dict[str, list[Allocation]] = {}
     sites = {}
     for allocation, number in device.origins.items():
         call = events[number].site
         text = f"{call.text} in {call.function.rpartition('.')[2]}".strip() if call.path else ""
-        numbers[text] = numbers.get(text, 0) + 1
-        sites[allocation] = text if numbers[text] == 1 or not text else f"{text} #{numbers[text]}"
+        alike = there.setdefault(text, [])
+        freed = (place for place, other in enumerate(alike) if device.ends.get(other, number + 1) <= number)
+        place = next(freed, len(alike))
+        alike[place : place + 1] = [allocation]
+        sites[allocation] = text if place == 0 or not text else f"{text} #{place + 1}"
     return sites
 
 

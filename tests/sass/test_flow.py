@@ -296,3 +296,142 @@ def test_an_exchange_is_not_its_copy_for_lanes_that_stand_apart() -> None:
     warps, threads, _ = both(ptx, machine, grid=1, block=96)
     assert determined(warps)[:3] == [3, 3, 3] and not any(determined(warps)[3:])
     assert determined(threads)[:3] == [96, 96, 96] and not any(determined(threads)[3:])
+
+
+def test_products_of_matrices_are_made_of_several_and_their_loads_of_any_number() -> None:
+    """A loop of 4 turns, 3 warps: the product of 16 x 16 x 16 is two of 16 x 8 x 16, the load is four. 12 times, not 6 or 3."""
+    machine = """
+    S2R R0, SR_TID.X # 3
+    .L_turn:
+    LDG.E R4, [R2.64] # 5
+    LDG.E R5, [R2.64+0x10] # 5
+    LDG.E R6, [R2.64+0x80] # 5
+    LDG.E R7, [R2.64+0x90] # 5
+    HMMA.16816.F32 R8, R4, R20, R8 # 6
+    HMMA.16816.F32 R12, R4, R22, R12 # 6
+    IADD3 R1, R1, 0x1, RZ # 7
+    ISETP.LT.U32.AND P0, PT, R1, c[0x0][0x168], PT # 8
+    @P0 BRA `(.L_turn) # 9
+    EXIT # 10
+    """
+    ptx = f"""
+mov.u32 %i, 0;
+TURN:
+wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {{{", ".join(f"%a{i}" for i in range(8))}}}, [%a], %m;
+wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {{{", ".join(f"%d{i}" for i in range(8))}}},
+ {{{", ".join(f"%a{i}" for i in range(8))}}}, {{{", ".join(f"%a{i}" for i in range(8))}}}, {{{", ".join(f"%d{i}" for i in range(8))}}};
+add.u32 %i, %i, 1;
+setp.lt.u32 %p, %i, %n;
+@%p bra TURN;
+ret;
+"""
+    ptx = f".reg .b32 %a<8>, %m; .reg .f32 %d<8>;\nmov.u32 %m, 16;\n{ptx}"
+    machine = (
+        machine.replace("# 10", "# 11").replace("# 9", "# 10").replace("# 8", "# 9").replace("# 7", "# 8")
+    )
+    machine = machine.replace("# 6", "# 7").replace("# 5", "# 6")
+    warps, threads, _ = both(ptx, machine, grid=3, block=32, n=4)
+    assert determined(warps) == [3, 12, 3]
+    assert determined(threads) == [96, 384, 96]
+
+
+def test_lines_of_neighbours_in_a_copy_for_lanes_that_stand_apart_tie_nothing() -> None:
+    """Two moves with the lines of additions stand in the copy, once each; the additions are two instructions each."""
+    machine = """
+    S2R R0, SR_TID.X # 3
+    BRA.DIV UR4, `(.L_apart) # 4
+    SHFL.BFLY PT, R0, R0, 0x1, 0x1f # 4
+.L_on:
+    IADD3 R0, R0, 0x5, RZ # 5
+    IADD3 R0, R0, 0x1, RZ # 5
+    IADD3 R1, R0, 0x7, RZ # 6
+    IADD3 R1, R1, 0x1, RZ # 6
+    STG.E [R2.64], R1 # 7
+    EXIT # 8
+.L_apart:
+    PRMT R4, R5, 0x5410, R6 # 5
+    PRMT R5, R5, 0x5410, R6 # 6
+    WARPSYNC.COLLECTIVE R4, `(.L_met) # 4
+    SHFL.BFLY PT, R0, R0, R4, R5 # 4
+    ENDCOLLECTIVE # 4
+.L_met:
+    BRA `(.L_on)
+    """
+    ptx = "shfl.sync.bfly.b32 %t, %t, 1, 31, -1;\nadd.u32 %t, %t, 6;\nadd.u32 %t, %t, 8;\nst.global.u32 [%a], %t;\nret;\n"
+    warps, _, _ = both(ptx, machine, grid=1, block=96)
+    assert [warps.blocks.get(index, 0) for index in range(6)] == [3, 3, 3, 0, 0, 0]
+
+
+def test_a_branch_of_many_ways_parts_a_warp_more_than_once() -> None:
+    """The lanes of a warp go four ways and meet: the join is executed by four parts, though the branch diverged once."""
+    machine = (
+        """
+    S2R R0, SR_TID.X # 3
+    BSSY B0, `(.L_met) # 5
+    BRX R4 -0x20 (*"BRANCH_TARGETS .L_a,.L_b,.L_c,.L_d"*) # 5
+.L_a:
+    IADD3 R1, R0, 0x1, RZ # 6
+    BRA `(.L_met) # 7
+.L_b:
+    IMAD R1, R0, R5, RZ # 8
+    BRA `(.L_met) # 9
+.L_c:
+    LOP3.LUT R1, R0, R5, RZ, 0x3c, !PT # 10
+    BRA `(.L_met) # 11
+.L_d:
+    POPC R1, R0 # 12
+.L_join:
+    BSYNC B0 # 12
+.L_met:
+    STG.E [R2.64], R1 # 13
+    EXIT # 14
+    """.replace("`(.L_met) # 7", "`(.L_join) # 7")
+        .replace("`(.L_met) # 9", "`(.L_join) # 9")
+        .replace("`(.L_met) # 11", "`(.L_join) # 11")
+    )
+    ptx = """
+and.b32 %n, %t, 3;
+PLACES: .branchtargets A, B, C, D;
+brx.idx %n, PLACES;
+A: add.u32 %i, %t, 1; bra OUT;
+B: mul.lo.u32 %i, %t, %t; bra OUT;
+C: xor.b32 %i, %t, 5; bra OUT;
+D: popc.b32 %i, %t;
+OUT: st.global.u32 [%a], %i;
+ret;
+"""
+    warps, threads, _ = both(ptx, machine, grid=1, block=64)
+    assert determined(warps) == [2, 2, 2, 2, 2, 8, 2]
+    assert determined(threads) == [64, 16, 16, 16, 16, 64, 64]
+
+
+def test_opcodes_that_do_the_same_are_copies_of_one_instruction() -> None:
+    """Nine turns: two of the main loop's four and a single one. An addition is another opcode in each copy."""
+    machine = """
+    ISETP.GE P0, PT, R5, 0x4, PT # 8
+    @!P0 BRA `(.L_rest) # 8
+    .L_main:
+    LDG.E R0, [R2.64] # 5
+    LDG.E R1, [R2.64] # 5
+    LDG.E R6, [R2.64] # 5
+    LDG.E R7, [R2.64] # 5
+    IADD3 R8, R0, R8, RZ # 6
+    VIADD R8, R1, 0x3 # 6
+    IADD3 R8, R6, R8, RZ # 6
+    IMAD.IADD R8, R7, 0x1, R8 # 6
+    ISETP.LT P0, PT, R9, R4, PT # 8
+    @P0 BRA `(.L_main) # 8
+    .L_rest:
+    LDG.E R0, [R2.64] # 5
+    IADD3 R8, R0, R8, RZ # 6
+    STG.E [R2.64+0x4], R8 # 9
+    EXIT # 10
+    """
+    ptx = """
+mov.u32 %i, 0;
+TURN: ld.global.u32 %t, [%a]; add.u32 %n, %n, %t; add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 9; @%p bra TURN;
+st.global.u32 [%a+4], %n; ret;
+"""
+    warps, _, _ = both(ptx, machine, grid=5, block=32)
+    assert [warps.blocks[index] for index in range(3)] == [5, 10, 5]
+    assert not warps.unexplained

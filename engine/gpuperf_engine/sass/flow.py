@@ -11,71 +11,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
-from ..isa.effects import BARRIER
 from ..ptx.syntax import Instruction
-from .counts import PtxCount, PtxCounts, Side, is_jump
+from .anchors import HEAVY, NO_ANCHORS, anchors_of, unexplained
+from .counts import PtxCounts, Side, is_jump
 from .graph import Block, Graph
 from .listing import Decoded
 from .simplex import LinearProgram
 
-__all__ = ["MEMORY", "Executions", "executions"]
+__all__ = ["Executions", "executions"]
 
-#: they carry the line of a neighbour
-_NO_ANCHORS = frozenset(
-    ("BSSY", "BSYNC", "BMOV", "BREAK", "WARPSYNC", "YIELD", "NOP", "CALL", "RET", "BRX", "BRXU")
-)
-#: opcodes of accesses to memory, without modifiers
-MEMORY = frozenset(
-    [
-        "LD",
-        "LDG",
-        "LDS",
-        "LDL",
-        "ST",
-        "STG",
-        "STS",
-        "STL",
-        "ATOM",
-        "ATOMG",
-        "ATOMS",
-        "RED",
-        "REDG",
-        "REDS",
-        "LDGSTS",
-        "LDSM",
-        "STSM",
-        "SULD",
-        "SUST",
-        "TEX",
-        "TLD",
-        "TLD4",
-    ]
-)
-#: the assembler hardly ever adds or drops executions of memory instructions and barriers
-_HEAVY = 8
-#: what a loop computes, not how it counts its turns
-_ARITHMETIC = frozenset(
-    [
-        "FFMA",
-        "FADD",
-        "FMUL",
-        "DFMA",
-        "DADD",
-        "DMUL",
-        "HFMA2",
-        "HADD2",
-        "HMUL2",
-        "MUFU",
-        "HMMA",
-        "IMMA",
-        "DMMA",
-        "QMMA",
-    ]
-)
-#: what moves values between lanes: a copy of it for lanes that stand apart has more instructions around it
-_EXCHANGES = frozenset(["SHFL", "VOTE", "VOTEU", "MATCH", "REDUX"])
 #: of an edge of a branch of which there are copies
 _EDGE = 2
 
@@ -83,8 +28,8 @@ _EDGE = 2
 @dataclass(frozen=True, slots=True)
 class Executions:
     """``blocks``: of each block by its index, of a solution with the least instructions. ``least`` and ``greatest``: instructions
-    executed, over all solutions that fit as well. ``open``: blocks that these may not agree about. ``unexplained``: blocks of which no
-    PTX instruction has the count that they have. ``whole``: whether the counts of blocks are whole as they came, not rounded."""
+    executed, over all solutions that fit as well. ``open``: blocks that these may not agree about. ``unexplained``: blocks of which more
+    PTX instructions say otherwise than say so. ``whole``: whether the counts of blocks are whole as they came, not rounded."""
 
     blocks: Mapping[int, int]
     least: int
@@ -98,18 +43,6 @@ class Executions:
         """Blocks that are certainly not executed."""
         unsure = self.open | self.unexplained if self.whole else frozenset(self.blocks)
         return frozenset(index for index, count in self.blocks.items() if not count) - unsure
-
-
-@dataclass(slots=True)
-class _Anchor:
-    """``Σ times · executions`` of blocks against a count of PTX: equal, or at least (``>``) or at most (``<``) as large. ``copied``:
-    whether it is of what stands once for each turn of a loop, however that was unrolled."""
-
-    blocks: tuple[tuple[int, int], ...]
-    count: int
-    weight: int
-    bound: str = "="
-    copied: bool = False
 
 
 @dataclass(slots=True)
@@ -138,8 +71,7 @@ def executions(
     flow = _Flow()
     reached = [graph.blocks[index] for index in sorted(graph.reached - never)]
     _conserve(flow, graph, reached, counts.threads if threads else counts.warps, joined=not threads)
-    lines = _by_line(graph, reached)
-    anchors = _merged(_anchors(lines, instructions, counts, threads=threads))
+    anchors = anchors_of(graph, graph.reached - never, instructions, counts, threads=threads)
     for anchor in anchors:
         row = Counter({flow.block[block]: times for block, times in anchor.blocks})
         _near(flow, row, anchor.count, anchor.weight, anchor.bound)
@@ -157,7 +89,7 @@ def executions(
         solution.least,
         solution.greatest,
         frozenset(index for index, variable in flow.block.items() if variable not in solution.fixed),
-        _unexplained(blocks, anchors),
+        unexplained(blocks, anchors),
         solution.whole,
     )
 
@@ -262,111 +194,6 @@ def _always_joined(graph: Graph, begun: int, join: int) -> bool:
     return True
 
 
-def _by_line(graph: Graph, reached: Iterable[Block]) -> dict[int, list[tuple[int, Decoded]]]:
-    """Block and machine instruction, by the number of the PTX instruction."""
-    lines: defaultdict[int, list[tuple[int, Decoded]]] = defaultdict(list)
-    for block in reached:
-        for item in graph.instructions(block):
-            if item.ptx and item.base not in _NO_ANCHORS:
-                lines[item.ptx].append((block.index, item))
-    return lines
-
-
-def _anchors(
-    lines: Mapping[int, list[tuple[int, Decoded]]],
-    instructions: Sequence[Instruction],
-    counts: PtxCounts,
-    *,
-    threads: bool,
-) -> list[_Anchor]:
-    anchors: list[_Anchor] = []
-    for number, items in lines.items():
-        count = counts.of.get(number)
-        if count is not None:
-            anchors += _anchor(instructions[number - 1], count, items, threads=threads)
-    return _consistent(anchors)
-
-
-def _consistent(anchors: list[_Anchor]) -> list[_Anchor]:
-    """Without those of the bookkeeping of unrolled loops, such as an addition that is there once for four turns: in blocks that are
-    copies of a loop's body, what is not there in the proportions of what the body computes."""
-    turns: dict[int, dict[int, int]] = {}
-    for anchor in anchors:
-        if anchor.copied and len(anchor.blocks) > 1:
-            body = dict(anchor.blocks)
-            turns.update({block: body for block in body})
-    return [anchor for anchor in anchors if anchor.copied or _in_proportion(anchor, turns)]
-
-
-def _in_proportion(anchor: _Anchor, turns: Mapping[int, Mapping[int, int]]) -> bool:
-    body = next((turns[block] for block, _ in anchor.blocks if block in turns), None)
-    if body is None:
-        return True
-    times = dict(anchor.blocks)
-    ratios = {Fraction(times.get(block, 0), count) for block, count in body.items()}
-    return len(ratios) == 1 and times.keys() <= body.keys()
-
-
-def _anchor(
-    instruction: Instruction, count: PtxCount, items: list[tuple[int, Decoded]], *, threads: bool
-) -> list[_Anchor]:
-    """What the count of one PTX instruction says about the blocks that its machine instructions are in."""
-    jump = is_jump(instruction)
-    if jump and instruction.guard is None:
-        return []
-    chosen = _telling(instruction, items, jump=jump)
-    if not chosen:
-        return []
-    heavy = instruction.effect is BARRIER or chosen[0][1].base in MEMORY
-    weight = _HEAVY if heavy else 1
-    executed = count.threads if threads else count.warps
-    always = Counter(block for block, item in chosen if jump or not item.predicate)
-    every = Counter(block for block, _ in chosen)
-    copied = heavy or chosen[0][1].base in _ARITHMETIC
-    if instruction.guard is not None and not jump:
-        if not always:
-            return [_Anchor(tuple(sorted(every.items())), executed, 1)]
-        on = count.lanes_on if threads else count.requests
-        if always == every and on is not None:
-            return [_Anchor(tuple(sorted(every.items())), on, weight)]
-        return [_Anchor(tuple(sorted(always.items())), executed, weight, "<")]
-    if always == every:
-        return [_Anchor(tuple(sorted(every.items())), executed, weight, "=", copied)]
-    anchors = [_Anchor(tuple(sorted(every.items())), executed, weight, ">", copied)]
-    return anchors + (
-        [_Anchor(tuple(sorted(always.items())), executed, weight, "<", copied)] if always else []
-    )
-
-
-def _telling(
-    instruction: Instruction, items: list[tuple[int, Decoded]], *, jump: bool
-) -> list[tuple[int, Decoded]]:
-    """Of the machine instructions of a PTX instruction those that are there once for each copy of it: the accesses to memory or to
-    other lanes, the barrier or the branch; else those with the opcode that occurs least."""
-    if jump:
-        return [(block, item) for block, item in items if item.base in ("BRA", "EXIT", "JMP")]
-    if instruction.effect is BARRIER:
-        return [(block, item) for block, item in items if item.base == "BAR"]
-    memory = [(block, item) for block, item in items if item.base in MEMORY or item.base in _EXCHANGES]
-    if memory:
-        return [(block, item) for block, item in memory if item.base == memory[0][1].base]
-    by_opcode: defaultdict[str, list[tuple[int, Decoded]]] = defaultdict(list)
-    for block, item in items:
-        if item.base not in ("BRA", "EXIT", "JMP"):
-            by_opcode[item.opcode].append((block, item))
-    chosen = min(by_opcode.values(), key=len, default=[])
-    wide = instruction.opcode.endswith("64")
-    return [] if wide and len({block for block, _ in chosen}) == 1 < len(chosen) else chosen
-
-
-def _merged(anchors: Iterable[_Anchor]) -> list[_Anchor]:
-    """Those that say the same as one of their common weight."""
-    weights: Counter[tuple[tuple[tuple[int, int], ...], int, str]] = Counter()
-    for anchor in anchors:
-        weights[anchor.blocks, anchor.count, anchor.bound] += anchor.weight
-    return [_Anchor(blocks, count, weight, bound) for (blocks, count, bound), weight in weights.items()]
-
-
 def _near(flow: _Flow, row: Counter[int], count: int, weight: int, bound: str) -> None:
     """A sum of variables near a count: it costs to miss it, on one side only unless it is to be equal."""
     program = flow.program
@@ -390,7 +217,7 @@ def _tie_sides(
         for side, row in zip(sides, sums or ()):
             count = side.threads if threads else side.warps
             if count is not None:
-                weight = _HEAVY if len(indices) == 1 else _EDGE
+                weight = HEAVY if len(indices) == 1 else _EDGE
                 _near(flow, row, count, weight, "<" if side.back else "=")
 
 
@@ -417,7 +244,7 @@ def _side(graph: Graph, target: int, sides: Sequence[Side]) -> int | None:
         ends = target < 0
         items = () if ends else graph.instructions(graph.blocks[target])
         for item in items:
-            if item.base not in _NO_ANCHORS:
+            if item.base not in NO_ANCHORS:
                 for number, side in enumerate(sides):
                     if item.ptx in side.numbers:
                         return number
@@ -438,17 +265,20 @@ def _tie_divergence(
     instructions: Sequence[Instruction],
     counts: PtxCounts,
 ) -> None:
-    """Divergences of the machine branches of a PTX branch: together as many as its own."""
+    """Divergences of the machine branches of a PTX branch: together as many as its own; more where a warp parts more than two ways."""
     parted: defaultdict[int, list[int]] = defaultdict(list)
+    many: set[int] = set()
     for block in reached:
         if block.index in flow.parting:
             number = _deciding(graph.instructions(block)[-1].ptx, instructions)
             parted[number].append(flow.parting[block.index])
+            if len(flow.edges[block.index]) > 2:
+                many.add(number)
     for number, parting in parted.items():
         count = counts.of.get(number)
         if count is not None and count.diverged is not None:
-            weight = _HEAVY if len(parting) == 1 or not count.diverged else 1
-            _near(flow, Counter(parting), count.diverged, weight, "=")
+            weight = HEAVY if len(parting) == 1 or not count.diverged else 1
+            _near(flow, Counter(parting), count.diverged, weight, ">" if number in many else "=")
 
 
 def _tie_slow_exchanges(flow: _Flow, graph: Graph) -> None:
@@ -468,15 +298,3 @@ def _deciding(number: int, instructions: Sequence[Instruction]) -> int:
     before, item = instructions[number - 2 : number]
     plain = is_jump(item) and item.guard is None
     return number - 1 if plain and before.index == item.index - 1 and is_jump(before) else number
-
-
-def _unexplained(blocks: Mapping[int, int], anchors: Iterable[_Anchor]) -> frozenset[int]:
-    told: set[int] = set()
-    explained: set[int] = set()
-    for anchor in anchors:
-        names = [block for block, _ in anchor.blocks]
-        if anchor.bound == "=":
-            told.update(names)
-            if sum(times * blocks[block] for block, times in anchor.blocks) == anchor.count:
-                explained.update(names)
-    return frozenset(block for block in told - explained if blocks[block])

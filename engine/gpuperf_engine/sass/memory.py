@@ -10,8 +10,9 @@ from operator import attrgetter
 from ..isa.effects import LOAD, STORE
 from ..ptx.syntax import Instruction
 from ..simt.effects import site_space
+from .anchors import MEMORY
 from .counts import Access, PtxCounts
-from .flow import MEMORY, Executions
+from .flow import Executions
 from .graph import Graph
 from .listing import NEVER, Decoded
 from .run.machine import Ran

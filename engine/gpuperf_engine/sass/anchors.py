@@ -1,0 +1,288 @@
+"""What counts of PTX instructions say about the blocks of machine code that their machine instructions stand in."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+
+from ..isa.effects import BARRIER, CLUSTER_BARRIER
+from ..ptx.syntax import Instruction
+from .counts import PtxCount, PtxCounts, is_jump
+from .graph import Graph
+from .listing import Decoded
+
+__all__ = ["HEAVY", "MEMORY", "NO_ANCHORS", "Anchor", "anchors_of", "unexplained"]
+
+#: they carry the line of a neighbour
+NO_ANCHORS = frozenset(
+    ("BSSY", "BSYNC", "BMOV", "BREAK", "WARPSYNC", "YIELD", "NOP", "CALL", "RET", "BRX", "BRXU")
+)
+#: opcodes of accesses to memory, without modifiers
+MEMORY = frozenset(
+    [
+        "LD",
+        "LDG",
+        "LDS",
+        "LDL",
+        "ST",
+        "STG",
+        "STS",
+        "STL",
+        "ATOM",
+        "ATOMG",
+        "ATOMS",
+        "RED",
+        "REDG",
+        "REDS",
+        "LDGSTS",
+        "LDSM",
+        "STSM",
+        "SULD",
+        "SUST",
+        "TEX",
+        "TLD",
+        "TLD4",
+    ]
+)
+#: the assembler hardly ever adds or drops executions of memory instructions and barriers
+HEAVY = 8
+#: what a loop computes, not how it counts its turns
+_ARITHMETIC = frozenset(
+    [
+        "FFMA",
+        "FADD",
+        "FMUL",
+        "DFMA",
+        "DADD",
+        "DMUL",
+        "HFMA2",
+        "HADD2",
+        "HMUL2",
+        "MUFU",
+        "HMMA",
+        "IMMA",
+        "BMMA",
+        "DMMA",
+        "QMMA",
+    ]
+)
+#: what moves values between lanes: a copy of it for lanes that stand apart has more instructions around it
+_EXCHANGES = frozenset(["SHFL", "VOTE", "VOTEU", "MATCH", "REDUX"])
+_BARRIERS = frozenset(["BAR", "UCGABAR_ARV", "UCGABAR_WAIT"])
+#: opcodes that the assembler takes for one another, as pipes are free
+_ALIKE = {
+    opcode: kind
+    for kind, opcodes in {
+        "add": ("IADD3", "IADD", "VIADD", "IMAD.IADD"),
+        "add with carry": ("IADD3.X", "IMAD.X"),
+        "shift": ("SHF.L.U32", "IMAD.SHL.U32", "IMAD.SHL"),
+        "minimum": ("IMNMX", "VIMNMX"),
+        "minimum of unsigned": ("IMNMX.U32", "VIMNMX.U32"),
+    }.items()
+    for opcode in opcodes
+}
+#: what brings operands to where they are used, as often as the assembler likes
+_MOVES = (
+    "MOV",
+    "IMAD.MOV",
+    "IMAD.U32",
+    "CS2R",
+    "LDC",
+    "LDCU",
+    "S2R",
+    "R2UR",
+    "HFMA2.MMA",
+    "P2R",
+    "R2P",
+    "PLOP3",
+)
+#: rows, columns and depth of a product of matrices, of machine code and of PTX
+_SHAPE = re.compile(r"\.(16|8)(8)(\d+)(?:\.|$)")
+_PTX_SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)(?:\.|$)")
+
+
+@dataclass(slots=True)
+class Anchor:
+    """``Σ times · executions`` of blocks against a count of PTX: equal, or at least (``>``) or at most (``<``) as large. ``copied``:
+    whether it is of what stands once for each turn of a loop, however that was unrolled. ``voices``: PTX instructions that say so."""
+
+    blocks: tuple[tuple[int, int], ...]
+    count: int
+    weight: int
+    bound: str = "="
+    copied: bool = False
+    voices: int = 1
+
+
+def anchors_of(
+    graph: Graph,
+    reached: frozenset[int],
+    instructions: Sequence[Instruction],
+    counts: PtxCounts,
+    *,
+    threads: bool,
+) -> list[Anchor]:
+    """Those of the blocks that control may come to. ``threads``: of executions by threads, not by warps."""
+    together = _together(graph)
+    lines: defaultdict[int, list[tuple[int, Decoded]]] = defaultdict(list)
+    for index in sorted(reached):
+        for item in graph.instructions(graph.blocks[index]):
+            if item.ptx and item.base not in NO_ANCHORS and (index in together or _exchanges(item)):
+                lines[item.ptx].append((index, item))
+    anchors: list[Anchor] = []
+    for number, items in lines.items():
+        count = counts.of.get(number)
+        if count is not None:
+            anchors += _anchor(instructions[number - 1], count, items, threads=threads)
+    return _merged(_consistent(anchors))
+
+
+def _together(graph: Graph) -> set[int]:
+    """Blocks that control may come to where the lanes of a warp are together: not the copies of exchanges for lanes that are not."""
+    seen: set[int] = set()
+    left = [graph.entries[0]]
+    while left:
+        block = graph.blocks[left.pop()]
+        if block.index in seen:
+            continue
+        seen.add(block.index)
+        opcode = graph.instructions(block)[-1].opcode
+        seldom = 0 if opcode.startswith("BRA.DIV") else 1 if opcode.startswith("BRA.CONV") else -1
+        left += [target for side, target in enumerate(block.successors) if side != seldom]
+        if block.callee is not None:
+            left += [block.callee] if block.callee >= 0 else graph.entries[1:]
+    return seen
+
+
+def _exchanges(item: Decoded) -> bool:
+    """Whether lanes or warps meet there."""
+    return item.base in MEMORY or item.base in _EXCHANGES or item.base in _BARRIERS
+
+
+def _consistent(anchors: list[Anchor]) -> list[Anchor]:
+    """Without those of the bookkeeping of unrolled loops, such as an addition that is there once for four turns: in blocks that are
+    copies of a loop's body, what is not there in the proportions of what the body computes."""
+    turns: dict[int, dict[int, int]] = {}
+    for anchor in anchors:
+        if anchor.copied and len(anchor.blocks) > 1:
+            body = dict(anchor.blocks)
+            turns.update({block: body for block in body})
+    return [anchor for anchor in anchors if anchor.copied or _in_proportion(anchor, turns)]
+
+
+def _in_proportion(anchor: Anchor, turns: Mapping[int, Mapping[int, int]]) -> bool:
+    body = next((turns[block] for block, _ in anchor.blocks if block in turns), None)
+    if body is None:
+        return True
+    times = dict(anchor.blocks)
+    ratios = {Fraction(times.get(block, 0), count) for block, count in body.items()}
+    return len(ratios) == 1 and times.keys() <= body.keys()
+
+
+def _anchor(
+    instruction: Instruction, count: PtxCount, items: list[tuple[int, Decoded]], *, threads: bool
+) -> list[Anchor]:
+    """What the count of one PTX instruction says about the blocks that its machine instructions are in."""
+    jump = is_jump(instruction)
+    if jump and instruction.guard is None:
+        return []
+    chosen = _telling(instruction, items, jump=jump)
+    if not chosen:
+        return []
+    heavy = chosen[0][1].base in _BARRIERS or chosen[0][1].base in MEMORY
+    weight = HEAVY if heavy else 1
+    executed = count.threads if threads else count.warps
+    pieces = _pieces(instruction, chosen[0][1])
+    always = _copies((block for block, item in chosen if jump or not item.predicate), pieces)
+    every = _copies((block for block, _ in chosen), pieces)
+    if always is None or every is None:
+        return []
+    copied = heavy or chosen[0][1].base in _ARITHMETIC
+    if instruction.guard is not None and not jump:
+        if not always:
+            return [Anchor(tuple(sorted(every.items())), executed, 1)]
+        on = count.lanes_on if threads else count.requests
+        if always == every and on is not None:
+            return [Anchor(tuple(sorted(every.items())), on, weight)]
+        return [Anchor(tuple(sorted(always.items())), executed, weight, "<")]
+    if always == every:
+        return [Anchor(tuple(sorted(every.items())), executed, weight, "=", copied)]
+    anchors = [Anchor(tuple(sorted(every.items())), executed, weight, ">", copied)]
+    return anchors + (
+        [Anchor(tuple(sorted(always.items())), executed, weight, "<", copied)] if always else []
+    )
+
+
+def _telling(
+    instruction: Instruction, items: list[tuple[int, Decoded]], *, jump: bool
+) -> list[tuple[int, Decoded]]:
+    """Of the machine instructions of a PTX instruction those that are there once for each copy of it: the accesses to memory or to
+    other lanes, the barrier or the branch; else those that do what occurs least."""
+    if jump:
+        return [(block, item) for block, item in items if item.base in ("BRA", "EXIT", "JMP")]
+    if instruction.effect in (BARRIER, CLUSTER_BARRIER):
+        return [(block, item) for block, item in items if item.base in _BARRIERS]
+    if instruction.opcode.startswith(("wmma.load", "wmma.store")):
+        return []  # of how many accesses of each lane depends on the layout
+    memory = [(block, item) for block, item in items if item.base in MEMORY or item.base in _EXCHANGES]
+    if memory:
+        return [(block, item) for block, item in memory if item.base == memory[0][1].base]
+    kinds: defaultdict[tuple[bool, str], list[tuple[int, Decoded]]] = defaultdict(list)
+    for block, item in items:
+        if item.base not in ("BRA", "EXIT", "JMP"):
+            kinds[_kind(item)].append((block, item))
+    # code of neighbours may have the same line: what says two things says nothing
+    rank = min(((moves, len(kinds[moves, name])) for moves, name in kinds), default=(False, 0))
+    least = [chosen for (moves, _), chosen in kinds.items() if (moves, len(chosen)) == rank]
+    if len({tuple(sorted(block for block, _ in chosen)) for chosen in least}) != 1:
+        return []
+    wide = instruction.opcode.endswith("64")
+    return [] if wide and len({block for block, _ in least[0]}) == 1 < len(least[0]) else least[0]
+
+
+def _kind(item: Decoded) -> tuple[bool, str]:
+    """Whether it only moves an operand, and what it does, whatever the pipe."""
+    opcode = item.opcode.removeprefix("U")
+    return opcode.startswith(_MOVES), _ALIKE.get(opcode, opcode)
+
+
+def _pieces(instruction: Instruction, item: Decoded) -> int:
+    """Of how many machine instructions one copy of a PTX instruction is: products of matrices are made of smaller ones."""
+    whole, part = _PTX_SHAPE.search(instruction.opcode), _SHAPE.search(item.opcode)
+    if whole is None or part is None or item.base not in _ARITHMETIC:
+        return 1
+    return max(1, prod(map(int, whole.groups())) // prod(map(int, part.groups())))
+
+
+def _copies(blocks: Iterable[int], pieces: int) -> Counter[int] | None:
+    """How many copies are in each block; ``None`` where one would be there in part."""
+    items = Counter(blocks)
+    if any(count % pieces for count in items.values()):
+        return None
+    return Counter({block: count // pieces for block, count in items.items()})
+
+
+def _merged(anchors: Iterable[Anchor]) -> list[Anchor]:
+    """Those that say the same as one of their common weight."""
+    same: defaultdict[tuple[tuple[tuple[int, int], ...], int, str], list[Anchor]] = defaultdict(list)
+    for anchor in anchors:
+        same[anchor.blocks, anchor.count, anchor.bound].append(anchor)
+    return [
+        replace(these[0], weight=sum(anchor.weight for anchor in these), voices=len(these))
+        for these in same.values()
+    ]
+
+
+def unexplained(blocks: Mapping[int, int], anchors: Iterable[Anchor]) -> frozenset[int]:
+    """Executed blocks of which more PTX instructions say otherwise than say so."""
+    voices: Counter[int] = Counter()
+    for anchor in anchors:
+        if anchor.bound == "=":
+            fits = sum(times * blocks[block] for block, times in anchor.blocks) == anchor.count
+            for block, _ in anchor.blocks:
+                voices[block] += anchor.voices if fits else -anchor.voices
+    return frozenset(block for block, balance in voices.items() if balance < 0 and blocks[block])

@@ -435,3 +435,19 @@ st.global.u32 [%a+4], %n; ret;
     warps, _, _ = both(ptx, machine, grid=5, block=32)
     assert [warps.blocks[index] for index in range(3)] == [5, 10, 5]
     assert not warps.unexplained
+
+
+def test_a_loop_of_the_assembler_turns_once_and_is_said_to_be_unexplained() -> None:
+    """A warp group asks for registers until it has them: no count of PTX bounds how often."""
+    machine = """
+    S2R R0, SR_TID.X # 3
+    .L_again:
+    USETMAXREG.TRY_ALLOC.CTAPOOL UP0, 0xf0 # 4
+    PLOP3.LUT P0, PT, PT, PT, UP0, 0x80, 0x0 # 4
+    @!P0 BRA `(.L_again) # 4
+    STG.E [R2.64], R0 # 5
+    EXIT # 6
+    """
+    warps, threads, _ = both("bar.sync 0;\nst.global.u32 [%a], %t;\nret;\n", machine, grid=2, block=96)
+    assert [warps.blocks[index] for index in range(3)] == [6, 6, 6] and warps.least == 6 * 6
+    assert threads.least == 6 * 6 * 32 and warps.unexplained == threads.unexplained == {1}

@@ -70,8 +70,8 @@ _ARITHMETIC = frozenset(
         "QMMA",
     ]
 )
-#: what moves values between lanes: a copy of it for lanes that stand apart has more instructions around it
-_EXCHANGES = frozenset(["SHFL", "VOTE", "VOTEU", "MATCH", "REDUX"])
+#: what moves values between lanes, or waits at an mbarrier: a copy of it for lanes that stand apart has more instructions around it
+_EXCHANGES = frozenset(["SHFL", "VOTE", "VOTEU", "MATCH", "REDUX", "SYNCS"])
 _BARRIERS = frozenset(["BAR", "UCGABAR_ARV", "UCGABAR_WAIT"])
 #: opcodes that the assembler takes for one another, as pipes are free
 _ALIKE = {

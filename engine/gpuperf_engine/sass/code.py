@@ -25,7 +25,7 @@ from .memory import Traffic, as_run, traffic
 from .pipes import pipe_of
 from .resources import resources_of
 from .tools import find_tool
-from .ways import count_ways
+from .ways import NothingFits, count_ways
 
 __all__ = [
     "MachineCode",
@@ -186,11 +186,17 @@ def machine_counts(profile: Profile, architecture: str, target: str = "") -> Mac
         profile.records[0].plan.dynamic_shared,
         repr((counts.warps, counts.threads, sorted(counts.of.items()))),
     )
-    first = _cached(name, profile, architecture, target, running=False)
     plans = [record.plan for record in profile.records]
-    told = None not in (getattr(first, field.name) for field in fields(Traffic))
-    if (told and not first.residue) or any(plan.inputs is None for plan in plans):
-        return first
+    kept = all(plan.inputs is not None for plan in plans)
+    try:
+        first = _cached(name, profile, architecture, target, running=False)
+    except NothingFits:
+        if not kept:
+            raise
+    else:
+        told = None not in (getattr(first, field.name) for field in fields(Traffic))
+        if (told and not first.residue) or not kept:
+            return first
     inputs = [
         (
             plan.grid,

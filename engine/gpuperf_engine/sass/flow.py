@@ -28,8 +28,8 @@ _EDGE = 2
 @dataclass(frozen=True, slots=True)
 class Executions:
     """``blocks``: of each block by its index, of a solution with the least instructions. ``least`` and ``greatest``: instructions
-    executed, over all solutions that fit as well. ``open``: blocks that these may not agree about. ``unexplained``: blocks of which more
-    PTX instructions say otherwise than say so. ``whole``: whether the counts of blocks are whole as they came, not rounded."""
+    executed, over all solutions that fit as well. ``open``: blocks that these may not agree about. ``unexplained``: blocks of which
+    more PTX instructions say otherwise than say so. ``whole``: whether the counts of blocks are whole as they came, not rounded."""
 
     blocks: Mapping[int, int]
     least: int
@@ -77,6 +77,8 @@ def executions(
         _near(flow, row, anchor.count, anchor.weight, anchor.bound)
     _tie_sides(flow, graph, instructions, counts, threads=threads)
     _tie_slow_exchanges(flow, graph)
+    bounded = {block for anchor in anchors if anchor.bound != ">" for block, _ in anchor.blocks}
+    waiting = _tie_waiting(flow, graph, bounded)
     if not threads:
         _tie_divergence(flow, graph, reached, instructions, counts)
     measure = {flow.block[block.index]: block.end - block.start for block in reached}
@@ -89,7 +91,7 @@ def executions(
         solution.least,
         solution.greatest,
         frozenset(index for index, variable in flow.block.items() if variable not in solution.fixed),
-        unexplained(blocks, anchors),
+        unexplained(blocks, anchors) | {index for index in waiting if blocks[index]},
         solution.whole,
     )
 
@@ -289,6 +291,19 @@ def _tie_slow_exchanges(flow: _Flow, graph: Graph) -> None:
         if last.opcode.startswith(("BRA.DIV", "BRA.CONV")) and len(edges) == 2:
             seldom = edges[0 if last.opcode.startswith("BRA.DIV") else 1][1]
             _near(flow, Counter([seldom]), 0, 1, "=")
+
+
+def _tie_waiting(flow: _Flow, graph: Graph, bounded: set[int]) -> frozenset[int]:
+    """Loops of the assembler's own, whose turns no count of PTX bounds: until registers are free, or for each lane by itself. Where
+    all else fits as well, they make one. Returns their blocks."""
+    waiting: set[int] = set()
+    for head, body in graph.loops:
+        inside = body & flow.block.keys()
+        if inside and not inside & bounded:
+            waiting |= inside
+            again = [edge for index in inside for target, edge in flow.edges.get(index, ()) if target == head]
+            _near(flow, Counter(again), 0, 1, "=")
+    return frozenset(waiting)
 
 
 def _deciding(number: int, instructions: Sequence[Instruction]) -> int:

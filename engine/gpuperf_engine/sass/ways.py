@@ -14,7 +14,11 @@ from .flow import Executions, executions
 from .graph import Block, Graph
 from .run.machine import NotRun, Ran, run
 
-__all__ = ["Counted", "count_ways"]
+__all__ = ["Counted", "NothingFits", "count_ways"]
+
+
+class NothingFits(MachineError):
+    """No executions of the machine code fit the counts of its PTX."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ def count_ways(
 ) -> Counted:
     """The executions of a profile's launches; ``running``: by both ways, where what memory held before the launches was kept.
 
-    Raises ``MachineError`` if neither gives any.
+    Raises ``NothingFits`` if neither gives any.
     """
     by_flow = _by_flow(graph, instructions, counts)
     if not running or any(record.plan.inputs is None for record in profile.records):
@@ -58,7 +62,7 @@ def count_ways(
 
 def _known(by_flow: Counted | None, assembly: Assembly) -> Counted:
     if by_flow is None:
-        raise MachineError(
+        raise NothingFits(
             f"no executions of the machine code of {assembly.kernel!r} for {assembly.architecture} fit the counts of its PTX",
             hint="the counts of PTX stand; please report the kernel",
         )

@@ -88,6 +88,20 @@ def test_counts_of_a_run_come_back_from_the_cache(monkeypatch: pytest.MonkeyPatc
         ge.machine_counts(profile, "rtx-3090")
 
 
+@stands_in
+def test_where_no_counts_fit_the_code_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The counts of the walk by hand; without inputs there is nothing to say."""
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    monkeypatch.setattr("gpuperf_engine.sass.ways.executions", lambda *_, **__: None)
+    counts = ge.machine_counts(walk("llvm", 40), "rtx-3090")
+    assert (counts.ways, counts.warp_instructions, counts.residue) == ("run", 311, 0.0)
+    device = ge.Device(memory_bytes=1 << 24)
+    args = [device.zeros(64, np.uint32), np.uint32(40)]
+    profile = device.launch(ge.parse(WALK_PTX, path="walk.ptx")["walk"], 1, 64, args)
+    with pytest.raises(ge.MachineError, match="no executions of the machine code of 'walk' for sm_86 fit"):
+        ge.machine_counts(profile, "rtx-3090")
+
+
 BY_HAND = (
     ".visible .entry k(.param .u64 p)\n{\n.reg .b64 %a; .reg .b32 %r<8>; .reg .pred %p;\n"
     "ld.param.u64 %a, [p];\nmov.u32 %r0, %tid.x;\nmad.wide.u32 %a, %r0, 4, %a;\nBODY"

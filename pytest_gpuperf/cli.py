@@ -33,6 +33,7 @@ def _build() -> argparse.ArgumentParser:
         profile,
         sass,
         targets,
+        time,
         tune,
     )
 
@@ -43,7 +44,7 @@ def _build() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpuperf {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for module in (ls, inspect, profile, sass, tune, flow, targets, instructions, calibrate, gate):
+    for module in (ls, inspect, profile, time, sass, tune, flow, targets, instructions, calibrate, gate):
         module.add_parser(commands)
     completion.add_parser(commands, parser)
     return parser

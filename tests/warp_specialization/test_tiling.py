@@ -41,11 +41,7 @@ def drawn(seed: int) -> Search:
         )
     )
     machine = load_machine(draw.choice(machine_ids()))
-    types = [
-        name
-        for name, of in DTYPES.items()
-        if of.unit in machine.lanes and machine.compute_capability >= of.capability
-    ]
+    types = [name for name, of in DTYPES.items() if of.multiply_adds(machine)]
     problem = Problem(*(draw.choice((1, 100, 256, 777, 1024, 4096)) for _ in range(3)), draw.choice(types))
     return Search(
         problem, machine, space, draw.choice(GOALS), parameters=draw.choice((None, None, None, PAPER))

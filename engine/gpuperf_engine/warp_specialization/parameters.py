@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..errors import Unsupported
 from ..timing.machine import Machine
-from ..timing.occupancy import WARP_SIZE
+from ..timing.rates import OPERATIONS
 from .problem import DTYPES, Problem, Tilings
 from .recurrence import Floats
 
@@ -129,19 +129,15 @@ and what of it ends a tile is part of the 1.988 µs. The other parameters in the
 
 def math_us_per_multiply_add(machine: Machine, dtype: str) -> Number:
     """Of an SM at the rate of the unit that has this type. Raises :class:`Unsupported` where the machine has none."""
-    of = DTYPES[dtype]
-    if of.unit not in machine.lanes or machine.compute_capability < of.capability:
+    rate = DTYPES[dtype].multiply_adds(machine)
+    if not rate:
         raise Unsupported(
             f"machine {machine.id!r} has no unit for products of {dtype}",
-            hint=f"types: {', '.join(name for name, row in DTYPES.items() if _has(machine, row.unit, row.capability))}",
+            hint=f"types: {', '.join(name for name, of in DTYPES.items() if of.multiply_adds(machine))}",
         )
-    rate = machine.lanes[of.unit] * machine.sub_partitions / WARP_SIZE * of.per_instruction
-    text = f"lanes.{of.unit}: {_source(machine, f'lanes.{of.unit}')}"
-    return Number("multiply_add_us", machine.microseconds(1.0) / rate, "us/multiply-add", text)
-
-
-def _has(machine: Machine, unit: str, capability: tuple[int, int]) -> bool:
-    return unit in machine.lanes and machine.compute_capability >= capability
+    path = f"lanes.{OPERATIONS[DTYPES[dtype].kind][0]}"
+    source = f"{path}: {_source(machine, path)}"
+    return Number("multiply_add_us", machine.microseconds(1.0) / rate, "us/multiply-add", source)
 
 
 def _source(machine: Machine, path: str) -> str:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..errors import EngineError, UnknownName, nearest
 from ..timing.machine import Machine
 from ..timing.occupancy import WARP_SIZE
+from ..timing.rates import peak_rate
 
 __all__ = ["DTYPES", "Dtype", "Integers", "Problem", "TileSpace", "Tiling", "Tilings", "feasible"]
 
@@ -23,28 +24,29 @@ BARRIER_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Dtype:
-    """Elements of A and B: their ``bytes``, the ``unit`` of the SM that multiplies them, ``per_instruction`` multiply-adds of one of
-    its warp instructions, the 32-bit ``registers`` of an accumulator, the ``output_bytes`` of an element of C, and the first compute
-    ``capability`` that has them."""
+    """Elements of A and B: their ``bytes``, the ``kind`` of the operations on them (``timing.rates``), the 32-bit ``registers`` of an
+    accumulator, the ``output_bytes`` of an element of C, and the first compute ``capability`` that has them."""
 
     bytes: int
-    unit: str
-    per_instruction: int
+    kind: str
     registers: int
     output_bytes: int
     capability: tuple[int, int]
 
+    def multiply_adds(self, machine: Machine) -> float:
+        """Per cycle of an SM; 0 where the machine has no unit for them."""
+        return peak_rate(self.kind, machine) / 2 if machine.compute_capability >= self.capability else 0.0
+
 
 DTYPES = {
-    "f16": Dtype(2, "tensor", 1024, 1, 2, (7, 0)),
-    "bf16": Dtype(2, "tensor", 1024, 1, 2, (8, 0)),
-    "tf32": Dtype(4, "tensor", 512, 1, 4, (8, 0)),
-    "s8": Dtype(1, "tensor", 2048, 1, 4, (7, 5)),
-    "e4m3": Dtype(1, "tensor", 2048, 1, 2, (8, 9)),
-    "f32": Dtype(4, "fma", 32, 1, 4, (0, 0)),
-    "f64": Dtype(8, "fp64", 32, 2, 8, (0, 0)),
+    "f16": Dtype(2, "tensor_fp16", 1, 2, (7, 0)),
+    "bf16": Dtype(2, "tensor_bf16", 1, 2, (8, 0)),
+    "tf32": Dtype(4, "tensor_tf32", 1, 4, (8, 0)),
+    "s8": Dtype(1, "tensor_int8", 1, 4, (7, 5)),
+    "e4m3": Dtype(1, "tensor_fp8", 1, 2, (8, 9)),
+    "f32": Dtype(4, "sp", 1, 4, (0, 0)),
+    "f64": Dtype(8, "dp", 2, 8, (0, 0)),
 }
-"""Multiply-adds per tensor instruction as in ``machines/expansion.yaml``, where ``tensor`` lanes count m16n8k8 of halves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,174 @@
+"""``gpuperf time``: predicted times of a launch by all models, side by side, and its roofline."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuperf_engine.errors import EngineError, nearest
+
+from .._engine import engine
+from ..core.escaping import one_line
+from ..report.roofline import roofline_svg
+from .common import OK, Subcommands, UsageError, choose_kernel, columns, parse_file, write
+from .launch_options import ARGUMENTS, add_launch_options
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Estimate, Profile
+
+__all__ = ["add_parser"]
+
+ALL = "all"
+_BOUNDS = 3
+"""Bounds that a row of the table names."""
+
+
+def add_parser(commands: Subcommands) -> None:
+    """Registers the subcommand."""
+    parser = commands.add_parser(
+        "time",
+        help="predict the time of a launch by several models",
+        usage="gpuperf time FILE.ptx [--entry NAME] --grid X --block X [--arg TYPE=VALUE …] --target ID… [options]",
+        epilog=ARGUMENTS,
+    )
+    parser.add_argument("file", metavar="FILE.ptx")
+    add_launch_options(parser)
+    parser.add_argument(
+        "--target",
+        metavar="ID",
+        action="append",
+        required=True,
+        help="a machine (repeatable; see gpuperf targets)",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        action="append",
+        help="a model (repeatable), or all (the default); docs/timing.md has them",
+    )
+    parser.add_argument(
+        "--caches",
+        choices=("cold", "warm"),
+        default="cold",
+        help="warm: L2 holds what the same launch left (default: cold)",
+    )
+    parser.add_argument(
+        "--resources",
+        choices=("estimate", "ptxas"),
+        default="estimate",
+        help="where registers come from (default: estimate)",
+    )
+    parser.add_argument("--roofline", metavar="DIR", help="draw a roofline for each target there, TARGET.svg")
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
+    parser.add_argument(
+        "--json", action="store_const", const="json", dest="format", help="the same as --format json"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from gpuperf_engine.timing.machine import load_machine
+    from gpuperf_engine.timing.roofline import roofline
+
+    models = _models(arguments.model or [ALL])
+    known = engine.machine_ids()
+    targets = tuple(dict.fromkeys(arguments.target))
+    for target in targets:
+        if target not in known:
+            raise UsageError(f"--target {target!r} is not known; {nearest(target, known, noun='target')}")
+    for name in ("grid", "block"):
+        if getattr(arguments, name) is None:
+            raise UsageError(f"--{name} is needed")
+    profile = _profile(arguments)
+    estimates = {
+        target: [engine.estimate(profile, target, model=model, caches=arguments.caches) for model in models]
+        for target in targets
+    }
+    drawn = {target: roofline(profile, load_machine(target), caches=arguments.caches) for target in targets}
+    if arguments.roofline is not None:
+        folder = Path(arguments.roofline)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EngineError(f"{folder}: not written: {error.strerror or error}") from None
+        for target, plot in drawn.items():
+            write(roofline_svg(plot, f"{profile.kernel} on {target}"), str(folder / f"{target}.svg"))
+    if arguments.format == "json":
+        document = {
+            "schema_version": 1,
+            "kernel": profile.kernel,
+            "caches": arguments.caches,
+            "targets": {
+                target: {
+                    "estimates": [_record(estimate) for estimate in estimates[target]],
+                    "roofline": asdict(drawn[target]),
+                }
+                for target in targets
+            },
+        }
+        text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    else:
+        text = "\n".join(_lines(profile, estimates)) + "\n"
+    write(text, arguments.output)
+    return OK
+
+
+def _models(wanted: Sequence[str]) -> tuple[str, ...]:
+    from gpuperf_engine.timing.estimate import MODELS
+
+    for model in wanted:
+        if model not in (*MODELS, ALL):
+            raise UsageError(
+                f"--model {model!r} is not known; {nearest(model, [*MODELS, ALL], noun='model')}"
+            )
+    return MODELS if ALL in wanted else tuple(dict.fromkeys(wanted))
+
+
+def _profile(arguments: argparse.Namespace) -> Profile:
+    """Of the launch; only what decides addresses and control flow is run."""
+    from .arguments import make_argument
+
+    module = parse_file(arguments.file, arguments.entry, arguments.target[0])
+    kernel = choose_kernel(module, arguments.file, arguments.entry)
+    device = engine.Device(resources=arguments.resources)
+    return device.launch(
+        kernel,
+        arguments.grid,
+        arguments.block,
+        [make_argument(spec, device) for spec in arguments.arg],
+        shared_bytes=arguments.shared_bytes,
+        cluster=arguments.cluster,
+        cooperative=arguments.cooperative,
+        demand="addresses",
+    )
+
+
+def _record(estimate: Estimate) -> dict[str, Any]:
+    record = asdict(estimate)
+    del record["timeline"]
+    return record
+
+
+def _lines(profile: Profile, estimates: dict[str, list[Estimate]]) -> list[str]:
+    rows: list[tuple[str, ...]] = [("target", "model", "us", "to first", "limiter", "largest bounds, us")]
+    for found in estimates.values():
+        for estimate in found:
+            bounds = sorted(estimate.bounds.items(), key=lambda item: (-item[1], item[0]))[:_BOUNDS]
+            rows.append(
+                (
+                    estimate.machine,
+                    estimate.model,
+                    f"{estimate.time_us:.2f}",
+                    f"{estimate.time_us / found[0].time_us:.2f}",
+                    estimate.limiter,
+                    ", ".join(f"{name} {value:.2f}" for name, value in bounds),
+                )
+            )
+    shape = " × ".join(map(str, profile.grid)), " × ".join(map(str, profile.block))
+    head = one_line(f"{profile.kernel}, grid {shape[0]}, block {shape[1]}")
+    return [head, "", *columns(rows, right=(2, 3))]

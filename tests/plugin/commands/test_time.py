@@ -1,0 +1,97 @@
+"""``gpuperf time``: every model side by side, JSON, rooflines, and what it says of what means nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.timing.estimate import MODELS
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.commands.common import NOT_JUDGED, OK, USAGE
+
+SAXPY = Path(__file__).parents[3] / "examples" / "kernels" / "saxpy.ptx"
+N = 4096
+LAUNCH = (
+    str(SAXPY), "--entry", "saxpy", "--grid", str(N // 256), "--block", "256", "--arg", f"s32={N}", "--arg", "f32=2",
+    "--arg", f"f32[{N}]=zeros", "--arg", f"f32[{N}]=zeros",
+)  # fmt: skip
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = main(["time", *arguments])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def profile() -> ge.Profile:
+    device = ge.Device()
+    kernel = ge.parse(SAXPY.read_text(), path="saxpy.ptx")["saxpy"]
+    return device.launch(kernel, N // 256, 256, [N, 2.0, device.zeros(N), device.zeros(N)])
+
+
+def test_all_models_on_each_target(capsys, profile):
+    code, out, _ = run(capsys, *LAUNCH, "--target", "a40", "--target", "h100-sxm", "--model", "all")
+    assert code == OK
+    rows = [line.split() for line in out.splitlines()[3:]]
+    assert [tuple(row[:2]) for row in rows] == [
+        (target, model) for target in ("a40", "h100-sxm") for model in MODELS
+    ]
+    for target, model, us, ratio, limiter, *_ in rows:
+        expected = ge.estimate(profile, target, model=model)
+        assert (us, limiter) == (f"{expected.time_us:.2f}", expected.limiter)
+        assert ratio == f"{expected.time_us / ge.estimate(profile, target).time_us:.2f}"
+
+
+def test_json(capsys, profile):
+    code, out, _ = run(
+        capsys, *LAUNCH, "--target", "a40", "--model", "hong-kim", "--caches", "warm", "--json"
+    )
+    assert code == OK
+    document = json.loads(out)
+    (found,) = document["targets"]["a40"]["estimates"]
+    expected = ge.estimate(profile, "a40", model="hong-kim", caches="warm")
+    assert (found["time_us"], found["bounds"]) == (expected.time_us, dict(expected.bounds))
+    plot = document["targets"]["a40"]["roofline"]
+    assert plot["work"] == 2 * N and {slope["name"] for slope in plot["slopes"]} >= {"DRAM, data sheet", "L2"}
+
+
+def test_a_picture_for_each_target(capsys, tmp_path: Path):
+    folder = tmp_path / "plots"
+    assert run(capsys, *LAUNCH, "--target", "a40", "--target", "h100-sxm", "--roofline", str(folder))[0] == OK
+    assert {path.name for path in folder.iterdir()} == {"a40.svg", "h100-sxm.svg"}
+    image = ElementTree.parse(folder / "a40.svg").getroot()
+    titles = [node.text or "" for node in image.iter("{http://www.w3.org/2000/svg}title")]
+    assert titles[0] == "saxpy on a40"
+    # every line says its rate and where that comes from: 84 SMs of 128 lanes at 1.74 GHz
+    assert any(title.startswith("sp: 37417 · 10⁹ a second (CUDA C++ Best Practices") for title in titles)
+    assert any(title.startswith("DRAM, data sheet: 696 GB/s (NVIDIA Ampere GA102") for title in titles)
+    assert any(title.startswith("0.1667 FLOP per byte of DRAM") for title in titles)
+    assert not list(image.iter("{http://www.w3.org/2000/svg}script"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*LAUNCH, "--target", "a4"), "did you mean"),
+        ((*LAUNCH, "--target", "a40", "--model", "hongkim"), "did you mean 'hong-kim'"),
+        ((str(SAXPY), "--entry", "saxpy", "--target", "a40"), "--grid is needed"),
+        ((str(SAXPY), "--grid", "1", "--block", "1", "--target", "a40"), "has 2 kernels"),
+        (LAUNCH, "required: --target"),
+    ],
+)
+def test_wrong_usage(capsys, arguments, message):
+    code, _, err = run(capsys, *arguments)
+    assert code == USAGE and message in err
+
+
+def test_ptx_for_another_machine(capsys):
+    code, _, err = run(capsys, *LAUNCH, "--target", "t4")
+    assert code == NOT_JUDGED and "PTX for sm_80 cannot run on t4" in err

@@ -236,7 +236,13 @@ def _calibration(arguments: argparse.Namespace) -> Calibration | None:
         given = [
             Measurement(
                 Problem(int(row["m"]), int(row["n"]), int(row["k"]), arguments.dtype),
-                Tiling(int(row["tile_m"]), int(row["tile_n"]), int(row["tile_k"])),
+                Tiling(
+                    int(row["tile_m"]),
+                    int(row["tile_n"]),
+                    int(row["tile_k"]),
+                    depth=int(row.get("depth") or 2),
+                    dma_warps=int(row.get("dma_warps") or 1),
+                ),
                 float(row["us"]),
             )
             for row in rows

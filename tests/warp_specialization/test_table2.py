@@ -51,24 +51,27 @@ def test_a_row_is_not_judged_by_itself() -> None:
 
 
 def test_known_coefficients_come_back() -> None:
-    """Times worked out by hand from coefficients, with rows that loads limit and rows that MATH limits."""
+    """Times worked out by hand from coefficients: loads or MATH limit, with one buffer or more, one DMA warp or two."""
     init, epilogue, element, load, byte, contention, fma = 2.0, 0.5, 1e-5, 0.2, 1e-5, 2e-8, 1e-6
     given = []
     generator = np.random.default_rng(0)
     limited = set()
-    for _ in range(40):
+    for _ in range(60):
         m, n = (int(x) for x in generator.choice([256, 512, 1024, 2048], 2))
         k = int(generator.choice([256, 512, 1024]))
         tm, tn, tk = (int(x) for x in generator.choice([32, 64, 128], 3))
         tiles = (m // tm) * (n // tn)
         waves, stages = -(-tiles // 10), k // tk
-        loads = 2 * load + (tm + tn) * tk * 2 * (byte + contention * tiles / waves)
+        depth, dma = int(generator.integers(1, 4)), int(generator.integers(1, 3))
+        of_byte = byte + contention * tiles / waves
+        a, b = (load + side * tk * 2 * of_byte for side in (tm, tn))
+        loads = a + b if dma == 1 else max(a, b)
         math = tm * tn * tk * fma
-        limited.add(math > loads)
-        last = loads + (stages - 1) * max(loads, math)
+        limited.add((math > loads, depth == 1, dma))
+        last = loads + (stages - 1) * (loads + math if depth == 1 else max(loads, math))
         us = init + waves * (last + math + epilogue + tm * tn * element)
-        given.append(Measurement(Problem(m, n, k, "f16"), Tiling(tm, tn, tk), us))
-    assert limited == {True, False}
+        given.append(Measurement(Problem(m, n, k, "f16"), Tiling(tm, tn, tk, depth, dma), us))
+    assert len(limited) == 8
     found = calibrate(given, 10, source="by hand", multiply_add_us=fma).parameters
     numbers = (
         found.init_us,

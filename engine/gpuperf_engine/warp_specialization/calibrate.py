@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import EngineError
 from .parameters import Coefficients
@@ -77,72 +78,65 @@ def _error(row: Measurement, parameters: Coefficients) -> float:
 
 
 def _fit(rows: Sequence[Measurement], sm_count: int, source: str, multiply_add_us: float) -> Coefficients:
-    times = np.array([row.us for row in rows])
-    columns, span, math = _columns(rows, sm_count, multiply_add_us)
+    given = _arrange(rows, sm_count, multiply_add_us)
     by_math = np.zeros(len(rows), bool)
     best = np.zeros(_TERMS)
     for _ in range(_ROUNDS):
-        loads = np.where(by_math, span.filled, span.whole)
-        behind = np.where(by_math, math.whole, math.last)
-        design = np.concatenate([columns[:, :1], columns[:, 1:3], loads[..., None] * span.columns], axis=1)
+        # While MATH limits, only the first loads are on the way to the end; with one buffer all loads and all MATH are.
+        loads = given.waves * np.where(by_math & ~given.alternating, 1.0, given.stages)
+        math = given.waves * given.math * np.where(by_math | given.alternating, given.stages, 1.0)
+        design = np.concatenate([given.fixed, loads[:, None] * given.span], axis=1)
         # A measurement can be less than the time of MATH alone: then nothing is left for the rest.
-        left = np.maximum(times - behind, 0.0)
-        best = _least_squares(design / times[:, None], left / times)
-        now = math.whole - math.last > (span.whole - span.filled) * (span.columns @ best[3:])
+        left = np.maximum(given.times - math, 0.0)
+        best = _least_squares(design / given.times[:, None], left / given.times)
+        now = given.math > given.span @ best[3:]
         if (now == by_math).all():
             break
         by_math = now
     init, epilogue, element, load, byte, contention = (float(value) for value in best)
     return Coefficients(
-        "calibrated", source, sm_count, init, load / 2, epilogue, byte, contention, multiply_add_us, element
+        "calibrated", source, sm_count, init, load, epilogue, byte, contention, multiply_add_us, element
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Spans:
-    """How often the loads of a stage are on the way to the end while they limit (``whole``) and while MATH does (``filled``), and what
-    they are linear in: 1, bytes, bytes times active CTAs."""
+class _Rows:
+    """Measurements as columns. ``fixed`` is what T_INIT and the epilogue are linear in, ``span`` what the time until both loads of a
+    stage are there is: loads one after the other, their bytes, and bytes times active CTAs. ``math`` are µs of MATH of a stage;
+    ``alternating`` marks one buffer."""
 
-    columns: Floats
-    whole: Floats
-    filled: Floats
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Math:
-    """µs of MATH on the way to the end: of all stages, and of the last."""
-
-    whole: Floats
-    last: Floats
+    times: Floats
+    fixed: Floats
+    span: Floats
+    math: Floats
+    waves: Floats
+    stages: Floats
+    alternating: npt.NDArray[np.bool_]
 
 
-def _columns(
-    rows: Sequence[Measurement], sm_count: int, multiply_add_us: float
-) -> tuple[Floats, _Spans, _Math]:
+def _arrange(rows: Sequence[Measurement], sm_count: int, multiply_add_us: float) -> _Rows:
     tilings = Tilings.of(row.tiling for row in rows)
-    if (tilings.dma_warps != 1).any() or (tilings.depth < 2).any():
-        raise EngineError(
-            "measurements with two DMA warps, or with one buffer, cannot be fitted",
-            hint="give those of kernels with one DMA warp and at least two buffers",
+    counts = [
+        (
+            int(one.waves(row.problem, sm_count)[0]),
+            int(one.stages(row.problem)[0]),
+            int(one.tiles(row.problem)[0]),
         )
-    one = [Tilings.of([row.tiling]) for row in rows]
-    waves, stages, tiles = (
-        np.array([int(part[0]) for part in parts], np.float64)
-        for parts in (
-            [tiling.waves(row.problem, sm_count) for tiling, row in zip(one, rows, strict=True)],
-            [tiling.stages(row.problem) for tiling, row in zip(one, rows, strict=True)],
-            [tiling.tiles(row.problem) for tiling, row in zip(one, rows, strict=True)],
-        )
-    )
+        for row, one in ((row, Tilings.of([row.tiling])) for row in rows)
+    ]
+    waves, stages, tiles = np.array(counts, np.float64).T
     size = np.array([row.problem.elements.bytes for row in rows])
-    moved = (tilings.m + tilings.n) * tilings.k * size
+    two = tilings.dma_warps == 2
+    moved = np.where(two, np.maximum(tilings.m, tilings.n), tilings.m + tilings.n) * tilings.k * size
     area = (tilings.m * tilings.n).astype(np.float64)
-    unit = np.ones(len(rows))
-    of_math = waves * area * tilings.k * multiply_add_us
-    return (
-        np.stack([unit, waves, waves * area], axis=1),
-        _Spans(np.stack([unit, moved, moved * tiles / waves], axis=1), waves * stages, waves),
-        _Math(of_math * stages, of_math),
+    return _Rows(
+        times=np.array([row.us for row in rows]),
+        fixed=np.stack([np.ones(len(rows)), waves, waves * area], axis=1),
+        span=np.stack([np.where(two, 1.0, 2.0), moved, moved * tiles / waves], axis=1),
+        math=area * tilings.k * multiply_add_us,
+        waves=waves,
+        stages=stages,
+        alternating=tilings.depth == 1,
     )
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import mean
 
 import numpy as np
 import pytest
 
 from gpuperf_engine.errors import EngineError
-from gpuperf_engine.warp_specialization import PAPER, Measurement, Problem, Tiling, calibrate, predict_one
+from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.warp_specialization import (
+    PAPER,
+    Derived,
+    Measurement,
+    Problem,
+    Tiling,
+    calibrate,
+    predict_one,
+)
 from gpuperf_engine.warp_specialization.table2 import SM_COUNT, rows
 
 MEASURED = [Measurement(row.problem, row.tiling, row.measured) for row in rows()]
@@ -37,6 +47,23 @@ def test_a_fit_to_the_measurements() -> None:
     assert (mean(found.fit), max(found.fit)) == pytest.approx((0.864, 3.223), abs=0.001)
     # each row judged by a fit to the other 35
     assert (mean(found.left_out), max(found.left_out)) == pytest.approx((1.129, 4.120), abs=0.001)
+
+
+def test_derived_times_beside_the_measurements() -> None:
+    """The table names neither a GPU nor a type; an RTX A6000 has as many SMs. ``docs/warp-specialization.md`` prints these errors."""
+    machine = load_machine("rtx-a6000")
+    assert machine.sm_count == SM_COUNT
+    errors = [
+        100
+        * (
+            predict_one(replace(row.problem, dtype="f16"), row.tiling, Derived(machine, "f16")).total_us
+            / row.measured
+            - 1
+        )
+        for row in rows()
+    ]
+    assert (min(errors), max(errors)) == pytest.approx((-52, -5), abs=0.6)
+    assert mean(map(abs, errors)) == pytest.approx(26, abs=0.5)
 
 
 def test_a_row_is_not_judged_by_itself() -> None:

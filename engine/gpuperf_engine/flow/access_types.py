@@ -11,7 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from ..isa.effects import ASYNC_COPY, ATOMIC, LOAD, MATRIX_LOAD, MATRIX_STORE, REDUCTION, SHFL, STORE
+from ..isa.effects import (
+    ASYNC_COPY,
+    ATOMIC,
+    BULK_COPY,
+    LOAD,
+    MATRIX_LOAD,
+    MATRIX_STORE,
+    REDUCTION,
+    SHFL,
+    STORE,
+)
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, CallTarget, Immediate, Instruction, Register, Vector
 from .dependence import Dependence, Layout
@@ -35,9 +45,9 @@ _BITWISE = frozenset(("and", "or", "xor", "not", "lop3", "cnot"))
 
 def access_types(program: Layout) -> Mapping[Instruction, tuple[str, ...]]:
     """For each load, store, atomic and reduction with a type the names of the types of its elements, in order: ``f32``, ``s32``,
-    ``u32`` … or ``b32`` where it is unknown. ``cp.async`` moves words of 32 bits, all of the type that those are loaded with; of
-    matrices the words are elements that a lane moves, one access after the other. Of both, halves count by themselves where they
-    are known to be floats."""
+    ``u32`` … or ``b32`` where it is unknown. ``cp.async`` moves words of 32 bits, all of the type that those are loaded with, and so
+    do bulk copies, any number of them; of matrices the words are elements that a lane moves, one access after the other. Of all these,
+    halves count by themselves where they are known to be floats."""
     return _Types(program).accesses()
 
 
@@ -215,14 +225,14 @@ class _Types:
         for load in self.every:
             if load.effect is MATRIX_LOAD and load.form.space == "shared":
                 for copy in self.dependence.writers_of(load):
-                    if copy.effect is ASYNC_COPY:
+                    if copy.effect in (ASYNC_COPY, BULK_COPY):
                         for result in writes(load):
                             self._join((load, result), (copy, None))
             if load.effect is not LOAD or load.form.space not in ("shared", "local"):
                 continue
             width = scalar_type(str(load.form.modifier("type"))).bits
             for store in self.dependence.writers_of(load):
-                if store.effect is ASYNC_COPY and width == _COPIED.bits:
+                if store.effect in (ASYNC_COPY, BULK_COPY) and width == _COPIED.bits:
                     for register in _elements(load):
                         if register is not None:
                             self._join((load, register), (store, None))
@@ -252,6 +262,10 @@ class _Types:
             elif instruction.effect is ASYNC_COPY and (count := _copied_elements(instruction)):
                 said = self.said.get(self._find((instruction, None)), set())
                 names[instruction] = _word_names(_COPIED, said) * count
+            elif instruction.effect is BULK_COPY:
+                # one after the other, each of this type
+                said = self.said.get(self._find((instruction, None)), set())
+                names[instruction] = _word_names(_COPIED, said)[:1]
             elif instruction.effect in (MATRIX_LOAD, MATRIX_STORE):
                 names[instruction] = self._matrix_names(instruction)
         return names

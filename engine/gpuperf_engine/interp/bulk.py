@@ -207,6 +207,9 @@ class BulkStep:
                 reports = self.pattern is not None and self._is_reported(warp, lane, source, size)
                 self.targets.signal(warp, lane, rank, size, reports)
                 self._tally(warp, source, address, size, again=copy > 0)
+                if warp.counters.values is not None and not copy:
+                    outer = source if self.source.space == "global" else address
+                    warp.counters.values.add_range(self.site, outer, size)
 
     def _move(self, warp: ReferenceWarp, lane: int, source: int, target: int, size: int) -> None:
         come, go = self._reach(warp, lane, source, target, size)

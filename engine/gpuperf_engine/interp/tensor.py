@@ -20,6 +20,7 @@ from ..simt.faults import bad_mbarrier
 from .bulk import BULK_PIECE, Targets, count, spans, validity_pattern
 from .memory import MemoryStep, address_reader
 from .operands import Guarded, Prepare, every_lane, lane_value, reader
+from .value_recorder import ValueRecorder
 from .values import LaneValue, dtype_of
 
 if TYPE_CHECKING:
@@ -196,6 +197,15 @@ class TensorStep:
         (part,) = access.reach(warp, np.repeat(lane, addresses.size), addresses.ravel())
         return part.region.words(wide), (part.offsets // wide).reshape(addresses.shape)
 
+    def _record(self, recorder: ValueRecorder, units: Lanes, size: int) -> None:
+        """The units of a row in global memory."""
+        first, last = int(units[0]), int(units[-1]) + size
+        if last - first == units.size * size:
+            recorder.add_range(self.site, first, last - first)
+        else:
+            for address in units.tolist():
+                recorder.add_range(self.site, address, size)
+
     def _combine(self, layout: Layout, words: Lanes, word_indices: Lanes, new: Lanes) -> None:
         """One element after the other where several lie in the same place, as along an axis without a stride."""
         kind: ScalarType = scalar_type(layout.element.name.removesuffix(".ftz"))
@@ -221,6 +231,8 @@ class TensorStep:
         for addresses, inside in zip(box.addresses.reshape(-1, box.row), box.inside.reshape(-1, box.row)):
             if inside.any():
                 first, last = int(addresses[inside][0]), int(addresses[inside][-1]) + size
+                if warp.counters.values is not None:
+                    self._record(warp.counters.values, addresses[inside], size)
                 sectors += spans(first, last - first, 32)
                 lines += spans(first, last - first, LINE_BYTES)
                 if self.copy.operation and warp.counters.targets is not None:

@@ -155,6 +155,19 @@ class ValueRecorder:
             lanes, addresses = lanes[~inside], addresses[~inside]
             raw, words = raw[~inside], words[~inside]
 
+    def add_range(self, site: int, address: int, size: int) -> None:
+        """So many bytes of device memory that a bulk copy has moved, element by element."""
+        for slot in self.slots.get(site, ()):
+            width = slot.kind.bits // 8
+            count = size // width
+            first = address - self.memory.origin
+            values = self.memory.bytes[first : first + count * width].view(f"u{width}")
+            addresses = np.uint64(address) + np.uint64(width) * np.arange(count, dtype=np.uint64)
+            for start in range(0, count, 32):
+                batch = slice(start, min(start + 32, count))
+                lanes = np.arange(batch.stop - start)
+                self.add(slot, "global", lanes, addresses[batch], values[batch], False, 0)
+
     def _object(self, space: str, address: int, size: int) -> _Object | None:
         if space in ("shared", "local"):
             return _Object(1 if space == "shared" else 2, 0, 1 << 40)

@@ -33,7 +33,7 @@ from .runtime.races_entries import INSTALL, entry_functions
 from .runtime.races_pieces import pieces_words
 from .runtime.values_function import IMPORTS as VALUES_IMPORTS
 from .runtime.values_function import PREFIX as VALUES_PREFIX
-from .runtime.values_function import values_function
+from .runtime.values_function import RANGE_PREFIX, values_function
 from .runtime.vector_intrinsics import race_words, vector_words
 from .runtime.warpgroup_function import PREFIX as WARPGROUP_PREFIX
 from .runtime.warpgroup_function import warpgroup_function
@@ -376,6 +376,8 @@ def _imports(name: str) -> tuple[str, ...]:
 def _exports(name: str) -> tuple[str, ...]:
     if name in _SCRIPTS:
         return _SCRIPTS[name]
+    if name.startswith(VALUES_PREFIX):
+        return name, RANGE_PREFIX + name[len(VALUES_PREFIX) :]
     return access_names(name) if is_access(name) else (name,)
 
 
@@ -478,6 +480,8 @@ def _group(name: str) -> str:
     if is_access(name):
         space, _, form = name.split("_")
         return f"{space}_{form}"
+    if name.startswith(RANGE_PREFIX):
+        return VALUES_PREFIX + name[len(RANGE_PREFIX) :]
     return name
 
 

@@ -4,19 +4,18 @@ A byte of device memory that a store wrote is dead if the next access to it in t
 a fixed order, and accesses of other threads that nothing orders against the two stores would be races, so in a program without races
 every order has the same dead bytes. Not dead are bytes
 
-- that another thread overwrites: the order of threads is certain only where they synchronise, which is not traced,
+- that another thread or a bulk copy overwrites: the order of threads is certain only where they synchronise, which is not traced,
 - that an atomic or a strong store wrote (``volatile``, ``relaxed`` …), which other threads may observe at any time,
 - that nobody accesses again: the host or a later launch may read them.
 
-Atomics read. Elements of which ``cp.async`` copies a part are not read. Shared and local memory and memory of ``malloc`` are not
-traced. Both backends trace single bytes.
+Atomics and bulk copies read, also what they write. Elements of which ``cp.async`` or a tensor copy moves a part are not read. Shared
+and local memory and memory of ``malloc`` are not traced. Both backends trace single bytes.
 """
 
 from __future__ import annotations
 
-from ..isa.effects import BULK_COPY, SURFACE, TENSOR_MAP, TEXTURE
+from ..isa.effects import SURFACE, TENSOR_MAP, TEXTURE
 from ..ptx.syntax import Instruction
-from .effects import site_space
 from .program import Program
 from .value_records import value_slots
 
@@ -44,8 +43,6 @@ def _traces_stores(program: Program) -> bool:
 
 def _is_unrecorded(instruction: Instruction) -> bool:
     """Whether an instruction may access device memory other than by elements that are recorded."""
-    if instruction.effect is BULK_COPY:
-        return site_space(instruction) == "global"
     if instruction.system is not None:
         # texts
         return instruction.system.effect == "print"

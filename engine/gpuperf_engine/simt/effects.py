@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..flow.operands import matched
 from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STORE, SURFACE, WARPGROUP
 from ..isa.evaluation import has_semantics
 from ..isa.mbarriers import Mbarrier
@@ -14,6 +15,7 @@ __all__ = [
     "convergence_key",
     "is_strong",
     "mbarrier_operation",
+    "moves_whole_elements",
     "signals_mbarrier",
     "site_kind",
     "site_space",
@@ -69,6 +71,16 @@ def warp_uniform_copy(instruction: Instruction) -> bool:
 def combines(instruction: Instruction) -> bool:
     """Whether a bulk copy is a reduction."""
     return has_semantics(instruction.form) or bool(instruction.form.modifier("op"))
+
+
+def moves_whole_elements(instruction: Instruction) -> bool:
+    """Whether a bulk copy moves all of its bytes, and as they are, between device memory and shared memory: none is left out by a mask
+    or at the ends. What the modes im2col::w load comes in another order than it is defined in."""
+    words = instruction.opcode.split(".")
+    masked = any(slot.name in ("bytes", "left") for slot, _ in matched(instruction))
+    ordered = not any(word.startswith("im2col::w") for word in words)
+    plain = not combines(instruction) and "multimem" not in words
+    return site_space(instruction) == "global" and plain and ordered and not masked
 
 
 def site_space(instruction: Instruction) -> str:

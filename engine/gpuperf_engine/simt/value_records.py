@@ -38,12 +38,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.access_types import access_types
-from ..isa.effects import ASYNC_COPY, ATOMIC, LOAD, MATRIX_LOAD, MATRIX_STORE, REDUCTION, STORE
+from ..isa.effects import ASYNC_COPY, ATOMIC, BULK_COPY, LOAD, MATRIX_LOAD, MATRIX_STORE, REDUCTION, STORE
 from ..isa.types import scalar_type
 from ..memory.arena import Memory
 from ..ptx.syntax import Instruction
 from ..results import AffineFit, ValueRecord
-from .effects import is_strong
+from .effects import is_strong, moves_whole_elements
 from .program import Program
 
 __all__ = [
@@ -95,7 +95,7 @@ LINE_TRIAL = 256
 LINES = 8
 #: a distance that no access is from another one: a slope of integers is drawn once
 FAR = 1 << 31
-_OBSERVED = (LOAD, STORE, ATOMIC, REDUCTION, ASYNC_COPY, MATRIX_LOAD, MATRIX_STORE)
+_OBSERVED = (LOAD, STORE, ATOMIC, REDUCTION, ASYNC_COPY, BULK_COPY, MATRIX_LOAD, MATRIX_STORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +164,8 @@ def _slots(program: Program) -> dict[int, tuple[ValueSlot, ...]]:
         if site.instruction.effect not in _OBSERVED or site.space == "param" or known is None:
             continue
         if scalar_type(known[0]).bits not in (8, 16, 32, 64):
+            continue
+        if site.instruction.effect is BULK_COPY and not moves_whole_elements(site.instruction):
             continue
         slots[site.index] = tuple(
             ValueSlot(count + element, site.index, element, name, value_kind(name))

@@ -22,6 +22,7 @@ from ..ir.values import NativeValue
 from .combine import combine_address, combined_types
 from .handlers import handles
 from .memory import SPACES, address_value, pointer_number
+from .values import recording_ranges
 
 if TYPE_CHECKING:
     from .block import BlockWriter
@@ -81,18 +82,19 @@ def write_bulk(to: BlockWriter, instruction: Instruction) -> None:
         _put(to, _native(_edge(left) | _edge(right) << 8), words)
     how |= report_kind(instruction) << Bulk.REPORT
     combine = combine_address(to, instruction) if has_semantics(form) else "0"
-    writer.call(
-        "bulk_lanes",
-        "i64",
-        *_numbers(to, "%ctx", "%cta", "%st"),
-        ("i64", str(site)),
-        ("i64", lanes),
-        *_numbers(to, "%area", targets, sizes),
-        ("i64", mbarriers),
-        *_numbers(to, words),
-        ("i64", str(how)),
-        ("i64", combine),
-    )
+    with recording_ranges(to, site):
+        writer.call(
+            "bulk_lanes",
+            "i64",
+            *_numbers(to, "%ctx", "%cta", "%st"),
+            ("i64", str(site)),
+            ("i64", lanes),
+            *_numbers(to, "%area", targets, sizes),
+            ("i64", mbarriers),
+            *_numbers(to, words),
+            ("i64", str(how)),
+            ("i64", combine),
+        )
     to.faulting = True
 
 
@@ -123,20 +125,21 @@ def _tensor(
     if copy.operation:
         combine = combine_address(to, instruction)
         kinds = sum(1 << number for number in combined_types(copy.operation))
-    to.writer.call(
-        "tensor_lanes",
-        "i64",
-        *_numbers(to, "%ctx", "%cta", "%st"),
-        ("i64", str(site)),
-        ("i64", lanes),
-        *_numbers(to, "%area", writer.at("%vals", _VECTORS), cells),
-        ("i64", mbarriers),
-        *_numbers(to, words),
-        ("i64", str(how)),
-        ("i64", str(copy.rank)),
-        ("i64", combine),
-        ("i64", str(kinds)),
-    )
+    with recording_ranges(to, site):
+        to.writer.call(
+            "tensor_lanes",
+            "i64",
+            *_numbers(to, "%ctx", "%cta", "%st"),
+            ("i64", str(site)),
+            ("i64", lanes),
+            *_numbers(to, "%area", writer.at("%vals", _VECTORS), cells),
+            ("i64", mbarriers),
+            *_numbers(to, words),
+            ("i64", str(how)),
+            ("i64", str(copy.rank)),
+            ("i64", combine),
+            ("i64", str(kinds)),
+        )
     to.faulting = True
 
 

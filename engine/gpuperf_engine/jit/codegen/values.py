@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ...isa.effects import LOAD, MATRIX_LOAD, MATRIX_STORE, STORE
@@ -12,14 +13,14 @@ from ..ir.abi import Context
 from ..ir.access_records import Values
 from ..ir.operands import LANES, Ref
 from ..ir.values import NativeValue
-from ..runtime.values_function import PREFIX
+from ..runtime.values_function import PREFIX, RANGE_PREFIX
 
 if TYPE_CHECKING:
     from ...ptx.syntax import Instruction
     from .block import BlockWriter
     from .memory import Access
 
-__all__ = ["record_copied", "record_piece", "record_values"]
+__all__ = ["record_copied", "record_piece", "record_values", "recording_ranges"]
 
 
 def record_values(access: Access, values: Sequence[NativeValue], left_out: Sequence[int] = ()) -> None:
@@ -92,6 +93,20 @@ def record_copied(
             ("i64", str(Values.LOADED)),
         ]  # fmt: skip
         writer.call(PREFIX + slot.kind.name, "void", *given)
+
+
+@contextmanager
+def recording_ranges(to: BlockWriter, site: int) -> Iterator[None]:
+    """What the runtime copies inside is recorded, if that is observed."""
+    writer, slots = to.writer, to.generator.values.get(site, ())
+    for slot in slots:
+        name = RANGE_PREFIX + slot.kind.name
+        writer.needs[name] = f'declare i32 @"{name}"(ptr, ptr, ptr)'
+        writer.set_field("%ctx", Context.VALUE_SLOT, Ref("i64", str(slot.index)))
+        writer.set_field("%ctx", Context.VALUE_RANGE, writer.number(f'@"{name}"'))
+    yield
+    if slots:
+        writer.set_field("%ctx", Context.VALUE_RANGE, Ref("i64", "0"))
 
 
 def _compares(access: Access) -> int:

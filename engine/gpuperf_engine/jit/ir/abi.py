@@ -159,7 +159,10 @@ class Context(Record):
     STORE_EPOCH = U64(824)  # entries from here on are of this launch
     STORE_FROM = U64(832)  # where memory that is traced begins, and its bytes
     STORE_SPAN = U64(840)
-    BYTES = 848
+    # of the bulk copy that runs: the function that records bytes of device memory (``values_range_…``), 0 if none does, and its slot
+    VALUE_RANGE = U64(848)
+    VALUE_SLOT = U64(856)
+    BYTES = 864
 
 
 class Range(Record):

@@ -322,11 +322,13 @@ def bulk_copy(
     reported = kind and holds_pattern(context, cta, state, site, lane, source, size, kind)
     if signal_copied(context, cta, site, mbarriers, lane, rank, how, size, reported):
         return 1
-    if combine and how & Bulk.TO_GLOBAL:
-        count_words(context, to, to + size)
     counted = to
     if how & Bulk.FROM_GLOBAL:
         counted = source
+    if context.VALUE_RANGE and again == 0:
+        call(context.VALUE_RANGE, context, counted, size)
+    if combine and how & Bulk.TO_GLOBAL:
+        count_words(context, to, to + size)
     return count_bulk(context, site, counted, size, how, again)
 
 

@@ -318,6 +318,17 @@ def row_counted(context: Context, site: int, first: int, last: int, how: int) ->
     return 0
 
 
+def row_recorded(context: Context, first: int, last: int, bytes: int, size: int, stride: int) -> int:
+    """Record so many bytes of global memory, those of the units of a row."""
+    if last - first == bytes:
+        call(context.VALUE_RANGE, context, first, bytes)
+        return 0
+    while first < last:
+        call(context.VALUE_RANGE, context, first, size)
+        first += stride
+    return 0
+
+
 def count_combined(context: Context, counted: int, start: int, end: int) -> int:
     """Count the words of a unit to which a reduction comes; those below ``counted`` have been, as two elements may lie in one word.
     Gives where the words end."""
@@ -388,5 +399,7 @@ def tensor_row(
         index += taken
     if within:
         row_counted(context, site, first, last, how)
+        if context.VALUE_RANGE and (how & Bulk.AGAIN) == 0:
+            row_recorded(context, first, last, within * size, size, step // each * size)
     context.MOVED += within * size
     return 0

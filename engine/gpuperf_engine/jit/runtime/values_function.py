@@ -1,9 +1,10 @@
-"""Runtime functions that record what accesses carry, as LLVM IR: two for each type of the elements.
+"""Runtime functions that record what accesses carry, as LLVM IR: three for each type of the elements.
 
 ``values_of_<type>(context, slot, mask, addresses, values, how)`` is called beside the access: it adds one element of the lanes in
 ``mask`` to the records of the objects that they access (``access_records.Values``), as a row. ``values_reduced_<type>(context,
 record)`` takes the rows of a record into its sums: when there are ``BATCHES`` of them, and when the launch has ended. What is kept
-is defined by ``simt.value_records``. ``how``: space (0 the arena, 1 shared, 2 local, 3 generic), + ``Values.HELD`` for a store, which
+is defined by ``simt.value_records``. ``values_range_<type>(context, address, bytes)`` records elements of device memory that lie side
+by side, for the slot in the context. ``how``: space (0 the arena, 1 shared, 2 local, 3 generic), + ``Values.HELD`` for a store, which
 is recorded before it is made, + ``Values.STRONG`` if it is strong, and ``Values.LOADED`` for a load that could be left out.
 """
 
@@ -21,9 +22,10 @@ from .values_stores import Stores
 from .values_sums import Sums
 from .values_top import Top
 
-__all__ = ["IMPORTS", "PREFIX", "values_function"]
+__all__ = ["IMPORTS", "PREFIX", "RANGE_PREFIX", "values_function"]
 
 PREFIX = "values_of_"
+RANGE_PREFIX = "values_range_"
 _REDUCED = "values_reduced_"
 _LOCATED = "values_located_"
 #: functions of ``runtime.values`` that these call
@@ -35,6 +37,7 @@ def values_function(name: str, wide: bool) -> str:
     kind = value_kind(name[len(PREFIX) :])
     parts: list[Rows] = [_Recorded(name, kind, wide), _Located(_LOCATED + kind.name, kind, wide)]
     parts += [_Reduced(_REDUCED + kind.name, kind, wide), Sample(kind, wide)]
+    parts.append(_Range(RANGE_PREFIX + kind.name, kind, wide))
     texts = [part.text() for part in parts]
     # of some intrinsics several functions say so
     needs = sorted({line for part in parts for line in part.to.needs.values()})
@@ -197,6 +200,39 @@ class _Recorded(_Access, Stores):
             return to.load(self.raw, to.place(base, to.extract(self.addresses, 0)), 1)
         pointers = to.ref(f"<{LANES} x ptr>", f"getelementptr i8, ptr {base}, {V64} {self.addresses}")
         return self.gathered(pointers, self.on, self.raw)
+
+
+class _Range(Rows):
+    """Elements of device memory side by side, as a bulk copy moves them, 32 at a time. They were read, by nobody's lanes."""
+
+    def text(self) -> str:
+        to, size = self.to, self.kind.bits // 8
+        to.start("entry")
+        slot = to.field("%ctx", Context.VALUE_SLOT)
+        first, bytes = to.number("%first"), to.number("%bytes")
+        # a pointer into the arena, not to the host
+        host = to.place(to.pointer(to.field("%ctx", Context.ARENA)), first)
+        count = to.lshr(bytes, size.bit_length() - 1)
+        ladder = numbers("i64", range(0, LANES * size, size))
+        to.enter("batch")
+        done = to.phi("i64", (0, "entry"))
+        to.branch(to.icmp("uge", done, count), "end", "some")
+        to.start("some")
+        rest = to.sub(count, done)
+        on = to.icmp("ult", Ref(V64, str(numbers("i64", range(LANES)))), to.splat(rest))
+        offset = to.mul(done, size)
+        name = f"llvm.masked.load.v{LANES}i{self.kind.bits}.p0"
+        to.needs[name] = f"declare {self.raw} @{name}(ptr, {V1}, {self.raw})"
+        given = f"ptr align 1 {to.place(host, offset)}, {V1} {on}, {self.raw} zeroinitializer"
+        values = to.ref(self.raw, f"call {self.raw} @{name}({given})")
+        addresses = to.add(to.splat(to.add(first, offset)), str(ladder))
+        given = f"ptr %ctx, i64 {slot}, i32 {to.bits(on)}, {V64} {addresses}, {self.raw} {values}, i64 0"
+        to.do(f"call void @{PREFIX}{self.kind.name}({given})")
+        done.come(to.add(done, LANES))
+        to.jump("batch")
+        to.start("end")
+        to.give(Ref("i32", "0"))
+        return to.function(f"i32 @{self.name}(ptr %ctx, ptr %first, ptr %bytes)")
 
 
 class _Reduced(Sums, Lines, Spread, Top):

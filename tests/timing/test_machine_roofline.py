@@ -10,7 +10,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.machine import Machine, load_machine
-from gpuperf_engine.timing.rates import OPERATIONS, peak_rate
+from gpuperf_engine.timing.rates import UNIT_OF, peak_rate
 from gpuperf_engine.timing.roofline import roofline
 
 KERNELS = Path(__file__).parents[2] / "examples" / "kernels"
@@ -67,6 +67,7 @@ def test_a_kernel_without_floating_point(toy: Machine) -> None:
         ("a100-sxm-80gb", "tensor_tf32", 156), ("a100-sxm-80gb", "tensor_int8", 624),
         ("a100-sxm-80gb", "tensor_int4", 1248), ("a100-sxm-80gb", "tensor_fp64", 19.5),
         ("a100-sxm-80gb", "dp", 9.7), ("a100-sxm-80gb", "sp", 19.5), ("t4", "sp", 8.1), ("t4", "tensor_fp16", 65),
+        ("a100-sxm-80gb", "hp", 78), ("a100-sxm-80gb", "tensor_int1", 4992),
     ],
 )  # fmt: skip
 def test_peak_rates_are_those_of_the_data_sheets(machine: str, kind: str, teraflops: float) -> None:
@@ -75,5 +76,5 @@ def test_peak_rates_are_those_of_the_data_sheets(machine: str, kind: str, terafl
 
 
 def test_a_unit_that_a_machine_lacks() -> None:
-    assert OPERATIONS["tensor_fp16"][0] == "tensor"
+    assert UNIT_OF["tensor_fp16"] == "tensor"
     assert peak_rate("tensor_fp16", load_machine("p100")) == 0

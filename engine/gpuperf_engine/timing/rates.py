@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+
+from .expansion import expansion_of
 from .machine import Machine
 from .occupancy import WARP_SIZE
 
-__all__ = ["OPERATIONS", "peak_rate"]
+__all__ = ["UNIT_OF", "operations", "peak_rate"]
 
-OPERATIONS = {
-    "sp": ("fma", 2 * WARP_SIZE),
-    "dp": ("fp64", 2 * WARP_SIZE),
-    "hp": ("fp16", 4 * WARP_SIZE),
-    "tensor_fp64": ("tensor", 128),
-    "tensor_tf32": ("tensor", 1024),
-    "tensor_bf16": ("tensor", 2048),
-    "tensor_fp16": ("tensor", 2048),
-    "tensor_fp8": ("tensor", 4096),
-    "tensor_fp6": ("tensor", 4096),
-    "tensor_fp4": ("tensor", 16384),
-    "tensor_int8": ("tensor", 4096),
-    "tensor_int4": ("tensor", 8192),
-    "tensor_int1": ("tensor", 32768),
+_LANES = {"sp": ("fma", 2), "dp": ("fp64", 2), "hp": ("fp16", 4)}
+"""Kind → unit, operations of a lane: a multiply-add is two, and a lane of halves holds a pair."""
+
+_PRODUCTS = {
+    "tensor_fp64": "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",
+    "tensor_tf32": "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+    "tensor_bf16": "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
+    "tensor_fp16": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+    "tensor_fp8": "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32",
+    "tensor_fp6": "mma.sync.aligned.m16n8k32.row.col.f32.e3m2.e3m2.f32",
+    "tensor_fp4": "mma.sync.aligned.m16n8k64.row.col.f32.e2m1.e2m1.f32",
+    "tensor_int8": "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32",
+    "tensor_int4": "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32",
+    "tensor_int1": "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc",
 }
-"""Kind → unit, operations. A multiply-add is two; of the tensor unit they are those of an instruction in ``machines/expansion.yaml``,
-where m16n8k8 of halves is one."""
+"""Kind → a product whose expansion in ``machines/expansion.yaml`` says how many tensor instructions it is."""
+
+UNIT_OF = {**{kind: unit for kind, (unit, _) in _LANES.items()}, **dict.fromkeys(_PRODUCTS, "tensor")}
+"""Kind → the unit that does it."""
+
+
+@cache
+def operations(kind: str, capability: tuple[int, int]) -> float:
+    """Of a warp instruction of the unit, on a compute capability."""
+    if kind in _LANES:
+        return float(_LANES[kind][1] * WARP_SIZE)
+    opcode = _PRODUCTS[kind]
+    shape = re.search(r"\.m(\d+)n(\d+)k(\d+)\.", opcode)
+    expansion = expansion_of(opcode, capability)
+    assert shape is not None and expansion is not None
+    return 2 * int(shape[1]) * int(shape[2]) * int(shape[3]) / expansion.units["tensor"]
 
 
 def peak_rate(kind: str, machine: Machine) -> float:
     """Operations per cycle of an SM, 0 for a unit that the machine has not."""
-    unit, operations = OPERATIONS[kind]
-    return machine.lanes.get(unit, 0.0) * machine.sub_partitions / WARP_SIZE * operations
+    lanes = machine.lanes.get(UNIT_OF[kind], 0.0)
+    return lanes * machine.sub_partitions / WARP_SIZE * operations(kind, machine.compute_capability)

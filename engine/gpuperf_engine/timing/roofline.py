@@ -12,7 +12,7 @@ from .caches import CacheEstimate, estimate_caches
 from .estimate import estimate
 from .machine import Machine
 from .occupancy import occupancy
-from .rates import OPERATIONS, peak_rate
+from .rates import UNIT_OF, peak_rate
 
 __all__ = ["Ceiling", "Point", "Roofline", "Slope", "roofline"]
 
@@ -64,7 +64,7 @@ def roofline(profile: Profile, machine: Machine, *, caches: str = "cold") -> Roo
         raise NotObserved(f"the profile of {profile.kernel!r} holds no launch to draw")
     found = estimate(profile, machine, caches=caches)
     exec_us = found.time_us - found.launch_us
-    kinds = [kind for kind in OPERATIONS if profile.flops.get(kind) and peak_rate(kind, machine)]
+    kinds = [kind for kind in UNIT_OF if profile.flops.get(kind) and peak_rate(kind, machine)]
     work = float(sum(profile.flops[kind] for kind in kinds)) or float(profile.warp_instructions)
     levels = {
         "DRAM": sum(item.dram_bytes for item in seen),
@@ -108,7 +108,7 @@ def _ceilings(kinds: list[str], machine: Machine) -> tuple[Ceiling, ...]:
         Ceiling(
             kind,
             peak_rate(kind, machine) * of_machine,
-            machine.quantities[f"lanes.{OPERATIONS[kind][0]}"].source,
+            machine.quantities[f"lanes.{UNIT_OF[kind]}"].source,
         )
         for kind in kinds
     )

@@ -48,5 +48,5 @@ def test_what_modifiers_and_constants_need() -> None:
     assert "`.cta`: PTX 7.8<br>a: the barriers 0 to 15<br>b: a multiple of the 32 threads of a warp" in line
     (line,) = (line for line in lines if line.startswith("| `match.any.sync"))
     assert line.endswith("| inter_thread | alu | 6.0 | 70 | yes |")
-    (line,) = (line for line in lines if line.startswith("| `tcgen05.wait::ld"))
-    assert line.endswith("| matrix | adu | 8.6 | 100f 110f | counts only |")
+    (line,) = (line for line in lines if line.startswith("| `tcgen05.shift"))
+    assert line.endswith("| matrix | tensor | 8.6 | 100a 103a 107a 110a | counts only |")

@@ -238,9 +238,11 @@ class Dependence:
             return (), ()
         if effect is WARPGROUP:  # descriptors may point to anywhere in shared memory
             return (Access(frozenset(("shared",)), Origin(frozenset((ANYWHERE,)), 1, 0), 16),), ()
-        if effect is TENSOR:  # whatever descriptors and the tensor memory of the CTA lead to
-            anything = Access(_WRITTEN, Origin(frozenset((ANYWHERE,)), 1, 0), 1)
-            return (anything,), (anything,)
+        if effect.tensor:  # whatever descriptors and the tensor memory of the CTA lead to
+            shared = effect is not TENSOR
+            spaces = frozenset(("shared",)) if shared else _WRITTEN
+            anything = Access(spaces, Origin(frozenset((ANYWHERE,)), 1, 0), 1)
+            return (anything,) * effect.reads, (anything,) * effect.writes
         read: list[Access] = []
         written: list[Access] = []
         for slot, operand in matched(instruction):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..isa.effects import ASYNC_COPY, BULK_COPY, STORE, SURFACE, TENSOR_MAP, TEXTURE, WARPGROUP
+from ..isa.effects import ASYNC_COPY, BULK_COPY, STORE, SURFACE, TENSOR_ALLOC, TENSOR_MAP, TEXTURE, WARPGROUP
 from ..isa.table import OperandSlot
 from ..isa.types import scalar_type
 from ..ptx.module import Function
@@ -130,6 +130,8 @@ def access_bytes(instruction: Instruction) -> int:
     """Bytes that one lane of a memory instruction touches, all elements of a vector."""
     if instruction.effect is ASYNC_COPY:
         return next((item.value for item in instruction.operands if isinstance(item, Immediate)), 8)
+    if instruction.effect.tensor:
+        return 4 if instruction.effect is TENSOR_ALLOC else 16
     if instruction.effect in (WARPGROUP, TEXTURE, SURFACE):
         return 16
     if instruction.effect is BULK_COPY:

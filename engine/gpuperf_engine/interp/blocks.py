@@ -22,7 +22,12 @@ from ..isa.effects import (
     STACK,
     STORE,
     SURFACE,
+    TENSOR_ALLOC,
+    TENSOR_COPY,
+    TENSOR_FREE,
     TENSOR_MAP,
+    TENSOR_ORDER,
+    TENSOR_PRODUCT,
     TEXTURE,
     TRAP,
     WARPGROUP_COMMIT,
@@ -58,6 +63,8 @@ from .operands import (
 )
 from .stack import StackStep
 from .tensor import ReplaceStep, TensorStep
+from .tensor_products import TensorProduct
+from .tensor_steps import AllocStep, FreeStep, TensorCopy
 from .values import LaneValue
 from .warpgroup import CommitStep, GroupFence, GroupWait
 
@@ -80,12 +87,12 @@ class Block:
         self.index = block.index
         self.counts = block.counts
         self.sync: Exchange | None = None
-        self.wait: WaitStep | GroupFence | GroupWait | None = None
+        self.wait: WaitStep | GroupFence | GroupWait | AllocStep | None = None
         instructions = block.instructions
         first = make_step(to, instructions[0]) if block.synchronises or block.waits else None
         if isinstance(first, Exchange):
             self.sync = first
-        elif isinstance(first, (WaitStep, GroupFence, GroupWait)):
+        elif isinstance(first, (WaitStep, GroupFence, GroupWait, AllocStep)):
             self.wait = first
         if first is not None:
             instructions = instructions[1:]
@@ -188,6 +195,10 @@ handles(MBARRIER_WAIT)(WaitStep)
 handles(WARPGROUP_FENCE)(GroupFence)
 handles(WARPGROUP_COMMIT)(CommitStep)
 handles(WARPGROUP_WAIT)(GroupWait)
+handles(TENSOR_ALLOC)(AllocStep)
+handles(TENSOR_FREE)(FreeStep)
+handles(TENSOR_COPY)(TensorCopy)
+handles(TENSOR_PRODUCT)(TensorProduct)
 handles(STACK)(StackStep)
 handles(TEXTURE, SURFACE, IMAGE_QUERY)(ImageStep)
 
@@ -229,7 +240,7 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
     return step
 
 
-@handles(FENCE, HINT)
+@handles(FENCE, HINT, TENSOR_ORDER)
 def _guard_only(to: Prepare, instruction: Instruction) -> Step:
     """Nothing happens, but the lanes whose guard holds are counted; destinations (cache policies) become 0."""
     guarded = Guarded(to, instruction)

@@ -24,6 +24,8 @@ from ..isa.effects import (
     MATRIX_STORE,
     REDUX,
     SHFL,
+    TENSOR_LOAD,
+    TENSOR_STORE,
     VOTE,
     WARP_BARRIER,
     WARPGROUP,
@@ -35,6 +37,7 @@ from ..simt.faults import bad_member_mask, incomplete_warp, lanes_of, meaningles
 from .handlers import handles
 from .matrix import MatrixRows
 from .operands import Prepare, Reader, destinations, every_lane, guard_of, lane_value, reader
+from .tensor_memory import Fragments
 from .values import LaneValue, dtype_of
 from .warpgroup import WarpgroupStep
 
@@ -251,3 +254,16 @@ class Product(Exchange):
 
     def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         return self.product(warp, joint)
+
+
+@handles(TENSOR_LOAD, TENSOR_STORE)
+class TensorAccess(Exchange):
+    """``tcgen05.ld`` and ``tcgen05.st``."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        super().__init__(to, instruction)
+        self.fragments = Fragments(to, instruction)
+
+    def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
+        values = [value for name, value in joint.items() if name != "offset"]
+        return self.fragments(warp, values)

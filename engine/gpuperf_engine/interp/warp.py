@@ -34,6 +34,7 @@ from .calls import Activation, Call
 from .exchange import mask_array, perform
 from .operands import every_lane, integer, lane_value
 from .regions import Arena, Region
+from .tensor_memory import TensorMemory
 from .value_recorder import ValueRecorder
 from .values import LaneValue
 
@@ -112,6 +113,7 @@ class LanesCta:
     groups: Counter[int] = field(default_factory=Counter)
     #: fences before them to which each has come
     fences: Counter[int] = field(default_factory=Counter)
+    tensor: TensorMemory = field(default_factory=TensorMemory)
 
     @property
     def window(self) -> int:

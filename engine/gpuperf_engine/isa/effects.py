@@ -29,8 +29,8 @@ class Effect:
     accesses around it keep their order. ``observes``: its result may be what another thread writes meanwhile. ``varies``: results
     may differ between lanes whose sources do not.
 
-    ``needs_semantics``: it runs only if its row has semantics. ``folded``: these are a part of the work, and their results not the
-    destinations (see ``evaluation``).
+    ``tensor``: reaches tensor memory. ``needs_semantics``: it runs only if its row has semantics. ``folded``: these are a part of
+    the work, and their results not the destinations (see ``evaluation``).
     """
 
     name: str
@@ -49,6 +49,7 @@ class Effect:
     orders: bool = False
     observes: bool = False
     varies: bool = False
+    tensor: bool = False
     needs_semantics: bool = False
     folded: bool = False
 
@@ -205,9 +206,44 @@ WARPGROUP_WAIT = Effect(
 )
 TENSOR = Effect(
     name="tensor",
-    description="moves and multiplies what is in tensor memory (tcgen05)",
-    reads=True, writes=True, varies=True, needs_semantics=True,
+    description="moves and multiplies what is in tensor memory, in ways that are not run (tcgen05)",
+    reads=True, writes=True, tensor=True, varies=True, needs_semantics=True,
 )  # fmt: skip
+TENSOR_ALLOC = Effect(
+    name="tensor_alloc",
+    description="allocates tensor memory, for which the warp may have to wait (tcgen05.alloc)",
+    reads=True, writes=True, tensor=True, site="store", may_wait=True,
+)  # fmt: skip
+TENSOR_FREE = Effect(
+    name="tensor_free",
+    description="frees tensor memory, or gives up allocating it (tcgen05.dealloc, relinquish_alloc_permit)",
+    reads=True, writes=True, tensor=True,
+)  # fmt: skip
+TENSOR_LOAD = Effect(
+    name="tensor_load",
+    description="loads tensor memory of the lanes of a warp (tcgen05.ld)",
+    reads=True, tensor=True, collective="warp", whole_warp=True, varies=True,
+)  # fmt: skip
+TENSOR_STORE = Effect(
+    name="tensor_store",
+    description="stores to tensor memory of the lanes of a warp (tcgen05.st)",
+    writes=True, tensor=True, collective="warp", whole_warp=True,
+)  # fmt: skip
+TENSOR_COPY = Effect(
+    name="tensor_copy",
+    description="copies a matrix from shared to tensor memory (tcgen05.cp)",
+    reads=True, writes=True, tensor=True, site="load",
+)  # fmt: skip
+TENSOR_PRODUCT = Effect(
+    name="tensor_product",
+    description="multiplies matrices in shared and tensor memory (tcgen05.mma)",
+    reads=True, writes=True, tensor=True, site="load",
+)  # fmt: skip
+TENSOR_ORDER = Effect(
+    name="tensor_order",
+    description="orders accesses of tensor memory (tcgen05.wait, tcgen05.fence)",
+    orders=True,
+)
 TEXTURE = Effect(
     name="texture",
     description="reads an image through a texture or surface (tex, tld4, suld)",

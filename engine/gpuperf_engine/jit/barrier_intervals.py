@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.operands import matched
-from ..isa.effects import ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, TENSOR, TENSOR_MAP, WARPGROUP
+from ..isa.effects import ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, TENSOR_MAP, WARPGROUP
 from ..memory.spaces import bit_of, reachable
 from ..ptx.syntax import Instruction
 from ..simt.effects import is_strong
@@ -24,7 +24,11 @@ __all__ = ["conflicting_sites", "reaches_shared"]
 
 _STORES = ("store", "atomic", "reduction")
 #: what reads and writes shared memory without being a site, or goes on behind a barrier
-_ELSEWHERE = frozenset((ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, TENSOR, TENSOR_MAP, WARPGROUP))
+_ELSEWHERE = frozenset((ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, TENSOR_MAP, WARPGROUP))
+
+
+def _is_elsewhere(instruction: Instruction) -> bool:
+    return instruction.effect.tensor or instruction.effect in _ELSEWHERE
 
 
 def reaches_shared(site: Site) -> bool:
@@ -40,7 +44,7 @@ def conflicting_sites(program: Program, plan: LaunchPlan | None) -> frozenset[in
     blocks = program.blocks
     followed = all(not program.blocks[site.block].function for site in reaching)
     followed &= all(not block.function for block in blocks if block.kind == "barrier")
-    if not followed or any(item.effect in _ELSEWHERE for block in blocks for item in block.instructions):
+    if not followed or any(_is_elsewhere(item) for block in blocks for item in block.instructions):
         return None
     of_block: dict[int, list[Site]] = defaultdict(list)
     for site in reaching:

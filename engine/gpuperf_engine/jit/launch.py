@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import LaunchError
 from ..isa.rules import NOTED
+from ..isa.tensor_memory import Tensor
 from ..memory.arena import PADDED, Memory
 from ..memory.spaces import KINDS
 from ..simt.launch import LaunchPlan
@@ -211,6 +212,7 @@ class Launch:
                 aligned(2 * shared),
                 aligned(2 * local + 64),
                 aligned(warps * CAPACITY * area).reshape(warps, -1, max(1, area)),
+                aligned(Tensor.BYTES * program.uses_tensor_memory),
             )
         except (MemoryError, ValueError):
             raise LaunchError(
@@ -226,6 +228,7 @@ class Launch:
         slot.put(Cta.LOCAL_SHADOW, local)
         slot.put(Cta.STATES, address_of(slot.states))
         slot.put(Cta.AREAS, address_of(slot.areas))
+        slot.put(Cta.TENSOR, address_of(slot.tensor) if slot.tensor.size else 0)
         self._give_records(slot)
         return slot
 

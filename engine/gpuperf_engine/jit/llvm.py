@@ -16,7 +16,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from ..isa import mbarriers
+from ..isa import mbarriers, tensor_memory
 from ..isa.rules import Noted
 from ..isa.tensor_maps import Problem
 from ..memory import tensor_maps
@@ -24,13 +24,14 @@ from ..simt import atomic_targets, stack, stack_entries
 from . import cache as store
 from .codegen.combine import COMBINE_PREFIX, combine_function
 from .codegen.images import IMAGE_IMPORTS, IMAGE_PREFIX, image_function
-from .ir import abi, access_records, codes, copy_records, race_records
+from .ir import abi, access_records, codes, copy_records, race_records, tensor_records
 from .ir.vectors import vector_function
 from .runtime import compile_python
 from .runtime.access import access_functions, access_names, is_access
 from .runtime.matrix_functions import PREFIX, matrix_function
 from .runtime.races_entries import INSTALL, entry_functions
 from .runtime.races_pieces import pieces_words
+from .runtime.tensor_products import TENSOR_PREFIX, tensor_function
 from .runtime.values_function import IMPORTS as VALUES_IMPORTS
 from .runtime.values_function import PREFIX as VALUES_PREFIX
 from .runtime.values_function import RANGE_PREFIX, values_function
@@ -78,14 +79,19 @@ _CALLED = (
 )  # fmt: skip
 _SIGNALLING = ("in_rank", "refuse_mbarrier", "signal_copied", "mbarrier_of_copy")
 #: functions written in the subset of ``compile_python``: an object that every kernel needs, one for races, one for mbarriers and bulk
-#: copies, one for tensor copies
+#: copies, one for tensor copies, one for tensor memory
 _SCRIPTS = {
     "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES, INSTALL, *VALUES_IMPORTS))),
     "races": _RACES,
     "copies": (*_MBARRIER, *_SIGNALLING),
     "tensors": ("tensor_lanes", "replace_lanes"),
+    "tensor_memory": ("tensor_place", "tensor_alloc", "tensor_free", "tensor_copy", "tensor_multiply"),
 }
-_IMPORTS = {"copies": _CALLED, "tensors": (*_CALLED, *_SIGNALLING)}
+_IMPORTS = {
+    "copies": _CALLED,
+    "tensors": (*_CALLED, *_SIGNALLING),
+    "tensor_memory": ("reach", "refuse_mbarrier"),
+}
 _FILES = {
     "script": tuple(
         _RUNTIME / f"{stem}.py"
@@ -123,6 +129,7 @@ _FILES = {
     ),
     "copies": tuple(_RUNTIME / f"{stem}.py" for stem in ("mbarrier", "bulk")),
     "tensors": tuple(_RUNTIME / f"{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")),
+    "tensor_memory": (_RUNTIME / "tensor_memory.py", _RUNTIME.parents[1] / "isa" / "tensor_layouts.py"),
 }
 _CONSTANTS = {
     **{name: getattr(stack_entries, name) for name in ("CALL_FRAME", "RECONVERGE", "PENDING", "WAIT")},
@@ -134,6 +141,8 @@ _CONSTANTS = {
     **vars(race_records),
     **vars(mbarriers),
     **vars(tensor_maps),
+    **vars(tensor_memory),
+    **vars(tensor_records),
     **vars(atomic_targets),
     "Problem": Problem,
     "Noted": Noted,
@@ -342,14 +351,16 @@ def _runtime_text(name: str) -> str:
             + pieces_words()
             + race_words()
         )
-    if name in ("copies", "tensors"):
-        others = ("script", "races", *(("copies",) if name == "tensors" else ()))
+    if name in ("copies", "tensors", "tensor_memory"):
+        others = ("script", "races", *(() if name == "copies" else ("copies",)))
         called = [path for other in others for path in _FILES[other]]
         return compile_python.translate(_FILES[name], _CONSTANTS, called)
     if is_access(name):
         return access_functions(name, host().wide)
     if name.startswith(WARPGROUP_PREFIX):
         return warpgroup_function(name)
+    if name.startswith(TENSOR_PREFIX):
+        return tensor_function(name)
     if name.startswith(IMAGE_PREFIX):
         return image_function(name)
     if name.startswith(VALUES_PREFIX):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.dependence import Access, Aliases, Object, objects
-from ..isa.effects import ATOMIC, LOAD, TEXTURE
+from ..isa.effects import ATOMIC, LOAD, TENSOR_COPY, TENSOR_PRODUCT, TEXTURE
 from ..ptx.syntax import Address, Instruction, Variable
 from ..results import Race, RaceAccess
 from ..simt.effects import is_strong
@@ -278,6 +278,8 @@ def _is_narrow(instruction: Instruction, clustered: bool) -> bool:
 def _is_in_async_proxy(instruction: Instruction) -> bool:
     """Whether it is a bulk or tensor copy that reads shared memory, or ``wgmma``: not ``tensormap.cp_fenceproxy``."""
     form = instruction.form
+    if instruction.effect in (TENSOR_COPY, TENSOR_PRODUCT):
+        return True
     if ".async.bulk" in form.opcode:
         spaces = [str(form.modifier(name) or "") for name in ("src", "dst")]
         return spaces[0].startswith("shared") or spaces[1] == "global"

@@ -47,6 +47,8 @@ class Slot:
     local: NDArray[np.uint8]
     #: what calls inside recursive functions keep, shape (warps, ``CAPACITY``, bytes)
     areas: NDArray[np.uint8]
+    #: its tensor memory; empty where the program uses none
+    tensor: NDArray[np.uint8]
     #: clocks and shadow of the race detector, lent by it for a launch; empty where races are not checked
     races: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     warps: dict[int, Warp] = field(default_factory=dict)
@@ -69,7 +71,7 @@ class Slot:
     @property
     def bytes(self) -> int:
         """Bytes of host memory that are its own."""
-        arrays = self.record, self.states, self.shared, self.local, self.areas
+        arrays = self.record, self.states, self.shared, self.local, self.areas, self.tensor
         return sum(array.nbytes for array in arrays)
 
     def end(self) -> None:

@@ -9,7 +9,8 @@ from ..errors import EngineError
 from ..interp.blocks import refusal
 from ..interp.mbarrier import WaitStep
 from ..interp.operands import Prepare
-from ..isa.effects import ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, WARPGROUP
+from ..interp.tensor_steps import AllocStep
+from ..isa.effects import ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, TENSOR_ALLOC, WARPGROUP
 from ..isa.mbarriers import Mbarrier
 from ..memory.access_faults import Access, memory_fault
 from ..memory.images import image_fault
@@ -207,6 +208,8 @@ class WarpErrors(WarpState):
             prepare = Prepare(self.program, place.plan, self.block.function)
             if instruction.effect is MBARRIER_WAIT:
                 reason = WaitStep(prepare, instruction).reason(cast("ReferenceWarp", self), self.slot.shared)
+            elif instruction.effect is TENSOR_ALLOC:
+                reason = AllocStep(prepare, instruction).reason(cast("ReferenceWarp", self), self.slot.shared)
             else:
                 reason = awaited_warps(instruction, self.missing)
             yield Waiting(place, mask, self.block, reason, instruction)

@@ -44,7 +44,7 @@ def _make_digest(launch: Launch) -> Callable[[Sequence[Slot]], bytes]:
             decisive.clear(states)
             if not reads_clock:
                 states[:, State.STEPS : State.STEPS + 8] = 0
-            for part in (states, slot.shared, slot.local, slot.record[Cta.BARRIERS :]):
+            for part in (states, slot.shared, slot.local, slot.tensor, slot.record[Cta.BARRIERS :]):
                 state.update(np.ascontiguousarray(part))
             used = states[:, State.AREAS : State.AREAS + 4].copy().view("<u4")[:, 0]
             for warp, most in enumerate(used.tolist()):

@@ -24,6 +24,7 @@ from .ir.abi import Context
 from .ir.access_records import BEYOND_BYTES, SITE_COUNTERS, GlobalShape, SiteCache, Target
 from .ir.copy_records import instruction_at
 from .ir.race_records import Race
+from .ir.tensor_records import TensorWork
 from .site_tables import SiteTables
 
 __all__ = ["WorkerContext"]
@@ -56,6 +57,7 @@ class WorkerContext:
             Context.NOTED: 8 + Noted.MOST * Noted.BYTES,
             Context.RACES_FOUND: 8 + 8 * Race.MOST_FOUND * Race.COLUMNS,
             Context.TARGETS: SLOTS * Target.BYTES * program.once(has_global_atomics),
+            Context.TENSOR_WORK: TensorWork.BYTES * program.uses_tensor_memory,
             _CONTEXT: Context.BYTES,
         }
         starts = [0, *itertools.accumulate(-(-size // 64) * 64 for size in sizes.values())]

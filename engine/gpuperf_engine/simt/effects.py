@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..flow.operands import matched
-from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STORE, SURFACE, WARPGROUP
+from ..isa.effects import ASYNC_COPY, BULK_COPY, LOAD, STORE, SURFACE, TENSOR_COPY, TENSOR_PRODUCT, WARPGROUP
 from ..isa.evaluation import has_semantics
 from ..isa.mbarriers import Mbarrier
 from ..ptx.syntax import Address, Instruction, Variable
@@ -88,7 +88,12 @@ def site_space(instruction: Instruction) -> str:
     if instruction.effect is BULK_COPY:
         ends = [str(instruction.form.modifier(name)) for name in ("dst", "src", "space")]
         return "global" if "global" in ends else "shared"
-    return "shared" if instruction.effect is WARPGROUP else instruction.form.space or "generic"
+    effect = instruction.effect
+    return (
+        "shared"
+        if effect is WARPGROUP or effect in (TENSOR_COPY, TENSOR_PRODUCT)
+        else instruction.form.space or "generic"
+    )
 
 
 def accesses_memory(instruction: Instruction) -> bool:

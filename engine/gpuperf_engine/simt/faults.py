@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import BudgetExceeded, Deadlock, TrapError
-from ..isa import mbarriers, tensor_maps
+from ..isa import mbarriers, tensor_maps, tensor_memory
 from ..isa.effects import INDIRECT_BRANCH, WARPGROUP_WAIT
 from ..ptx.syntax import Instruction
 from ..source import Span
@@ -233,8 +233,11 @@ def bad_cluster_barrier(place: Place, instruction: Instruction, lane: int) -> Tr
 def bad_mbarrier(
     place: Place, instruction: Instruction, lane: int, problem: int, address: int, word: int, amount: int
 ) -> TrapError:
-    """An operation that an mbarrier object, or a tensor map, does not allow; numbers as in ``isa.mbarriers`` and
-    ``isa.tensor_maps``."""
+    """An operation that an mbarrier object, a tensor map or tensor memory does not allow; numbers as in ``isa.mbarriers``,
+    ``isa.tensor_maps`` and ``isa.tensor_memory``."""
+    if problem >= tensor_memory.TensorProblem.FIRST:
+        what, hint = tensor_memory.explain(problem, word, amount)
+        return _of_lane(place, instruction, 1 << lane, what, hint)
     explain = tensor_maps.explain if problem >= tensor_maps.Problem.FIRST else mbarriers.explain
     what, hint = explain(problem, word, amount)
     return TrapError(

@@ -129,6 +129,11 @@ class Program:
         return tuple(item for item in every if item.effect is WARPGROUP)
 
     @cached_property
+    def uses_tensor_memory(self) -> bool:
+        """Whether anything reaches tensor memory."""
+        return any(item.effect.tensor for block in self.blocks for item in block.instructions)
+
+    @cached_property
     def pieces(self) -> bytes:
         """For each site the bytes that must begin inside an object (``spaces.piece_of``), and a 0 for what is not a site."""
         return bytes([*(piece_of(site.instruction) for site in self.sites), 0])

@@ -19,6 +19,7 @@ from ..isa.effects import (
     PURE,
     REDUCTION,
     STORE,
+    TENSOR_ORDER,
     TRAP,
     WARP_BARRIER,
     WARPGROUP_COMMIT,
@@ -131,7 +132,7 @@ def _copy(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step | No
     raise Refusal("the control flow depends on it")
 
 
-@handles(FENCE, HINT, WARP_BARRIER, WARPGROUP_FENCE, WARPGROUP_COMMIT, WARPGROUP_WAIT)
+@handles(FENCE, HINT, TENSOR_ORDER, WARP_BARRIER, WARPGROUP_FENCE, WARPGROUP_COMMIT, WARPGROUP_WAIT)
 def _count_guard(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step | None:
     """Lanes whose guard holds are counted, where that is wanted."""
     counter = run.predicated(instruction)

@@ -1,6 +1,8 @@
-"""The fifth generation of tensor cores (manual: tcgen05.*): known, checked and counted, but not run.
+"""The fifth generation of tensor cores (manual: tcgen05.*).
 
-What is multiplied is described by descriptors; results are in tensor memory, the space ``tmem`` here.
+What is multiplied is described by descriptors; results are in tensor memory, the space ``tmem`` here. What they mean stands in
+``isa.tensor_memory``. Not run: what came with PTX 9.4; ``.ashift`` and ``tcgen05.shift``, of which the manual says "down" alone; the
+mask of columns of ``.ws``.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ TENSOR: Options = {
     "since": (8, 6),
     "only": FAMILIES,
 }
+PRODUCT: Options = {**TENSOR, "effect": effects.TENSOR_PRODUCT}
 GROUPS: Options = {**TENSOR, "group": "cta_group::1 cta_group::2"}
 COLUMNS = {"columns": (lambda count: count in (32, 64, 128, 256, 512), "32, 64, 128, 256 and 512")}
 NUMBERS = "x1 x2 x4 x8 x16 x32 x64 x128"
@@ -47,7 +50,7 @@ declare(
     "Allocates columns of tensor memory; their address goes to a in shared memory.",
     space="shared::cta",
     accepts=Accepts(constants=COLUMNS),
-    **{**GROUPS, "unit": "adu"},
+    **{**GROUPS, "unit": "adu", "effect": effects.TENSOR_ALLOC},
 )
 declare(
     "tcgen05.dealloc.group.sync.aligned.b32 taddr:u32%, columns:u32",
@@ -57,12 +60,12 @@ declare(
             "columns": (lambda count: 0 < count < 1 << 32 and count % 32 == 0, "a multiple of 32, not 0")
         }
     ),
-    **{**GROUPS, "unit": "adu"},
+    **{**GROUPS, "unit": "adu", "effect": effects.TENSOR_FREE},
 )
 declare(
     "tcgen05.relinquish_alloc_permit.group.sync.aligned",
     "The CTA allocates no more tensor memory.",
-    **{**GROUPS, "unit": "adu"},
+    **{**GROUPS, "unit": "adu", "effect": effects.TENSOR_FREE},
 )
 
 #: shape, registers of a lane for .x1, largest number, a second offset
@@ -79,12 +82,12 @@ for _shape, _count, _largest, _offset in SHAPES:
     declare(
         f"tcgen05.ld.sync.aligned.{_shape}.num{{.pack::16b}}.b32 d:b32*num{_times}, [taddr]:tmem{_offset}",
         "Tensor memory of the warp's lanes, by columns.",
-        **_moved,
+        **{**_moved, "effect": effects.TENSOR_LOAD},
     )
     declare(
         f"tcgen05.st.sync.aligned.{_shape}.num{{.unpack::16b}}.b32 [taddr]:tmem{_offset}, b:b32*num{_times}",
         "Puts b into tensor memory of the warp's lanes, by columns.",
-        **_moved,
+        **{**_moved, "effect": effects.TENSOR_STORE},
     )
 for _shape, _offset in (("32x32b", ""), ("16x32bx2", ", offset:imm")):
     for _types, _more in (("f32", "{.abs}{.NaN}"), ("u32 s32", "")):
@@ -94,7 +97,7 @@ for _shape, _offset in (("32x32b", ""), ("16x32bx2", ", offset:imm")):
             num=tuple(NUMBERS.split()[1:]),
             op="min max",
             type=_types,
-            **{**TENSOR, "unit": "lsu", "since": (8, 8), "only": "103f 110f"},
+            **{**TENSOR, "effect": effects.TENSOR_LOAD, "unit": "lsu", "since": (8, 8), "only": "103f 110f"},
         )
 for _reduced, _nan, _result in (("", "", ""), (".red", "{.NaN}", "result:f32, ")):
     declare(
@@ -109,7 +112,7 @@ for _way in ("ld", "st"):
     declare(
         f"tcgen05.wait::{_way}.sync.aligned",
         f"Waits until all tcgen05.{_way} of this thread are done.",
-        **{**TENSOR, "unit": "adu"},
+        **{**TENSOR, "unit": "adu", "effect": effects.TENSOR_ORDER},
     )
 
 
@@ -132,7 +135,7 @@ for _format, _source in (("", ""), (".b8x16.source", "b6x16_p32 b4x16_p64")):
         multicast="warpx2::02_13 warpx2::01_23 warpx4",
         accepts=Accepts(valid=_copied),
         **({"source": _source} if _source else {}),
-        **GROUPS,
+        **{**GROUPS, "effect": effects.TENSOR_COPY},
     )
 declare(
     "tcgen05.shift.group.down [taddr]:tmem",
@@ -153,7 +156,12 @@ for _read, _options, _text in (
         f"tcgen05.commit.group.mbarrier::arrive::one{_read}{{.space}}{{.multicast}}.b64 [a], mask:u16?multicast",
         _text,
         multicast="multicast::cluster multicast::cluster::16b",
-        **{**_arrives, **_options, "requires": {"multicast::cluster::16b": ((9, 4), 100)}},
+        **{
+            **_arrives,
+            **_options,
+            **({} if _read else {"effect": effects.MBARRIER}),
+            "requires": {"multicast::cluster::16b": ((9, 4), 100)},
+        },
     )
     declare(
         f"tcgen05.commit.group.mbarrier::arrive::one{_read}{{.space}}.multicast::cluster::32b.b64 [a], mask:u32",
@@ -164,7 +172,7 @@ for _when in ("before", "after"):
     declare(
         f"tcgen05.fence::{_when}_thread_sync",
         f"Orders tcgen05 operations with those {_when} a barrier of threads.",
-        **{**TENSOR, "unit": "adu"},
+        **{**TENSOR, "unit": "adu", "effect": effects.TENSOR_ORDER},
     )
 
 
@@ -248,7 +256,7 @@ for _group, _lanes in (("cta_group::1", 4), ("cta_group::2", 8)):
                 accepts=Accepts(
                     valid=_shifted, constants={"scale": (lambda scale: 0 <= scale <= 15, "0 to 15")}
                 ),
-                **{**TENSOR, **_KEPT, "only": _only},
+                **{**PRODUCT, **_KEPT, "only": _only},
             )
 for _a in ("a:u64", "[a]:tmem"):
     for _kind, _vector, _only, _since in (
@@ -269,6 +277,7 @@ for _a in ("a:u64", "[a]:tmem"):
                 **{
                     **GROUPS,
                     **_KEPT,
+                    "effect": effects.TENSOR_PRODUCT,
                     "only": SINGLE if _sparse and _kind != "mxf8f6f4" else _only,
                     "since": _since,
                     "requires": {"block32": ((8, 8), 100)},
@@ -285,5 +294,9 @@ for _a in ("a:u64", "[a]:tmem"):
                 for buffer in range(4)
                 for action in ("fill", "use", "lastuse", "discard")
             ),
-            **{**TENSOR, "only": _only, "since": (9, 4) if _kinds == "ti16" else TENSOR["since"]},
+            **{
+                **(TENSOR if _kinds == "ti16" else PRODUCT),
+                "only": _only,
+                "since": (9, 4) if _kinds == "ti16" else TENSOR["since"],
+            },
         )

@@ -32,7 +32,7 @@ from ..ir.abi import Context, State
 from ..ir.codes import PLACE_SHIFT, Event, Status
 from ..ir.operands import LANES, Ref, constant, lanes_of, scalar_ll, vector_ll
 from ..ir.values import NativeValue
-from . import bulk, copy, exchange, images, mbarrier, ordering, stack, warpgroup  # noqa: F401  (they register what they write)
+from . import bulk, copy, exchange, images, mbarrier, ordering, stack, tensor_memory, warpgroup  # noqa: F401  (they register what they write)
 from .generator import CodeGenerator
 from .handlers import handles
 from .memory import address_value

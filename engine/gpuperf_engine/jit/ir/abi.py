@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from ...memory.spaces import bit_of
 from ...simt import clusters
-from .records import U32, U64, Array32, Array64, Pointer, Pointers, Record
+from .records import U32, U64, Array8, Array32, Array64, Pointer, Pointers, Record
 
 if TYPE_CHECKING:
     from .race_records import Race, RaceWarp
+    from .tensor_records import TensorWork
 
 __all__ = [
     "BARRIERS",
@@ -162,7 +163,8 @@ class Context(Record):
     # of the bulk copy that runs: the function that records bytes of device memory (``values_range_…``), 0 if none does, and its slot
     VALUE_RANGE = U64(848)
     VALUE_SLOT = U64(856)
-    BYTES = 864
+    TENSOR_WORK: Pointer[TensorWork] = Pointer(864)  # for matrices of ``tcgen05``
+    BYTES = 872
 
 
 class Range(Record):
@@ -235,8 +237,13 @@ class Cta(Record):
     AREAS = U64(968)  # host address of what activations of recursive functions keep, by warp
     RACES: Pointer[Race] = Pointer(976)  # 0: races are not looked for
     RACE_ROOM: Pointer[Race] = Pointer(984)  # the same, from the start of a CTA on
+    TENSOR = U64(992)  # host address of its tensor memory, of 512 columns; 0: the program uses none
+    # of 32 columns a bit each: allocated. Whether it may allocate no more, and how many units each allocation has, by its first
+    TENSOR_UNITS = U64(1000)
+    TENSOR_CLOSED = U64(1008)
+    TENSOR_SIZES = Array8(1016)
     # by barrier and warp, two u32: lanes that have arrived, and those of them that came without the rest of their warp
-    LANES = 992
+    LANES = 1032
     LANES_BYTES = 16 * 32 * 8
     BYTES = LANES + LANES_BYTES
 

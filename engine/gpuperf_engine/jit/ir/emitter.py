@@ -72,7 +72,7 @@ class Emitter(Instructions):
         self.start(loop.done)
 
     @contextmanager
-    def count_to(self, count: int, hint: str = "loop") -> Iterator[Phi]:
+    def count_to(self, count: int | Ref, hint: str = "loop") -> Iterator[Phi]:
         """What is written inside runs for 0 to ``count`` − 1, at least once: the i64 that it is given."""
         before, head, done = self.block, self.label(hint), self.label(f"{hint}.done")
         self.enter(head)

@@ -50,6 +50,10 @@ def begin(context: Context, cta: Cta, index: int) -> int:
         if cta.LOCAL_SHADOW:
             fill(cta.LOCAL + cta.LOCAL_SHADOW, 0, local)
     cta.LIVE_WARPS = warps
+    if cta.TENSOR:
+        cta.TENSOR_UNITS = 0
+        cta.TENSOR_CLOSED = 0
+        fill(cta + Cta.TENSOR_SIZES, 0, 16)
     race_begin(context, cta)
     state = cta.STATES
     warp = 0

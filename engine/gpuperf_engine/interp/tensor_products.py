@@ -1,0 +1,256 @@
+"""``tcgen05.mma`` in the reference backend: matrices become numbers (f64), whose products are added up k after k."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import Unsupported
+from ..flow.operands import matched
+from ..isa.formats import FORMATS, decode, scale
+from ..isa.primitives import Value
+from ..isa.tensor_layouts import (
+    a_type,
+    b_type,
+    columns_n,
+    depth_of,
+    element_bytes,
+    is_spread,
+    parts_of,
+    product_problem,
+    rows_of,
+)
+from ..isa.tensor_memory import BYTE_TYPES, Tensor, TensorProblem, begin, finish, how_of, refused
+from ..isa.types import scalar_type
+from ..ptx.syntax import Address, Immediate, Instruction, Vector
+from .operands import Guarded, Prepare, every_lane, lane_value, reader
+from .tensor_memory import refuse, require
+from .tensor_steps import (
+    Bytes,
+    Matrices,
+    count_request,
+    metadata_bit,
+    metadata_row,
+    operand_reader,
+    peers_of,
+    row_lane,
+)
+from .values import LaneValue
+
+if TYPE_CHECKING:
+    from .warp import LanesCta, ReferenceWarp
+
+__all__ = ["TensorProduct"]
+
+Numbers = npt.NDArray[np.float64]
+_U8, _U32, _U64, _F64, _PRED = (scalar_type(name) for name in ("u8", "u32", "u64", "f64", "pred"))
+
+
+class TensorProduct:
+    """One product, prepared."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        operands = {slot.name: operand for slot, operand in matched(instruction)}
+        if reason := refused(instruction.opcode, operands):
+            raise Unsupported(reason, span=instruction.span)
+        self.instruction = instruction
+        self.how = how_of(instruction.opcode) | Tensor.A_TENSOR * isinstance(operands["a"], Address)
+        kinds = {"a": _U64, "b": _U64, "enable": _PRED}
+        self.readers = {
+            name: operand_reader(to, operand, kinds.get(name, _U32))
+            for name, operand in operands.items()
+            if not isinstance(operand, Vector) and name != "scale"
+        }
+        disabled = operands.get("mask")
+        words = disabled.elements if isinstance(disabled, Vector) else ()
+        self.disabled = [reader(to, word, _U32) for word in words]
+        given = operands.get("scale")
+        self.factor = 2.0 ** -(int(given.value) if isinstance(given, Immediate) else 0)
+        self.matrices = Matrices(to, instruction)
+        self.guarded = Guarded(to, instruction)
+
+    def __call__(self, warp: ReferenceWarp) -> None:
+        _, active = self.guarded(warp)
+        count_request(warp, self.matrices.memory.site, active)
+        values = {name: every_lane(read(warp)).tolist() for name, read in self.readers.items()}
+        disabled = [every_lane(read(warp)).tolist() for read in self.disabled]
+        # each lane that is here multiplies matrices of its own: one, as a rule
+        for lane in np.flatnonzero(active).tolist():
+            given = {name: int(items[lane]) for name, items in values.items()}
+            _Multiplication(self, warp, lane, given, [items[lane] for items in disabled]).run()
+
+
+class _Multiplication:
+    """The product of one lane."""
+
+    def __init__(
+        self, step: TensorProduct, warp: ReferenceWarp, lane: int, given: dict[str, int], disabled: list[int]
+    ) -> None:
+        self.step, self.warp, self.lane, self.given = step, warp, lane, given
+        self.how, self.idesc = step.how, given["idesc"]
+        self.kind = self.how & Tensor.KIND
+        problem = product_problem(self.how, self.idesc)
+        if problem:
+            columns = problem == TensorProblem.COLUMNS_N
+            self.refuse(problem, columns_n(self.idesc) if columns else rows_of(self.idesc), self.idesc)
+        self.ctas = peers_of(warp, step.instruction, lane, bool(self.how & Tensor.PAIR), self.idesc)
+        self.rows, self.columns = rows_of(self.idesc) // len(self.ctas), columns_n(self.idesc)
+        self.depth = depth_of(self.how)
+        self.spread = int(is_spread(self.how, rows_of(self.idesc)))
+        self.scales = self.how >> Tensor.SCALES & 15
+        words = np.array((disabled + [0] * 8)[:8], "<u4")
+        #: whether lanes of each CTA are written
+        self.written = ~np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.bool_).reshape(2, -1)
+
+    def refuse(self, problem: int, word: int, amount: int) -> None:
+        refuse(self.warp, self.step.instruction, self.lane, problem, word, amount)
+
+    def run(self) -> None:
+        lines = self.columns // len(self.ctas)
+        form, across = b_type(self.kind, self.idesc), self.idesc >> 16 & 1
+        fetched = [
+            self.step.matrices.matrix(
+                self.warp, cta, self.lane, self.given["b"], lines, self.depth, self.kind, form, across
+            )
+            for cta in self.ctas
+        ]
+        raw = np.concatenate(fetched)
+        for rank, cta in enumerate(self.ctas):
+            self._multiply(rank, cta, raw)
+
+    def _multiply(self, rank: int, cta: LanesCta, raw: Bytes) -> None:
+        """The part whose D lies in one CTA."""
+        given, kind, idesc, instruction = self.given, self.kind, self.idesc, self.step.instruction
+        parts = parts_of(self.how, rows_of(idesc))
+        own = self.columns // parts
+        base = given["d"] >> 16
+        in_tensor = bool(self.how & Tensor.A_TENSOR)
+        if base & ~(16 * self.spread) or (in_tensor and given["a"] >> 16 != base):
+            self.refuse(TensorProblem.DESTINATION, base, 0)
+        first = require(self.warp, cta, instruction, self.lane, given["d"], own)
+        right = self._numbers(raw, b_type(kind, idesc), idesc >> 14 & 1)
+        left_scales: Numbers | None = None
+        if self.scales:
+            right *= self._scales(cta, "scale_b", self.columns, idesc >> 4 & 3)
+            left_scales = self._scales(cta, "scale_a", self.rows, idesc >> 29 & 3)
+        stored = self.depth // (2 if self.how & Tensor.SPARSE else 1)
+        a = np.zeros((0, 0), np.uint8)
+        if not in_tensor:
+            a = self.step.matrices.matrix(
+                self.warp, cta, self.lane, given["a"], self.rows, stored, kind, a_type(idesc), idesc >> 15 & 1
+            )
+        for part in range(parts):
+            lanes = base + part * self.rows + row_lane(np.arange(self.rows), self.spread)
+            if in_tensor:
+                a = self._held(cta, lanes)
+            left, kept = a, None
+            if self.how & Tensor.SPARSE:
+                left, kept = self._expand(cta, a, base + part * self.rows)
+            numbers = self._numbers(left, a_type(idesc), idesc >> 13 & 1)
+            if left_scales is not None:
+                numbers *= left_scales
+            chosen = self.written[rank][lanes]
+            d = cta.tensor.words[first : first + own]
+            total = self._start(d[:, lanes])
+            total = _add_up(total, numbers, right[part * own : (part + 1) * own], kept)
+            words = self._finish(total)
+            d[:, lanes[chosen]] = words[:, chosen]
+
+    @property
+    def _result(self) -> int:
+        return self.idesc >> 4 & 3 if self.kind < Tensor.MXF8F6F4 else Tensor.RESULT_F32
+
+    def _start(self, words: npt.NDArray[np.uint32]) -> Numbers:
+        if not self.given["enable"]:
+            return np.zeros(words.shape)
+        before = begin(LaneValue(np.ascontiguousarray(words), _U32), self._result)
+        return _doubles(before) * self.step.factor
+
+    def _finish(self, total: Numbers) -> npt.NDArray[Any]:
+        saturates = bool(self.idesc >> 3 & 1) and self.kind == Tensor.I8
+        return lane_value(finish(LaneValue(total.view(np.uint64), _F64), self._result, saturates)).data
+
+    def _numbers(self, raw: Bytes, form: int, negates: int) -> Numbers:
+        """What the elements of lines mean, shape (lines, K)."""
+        raw = np.ascontiguousarray(raw)
+        if self.kind == Tensor.F16:
+            numbers = raw.view(np.float16).astype(np.float64)
+            if form == 1:
+                numbers = (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        elif self.kind == Tensor.TF32:
+            numbers = (raw.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+        elif self.kind == Tensor.I8:
+            numbers = raw.view(np.int8 if form else np.uint8).astype(np.float64)
+        else:
+            codes = raw
+            if self.kind >= Tensor.MXF4:
+                codes = np.stack([raw & 15, raw >> 4], axis=-1).reshape(len(raw), -1)
+                form = Tensor.E2M1
+            decoded = decode(LaneValue(np.ascontiguousarray(codes), _U8), FORMATS[BYTE_TYPES[form]])
+            numbers = _doubles(decoded.convert(_F64))
+        return numbers * (-1.0 if negates else 1.0)
+
+    def _held(self, cta: LanesCta, lanes: npt.NDArray[Any]) -> Bytes:
+        """Lines of A in tensor memory."""
+        column = require(self.warp, cta, self.step.instruction, self.lane, self.given["a"], 8)
+        words = np.ascontiguousarray(cta.tensor.words[column : column + 8, lanes].T)
+        if self.kind in (Tensor.F8F6F4, Tensor.MXF8F6F4) and a_type(self.idesc) == Tensor.E2M1:
+            words = words >> np.uint32(2) & np.uint32(0x0F0F0F0F)
+        return words.view(np.uint8)
+
+    def _scales(self, cta: LanesCta, name: str, lines: int, selector: int) -> Numbers:
+        """The scale of each element of lines."""
+        column = require(self.warp, cta, self.step.instruction, self.lane, self.given[name], -(-lines // 32))
+        line = np.arange(lines)
+        words = cta.tensor.words[column + line // 32, line % 32]
+        codes = np.ascontiguousarray((words >> np.uint32(8 * selector)).astype("<u4")).view(np.uint8)
+        codes = np.ascontiguousarray(codes.reshape(lines, 4)[:, : self.scales])
+        value = LaneValue(codes, _U8)
+        meant = scale(value) if self.idesc >> 23 & 1 else decode(value & 0x7F, FORMATS["e4m3"])
+        numbers = _doubles(meant.convert(_F64))
+        return np.repeat(numbers, self.depth // self.scales, axis=1)
+
+    def _expand(self, cta: LanesCta, a: Bytes, base: int) -> tuple[Bytes, npt.NDArray[np.bool_]]:
+        """A with its zeros, and where it has elements, shape (rows, K)."""
+        kind, given = self.kind, self.given["meta"]
+        tf32, pairs = kind == Tensor.TF32, kind >= Tensor.MXF4
+        address = given + (self.idesc & 3 if kind <= Tensor.TF32 else 0)
+        column = require(self.warp, cta, self.step.instruction, self.lane, address, 1 + (kind > Tensor.TF32))
+        row, index = np.arange(self.rows)[:, None], np.arange(self.depth // 2)[None, :]
+        chunk = 2 * index if tf32 else index // 4 * 8 if pairs else index // 2 * 4
+        held = base + row_lane(metadata_row(self.how, row, chunk), self.spread)
+        bit = metadata_bit(self.how, row, chunk)
+        words = cta.tensor.words[column + bit // 32, held]
+        pair = (words >> (bit % 32).astype(np.uint32)).astype(np.int64) & 15
+        wrong = (pair != 14) & (pair != 4) if tf32 else (pair & 3) >= pair >> 2
+        if wrong.any():
+            self.refuse(TensorProblem.METADATA, int(np.flatnonzero(wrong.any(axis=1))[0]), 0)
+        which = pair >> 2 * (index // 2 % 2 if pairs else index % 2) & 3
+        k = chunk + (pair == 14) if tf32 else chunk + (2 * which + index % 2 if pairs else which)
+        kept = np.zeros((self.rows, self.depth), np.bool_)
+        kept[row, k] = True
+        size = element_bytes(kind)
+        if size == 0:
+            nibbles = np.zeros((self.rows, self.depth), np.uint8)
+            nibbles[row, k] = np.stack([a & 15, a >> 4], axis=-1).reshape(self.rows, -1)
+            packed = nibbles[:, ::2] | nibbles[:, 1::2] << np.uint8(4)
+            return packed.astype(np.uint8), kept
+        whole = np.zeros((self.rows, self.depth), f"<u{size}")
+        whole[row, k] = np.ascontiguousarray(a).view(f"<u{size}")
+        return whole.view(np.uint8), kept
+
+
+def _doubles(value: Value) -> Numbers:
+    """The numbers that values of f64 are."""
+    return lane_value(value).data.view(np.float64)
+
+
+def _add_up(total: Numbers, left: Numbers, right: Numbers, kept: npt.NDArray[np.bool_] | None) -> Numbers:
+    """``total``, shape (columns, rows), with the products of all k added, one after the other."""
+    with np.errstate(all="ignore"):
+        for k in range(left.shape[1]):
+            after = total + right[:, k, None] * left[None, :, k]
+            total = after if kept is None else np.where(kept[None, :, k], after, total)
+    return total

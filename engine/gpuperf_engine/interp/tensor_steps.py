@@ -1,0 +1,289 @@
+"""Allocation of tensor memory, and copies to it, in the reference backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..flow.operands import matched
+from ..isa import tensor_layouts
+from ..isa.tensor_layouts import element_bytes, swizzle_width
+from ..isa.tensor_memory import COPIES, Tensor, TensorProblem, packed_bits
+from ..isa.types import scalar_type
+from ..ptx.syntax import Address, Instruction, Operand
+from ..simt.schedule import Status
+from .memory import MemoryStep, address_reader
+from .operands import Guarded, Prepare, Reader, every_lane, reader
+from .tensor_memory import refuse, require
+
+if TYPE_CHECKING:
+    from .warp import LanesCta, ReferenceWarp
+
+__all__ = [
+    "AllocStep",
+    "FreeStep",
+    "Matrices",
+    "TensorCopy",
+    "count_request",
+    "metadata_bit",
+    "metadata_row",
+    "operand_reader",
+    "peers_of",
+    "row_lane",
+]
+
+Bytes = npt.NDArray[np.uint8]
+#: of many lines, rows or addresses at once
+_OfArrays = Callable[..., npt.NDArray[Any]]
+line_offset, transposed_offset, swizzled, row_lane, metadata_row, metadata_bit = (
+    cast(_OfArrays, getattr(tensor_layouts, name))
+    for name in ("line_offset", "transposed_offset", "swizzled", "row_lane", "metadata_row", "metadata_bit")
+)
+_U32, _U64 = scalar_type("u32"), scalar_type("u64")
+
+
+def operand_reader(to: Prepare, operand: Operand, kind: Any) -> Reader:
+    """Reads an operand; of tensor memory the address."""
+    if isinstance(operand, Address):
+        return address_reader(to, operand, "local")
+    return reader(to, operand, kind)
+
+
+def count_request(warp: ReferenceWarp, site: int | None, active: npt.NDArray[Any]) -> None:
+    """Count a request of a site, if any lane makes it."""
+    if warp.counters.sites is not None and site is not None and active.any():
+        warp.counters.sites[site][0] += 1
+        warp.counters.sites[site][1] += int(active.sum())
+
+
+class AllocStep:
+    """``tcgen05.alloc``."""
+
+    #: of a warp that stops here
+    status = Status.SUSPENDED
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        operands = {slot.name: operand for slot, operand in matched(instruction)}
+        address = operands["a"]
+        assert isinstance(address, Address)
+        self.addresses = address_reader(to, address, instruction.form.space or "generic")
+        self.columns = reader(to, operands["columns"], _U32)
+        self.access = MemoryStep(to, instruction, "store", size=4)
+        self.guarded = Guarded(to, instruction)
+
+    def count(self, warp: ReferenceWarp) -> None:
+        """The warp comes here."""
+        count_request(warp, self.access.site, self.guarded(warp)[1])
+
+    def __call__(self, warp: ReferenceWarp) -> bool:
+        """Whether it is done; else the columns are not free."""
+        _, active = self.guarded(warp, False)
+        if not active.any():
+            return True
+        lane = int(np.flatnonzero(active)[0])
+        columns = int(every_lane(self.columns(warp))[lane])
+        tensor = warp.cta.tensor
+        if columns not in (32, 64, 128, 256, 512):
+            refuse(warp, self.instruction, lane, TensorProblem.COLUMNS, 0, columns)
+        if tensor.closed:
+            refuse(warp, self.instruction, lane, TensorProblem.CLOSED, 0, columns)
+        first = tensor.allocate(columns)
+        if first is None:
+            if warp.expired:
+                refuse(warp, self.instruction, lane, TensorProblem.FULL, 0, columns)
+            return False
+        warp.expired = False
+        (part,) = self.access.reach(warp, np.array([lane]), every_lane(self.addresses(warp))[lane : lane + 1])
+        part.region.scatter(part.offsets, np.array([first], np.uint32), _U32)
+        return True
+
+    def reason(self, warp: ReferenceWarp, shared: npt.NDArray[np.uint8]) -> str:
+        """What the warp waits for, in words."""
+        return f"at {self.instruction.opcode}, for columns of tensor memory,"
+
+
+class FreeStep:
+    """``tcgen05.dealloc`` and ``relinquish_alloc_permit``."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        operands = {slot.name: operand for slot, operand in matched(instruction)}
+        self.readers = [reader(to, operands[name], _U32) for name in ("taddr", "columns") if operands]
+        self.guarded = Guarded(to, instruction)
+
+    def __call__(self, warp: ReferenceWarp) -> None:
+        _, active = self.guarded(warp)
+        if not active.any():
+            return
+        tensor = warp.cta.tensor
+        if not self.readers:
+            tensor.closed = True
+            return
+        lane = int(np.flatnonzero(active)[0])
+        address, columns = (int(every_lane(read(warp))[lane]) for read in self.readers)
+        if columns == 0 or tensor.sizes.get(address) != columns:
+            refuse(warp, self.instruction, lane, TensorProblem.NOT_FREED, address, columns)
+        del tensor.sizes[address]
+        # whoever waits for columns looks again
+        warp.cta.barriers.phases += 1
+
+
+def peers_of(
+    warp: ReferenceWarp, instruction: Instruction, lane: int, pair: bool, amount: int
+) -> list[LanesCta]:
+    """The CTAs whose tensor memory an instruction reaches: its own, or those of the pair by rank."""
+    if not pair:
+        return [warp.cta]
+    members = warp.cta.cluster.members
+    rank = warp.cta.rank ^ 1
+    if warp.cta.plan.cluster_ctas == 1 or rank >= len(members):
+        refuse(warp, instruction, lane, TensorProblem.PAIR, 0, amount)
+    return [members[warp.cta.rank & ~1], members[warp.cta.rank | 1]]
+
+
+class Matrices:
+    """Fetches matrices from shared memory, for one instruction."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        self.memory = MemoryStep(to, instruction, "load", "shared", 16)
+        self.memory.remote = True
+
+    def pieces(
+        self,
+        warp: ReferenceWarp,
+        cta: LanesCta,
+        lane: int,
+        offsets: npt.NDArray[Any],
+        pattern: tuple[int, int, int],
+    ) -> Bytes:
+        """16 bytes at each of some addresses of shared memory; ``pattern``: width, atom and phase of swizzling."""
+        addresses = swizzled(offsets & 0x3FFFF, *pattern).reshape(-1).astype(np.uint64)
+        flat = addresses + np.uint64(cta.window)
+        fetched = np.empty((flat.size, 16), np.uint8)
+        for part in self.memory.reach(warp, np.full(flat.size, lane), flat):
+            fetched[:] = part.region.bytes[part.offsets[:, None] + np.arange(16)]
+        return fetched.reshape(*offsets.shape, 16)
+
+    def lines(
+        self,
+        warp: ReferenceWarp,
+        cta: LanesCta,
+        lane: int,
+        descriptor: int,
+        lines: int,
+        pieces: int,
+        bits: int,
+    ) -> Bytes:
+        """Lines along K, shape (lines, bytes); elements that are packed become a byte each."""
+        start, leading, stride, phase, mode = _fields(descriptor)
+        width = swizzle_width(mode)
+        if width == 0 or mode == 1:
+            refuse(warp, self.instruction, lane, TensorProblem.SWIZZLE, 0, descriptor)
+        if width > 16 and 16 * pieces > width:
+            refuse(warp, self.instruction, lane, TensorProblem.LINE, 0, descriptor)
+        line, piece = np.arange(lines)[:, None], np.arange(pieces)[None, :]
+        offsets = start + line_offset(line, piece, width, leading, stride)
+        fetched = self.pieces(warp, cta, lane, offsets, (width, 4, phase))
+        if bits < 8:
+            unpacked = np.unpackbits(fetched, axis=-1, bitorder="little")[..., : 16 * bits]
+            elements = unpacked.reshape(lines, pieces, 16, bits)
+            fetched = np.packbits(elements, axis=-1, bitorder="little")[..., 0]
+        return fetched.reshape(lines, 16 * pieces)
+
+    def transposed(
+        self,
+        warp: ReferenceWarp,
+        cta: LanesCta,
+        lane: int,
+        descriptor: int,
+        lines: int,
+        depth: int,
+        size: int,
+    ) -> Bytes:
+        """Lines of a matrix that lies across K, shape (lines, bytes)."""
+        start, leading, stride, phase, mode = _fields(descriptor)
+        width = swizzle_width(mode)
+        if width == 0 or (mode == 1) != (size == 4):
+            refuse(warp, self.instruction, lane, TensorProblem.SWIZZLE, 0, descriptor)
+        per = 16 // size
+        group, k = np.arange(-(-lines // per))[:, None], np.arange(depth)[None, :]
+        rows = 4 if mode == 1 else 8
+        offsets = start + transposed_offset(group, k, width, leading, stride, rows)
+        fetched = self.pieces(warp, cta, lane, offsets, (width, 4 + (mode == 1), phase))
+        elements = fetched.reshape(len(group), depth, per, size).transpose(0, 2, 1, 3)
+        return np.ascontiguousarray(elements.reshape(-1, depth * size)[:lines])
+
+    def matrix(
+        self, warp: ReferenceWarp, cta: LanesCta, lane: int, descriptor: int, lines: int, depth: int, kind: int, form: int,
+        across: int,
+    ) -> Bytes:  # fmt: skip
+        """A matrix, line by line."""
+        size = element_bytes(kind)
+        if across:
+            return self.transposed(warp, cta, lane, descriptor, lines, depth, size)
+        bits = 8
+        if size == 1 and kind != Tensor.I8 and form >= Tensor.E2M3:
+            bits = 4 if form == Tensor.E2M1 else 6
+        pieces = depth * size // 16 if size else depth // 32
+        return self.lines(warp, cta, lane, descriptor, lines, pieces, bits)
+
+
+def _fields(descriptor: int) -> tuple[int, int, int, int, int]:
+    """Start, distances in bytes, base offset, and mode of swizzling."""
+    start, leading, stride = ((descriptor >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
+    return start, leading, stride, descriptor >> 49 & 7, descriptor >> 61
+
+
+class TensorCopy:
+    """``tcgen05.cp``."""
+
+    def __init__(self, to: Prepare, instruction: Instruction) -> None:
+        self.instruction = instruction
+        operands = {slot.name: operand for slot, operand in matched(instruction)}
+        modifiers = instruction.form.modifiers
+        self.shape = COPIES[str(modifiers["shape"]), str(modifiers.get("multicast") or "")]
+        self.bits = packed_bits(modifiers)
+        self.pair = modifiers.get("group") == "cta_group::2"
+        self.addresses = operand_reader(to, operands["taddr"], _U32)
+        self.descriptors = operand_reader(to, operands["b"], _U64)
+        self.matrices = Matrices(to, instruction)
+        self.guarded = Guarded(to, instruction)
+
+    def __call__(self, warp: ReferenceWarp) -> None:
+        _, active = self.guarded(warp)
+        count_request(warp, self.matrices.memory.site, active)
+        addresses, descriptors = (
+            every_lane(read(warp)).tolist() for read in (self.addresses, self.descriptors)
+        )
+        # each lane that is here copies a matrix of its own: one, as a rule
+        for lane in np.flatnonzero(active).tolist():
+            own = [warp.cta]
+            if self.pair:
+                own += [
+                    item for item in peers_of(warp, self.instruction, lane, True, 0) if item is not warp.cta
+                ]
+            for cta in own:
+                self._copy(warp, cta, lane, addresses[lane], descriptors[lane])
+
+    def _copy(self, warp: ReferenceWarp, cta: LanesCta, lane: int, address: int, descriptor: int) -> None:
+        rows, pieces, multicast = self.shape
+        first = require(warp, cta, self.instruction, lane, address, 4 * pieces)
+        base = address >> 16
+        if base and (rows > 4 or base > 31):
+            refuse(warp, self.instruction, lane, TensorProblem.DESTINATION, base, 0)
+        fetched = self.matrices.lines(warp, cta, lane, descriptor, rows, pieces, self.bits)
+        words = fetched.view("<u4").T
+        if self.bits == 4:
+            words = words << np.uint32(2)
+        place = np.arange(Tensor.LANES)
+        source = (place, place & 63, (place & 31) + (place >> 6 << 5), place & 31)[multicast]
+        columns = cta.tensor.words[first : first + 4 * pieces]
+        if rows == 4:
+            columns[:, base::32] = words
+        else:
+            columns[:] = words[:, source]

@@ -1,0 +1,224 @@
+"""Where matrices, scales and metadata of ``tcgen05.mma`` lie, and what its descriptors say.
+
+The LLVM backend compiles this file: it is in the subset of ``jit.runtime.compile_python``. The reference backend calls the
+functions as they are; those whose arguments decide nothing but the result take arrays as well. ``how`` holds the bits of ``Tensor``,
+``idesc`` is an instruction descriptor.
+
+Sources: PTX manual, "Matrix Descriptors", "Instruction descriptor", "Data Path Layout Organization", "Shared Memory Layout and
+Swizzling", "Sparse Matrices"; what the manual shows in pictures alone is taken from the layouts of CUTLASS 4
+(``mma_traits_sm100_frag.hpp``, ``mma_sm100_desc.hpp``).
+"""
+
+from __future__ import annotations
+
+from .tensor_memory import Tensor, TensorProblem
+
+__all__ = [
+    "a_type",
+    "b_type",
+    "columns_n",
+    "depth_of",
+    "element_bytes",
+    "is_spread",
+    "line_offset",
+    "metadata_bit",
+    "metadata_row",
+    "parts_of",
+    "product_problem",
+    "row_lane",
+    "rows_of",
+    "swizzle_width",
+    "swizzled",
+    "transposed_offset",
+]
+
+
+# -- the instruction descriptor ------------------------------------------------------------------------------------------
+
+
+def rows_of(idesc: int) -> int:
+    """M."""
+    return ((idesc >> 24) & 31) << 4
+
+
+def columns_n(idesc: int) -> int:
+    """N."""
+    return ((idesc >> 17) & 63) << 3
+
+
+def a_type(idesc: int) -> int:
+    """Number of the type of A's elements, as the descriptor has it."""
+    return (idesc >> 7) & 7
+
+
+def b_type(kind: int, idesc: int) -> int:
+    """That of B's, which has two bits with ``.kind::mxf4``."""
+    return (idesc >> 10) & (7 - 4 * (kind >= 5))
+
+
+def element_bytes(kind: int) -> int:
+    """Bytes of an element in a matrix that is fetched; 0: four bits each."""
+    if kind == 0:
+        return 2
+    if kind == 1:
+        return 4
+    if kind >= 5:
+        return 0
+    return 1
+
+
+def depth_of(how: int) -> int:
+    """K."""
+    dense = 32
+    kind = how & Tensor.KIND
+    if kind == 0:
+        dense = 16
+    elif kind == 1:
+        dense = 8
+    elif kind >= 5:
+        dense = 64
+    if how & Tensor.SPARSE:
+        return 2 * dense
+    return dense
+
+
+def parts_of(how: int, rows: int) -> int:
+    """In how many parts of its columns D lies, one below the other: layouts B and E two, G four, all others one."""
+    if how & Tensor.WEIGHTS:
+        return 128 // rows
+    if how & Tensor.PAIR and rows == 128 and how & Tensor.SPARSE == 0:
+        return 2
+    return 1
+
+
+def is_spread(how: int, rows: int) -> int:
+    """Whether 16 rows lie in every other half of 32 lanes: layouts F and C."""
+    if how & Tensor.PAIR:
+        return rows == 128 and how & Tensor.SPARSE != 0
+    return rows == 64 and how & Tensor.WEIGHTS == 0
+
+
+def row_lane(row: int, spread: int) -> int:
+    """The lane of a row, of those of one CTA, from the first lane of its part on."""
+    return row + (row >> 4) * 16 * spread
+
+
+def product_problem(how: int, idesc: int) -> int:
+    """What is wrong with an instruction descriptor, as a ``TensorProblem``; 0 if nothing is."""
+    kind = how & Tensor.KIND
+    rows = rows_of(idesc)
+    columns = columns_n(idesc)
+    left = a_type(idesc)
+    right = b_type(kind, idesc)
+    result = (idesc >> 4) & 3
+    scales = (how >> 8) & 15
+    if (idesc >> 2) & 1 != (how >> 4) & 1:
+        return TensorProblem.SPARSITY
+    wrong = 0
+    if kind == 0:
+        wrong = left > 1 or right > 1 or result > 1
+    elif kind == 1:
+        wrong = left != 2 or right != 2 or result != 1
+    elif kind == 2:
+        wrong = left == 2 or left > 5 or right == 2 or right > 5 or result > 1
+    elif kind == 3:
+        wrong = left > 1 or right > 1 or result != 2 or (idesc >> 13) & 3
+    elif kind == 4:
+        wrong = left == 2 or left > 5 or right == 2 or right > 5
+    else:
+        wrong = left != 1 or right != 1
+    if wrong:
+        return TensorProblem.TYPES
+    if kind >= 4:
+        if (idesc >> 31) & 1:
+            return TensorProblem.DEPTH
+        blocks = (idesc >> 23) & 1
+        wrong = scales == 2 and (((idesc >> 4) & 1) or ((idesc >> 29) & 1))
+        wrong = wrong or (scales == 4 and (((idesc >> 4) & 3) or ((idesc >> 29) & 3)))
+        if wrong or (blocks == 0 and (kind != 6 or scales != 4)):
+            return TensorProblem.SCALE
+    pair = (how >> 6) & 1
+    if how & Tensor.WEIGHTS:
+        if rows != 32 and rows != 64 and rows != 128:
+            return TensorProblem.ROWS
+        if columns != 64 and columns != 128 and columns != 256:
+            return TensorProblem.COLUMNS_N
+    else:
+        wrong = rows != 64 << pair and rows != 128 << pair
+        if wrong or (kind >= 4 and rows == 64):
+            return TensorProblem.ROWS
+        step = 8
+        if pair:
+            step = 32
+        elif rows == 128 and kind < 4:
+            step = 16
+        if pair and kind >= 4:
+            step = 16
+        if columns == 0 or columns > 256 or columns % step:
+            return TensorProblem.COLUMNS_N
+    across = (idesc >> 15) & 1
+    if across and (kind >= 5 or ((kind == 2 or kind == 4) and left > 1) or (how & Tensor.A_TENSOR)):
+        return TensorProblem.TRANSPOSED
+    across = (idesc >> 16) & 1
+    if across and (kind >= 5 or ((kind == 2 or kind == 4) and right > 1)):
+        return TensorProblem.TRANSPOSED
+    return 0
+
+
+# -- matrices in shared memory -------------------------------------------------------------------------------------------
+
+
+def line_offset(line: int, piece: int, width: int, leading: int, stride: int) -> int:
+    """Where 16 bytes of a line along K begin, before swizzling; ``width``: bytes of the pattern, 16 without."""
+    return (line & 7) * width + (line >> 3) * stride + piece * ((width == 16) * leading + (width != 16) * 16)
+
+
+def transposed_offset(group: int, k: int, width: int, leading: int, stride: int, rows: int) -> int:
+    """The same of 16 bytes across K, which hold one k of several lines, a ``group``; ``rows``: those of the pattern of swizzling."""
+    return (
+        group % (width >> 4) * 16
+        + k % rows * width
+        + group // (width >> 4) * ((width == 16) * stride + (width != 16) * leading)
+        + k // rows * ((width == 16) * leading + (width != 16) * stride)
+    )
+
+
+def swizzle_width(mode: int) -> int:
+    """Bytes of the pattern of a swizzling mode; 0 where there is no such mode."""
+    if mode == 0:
+        return 16
+    if mode == 1 or mode == 2:
+        return 128
+    if mode == 4:
+        return 64
+    if mode == 6:
+        return 32
+    return 0
+
+
+def swizzled(address: int, width: int, atom: int, phase: int) -> int:
+    """An address of shared memory as the pattern has it. ``atom``: log2 of the bytes that stay together."""
+    return address ^ ((((address >> 7) - phase) & ((width >> atom) - 1)) << atom)
+
+
+# -- metadata of sparse matrices -----------------------------------------------------------------------------------------
+
+
+def metadata_row(how: int, row: int, k: int) -> int:
+    """The row, as one of D, in whose lane the metadata for element k of a row of A lie."""
+    if how & Tensor.KIND > 1:
+        return row
+    half = k // (16 >> (how & Tensor.KIND))
+    return (row & -16) + (row & 7) + 8 * half
+
+
+def metadata_bit(how: int, row: int, k: int) -> int:
+    """At which bit, of the columns from the address on, the four bits for the elements around k begin."""
+    kind = how & Tensor.KIND
+    if kind == 0:
+        return ((row >> 3) & 1) * 16 + (k & 12)
+    if kind == 1:
+        return ((row >> 3) & 1) * 16 + 2 * (k & 6)
+    if kind >= 5:
+        return k >> 3 << 2
+    return k & -4

@@ -1,0 +1,291 @@
+"""Tensor memory: its size, the fragments that warps load and store, what ``tcgen05.mma`` computes, and errors in words.
+
+Where matrices lie, and what descriptors say, is in ``isa.tensor_layouts``. Sources: PTX manual, "Tensor Memory", "Data Movement
+Shape"; the fragments, which the manual shows in pictures, are those of CUTLASS 4 (``copy_traits_sm100.hpp``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from .primitives import Value, maximum, minimum
+from .rows.products import F32, F64, S32, S64, U32, clamped
+from .types import scalar_type
+
+__all__ = [
+    "BYTE_TYPES",
+    "COPIES",
+    "SHAPES",
+    "Tensor",
+    "TensorProblem",
+    "begin",
+    "columns_of",
+    "explain",
+    "finish",
+    "fragment",
+    "how_of",
+    "packed_bits",
+    "reduced",
+    "refused",
+]
+
+
+class Tensor:
+    """Sizes of tensor memory, and numbers of what the opcode of a product says.
+
+    ``KIND``: the lowest three bits, a place in ``KINDS``. ``SCALES``: scales of a row for one product, from that bit on; ``SCALE``:
+    the power of two that D is divided by.
+    """
+
+    LANES = 128
+    COLUMNS = 512
+    #: of an allocation
+    UNIT = 32
+    UNITS = 16
+    #: lanes of one column follow each other, in words of four bytes
+    COLUMN_BYTES = 512
+    BYTES = 1 << 18
+    KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
+    F16 = 0
+    TF32 = 1
+    F8F6F4 = 2
+    I8 = 3
+    MXF8F6F4 = 4
+    MXF4 = 5
+    MXF4NVF4 = 6
+    KIND = 7
+    A_TENSOR = 8
+    SPARSE = 16
+    WEIGHTS = 32
+    PAIR = 64
+    SCALES = 8
+    SCALE = 12
+    # how elements are stored, for ``jit.runtime.tensor_products``: f16, bf16, tf32, a byte each, four bits each
+    BYTES_FORM = 3
+    NIBBLES_FORM = 4
+    # what a byte means: types of ``.kind::f8f6f4`` by their numbers in the descriptor, and others
+    E2M3 = 3
+    E3M2 = 4
+    E2M1 = 5
+    UE8M0 = 6
+    UE4M3 = 7
+    U8 = 8
+    S8 = 9
+    #: in place of the elements of one scale, as a power of two
+    UNSCALED = 16
+    #: bytes between lines of a matrix once it is fetched
+    PITCH = 64
+    # number of a type of D
+    RESULT_F16 = 0
+    RESULT_F32 = 1
+    RESULT_S32 = 2
+
+
+_U16, _F16 = scalar_type("u16"), scalar_type("f16")
+#: names of what a byte can mean, by number
+BYTE_TYPES = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1", 6: "ue8m0", 7: "ue4m3", 8: "u8", 9: "s8"}
+SHAPES = ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2")
+
+
+@cache
+def fragment(shape: str, register: int, thread: int, packed: bool, offset: int) -> tuple[int, int]:
+    """Lane and column, relative to the address, of what a thread's register of ``tcgen05.ld`` or ``.st`` holds; ``packed``: of its
+    lower half, the upper one is in the next column. ``offset``: that of the second half of ``16x32bx2``."""
+    wide = 1 + packed
+    if shape == "32x32b":
+        return thread, wide * register
+    if shape == "16x64b":
+        return thread // 4 + 8 * (thread & 1), wide * (2 * register + (thread >> 1 & 1))
+    if shape == "16x128b":
+        return thread // 4 + 8 * (register & 1), wide * (4 * (register >> 1) + thread % 4)
+    if shape == "16x256b":
+        column = 8 * (register >> 2) + 2 * (thread % 4) + (register & 1)
+        return thread // 4 + 8 * (register >> 1 & 1), wide * column
+    return thread % 16, wide * register + thread // 16 * offset
+
+
+def columns_of(shape: str, registers: int, packed: bool, offset: int) -> int:
+    """How many columns, from the address on, an instruction with so many registers reaches."""
+    return 1 + packed + max(fragment(shape, registers - 1, thread, packed, offset)[1] for thread in range(32))
+
+
+def kind_of(opcode: str) -> str:
+    """What stands behind ``.kind::``."""
+    return next(word for word in opcode.split(".") if word.startswith("kind::")).removeprefix("kind::")
+
+
+#: of shapes of ``tcgen05.cp`` and how they are multicast: rows, pieces of 16 bytes of each, and a number of the multicast
+COPIES = {
+    ("128x256b", ""): (128, 2, 0),
+    ("4x256b", ""): (4, 2, 0),
+    ("128x128b", ""): (128, 1, 0),
+    ("64x128b", "warpx2::02_13"): (64, 1, 1),
+    ("64x128b", "warpx2::01_23"): (64, 1, 2),
+    ("32x128b", "warpx4"): (32, 1, 3),
+}
+
+
+def packed_bits(modifiers: Mapping[str, object]) -> int:
+    """Bits of the elements that ``tcgen05.cp`` unpacks to a byte each, 8 where it unpacks none."""
+    source = str(modifiers.get("source") or "")
+    return {"b6": 6, "b4": 4}.get(source[:2], 8)
+
+
+def refused(opcode: str, operands: Mapping[str, object]) -> str:
+    """Why a product cannot be run; ``""`` if it can."""
+    if "ashift" in opcode.split("."):
+        return f"{opcode}: .ashift is known and counted, but cannot be run yet"
+    return (
+        f"{opcode} with a mask of columns is known and counted, but cannot be run yet"
+        if "zeros" in operands
+        else ""
+    )
+
+
+def reduced(modifiers: Mapping[str, object], values: Sequence[Value]) -> Value:
+    """The smallest or largest of what a lane loads."""
+    combine = minimum if modifiers["op"] == "min" else maximum
+    whole = [abs(value) if modifiers.get("abs") else value for value in values]
+    total = whole[0]
+    for value in whole[1:]:
+        total = combine(total, value, nan=bool(modifiers.get("NaN")))
+    return total
+
+
+def how_of(opcode: str) -> int:
+    """What the opcode of a product says: bits of ``Tensor``."""
+    words = opcode.split(".")
+    kind = Tensor.KINDS.index(kind_of(opcode))
+    scales = {
+        Tensor.MXF8F6F4: 1,
+        Tensor.MXF4: 2,
+        Tensor.MXF4NVF4: 4 if {"block16", "scale_vec::4X"} & {*words} else 2,
+    }.get(kind, 0)
+    how = kind | scales << Tensor.SCALES
+    how |= Tensor.SPARSE * ("sp" in words) | Tensor.WEIGHTS * ("ws" in words)
+    return how | Tensor.PAIR * ("cta_group::2" in words)
+
+
+def begin(word: Value, result: int) -> Value:
+    """An element of D (f64), as a word of tensor memory (u32) has it; ``result``: the number of its type."""
+    if result == Tensor.RESULT_F16:
+        return (word & 0xFFFF).convert(_U16).bits(_F16).convert(F64)
+    if result == Tensor.RESULT_F32:
+        return word.bits(F32).convert(F64)
+    return word.bits(S32).convert(F64, rounding="rn")
+
+
+def finish(total: Value, result: int, saturates: bool = False) -> Value:
+    """The word (u32) of an element of D: the sum (f64) rounded to its type, of s32 modulo 2^32 or limited."""
+    if result == Tensor.RESULT_F16:
+        return total.convert(_F16, rounding="rn").bits(_U16).convert(U32)
+    if result == Tensor.RESULT_F32:
+        return total.convert(F32, rounding="rn").bits(U32)
+    whole = total.convert(S64, rounding="rzi")
+    return (clamped(whole) if saturates else whole.convert(S32)).bits(U32)
+
+
+class TensorProblem:
+    """Why an instruction on tensor memory is an error; above those of ``isa.tensor_maps``."""
+
+    FIRST = 64
+    NOT_ALLOCATED = 64
+    LANE = 65
+    COLUMNS = 66
+    CLOSED = 67
+    NOT_FREED = 68
+    FULL = 69
+    TYPES = 70
+    ROWS = 71
+    COLUMNS_N = 72
+    SPARSITY = 73
+    TRANSPOSED = 74
+    SWIZZLE = 75
+    LINE = 76
+    PAIR = 77
+    METADATA = 78
+    SCALE = 79
+    DEPTH = 80
+    DESTINATION = 81
+
+
+_PROBLEMS: dict[int, tuple[str, str]] = {
+    TensorProblem.LANE: (
+        "lane {word} of tensor memory is not one that it may begin at",
+        "warp w of the block loads and stores lanes 32 (w % 4) to 32 (w % 4) + 31, from the first or (shapes 16x…) the 16th on",
+    ),
+    TensorProblem.COLUMNS: (
+        "{amount} columns",
+        "accepted: 32, 64, 128, 256 or 512; for tcgen05.dealloc as many as were allocated at the address",
+    ),
+    TensorProblem.CLOSED: (
+        "the block has executed tcgen05.relinquish_alloc_permit",
+        "allocate before that, or leave it out",
+    ),
+    TensorProblem.NOT_FREED: (
+        "no {amount} columns were allocated at column {word} of tensor memory",
+        "free what tcgen05.alloc gave, with the same number of columns, and once",
+    ),
+    TensorProblem.FULL: (
+        "{amount} columns of tensor memory are not free in a row, and no thread can free any",
+        "a block has 512 columns: allocate fewer, or free some with tcgen05.dealloc before",
+    ),
+    TensorProblem.TYPES: (
+        "the instruction descriptor {amount:#010x} names types that the kind does not have",
+        "bits 4-5 are the type of D, 7-9 that of A, 10-12 that of B (manual, Instruction descriptor)",
+    ),
+    TensorProblem.ROWS: (
+        "the instruction descriptor {amount:#010x} says M = {word}",
+        "accepted: 64 and 128 (.cta_group::2: 128 and 256; .ws: 32, 64 and 128; scaled blocks: 128, with .cta_group::2 256 too)",
+    ),
+    TensorProblem.COLUMNS_N: (
+        "the instruction descriptor {amount:#010x} says N = {word}",
+        "accepted: multiples of 8 (M = 64 and scaled blocks), 16 (M = 128) or 32 (.cta_group::2) up to 256; .ws: 64, 128 and 256",
+    ),
+    TensorProblem.SPARSITY: (
+        "bit 2 of the instruction descriptor {amount:#010x}, sparsity, is not what the opcode says",
+        "set it for .sp, and only then",
+    ),
+    TensorProblem.TRANSPOSED: (
+        "the instruction descriptor {amount:#010x} transposes a matrix whose elements cannot be",
+        "elements of 4 and 6 bits lie along K; those of .kind::tf32 are transposed with 128-byte swizzling of 32-byte atoms alone",
+    ),
+    TensorProblem.SWIZZLE: (
+        "the matrix descriptor {amount:#018x} has a swizzling mode that there is not, or not for this matrix",
+        "bits 61-63: 0 none, 1 128 bytes in atoms of 32 (transposed .kind::tf32), 2 128 bytes, 4 64 bytes, 6 32 bytes",
+    ),
+    TensorProblem.LINE: (
+        "a line of the matrix is longer than the pattern of swizzling that the descriptor {amount:#018x} names",
+        "64 bytes of a line of B need a swizzling of 64 or 128 bytes, or none",
+    ),
+    TensorProblem.PAIR: (
+        "the block has no peer",
+        ".cta_group::2 needs clusters of an even number of blocks, whose blocks 2k and 2k + 1 run together",
+    ),
+    TensorProblem.METADATA: (
+        "the metadata of row {word} mean nothing",
+        "accepted: pairs of indices with the lower one first (manual, Sparse Matrices)",
+    ),
+    TensorProblem.SCALE: (
+        "the instruction descriptor {amount:#010x} selects scales that there are not",
+        "with two scales of a row the selectors are 0 and 2, with four 0; ue4m3 scales are those of .kind::mxf4nvf4 with four",
+    ),
+    TensorProblem.DEPTH: (
+        "the instruction descriptor {amount:#010x} says K = 96",
+        "that is not run: clear bit 31",
+    ),
+    TensorProblem.DESTINATION: (
+        "lane {word} of tensor memory is none that D, or A, may begin at",
+        "lane 0; with M = 64 (and 128 of a sparse A with .cta_group::2) lane 0 or 16, the same for A, D and metadata",
+    ),
+}  # fmt: skip
+
+
+def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
+    """An error in words, and what to do."""
+    if problem == TensorProblem.NOT_ALLOCATED:
+        what = f"columns {word} to {word + amount - 1} of tensor memory are not all allocated"
+        return what, "tcgen05.alloc gives the address of columns; those behind them are not the block's"
+    what, hint = _PROBLEMS[problem]
+    return what.format(word=word, amount=amount), hint

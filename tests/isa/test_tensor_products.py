@@ -1,0 +1,197 @@
+"""``tcgen05.mma`` against NumPy, on both backends: kinds, shapes, layouts of shared memory, transposition, D in tensor memory."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import gpuperf_engine as ge
+from tests.isa.tensor_kernels import COLUMNS, Words, idesc, image, run, spread, text
+from tests.support import BACKENDS
+
+KINDS = ("f16", "tf32", "f8f6f4", "i8")
+LINES = (
+    *(f"tcgen05.mma.cta_group::1.kind::{kind} [%r11], %x0, %x1, %r16, %p5;" for kind in KINDS),
+    *(f"tcgen05.mma.cta_group::1.kind::{kind} [%r11], [%r12], %x1, %r16, %p5;" for kind in KINDS),
+    "tcgen05.mma.cta_group::1.kind::f16 [%r11], %x0, %x1, %r16, {%m0, %m1, %m2, %m3}, %p5;",
+    "tcgen05.mma.cta_group::1.kind::f16 [%r11], %x0, %x1, %r16, %p5, 3;",
+    "tcgen05.mma.ws.cta_group::1.kind::f16 [%r11], %x0, %x1, %r16, %p5;",
+)
+MASKED, SCALED, WEIGHTS = 8, 9, 10
+DEPTH = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32}
+#: codes of −2 … 2 in formats of a byte: e4m3, e5m2
+SMALL = {0: {-2: 0xC0, -1: 0xB8, 0: 0, 1: 0x38, 2: 0x40}, 1: {-2: 0xC0, -1: 0xBC, 0: 0, 1: 0x3C, 2: 0x40}}
+
+
+@cache
+def kernel() -> ge.Kernel:
+    return ge.parse(text(LINES), path="k.ptx")["k"]
+
+
+def integers(seed: int, *shape: int) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).integers(-2, 3, shape)
+
+
+def coded(kind: str, form: int, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    """Small integers as the elements of a kind."""
+    if kind == "f16":
+        wide = numbers.astype(np.float32).view(np.uint32) >> 16
+        return wide.astype(np.uint16) if form else numbers.astype(np.float16)
+    if kind == "tf32":
+        return numbers.astype(np.float32)
+    if kind == "i8":
+        return numbers.astype(np.int8)
+    return np.vectorize(SMALL[form].get)(numbers).astype(np.uint8)
+
+
+def words_of(numbers: NDArray[Any], d: int) -> Words:
+    """Elements of D as words of tensor memory: f16 in the lower half, f32, s32."""
+    if d == 0:
+        return numbers.astype(np.float16).view(np.uint16).astype(np.uint32)
+    return numbers.astype(np.float32 if d == 1 else np.int32).view(np.uint32)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("kind", "rows", "columns", "form", "d", "mode", "across", "held"),
+    [
+        ("f16", 128, 64, 0, 1, "128", (0, 0), False),
+        ("f16", 128, 32, 1, 1, "64", (0, 0), True),
+        ("f16", 64, 24, 0, 0, "none", (0, 0), False),
+        ("f16", 64, 64, 1, 1, "32", (1, 1), False),
+        ("f16", 128, 64, 0, 1, "none", (1, 1), False),
+        ("f16", 64, 64, 0, 1, "128", (1, 0), False),
+        ("tf32", 128, 16, 2, 1, "32", (0, 0), True),
+        ("tf32", 64, 64, 2, 1, "128 of 32", (1, 1), False),
+        ("f8f6f4", 128, 48, 0, 1, "32", (0, 0), False),
+        ("f8f6f4", 64, 32, 1, 0, "128", (0, 1), True),
+        ("i8", 128, 32, 1, 2, "64", (0, 0), False),
+        ("i8", 64, 64, 1, 2, "64", (1, 1), False),
+    ],
+)
+def test_products(
+    backend: str,
+    kind: str,
+    rows: int,
+    columns: int,
+    form: int,
+    d: int,
+    mode: str,
+    across: tuple[int, int],
+    held: bool,
+) -> None:
+    """Small integers, whose sums are exact: each element of D, and nothing else, is what NumPy says."""
+    depth = DEPTH[kind]
+    a, b, before = integers(1, rows, depth), integers(2, columns, depth), integers(3, rows, columns)
+    shared = np.zeros(40960, np.uint8)
+    given = {
+        "a": image(coded(kind, form, a), mode, 1024, shared, bool(across[0])),
+        "b": image(coded(kind, form, b), mode, 24576, shared, bool(across[1])),
+        "idesc": idesc(rows, columns, a=form, b=form, d=d, transpose_a=across[0], transpose_b=across[1]),
+    }
+    lanes = np.arange(rows) if rows == 128 else spread(rows)
+    tensor = np.random.default_rng(4).integers(0, 1 << 32, (128, COLUMNS), dtype=np.uint32)
+    first = 56
+    tensor[lanes, first : first + columns] = words_of(before, d)
+    if held:
+        tensor[lanes, 40:48] = np.ascontiguousarray(coded(kind, form, a)).view(np.uint32)
+        given["a"] = 40
+    which = KINDS.index(kind) + 4 * held
+    for reads in (0, 1) if backend == "llvm" else (1,):
+        expected = tensor.copy()
+        expected[lanes, first : first + columns] = words_of(a @ b.T + reads * before, d)
+        (after,) = run(backend, kernel(), which, shared, tensor, d=first, reads=reads, **given)
+        np.testing.assert_array_equal(after, expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rounding_signs_and_scale(backend: str) -> None:
+    """Sums are those of exact numbers, rounded once to f32; a negated A; D is halved three times."""
+    random = np.random.default_rng(5)
+    a = random.standard_normal((128, 16)).astype(np.float16)
+    b = random.standard_normal((16, 16)).astype(np.float16)
+    before = random.standard_normal((128, 16)).astype(np.float32)
+    shared = np.zeros(40960, np.uint8)
+    given = {"a": image(a, "128", 1024, shared), "b": image(b, "128", 24576, shared)}
+    tensor = np.zeros((128, COLUMNS), np.uint32)
+    tensor[:, :16] = before.view(np.uint32)
+    (after,) = run(
+        backend, kernel(), SCALED, shared, tensor, reads=1, idesc=idesc(128, 16, negate_a=1), **given
+    )
+    exact = before.astype(np.float64) / 8 - a.astype(np.float64) @ b.astype(np.float64).T
+    np.testing.assert_allclose(after[:, :16].view(np.float32), exact, rtol=2**-23, atol=2**-40)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_disabled_lanes(backend: str) -> None:
+    a, b = integers(6, 128, 16), integers(7, 16, 16)
+    shared = np.zeros(40960, np.uint8)
+    given = {
+        "a": image(coded("f16", 0, a), "128", 1024, shared),
+        "b": image(coded("f16", 0, b), "128", 24576, shared),
+    }
+    masks = [0xFFFF0000, 0, 0x1, 0xFFFFFFFF]
+    off = np.array([masks[lane // 32] >> lane % 32 & 1 for lane in range(128)], np.bool_)
+    tensor = np.full((128, COLUMNS), 7, np.uint32)
+    expected = tensor.copy()
+    expected[~off, :16] = words_of(a @ b.T, 1)[~off]
+    given |= {f"m{number}": mask for number, mask in enumerate(masks)}
+    (after,) = run(backend, kernel(), MASKED, shared, tensor, idesc=idesc(128, 16), **given)
+    np.testing.assert_array_equal(after, expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("rows", [32, 64])
+def test_weights_kept(backend: str, rows: int) -> None:
+    """``.ws``: the columns of D lie in parts one below the other (manual: layouts E and G)."""
+    a, b = integers(8, rows, 16), integers(9, 64, 16)
+    shared = np.zeros(40960, np.uint8)
+    given = {
+        "a": image(coded("f16", 0, a), "128", 1024, shared),
+        "b": image(coded("f16", 0, b), "128", 24576, shared),
+    }
+    tensor = np.full((128, COLUMNS), 7, np.uint32)
+    expected = tensor.copy()
+    product = words_of(a @ b.T, 1)
+    parts = 128 // rows
+    for part in range(parts):
+        own = product[:, part * 64 // parts : (part + 1) * 64 // parts]
+        expected[part * rows : (part + 1) * rows, : 64 // parts] = own
+    (after,) = run(backend, kernel(), WEIGHTS, shared, tensor, idesc=idesc(rows, 64), **given)
+    np.testing.assert_array_equal(after, expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("saturates", [0, 1])
+def test_integers_wrap_or_are_limited(backend: str, saturates: int) -> None:
+    a, b = np.full((64, 32), 127, np.int8), np.full((8, 32), 127, np.int8)
+    shared = np.zeros(40960, np.uint8)
+    given = {"a": image(a, "32", 1024, shared), "b": image(b, "32", 24576, shared)}
+    tensor = np.full((128, COLUMNS), 0x7FFFFFFF, np.uint32)
+    word = idesc(64, 8, a=1, b=1, d=2, saturate=saturates)
+    (after,) = run(backend, kernel(), KINDS.index("i8"), shared, tensor, reads=1, idesc=word, **given)
+    total = 0x7FFFFFFF + 32 * 127 * 127
+    assert (after[spread(64), :8] == (0x7FFFFFFF if saturates else total)).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"idesc": idesc(128, 24)}, "says N = 24"),
+        ({"idesc": idesc(96, 16)}, "says M = 96"),
+        ({"idesc": idesc(128, 16, a=2)}, "names types"),
+        ({"idesc": idesc(128, 16, sparse=1)}, "sparsity"),
+        ({"idesc": idesc(128, 16), "d": 504}, "columns 504 to 519 of tensor memory"),
+        ({"idesc": idesc(128, 16), "d": 16 << 16}, "lane 16 of tensor memory"),
+        ({"idesc": idesc(128, 16), "b": 3 << 61}, "swizzling mode"),
+    ],
+)
+def test_refused(backend: str, given: dict[str, int], message: str) -> None:
+    with pytest.raises(ge.TrapError, match=message) as caught:
+        run(backend, kernel(), 0, np.zeros(16, np.uint8), np.zeros((128, COLUMNS), np.uint32), **given)
+    assert "k.ptx:" in str(caught.value) and "of kernel 'k'" in str(caught.value)

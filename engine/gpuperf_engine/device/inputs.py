@@ -52,6 +52,20 @@ class Inputs:
         )
         return observation, results[0]
 
+    def arrays_after(self, program: Program, plan: LaunchPlan, parameters: bytes) -> list[NDArray[np.uint8]]:
+        """What each allocation of global memory holds after the program has run on it."""
+        results: list[NDArray[np.uint8]] = []
+        self.rerun(
+            self.saved,
+            program,
+            plan,
+            parameters,
+            lambda: results.extend(
+                self.memory.view(item).copy() for item in self.memory.allocations if item.kind == "global"
+            ),
+        )
+        return results
+
     def _contents(self) -> bytes:
         digest = hashlib.blake2b(digest_size=16)
         for item in self.memory.allocations:

@@ -64,8 +64,11 @@ class Slice:
     guards: frozenset[Instruction] = field(default=frozenset(), repr=False)
 
 
-def slice_program(dependence: Dependence, demand: str, aliases: Aliases | None = None) -> Slice:
-    """The slice of a program for one of ``DEMANDS``. ``aliases`` is what the launch knows (``dependence.Aliases``)."""
+def slice_program(
+    dependence: Dependence, demand: str, aliases: Aliases | None = None, *, counted: bool = True
+) -> Slice:
+    """The slice of a program for one of ``DEMANDS``. ``aliases`` is what the launch knows (``dependence.Aliases``); ``counted``:
+    whether it decides also in which lanes instructions run that neither jump nor access memory."""
     every = [item for block in dependence.program.blocks for item in block.instructions]
     if demand == "values":
         return _whole(dependence, demand, aliases, every)
@@ -78,7 +81,7 @@ def slice_program(dependence: Dependence, demand: str, aliases: Aliases | None =
     for block in dependence.program.blocks:
         for instruction in block.instructions:
             _keep(slicer, block, instruction, divergent, demand == "addresses")
-    for instruction in dependence.program.predicated:
+    for instruction in dependence.program.predicated if counted else ():
         slicer.want_guard(instruction)
     slicer.finish()
     if any(item.system is not None and item.system.effect == "print" for item in slicer.complete):

@@ -83,6 +83,10 @@ class Inputs(Protocol):
 
     def run(self, program: Program, plan: LaunchPlan, parameters: bytes) -> tuple[Observation, bytes]: ...
 
+    def arrays_after(
+        self, program: Program, plan: LaunchPlan, parameters: bytes
+    ) -> list[NDArray[np.uint8]]: ...
+
 
 @dataclass(frozen=True)
 class LaunchPlan:

@@ -15,6 +15,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.jit import cache
 from gpuperf_engine.sass.flow import Executions
+from gpuperf_engine.sass.run.deciding import rounded_otherwise
 from gpuperf_engine.sass.ways import Counted, _compared
 from tests.sass.listings import WALK, WALK_PTX, listing_text, stand_in
 from tests.support import head
@@ -216,6 +217,53 @@ def test_code_that_does_something_else_is_not_run(monkeypatch: pytest.MonkeyPatc
     code = by_hand(monkeypatch, tmp_path, "add.u32 %r1, %r0, 1;\n", "IADD3 R1, R0, 0x2, RZ # 4\n" + END)
     assert code.ways == "flow"
     assert code.notes == ("the machine code was not run: it leaves other bytes in memory than the PTX",)
+
+
+#: 0.1 · i + 0.1 for each thread i, rounded once or twice
+TWICE = "cvt.rn.f32.u32 %r1, %r0;\nmov.b32 %r2, 0f3DCCCCCD;\nmul.f32 %r1, %r1, %r2;\nadd.f32 %r1, %r1, %r2;\n"
+ONCE = "I2FP.F32.U32 R1, R0 # 4\nIMAD.MOV.U32 R4, RZ, RZ, 0x3dcccccd # 5\nFFMA R1, R1, R4, R4 # 7\n"
+
+
+@stands_in
+def test_results_that_are_rounded_otherwise_are_those_of_a_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """ptxas fuses what PTX leaves to it. The bytes differ, the executions do not depend on them."""
+    code = by_hand(monkeypatch, tmp_path, TWICE, ONCE + END)
+    assert (code.ways, code.notes, code.warp_instructions) == ("flow and run", (), 2 * 8)
+    # 1 % more is not a rounding
+    other = by_hand(monkeypatch, tmp_path, TWICE, ONCE.replace("0x3dcccccd", "0x3dd00000") + END)
+    assert other.notes == ("the machine code was not run: it leaves other bytes in memory than the PTX",)
+
+
+@stands_in
+def test_what_an_approximation_decides_is_not_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A branch by a power of two that a GPU may round otherwise; what a fused product decides is known."""
+    branch = "ISETP.GE.U32.AND P0, PT, R6, 0x3f800000, PT # 7\n@!P0 BRA `(.L_on)\nNOP\n.L_on:\n"
+    code = by_hand(monkeypatch, tmp_path, TWICE, ONCE + "MUFU.EX2 R6, R1\n" + branch + END)
+    assert code.ways == "flow"
+    assert code.notes[-1].endswith("than the PTX, and approximate results decide what it executes")
+    code = by_hand(monkeypatch, tmp_path, TWICE, ONCE + "FADD R6, R1, R1\n" + branch + END)
+    assert "run" in code.ways
+    # 0.2 + 0.2 · i >= 1 from thread 4 on, so a part of the first warp alone
+    assert warps_at(code)[-3] == (2, 60)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "near"),
+    [
+        (np.float32([1, 2, 3]), np.float32([1, 2, 3.01]), True),
+        (np.float32([1, 2, 3]), np.float32([1, 2, 3.5]), False),
+        (np.float16([1, 2, 3, 4]), np.float16([1, 2.002, 3, 4]), True),
+        (np.float64([1e300, 2]), np.float64([1e300, 2.000001]), True),
+        (np.int32([1000, 2000]), np.int32([1000, 2001]), False),
+        (np.uint32([7]), np.uint32([7]), True),
+    ],
+)
+def test_what_was_rounded_otherwise(one: np.ndarray, other: np.ndarray, near: bool) -> None:
+    """To 2⁻⁶ of a value, or of the mean of the array; integers are no roundings of each other."""
+    halves = one.dtype == np.float16
+    assert rounded_otherwise(one.view(np.uint8), other.view(np.uint8), halves=halves) == near
 
 
 @stands_in

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -15,9 +17,12 @@ from ...ptx.parse import parse
 from ...ptx.syntax import Instruction
 from ...results import Profile
 from ...simt.counters import SITE_COLUMNS
+from ...simt.launch import LaunchPlan
 from ...simt.program import Program, build_program
-from ..assemble import Assembly
+from ..assemble import Assembly, instructions_of
 from ..graph import Graph
+from ..listing import Decoded
+from .deciding import approximations_decide, computes_halves, rounded_otherwise
 from .translate import Translation, translate
 from .writer import NotRun
 
@@ -46,8 +51,8 @@ class Ran:
 def run(profile: Profile, assembly: Assembly, graph: Graph) -> Ran:
     """Runs the machine code of a kernel on what memory held before each launch of a profile.
 
-    It has been run if it leaves the same bytes in memory as the PTX does. Raises ``NotRun`` with the reason if it cannot be run, or
-    does not.
+    It has been run if it leaves the same bytes in memory as the PTX does, or results that were rounded otherwise, if those that a
+    GPU may compute otherwise decide nothing (``deciding``). Raises ``NotRun`` with the reason if it cannot be run, or does not.
     """
     kernel = profile.records[0].program.kernel
     if any(record.plan.inputs is None for record in profile.records):
@@ -65,7 +70,7 @@ def _runner(kernel: Function, assembly: Assembly, graph: Graph) -> _Runner:
     known = kernel.memo.get(key)
     if known is None:
         try:
-            known = _Runner(translate(kernel, assembly, graph))
+            known = _Runner(translate(kernel, assembly, graph), graph, instructions_of(kernel))
         except NotRun as reason:
             known = reason
         kernel.memo[key] = known
@@ -76,8 +81,10 @@ def _runner(kernel: Function, assembly: Assembly, graph: Graph) -> _Runner:
 
 
 class _Runner:
-    def __init__(self, translation: Translation) -> None:
+    def __init__(self, translation: Translation, graph: Graph, instructions: Sequence[Instruction]) -> None:
         self.translation = translation
+        self.graph = graph
+        self.instructions = instructions
         try:
             self.kernel = parse(translation.text, path="machine code")["machine_code"]
             self.by_line = {item.span.line: item for item in self.kernel.instructions}
@@ -118,8 +125,32 @@ class _Runner:
         if not np.array_equal(counted(before), counted(record.observation)):
             raise NotRun("the launch does not count the same when it is run again")
         if results != expected:
-            raise NotRun("it leaves other bytes in memory than the PTX")
+            self._compare(record, plan, own)
         self._add(LaunchRecord(self.program, own, observation), ran)
+
+    def _compare(self, record: LaunchRecord, plan: LaunchPlan, own: LaunchPlan) -> None:
+        """Raises ``NotRun`` unless what differs was only rounded otherwise, and what is counted is the same on a GPU."""
+        if self.open_to_approximation:
+            raise NotRun(
+                "it leaves other bytes in memory than the PTX, and approximate results decide what it executes"
+            )
+        inputs = record.plan.inputs
+        assert inputs is not None
+        expected = inputs.arrays_after(record.program, plan, plan.parameters)
+        arrays = inputs.arrays_after(self.program, own, self._parameters(record))
+        halves = computes_halves(self.graph.listing.instructions)
+        if not all(rounded_otherwise(*both, halves=halves) for both in zip(expected, arrays)):
+            raise NotRun("it leaves other bytes in memory than the PTX")
+
+    @cached_property
+    def open_to_approximation(self) -> bool:
+        """Whether what is executed, or accessed, depends on approximate results."""
+        items, positions = self.graph.listing.instructions, self.translation.accesses
+
+        def item_at(line: int) -> Decoded | None:
+            return items[positions[line]] if line in positions else None
+
+        return approximations_decide(self.program, item_at, self.instructions)
 
     def _parameters(self, record: LaunchRecord) -> bytes:
         assert record.plan.inputs is not None

@@ -13,7 +13,7 @@ from cases import cuda
 
 import gpuperf_engine as ge
 
-__all__ = ["CASES", "launches", "rows"]
+__all__ = ["CASES", "SMALL", "launches", "rows", "small"]
 
 CASES = (
     cuda("saxpy", "saxpy, 1 M", programs.saxpy, 1 << 20),
@@ -56,11 +56,65 @@ def launches(case: Any, **options: Any) -> Callable[[], float]:
     return run
 
 
+_HEAD = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 to, .param .u64 from) {
+.reg .b32 %r<12>; .reg .b64 %rd<6>;
+ld.param.u64 %rd0, [to]; ld.param.u64 %rd1, [from];
+mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mad.lo.u32 %r3, %r1, %r2, %r0;
+mov.u32 %r4, 1; and.b32 %r5, %r3, 1023; shr.u32 %r6, %r3, 10; shl.b32 %r7, %r5, 2; shl.b32 %r8, %r5, 4;
+"""
+_INDEX = """mul.wide.u32 %rd2, %r3, 4; add.u64 %rd2, %rd1, %rd2; ld.global.u32 %r9, [%rd2];
+mul.wide.u32 %rd2, %r9, 4; add.u64 %rd2, %rd0, %rd2;"""
+_SUST = "sust.b.2d.b32.trap [%rd0, {%r7, %r6}]"
+#: what 2,048 blocks of 256 threads do and nothing else: name, what they are given (arrays, surfaces of so many channels, a texture and
+#: a surface), and the body
+SMALL = (
+    ("a flag that all threads set", "arrays", "st.global.u32 [%rd0], %r4;"),
+    ("a flag that one thread of each block sets", "arrays", "setp.eq.u32 %p0, %r0, 0; @%p0 st.global.u32 [%rd0], %r4;"),
+    ("64 flags", "arrays", "and.b32 %r5, %r0, 63; mul.wide.u32 %rd2, %r5, 4; add.u64 %rd2, %rd0, %rd2; st.global.u32 [%rd2], %r4;"),
+    ("four flags", "arrays", " ".join(f"st.global.u32 [%rd0+{4 * place}], %r4;" for place in range(4))),
+    ("a flag that is loaded, too", "arrays", "ld.global.u32 %r9, [%rd0+256]; or.b32 %r9, %r9, 1; st.global.u32 [%rd0], %r9;"),
+    ("a flag beside a counter", "arrays", "red.global.add.u32 [%rd0], %r4; st.global.u32 [%rd0+4], %r4;"),
+    ("scatter by a permutation", "arrays", f"{_INDEX} st.global.u32 [%rd2], %r3;"),
+    ("a surface to a surface", 1, f"suld.b.2d.b32.trap %r9, [%rd1, {{%r7, %r6}}]; {_SUST}, %r9;"),
+    ("a surface to itself", 1, f"suld.b.2d.b32.trap %r9, [%rd0, {{%r7, %r6}}]; {_SUST}, %r9;"),
+    ("a surface of four channels", 4, "sust.b.2d.v4.b32.trap [%rd0, {%r8, %r6}], {%r0, %r1, %r2, %r3};"),
+    ("a texture to a surface", "texture", f"tex.2d.v4.u32.s32 {{%r8, %r9, %r10, %r11}}, [%rd1, {{%r5, %r6}}]; {_SUST}, %r8;"),
+)  # fmt: skip
+
+
+def small(given: str | int, body: str, races: str) -> Callable[[], float]:
+    """CPU seconds of a launch of one of ``SMALL``."""
+    device = ge.Device(races=races)
+    kernel = ge.parse(f"{_HEAD}.reg .pred %p<2>; {body}\nret; }}\n", path="small.ptx")["k"]
+    blocks, block = 2048, 256
+    if given == "arrays":
+        index = np.random.default_rng(1).permutation(blocks * block).astype(np.uint32)
+        args: list[Any] = [device.zeros(blocks * block, np.uint32), device.array(index)]
+    else:
+        channels = given if isinstance(given, int) else 1
+        shape = (blocks * block // 1024, 1024, channels)[: 2 + (channels > 1)]
+        arrays = [device.zeros(shape, np.uint32) for _ in range(2)]
+        source = device.texture if given == "texture" else device.surface
+        args = [device.surface(arrays[0], channels=channels), source(arrays[1], channels=channels)]
+
+    def run() -> float:
+        start = time.process_time()
+        device.launch(kernel, blocks, block, args)
+        return time.process_time() - start
+
+    return run
+
+
 def rows(runs: int) -> list[str]:
     """A Markdown table: medians of the time without and of the ratio of pairs."""
     lines = ["| launch | plain, CPU ms | with `races` |", "|---|---:|---:|"]
-    for case in CASES:
-        plain, checked = launches(case, races="off"), launches(case, races="error")
+    pairs_of = [(case.name, launches(case, races="off"), launches(case, races="error")) for case in CASES] + [
+        (name, small(given, body, "off"), small(given, body, "note")) for name, given, body in SMALL
+    ]
+    for name, plain, checked in pairs_of:
         deadline = time.perf_counter() + 3.0
         while time.perf_counter() < deadline:  # until code that was compiled in haste has been replaced
             plain()
@@ -68,6 +122,6 @@ def rows(runs: int) -> list[str]:
         pairs = [(plain(), checked()) for _ in range(runs)]
         ratio = statistics.median(after / before for before, after in pairs)
         lines.append(
-            f"| {case.name} | {statistics.median(before for before, _ in pairs) * 1e3:.1f} | {ratio:.2f} × |"
+            f"| {name} | {statistics.median(before for before, _ in pairs) * 1e3:.1f} | {ratio:.2f} × |"
         )
     return lines

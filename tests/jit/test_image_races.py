@@ -71,8 +71,10 @@ RACES = {
 }
 
 
-def launched(body: str, grid: int = 1, block: int = 64, races: str = "note", **texture: str) -> ge.Profile:
-    device = ge.Device(observe=set(), races=races, memory_bytes=1 << 20)
+def launched(
+    body: str, grid: int = 1, block: int = 64, races: str = "note", device: ge.Device | None = None
+) -> ge.Profile:
+    device = device or ge.Device(observe=set(), races=races, memory_bytes=1 << 20)
     kernel = ge.parse(f"{HEAD}{body}ret; }}\n", path="k.ptx")["k"]
     data, out = device.array(np.arange(1024, dtype=np.uint32), name="texels"), device.zeros(1024, np.uint32)
     image = data[: grid * block]
@@ -151,9 +153,24 @@ def test_narrow_texels_of_rows_that_begin_anywhere() -> None:
 
 @pytest.mark.parametrize(("store", "checked"), [("%rd6", False), ("%rd5", True)])
 def test_only_arrays_that_a_launch_stores_to_are_checked(store: str, checked: bool) -> None:
-    record = launched(f"{FETCH}st.global.u32 [{store}], %r10;\n").records[0]
-    flags = race_flags(record.program, record.plan, [start for start, _ in record.plan.pointed_at[:1]])
+    device = ge.Device(observe=set(), memory_bytes=1 << 20)
+    record = launched(f"{FETCH}st.global.u32 [{store}], %r10;\n", device=device).records[0]
+    flags = race_flags(record.program, record.plan, device.memory.images)
     assert flags[len(record.program.sites) + 1 :].any() == checked
+
+
+def test_arrays_of_other_images_are_not_checked() -> None:
+    """A handle that is an argument leads to one array: loads of another one than is stored to conflict with nothing."""
+    device = ge.Device(observe=set(), memory_bytes=1 << 20)
+    arrays = [device.array(np.arange(64, dtype=np.uint32)) for _ in range(2)]
+    kernel = ge.parse(f"{HEAD}{FETCH}{PUT}ret; }}\n", path="k.ptx")["k"]
+    for fetched, checked in ((0, True), (1, False)):
+        args = [device.surface(arrays[0]), device.texture(arrays[fetched]), None, None]
+        profile = device.launch(kernel, 1, 64, args)
+        record = profile.records[0]
+        flags = race_flags(record.program, record.plan, device.memory.images)[len(record.program.sites) + 1 :]
+        assert flags.astype(bool).tolist() == [checked, True]
+        assert bool(profile.races) == checked
 
 
 def test_the_finding_names_both_accesses() -> None:

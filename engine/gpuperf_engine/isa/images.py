@@ -78,6 +78,10 @@ class Image(ABC):
         """An access reads so many bytes (u32) at device addresses: those that ``load`` takes for it may be more."""
         return
 
+    def writes(self, address: Value, values: Sequence[Value], where: Value) -> None:
+        """An access is about to store values of one type side by side at device addresses, by one ``store`` or several."""
+        return
+
     @abstractmethod
     def store(self, address: Value, value: Value, where: Value) -> None:
         """Store values at addresses aligned to their size; of equal ones the highest lane's stays."""
@@ -402,7 +406,9 @@ def write_surface(
     address, inside = _locate(
         image, operands, geometry, _size(image, ctype.bytes * count), mode, samples=False
     )
-    for index, value in enumerate(operands[len(operands) - count :]):
+    values = operands[len(operands) - count :]
+    image.writes(address, values, inside)
+    for index, value in enumerate(values):
         _put(image, address + index * ctype.bytes, value, inside)
 
 
@@ -423,7 +429,9 @@ def write_samples(image: Image, operands: Sequence[Value], geometry: str, count:
         at = address + (bits >> 3).convert(U64) * channel
         for width in (8, 16, 32):
             part = word.convert(scalar_type(f"u{width}")).bits(scalar_type(f"b{width}"))
-            image.store(at, part, there & bits.compare("eq", width))
+            chosen = there & bits.compare("eq", width)
+            image.writes(at, [part], chosen)
+            image.store(at, part, chosen)
 
 
 def reduce_surface(

@@ -35,6 +35,11 @@ class Form:
         """Whether it is its constant."""
         return not any(self.numbers) and not self.steps and not self.bits
 
+    @property
+    def is_of_block(self) -> bool:
+        """Whether all threads of a block have the same number."""
+        return not (any(self.numbers[:3]) or self.steps or any(axis < 3 for (axis, _), _ in self.bits))
+
     def plus(self, other: Form, sign: int = 1) -> Form:
         """The sum (``sign`` −1: the difference), with counts that have nothing to do with one another."""
         numbers = tuple(a + sign * b for a, b in zip(self.numbers, other.numbers))

@@ -15,7 +15,8 @@ from ..flow.blocks import BasicBlock
 from ..flow.dependence import Dependence
 from ..flow.loops import Loop, find_loops
 from ..flow.ssa import Merge, Node
-from ..ptx.syntax import Address, Immediate, Instruction, Operand, Register, SpecialRegister, Variable
+from ..isa.effects import STORE
+from ..ptx.syntax import Address, Immediate, Instruction, Operand, Register, SpecialRegister, Variable, Vector
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program, Site
 from ..symbolic.slice_program import dependence_of
@@ -71,6 +72,46 @@ class Forms:
             return None
         base = self._operand(site.instruction, address.base, _DEPTH, 64)
         return base and base.plus(Form(address.offset))
+
+    def handle(self, instruction: Instruction) -> int | None:
+        """The handle of the image that an instruction accesses; ``None``: it is not known."""
+        image = next((item.base for item in instruction.operands if isinstance(item, Address)), None)
+        if isinstance(image, Variable):
+            return dict(zip(self.program.symbols, self.plan.symbols.tolist())).get(image)
+        form = self._operand(instruction, image, _DEPTH, 64) if image is not None else None
+        return form.constant if form is not None and form.known else None
+
+    def stored(self, site: Site) -> bytes | tuple[int, Form] | None:
+        """The bytes that each element of a store holds in every thread, or how many there are and the number that they hold in each
+        thread of a block; ``None``: they are not known, or not the same."""
+        instruction = site.instruction
+        if instruction.effect is not STORE:
+            return None
+        value = instruction.operands[-1]
+        elements = value.elements if isinstance(value, Vector) else (value,)
+        width = site.bytes // len(elements)
+        found = {self._constant(instruction, item, width, _DEPTH) for item in elements}
+        return found.pop() if len(found) == 1 else None
+
+    def _constant(
+        self, reader: Instruction, operand: Operand, width: int, depth: int
+    ) -> bytes | tuple[int, Form] | None:
+        """The low bytes of an operand, as ``stored`` gives them."""
+        if isinstance(operand, Immediate):
+            return operand.value.to_bytes(16, "little", signed=operand.value < 0)[:width]
+        if not isinstance(operand, Register) or width > operand.type.bytes:
+            return None
+        node = self._source(reader, operand)
+        if isinstance(node, Instruction) and node.opcode.startswith("mov.") and node not in self._graph.kept:
+            target, value = node.operands
+            if depth and isinstance(target, Register) and isinstance(value, (Immediate, Register)):
+                return self._constant(node, value, width, depth - 1)
+        form = self._node(node, depth)
+        if form is None or not form.is_of_block:
+            return None
+        if not form.known:
+            return width, form
+        return form.constant.to_bytes(16, "little", signed=form.constant < 0)[:width]
 
     def _node(self, node: Node, depth: int) -> Form | None:
         if node not in self._known:

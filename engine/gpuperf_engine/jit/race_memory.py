@@ -32,7 +32,7 @@ class RaceMemory:
     def __init__(self, program: Program, plan: LaunchPlan, memory: Memory) -> None:
         self._plan, self._memory = plan, memory
         #: bits of ``Race`` for each site
-        self.flags = race_flags(program, plan, memory.images.starts)
+        self.flags = race_flags(program, plan, memory.images)
         #: of two CTAs, and whether one of them may wait for the other; of two warps of one
         kinds = int(np.bitwise_or.reduce(self.flags))
         among = bool(kinds & Race.AMONG)

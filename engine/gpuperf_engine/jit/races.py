@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import and_
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..flow.dependence import Access, Aliases, Object, objects
 from ..isa.effects import ATOMIC, LOAD, TENSOR_COPY, TENSOR_PRODUCT, TEXTURE
+from ..memory.image_rows import Images
 from ..ptx.syntax import Address, Instruction, Variable
 from ..results import Race, RaceAccess
 from ..simt.effects import is_strong
@@ -42,15 +43,15 @@ _ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW |
 _KEPT = 64
 
 
-def race_flags(program: Program, plan: LaunchPlan, images: tuple[int, ...]) -> NDArray[np.uint16]:
+def race_flags(program: Program, plan: LaunchPlan, images: Images) -> NDArray[np.uint16]:
     """For each site, for accesses that are no site's, and for each of ``Program.images`` the bits of ``jit.ir.race_records.Race``;
-    zeros where nothing is checked. ``images``: where the allocations begin that textures and surfaces of the device lead to."""
+    zeros where nothing is checked. ``images``: those of the device."""
     if not plan.races:
         return _no_flags(program)
     # launches often repeat the one before
     decides = (
         program.variant, plan.grid, plan.block, plan.cluster, plan.shared_bytes, plan.only_kept,
-        plan.parameters, plan.symbols.tobytes(), plan.pointed_at, images,
+        plan.parameters, plan.symbols.tobytes(), plan.pointed_at, images.targets if program.images else (),
     )  # fmt: skip
     last = program.kernel.memo.get("race flags")
     if not (isinstance(last, tuple) and last[0] == decides):
@@ -59,12 +60,13 @@ def race_flags(program: Program, plan: LaunchPlan, images: tuple[int, ...]) -> N
     return flags
 
 
-def _decided(program: Program, plan: LaunchPlan, images: tuple[int, ...]) -> NDArray[np.uint16]:
+def _decided(program: Program, plan: LaunchPlan, images: Images) -> NDArray[np.uint16]:
     clustered = plan.cluster_ctas > 1
     asked = Layout.AMONG * (plan.ctas > plan.cluster_ctas and not plan.only_kept)
     asked |= Layout.WITHIN * (plan.warps_per_cta * plan.cluster_ctas > 1)
-    aliases, shown = _aliases(program, plan, images) if asked else ({}, frozenset())
-    place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {asked} {[*aliases.values()]} {sorted(shown)}"
+    aliases, shown = _aliases(program, plan, images) if asked else ({}, ())
+    numbers = [[*aliases.values()], *map(sorted, shown)]
+    place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {asked} {numbers}"
     known = program.kernel.memo.get(place)
     if known is None:
         flags = _no_flags(program)
@@ -115,8 +117,8 @@ def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
 def _apart(
     program: Program, plan: LaunchPlan, place: str, touched: Mapping[Site, frozenset[Object]]
 ) -> Mapping[int, int]:
-    """Sites of objects that each block, or each thread, accesses at places of its own, however they are reached; and the bits of
-    ``Race`` that they need not have."""
+    """Sites of objects that each block, or each thread, accesses at places of its own, however they are reached, or that hold the same
+    whoever stores there; and the bits of ``Race`` that they need not have."""
     kept = program.kernel.memo.setdefault("apart", {})
     assert isinstance(kept, dict)
     key = place, plan.grid, plan.block, plan.parameters
@@ -135,37 +137,61 @@ def _sites_apart(
     if any(_ANYTHING in items for items in touched.values()):
         return {}
     forms = Forms(program, plan)
-    count = len(program.sites)
     of_object: dict[Object, list[Site]] = defaultdict(list)
     for site, items in touched.items():
         for item in items:
             of_object[item].append(site)
-    left: dict[Object, int] = {}
-    for item, sites in of_object.items():
-        linear = [form for site in sites if site.index < count and (form := forms.of(site)) is not None]
-        left[item] = 0
-        if len(linear) == len(sites):
-            size = min(site.bytes for site in sites)
-            pieces = [
-                replace(form, constant=form.constant + start)
-                for form, site in zip(linear, sites)
-                for start in range(0, site.bytes, size)
-            ]
-            among = are_apart(pieces, size, forms.extents)
-            within = are_threads_apart(pieces, size, forms.extents)
-            if plan.cluster_ctas > 1:
-                # the blocks of a cluster are held against one another like the warps of a block
-                within = within and among
-            left[item] = Layout.AMONG * among | Layout.WITHIN * within
+    left = {
+        item: _bits_of_the_same(sites, forms, plan) | _bits_apart(sites, forms, plan)
+        for item, sites in of_object.items()
+    }
     return {
         site.index: reduce(and_, (left[item] for item in items), Layout.GLOBAL)
         for site, items in touched.items()
     }
 
 
-def _aliases(program: Program, plan: LaunchPlan, images: Iterable[int]) -> tuple[Aliases, frozenset[int]]:
-    """Which words of the parameter buffer, and which variables, point into the same allocation; and the numbers of those of images, if
-    the program accesses any."""
+def _bits_apart(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> int:
+    """The bits of ``Race`` that an object need not have, by the addresses of all accesses."""
+    count = len(forms.program.sites)
+    linear = [form for site in sites if site.index < count and (form := forms.of(site)) is not None]
+    if len(linear) < len(sites):
+        return 0
+    size = min(site.bytes for site in sites)
+    pieces = [
+        replace(form, constant=form.constant + start)
+        for form, site in zip(linear, sites)
+        for start in range(0, site.bytes, size)
+    ]
+    among = are_apart(pieces, size, forms.extents)
+    within = are_threads_apart(pieces, size, forms.extents)
+    if plan.cluster_ctas > 1:
+        # the blocks of a cluster are held against one another like the warps of a block
+        within = within and among
+    return Layout.AMONG * among | Layout.WITHIN * within
+
+
+def _bits_of_the_same(sites: Iterable[Site], forms: Forms, plan: LaunchPlan) -> int:
+    """The same of an object that is only stored to, and each byte with the same value by whoever stores there, as a flag that all
+    threads set, or all of a block: elements of one size, which are aligned to it, or all bytes alike."""
+    count = len(forms.program.sites)
+    stored: set[object] = set()
+    for site in sites:
+        content = None if site.index >= count or is_strong(site.instruction) else forms.stored(site)
+        if content is None:
+            return 0
+        one_byte = isinstance(content, bytes) and len({*content}) == 1
+        stored.add(content[:1] if one_byte else content)
+    if len(stored) > 1:
+        return 0
+    if all(isinstance(item, bytes) for item in stored):
+        return Layout.GLOBAL
+    return Layout.WITHIN * (plan.cluster_ctas == 1)
+
+
+def _aliases(program: Program, plan: LaunchPlan, images: Images) -> tuple[Aliases, Sequence[frozenset[int]]]:
+    """Which words of the parameter buffer, and which variables, point into the same allocation; and the numbers of those that each of
+    ``Program.images`` may access."""
     starts = [address for address, _ in plan.pointed_at]
     known: dict[int, int] = {}
     found: dict[int | Variable, int] = {}
@@ -185,11 +211,34 @@ def _aliases(program: Program, plan: LaunchPlan, images: Iterable[int]) -> tuple
     for target, address in zip(program.symbols, plan.symbols.tolist()):
         if isinstance(target, Variable):
             note(target, int(address), True)
-    shown = images if program.images else ()
-    return found, frozenset(known.setdefault(start, len(known)) for start in shown)
+    anywhere = frozenset(known.setdefault(start, len(known)) for start in images.starts if program.images)
+    shown = []
+    for handle in _handles(program, plan):
+        allocation = None if handle is None else images.allocation_of(handle)
+        shown.append(anywhere if allocation is None else frozenset((known[allocation.address],)))
+    return found, shown
 
 
-def _touched(program: Program, aliases: Aliases, shown: frozenset[int]) -> dict[Site, frozenset[Object]]:
+def _handles(program: Program, plan: LaunchPlan) -> Sequence[int | None]:
+    """The handle that each of ``Program.images`` has in all threads, if that is known."""
+    if not program.images:
+        return ()
+    kept = program.kernel.memo.setdefault("handles", {})
+    assert isinstance(kept, dict)
+    key = program.variant, plan.grid, plan.block, plan.parameters, plan.symbols.tobytes()
+    if key not in kept:
+        if len(kept) >= _KEPT:
+            kept.clear()
+        forms = Forms(program, plan)
+        kept[key] = [forms.handle(instruction) for instruction in program.images]
+    handles = kept[key]
+    assert isinstance(handles, list)
+    return handles
+
+
+def _touched(
+    program: Program, aliases: Aliases, shown: Sequence[frozenset[int]]
+) -> dict[Site, frozenset[Object]]:
     """Which sites access which objects in global memory to which some site stores, and not all by atomics."""
     graph = dependence_of(program)
     pointers = {key: number for key, number in aliases.items() if number >= 0}
@@ -213,8 +262,8 @@ def _touched(program: Program, aliases: Aliases, shown: frozenset[int]) -> dict[
         weakly |= (
             touched[site] if not is_strong(instruction) or _is_narrow(instruction, False) else frozenset()
         )
-    texels: frozenset[Object] = frozenset(("global", number) for number in shown)
-    for site in _image_sites(program) if texels else ():
+    for site, numbers in zip(_image_sites(program), shown):
+        texels: frozenset[Object] = frozenset(("global", number) for number in numbers)
         touched[site] = texels
         stored |= texels if site.kind != "load" else frozenset()
         weakly |= texels if site.kind != "reduction" else frozenset()

@@ -56,6 +56,11 @@ class Images:
         """Where the allocations begin that handles lead to, each once."""
         return tuple(dict.fromkeys(item.address for item in self.allocations if item is not None))
 
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """Where the allocation of each row begins; 0: it has none."""
+        return tuple(0 if item is None else item.address for item in self.allocations)
+
     def allocation_of(self, handle: int) -> Allocation | None:
         """The memory that a handle leads to."""
         return self.allocations[int(self.find(np.array([handle % (1 << 64)], np.uint64))[0])]

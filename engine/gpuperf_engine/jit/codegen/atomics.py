@@ -31,8 +31,10 @@ def write_atomic(access: Access) -> None:
         for element, value in enumerate(elements):
             cell = to.writer.at("%vals", number * _AREA + element * LANES * access.type.bytes)
             writer.store(value.vector(), cell, 16)
-    writer.store(access.addresses(), "%area", 64)
+    addresses = access.addresses()
+    writer.store(addresses, "%area", 64)
     writer.store(access.mask, "%loop")
+    between = _between(access, addresses)
     head, body, done = writer.label("lanes"), writer.label("lane"), writer.label("done")
     writer.jump(head)
     writer.start(head)
@@ -42,7 +44,7 @@ def write_atomic(access: Access) -> None:
     writer.start(body)
     lane = writer.zext(writer.intrinsic("cttz.i32", "i32", rest, constant("i1", "true")), "i64")
     writer.store(writer.and_(rest, _less(access, rest)), "%loop")
-    host = _reach(access, lane)
+    host = _reach(access, lane, between)
     for element in range(access.count):
         _combine(access, sources, host, lane, element)
     writer.jump(head)
@@ -75,14 +77,30 @@ def _operands(access: Access) -> list[list[NativeValue]]:
     return values
 
 
-def _reach(access: Access, lane: Ref) -> Ref:
-    """Host pointer of one lane's element, checked."""
+def _between(access: Access, addresses: Ref) -> Ref:
+    """Lanes between the first and the last one, if all have the same address in global memory: those two have the same races."""
+    writer, mask = access.to.writer, access.mask
+    if access.space == 1:
+        return Ref("i32", "0")
+    first = writer.intrinsic("cttz.i32", "i32", mask, constant("i1", "false"))
+    one = writer.extract(addresses, writer.and_(first, LANES - 1))
+    apart = writer.bits(writer.icmp("ne", addresses, writer.splat(one)))
+    behind = writer.intrinsic("ctlz.i32", "i32", mask, constant("i1", "false"))
+    last = writer.lshr(Ref("i32", str(1 << 31)), writer.and_(behind, LANES - 1))
+    inner = writer.and_(writer.and_(mask, _less(access, mask)), writer.not_(last))
+    return writer.select(writer.icmp("eq", writer.and_(apart, mask), 0), inner, Ref("i32", "0"))
+
+
+def _reach(access: Access, lane: Ref, between: Ref) -> Ref:
+    """Host pointer of one lane's element, checked; ``between``: lanes that do not look for races."""
     to, writer = access.to, access.to.writer
     cell = writer.element("%area", "i64", lane)
     address = writer.load("i64", cell)
+    unseen = writer.and_(writer.lshr(writer.zext(between, "i64"), lane), 1)
+    how = writer.or_(writer.shl(unseen, 5), access.space + 12)
     arguments = [
         *(("i64", pointer_number(to, pointer)) for pointer in ("%ctx", "%cta", "%st")),
-        ("i64", str(access.site)), ("i64", lane), ("i64", address), ("i64", str(access.bytes)), ("i64", str(access.space + 12)),
+        ("i64", str(access.site)), ("i64", lane), ("i64", address), ("i64", str(access.bytes)), ("i64", how),
     ]  # fmt: skip
     reached = writer.call("reach", "i64", *arguments)
     to.fault_if(writer.icmp("eq", reached, 0))

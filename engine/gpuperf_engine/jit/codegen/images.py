@@ -37,9 +37,9 @@ __all__ = ["IMAGE_IMPORTS", "IMAGE_PREFIX", "image_function", "write_image"]
 
 IMAGE_PREFIX, _SAME = "v_image_", "same_"
 #: what looks for races
-IMAGE_IMPORTS = ("race_anywhere", "race_texels")
+IMAGE_IMPORTS = ("race_anywhere", "race_loose", "race_texels")
 _LOOKS = tuple(
-    f"declare i64 @{name}({', '.join(['i64'] * count)})" for name, count in zip(IMAGE_IMPORTS, (8, 5))
+    f"declare i64 @{name}({', '.join(['i64'] * count)})" for name, count in zip(IMAGE_IMPORTS, (7, 6, 5))
 )
 U32, U64, B32, PRED = (scalar_type(name) for name in ("u32", "u64", "b32", "pred"))
 _SITE = Ref("i64", "%site")
@@ -91,6 +91,11 @@ def image_function(name: str) -> str:
     return "\n".join([*internal_functions(writer), *_LOOKS, head, *writer.lines, "}", ""])
 
 
+def _raw(value: Value) -> NativeValue:
+    assert isinstance(value, NativeValue)
+    return value.clean().bits_as(scalar_type(f"b{value.type.bits}"))
+
+
 class _NativeImage(Image):
     def __init__(self, writer: Emitter, *, same: bool) -> None:
         self.writer = writer
@@ -106,7 +111,7 @@ class _NativeImage(Image):
         )
         self.looks = writer.icmp("ne", writer.and_(flags, Race.GLOBAL), 0)
         #: addresses of lanes, and what goes with them
-        self.area = [writer.alloca(f"<{LANES} x i64>", 64) for _ in range(2)]
+        self.area = [writer.alloca(f"<{LANES} x i64>", 64), writer.alloca(f"<{2 * LANES + 16} x i64>", 64)]
         handle = NativeValue(writer, U64, "%handle", same)
         distance = handle - HANDLE_BASE
         count = NativeValue(writer, U64, rows, True)
@@ -174,14 +179,30 @@ class _NativeImage(Image):
             writer.store(addresses, self.area[0], 64)
             yield writer.zext(lanes, "i64")
 
-    def _changes(self, address: Value, raw: Ref | None, size: int, where: Value) -> None:
-        """Bytes are stored (``raw``), or changed in one step."""
-        with self._looking(address, where) as lanes:
-            values: object = 0
-            if raw is not None:
-                self.writer.store(raw, self.area[1], 64)
-                values = self.writer.number(self.area[1])
-            self._run("race_anywhere", lanes, values, size, size, 12 if raw is None else 4)
+    def writes(self, address: Value, values: Sequence[Value], where: Value) -> None:
+        writer, raws = self.writer, [_raw(value).vector() for value in values]
+        size = len(values) * values[0].type.bytes
+        while len(raws) > 1:
+            # lane after lane: values 0 and 2 of each, then 1 and 3, then all
+            half, wide = len(raws) // 2, LANES * len(values) // len(raws)
+            each = len(values) // len(raws)
+            order = [
+                lane * each + part + side * wide
+                for lane in range(LANES)
+                for part in range(each)
+                for side in (0, 1)
+            ]
+            raws = [writer.pick(one, order, other) for one, other in zip(raws[:half], raws[half:])]
+        loose = (address & (size - 1)).compare("ne", 0)
+        calls: tuple[tuple[Value, str, tuple[int, ...]], ...] = (
+            (~loose, "race_anywhere", (4,)),
+            (loose, "race_loose", ()),
+        )
+        for place, name, how in calls:
+            with self._looking(address, where & place) as lanes:
+                cell = writer.place(self.area[1], 64)
+                writer.store(raws[0], cell, 64)
+                self._run(name, lanes, writer.number(cell), size, *how)
 
     def _run(self, name: str, lanes: Ref, *more: object) -> None:
         """Call a function that looks for races."""
@@ -189,9 +210,7 @@ class _NativeImage(Image):
         self.writer.run(name, (context, _SITE, lanes, addresses, *more))
 
     def store(self, address: Value, value: Value, where: Value) -> None:
-        assert isinstance(value, NativeValue)
-        mask, raw = self._where(where), value.clean().bits_as(scalar_type(f"b{value.type.bits}"))
-        self._changes(address, raw.vector(), value.type.bytes, where)
+        mask, raw = self._where(where), _raw(value)
         self._scatter(self._host(address, self.arena), raw.vector(), value.type.bits, mask)
         self._mark(address, value.type.bits, mask)
 
@@ -215,7 +234,8 @@ class _NativeImage(Image):
         assert isinstance(value, NativeValue)
         writer, bits = self.writer, value.type.bits
         mask = self._where(where)
-        self._changes(address, None, bits // 8, where)
+        with self._looking(address, where) as lanes:
+            self._run("race_anywhere", lanes, 0, bits // 8, 12)
         self._mark(address, bits, mask, aligned=False)
         host = self._host(address, self.arena)
         assert isinstance(host, NativeValue)

@@ -240,9 +240,10 @@ class LineAccess(Record):
     FLAGS = U64(32)  # of the site
     STRONG = U64(40)  # as ``LineEntry.STRONG``
     STORES = U64(48)  # 4, or 0: it loads
-    # what is stored, as ``race_lanes`` takes it, or 0; bytes of an element, and of a lane
+    # what is stored, lane after lane, or 0, and where it would be stored if the line began there (up to 63 bytes before and behind the
+    # values can be read); bytes of a lane
     VALUES = U64(56)
-    WIDTH = U64(64)
+    IMAGE = U64(64)
     SIZE = U64(72)
     INFO = U64(
         80
@@ -251,6 +252,7 @@ class LineAccess(Record):
     MASK = U64(96)
     SHAPE = U64(104)  # as ``LineEntry.AT``
     RANK = U64(112)  # of the CTA in its cluster
+    BUFFER = 128  # of the bytes of a line
     PLACE = 7424
 
 

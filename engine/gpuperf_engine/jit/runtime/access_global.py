@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.abi import Context, Cta
 from ..ir.access_records import SITE_BYTES, Counter, GlobalShape, SharedShape, SiteCache
-from ..ir.operands import LANES, Ref, numbers
+from ..ir.operands import LANES, Ref, numbers, vector_of
 from ..ir.race_records import Race
 from .access_text import (
     ACTIVE,
@@ -23,7 +23,6 @@ from .access_text import (
     head_of,
     slow,
     stored,
-    stored_at,
 )
 
 __all__ = ["global_access"]
@@ -45,6 +44,9 @@ class _Global:
     def text(self) -> str:
         to = self.to
         begin(to, self.form)
+        if self.stores:
+            # what looks for races reads whole lines of memory
+            to.do(f"%padded = alloca [{LANES * self.form.size + 128} x i8], align 64")
         self.value = stored(to, self.form, self.stores)
         self._strong()
         self.cache = to.place(to.context(Context.CACHE, "ptr"), to.shl(SITE, 5))
@@ -278,11 +280,28 @@ class _Global:
         to, form = self.to, self.form
         to.branch(to.icmp("ne", to.and_(self.flags, Race.GLOBAL), 0), f"{way}asked", f"{way}free")
         to.start(f"{way}asked")
-        values = stored_at(to, form) if self.stores else 0
+        values = Ref("i64", "0")
+        if self.stores:
+            cell = to.place("%padded", 64)
+            to.store(self.value, cell, 64)
+            values = to.number(cell)
         number = to.number("%ctx")
-        items = (number, SITE, MASK64, where, values, form.width, form.size, 4 if self.stores else 8)
+        how = Ref("i64", str((4 if self.stores else 8) + 16 * (form.count > 1)))
+        if self.stores and form.alone and form.size <= 8 and way == "anywhere":
+            how = to.or_(how, to.shl(to.zext(self._is_one(), "i64"), 5))
+        items = (number, SITE, MASK64, where, values, form.size, how)
         to.run(f"race_{way}", items)
         to.enter(f"{way}free")
+
+    def _is_one(self) -> Ref:
+        """Whether all lanes store one value in one place."""
+        to = self.to
+        first = to.and_(to.trunc(self.first, "i32"), LANES - 1)
+        apart = [
+            to.bits(to.icmp("ne", given, to.splat(to.extract(given, first))))
+            for given in (ADDRESSES, to.bitcast(self.value, vector_of(LANES, f"i{8 * self.form.size}")))
+        ]
+        return to.icmp("eq", to.and_(to.or_(*apart), MASK), 0)
 
     def _unseen(self, seen: Ref) -> Ref:
         """Whether a byte of an active lane's shadow is 0."""

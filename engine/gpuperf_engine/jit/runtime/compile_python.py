@@ -39,6 +39,7 @@ __all__ = [
     "differing",
     "fill",
     "first_of",
+    "in_row",
     "leading_zeros",
     "load8",
     "load16",
@@ -50,6 +51,7 @@ __all__ = [
     "parameters",
     "pieces_loaded",
     "pieces_stored",
+    "release8",
     "release64",
     "sectors_of",
     "store8",
@@ -131,6 +133,11 @@ def alike(source: int, lane: int, size: int) -> int:
     raise NotImplementedError
 
 
+def in_row(source: int, lane: int, size: int) -> int:
+    """The lanes whose number is that of one lane and ``size`` more for each lane between."""
+    raise NotImplementedError
+
+
 def differing(one: int, other: int) -> int:
     """Which of 64 bytes at two host addresses differ."""
     raise NotImplementedError
@@ -165,6 +172,11 @@ def acquire64(address: int) -> int:
     raise NotImplementedError
 
 
+def release8(address: int, value: int) -> int:
+    """Store a byte there by ``memory_order_release``."""
+    raise NotImplementedError
+
+
 def release64(address: int, value: int) -> int:
     """Store a number there by ``memory_order_release``."""
     raise NotImplementedError
@@ -174,7 +186,7 @@ WORDS = frozenset(__all__) - {"WORDS", "Translation", "parameters", "translate"}
 
 #: they are functions, of ``vector_intrinsics``
 _VECTOR_WORDS = (
-    "alike", "differing", "first_of", "most_alike", "neighbours", "numbers", "pieces_loaded", "pieces_stored", "sectors_of",
+    "alike", "differing", "first_of", "in_row", "most_alike", "neighbours", "numbers", "pieces_loaded", "pieces_stored", "sectors_of",
 )  # fmt: skip
 _BINARY = {
     ast.Add: Emitter.add,
@@ -576,6 +588,12 @@ def _release64(to: Emitter, address: Ref, value: Ref) -> Ref:
     return _ZERO
 
 
+def _release8(to: Emitter, address: Ref, value: Ref) -> Ref:
+    byte = to.trunc(value, "i8")
+    to.do(f"store atomic i8 {byte}, ptr {to.pointer(address)} release, align 1")
+    return _ZERO
+
+
 _NO = constant("i1", "false")
 _WORDS: dict[str, Callable[..., Ref]] = {
     "trailing_zeros": lambda to, value: to.intrinsic("cttz.i64", "i64", value, _NO),
@@ -584,5 +602,6 @@ _WORDS: dict[str, Callable[..., Ref]] = {
     "call": _call_warp,
     "compare_swap": _compare_swap,
     "acquire64": _acquire64,
+    "release8": _release8,
     "release64": _release64,
 }

@@ -23,8 +23,8 @@ from .compile_python import (
     unsigned_less,
 )
 from .count import bump
+from .races_accesses import race_alone
 from .races_flags import race_flag
-from .races_global import race_alone
 from .races_shared import race_at
 
 
@@ -158,7 +158,8 @@ def reach(
     context: Context, cta: Cta, state: State, site: int, lane: int, address: int, size: int, how: int
 ) -> int:
     """Host address of one lane's access, or 0 after noting the fault. ``how``: space + 4 if it writes + 8 if it reads + 16 if races in
-    shared memory have been looked for."""
+    shared memory have been looked for + 32 if the same lanes' first
+    and last one look for those in global memory."""
     space = how & 3
     offset = address
     if space == 3:
@@ -178,7 +179,7 @@ def reach(
     if space == 2:
         return reach_local(context, cta, state, site, lane, offset, size, how)
     races = load16(context.RACE_SITES + 2 * site)
-    if races & Race.IS_STRONG:
+    if races & Race.IS_STRONG and how & 32 == 0:
         race_flag(context, site, how)
     cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
     start = address - cache.START
@@ -197,7 +198,7 @@ def reach(
         if how & 4:
             mark(shadow, size)
     note(context, address, size, how)
-    if races & Race.GLOBAL:
+    if races & Race.GLOBAL and how & 32 == 0:
         race_alone(context, site, lane, address, size, how)
     return address + context.ARENA
 

@@ -12,19 +12,13 @@ from ..ir.abi import Context
 from ..ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race, Window
 from .compile_python import (
     acquire64,
-    alike,
     compare_swap,
     copy,
-    leading_zeros,
-    load16,
-    load32,
-    load64,
+    release8,
     release64,
     trailing_zeros,
     unsigned_less,
 )
-from .races_blocks import race_again
-from .races_clocks import race_epoch, race_shared
 from .races_lines import (
     race_differs,
     race_entry_at,
@@ -38,146 +32,7 @@ from .races_lines import (
 from .races_warps import race_cell, race_ordered, race_place, race_room, race_tagged, race_within
 
 
-def race_row(
-    context: Context, site: int, mask: int, first: int, values: int, width: int, size: int, how: int
-) -> int:
-    """Accesses of global memory by lanes side by side; ``first`` is the address of lane 0. ``values`` as in ``race_lanes``."""
-    access = race_access(context, site, values, width, size, how)
-    power = trailing_zeros(size)
-    while mask:
-        lane = trailing_zeros(mask)
-        lanes = trailing_zeros(~(mask >> lane))
-        mask = mask & ~(((1 << lanes) - 1) << lane)
-        start = first + lane * size
-        end = start + lanes * size
-        while start < end:
-            part = Line.BYTES - (start & (Line.BYTES - 1))
-            if part > end - start:
-                part = end - start
-            race_line(context, access, lane, start, part)
-            start += part
-            lane += part >> power
-    return 0
-
-
-def race_anywhere(
-    context: Context, site: int, mask: int, addresses: int, values: int, width: int, size: int, how: int
-) -> int:
-    """As ``race_row``, of lanes at any addresses."""
-    access = race_access(context, site, values, width, size, how)
-    while mask:
-        lane = trailing_zeros(mask)
-        mask = mask & (mask - 1)
-        start = load64(addresses + lane * 8)
-        if how & 4 and mask and load64(addresses + trailing_zeros(mask) * 8) == start:
-            # where all threads set a flag, the last one that stores the same value stands for those before; of several values in
-            # one place the last one stays, and those between the first and the last are of no consequence to others
-            there = race_first_of(alike(addresses, lane, 8), mask)
-            same = race_first_of(race_alike(access, lane) & there, mask)
-            if same:
-                lane = 63 - leading_zeros(same)
-                mask = mask & ~same
-            else:
-                mask = mask & ~there | 1 << (63 - leading_zeros(there))
-        end = start + size
-        after = lane + 1
-        while mask >> after & 1 and end & (Line.BYTES - 1) and load64(addresses + after * 8) == end:
-            mask = mask & (mask - 1)
-            end += size
-            after += 1
-        if how & 4 == 0 and mask and load64(addresses + trailing_zeros(mask) * 8) == start:
-            # a place that all lanes load from
-            mask = mask & ~race_first_of(alike(addresses, lane, 8), mask)
-        race_line(context, access, lane, start, end - start)
-    return 0
-
-
-def race_texels(context: Context, site: int, mask: int, addresses: int, sizes: int) -> int:
-    """As ``race_row``, of loads through a texture or surface; ``sizes``: bytes of each lane, four bytes each."""
-    while mask:
-        lane = trailing_zeros(mask)
-        size = load32(sizes + lane * 4)
-        start = load64(addresses + lane * 8)
-        some = mask & alike(sizes, lane, 4)
-        if start & (size - 1):
-            # rows of narrow texels begin anywhere
-            some = 1 << lane
-            race_row(context, site, some, start - lane * size, 0, size, size, 8)
-        else:
-            race_anywhere(context, site, some, addresses, 0, size, size, 8)
-        mask = mask & ~some
-    return 0
-
-
-def race_alike(access: LineAccess, lane: int) -> int:
-    """The lanes that store the value that a lane stores."""
-    size = access.SIZE
-    if access.VALUES == 0 or access.WIDTH != size or size > 8:
-        return 0
-    return alike(access.VALUES, lane, size)
-
-
-def race_first_of(lanes: int, mask: int) -> int:
-    """Those lanes that come before all others of a mask."""
-    others = mask & ~lanes
-    return mask & lanes & ((others & (0 - others)) - 1)
-
-
-def race_alone(context: Context, site: int, lane: int, address: int, size: int, how: int) -> int:
-    """As ``race_row``, of one lane."""
-    width = context.RACE_WIDTH
-    values = context.RACE_VALUE
-    if values:
-        values -= lane * width
-    access = race_access(context, site, values, width, size, how)
-    return race_line(context, access, lane, address, size)
-
-
-def race_access(context: Context, site: int, values: int, width: int, size: int, how: int) -> LineAccess:
-    """What an instruction of the running warp does."""
-    access = LineAccess(context.SCRATCH + LineAccess.PLACE)
-    cta = context.CTA
-    record = cta.RACES
-    flags = load16(context.RACE_SITES + 2 * site)
-    access.CTA = cta
-    access.RECORD = record
-    access.FLAGS = flags
-    access.STRONG = 0
-    if flags & Race.IS_STRONG:
-        access.STRONG = 1
-        if flags & Race.NARROW == 0:
-            access.STRONG = 5 + 2 * (flags & Race.IN_CLUSTER == 0)
-    access.STORES = how & 4
-    access.VALUES = values
-    access.WIDTH = width
-    access.SIZE = size
-    access.INFO = site << 14 | context.STATE.INDEX << 9
-    access.NUMBER = context.RACE_FIRST + cta.INDEX
-    access.EPOCH = 0
-    access.RANK = 0
-    if record:
-        race_again(context, record)
-        access.EPOCH = race_epoch(context, record.RANK)
-    if context.CLUSTER_CTAS > 1:
-        race_in_cluster(context, access)
-    return access
-
-
-def race_in_cluster(context: Context, access: LineAccess) -> int:
-    """The CTAs of a cluster are held against one another as the warps of a CTA are."""
-    cta = access.CTA
-    rank = cta.RANK
-    access.RANK = rank
-    access.NUMBER = context.RACE_FIRST + cta.CLUSTER.NUMBER
-    access.INFO = access.INFO | rank << Race.RANK_PLACE
-    if access.RECORD == 0 or context.RACE_SEGMENTS:
-        return 0
-    access.RECORD = race_shared(cta)
-    access.EPOCH = race_epoch(context, 0)
-    return 0
-
-
-def race_line(context: Context, access: LineAccess, lane: int, start: int, part: int) -> int:
+def race_line(context: Context, access: LineAccess, lane: int, start: int, part: int, image: int) -> int:
     """Lanes from ``lane`` on access ``part`` bytes within a line."""
     offset = start & (Line.BYTES - 1)
     if part > Line.BYTES - offset:
@@ -188,6 +43,7 @@ def race_line(context: Context, access: LineAccess, lane: int, start: int, part:
         access.MASK = ((1 << part) - 1) << offset
     access.INFO = (access.INFO & -32) | lane
     access.SHAPE = offset | trailing_zeros(access.SIZE) << LineEntry.POWER | (part - 1) << LineEntry.LENGTH
+    access.IMAGE = image
     if context.RACE_SEGMENTS:
         return race_ordered(context, access)
     place = start - context.RACE_FROM
@@ -201,7 +57,7 @@ def race_line(context: Context, access: LineAccess, lane: int, start: int, part:
     line = place >> Line.BITS
     cell = Line(lines + line * Line.CELL)
     room = LineRoom(context.RACE_ROOMS + line * LineRoom.BYTES)
-    if race_changes_nothing(context, access, cell, room):
+    if cell.FULL and race_changes_nothing(context, access, cell, room):
         record = Race(access.RECORD)
         if record and record.WINDOW:
             race_within(context, access)
@@ -212,7 +68,7 @@ def race_line(context: Context, access: LineAccess, lane: int, start: int, part:
             continue
     race_first(context, access, cell, room)
     if locked:
-        compare_swap(cell + Line.LOCK, 1, 0)
+        release8(cell + Line.LOCK, 0)
     return 0
 
 
@@ -342,7 +198,7 @@ def race_stored(context: Context, access: LineAccess, cell: Line, stored: int) -
     """Note which bytes a store changes, of those that were stored before."""
     if access.FLAGS & Race.IS_STRONG:
         cell.DIFFERS = cell.DIFFERS | access.MASK
-    elif access.VALUES:
+    elif access.IMAGE:
         host = race_host(context, access.START)
         left = stored & ~cell.DIFFERS
         if left:

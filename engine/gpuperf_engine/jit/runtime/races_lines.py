@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.abi import Context
 from ..ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race
-from .compile_python import copy, differing, load8, load32, trailing_zeros
+from .compile_python import copy, differing, trailing_zeros
 from .races_reports import race_report
 
 
@@ -68,54 +68,24 @@ def race_kept(access: LineAccess, entry: LineEntry) -> int:
     return 0
 
 
-def race_value(access: LineAccess, place: int) -> int:
-    """Where the value of a byte is that lanes from the first on store, each ``SIZE`` bytes, a power of 2, by elements of ``WIDTH``."""
-    lane = access.INFO & 31
-    width = access.WIDTH
-    size = access.SIZE
-    if width == size:
-        return access.VALUES + lane * width + place
-    within = place & (size - 1)
-    bits = trailing_zeros(width)
-    element = (within >> bits) * 32 + lane + (place >> trailing_zeros(size))
-    return access.VALUES + (element << bits) + (within & (width - 1))
-
-
 def race_differs(access: LineAccess, host: int, overlap: int) -> int:
     """Which bytes of a line a store changes, where those of the line lie at ``host``. Of other instructions than stores nobody knows,
     and so they are not reported."""
-    if access.VALUES == 0:
+    if access.IMAGE == 0:
         return 0
-    offset = access.START & (Line.BYTES - 1)
-    if access.WIDTH == access.SIZE:
-        begins = (access.INFO & 31) * access.WIDTH - offset
-        if begins >= 0 and begins + Line.BYTES <= 32 * access.WIDTH:
-            return overlap & differing(host, access.VALUES + begins)
-        # a flag that every thread sets
-        one = access.SHAPE >> LineEntry.LENGTH == 3 and access.SIZE == 4
-        if one and load32(host + offset) == load32(access.VALUES + begins + offset):
-            return 0
-    found = 0
-    while overlap:
-        byte = trailing_zeros(overlap)
-        overlap = overlap & (overlap - 1)
-        if load8(host + byte) != load8(race_value(access, byte - offset)):
-            found = found | 1 << byte
-    return found
+    return overlap & differing(host, access.IMAGE)
 
 
 def race_valued(access: LineAccess, host: int) -> int:
     """Store the values to a line whose bytes lie at ``host``."""
-    host += access.START & (Line.BYTES - 1)
-    length = (access.SHAPE >> LineEntry.LENGTH) + 1
-    width = access.WIDTH
-    if width == access.SIZE:
-        copy(host, race_value(access, 0), length)
-        return 0
-    place = 0
-    while place < length:
-        copy(host + place, race_value(access, place), width)
-        place += width
+    left = access.MASK
+    while left:
+        byte = trailing_zeros(left)
+        length = trailing_zeros(~(left >> byte))
+        if length > Line.BYTES - byte:
+            length = Line.BYTES - byte
+        copy(host + byte, access.IMAGE + byte, length)
+        left = left & (-2 << (byte + length - 1))
     return 0
 
 

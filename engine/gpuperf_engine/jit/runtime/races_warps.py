@@ -7,7 +7,7 @@ that it accessed last. Else a cell of a line is that of all CTAs, and has them a
 from __future__ import annotations
 
 from ..ir.abi import Context
-from ..ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race, Window
+from ..ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race, RaceWarp, Window
 from .compile_python import unsigned_less
 from .races_blocks import race_number, race_segment, race_segment_at
 from .races_clocks import race_epoch, race_happened_before
@@ -38,12 +38,70 @@ def race_within(context: Context, access: LineAccess) -> int:
         window.TAGS[race_place(start)] = tag
     room = race_room(window, start)
     me = context.RACE_WARP
+    strong = access.STRONG
+    repeats = strong == 0 or (access.IMAGE == 0 and (strong & 2 or context.CLUSTER_CTAS < 2))
+    if (
+        access.STORES
+        and access.RANK == 0
+        and repeats
+        and cell.OWNER == Line.SHARED
+        and race_repeats(context, access, cell, room, me)
+    ):
+        return 0
     me.TURN = access.RANK
     known = race_entry(context, access, cell, room, (access.EPOCH & me.MASK) + 1, access.EPOCH)
     me.TURN = 0
-    if access.STORES and access.VALUES and context.RACE_LINES:
+    if access.IMAGE and context.RACE_LINES:
         race_valued(access, room + LineRoom.VALUES)
     return known
+
+
+def race_repeats(context: Context, access: LineAccess, cell: Line, room: LineRoom, me: RaceWarp) -> int:
+    """Whether an access stores what is there already, as when all threads set a flag, or is a load or an atomic like those in the same
+    bytes, of a line in whose entries are only such accesses, and those of other bytes, which nothing orders before it; it is then
+    noted as ``race_entries`` would."""
+    mask = access.MASK
+    strong = access.STRONG
+    epoch = access.EPOCH
+    base = me.BASE
+    agents = me.MASK
+    side = (access.STORES == 0) * LineEntry.BYTES
+    own = 0
+    free = 0
+    early = 0
+    first = race_entry_at(cell, room, 0)
+    pair = 0
+    while pair < LineRoom.PAIRS:
+        entry = LineEntry(first + side)
+        other = LineEntry(first + (LineEntry.BYTES - side))
+        known = entry.WHO
+        if (other.WHO and other.MASK & mask) or (known and entry.MASK & mask and entry.STRONG != strong):
+            return 0
+        if known == 0:
+            free = entry
+        elif known == epoch and entry.STRONG == strong:
+            own = entry
+        elif known == epoch:
+            early = entry
+        elif known < base or (known ^ epoch) & agents == 0 or me.CLOCK[known & agents] >= known >> 8:
+            return 0
+        first = LineEntry(room + LineRoom.MORE + pair * 2 * LineEntry.BYTES)
+        pair += 1
+    if access.STORES and strong == 0:
+        host = room + LineRoom.VALUES
+        if context.RACE_LINES == 0:
+            host = race_host(context, access.START)
+        if race_differs(access, host, mask):
+            return 0
+    if own:
+        race_kept(access, LineEntry(own))
+        return 1
+    if free == 0:
+        free = early
+    if free == 0:
+        free = race_entry_at(cell, room, epoch % LineRoom.PAIRS * 2 + (side != 0))
+    race_set(access, LineEntry(free), epoch, strong)
+    return 1
 
 
 def race_place(start: int) -> int:

@@ -25,6 +25,7 @@ _HEADS = {
     "neighbours": "i64 %source, i64 %distance",
     "alike": "i64 %source, i64 %lane, i64 %size",
     "differing": "i64 %one, i64 %other",
+    "in_row": "i64 %source, i64 %lane, i64 %size",
 }
 
 
@@ -50,15 +51,16 @@ def vector_words(wide: bool) -> str:
 
 
 def race_words() -> str:
-    """The functions ``alike`` and ``differing``."""
-    return _function("alike", _alike) + _function("differing", _differing)
+    """The functions ``alike``, ``differing`` and ``in_row``."""
+    makers = {"alike": _alike, "differing": _differing, "in_row": _in_row}
+    return "".join(_function(name, make, "internal ") for name, make in makers.items())
 
 
-def _function(name: str, make: Callable[[Emitter], None]) -> str:
+def _function(name: str, make: Callable[[Emitter], None], linkage: str = "") -> str:
     to = Emitter()
     to.start("entry")
     make(to)
-    return to.function(f"i64 @{name}({_HEADS[name]})")
+    return to.function(f"{linkage}i64 @{name}({_HEADS[name]})")
 
 
 def _lanes(to: Emitter) -> Ref:
@@ -260,6 +262,16 @@ def _alike(to: Emitter) -> None:
         one = to.extract(given, to.trunc(Ref("i64", "%lane"), "i32"))
         same = to.icmp("eq", given, to.splat(one))
         to.give(to.zext(to.bits(same), "i64"))
+
+
+def _in_row(to: Emitter) -> None:
+    """The lanes whose number is that of one lane and ``size`` more for each lane between."""
+    given = to.load(V64, to.pointer("%source"), 8)
+    size = Ref("i64", "%size")
+    steps = to.mul(numbers("i64", range(LANES)), to.splat(size))
+    starts = to.sub(given, steps)
+    one = to.extract(starts, to.trunc(Ref("i64", "%lane"), "i32"))
+    to.give(to.zext(to.bits(to.icmp("eq", starts, to.splat(one))), "i64"))
 
 
 def _differing(to: Emitter) -> None:

@@ -1,8 +1,7 @@
 """Races through textures and surfaces, whose texels lie in arrays of the device: among blocks, among warps, and with pointers.
 
 Manual: the memory consistency model leaves textures and surfaces out; what orders their accesses is taken to be what orders others
-(barriers), and ``sured`` is one step. CUDA C++ Programming Guide, "Texture and Surface Memory": what a launch writes may be undefined
-when it reads it through them, unless that was before.
+(barriers), and ``sured`` is one step. What is ordered is undefined all the same where they read what the same launch has stored.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.jit.ir.race_records import Race as Layout
 from gpuperf_engine.jit.races import race_flags
 
 #: 64 texels of 4 bytes in a row; %r3: a number of each thread, %r4: its first byte, %r5: that of the same thread of the next warp
@@ -32,18 +32,25 @@ ATOM = "atom.global.add.u32 %r15, [%rd3+3072], 1;\n"
 
 #: launches of one block of two warps
 ORDERED = {
-    "a barrier": PUT + "bar.sync 0;\n" + GET,
-    "a texture behind a barrier": PUT + "bar.sync 0;\n" + FETCH,
-    "its own texel": PUT + "suld.b.1d.b32.trap %r10, [%rd0, {%r4}];\n",
+    "a pointer behind a barrier": PUT + "bar.sync 0;\nxor.b64 %rd5, %rd5, 128; ld.global.u32 %r10, [%rd5];\n",
+    "stores behind loads": GET + "bar.sync 0;\n" + PUT,
     "texels that nobody stores": PUT + "add.s32 %r5, %r5, 256; suld.b.1d.b32.zero %r10, [%rd0, {%r5}];\n",
     "reductions": "sured.b.add.1d.u32.trap [%rd0, {0}], 1; sured.p.add.1d.b32.trap [%rd0, {0}], 1;\n",
     "one value": "mov.u32 %r7, 7; sust.b.1d.b32.trap [%rd0, {0}], %r7;\n",
     "all read": GET + FETCH + "ld.global.u32 %r14, [%rd2]; st.global.u32 [%rd6], %r10;\n",
-    "bytes side by side": "sust.b.1d.b8.trap [%rd0, {%r0}], %h0; xor.b32 %r7, %r0, 1;\nsuld.b.1d.b8.trap %h1, [%rd0, {%r0}];\n",
+    "bytes side by side": "suld.b.1d.b8.trap %h1, [%rd0, {%r0}];\nsust.b.1d.b8.trap [%rd0, {%r0}], %h0;\n",
     "what is outside": "setp.lt.u32 %p2, %r0, 32; add.s32 %r4, %r4, 4096;\n"
     "@%p2 sust.b.1d.b32.zero [%rd0, {%r4}], %r3; suld.b.1d.b32.zero %r10, [%rd0, {%r5}];\n",
     "a pointer to another array": "st.global.u32 [%rd6], %r3;\n" + GET + FETCH,
-    "a pointer behind a barrier": "st.global.u32 [%rd5], %r3; bar.sync 0;\n" + GET,
+}
+#: ordered reads through images of what the same launch has stored, and threads that store and read
+STALE = {
+    "a barrier": (PUT + "bar.sync 0;" + GET, 32, 0),
+    "a texture behind a barrier": (PUT + "bar.sync 0;" + FETCH, 32, 0),
+    "its own texel": (PUT + "suld.b.1d.b32.trap %r10, [%rd0, {%r4}];\n", 0, 0),
+    "its own byte": ("sust.b.1d.b8.trap [%rd0, {%r0}], %h0;\nsuld.b.1d.b8.trap %h1, [%rd0, {%r0}];\n", 0, 0),
+    "what a pointer has stored": ("st.global.u32 [%rd5], %r3;\nbar.sync 0;" + GET, 32, 0),
+    "a reduction": ("sured.b.add.1d.u32.trap [%rd0, {%r4}], 1;\nbar.sync 0;" + GET, 32, 0),
 }
 #: the body, and kind, lines and threads of what is found; the second warp stores or reads what the first one has
 RACES = {
@@ -96,6 +103,26 @@ def found(profile: ge.Profile) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("name", ORDERED)
 def test_what_is_ordered_is_no_race(name: str, waits: str) -> None:
     assert launched(waits + ORDERED[name]).races == ()
+
+
+@pytest.mark.parametrize("waits", ["", ATOM], ids=["", "blocks may wait"])
+@pytest.mark.parametrize("name", STALE)
+def test_what_the_launch_has_stored_is_not_read_through_images(name: str, waits: str) -> None:
+    """CUDA C++ Programming Guide, "Texture and Surface Memory": the cache is not kept coherent within a launch, so such reads return
+    undefined data, whether the same thread has stored it or another one."""
+    body, first, second = STALE[name]
+    profile = launched(waits.replace("\n", " ") + body)
+    assert [race.missing for race in profile.races] == ["end of the launch"]
+    ((kind, *lines, storing, reading),) = found(profile)
+    assert (kind, *lines, {storing, reading}) == ("RAW", 1, 2, {first, second})
+    assert "with no end of the launch between" in profile.races[0].message
+
+
+def test_a_block_of_one_warp_reads_what_it_has_stored() -> None:
+    body = PUT + "suld.b.1d.b32.trap %r10, [%rd0, {%r4}];\n"
+    assert [race.missing for race in launched(body, grid=3, block=32).races] == ["end of the launch"]
+    with pytest.raises(ge.RaceError, match="in a later launch"):
+        launched(body, grid=1, block=32, races="error")
 
 
 @pytest.mark.parametrize("waits", ["", ATOM], ids=["", "blocks may wait"])
@@ -156,7 +183,7 @@ def test_only_arrays_that_a_launch_stores_to_are_checked(store: str, checked: bo
     device = ge.Device(observe=set(), memory_bytes=1 << 20)
     record = launched(f"{FETCH}st.global.u32 [{store}], %r10;\n", device=device).records[0]
     flags = race_flags(record.program, record.plan, device.memory.images)
-    assert flags[len(record.program.sites) + 1 :].any() == checked
+    assert (flags[len(record.program.sites) + 1 :] & Layout.GLOBAL).any() == checked
 
 
 def test_arrays_of_other_images_are_not_checked() -> None:
@@ -169,7 +196,7 @@ def test_arrays_of_other_images_are_not_checked() -> None:
         profile = device.launch(kernel, 1, 64, args)
         record = profile.records[0]
         flags = race_flags(record.program, record.plan, device.memory.images)[len(record.program.sites) + 1 :]
-        assert flags.astype(bool).tolist() == [checked, True]
+        assert (flags & Layout.GLOBAL).astype(bool).tolist() == [checked, True]
         assert bool(profile.races) == checked
 
 

@@ -20,6 +20,7 @@ from ..isa.effects import ATOMIC, LOAD, TENSOR_COPY, TENSOR_PRODUCT, TEXTURE
 from ..memory.image_rows import Images
 from ..ptx.syntax import Address, Instruction, Variable
 from ..results import Race, RaceAccess
+from ..results.races import LAUNCH_END, PROXY_FENCE
 from ..simt.effects import is_strong
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program, Site
@@ -63,7 +64,9 @@ def race_flags(program: Program, plan: LaunchPlan, images: Images) -> NDArray[np
 def _decided(program: Program, plan: LaunchPlan, images: Images) -> NDArray[np.uint16]:
     clustered = plan.cluster_ctas > 1
     asked = Layout.AMONG * (plan.ctas > plan.cluster_ctas and not plan.only_kept)
-    asked |= Layout.WITHIN * (plan.warps_per_cta * plan.cluster_ctas > 1)
+    # what a thread has stored itself is not to be read through an image either
+    several = plan.warps_per_cta * plan.cluster_ctas > 1
+    asked |= Layout.WITHIN * (several or any(item.effect is TEXTURE for item in program.images))
     aliases, shown = _aliases(program, plan, images) if asked else ({}, ())
     numbers = [[*aliases.values()], *map(sorted, shown)]
     place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {asked} {numbers}"
@@ -304,7 +307,9 @@ def _orders(program: Program, clustered: bool) -> NDArray[np.uint16]:
     """What accesses order."""
     flags = _no_flags(program)
     for instruction, index in program.images.items():
-        flags[index] = Layout.IS_STRONG * is_strong(instruction)
+        flags[index] = Layout.IS_STRONG * is_strong(instruction) | Layout.IMAGE * (
+            instruction.effect is TEXTURE
+        )
     for site in program.sites:
         words = site.instruction.opcode.split(".")
         if is_strong(site.instruction):
@@ -383,12 +388,13 @@ def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:
     kind = _KINDS[key & 3]
     if key & Layout.FAR:
         # how often depends on which CTAs ran at the same time
-        return Race(kind, "global", _object(plan, place), place, first, second)
+        missing = LAUNCH_END if key & Layout.UNFENCED else ""
+        return Race(kind, "global", _object(plan, place), place, first, second, missing=missing)
     owner, place = place >> 32, place & 0xFFFFFFFF
     name = _variable(program, place)
     if owner and _block(plan, owner - 1) != second.block:
         name += f" of block {_block(plan, owner - 1)}"
-    missing = "fence.proxy.async" if key & Layout.UNFENCED else ""
+    missing = PROXY_FENCE if key & Layout.UNFENCED else ""
     return Race(kind, "shared", name, place, first, second, count, missing)
 
 

@@ -8,7 +8,10 @@ from typing import Any
 
 from ..errors import RaceError
 
-__all__ = ["Race", "RaceAccess", "race_error"]
+__all__ = ["LAUNCH_END", "PROXY_FENCE", "Race", "RaceAccess", "race_error"]
+
+#: what ``Race.missing`` may be
+PROXY_FENCE, LAUNCH_END = "fence.proxy.async", "end of the launch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class Race:
     other has read, ``WAW`` if both store; of blocks that cannot wait for one another in the order of their numbers. ``object`` is a
     variable or an argument, with the offset in bytes; ``address`` that in the state space; ``count`` how often accesses of these two
     instructions met so in shared memory. The threads are those of the first time in the first blocks. ``missing``: the fence that is
-    missing where the accesses are ordered, but the later one is by another proxy (``fence.proxy.async``), else ``""``.
+    missing where the accesses are ordered, but the later one is by another proxy (``fence.proxy.async``); ``end of the launch`` where
+    it reads through a texture or surface what the same launch has stored, if only the same thread; else ``""``.
     """
 
     kind: str
@@ -69,10 +73,11 @@ class Race:
         return asdict(self)
 
 
-_UNORDERED = "order them (a barrier, or a fence and a flag), or make both accesses atomic"
-_UNFENCED = (
-    "execute fence.proxy.async after the stores and before the barrier that orders them with what reads"
-)
+_HINTS = {
+    "": "order them (a barrier, or a fence and a flag), or make both accesses atomic",
+    PROXY_FENCE: "execute fence.proxy.async after the stores and before the barrier that orders them with what reads",
+    LAUNCH_END: "read it by a plain load, or through the texture or surface in a later launch",
+}
 
 
 def race_error(kernel: str, races: Sequence[Race]) -> RaceError:
@@ -83,5 +88,5 @@ def race_error(kernel: str, races: Sequence[Race]) -> RaceError:
     return RaceError(
         races[0].message,
         details=[f"kernel {kernel}", *more],
-        hint=_UNFENCED if races[0].missing else _UNORDERED,
+        hint=_HINTS[races[0].missing],
     )

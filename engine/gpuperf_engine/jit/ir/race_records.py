@@ -99,6 +99,8 @@ class Race(Record):
     RELEASES = 8
     NARROW = 32
     IN_CLUSTER = 256
+    #: reads through a texture or surface, which stores of the same launch need not reach
+    IMAGE = 512
     #: reads shared memory by the async proxy
     ASYNC_PROXY = 64
     #: accesses of global memory are held against those of other CTAs, and against those of other warps
@@ -124,7 +126,8 @@ class Race(Record):
     FAR = 4
     NEAR_BY = 8
     OF_ONE = 32
-    #: or-ed to the kind where the accesses are ordered, but the later one is by the async proxy, which no fence lets see the other
+    #: or-ed to the kind where the accesses are ordered, but the later one is by the async proxy, which no fence lets see the other, or
+    #: through a texture or surface
     UNFENCED = 16
 
 

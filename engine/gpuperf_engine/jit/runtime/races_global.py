@@ -29,7 +29,7 @@ from .races_lines import (
     race_set,
     race_valued,
 )
-from .races_warps import race_cell, race_ordered, race_place, race_room, race_tagged, race_within
+from .races_warps import race_cell, race_ordered, race_place, race_room, race_stale, race_tagged, race_within
 
 
 def race_line(context: Context, access: LineAccess, lane: int, start: int, part: int, image: int) -> int:
@@ -125,6 +125,8 @@ def race_first(context: Context, access: LineAccess, cell: Line, room: LineRoom)
         # unless what the window knew has given way to another line
         kept = window != 0 and (fresh or race_tag(window, start) == race_tagged(access, start))
         if alone and (kept or window == 0) and (other == 0 or (other ^ epoch) & agent == 0):
+            if access.FLAGS & Race.IMAGE:
+                race_stale(context, access, room, beside)
             same = known == epoch and entry.STRONG == strong
             over = entry.MASK & ~mask == 0 and entry.STRONG == strong
             if known == 0 or same or over:

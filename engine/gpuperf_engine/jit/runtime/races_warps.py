@@ -160,6 +160,8 @@ def race_entry(
         cell.OWNER = who
     if owner == who and cell.FULL == 0:
         entry = race_entry_at(cell, room, access.STORES == 0)
+        if access.FLAGS & Race.IMAGE:
+            race_stale(context, access, room, race_entry_at(cell, room, 0))
         if entry.WHO == 0:
             return race_set(access, entry, number, strong)
         if entry.STRONG == strong:
@@ -208,6 +210,8 @@ def race_entries(context: Context, access: LineAccess, cell: Line, room: LineRoo
                         free = entry
             elif before == 0 and overlap and (stores or index & 1 == 0):
                 race_of_warps(context, access, known, room, entry, index & 1, overlap)
+            elif before and overlap and index & 1 == 0 and access.FLAGS & Race.IMAGE:
+                race_stale(context, access, room, entry)
         index += 1
         entry = LineEntry(entry + LineEntry.BYTES)
         if index == 2:
@@ -219,6 +223,14 @@ def race_entries(context: Context, access: LineAccess, cell: Line, room: LineRoo
     if free == 0:
         free = race_entry_at(cell, room, number % LineRoom.PAIRS * 2 + (stores == 0))
     return race_set(access, LineEntry(free), number, strong)
+
+
+def race_stale(context: Context, access: LineAccess, room: LineRoom, entry: LineEntry) -> int:
+    """Report a read through a texture or surface of what was stored before, if it was."""
+    overlap = entry.MASK & access.MASK
+    if access.STORES or entry.WHO == 0 or overlap == 0:
+        return 0
+    return race_of_warps(context, access, entry.WHO, room, entry, Race.UNFENCED, overlap)
 
 
 def race_precedes(context: Context, access: LineAccess, known: int) -> int:
@@ -241,8 +253,8 @@ def race_precedes(context: Context, access: LineAccess, known: int) -> int:
 def race_of_warps(
     context: Context, access: LineAccess, known: int, room: LineRoom, entry: LineEntry, loaded: int, overlap: int
 ) -> int:  # fmt: skip
-    """Note an access and that of an entry, a load or a store, which nothing orders, if it is not one of two stores that store the
-    same."""
+    """Note an access and that of an entry, a load (``loaded`` 1) or a store, which nothing orders, if it is not one of two stores that
+    store the same; ``loaded`` ``UNFENCED``: they are ordered."""
     number = access.NUMBER - context.RACE_FIRST
     other = number
     if context.RACE_SEGMENTS:
@@ -256,7 +268,7 @@ def race_of_warps(
     strong = access.STRONG & entry.STRONG
     if strong & 2 or (strong & 4 and near) or (strong and together):
         return 0
-    kind = Race.RAW
+    kind = Race.RAW | loaded & Race.UNFENCED
     if access.STORES:
         kind = Race.WAW
         if loaded:

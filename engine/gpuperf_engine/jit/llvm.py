@@ -24,7 +24,7 @@ from ..simt import atomic_targets, stack, stack_entries
 from . import cache as store
 from .codegen.combine import COMBINE_PREFIX, combine_function
 from .codegen.images import IMAGE_IMPORTS, IMAGE_PREFIX, image_function
-from .ir import abi, access_records, codes, copy_records, race_records, tensor_records
+from .ir import abi, access_records, codes, copy_records, race_records, sm_records, tensor_records
 from .ir.vectors import vector_function
 from .runtime import compile_python
 from .runtime.access import access_functions, access_names, is_access
@@ -85,6 +85,7 @@ _SCRIPTS = {
     "races": _RACES,
     "copies": (*_MBARRIER, *_SIGNALLING),
     "tensors": ("tensor_lanes", "replace_lanes"),
+    "simulator": ("sm_run", "sm_stream"),
     "tensor_memory": ("tensor_place", "tensor_alloc", "tensor_free", "tensor_copy", "tensor_multiply"),
 }
 _IMPORTS = {
@@ -131,6 +132,7 @@ _FILES = {
     "copies": tuple(_RUNTIME / f"{stem}.py" for stem in ("mbarrier", "bulk")),
     "tensors": tuple(_RUNTIME / f"{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")),
     "tensor_memory": (_RUNTIME / "tensor_memory.py", _RUNTIME.parents[1] / "isa" / "tensor_layouts.py"),
+    "simulator": tuple(_RUNTIME / f"{stem}.py" for stem in ("sm_trace", "sm_core")),
 }
 _CONSTANTS = {
     **{name: getattr(stack_entries, name) for name in ("CALL_FRAME", "RECONVERGE", "PENDING", "WAIT")},
@@ -304,7 +306,7 @@ def link(contents: Sequence[bytes], exports: tuple[str, ...], imports: dict[str,
 
 def _level(name: str) -> int:
     """How well a runtime object is compiled: what looks for races are many small functions, of which few are called by others."""
-    return 2 if name == "races" else 1
+    return 2 if name in ("races", "simulator") else 1
 
 
 def _key(name: str, level: int) -> str:
@@ -352,6 +354,8 @@ def _runtime_text(name: str) -> str:
             + pieces_words()
             + race_words()
         )
+    if name == "simulator":
+        return compile_python.translate(_FILES[name], vars(sm_records), exported=_SCRIPTS[name])
     if name in ("copies", "tensors", "tensor_memory"):
         others = ("script", "races", *(() if name == "copies" else ("copies",)))
         called = [path for other in others for path in _FILES[other]]
@@ -434,7 +438,7 @@ def _load_runtime(name: str) -> Library:
         except RuntimeError:
             pass
     particular = name.startswith(_PARTICULAR)
-    if name not in _SCRIPTS and not particular and not is_access(name):
+    if (name not in _SCRIPTS or name == "simulator") and not particular and not is_access(name):
         content = compile_object(_runtime_text(name), _level(name))
         store.keep(_key(name, _level(name)), content)
         return link([content], exports, imports)

@@ -12,7 +12,7 @@ from .control_flow import (
     LineProfile,
     LoopProfile,
 )
-from .estimate import Estimate
+from .estimate import Estimate, StalledInstruction
 from .finding import Finding, Traffic, added_traffic
 from .memory import SECTOR_BYTES, Memory, ObjectFootprint, SiteProfile
 from .profile import KernelAttributes, Profile, Resources
@@ -40,6 +40,7 @@ __all__ = [
     "RaceAccess",
     "Resources",
     "SiteProfile",
+    "StalledInstruction",
     "Traffic",
     "ValueRecord",
     "added_traffic",

@@ -6,13 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Estimate"]
+__all__ = ["Estimate", "StalledInstruction"]
+
+
+@dataclass(frozen=True, slots=True)
+class StalledInstruction:
+    """A machine instruction on the SM that was simulated: its ``address`` and ``text``, how often warps ``issued`` it, and the
+    clocks that
+    they waited before it, all together."""
+
+    address: int
+    text: str
+    issued: int
+    stalled: int
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Predicted time of one profile on one machine. ``bounds`` maps each resource to the time in µs below which it cannot
-    go; ``time_us`` includes ``launch_us`` and is never below any bound; ``limiter`` names what decides."""
+    go; ``time_us`` includes ``launch_us`` and is never below any bound; ``limiter`` names what decides. ``stalled``: where the
+    warps of one
+    SM waited, in the order of the machine code; empty unless it was simulated."""
 
     machine: str
     machine_revision: int
@@ -28,3 +42,4 @@ class Estimate:
     waves: float
     notes: tuple[str, ...] = ()
     timeline: tuple[Any, ...] = ()
+    stalled: tuple[StalledInstruction, ...] = ()

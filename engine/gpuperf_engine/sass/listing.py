@@ -22,6 +22,8 @@ _INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,16})\*/\s+(\S.*?)\s*/\* 0x([0-9a-f
 _UPPER_HALF = re.compile(r"\s*/\* 0x([0-9a-f]{16}) \*/\s*$")
 _PREDICATE = re.compile(r"@!?U?P[0-9T]+\s+")
 _TARGET = re.compile(r"`\(([^)]+)\)")
+#: what ``nvdisasm`` adds to operands: targets, and that a register was spilled (``SpillRefill``)
+_REMARK = re.compile(r'\s*\(\*"[^"]*"\*\)')
 _TARGETS = re.compile(r'\(\*"BRANCH_TARGETS ([^"]*)"\*\)')
 _OPERAND = re.compile(r"(?:[^,\[\](){}]|\[[^\]]*\]|\([^)]*\)|\{[^}]*\})+")
 
@@ -57,8 +59,8 @@ class Decoded:
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """As written, without the targets that ``nvdisasm`` adds to an indirect branch."""
-        rest = _TARGETS.sub("", _PREDICATE.sub("", self.text)).split(None, 1)
+        """As written, without the remarks that ``nvdisasm`` adds."""
+        rest = _REMARK.sub("", _PREDICATE.sub("", self.text)).split(None, 1)
         return tuple(part.strip() for part in _OPERAND.findall(rest[1]) if part.strip()) if rest[1:] else ()
 
     @cached_property

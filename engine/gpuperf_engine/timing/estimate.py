@@ -6,17 +6,19 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
 from ..errors import MachineError, NotObserved, UnknownName, Unsupported, nearest
+from ..profile.build import LaunchRecord
 from ..results import Estimate, Profile, Resources
 from .adapt import launch_key, timing_input
 from .hong_kim import HONG_KIM_MODELS, estimate_hong_kim
 from .inputs import TimingInput
 from .machine import Machine, load_machine
 from .occupancy import occupancy
+from .simulation import SIMULATION, NotRun, simulated
 from .targets import can_run
 from .wave_model import MODELS as WAVE_MODELS
 from .wave_model import WaveModel
 
-__all__ = ["CACHES", "MODELS", "Predictor", "estimate"]
+__all__ = ["CACHES", "MODELS", "SIMULATION", "Predictor", "estimate"]
 
 CACHES = ("cold", "warm")
 
@@ -38,6 +40,9 @@ def estimate(
     ``profile`` is what ``Device.launch`` returned, or a :class:`TimingInput`; ``machine`` an id or a loaded machine;
     ``resources`` replaces the profile's registers and shared memory where given; ``caches``: ``cold``, or ``warm`` for a launch
     that is run again and again, so that it finds in L2 what it left there; ``search`` adds folders of machine files.
+    ``model``: one of ``MODELS``, or ``simulation``, that of an SM on machine code; where there is no assembler, or the launch
+    cannot be
+    simulated, the first of ``MODELS`` predicts, and a note says why.
 
     In the result ``bounds`` are µs by resource: ``launch``, ``latency``, ``issue``, a unit, ``l1`` (with ``shared``, the
     part of shared memory in it), ``l2``, ``dram``, ``atomics`` (those at the hottest address follow each other), ``dispatch`` (CTAs
@@ -54,9 +59,10 @@ def estimate(
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """Launches of one program that are alike: what the models see, and what they predict."""
+    """Launches of one program that are alike: what the models see, and what they predict; ``None``: a launch whose memory was not
+    observed, simulated on its machine code."""
 
-    given: TimingInput
+    given: TimingInput | None
     estimate: Estimate
     #: µs that they take less without these shares of their loads and stores
     saved: dict[tuple[float, float], float] = field(default_factory=dict)
@@ -108,17 +114,21 @@ class Predictor:
     def _saved(self, launch: _Launch, gone: tuple[float, float]) -> float:
         if gone not in launch.saved:
             given = launch.given
+            if given is None:
+                raise NotObserved(
+                    "what a launch saves without some of its traffic needs its memory behaviour"
+                )
             loads, stores = gone
             smaller = replace(given, memory=given.memory.scaled(1.0 - loads, 1.0 - stores))
-            after = _predict(smaller, self.machine, self.model, self.caches) if any(gone) else launch.estimate
-            launch.saved[gone] = max(0.0, launch.estimate.time_us - after.time_us)
+            before, after = (_predict(one, self.machine, self.model, self.caches) for one in (given, smaller))
+            launch.saved[gone] = max(0.0, before.time_us - after.time_us) if any(gone) else 0.0
         return launch.saved[gone]
 
     def _launches(
         self, profile: Profile | TimingInput, resources: Resources | None = None
     ) -> list[tuple[_Launch, int]]:
         """Launches that are alike, each with its number."""
-        if isinstance(profile, TimingInput):
+        if isinstance(profile, TimingInput):  # it has no machine code: never simulated
             return [(_Launch(profile, _predict(profile, self.machine, self.model, self.caches)), 1)]
         if not can_run(profile.target, self.machine):
             capability = ".".join(map(str, self.machine.compute_capability))
@@ -133,11 +143,25 @@ class Predictor:
             key = launch_key(record), used
             numbers[key] = numbers.get(key, 0) + 1
             if key not in self._known:
-                given = timing_input(record, self.machine, used)
-                self._known[key] = _Launch(given, _predict(given, self.machine, self.model, self.caches))
+                self._known[key] = self._launch(record, used)
         if not numbers:
             raise NotObserved(f"the profile of {profile.kernel!r} holds no launch to predict the time of")
         return [(self._known[key], times) for key, times in numbers.items()]
+
+    def _launch(self, record: LaunchRecord, resources: Resources) -> _Launch:
+        """One launch; where it cannot be simulated though that was asked for, by the default model, with a note."""
+        if self.model != SIMULATION:
+            given = timing_input(record, self.machine, resources)
+            return _Launch(given, _predict(given, self.machine, self.model, self.caches))
+        try:
+            found = simulated(record, self.machine, warm=self.caches == CACHES[1])
+            observed = record.observation.sites is not None
+            return _Launch(timing_input(record, self.machine, resources) if observed else None, found)
+        except (MachineError, NotRun) as reason:
+            given = timing_input(record, self.machine, resources)
+            found = _predict(given, self.machine, self.model, self.caches)
+            note = f"simulation: not possible, so {found.model} is used: {getattr(reason, 'message', reason)}"
+            return _Launch(given, replace(found, notes=(note, *found.notes)))
 
 
 def _machine(machine: Machine | str, search: Iterable[str]) -> Machine:
@@ -145,8 +169,9 @@ def _machine(machine: Machine | str, search: Iterable[str]) -> Machine:
 
 
 def _checked(model: str, caches: str) -> tuple[str, str]:
-    if model not in MODELS:
-        raise UnknownName(f"unknown model of time {model!r}", hint=nearest(model, MODELS, noun="model"))
+    models = (*MODELS, SIMULATION)
+    if model not in models:
+        raise UnknownName(f"unknown model of time {model!r}", hint=nearest(model, models, noun="model"))
     if caches not in CACHES:
         raise UnknownName(
             f"unknown state of the caches {caches!r}", hint=nearest(caches, CACHES, noun="state")
@@ -156,6 +181,8 @@ def _checked(model: str, caches: str) -> tuple[str, str]:
 
 def _predict(given: TimingInput, machine: Machine, model: str, state: str) -> Estimate:
     _check_units(given, machine)
+    if model == SIMULATION:
+        model = MODELS[0]
     resident = occupancy(
         machine,
         threads_per_cta=given.threads_per_cta,

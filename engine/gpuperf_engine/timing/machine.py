@@ -55,6 +55,8 @@ class Machine:
     max_threads_per_sm: int
     max_ctas_per_sm: int
     max_threads_per_cta: int
+    memory_queue: int
+    address_rate: float
     registers_per_sm: int
     registers_per_cta: int
     max_registers_per_thread: int

@@ -13,10 +13,11 @@ UNITS = ("fma", "alu", "imad", "fp64", "fp16", "xu", "lsu", "cbu", "adu", "unifo
 
 LATENCIES = (
     "fma", "alu", "imad", "fp64", "fp16", "xu", "cbu", "adu", "uniform", "tensor", "tex",
-    "shuffle", "shared", "l1", "l2", "l2_far", "dram",
+    "shuffle", "shared", "barrier", "l1", "l2", "l2_far", "dram",
 )  # fmt: skip
 """Names of latencies: of a result of a unit, of a warp shuffle, and of a load served at a level of memory, ``l2_far`` in another
-partition of L2 than the SM's (where that is not given, it is as ``l2``)."""
+partition of L2 than the SM's (where that is not given, it is as ``l2``); ``barrier``: from the arrival of the last warp to the next
+instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,15 @@ QUANTITIES = (
     QuantityRule("sm", "max_threads", "max_threads_per_sm", "threads"),
     QuantityRule("sm", "max_ctas", "max_ctas_per_sm", "CTAs"),
     QuantityRule("sm", "max_threads_per_cta", "max_threads_per_cta", "threads"),
+    QuantityRule("sm", "memory_queue", "memory_queue", "instructions/sub-partition"),
+    QuantityRule(
+        "sm",
+        "address_rate",
+        "address_rate",
+        "warp instructions/clk/sub-partition",
+        whole=False,
+        minimum=0.01,
+    ),
     QuantityRule("registers", "per_sm", "registers_per_sm", "registers"),
     QuantityRule("registers", "per_cta", "registers_per_cta", "registers"),
     QuantityRule("registers", "per_thread", "max_registers_per_thread", "registers"),

@@ -23,7 +23,7 @@ from ..assemble import Assembly, instructions_of
 from ..graph import Graph
 from ..listing import Decoded
 from .deciding import approximations_decide, computes_halves, rounded_otherwise
-from .translate import Translation, translate
+from .translate import Translation, meeting, translate
 from .writer import NotRun
 
 __all__ = ["NotRun", "Ran", "Row", "run"]
@@ -87,20 +87,10 @@ class _Runner:
         self.instructions = instructions
         try:
             self.kernel = parse(translation.text, path="machine code")["machine_code"]
-            self.by_line = {item.span.line: item for item in self.kernel.instructions}
-            self.program = build_program(self.kernel, self._meeting())
+            lines = {item.span.line: item for item in self.kernel.instructions}
+            self.program = build_program(self.kernel, meeting(translation, lines))
         except EngineError as error:
             raise NotRun(f"it has no PTX that does the same: {error.message}") from None
-
-    def _meeting(self) -> dict[Instruction, int]:
-        """By branch the position of the instruction where its lanes meet."""
-        lines = sorted(self.by_line)
-        following = {0: -1}
-        for label in self.translation.meets.values():
-            if label:
-                place = int(np.searchsorted(lines, label, side="right"))
-                following[label] = self.by_line[lines[place]].index
-        return {self.by_line[line]: following[label] for line, label in self.translation.meets.items()}
 
     def launch(self, record: LaunchRecord, ran: Ran) -> None:
         plan, inputs = record.plan, record.plan.inputs

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...ptx.module import Function
+from ...ptx.syntax import Instruction
 from ..assemble import Assembly
 from ..graph import JOINS, Graph
 from ..listing import Decoded
@@ -16,7 +19,7 @@ from .operands import Register, read_operand
 from .paths import Node, nodes_of
 from .writer import NotRun, Writer, opcode_row
 
-__all__ = ["Translation", "translate"]
+__all__ = ["Translation", "Translator", "cubin_of", "meeting", "translate"]
 
 assert accesses and floats and integers  # they fill the table of opcodes
 
@@ -65,14 +68,32 @@ class Translation:
 
 def translate(kernel: Function, assembly: Assembly, graph: Graph) -> Translation:
     """The machine code of a kernel. Raises ``NotRun`` for what no launch of it could be run of."""
+    return Translator(kernel, assembly, graph, cubin_of(assembly)).whole()
+
+
+def meeting(translation: Translation, lines: Mapping[int, Instruction]) -> dict[Instruction, int]:
+    """By branch the position of the instruction where its lanes meet; ``lines``: the instructions of what was written, by line."""
+    order = sorted(lines)
+    following = {0: -1}
+    for label in translation.meets.values():
+        if label:
+            following[label] = lines[order[bisect_right(order, label)]].index
+    return {lines[line]: following[label] for line, label in translation.meets.items()}
+
+
+def cubin_of(assembly: Assembly) -> Cubin:
+    """What an assembly holds. Raises ``NotRun`` if it cannot be read."""
     try:
-        cubin = read_cubin(assembly.cubin)
+        return read_cubin(assembly.cubin)
     except ValueError as error:
         raise NotRun(f"what ptxas wrote cannot be read: {error}") from None
-    return _Translator(kernel, assembly, graph, cubin).whole()
 
 
-class _Translator:
+class Translator:
+    """Writes one kernel. ``own_bytes``: of parameters behind all others, for what ``setup`` writes in front of the code."""
+
+    own_bytes = 0
+
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph, cubin: Cubin) -> None:
         self.kernel = kernel
         self.graph = graph
@@ -90,6 +111,7 @@ class _Translator:
         self.places: dict[int, list[int]] = {}
         self.accesses: dict[int, int] = {}
         self.branches: list[tuple[int, Node | None]] = []
+        self.nodes = nodes_of(graph)
 
     # -- constants -----------------------------------------------------------------------------------------------------
 
@@ -162,7 +184,7 @@ class _Translator:
     # -- code ----------------------------------------------------------------------------------------------------------
 
     def whole(self) -> Translation:
-        nodes = nodes_of(self.graph)
+        nodes = self.nodes
         if sum(node.block.end - node.block.start for node in nodes) > _MOST:
             raise NotRun("too much code")
         to, starts = self.to, list[int]()
@@ -199,7 +221,8 @@ class _Translator:
     def head(self) -> list[str]:
         """Everything in front of the first block."""
         to = self.to
-        size = self.place_of("") - 8 * self.variables.pop("") + 8 * len(self.variables)
+        end = self.place_of("") - 8 * self.variables.pop("") + 8 * len(self.variables)
+        size = end + self.own_bytes
         state = sorted({*to.registers, "%RB", "%NONE", "%STACK", "%LANES"})
         flags = sorted({*to.predicates, "%PT", "%PF"})
         types = {"r": "b32", "q": "b64", "p": "pred", "h": "b16"}
@@ -221,7 +244,12 @@ class _Translator:
             "mov.u32 %NONE, pool;",
         ]
         lines += [f"mov.b32 {name}, 0;" for name in state if name not in ("%STACK", "%LANES", "%NONE")]
-        return lines + [f"and.pred {name}, %PF, %PF;" for name in flags if name not in ("%PT", "%PF")]
+        lines += [f"and.pred {name}, %PF, %PF;" for name in flags if name not in ("%PT", "%PF")]
+        return lines + self.setup(end)
+
+    def setup(self, offset: int) -> list[str]:
+        """What stands in front of the code; ``offset`` of the parameters of its own."""
+        return []
 
     def block(self, node: Node) -> None:
         block = node.block

@@ -1,0 +1,219 @@
+"""Records of the simulation of one SM (``jit.runtime.sm_core``), at host addresses.
+
+Times are in clocks; of servers that several requests share in 1/256 clock (``FRACTION``).
+"""
+
+from __future__ import annotations
+
+from .records import U8, U16, U64, Array32, Array64, Pointer, Record
+
+__all__ = [
+    "END",
+    "FRACTION",
+    "NONE",
+    "SUB_CORES",
+    "Block",
+    "Kind",
+    "Line",
+    "Op",
+    "Program",
+    "Slot",
+    "Sm",
+    "Stream",
+    "Warp",
+]
+
+#: binary digits of a clock in the times of servers
+FRACTION = 8
+#: the word that ends a stream, and what is not there
+END = 0xFFFFFFFF
+NONE = 0xFFFF
+#: the most sub-partitions, and pipes of each, that there is room for
+SUB_CORES, _PIPES = 4, 16
+
+
+class Kind:
+    """What an instruction does besides occupying a pipe; from ``SHARED`` on, it goes through the memory queue."""
+
+    (
+        PLAIN,
+        BARRIER,
+        ARRIVE,
+        COMMIT,
+        WAIT,
+        SHARED,
+        SHUFFLE,
+        LOAD,
+        STORE,
+        ATOMIC,
+        LOCAL_LOAD,
+        LOCAL_STORE,
+        COPY,
+    ) = range(13)
+
+
+class Op(Record):
+    """A machine instruction. ``READS`` and ``WRITES``: how many of the numbers at ``REGISTERS`` there are of each. ``OTHER``: a second
+    pipe that it may go through, ``NONE`` for none. ``PORTS``: clocks in which it reads its registers, ``REUSED`` where the instruction
+    before was the same warp's. ``PAUSE``: clocks before the next one of the warp. ``ARGUMENT``: of a barrier and of a wait.
+    ``ISSUED`` and
+    ``STALLED`` are counted: how often it was issued, and clocks that its warps waited before."""
+
+    KIND = U16(0)
+    PIPE = U16(2)
+    OTHER = U16(4)
+    BUSY = U16(6)
+    LATENCY = U16(8)
+    PORTS = U8(10)
+    REUSED = U8(11)
+    READS = U8(12)
+    WRITES = U8(13)
+    PAUSE = U16(14)
+    REGISTERS = U64(16)
+    ARGUMENT = U64(24)
+    ISSUED = U64(32)
+    STALLED = U64(40)
+    BYTES = 48
+
+
+class Block(Record):
+    """``OPS``: of its first instruction; ``ENDS``: behind its last."""
+
+    OPS: Pointer[Op] = Pointer(0)
+    ENDS = U64(8)
+    BYTES = 16
+
+
+class Line(Record):
+    """A line of 128 bytes that a CTA touches. ``VALID``, ``DIRTY``, ``TOUCHED``: sectors in L1, those to be written back, and those
+    that the CTA has touched; ``DRAM``: 1 if they come from DRAM then."""
+
+    VALID = U8(0)
+    DIRTY = U8(1)
+    TOUCHED = U8(2)
+    DRAM = U8(3)
+    READY = U64(8)
+    NEWER = U64(16)
+    OLDER = U64(24)
+    BYTES = 32
+
+
+class Warp(Record):
+    """``STATE``: 0 not there, 1 runs, 2 waits at a barrier. ``AT``: when its operands are ready; ``SINCE``: when the instruction
+    before
+    was issued. ``GROUPS``: when its copies of each group are complete, ``COMMITTED`` many of them; ``COPIED``: those of the open
+    one."""
+
+    STATE = U64(0)
+    AT = U64(8)
+    OP: Pointer[Op] = Pointer(16)
+    ENDS = U64(24)
+    PLACE = U64(32)
+    SLOT = U64(40)
+    AGE = U64(48)
+    SINCE = U64(56)
+    COPIED = U64(64)
+    COMMITTED = U64(72)
+    GROUPS = Array64(80)
+    READY = Array32(144)
+    BYTES = 144 + 4 * 528
+
+
+class Program(Record):
+    """What the CTAs of a class execute: the ``STREAMS`` of their warps (addresses), how many ``LINES`` they touch, and the group of
+    each (bytes at ``GROUPS``)."""
+
+    STREAMS = U64(0)
+    LINES = U64(8)
+    GROUPS = U64(16)
+    BYTES = 24
+
+
+class Slot(Record):
+    """Room for a CTA. ``LIVE`` warps; ``LINES``: its first; ``ARRIVED``: at each of 16 barriers."""
+
+    LIVE = U64(0)
+    LINES = U64(8)
+    NUMBER = U64(16)
+    PROGRAM: Pointer[Program] = Pointer(24)
+    ARRIVED = Array64(32)
+    BYTES = 32 + 128
+
+
+class Sm(Record):
+    """One SM, and the numbers of its machine."""
+
+    CTAS = U64(0)
+    RESIDENT = U64(8)
+    WARPS = U64(16)
+    EACH = U64(24)
+    PARTS = U64(32)
+    WARP: Pointer[Warp] = Pointer(40)
+    SLOT: Pointer[Slot] = Pointer(48)
+    BLOCK: Pointer[Block] = Pointer(56)
+    CLASSES = U64(64)
+    PROGRAMS = U64(72)
+    FINISHED = U64(80)
+    QUEUE = U64(88)
+    ADDRESS_CLOCKS = U64(96)
+    LSU_CLOCKS = U64(104)
+    TAGS = U64(112)
+    LATENCY_SHARED = U64(120)
+    LATENCY_L1 = U64(128)
+    LATENCY_L2 = U64(136)
+    LATENCY_DRAM = U64(144)
+    LATENCY_BARRIER = U64(152)
+    PORT_COST = U64(160)
+    L2_COST = U64(168)
+    DRAM_COST = U64(176)
+    AHEAD = U64(184)
+    TURNAROUND = U64(192)
+    GAP = U64(200)
+    L1_LINES = U64(208)
+    SHARES = U64(216)
+    SUMS = U64(224)
+    # as it runs
+    STARTED = U64(232)
+    LAST_START = U64(240)
+    LSU = U64(248)
+    PORT = U64(256)
+    L2 = U64(264)
+    DRAM = U64(272)
+    KEPT = U64(280)
+    NEWEST: Pointer[Line] = Pointer(288)
+    OLDEST: Pointer[Line] = Pointer(296)
+    ENDED = U64(304)
+    DONE = U64(312)
+    ISSUED = U64(320)
+    L2_SECTORS = U64(328)
+    DRAM_SECTORS = U64(336)
+    LSU_BUSY = U64(344)
+    FULL = U64(352)
+    FREE = Array64(360)
+    ADDRESS = Array64(392)
+    LAST = Array64(424)
+    NEXT_AT = Array64(456)
+    NEXT = Array64(488)
+    PUSHED = Array64(520)
+    PIPES = Array64(552)
+    QUEUES = Array64(552 + 8 * SUB_CORES * _PIPES)
+    BYTES = 552 + 8 * SUB_CORES * _PIPES + 8 * SUB_CORES * 32
+
+
+class Stream(Record):
+    """What a warp recorded, and what becomes of it. ``WORDS`` of 32 bits from ``AT`` to ``ENDS``; ``BLOCKS``: by number of the block
+    where its sites begin in ``SITES`` and end; ``TABLE``: lines that the CTA touches, ``MASK`` + 1 cells of 16 bytes."""
+
+    WORDS = U64(0)
+    COUNT = U64(8)
+    FIRST_SITE = U64(16)
+    SITES = U64(24)
+    OUT = U64(32)
+    TABLE = U64(40)
+    MASK = U64(48)
+    UNIQUE = U64(56)
+    GROUPS = U64(64)
+    LINES = U64(72)
+    WARP = U64(80)
+    SCRATCH = U64(88)
+    BYTES = 96

@@ -1,0 +1,473 @@
+"""One SM, clock by clock where something happens: warps issue machine instructions, which wait for one another, for pipes and memory.
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. Nothing is guessed at run time: all numbers are in the
+records of ``jit.ir.sm_records``. Whenever an instruction is issued, the time at which its result is there is worked out at once, from
+the times at which the servers on its way are free; so the SM steps from issue to issue, whatever lies between.
+"""
+
+from __future__ import annotations
+
+from ..ir.sm_records import END, FRACTION, NONE, Kind, Line, Op, Program, Slot, Sm, Warp
+from .compile_python import bits_count, fill, load8, load16, load32, load64, store32, store64
+
+
+def sm_forget(sm: Sm, line: Line) -> int:
+    """Take a line out of the list of those in L1."""
+    newer = Line(line.NEWER)
+    older = Line(line.OLDER)
+    if newer:
+        newer.OLDER = older
+    else:
+        sm.NEWEST = older
+    if older:
+        older.NEWER = newer
+    else:
+        sm.OLDEST = newer
+    line.NEWER = 0
+    line.OLDER = 0
+    sm.KEPT -= 1
+    return 0
+
+
+def sm_keep(sm: Sm, line: Line) -> int:
+    """Put a line in front of those in L1; the oldest goes if there is no room."""
+    newest = sm.NEWEST
+    line.OLDER = newest
+    line.NEWER = 0
+    if newest:
+        newest.NEWER = line
+    else:
+        sm.OLDEST = line
+    sm.NEWEST = line
+    sm.KEPT += 1
+    if sm.KEPT > sm.L1_LINES:
+        victim = sm.OLDEST
+        sm_forget(sm, victim)
+        if victim.DIRTY:
+            sectors = bits_count(victim.DIRTY)
+            sm.PORT += sectors * sm.PORT_COST
+            sm.L2 += sectors * sm.L2_COST
+            sm.L2_SECTORS += sectors
+        victim.VALID = 0
+        victim.DIRTY = 0
+    return 0
+
+
+def sm_below(sm: Sm, now: int, sectors: int, far: int) -> int:
+    """When sectors that L1 asks for or writes have gone through the port, L2 and DRAM, beyond their latency."""
+    at = now << FRACTION
+    port = sm.PORT
+    if port < at:
+        port = at
+    port += sectors * sm.PORT_COST
+    sm.PORT = port
+    late = port - at
+    level = sm.L2
+    if level < at:
+        level = at
+    level += sectors * sm.L2_COST
+    sm.L2 = level
+    sm.L2_SECTORS += sectors
+    if level - at - sm.AHEAD > late:
+        late = level - at - sm.AHEAD
+    if far:
+        level = sm.DRAM
+        if level < at:
+            level = at
+        level += sectors * sm.DRAM_COST
+        sm.DRAM = level
+        sm.DRAM_SECTORS += sectors
+        if level - at - sm.AHEAD > late:
+            late = level - at - sm.AHEAD
+    return late >> FRACTION
+
+
+def sm_touch(sm: Sm, slot: Slot, number: int, line: Line, sectors: int) -> int:
+    """The sectors among these that the CTA touches for the first time, of a line whose data are in DRAM."""
+    program = slot.PROGRAM
+    if line.TOUCHED == 0:
+        group = load8(program.GROUPS + number)
+        sums = load64(sm.SUMS + 8 * group) + load64(sm.SHARES + 8 * group)
+        if sums >= 65536:
+            sums -= 65536
+            line.DRAM = 1
+        store64(sm.SUMS + 8 * group, sums)
+    new = sectors & ~line.TOUCHED
+    line.TOUCHED |= sectors
+    if line.DRAM:
+        return new
+    return 0
+
+
+def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
+    """When the sectors of a line are there that a load wants at some time."""
+    number = word >> 4
+    sectors = word & 15
+    line = Line(slot.LINES + number * Line.BYTES)
+    valid = line.VALID
+    missing = sectors & ~valid
+    if valid and sm.NEWEST != line:
+        sm_forget(sm, line)
+        sm_keep(sm, line)
+    ready = start + sm.LATENCY_L1
+    if missing:
+        if valid == 0:
+            line.VALID = sectors
+            sm_keep(sm, line)
+        far = bits_count(sm_touch(sm, slot, number, line, sectors) & missing)
+        near = bits_count(missing) - far
+        latency = sm.LATENCY_L2
+        late = 0
+        if near:
+            late = sm_below(sm, start, near, 0)
+        if far:
+            late = sm_below(sm, start, far, 1)
+            latency = sm.LATENCY_DRAM
+        if start + latency + late > ready:
+            ready = start + latency + late
+        line.VALID = line.VALID | sectors
+        if ready > line.READY:
+            line.READY = ready
+        return ready
+    if line.READY > ready:
+        ready = line.READY
+    return ready
+
+
+def sm_stored(sm: Sm, slot: Slot, word: int, start: int) -> int:
+    """A store goes through to L2: how late it is there."""
+    number = word >> 4
+    sectors = word & 15
+    line = Line(slot.LINES + number * Line.BYTES)
+    far = bits_count(sm_touch(sm, slot, number, line, sectors))
+    near = bits_count(sectors) - far
+    late = 0
+    if near:
+        late = sm_below(sm, start, near, 0)
+    if far:
+        late = sm_below(sm, start, far, 1)
+    return late
+
+
+def sm_local_stored(sm: Sm, slot: Slot, word: int) -> int:
+    """A store to local memory stays in L1."""
+    line = Line(slot.LINES + (word >> 4) * Line.BYTES)
+    if line.VALID:
+        sm_forget(sm, line)
+    line.VALID |= word & 15
+    line.DIRTY |= word & 15
+    line.TOUCHED = 15
+    sm_keep(sm, line)
+    return 0
+
+
+def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
+    """A memory instruction on its way: when its result is there."""
+    place = warp.PLACE
+    kind = op.KIND
+    head = 65537
+    if kind != Kind.SHUFFLE:
+        head = load32(place)
+        place += 4
+    more = 0
+    if kind == Kind.COPY:
+        more = head & 255
+        head = load32(place)
+        place += 4
+    lines = head >> 8 & 255
+    warp.PLACE = place + 4 * lines
+    if head == 0:
+        return now + op.LATENCY
+    start = sm.ADDRESS[part]
+    if start < now:
+        start = now
+    sm.ADDRESS[part] = start + sm.ADDRESS_CLOCKS
+    if start < sm.LSU:
+        start = sm.LSU
+    passes = head & 255
+    cost = passes + more
+    looked = (lines + sm.TAGS - 1) // sm.TAGS
+    if cost < looked:
+        cost = looked
+    if cost < sm.LSU_CLOCKS:
+        cost = sm.LSU_CLOCKS
+    sm.LSU = start + cost
+    sm.LSU_BUSY += cost
+    sm.QUEUES[part * 32 + sm.PUSHED[part] % sm.QUEUE] = start
+    sm.PUSHED[part] += 1
+    if kind == Kind.SHARED or kind == Kind.SHUFFLE:
+        return start + op.LATENCY + passes - 1
+    slot = Slot(warp.SLOT)
+    ready = start + sm.LATENCY_L1
+    late = 0
+    while lines:
+        word = load32(place)
+        if kind == Kind.LOAD or kind == Kind.COPY or kind == Kind.LOCAL_LOAD:
+            at = sm_loaded(sm, slot, word, start)
+            if at > ready:
+                ready = at
+        elif kind == Kind.LOCAL_STORE:
+            sm_local_stored(sm, slot, word)
+        else:
+            at = sm_stored(sm, slot, word, start)
+            if at > late:
+                late = at
+        place += 4
+        lines -= 1
+    if kind == Kind.ATOMIC:
+        return start + sm.LATENCY_L2 + late + passes - 1
+    if kind == Kind.COPY and ready + more > warp.COPIED:
+        warp.COPIED = ready + more
+    if kind == Kind.COPY:
+        return now + 1
+    return ready + passes - 1
+
+
+def sm_start(sm: Sm, slot: Slot, at: int) -> int:
+    """The next CTA in a slot."""
+    number = sm.STARTED
+    if number >= sm.CTAS:
+        return 0
+    sm.STARTED = number + 1
+    if number and at < sm.LAST_START + sm.GAP:
+        at = sm.LAST_START + sm.GAP
+    sm.LAST_START = at
+    program = Program(sm.PROGRAMS + load64(sm.CLASSES + 8 * number) * Program.BYTES)
+    slot.PROGRAM = program
+    slot.NUMBER = number
+    slot.LIVE = sm.WARPS
+    fill(slot.LINES, 0, program.LINES * Line.BYTES)
+    fill(slot + Slot.ARRIVED, 0, 128)
+    index = (slot - sm.SLOT) // Slot.BYTES
+    count = 0
+    while count < sm.WARPS:
+        place = index * sm.WARPS + count
+        part = place % sm.PARTS
+        warp = Warp(sm.WARP + (part * sm.EACH + place // sm.PARTS) * Warp.BYTES)
+        fill(warp, 0, Warp.BYTES)
+        warp.STATE = 1
+        warp.SLOT = slot
+        warp.AGE = number * 64 + count
+        warp.PLACE = load64(program.STREAMS + 8 * count)
+        warp.SINCE = at
+        sm_next(sm, warp, at)
+        count += 1
+    part = 0
+    while part < sm.PARTS:
+        sm_choose(sm, part)
+        part += 1
+    return 0
+
+
+def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
+    """A warp has nothing left to do."""
+    warp.STATE = 0
+    slot = Slot(warp.SLOT)
+    slot.LIVE -= 1
+    if sm.ENDED < now:
+        sm.ENDED = now
+    if slot.LIVE == 0:
+        store64(sm.FINISHED + 8 * slot.NUMBER, now)
+        sm.DONE += 1
+        program = slot.PROGRAM
+        line = Line(slot.LINES)
+        ends = line + program.LINES * Line.BYTES
+        while line < ends:
+            if line.VALID:
+                sm_forget(sm, line)
+            line = Line(line + Line.BYTES)
+        sm_start(sm, slot, now + sm.TURNAROUND)
+    else:
+        barrier = 0
+        while barrier < 16:
+            if slot.ARRIVED[barrier] and slot.ARRIVED[barrier] >= slot.LIVE:
+                sm_release(sm, slot, barrier, now)
+            barrier += 1
+    return 0
+
+
+def sm_next(sm: Sm, warp: Warp, at: int) -> int:
+    """Let a warp come to its next instruction, no earlier than at some time. 0 at its end."""
+    op = warp.OP
+    if op == warp.ENDS:
+        number = load32(warp.PLACE)
+        if number == END:
+            return 0
+        warp.PLACE += 4
+        block = sm.BLOCK + number * 16
+        op = Op(load64(block))
+        warp.OP = op
+        warp.ENDS = load64(block + 8)
+    registers = op.REGISTERS
+    ends = registers + 2 * op.READS
+    known = warp + Warp.READY
+    while registers < ends:
+        ready = load32(known + 4 * load16(registers))
+        if ready > at:
+            at = ready
+        registers += 2
+    ends = registers + 2 * op.WRITES
+    soonest = op.LATENCY - 1
+    if op.KIND:
+        soonest = 0
+    while registers < ends:
+        ready = load32(known + 4 * load16(registers)) - soonest
+        if ready > at:
+            at = ready
+        registers += 2
+    if op.KIND == Kind.WAIT:
+        left = op.ARGUMENT
+        group = warp.COMMITTED
+        if group > left:
+            ready = warp.GROUPS[(group - left - 1) % 8]
+            if ready > at:
+                at = ready
+    warp.AT = at
+    return 1
+
+
+def sm_release(sm: Sm, slot: Slot, barrier: int, now: int) -> int:
+    """Let the warps of a CTA go on that wait at a barrier."""
+    slot.ARRIVED[barrier] = 0
+    index = (slot - sm.SLOT) // Slot.BYTES
+    count = 0
+    while count < sm.WARPS:
+        place = index * sm.WARPS + count
+        warp = Warp(sm.WARP + (place % sm.PARTS * sm.EACH + place // sm.PARTS) * Warp.BYTES)
+        if warp.STATE == barrier + 2:
+            warp.STATE = 1
+            if warp.AT < now + sm.LATENCY_BARRIER:
+                warp.AT = now + sm.LATENCY_BARRIER
+        count += 1
+    part = 0
+    while part < sm.PARTS:
+        sm_choose(sm, part)
+        part += 1
+    return 0
+
+
+def sm_earliest(sm: Sm, part: int, warp: Warp) -> int:
+    """When a warp could issue, as far as its operands, its pipe and the memory queue decide."""
+    op = warp.OP
+    at = warp.AT
+    pipes = sm + Sm.PIPES + part * 128
+    free = load64(pipes + 8 * op.PIPE)
+    if op.OTHER != NONE:
+        other = load64(pipes + 8 * op.OTHER)
+        if other < free:
+            free = other
+    if free > at:
+        at = free
+    kind = op.KIND
+    if kind >= Kind.SHARED:
+        pushed = sm.PUSHED[part]
+        if pushed >= sm.QUEUE:
+            free = sm.QUEUES[part * 32 + pushed % sm.QUEUE]
+            if free > at:
+                at = free
+    return at
+
+
+def sm_choose(sm: Sm, part: int) -> int:
+    """Which warp of a sub-partition issues next, and when: the last one while it can, else the youngest."""
+    slot = sm.FREE[part]
+    last = Warp(sm.LAST[part])
+    if last and last.STATE == 1 and sm_earliest(sm, part, last) <= slot:
+        sm.NEXT_AT[part] = slot
+        sm.NEXT[part] = last
+        return 0
+    best = 1 << 60
+    chosen = Warp(0)
+    age = 0
+    warp = Warp(sm.WARP + part * sm.EACH * Warp.BYTES)
+    ends = warp + sm.EACH * Warp.BYTES
+    while warp < ends:
+        if warp.STATE == 1:
+            at = warp.AT
+            if at <= best:
+                at = sm_earliest(sm, part, warp)
+                if at < slot:
+                    at = slot
+                if at < best or (at == best and (warp == last or (chosen != last and warp.AGE > age))):
+                    best = at
+                    chosen = warp
+                    age = warp.AGE
+        warp = Warp(warp + Warp.BYTES)
+    sm.NEXT_AT[part] = best
+    sm.NEXT[part] = chosen
+    return 0
+
+
+def sm_issue(sm: Sm, part: int) -> int:
+    """Issue what was chosen for a sub-partition."""
+    now = sm.NEXT_AT[part]
+    warp = Warp(sm.NEXT[part])
+    op = warp.OP
+    kind = op.KIND
+    ports = op.PORTS
+    if sm.LAST[part] == warp:
+        ports = op.REUSED
+    if ports < 1:
+        ports = 1
+    sm.FREE[part] = now + ports
+    sm.LAST[part] = warp
+    sm.ISSUED += 1
+    op.ISSUED += 1
+    op.STALLED += now - warp.SINCE
+    warp.SINCE = now + 1
+    pipes = sm + Sm.PIPES + part * 128
+    pipe = pipes + 8 * op.PIPE
+    if op.OTHER != NONE and load64(pipes + 8 * op.OTHER) < load64(pipe):
+        pipe = pipes + 8 * op.OTHER
+    store64(pipe, now + op.BUSY)
+    ready = now + op.LATENCY
+    if kind >= Kind.SHARED:
+        ready = sm_memory(sm, part, warp, op, now)
+    elif kind == Kind.COMMIT:
+        warp.GROUPS[warp.COMMITTED % 8] = warp.COPIED
+        warp.COMMITTED += 1
+        warp.COPIED = 0
+    registers = op.REGISTERS + 2 * op.READS
+    ends = registers + 2 * op.WRITES
+    target = warp + Warp.READY
+    while registers < ends:
+        store32(target + 4 * load16(registers), ready)
+        registers += 2
+    warp.OP = Op(op + Op.BYTES)
+    if sm_next(sm, warp, now + op.PAUSE) == 0:
+        sm_ended(sm, warp, now + 1)
+    if kind == Kind.BARRIER or kind == Kind.ARRIVE:
+        slot = Slot(warp.SLOT)
+        barrier = op.ARGUMENT & 15
+        expected = op.ARGUMENT >> 4
+        if expected == 0:
+            expected = slot.LIVE
+        slot.ARRIVED[barrier] += 1
+        if kind == Kind.BARRIER:
+            warp.STATE = barrier + 2
+        if slot.ARRIVED[barrier] >= expected:
+            sm_release(sm, slot, barrier, now)
+    sm_choose(sm, part)
+    return 0
+
+
+def sm_run(sm: Sm) -> int:
+    """All CTAs; 1 if all have ended."""
+    count = 0
+    while count < sm.RESIDENT:
+        sm_start(sm, Slot(sm.SLOT + count * Slot.BYTES), sm.TURNAROUND)
+        count += 1
+    never = 1 << 60
+    while 1:
+        part = 0
+        at = sm.NEXT_AT[0]
+        other = 1
+        while other < sm.PARTS:
+            if sm.NEXT_AT[other] < at:
+                at = sm.NEXT_AT[other]
+                part = other
+            other += 1
+        if at >= never:
+            break
+        sm_issue(sm, part)
+    return sm.DONE == sm.CTAS

@@ -1,0 +1,201 @@
+"""Which registers and predicates a machine instruction reads and writes, as far as dependences between instructions need it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .listing import NEVER, Decoded
+from .run.operands import Address, Constant, Operand, Predicate, Register, read_operand
+
+__all__ = ["PREDICATES", "REGISTERS", "UNIFORM_PREDICATES", "Accesses", "Source", "accesses_of"]
+
+#: the number of a uniform register, predicate and uniform predicate behind those of the 256 registers, and how many numbers there are
+_UNIFORM, PREDICATES, UNIFORM_PREDICATES, REGISTERS = 256, 512, 520, 528
+_ALL_PREDICATES = tuple(range(PREDICATES, PREDICATES + 7))
+
+_NO_RESULT = frozenset([
+    "ST", "STG", "STS", "STL", "LDGSTS", "STSM", "RED", "REDG", "REDS", "BAR", "BRA", "BRX", "BRXU", "JMP", "JMX", "CALL",
+    "RET", "EXIT", "KILL", "BSSY", "BSYNC", "BREAK", "WARPSYNC", "MEMBAR", "ERRBAR", "CCTL", "CCTLL", "DEPBAR", "LDGDEPBAR",
+    "NANOSLEEP", "NOP", "YIELD", "BPT", "FENCE", "UTMALDG", "UTMASTG", "UTMAREDG", "UBLKCP", "UBLKRED", "UTMAPF", "UTMACCTL",
+    "UTMACMDFLUSH", "ARRIVES", "WARPGROUP", "PREEXIT", "ACQBULK", "LDGSTSBAR", "UCGABAR_ARV", "UCGABAR_WAIT", "CGAERRBAR",
+    "BMOV", "SUST", "SURED", "STAS", "REDAS",
+])  # fmt: skip
+_SETS = frozenset(
+    ["ISETP", "FSETP", "DSETP", "HSETP2", "PSETP", "PLOP3", "UISETP", "UPLOP3", "UPSETP", "UFSETP", "CSETP"]
+)
+_WIDE_WORDS = {"64": 2, "128": 4, "256": 8}
+_PAIRS = frozenset(
+    ["DADD", "DMUL", "DFMA", "DMNMX", "DSETP", "LEPC", "FFMA2", "FADD2", "FMUL2", "MOV64", "IADD.64"]
+)
+_PAIR_TYPES = frozenset(("F64", "S64", "U64"))
+#: registers of the operands a, b and c, and of the result, of a warp's matrix product by shape and width of the elements
+_MATRICES = {
+    "HMMA.1688": (2, 1, 0), "HMMA.16816": (4, 2, 0), "HMMA.1684": (2, 1, 0), "IMMA.8816": (1, 1, 2), "IMMA.8832": (1, 1, 2),
+    "IMMA.16816": (2, 1, 4), "IMMA.16832": (4, 2, 4), "IMMA.16864": (4, 2, 4), "DMMA.884": (2, 2, 4), "DMMA.8x8x4": (2, 2, 4),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A register operand: its slot among the operands that come from the register file (0 to 2), its number and its registers."""
+
+    slot: int
+    number: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accesses:
+    """Numbers of what is read and written, and the ``sources`` among the former that are read through the register ports.
+    ``deciding``: those read that say whether and where memory is accessed."""
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    sources: tuple[Source, ...]
+    deciding: tuple[int, ...]
+
+
+def accesses_of(item: Decoded) -> Accesses:
+    """Of one instruction. A register that is not known to be written in whole counts as written."""
+    base, operands = item.base, [read_operand(text) for text in item.operands]
+    results = _results(base, operands)
+    reads: list[int] = []
+    writes: list[int] = []
+    sources: list[Source] = []
+    deciding: list[int] = []
+    if item.predicate and item.predicate not in NEVER:
+        _predicate(read_operand(item.predicate.lstrip("@")), reads)
+    for place in results:
+        operand = operands[place]
+        if isinstance(operand, Predicate):
+            _predicate(operand, writes)
+        elif isinstance(operand, Register) and not operand.is_zero:
+            writes += _numbers(operand, _result_width(item))
+    slot = 0
+    for place, operand in enumerate(operands):
+        if place in results:
+            continue
+        if isinstance(operand, Predicate):
+            _predicate(operand, reads)
+        elif isinstance(operand, Register):
+            if not operand.is_zero:
+                width = _source_width(item, slot)
+                reads += _numbers(operand, width)
+                if not operand.uniform:
+                    sources.append(Source(slot, operand.number, width))
+            slot += 1
+        elif isinstance(operand, Address):
+            for part in operand.parts:
+                if not part.is_zero:
+                    width = 2 if "64" in part.words or _is_wide(item, part) else 1
+                    deciding += _numbers(part, width)
+                    if not part.uniform:
+                        sources.append(Source(slot, part.number, width))
+            slot += 1
+        elif isinstance(operand, Constant):
+            if operand.index is not None and not operand.index.is_zero:
+                reads += _numbers(operand.index, 1)
+            slot += 1
+        elif "PR" in item.operands[place]:
+            (writes if base == "R2P" else reads).extend(_ALL_PREDICATES)
+        else:
+            slot += 1
+    deciding += [number for number in reads if number >= PREDICATES]
+    every = tuple(dict.fromkeys((*reads, *deciding)))
+    return Accesses(every, tuple(dict.fromkeys(writes)), tuple(sources), tuple(dict.fromkeys(deciding)))
+
+
+def _is_wide(item: Decoded, part: Register) -> bool:
+    """Whether a register of an address is the first of two though it does not say so: up to Turing."""
+    return (
+        not part.uniform
+        and "U32" not in part.words
+        and "E" in item.opcode.split(".")[1:]
+        and item.base[-1] != "S"
+    )
+
+
+def _results(base: str, operands: list[Operand | None]) -> frozenset[int]:
+    """The places of the operands that are written."""
+    if base in _NO_RESULT:
+        return frozenset()
+    if base in _SETS:
+        return frozenset((0, 1))
+    if base == "FCHK":
+        return frozenset((0,))
+    results: list[int] = []
+    written = False
+    for place, operand in enumerate(operands):
+        if isinstance(operand, Register) and not written:
+            written = True
+            results.append(place)
+        elif isinstance(operand, Predicate) and not (
+            base in ("VOTE", "VOTEU") and len(results) >= 1 + written
+        ):
+            results.append(place)
+        else:
+            break
+    if not written and base in ("VOTE", "VOTEU"):
+        results = results[:1]
+    return frozenset(results if not _selects(base) else results[:1])
+
+
+def _selects(base: str) -> bool:
+    """Whether a predicate behind the result is an operand."""
+    return base in ("SEL", "FSEL", "USEL", "P2R", "S2R", "CS2R")
+
+
+def _numbers(register: Register, count: int) -> list[int]:
+    start = register.number + (_UNIFORM if register.uniform else 0)
+    return list(range(start, start + count))
+
+
+def _predicate(operand: Operand | None, into: list[int]) -> None:
+    if isinstance(operand, Predicate) and operand.number >= 0:
+        into.append(operand.number + (UNIFORM_PREDICATES if operand.uniform else PREDICATES))
+
+
+def _matrix(item: Decoded) -> tuple[int, int, int, int] | None:
+    words = item.opcode.split(".")
+    known = _MATRICES.get(".".join(words[:2]))
+    if known is None:
+        return None
+    a, b, c = known
+    result = c or (4 if "F32" in words else 2)
+    return a, b, c or result, result
+
+
+def _result_width(item: Decoded) -> int:
+    words, base = item.opcode.split("."), item.base
+    if matrix := _matrix(item):
+        return matrix[3]
+    if base in ("LDSM", "MOVM"):
+        return next((int(word) for word in words[1:] if word in ("2", "4")), 1)
+    if base.startswith(("LD", "ATOM", "TEX", "TLD")) or base == "ULDC":
+        return next((_WIDE_WORDS[word] for word in words if word in _WIDE_WORDS), 1)
+    if base == "CS2R":
+        return 1 if "32" in words else 2
+    if base in _PAIRS or "WIDE" in words:
+        return 2
+    if base in ("F2F", "I2F", "F2I") and words[1:2] and words[1] in _PAIR_TYPES:
+        return 2
+    return 1
+
+
+def _source_width(item: Decoded, slot: int) -> int:
+    words, base = item.opcode.split("."), item.base
+    if matrix := _matrix(item):
+        return matrix[slot] if slot < 3 else 1
+    if base.startswith("ST"):
+        return next((_WIDE_WORDS[word] for word in words if word in _WIDE_WORDS), 1)
+    if base in _PAIRS:
+        return 2
+    if "WIDE" in words and slot == 2:
+        return 2
+    if base in ("F2F", "F2I", "FRND") and len(words) > 2 and words[2] in _PAIR_TYPES:
+        return 2
+    if base in ("ATOM", "ATOMG", "ATOMS", "RED", "REDG") and "64" in words:
+        return 2
+    if base in ("RET", "BRX"):
+        return 2 if base == "RET" else 1
+    return 1

@@ -1,0 +1,238 @@
+"""Machine code as a PTX kernel that records where its warps go and which addresses they access, and does as little else as it can.
+
+For each block that a warp executes it writes the number of the block, the lanes that execute it, and for each access of the block the
+addresses of the 32 lanes, in words of four bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...device.device import Runtime
+from ...errors import EngineError
+from ...profile.build import LaunchRecord
+from ...ptx.module import Function
+from ...ptx.parse import parse
+from ...simt.program import build_program
+from ..assemble import Assembly
+from ..graph import Graph
+from ..listing import NEVER, Decoded
+from .needed import LOADS, STORES, Needed, needed_of
+from .operands import Address, read_operand
+from .paths import Node
+from .translate import Translator, cubin_of, meeting
+from .writer import NotRun
+
+__all__ = ["OFF", "Site", "Trace", "Tracer"]
+#: the address of a lane that is off
+OFF = 0xFFFFFFFF
+#: words of a record: the block and its lanes, then those of each access
+_HEAD, _LANES = 2, 32
+_MOST_WORDS = 1 << 28
+_FIRST_WORDS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An access that is recorded: the position of its instruction, which address of it, and the memory that it accesses."""
+
+    position: int
+    operand: int
+    space: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Of some CTAs of a launch. ``words[cta][warp]``: what a warp recorded; ``last[cta, warp, site]``: the word that the last
+    access of
+    each site accessed, ``OFF`` if it made none; ``used[cta, warp]``: words that a warp would record."""
+
+    words: list[list[NDArray[np.uint32]]]
+    last: NDArray[np.uint32]
+    used: NDArray[np.uint32]
+
+
+class _Tracing(Translator):
+    own_bytes = 64
+
+    def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
+        super().__init__(kernel, assembly, graph, cubin_of(assembly))
+        self.needed: Needed = needed_of(graph, self.nodes)
+        if self.needed.spaces & {"global", "any"}:
+            raise NotRun("what it loads from global memory decides where it goes or what it accesses")
+        self.sites: list[Site] = []
+        self.of_block: dict[int, list[int]] = {}
+        for block in graph.blocks:
+            self.of_block[block.index] = own = []
+            for position in range(block.start, block.end):
+                for operand, space in _recorded(graph.listing.instructions[position]):
+                    own.append(len(self.sites))
+                    self.sites.append(Site(position, operand, space))
+
+    def block(self, node: Node) -> None:
+        to, sites = self.to, iter(self.of_block[node.block.index])
+        self.prologue(node)
+        number = 0
+        for position in range(node.block.start, node.block.end):
+            item = self.graph.listing.instructions[position]
+            to.encoding = item.encoding
+            to.guard = ""
+            try:
+                to.guard = self.guard_of(item.predicate)
+                for operand, _ in _recorded(item):
+                    self.record(item, operand, next(sites), number)
+                    number += 1
+                if position == node.block.end - 1 and self.control(node, item):
+                    continue
+                if position in self.needed.positions:
+                    self.ordinary(item)
+            except NotRun as reason:
+                to.stop(f"{reason} ({item.address:#06x} {item.text})")
+
+    def prologue(self, node: Node) -> None:
+        to, block = self.to, node.block.index
+        size = _HEAD + _LANES * len(self.of_block[block])
+        to.guard = ""
+        to.line("ld.global.u32 %Tnow, [%Tcursor]")
+        to.line(f"add.u32 %Tend, %Tnow, {size}")
+        to.line("st.global.u32 [%Tcursor], %Tend")
+        to.line("setp.le.u32 %Troom, %Tend, %Tcapacity")
+        to.line("mad.wide.u32 %Tplace, %Tnow, 4, %Twords")
+        to.line("activemask.b32 %Tmask")
+        to.line(f"mov.u32 %Tblock, {block}")
+        to.line("@%Troom st.global.v2.u32 [%Tplace], {%Tblock, %Tmask}")
+        if self.of_block[block]:
+            to.line("add.u64 %Tplace, %Tplace, %Tlane")
+
+    def record(self, item: Decoded, operand: int, site: int, number: int) -> None:
+        to = self.to
+        where = read_operand(item.operands[operand])
+        text = to.address32(where) if self.sites[site].space in ("shared", "local") else to.address64(where)
+        base, sign, offset = _ADDRESS.match(text).groups()  # type: ignore[union-attr]
+        if self.sites[site].space in ("shared", "local"):
+            word = to.r("shr.u32", to.r("add.u32", base, f"{sign or ''}{offset or 0}".lstrip("+")), 2)
+        else:
+            moved = to.q("add.u64", base, f"{sign or ''}{offset or 0}".lstrip("+"))
+            word = to.low(to.q("shr.u64", moved, 2))
+        held = to.r("mov.b32", OFF)
+        to.do(f"mov.b32 {held}, {word}")
+        to.line(f"@%Troom st.global.u32 [%Tplace+{4 * (_HEAD + _LANES * number)}], {held}")
+        to.do(f"st.global.u32 [%Tlast+{4 * site}], {word}")
+
+    def setup(self, offset: int) -> list[str]:
+        names = ("words", "cursors", "last", "table")
+        lines = [
+            ".reg .b32 %Tnow, %Tend, %Tcapacity, %Tmask, %Tblock, %Tcta, %Twarp, %Tx, %Ty, %Tz, %TX, %TY, %TZ, %Tn, %Tm;",
+            ".reg .b64 %Tplace, %Twords, %Tcursor, %Tlane, %Tlast, %Tq, %Tcursors, %Ttable, %Tfirst;",
+            ".reg .pred %Troom;",
+            *(f"ld.param.u64 %T{name}, [C+{offset + 8 * number}];" for number, name in enumerate(names)),
+            *(f"ld.param.u32 %T{axis}, [C+{offset + 32 + 4 * number}];" for number, axis in enumerate("XYZ")),
+            # the warp in its CTA, and among all
+            "mov.u32 %Tn, %tid.z; mov.u32 %Tm, %ntid.y; mov.u32 %Tblock, %tid.y; mad.lo.u32 %Tn, %Tn, %Tm, %Tblock;",
+            "mov.u32 %Tm, %ntid.x; mov.u32 %Tblock, %tid.x; mad.lo.u32 %Tn, %Tn, %Tm, %Tblock; shr.u32 %Tn, %Tn, 5;",
+            f"mov.u32 %Tcta, %ctaid.x; ld.param.u32 %Tm, [C+{offset + 44}]; mad.lo.u32 %Twarp, %Tcta, %Tm, %Tn;",
+            # of each CTA its place in the grid, the words that a warp may record, and where those of its first warp begin
+            "mad.wide.u32 %Tq, %Tcta, 24, %Ttable; ld.global.u32 %Tx, [%Tq]; ld.global.u32 %Ty, [%Tq+4];",
+            "ld.global.u32 %Tz, [%Tq+8]; ld.global.u32 %Tcapacity, [%Tq+12]; ld.global.u64 %Tfirst, [%Tq+16];",
+            "mul.wide.u32 %Tq, %Tn, %Tcapacity; add.u64 %Tq, %Tq, %Tfirst; shl.b64 %Tq, %Tq, 2; add.u64 %Twords, %Twords, %Tq;",
+            "mad.wide.u32 %Tcursor, %Twarp, 4, %Tcursors;",
+            f"mul.wide.u32 %Tq, %Twarp, {4 * max(1, len(self.sites))}; add.u64 %Tlast, %Tlast, %Tq;",
+            "mov.u32 %Tm, %laneid; mul.wide.u32 %Tlane, %Tm, 4;",
+        ]
+        # the grid that is launched is one of the CTAs that are looked at
+        for axis in "xyz":
+            replaced = ((f"%ctaid.{axis}", f"%T{axis}"), (f"%nctaid.{axis}", f"%T{axis.upper()}"))
+            for old, new in replaced:
+                self.to.lines = [line.replace(old, new) for line in self.to.lines]
+        return [
+            statement.strip() + ";" for line in lines for statement in line.split(";") if statement.strip()
+        ]
+
+
+_ADDRESS = re.compile(r"\[(%?\w+)([+-])?(\d+)?\]$")
+
+
+def _recorded(item: Decoded) -> list[tuple[int, str]]:
+    """Of an instruction the operands that are addresses which are recorded, and in what memory they are."""
+    if item.predicate in NEVER or (item.base not in LOADS and item.base not in STORES):
+        return []
+    places = [place for place, text in enumerate(item.operands) if isinstance(read_operand(text), Address)]
+    if item.base == "LDGSTS":
+        return [(places[0], "shared"), (places[1], "global")]
+    space = LOADS.get(item.base) or STORES[item.base]
+    return [(places[0], "global" if space == "any" else space)] if places else []
+
+
+class Tracer:
+    """One kernel, for one architecture."""
+
+    def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
+        written = _Tracing(kernel, assembly, graph)
+        self.translation = written.whole()
+        self.sites, self.of_block = written.sites, written.of_block
+        self.graph = graph
+        try:
+            self.kernel = parse(self.translation.text, path="machine code")["machine_code"]
+            lines = {item.span.line: item for item in self.kernel.instructions}
+            self.kernel.memo["program"] = build_program(self.kernel, meeting(self.translation, lines))
+        except EngineError as error:
+            raise NotRun(f"it has no PTX that does the same: {error.message}") from None
+
+    def trace(self, record: LaunchRecord, ctas: list[tuple[int, int, int]], full: int) -> Trace:
+        """Of these CTAs of a launch, with all that the first ``full`` of them record; of the others only ``last``."""
+        capacity = _FIRST_WORDS
+        while True:
+            trace, wanted = self._attempt(record, ctas, full, capacity)
+            if trace is not None:
+                return trace
+            capacity = -(-wanted // 1024) * 1024
+            if capacity * record.plan.warps_per_cta * full > _MOST_WORDS:
+                raise NotRun("its CTAs execute too much to be recorded")
+
+    def _attempt(
+        self, record: LaunchRecord, ctas: list[tuple[int, int, int]], full: int, capacity: int
+    ) -> tuple[Trace | None, int]:
+        plan, warps, sites = record.plan, record.plan.warps_per_cta, max(1, len(self.sites))
+        total = capacity * warps * full
+        shared = self.translation.shared_bytes + plan.dynamic_shared
+        device = Runtime(set(), memory_bytes=4 * total + (64 << 20), races="off", max_instructions=1 << 40)
+        words = device.empty(max(1, total), np.uint32)
+        cursors = device.zeros(warps * len(ctas), np.uint32)
+        last = device.array(np.full(warps * len(ctas) * sites, OFF, np.uint32))
+        table = np.zeros((len(ctas), 6), np.uint32)
+        table[:, :3] = ctas
+        table[:full, 3] = capacity
+        firsts = np.arange(len(ctas), dtype=np.uint64) * np.uint64(capacity * warps)
+        table[:, 4], table[:, 5] = firsts & np.uint64(0xFFFFFFFF), firsts >> np.uint64(32)
+        listed = device.array(table.reshape(-1))
+        addresses = [array.address for array in (words, cursors, last, listed)]
+        raw = plan.parameters.ljust(-(-len(plan.parameters) // 16) * 16, b"\0") + self.translation.constants
+        raw += bytes(8 * len(self.translation.variables))
+        own = np.array(addresses, np.uint64).tobytes() + np.array([*plan.grid, warps], np.uint32).tobytes()
+        raw = raw.ljust(self.kernel.param_bytes - _Tracing.own_bytes, b"\0") + own.ljust(
+            _Tracing.own_bytes, b"\0"
+        )
+        try:
+            device.run(self.kernel, (len(ctas), 1, 1), plan.block, [raw], shared_bytes=shared)
+        except EngineError as error:
+            line = error.span.line if error.span is not None else 0
+            raise NotRun(self.translation.reasons.get(line, error.message)) from None
+        used = cursors.numpy()
+        most = int(used[: warps * full].max(initial=0))
+        if most > capacity:
+            return None, most
+        recorded = device.memory.view(words.allocation).view(np.uint32)
+        split = [
+            [
+                recorded[start : start + int(used[number])]
+                for number in range(cta * warps, (cta + 1) * warps)
+                for start in [number * capacity]
+            ]
+            for cta in range(full)
+        ]
+        seen = device.memory.view(last.allocation).view(np.uint32)[: warps * len(ctas) * sites]
+        return Trace(split, seen.reshape(len(ctas), warps, sites).copy(), used.reshape(len(ctas), warps)), 0

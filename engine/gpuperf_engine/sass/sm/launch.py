@@ -1,0 +1,208 @@
+"""A launch on one SM of a machine: traced once for an architecture, simulated with the numbers of each machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ...profile.build import LaunchRecord
+from ...results import Resources
+from ..assemble import Assembly, assemble
+from ..disassemble import disassemble
+from ..graph import Graph, build_graph
+from ..resources import resources_of
+from ..run.tracing import Tracer
+from ..run.writer import NotRun
+from .numbers import SmNumbers
+from .operations import Operations
+from .sharing import Reuse, reuse_of
+from .simulate import Memory, Simulated, simulate
+from .streams import Classes, classes_of
+
+__all__ = ["NotRun", "Stalled", "Timed", "Traced", "trace_launch"]
+
+#: warp instructions that are simulated of a launch at most: then waves repeat
+_MOST = 24_000_000
+#: waves whose time is taken to be that of all further ones, and those before them
+_WAVES = 4
+_LINE, _SECTOR = 128, 32
+#: units that are not simulated
+_UNKNOWN = frozenset([
+    "TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ", "SULD", "SUST", "SUATOM", "SURED", "SUQUERY", "UTMALDG", "UTMASTG",
+    "UTMAREDG", "UTMAPF", "UBLKCP", "UBLKRED", "UBLKPF", "SYNCS", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "UTCHMMA", "UTCIMMA",
+    "UTCQMMA", "UTCOMMA", "UTCBAR", "UTCCP", "UTCSHIFT", "LDTM", "STTM", "STAS", "REDAS", "UCGABAR_ARV", "UCGABAR_WAIT",
+])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """A machine instruction on the SM that was simulated: how often warps ``issued`` it, and clocks that they waited before,
+    together."""
+
+    address: int
+    text: str
+    issued: int
+    stalled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """``cycles`` of the launch without its overhead; ``bounds``: cycles that each resource alone needs; ``instructions`` of what was
+    simulated, ``simulated`` many of the SM's ``ctas``."""
+
+    cycles: float
+    bounds: dict[str, float]
+    instructions: tuple[Stalled, ...]
+    simulated: int
+    ctas: int
+
+
+@dataclass(eq=False)
+class Traced:
+    """A launch for an architecture: its ``resources``, and what its CTAs do."""
+
+    record: LaunchRecord
+    assembly: Assembly
+    graph: Graph
+    classes: Classes
+
+    @cached_property
+    def resources(self) -> Resources:
+        return resources_of(self.assembly, self.record.plan.dynamic_shared)
+
+    def timed(self, numbers: SmNumbers, resident: int, shared_per_cta: int, warm: bool) -> Timed:
+        """On a machine, with so many CTAs on an SM at most, each with so much shared memory; ``warm``: L2 holds what the launch before
+        left there."""
+        plan = self.record.plan
+        ctas = -(-plan.ctas // numbers.sm_count)
+        resident = min(resident, ctas)
+        memory = self._memory(numbers, resident, shared_per_cta, warm)
+        operations = Operations(self.graph, numbers)
+        kinds = [self.classes.of(number * numbers.sm_count) for number in range(ctas)]
+        alone = simulate(operations, self.classes, numbers, memory, kinds[:1], 1, plan.warps_per_cta)
+        count, before = _waves(ctas, resident, alone.instructions)
+        part = (
+            simulate(operations, self.classes, numbers, memory, kinds[:before], resident, plan.warps_per_cta)
+            if before
+            else None
+        )
+        whole = simulate(
+            operations, self.classes, numbers, memory, kinds[:count], resident, plan.warps_per_cta
+        )
+        each = (whole.cycles - part.cycles) / (count - before) if part is not None else 0.0
+        bounds = self._bounds(operations, numbers, memory, whole, ctas / count)
+        bounds["latency"] = alone.ended
+        cycles = max(whole.cycles + (ctas - count) * each, *bounds.values())
+        stalled = tuple(
+            Stalled(item.address, item.text, int(issued), int(waited))
+            for item, issued, waited in zip(operations.items, whole.issued, whole.stalled)
+        )
+        return Timed(cycles, bounds, stalled, count, ctas)
+
+    def _memory(self, numbers: SmNumbers, resident: int, shared_per_cta: int, warm: bool) -> Memory:
+        """What L1 holds, the SM's part of the rates, and how much of what it touches comes from DRAM."""
+        plan = self.record.plan
+        active = min(plan.ctas, numbers.sm_count)
+        classes, typical = self.classes, self.classes.classes[0]
+        found: list[Reuse | None] = []
+        for number, group in enumerate(classes.groups):
+            lines = typical.lines[typical.groups == number]
+            of_global = group.space == "global" and len(lines) > 0 and group.moves is not None
+            found.append(
+                reuse_of(lines, group.moves, plan.grid, resident * numbers.sm_count)
+                if of_global and group.moves
+                else None
+            )
+        footprint = sum(one.once_of_all for one in found if one is not None) * _LINE
+        kept = footprint <= numbers.l2_kept
+        left = 0.0
+        if warm:
+            left = min(1.0, max(0.0, (numbers.l2_lost - footprint) / (numbers.l2_lost - numbers.l2_kept)))
+        shares, moved = [], {True: 0.0, False: 0.0}
+        local = sum(
+            int((typical.groups == number).sum())
+            for number, group in enumerate(classes.groups)
+            if group.space == "local"
+        )
+        running = min(plan.ctas, resident * numbers.sm_count)
+        for number, (group, one) in enumerate(zip(classes.groups, found)):
+            if group.space == "local":
+                shares.append(max(0.0, 1.0 - numbers.l2_kept / max(1, local * _LINE * running)))
+                continue
+            share = 1.0 if group.space == "global" else 0.0
+            if one is not None:
+                share = one.once_of_all / one.summed_of_all if kept else one.once / one.summed
+            share *= 1.0 - left
+            shares.append(share)
+            moved[group.store] += share * int((typical.groups == number).sum())
+        lesser = min(moved.values()) / max(1e-9, sum(moved.values()))
+        mix = min(1.0, 4.0 * lesser)
+        dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
+        l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
+        return Memory(l1, numbers.l2_rate / active, dram / active, tuple(shares))
+
+    def _bounds(
+        self, operations: Operations, numbers: SmNumbers, memory: Memory, seen: Simulated, times: float
+    ) -> dict[str, float]:
+        """Cycles that each resource needs for all CTAs of the SM, ``times`` what was seen."""
+        bounds = {"issue": seen.instructions / (numbers.parts * numbers.issue_rate)}
+        bounds |= {unit: clocks / numbers.parts for unit, clocks in operations.occupied(seen.issued).items()}
+        bounds |= {
+            "lsu": float(seen.lsu_clocks),
+            "l2": seen.l2_sectors * _SECTOR / min(numbers.port_rate, memory.l2_rate),
+            "dram": seen.dram_sectors * _SECTOR / memory.dram_rate,
+        }
+        bounds = {name: clocks * times for name, clocks in bounds.items()}
+        return bounds | {"dispatch": self.record.plan.ctas / numbers.cta_rate}
+
+
+def _waves(ctas: int, resident: int, instructions: int) -> tuple[int, int]:
+    """How many of an SM's CTAs are simulated, and of how many the time is taken too, so that the difference is that of whole waves; 0
+    where all are simulated."""
+    if ctas * instructions <= _MOST:
+        return ctas, 0
+    waves = min(2 * _WAVES, max(2, _MOST // (instructions * resident)))
+    if ctas <= (waves + 1) * resident:
+        # the time of the last waves is worth more than that of the first
+        waves = max(2, min(waves, ctas // resident))
+        if ctas < 3 * resident:
+            return ctas, 0
+    count = ctas - (ctas - waves * resident) // resident * resident
+    return count, count - max(1, waves // 2) * resident
+
+
+def trace_launch(record: LaunchRecord, architecture: str) -> Traced:
+    """Raises ``NotRun`` for what cannot be simulated, ``MachineError`` for what the assembler cannot do."""
+    kernel, plan = record.program.kernel, record.plan
+    assembly = assemble(kernel, architecture)
+    key = (plan.grid, plan.block, plan.dynamic_shared, plan.parameters)
+    known = kernel.memo.get((Traced, architecture, assembly.tool))
+    if isinstance(known, tuple) and known[0] == key:
+        if isinstance(known[1], str):
+            raise NotRun(known[1])
+        assert isinstance(known[1], Traced)
+        return replace(known[1], record=record)
+    try:
+        traced = _traced(record, assembly)
+    except NotRun as reason:
+        kernel.memo[Traced, architecture, assembly.tool] = key, str(reason)
+        raise
+    kernel.memo[Traced, architecture, assembly.tool] = key, traced
+    return traced
+
+
+def _traced(record: LaunchRecord, assembly: Assembly) -> Traced:
+    kernel = record.program.kernel
+    if record.plan.cluster_ctas > 1:
+        raise NotRun("clusters are not simulated")
+    graph = build_graph(disassemble(assembly), kernel.name)
+    unknown = sorted(
+        {item.base for block in sorted(graph.reached) for item in graph.instructions(graph.blocks[block])}
+        & _UNKNOWN
+    )
+    if unknown:
+        raise NotRun(f"the units of {', '.join(unknown)} are not simulated")
+    tracer = kernel.memo.get((Tracer, assembly.architecture, assembly.tool))
+    if not isinstance(tracer, Tracer):
+        tracer = kernel.memo[Tracer, assembly.architecture, assembly.tool] = Tracer(kernel, assembly, graph)
+    return Traced(record, assembly, graph, classes_of(tracer, record))

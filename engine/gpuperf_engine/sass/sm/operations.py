@@ -1,0 +1,207 @@
+"""Machine instructions as the simulation reads them (``jit.ir.sm_records.Op``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...jit.ir.sm_records import NONE, Kind, Op
+from ...jit.ir.sm_records import Block as BlockRecord
+from ..graph import Graph
+from ..listing import NEVER, Decoded
+from ..pipes import pipe_of
+from ..registers import Accesses, accesses_of
+from ..run.needed import LOADS, STORES
+from ..run.operands import Immediate, read_operand
+from .numbers import SmNumbers
+
+__all__ = ["Operations", "unit_of"]
+
+_PIPES = (
+    "fma",
+    "fma+",
+    "alu",
+    "imad",
+    "fp64",
+    "fp16",
+    "xu",
+    "cbu",
+    "adu",
+    "tensor",
+    "uniform",
+    "lsu",
+    "tex",
+    "other",
+)
+_INTEGER = frozenset(["IMAD", "IMUL", "IDP", "IDP4A"])
+_HALF = frozenset(["HFMA2", "HADD2", "HMUL2", "HADD2_32", "HFMA2_32", "HMUL2_32"])
+_ATOMICS = frozenset(["ATOM", "ATOMG", "RED", "REDG"])
+_SHUFFLES = frozenset(["SHFL", "MATCH", "REDUX", "MOVM"])
+_BRANCHES = frozenset(["BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BSYNC", "WARPSYNC", "BREAK"])
+#: half the multiply-adds of an instruction are those of m16n8k8 in half precision
+_PRODUCTS = {"1688": 1, "16816": 2, "8816": 0.5, "8832": 0.5, "16832": 2, "16864": 2, "884": 0.5}
+
+
+def unit_of(item: Decoded, architecture: int) -> str:
+    """The unit of a machine description that an instruction occupies."""
+    if item.base in _INTEGER:
+        return "imad"
+    if item.base in _HALF:
+        return "fp16"
+    return pipe_of(item.opcode, architecture)
+
+
+class Operations:
+    """``table``: an ``Op`` for each instruction, by position; ``blocks``: a ``Block`` for each block. The arrays are read in place."""
+
+    def __init__(self, graph: Graph, numbers: SmNumbers) -> None:
+        self.numbers = numbers
+        self.items = graph.listing.instructions
+        known = [accesses_of(item) for item in self.items]
+        registers = [number for one in known for number in (*one.reads, *one.writes)]
+        self.registers: NDArray[np.uint16] = np.array([*registers, 0], np.uint16)
+        self.table: NDArray[np.uint8] = np.zeros(len(self.items) * Op.BYTES + 8, np.uint8)
+        ports = list(_ports(graph, known))
+        place = int(self.registers.ctypes.data)
+        for position, (item, accesses) in enumerate(zip(self.items, known)):
+            self._fill(position, item, accesses, ports[position], place)
+            place += 2 * (len(accesses.reads) + len(accesses.writes))
+        start = int(self.table.ctypes.data)
+        self.blocks: NDArray[np.uint64] = np.array(
+            [[start + Op.BYTES * block.start, start + Op.BYTES * block.end] for block in graph.blocks],
+            np.uint64,
+        )
+        assert BlockRecord.BYTES == 16
+
+    def counted(self, field: int) -> NDArray[np.uint64]:
+        """A field of 64 bits of all instructions."""
+        rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
+        return rows[:, field : field + 8].copy().view(np.uint64).reshape(-1)
+
+    def occupied(self, issued: NDArray[np.uint64]) -> dict[str, float]:
+        """Clocks that instructions, issued so often, occupy each pipe; of two halves the mean, or the one where some must go."""
+        table = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
+        pipes = table[:, Op.PIPE : Op.BUSY + 2].copy().view(np.uint16)
+        clocks = issued.astype(np.float64) * pipes[:, 2]
+        occupied = {}
+        for index, name in enumerate(_PIPES):
+            own = float(clocks[pipes[:, 0] == index].sum())
+            either = float(clocks[(pipes[:, 0] == index) & (pipes[:, 1] != NONE)].sum())
+            if own and name != "lsu":
+                occupied[name] = max(own - either, own / 2) if either else own
+        return occupied
+
+    def reset(self) -> None:
+        """Nothing has been issued."""
+        rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
+        rows[:, Op.ISSUED : Op.STALLED + 8] = 0
+
+    def _fill(
+        self, position: int, item: Decoded, accesses: Accesses, ports: tuple[int, int], registers: int
+    ) -> None:
+        row = self.table[position * Op.BYTES : (position + 1) * Op.BYTES]
+        halves, words = row.view(np.uint16), row.view(np.uint64)
+        kind, latency, argument = _kind(item, self.numbers)
+        pipe, other, busy = self._pipe(item)
+        halves[:4] = kind, pipe, other, busy
+        halves[Op.LATENCY // 2] = latency
+        row[Op.PORTS], row[Op.REUSED] = ports
+        row[Op.READS], row[Op.WRITES] = len(accesses.reads), len(accesses.writes)
+        halves[Op.PAUSE // 2] = _pause(item, self.numbers)
+        words[Op.REGISTERS // 8], words[Op.ARGUMENT // 8] = registers, argument
+
+    def _pipe(self, item: Decoded) -> tuple[int, int, int]:
+        """Two pipes, and the clocks that one of them is occupied."""
+        numbers, unit = self.numbers, unit_of(item, self.numbers.architecture)
+        if unit == "lsu" or unit == "tma":
+            return _PIPES.index("lsu"), NONE, 1
+        lanes = numbers.lanes.get(unit, numbers.lanes["alu"])
+        busy = max(1, round(32 / lanes))
+        if unit == "tensor":
+            words = item.opcode.split(".")
+            busy = max(1, round(busy * next((_PRODUCTS[word] for word in words if word in _PRODUCTS), 1)))
+        pipe = numbers.pipes.get(unit, unit)
+        index = _PIPES.index(pipe if pipe in _PIPES else "other")
+        if unit == "fma" and lanes >= 32:
+            # two halves of 16 lanes
+            return index, _PIPES.index("fma+"), 2
+        return index, NONE, busy
+
+
+def _kind(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:
+    """The kind, the latency and the argument."""
+    base, latencies = item.base, numbers.latencies
+    shared, plain = latencies["shared"], latencies.get(unit_of(item, numbers.architecture), latencies["alu"])
+    if item.predicate in NEVER:
+        return Kind.PLAIN, plain, 0
+    if base in _SHUFFLES:
+        return Kind.SHUFFLE, latencies["shuffle"], 0
+    if base == "LDGSTS":
+        return Kind.COPY, 1, 0
+    if base in _ATOMICS:
+        return Kind.ATOMIC, latencies["l2"], 0
+    space = LOADS.get(base) or STORES.get(base)
+    if space == "shared":
+        return Kind.SHARED, shared, 0
+    if space == "local":
+        return (Kind.LOCAL_LOAD if base in LOADS else Kind.LOCAL_STORE), latencies["l1"], 0
+    if space is not None:
+        return (Kind.LOAD if base in LOADS else Kind.STORE), latencies["l1"], 0
+    if base == "LDGDEPBAR":
+        return Kind.COMMIT, 1, 0
+    if base == "DEPBAR" and len(item.operands) == 2:
+        count = read_operand(item.operands[1])
+        return Kind.WAIT, 1, (count.value or 0) if isinstance(count, Immediate) else 0
+    if base == "BAR":
+        return _barrier(item)
+    if base in ("S2R", "S2UR", "CS2R", "R2UR", "VOTEU"):
+        return Kind.PLAIN, latencies["xu"], 0
+    if base == "LDC":
+        return Kind.PLAIN, latencies["l1"], 0
+    return Kind.PLAIN, plain, 0
+
+
+def _barrier(item: Decoded) -> tuple[int, int, int]:
+    """The number of the barrier, and how many warps it waits for · 16; 0 for all that are left."""
+    values = [one.value or 0 for one in map(read_operand, item.operands) if isinstance(one, Immediate)]
+    number = values[0] & 15 if values else 0
+    warps = values[1] // 32 if len(values) > 1 else 0
+    return (Kind.ARRIVE if "ARV" in item.opcode else Kind.BARRIER), 1, number | warps << 4
+
+
+def _pause(item: Decoded, numbers: SmNumbers) -> int:
+    """Clocks until the warp's next instruction: of branches what the assembler says, which is when the next one can be there."""
+    if item.base in _BRANCHES:
+        return max(1, item.control.stall)
+    if item.base in ("MEMBAR", "FENCE"):
+        return numbers.latencies["l2"]
+    return 1
+
+
+def _ports(graph: Graph, known: list[Accesses]) -> Iterator[tuple[int, int]]:
+    """By position the clocks in which the two banks are read, each once a clock: of all registers, and of those that the instructions
+    of the warp before have not kept."""
+    for block in graph.blocks:
+        kept: dict[int, int] = {}
+        for position in range(block.start, block.end):
+            item = graph.listing.instructions[position]
+            every: set[int] = set()
+            read: set[int] = set()
+            for source in known[position].sources:
+                numbers = range(source.number, source.number + source.count)
+                every.update(numbers)
+                if kept.get(source.slot) != source.number or source.count > 1:
+                    read.update(numbers)
+            for source in known[position].sources:
+                if source.slot in item.control.reuse:
+                    kept[source.slot] = source.number
+                else:
+                    kept.pop(source.slot, None)
+            yield _clocks(every), _clocks(read)
+
+
+def _clocks(registers: set[int]) -> int:
+    odd = sum(number & 1 for number in registers)
+    return max(1, odd, len(registers) - odd)

@@ -1,0 +1,81 @@
+"""How much of what CTAs touch comes from DRAM: the lines that the CTAs running at once touch together, over the sum of what each does.
+
+Addresses of a group of accesses move with the place of the CTA in the grid by the same bytes for each step along an axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Group", "Reuse", "reuse_of"]
+
+#: runs of lines that are looked at
+_MOST_RUNS = 4_000_000
+_LINE = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Accesses whose addresses move alike: ``space`` (global, local), whether they are stores, and words of 4 bytes by which they move
+    along each axis; ``None`` if they do not move so."""
+
+    space: str
+    store: bool
+    moves: tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """Of a group the lines that the CTAs touch together and in sum, of those that run at once and of all."""
+
+    once: int
+    summed: int
+    once_of_all: int
+    summed_of_all: int
+
+
+def reuse_of(
+    lines: NDArray[np.int64], moves: tuple[int, int, int], grid: tuple[int, int, int], running: int
+) -> Reuse:
+    """``lines``: numbers of those that one CTA touches; ``running``: CTAs that run at once, the first of the grid."""
+    ordered = np.unique(lines)
+    breaks = np.flatnonzero(np.diff(ordered) != 1)
+    starts = ordered[np.concatenate([[0], breaks + 1])]
+    ends = ordered[np.concatenate([breaks, [len(ordered) - 1]])] + 1
+    ctas = grid[0] * grid[1] * grid[2]
+    once, summed = _union(starts, ends, moves, grid, min(ctas, running))
+    of_all = _union(starts, ends, moves, grid, ctas) if ctas > running else (once, summed)
+    return Reuse(once, summed, *of_all)
+
+
+def _union(
+    starts: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    moves: tuple[int, int, int],
+    grid: tuple[int, int, int],
+    count: int,
+) -> tuple[int, int]:
+    factor = 1.0
+    if len(starts) * count > _MOST_RUNS:
+        kept = max(1, _MOST_RUNS // count)
+        factor = len(starts) / kept
+        starts, ends = starts[:kept], ends[:kept]
+        count = min(count, _MOST_RUNS)
+    index = np.arange(count, dtype=np.int64)
+    moved = (
+        index % grid[0] * moves[0]
+        + index // grid[0] % grid[1] * moves[1]
+        + index // (grid[0] * grid[1]) * moves[2]
+    )
+    first = (starts[None, :] * 32 + moved[:, None]) >> 5
+    last = (ends[None, :] * 32 + moved[:, None] + 31) >> 5
+    summed = int((last - first).sum())
+    order = np.argsort(first, axis=None, kind="stable")
+    first, last = first.reshape(-1)[order], last.reshape(-1)[order]
+    reached = np.maximum.accumulate(last)
+    before = np.concatenate([[first[0]], reached[:-1]])
+    once = int(np.maximum(0, last - np.maximum(first, before)).sum())
+    return int(once * factor), int(summed * factor)

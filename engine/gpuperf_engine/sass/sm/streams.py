@@ -1,0 +1,174 @@
+"""What the warps of a CTA of each class do, as the simulation reads it."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...jit.ir.sm_records import Stream
+from ...jit.llvm import runtime_addresses
+from ...profile.build import LaunchRecord
+from ..run.needed import LOADS
+from ..run.tracing import OFF, Trace, Tracer
+from .sharing import Group
+
+__all__ = ["Class", "Classes", "classes_of"]
+
+_SPACES = {"shared": 0, "global": 1, "local": 2}
+_WIDTHS = {"64": 2, "128": 4, "256": 8}
+_MOST_CLASSES = 6
+Place = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """CTAs that do the same. ``stream``: of their warps, which begin at the addresses ``starts``; ``groups``: the number of the
+    group of
+    each line that a CTA touches, ``lines`` the line."""
+
+    stream: NDArray[np.uint32]
+    starts: NDArray[np.int64]
+    groups: NDArray[np.uint8]
+    lines: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """``of_place``: the class by where a CTA lies along each axis: 0 first, 1 between, 2 last."""
+
+    classes: tuple[Class, ...]
+    groups: tuple[Group, ...]
+    of_place: dict[Place, int]
+    grid: tuple[int, int, int]
+
+    def of(self, cta: int) -> int:
+        """The class of a CTA."""
+        wide, tall, _ = self.grid
+        place = (cta % wide, cta // wide % tall, cta // (wide * tall))
+        x, y, z = (0 if at == 0 else 2 if at == size - 1 else 1 for at, size in zip(place, self.grid))
+        return self.of_place[x, y, z]
+
+
+def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
+    """Traces a CTA in the middle of the grid, its neighbours, and those at the edges. Raises ``NotRun``."""
+    grid = record.plan.grid
+    x, y, z = (size // 2 for size in grid)
+    signs = [1 if at + 1 < size else -1 for at, size in zip((x, y, z), grid)]
+    moved = [size > 1 for size in grid]
+    middle: Place = (x, y, z)
+    steps: list[Place] = [
+        (x + signs[0] * moved[0], y, z),
+        (x, y + signs[1] * moved[1], z),
+        (x, y, z + signs[2] * moved[2]),
+    ]
+    axes = [sorted({0, at, size - 1}) for at, size in zip(middle, grid)]
+    edges: list[Place] = [(x, y, z) for x in axes[0] for y in axes[1] for z in axes[2]]
+    trace = tracer.trace(record, [middle, *steps, *edges], 1)
+    used = [tuple(row) for row in trace.used.tolist()]
+    kinds = list(dict.fromkeys([used[0], *used[4:]]))[:_MOST_CLASSES]
+    last = trace.last[:4]
+    if len(kinds) > 1:
+        chosen = [middle, *(edges[used[4:].index(kind)] for kind in kinds[1:])]
+        trace = tracer.trace(record, [*chosen, *steps], len(chosen))
+        last = trace.last[[0, *range(len(chosen), len(chosen) + 3)]]
+    groups, of_site = _groups(tracer, last, moved, signs)
+    of_place: dict[Place, int] = {}
+    for place, kind in zip(edges, used[4:]):
+        number = kinds.index(kind) if kind in kinds else 0
+        for x in _places(place[0], grid[0]):
+            for y in _places(place[1], grid[1]):
+                for z in _places(place[2], grid[2]):
+                    of_place[x, y, z] = number
+    classes = tuple(_class(tracer, trace, number, of_site) for number in range(len(kinds)))
+    return Classes(classes, groups, of_place, grid)
+
+
+def _places(at: int, size: int) -> list[int]:
+    places = [0] * (at == 0) + [2] * (at == size - 1) + [1] * (at == size // 2)
+    return places
+
+
+def _groups(
+    tracer: Tracer, last: NDArray[np.uint32], moved: list[bool], signs: list[int]
+) -> tuple[tuple[Group, ...], list[int]]:
+    """Groups of accesses, and the number of each site's."""
+    numbers: dict[Group, int] = {}
+    of_site: list[int] = []
+    for index, site in enumerate(tracer.sites):
+        item = tracer.graph.listing.instructions[site.position]
+        store = item.base not in LOADS and not (item.base == "LDGSTS" and site.operand)
+        moves: tuple[int, ...] | None = (0, 0, 0)
+        if site.space == "global":
+            moves = _moves(last[:, :, index].astype(np.int64), moved, signs)
+        group = Group(site.space, store and site.space == "global", moves)  # type: ignore[arg-type]
+        of_site.append(min(254, numbers.setdefault(group, len(numbers))))
+    return tuple(numbers), of_site
+
+
+def _moves(last: NDArray[np.int64], moved: list[bool], signs: list[int]) -> tuple[int, ...] | None:
+    found = []
+    for axis in range(3):
+        if not moved[axis]:
+            found.append(0)
+            continue
+        known = (last[0] != OFF) & (last[axis + 1] != OFF)
+        steps = np.unique((last[axis + 1] - last[0])[known]) * signs[axis]
+        if len(steps) != 1:
+            return None
+        found.append((int(steps[0]) + (1 << 31)) % (1 << 32) - (1 << 31))
+    return tuple(found)
+
+
+def _class(tracer: Tracer, trace: Trace, number: int, of_site: list[int]) -> Class:
+    """The streams of one traced CTA."""
+    listing = tracer.graph.listing.instructions
+    sites = np.zeros((len(tracer.sites) + 1, 4), np.uint8)
+    for index, site in enumerate(tracer.sites):
+        item = listing[site.position]
+        words = item.opcode.split(".")
+        width = next((_WIDTHS[word] for word in words if word in _WIDTHS), 1)
+        flags = int(item.base.startswith(("ATOM", "RED")))
+        if item.base == "LDSM":
+            width = 4
+            flags = {"4": 0, "2": 2}.get(words[-1], 4)
+        sites[index] = _SPACES[site.space], width, of_site[index], flags
+    firsts = np.zeros(len(tracer.of_block) + 1, np.uint32)
+    firsts[1:] = np.cumsum([len(tracer.of_block[block]) for block in sorted(tracer.of_block)])
+    warps = trace.words[number]
+    total = sum(map(len, warps))
+    accesses = total // 32 + 1
+    cells = 1 << max(10, (2 * min(accesses * 32, 1 << 22)).bit_length())
+    table = np.zeros((cells, 2), np.uint64)
+    stream = np.zeros(2 * total + 64 * len(warps) + 64, np.uint32)
+    groups, lines = np.zeros(cells, np.uint8), np.zeros(cells, np.int64)
+    scratch = np.zeros(64 + 32 * 32 * 8, np.uint64)
+    given = np.zeros(Stream.BYTES // 8, np.uint64)
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(
+        runtime_addresses(("sm_stream",))["sm_stream"]
+    )
+
+    def put(field: int, value: int) -> None:
+        given[field // 8] = value
+
+    for field, array in (
+        (Stream.FIRST_SITE, firsts), (Stream.SITES, sites), (Stream.TABLE, table), (Stream.GROUPS, groups), (Stream.LINES, lines),
+        (Stream.SCRATCH, scratch),
+    ):  # fmt: skip
+        put(field, array.ctypes.data)
+    put(Stream.MASK, cells - 1)
+    starts, out = [], int(stream.ctypes.data)
+    for warp, recorded in enumerate(warps):
+        put(Stream.WORDS, recorded.ctypes.data)
+        put(Stream.COUNT, len(recorded))
+        put(Stream.OUT, out)
+        put(Stream.WARP, warp)
+        starts.append(out)
+        out = function(int(given.ctypes.data))
+    unique = int(given[Stream.UNIQUE // 8])
+    end = (out - int(stream.ctypes.data)) // 4
+    kept = stream[:end].copy()
+    shift = int(kept.ctypes.data) - int(stream.ctypes.data)
+    return Class(kept, np.array(starts, np.int64) + shift, groups[:unique].copy(), lines[:unique].copy())

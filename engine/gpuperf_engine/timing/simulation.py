@@ -1,0 +1,103 @@
+"""The time of a launch from the simulation of one SM on machine code (``sass.sm``)."""
+
+from __future__ import annotations
+
+from ..profile.build import LaunchRecord
+from ..results import Estimate, StalledInstruction
+from ..sass.sm.launch import NotRun, Timed, trace_launch
+from ..sass.sm.numbers import SmNumbers
+from .caches import KEPT_NONE, KEPT_WHOLE
+from .contention import contention
+from .machine import Machine
+from .occupancy import WARP_SIZE, occupancy
+from .targets import assembled_for
+
+__all__ = ["SIMULATION", "NotRun", "simulated"]
+
+SIMULATION = "simulation"
+_DECIDES = 0.8
+"""A resource limits a launch of which it needs this part of the time; else latency does."""
+
+
+def simulated(record: LaunchRecord, machine: Machine, *, warm: bool = False) -> Estimate:
+    """The predicted time of one launch on a machine that runs its PTX; ``warm``: L2 holds what the same launch left there.
+
+    Raises ``MachineError`` where ``ptxas`` or ``nvdisasm`` is missing or fails, ``NotRun`` for what is not simulated, and
+    ``LaunchError`` where no CTA fits on an SM.
+    """
+    architecture = assembled_for(record.program.kernel.module.target, machine)
+    assert architecture is not None
+    traced = trace_launch(record, architecture)
+    resources, plan = traced.resources, record.plan
+    resident = occupancy(
+        machine,
+        threads_per_cta=plan.threads_per_cta,
+        registers_per_thread=resources.registers,
+        shared_bytes=resources.shared_bytes,
+    )
+    timed = traced.timed(_numbers(machine), resident.ctas_per_sm, resident.shared_per_cta, warm)
+    bounds = dict(timed.bounds)
+    if record.observation.sites is not None:
+        bounds["atomics"] = contention(record, machine).operations / machine.atomic_rate
+    cycles = max(timed.cycles, *bounds.values())
+    exec_us = machine.microseconds(cycles)
+    in_us = {name: machine.microseconds(bound) for name, bound in bounds.items() if bound > 0.0}
+    return Estimate(
+        machine=machine.id,
+        machine_revision=machine.revision,
+        model=SIMULATION,
+        time_us=machine.launch_overhead_us + exec_us,
+        launch_us=machine.launch_overhead_us,
+        cycles=cycles,
+        limiter=_limiter(bounds, cycles, machine.launch_overhead_us > exec_us),
+        bounds={"launch": machine.launch_overhead_us, **in_us},
+        occupancy=resident.ratio,
+        ctas_per_sm=resident.ctas_per_sm,
+        occupancy_limiter=resident.limiter,
+        waves=plan.ctas / (resident.ctas_per_sm * machine.sm_count),
+        notes=_notes(timed),
+        stalled=tuple(
+            StalledInstruction(item.address, item.text, item.issued, item.stalled)
+            for item in timed.instructions
+        ),
+    )
+
+
+def _limiter(bounds: dict[str, float], cycles: float, launched: bool) -> str:
+    if launched:
+        return "launch"
+    most = max((name for name in bounds if name != "latency"), key=lambda name: bounds[name])
+    return most if bounds[most] >= _DECIDES * cycles else "latency"
+
+
+def _notes(timed: Timed) -> tuple[str, ...]:
+    if timed.simulated == timed.ctas:
+        return ()
+    return (
+        f"simulation: {timed.simulated} of the {timed.ctas} CTAs of an SM; further waves take as long as the last of these",
+    )
+
+
+def _numbers(machine: Machine) -> SmNumbers:
+    return SmNumbers(
+        architecture=machine.compute_capability[0] * 10 + machine.compute_capability[1],
+        sm_count=machine.sm_count,
+        parts=machine.sub_partitions,
+        issue_rate=machine.issue_rate,
+        lanes=machine.lanes,
+        pipes=machine.shared_pipes,
+        latencies=machine.latencies,
+        queue=machine.memory_queue,
+        address_clocks=round(1 / machine.address_rate),
+        lsu_clocks=max(1, round(WARP_SIZE / (machine.sub_partitions * machine.lanes["lsu"]))),
+        tag_rate=max(1, int(machine.l1_tag_rate)),
+        l1_bytes=machine.l1_bytes,
+        l2_kept=KEPT_WHOLE * machine.l2_bytes,
+        l2_lost=KEPT_NONE * machine.l2_bytes,
+        port_rate=machine.l2_sm_bandwidth,
+        l2_rate=machine.l2_bandwidth,
+        one_way=machine.dram_bytes_per_cycle(machine.dram_sustained_one_way),
+        mixed=machine.dram_bytes_per_cycle(machine.dram_sustained_mixed),
+        turnaround=machine.cta_turnaround,
+        cta_rate=machine.cta_rate,
+    )

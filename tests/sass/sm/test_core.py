@@ -1,0 +1,144 @@
+"""The simulation of an SM on small code, by clocks that are worked out by hand. None of this needs an assembler."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from .machines import TOY, access, run
+
+START = 100  # the turnaround of a CTA
+CHAIN = ["FFMA R1, R1, R2, R1"] * 100 + ["EXIT"]
+
+
+def test_dependent_instructions_take_their_latency() -> None:
+    # The last of the chain is issued at 99 · 4, EXIT one clock later.
+    seen = run(CHAIN, [[]])
+    assert seen.ended == START + 99 * 4 + 1 + 1
+    assert seen.instructions == 101
+
+
+@pytest.mark.parametrize(("lanes", "clocks"), [(32, 1), (16, 2), (8, 4)])
+def test_independent_instructions_take_the_time_of_their_pipe(lanes: int, clocks: int) -> None:
+    code = [f"FFMA R{8 + 2 * (n % 60)}, R1, R2, c[0x0][0x160]" for n in range(400)] + ["EXIT"]
+    seen = run(code, [[]], numbers=replace(TOY, lanes={**TOY.lanes, "fma": lanes}))
+    assert seen.ended - START == pytest.approx(400 * clocks, abs=4)
+
+
+def test_integer_products_have_one_half_of_the_pipe() -> None:
+    both = [f"{op} R{8 + 2 * (n % 60)}, R1, R2, c[0x0][0x160]" for n in range(200) for op in ("IMAD", "FFMA")]
+    # 200 of each: one half does all IMADs, 2 clocks each, the other the FFMAs.
+    assert run([*both, "EXIT"], [[]]).ended - START == pytest.approx(400, abs=6)
+    only = [f"IMAD R{8 + 2 * (n % 60)}, R1, R2, c[0x0][0x160]" for n in range(400)]
+    assert run([*only, "EXIT"], [[]]).ended - START == pytest.approx(800, abs=6)
+
+
+@pytest.mark.parametrize(
+    ("pair", "clocks"),
+    [
+        # R1 and R3 share a bank: 2 clocks; R1, R2: 1; on average what the roofline loop on an A40 needs (1.5)
+        (("FFMA {}, R1, R3, R2", "FFMA {}, R1, R2, c[0x0][0x160]"), 1.5),
+        (("FFMA {}, R1, R3, R5", "FFMA {}, R1, R3, R5"), 3.0),
+        (("FFMA {}, R1, R3, R2", "FFMA {}, R1, R3, R2"), 2.0),
+        # what is kept is not read again
+        (("FFMA {}, R1.reuse, R3, R2", "FFMA {}, R1.reuse, R3, R2"), 1.0),
+    ],
+)
+def test_registers_of_one_bank_are_read_one_after_the_other(pair: tuple[str, str], clocks: float) -> None:
+    code = [pair[n % 2].format(f"R{8 + 2 * (n % 60)}") for n in range(400)] + ["EXIT"]
+    assert run(code, [[]]).ended - START == pytest.approx(400 * clocks, abs=8)
+
+
+def test_warps_of_a_sub_partition_hide_the_latency_of_one_another() -> None:
+    # Four warps, one in each sub-partition, take as long as one; so do 16, four of them in each, whose chains wait 4 clocks.
+    assert run(CHAIN, [[]] * 4).ended == run(CHAIN, [[]]).ended
+    assert run(CHAIN, [[]] * 16).ended == pytest.approx(run(CHAIN, [[]]).ended, abs=8)
+    assert run(CHAIN, [[]] * 32).ended - START == pytest.approx(2 * 400, abs=16)
+
+
+@pytest.mark.parametrize("wavefronts", [1, 2, 4, 8, 32])
+def test_a_load_of_shared_memory_takes_a_clock_for_each_wavefront(wavefronts: int) -> None:
+    # 4 warps of 100 loads go through the unit that all share: 2 clocks each at least.
+    code = [f"LDS R{8 + n}, [R2]" for n in range(100)] + ["EXIT"]
+    seen = run(code, [access(wavefronts) * 100] * 4)
+    assert seen.lsu_clocks == 400 * max(2, wavefronts)
+    assert seen.cycles - START == pytest.approx(400 * max(2, wavefronts), abs=6 * max(2, wavefronts))
+
+
+def test_what_waits_for_a_load_waits_for_its_latency() -> None:
+    code = ["LDS R8, [R2]", "FADD R9, R8, R8", "EXIT"]
+    assert run(code, [access(1)]).ended == START + TOY.latencies["shared"] + 2
+    # conflicts make it later
+    assert run(code, [access(8)]).ended == START + TOY.latencies["shared"] + 7 + 2
+
+
+@pytest.mark.parametrize(("share", "where"), [(1.0, "dram"), (0.0, "l2")])
+def test_a_line_comes_from_far_once_and_then_from_l1(share: float, where: str) -> None:
+    code = ["LDG.E R8, [R2.64]", "FADD R9, R8, R8", "LDG.E R10, [R2.64]", "FADD R11, R10, R10", "EXIT"]
+    seen = run(code, [access(1, {0: 1}) * 2], lines=1, share=share)
+    assert seen.l2_sectors == 1
+    assert seen.dram_sectors == (where == "dram")
+    # a sector takes DRAM 4 clocks, the port half a clock, beside its latency
+    queue = 4 if where == "dram" else 0
+    assert seen.ended == START + TOY.latencies[where] + queue + 1 + TOY.latencies["l1"] + 2
+    # no room: it comes from L2 the second time
+    code = ["LDG.E R8, [R2.64]", "FADD R9, R8, R8"] * 3 + ["EXIT"]
+    two = run(
+        code, [[*access(1, {0: 1}), *access(1, {1: 1}), *access(1, {0: 1})]], lines=2, share=share, l1_lines=1
+    )
+    assert two.l2_sectors == 3
+    assert two.dram_sectors == 2 * (where == "dram")
+
+
+def test_a_stream_takes_the_time_of_dram() -> None:
+    # 8 warps read 64 lines of 128 bytes each at 8 bytes a clock.
+    code = [f"LDG.E R{8 + n}, [R2.64]" for n in range(64)] + ["EXIT"]
+    warps = [[word for n in range(64) for word in access(1, {64 * warp + n: 15})] for warp in range(8)]
+    seen = run(code, warps, lines=512)
+    assert seen.dram_sectors == 2048
+    assert seen.cycles - START == pytest.approx(2048 * 32 / 8, rel=0.01)
+    # and half of it of the port where L2 holds all
+    assert run(code, warps, lines=512, share=0.0).cycles - START == pytest.approx(2048 * 32 / 64, rel=0.05)
+
+
+def test_a_barrier_holds_all_until_the_last() -> None:
+    code = ["MUFU.RCP R1, R2", "BAR.SYNC 0x0", "FADD R3, R4, R5", "EXIT"]
+    # One warp: the barrier lets it go on 20 clocks later.
+    assert run(code, [[]]).ended == START + 1 + 20 + 2
+    # 32 warps, eight in a sub-partition: the unit of MUFU takes 8 clocks for each, that of the barrier too.
+    seen = run(code, [[]] * 32)
+    assert START + 7 * 8 + 20 < seen.ended < START + 8 * 8 + 20 + 20
+
+
+def test_ctas_follow_one_another() -> None:
+    one, four = run(CHAIN, [[]]).ended, run(CHAIN, [[]], ctas=4).ended
+    assert four == 4 * one
+    together = run(CHAIN, [[]], ctas=4, resident=4).ended
+    # they start one clock apart
+    assert together == pytest.approx(one + 3, abs=1)
+
+
+def test_the_clocks_that_warps_wait_are_those_before_an_instruction() -> None:
+    seen = run(["LDS R8, [R2]", "FADD R9, R8, R8", "EXIT"], [access(1)])
+    assert seen.issued.tolist() == [1, 1, 1]
+    assert seen.stalled.tolist() == [0, TOY.latencies["shared"] - 1, 0]
+
+
+def test_copies_are_waited_for_by_groups() -> None:
+    copy = "LDGSTS.E [R5], [R2.64]"
+    far = [*access(1), *access(1, {0: 1})]
+    code = [copy, "LDGDEPBAR", "DEPBAR.LE SB0, 0x0", "EXIT"]
+    waits = run(code, [far], lines=1).ended
+    assert waits - START == pytest.approx(TOY.latencies["dram"], abs=12)
+    code[2] = "DEPBAR.LE SB0, 0x1"
+    assert run(code, [far], lines=1).ended - START < 20
+
+
+def test_more_work_is_never_faster() -> None:
+    code = [f"LDS R{8 + n}, [R2]" for n in range(20)] + ["FADD R1, R8, R27", "EXIT"]
+    before = 0
+    for wavefronts in range(1, 33):
+        now = run(code, [access(wavefronts) * 20] * 6).cycles
+        assert now >= before
+        before = now

@@ -1,0 +1,146 @@
+"""``model="simulation"``: predictions from machine code, and what is said where there is none. PTX of own kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuperf_engine as ge
+from gpuperf_engine.sass.tools import find_tool
+from gpuperf_engine.timing.machine import load_machine
+
+
+def there(name: str) -> bool:
+    try:
+        find_tool(name)
+    except ge.MachineError:
+        return False
+    return True
+
+
+needs_both = pytest.mark.skipif(
+    not (there("ptxas") and there("nvdisasm")), reason="ptxas and nvdisasm are not here"
+)
+
+HEAD = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b)
+{
+.reg .b32 %r<16>; .reg .b64 %q<8>; .reg .f32 %f<40>; .reg .pred %p<4>;
+.shared .align 16 .b8 tile[8448];
+ld.param.u64 %q1, [a]; ld.param.u64 %q2, [b];
+mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r4, %r2, %r3, %r1;
+"""
+
+
+def profile(
+    body: str, grid: int, block: int, words: int, observe: frozenset[str] = frozenset(("memory",))
+) -> ge.Profile:
+    device = ge.Device(observe=observe, memory_bytes=1 << 26)
+    kernel = ge.parse(HEAD + body + "\nret;\n}\n", path="own.ptx")["k"]
+    return device.launch(
+        kernel, grid, block, [device.zeros(words, np.float32), device.zeros(words, np.float32)]
+    )
+
+
+COPY = """mul.wide.u32 %q3, %r4, 4; add.s64 %q4, %q1, %q3; add.s64 %q5, %q2, %q3;
+ld.global.f32 %f1, [%q4]; st.global.f32 [%q5], %f1;"""
+
+
+def loop(body: str, turns: int) -> str:
+    return f"mov.u32 %r5, 0;\nL:\n{body}\nadd.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, {turns};\n@%p1 bra L;\n"
+
+
+@needs_both
+def test_a_copy_takes_what_dram_needs() -> None:
+    found = ge.estimate(profile(COPY, 8192, 256, 1 << 21), "rtx-a6000", model="simulation")
+    assert (found.model, found.limiter) == ("simulation", "dram")
+    # 8 MiB read and 8 MiB written, 727 GB/s in both directions
+    assert found.bounds["dram"] == pytest.approx(2 * 8 * 2**20 / 727e3, rel=0.02)
+    assert found.bounds["dram"] < found.time_us < 1.25 * found.bounds["dram"] + found.launch_us
+    # a load waits for DRAM, and nothing else does
+    waits = max(found.stalled, key=lambda item: item.stalled)
+    assert waits.text.startswith("STG")
+
+
+@needs_both
+def test_bank_conflicts_cost_their_wavefronts() -> None:
+    def shared(stride: int) -> ge.Profile:
+        lines = [
+            f"and.b32 %r6, %r1, 31; mul.lo.u32 %r6, %r6, {4 * stride}; mov.u32 %r7, tile; add.u32 %r6, %r6, %r7;",
+            "mov.f32 %f9, 0f00000000;",
+        ]
+        body = "\n".join(
+            f"ld.volatile.shared.f32 %f{n}, [%r6]; add.f32 %f9, %f9, %f{n};" for n in range(1, 9)
+        )
+        lines.append(loop(body, 64))
+        return profile("\n".join(lines) + "st.global.f32 [%q2], %f9;", 84, 256, 64)
+
+    times = {stride: ge.estimate(shared(stride), "rtx-a6000", model="simulation") for stride in (1, 8, 32)}
+    wavefronts = 8 * 64 * 8  # loads of the 8 warps of an SM
+    clock = load_machine("rtx-a6000").clock_mhz
+    for stride, found in times.items():
+        assert found.bounds["lsu"] * clock == pytest.approx(wavefronts * max(2, stride), rel=0.03)
+        assert found.time_us >= max(found.bounds.values())
+    assert times[32].time_us > 3 * times[8].time_us > 6 * times[1].time_us
+
+
+@needs_both
+def test_the_same_lines_are_read_from_dram_once() -> None:
+    # All CTAs read the same 32 KiB, four times: DRAM gives it once, L1 keeps it.
+    body = "and.b32 %r6, %r1, 255; mul.wide.u32 %q3, %r6, 4; add.s64 %q4, %q1, %q3; mov.f32 %f9, 0f00000000;"
+    loads = "\n".join(
+        f"ld.global.f32 %f{n}, [%q4+{1024 * n}]; add.f32 %f9, %f9, %f{n};" for n in range(1, 33)
+    )
+    body += loop(loads, 4) + "st.global.f32 [%q2], %f9;"
+    found = ge.estimate(profile(body, 336, 256, 1 << 16), "rtx-a6000", model="simulation")
+    sectors = 1024 * (1 + 336 / 84) / 84
+    assert found.bounds["dram"] * load_machine("rtx-a6000").clock_mhz < sectors * 32 * 84 / 400
+    assert found.bounds["l2"] > 0
+
+
+@needs_both
+def test_more_is_never_faster_and_never_below_a_bound() -> None:
+    before = 0.0
+    for turns in (1, 2, 8, 32):
+        chain = "\n".join("fma.rn.f32 %f1, %f1, %f1, %f1;" for _ in range(16))
+        found = ge.estimate(
+            profile(COPY + loop(chain, turns) + "st.global.f32 [%q5], %f1;", 168, 128, 1 << 16),
+            "rtx-a6000",
+            model="simulation",
+        )
+        assert found.time_us > before
+        assert found.time_us >= max(found.bounds.values())
+        before = found.time_us
+
+
+@needs_both
+def test_what_cannot_be_simulated_is_said() -> None:
+    # an address that is loaded
+    gather = "cvt.rzi.u32.f32 %r6, %f1; mul.wide.u32 %q6, %r6, 4; add.s64 %q7, %q1, %q6;"
+    given = profile(COPY + gather + "ld.global.f32 %f2, [%q7]; st.global.f32 [%q5], %f2;", 4, 64, 1 << 12)
+    found, other = ge.estimate(given, "rtx-a6000", model="simulation"), ge.estimate(given, "rtx-a6000")
+    assert (found.model, found.time_us) == (other.model, other.time_us)
+    assert "decides where it goes or what it accesses" in found.notes[0]
+
+
+def test_without_an_assembler_the_other_model_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUPERF_PTXAS", "/nowhere/ptxas")
+    given = profile(COPY, 4, 64, 1 << 12)
+    found, other = ge.estimate(given, "a40", model="simulation"), ge.estimate(given, "a40")
+    assert (found.model, found.time_us, found.stalled) == ("kleimenov-popova", other.time_us, ())
+    assert found.notes[0].startswith("simulation: not possible, so kleimenov-popova is used:")
+
+
+@needs_both
+def test_a_trace_executes_what_the_counts_say() -> None:
+    # Lanes leave the loop at different turns: parts of warps go their own way.
+    body = "and.b32 %r8, %r1, 7; add.u32 %r8, %r8, 1;\n" + loop("mul.lo.u32 %r9, %r5, 5;", 3).replace(
+        ", 3;", ", %r8;"
+    )
+    given = profile(body + COPY, 6, 96, 1 << 12)
+    counted = ge.machine_code(given, "rtx-a6000", running=False)
+    found = ge.estimate(given, "rtx-a6000", model="simulation")
+    # six CTAs on as many SMs, one on the SM that is simulated
+    assert sum(item.issued for item in found.stalled) * 6 == counted.warp_instructions

@@ -31,6 +31,7 @@ def _build() -> argparse.ArgumentParser:
         instructions,
         ls,
         profile,
+        run,
         sass,
         targets,
         time,
@@ -44,7 +45,7 @@ def _build() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpuperf {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for module in (ls, inspect, profile, time, sass, tune, flow, targets, instructions, calibrate, gate):
+    for module in (ls, inspect, profile, time, run, sass, tune, flow, targets, instructions, calibrate, gate):
         module.add_parser(commands)
     completion.add_parser(commands, parser)
     return parser

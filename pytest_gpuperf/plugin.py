@@ -28,6 +28,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     options.add_options(parser)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    # before any conftest.py, which may import Triton
+    if early_config.known_args_namespace.gpuperf_triton:
+        from .hooks import triton
+
+        triton.switch_on(early_config)
+
+
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(specs)
 
@@ -54,13 +63,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
         for module in sources.built_in():
             config.pluginmanager.register(module, module.__name__)
-    if options.enabled(config):
+    if options.enabled(config.option):
         from .config.settings import settings_of
         from .hooks.session import GateSession
         from .hooks.worker import GateWorker
 
         settings = settings_of(config)
         config.pluginmanager.register(GateWorker(settings, config), "gpuperf-worker")
+        if config.option.gpuperf_triton:
+            from .hooks.triton import TritonGate
+
+            config.pluginmanager.register(TritonGate(settings), "gpuperf-triton")
         if not hasattr(config, "workerinput"):
             config.pluginmanager.register(GateSession(settings, config), "gpuperf-session")
     else:
@@ -102,4 +115,4 @@ def gpuperf(request: pytest.FixtureRequest) -> Iterator[Gpuperf]:
 
 
 def _runs(config: pytest.Config) -> bool:
-    return options.enabled(config) or bool(config.getini("gpuperf_functional"))
+    return options.enabled(config.option) or bool(config.getini("gpuperf_functional"))

@@ -5,6 +5,7 @@ Loaded in every run of pytest, so it imports nothing; what the settings mean is 
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 
 import pytest
@@ -84,6 +85,11 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="N",
         type=int,
         help="warp instructions that one warp may execute (default: ini gpuperf_max_instructions, 10**8)",
+    )
+    flag(
+        "--gpuperf-triton",
+        action="store_true",
+        help="let Triton and torch see a GPU, the first of gpuperf_targets; with --gpuperf gate every launch",
     )
     flag("--gpuperf-details", action="store_true", help="list unchanged, new and unused entries by name")
     ini = parser.addini
@@ -186,9 +192,8 @@ def add_options(parser: pytest.Parser) -> None:
     ini("gpuperf_max_instructions", "warp instructions that one warp may execute", type="string", default="")
 
 
-def enabled(config: pytest.Config) -> bool:
-    """Whether this run analyses kernels."""
-    option = config.option
+def enabled(option: argparse.Namespace) -> bool:
+    """Whether a run with these options analyses kernels."""
     return bool(option.gpuperf or option.gpuperf_only or option.gpuperf_update or option.gpuperf_update_new)
 
 
@@ -196,7 +201,7 @@ def check_idle(config: pytest.Config) -> None:
     """Raises ``pytest.UsageError`` in a run without the gate for options of it on the command line (those in ``addopts`` wait for
     their run), and for settings that mean nothing where its tests run all the same."""
     for argument in config.invocation_params.args:
-        if str(argument).startswith("--gpuperf-"):
+        if str(argument).startswith("--gpuperf-") and argument != "--gpuperf-triton":
             name = str(argument).partition("=")[0]
             raise pytest.UsageError(f"{name} does nothing without --gpuperf: give both")
     try:

@@ -95,7 +95,7 @@ def _read(config: pytest.Config) -> Settings:
     only = option.gpuperf_targets
     metrics = metrics_of(config)
     settings = Settings(
-        enabled=enabled(config),
+        enabled=enabled(config.option),
         only=option.gpuperf_only,
         update=option.gpuperf_update,
         update_new=option.gpuperf_update_new,

@@ -23,11 +23,15 @@ class AddressedMemory(DeviceMemory):
     as it is given, as ``memcpy`` does.
     """
 
-    def allocate(self, size: int, *, name: str = "", align: int = 1, pad: int | None = 0) -> int:
-        """The address of so many bytes, a multiple of 256 (and of ``align``), zero and never written. Raises ``LaunchError`` if there
-        is no room. ``pad``: see ``array``."""
+    def allocate(
+        self, size: int, *, name: str = "", align: int = 1, pad: int | None = 0, written: bool = False
+    ) -> int:
+        """The address of so many bytes, a multiple of 256 (and of ``align``), zero and never written, unless it counts as ``written``
+        because the host writes to it by pointer. Raises ``LaunchError`` if there is no room. ``pad``: see ``array``."""
         whole = as_whole(size, "size", 0)
         allocation = self.memory.allocate(whole, name, align=as_whole(align, "align", 1), pad=pad)
+        if written:
+            self.memory.clear(allocation)
         self._know(allocation)
         self._append("allocate", (self.array_of[allocation],), whole)
         return allocation.address

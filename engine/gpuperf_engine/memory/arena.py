@@ -32,7 +32,7 @@ from .arena_pages import ArenaPages
 from .heap import HEAP_BYTES, Heap, Kept
 from .holes import Holes
 from .image_rows import Images
-from .pages import FIRST, LAST, at, give_back
+from .pages import FIRST, LAST, SMALL, at, give_back
 from .spaces import KINDS
 
 __all__ = [
@@ -82,7 +82,8 @@ class Allocation:
     cannot be stored to. ``initialized`` is true once every byte has been written. ``index`` counts all in the order made.
     ``pad`` are the bytes behind it that may be accessed too; ``None``: those of an element that begins inside (``padding``). ``axes``:
     of an array of two or three axes longer than one element the bytes of the last one, and of the last two if there are three.
-    ``adopted``: memory of the host, outside the arena. ``freed``: no longer there."""
+    ``adopted``: memory of the host, outside the arena. ``freed``: no longer there. ``cleared``: initialized
+    from the start, so that nothing is in its shadow."""
 
     name: str
     address: int
@@ -94,6 +95,7 @@ class Allocation:
     axes: tuple[int, int] = (0, 0)
     adopted: bool = False
     freed: bool = False
+    cleared: bool = False
 
     @property
     def end(self) -> int:
@@ -161,7 +163,10 @@ class Memory(ArenaPages):
         behind = pad or 0
         what = repr(name) if name else "an array"
         free = self._room[kind][0]
-        address = self._placed(kind, free, self._holes, size + behind, what, align)
+        alike = None
+        if kind == "global" and size <= SMALL:
+            alike = self._holes.take_alike(size + behind + GAP, max(ALIGNMENT, align))
+        address = alike or self._placed(kind, free, self._holes, size + behind, what, align)
         self._room[kind][0] = max(free, address + size + behind + _gap(kind))
         allocation = Allocation(name, address, size, kind, size == 0, self._made, pad)
         self._insert(allocation)
@@ -220,8 +225,8 @@ class Memory(ArenaPages):
         if allocation.kind == "global":
             self.used -= allocation.size
         if again:
-            for pages in (self.view(allocation), self.shadow_of(allocation)) if allocation.size else ():
-                give_back(int(pages.ctypes.data), allocation.size)
+            for host in (self.host, self.host_shadow)[: 1 if allocation.cleared else 2]:
+                give_back(host + allocation.address - self.origin, allocation.size)
         if again and allocation.kind == "global":
             self._holes.put(allocation.address, allocation.end + (allocation.pad or 0) + GAP)
 
@@ -315,7 +320,8 @@ class Memory(ArenaPages):
         self.generation += 1
 
     def clear(self, allocation: Allocation) -> None:
-        """Note that a fresh allocation is zero as was asked for; its pages stay uncommitted."""
+        """Note that a fresh allocation is zero as was asked for, or that the host writes to it; its pages stay uncommitted."""
+        allocation.cleared = True
         self.set_initialized(allocation, True)
 
     def settle(self, touched: Iterable[Allocation] = ()) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 __all__ = ["Holes"]
+
+
+#: so many pieces of a size are left alone before the oldest of them is given again, so that what uses freed memory is noticed
+_LEFT_ALONE = 32
 
 
 class Holes:
@@ -12,6 +18,8 @@ class Holes:
         self._grain = grain
         self._ends: dict[int, int] = {}
         self._joined = True
+        #: by size, the oldest first
+        self._alike: dict[int, deque[int]] = {}
 
     def copy(self) -> Holes:
         """The same pieces, to try what fits."""
@@ -21,8 +29,19 @@ class Holes:
 
     def put(self, start: int, end: int) -> None:
         """A piece is free again."""
-        self._ends[start] = self._whole(end)
+        end = self._whole(end)
+        self._ends[start] = end
+        self._alike.setdefault(end - start, deque()).append(start)
         self._joined = False
+
+    def take_alike(self, size: int, step: int) -> int | None:
+        """The start of a piece of just so many bytes, if there are many and that is a multiple of ``step``."""
+        alike = self._alike.get(self._whole(size))
+        if alike is None or len(alike) <= _LEFT_ALONE or alike[0] % step:
+            return None
+        start = alike.popleft()
+        del self._ends[start]
+        return start
 
     def take(self, size: int, step: int) -> int | None:
         """The first multiple of ``step`` from which so many bytes are free, taken from their piece; ``None`` if there is none."""
@@ -35,6 +54,7 @@ class Holes:
         else:
             return None
         del self._ends[start]
+        self._alike.clear()
         behind = self._whole(address + size)
         for first, last in ((start, address), (behind, end)):
             if first < last:
@@ -56,3 +76,4 @@ class Holes:
                 joined[start] = end
                 last = start
         self._ends, self._joined = joined, True
+        self._alike.clear()

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from ..errors import LaunchError
 
-__all__ = ["FIRST", "LAST", "at", "give_back", "map_at", "reserve", "starting_before"]
+__all__ = ["FIRST", "LAST", "SMALL", "at", "give_back", "map_at", "reserve", "starting_before"]
 
 #: host addresses of programs: the first that Linux lets a program map (``vm.mmap_min_addr``), and the end of the lower half
 FIRST, LAST = 1 << 16, 1 << 47
+#: so many bytes are rather set to zero than given back
+SMALL = 1 << 15
 #: of Linux's mman.h; Python names the first only from 3.13 on
 _NORESERVE, _FIXED_NOREPLACE = 0x4000, 0x100000
 _LINUX = sys.platform == "linux"
@@ -89,7 +91,12 @@ class _Moved:
 
 
 def give_back(address: int, size: int) -> None:
-    """Let the host have the pages that these bytes lie in, which belong to nothing else; they are zero when they are next read."""
+    """Let the host have the pages of these bytes, which belong to nothing else, if they are many; they are zero afterwards."""
+    if not size:
+        return
+    if size <= SMALL:
+        ctypes.memset(address, 0, size)
+        return
     first = address // mmap.PAGESIZE * mmap.PAGESIZE
     length = -(-(address + size) // mmap.PAGESIZE) * mmap.PAGESIZE - first
     if not _LINUX or _libc().madvise(first, length, mmap.MADV_DONTNEED):

@@ -1,0 +1,1 @@
+"""Triton's driver: unchanged Triton programs run on the engine, with torch on the CPU as their memory."""

@@ -1,0 +1,198 @@
+"""Triton's driver for CUDA, with the engine in place of the CUDA driver. Imports Triton.
+
+Triton's NVIDIA backend stays as it is but for two things: the last stage of compilation, ``ptxas``, is left out, so that the binary
+is the PTX that would have been assembled; and what it calls of CUDA in C is done here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+from triton.backends.driver import expand_signature, wrap_handle_tensordesc_impl
+from triton.backends.nvidia import compiler as nvidia_compiler
+from triton.backends.nvidia import driver as nvidia_driver
+from triton.runtime import _allocation
+from triton.runtime.driver import driver as active_driver
+
+from . import benchmark
+from .arguments import pack, pairs, pointer_of
+from .device import TritonDevice
+
+__all__ = ["EngineDriver", "activate"]
+
+
+class Utils:
+    """What Triton's ``CudaUtils`` offers."""
+
+    def __init__(self, device: TritonDevice) -> None:
+        self._device = device
+        self._kernels: dict[int, Any] = {}
+
+    def load_binary(
+        self, name: str, binary: bytes, shared: int, device: int
+    ) -> tuple[int, int, int, int, int]:
+        """Module, function, registers, spills and threads of the largest block."""
+        kernel, registers, spills, threads = self._device.load(name, binary.decode())
+        handle = id(kernel)
+        self._kernels[handle] = kernel
+        return handle, handle, registers, spills, threads
+
+    def unload_module(self, module: int) -> None:
+        kernel = self._kernels.pop(module, None)
+        if kernel is not None:
+            self._device.device.unload(kernel.module)
+
+    def kernel(self, function: int) -> Any:
+        return self._kernels[function]
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        pass
+
+    def get_default_stream(self, device: int) -> int:
+        return 0
+
+    def is_stream_capturing(self, stream: int) -> bool:
+        return False
+
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        return self._device.machine.compute_capability
+
+    def get_device_properties(self, device: int = 0) -> dict[str, int]:
+        return self._device.properties
+
+    def cuOccupancyMaxActiveClusters(self, function: int, shared: int, x: int, y: int, z: int) -> int:
+        return max(1, self._device.machine.sm_count // (x * y * z))
+
+    def set_printf_fifo_size(self, size: int) -> None:
+        self._device.device.printf_bytes = size
+
+    def fill_tma_descriptor_tiled(self, *fields: Any) -> bytes:
+        return self._device.tensor_map(*fields)
+
+    def fill_tma_descriptor_im2col(self, *fields: Any) -> bytes:
+        raise NotImplementedError("tensor descriptors in im2col mode are not made by gpuperf's driver yet")
+
+
+class Launcher:
+    """What Triton makes of each compiled kernel, and calls with a grid and arguments."""
+
+    def __init__(self, src: Any, metadata: Any) -> None:
+        signature = dict(src.signature.items())
+        tensor_maps = getattr(metadata, "tensordesc_meta", None)
+        self._signature = expand_signature(signature.values(), tensor_maps, "nvTmaDesc")
+        self._metadata = metadata
+        self._launch = wrap_handle_tensordesc_impl(
+            self._launch_expanded, signature, tensor_maps, nvidia_driver.make_tensordesc_arg
+        )
+
+    def __call__(
+        self, x: int, y: int, z: int, stream: int, function: int, packed: Any, launch_metadata: Any,
+        enter: Any, leave: Any, *arguments: Any,
+    ) -> None:  # fmt: skip
+        self._launch(x, y, z, stream, function, launch_metadata, enter, leave, arguments)
+
+    def _scratch(self, size: int, align: int, grid: int, allocator: Any, stream: int) -> Any:
+        if not size:
+            return None
+        return allocator.get()(grid * self._metadata.num_ctas * size, align, stream)
+
+    def _launch_expanded(
+        self, x: int, y: int, z: int, stream: int, function: int, launch_metadata: Any, enter: Any, leave: Any,
+        arguments: Any,
+    ) -> None:  # fmt: skip
+        metadata, driver = self._metadata, active_driver.active
+        grid = x * y * z
+        own = self._scratch(
+            metadata.global_scratch_size, metadata.global_scratch_align, grid, _allocation._allocator, stream
+        )
+        profile = None
+        if metadata.profile_scratch_size:
+            if _allocation.has_profile_allocator():
+                profile = self._scratch(
+                    metadata.profile_scratch_size,
+                    metadata.profile_scratch_align,
+                    grid,
+                    _allocation._profile_allocator,
+                    stream,
+                )
+            else:
+                profile = driver.allocate_default_profile_scratch(
+                    grid * metadata.num_ctas * metadata.profile_scratch_size,
+                    metadata.profile_scratch_align,
+                    stream,
+                )
+        if enter is not None:
+            enter(launch_metadata)
+        parameters = pack(self._signature, arguments, [pointer_of(own), pointer_of(profile)])
+        driver.device.launch(
+            driver.utils.kernel(function),
+            (x, y, z),
+            32 * metadata.num_warps,
+            parameters,
+            [*(value for _, value in pairs(self._signature, arguments)), own, profile],
+            shared_bytes=metadata.shared,
+            ctas=metadata.num_ctas,
+            cooperative=metadata.launch_cooperative_grid,
+            compiler=f"triton {triton.__version__}",
+        )
+        if leave is not None:
+            leave(launch_metadata)
+
+
+class EngineDriver(nvidia_driver.CudaDriver):  # type: ignore[misc]
+    """Triton's driver for CUDA on a ``TritonDevice``."""
+
+    def __init__(self, device: TritonDevice) -> None:
+        self.device = device
+        self.utils = Utils(device)
+        self.launcher_cls = Launcher
+        self.get_device_capability = self.utils.get_device_capability
+        self.get_current_stream = self.utils.get_default_stream
+        self.get_current_device = self.utils.get_current_device
+        self.set_current_device = self.utils.set_current_device
+
+    @staticmethod
+    def is_active() -> bool:
+        return True
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+
+        return torch.device("cpu")
+
+    def get_benchmarker(self) -> Any:
+        return benchmark.bencher(self.device)
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        """Nothing to clear: caches are cold in every prediction."""
+        return None
+
+    def clear_cache(self, cache: Any) -> None:
+        pass
+
+    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: Any) -> Any:
+        import torch
+
+        return torch.zeros(size, dtype=torch.int8)
+
+
+def activate(device: TritonDevice) -> EngineDriver:
+    """Let Triton use this device from now on."""
+    backend = nvidia_compiler.CUDABackend
+    version = backend.hash
+
+    def make_cubin(self: Any, src: Any, metadata: Any, options: Any, capability: Any) -> bytes:
+        return src.encode() if isinstance(src, str) else src
+
+    # what the cache has under a key must not be taken for a binary of ptxas, nor the other way round
+    backend.make_cubin = make_cubin
+    backend.hash = lambda self: f"gpuperf-{version(self)}"
+    driver = EngineDriver(device)
+    active_driver._default = driver
+    active_driver.set_active(driver)
+    benchmark.replace_in_triton(device)
+    return driver

@@ -1,0 +1,41 @@
+"""Errors of kernels as CUDA has them: the words of the driver, then what the engine found."""
+
+from __future__ import annotations
+
+from gpuperf_engine.errors import (
+    BudgetExceeded,
+    Deadlock,
+    EngineError,
+    LaunchError,
+    MemoryFault,
+    RaceError,
+    TrapError,
+    Unsupported,
+)
+
+__all__ = ["KernelError", "as_cuda"]
+
+
+class KernelError(RuntimeError):
+    """A launch that failed. ``__cause__`` is the engine's error."""
+
+
+#: texts of ``cuGetErrorString`` (CUDA driver API, ``CUresult``)
+_WORDS = (
+    (MemoryFault, "an illegal memory access was encountered"),
+    (Deadlock, "the launch timed out and was terminated"),
+    (BudgetExceeded, "the launch timed out and was terminated"),
+    (RaceError, "unspecified launch failure"),
+    (Unsupported, "operation not supported"),
+    (LaunchError, "invalid argument"),
+)
+
+
+def as_cuda(error: EngineError) -> KernelError:
+    """The error with CUDA's words for it in front."""
+    if isinstance(error, TrapError):
+        asserted = "assert" in error.message.lower()
+        words = "device-side assert triggered" if asserted else "an illegal instruction was encountered"
+    else:
+        words = next((text for kind, text in _WORDS if isinstance(error, kind)), "unspecified launch failure")
+    return KernelError(f"CUDA error: {words}\n{error}")

@@ -1,0 +1,158 @@
+"""The memory of a Triton program: what torch allocates on the CPU lies in the memory of the device.
+
+torch's CPU allocator is ``posix_memalign`` and ``free`` of the C library, called from ``libc10.so``. These two are replaced for that
+library: each tensor is then an allocation of the device by itself, and kernels are held to its bounds. Other memory that a launch is
+given (NumPy arrays, tensors made from them, tensors from before) is adopted for that launch.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import errno
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from gpuperf_engine.errors import EngineError
+
+from .imported_functions import library_base, replace, slots_of
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Device
+    from gpuperf_engine.memory.arrays import DeviceArray
+
+__all__ = ["TorchMemory"]
+
+_LIBRARY = "libc10.so"
+#: of torch's CUDA allocator (c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize): addresses are multiples of it
+_ALIGNMENT = 512
+_Allocate = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t)
+_Free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class TorchMemory:
+    """``device``: a mapped one."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._lock = threading.RLock()
+        #: whether memory is being changed, or a launch uses it: what is freed meanwhile waits
+        self._busy = 0
+        self._waiting: list[int] = []
+        libc = ctypes.CDLL(None)
+        self._real_allocate, self._real_free = _Allocate(("posix_memalign", libc)), _Free(("free", libc))
+        self._callbacks = _Allocate(self._allocate), _Free(self._free)
+        self._slots: dict[str, list[int]] = {}
+
+    def take_over(self) -> bool:
+        """Let torch allocate here from now on; whether that is possible (else every tensor is adopted for its launches)."""
+        base = library_base(_LIBRARY)
+        slots = slots_of(base, ("posix_memalign", "free")) if base is not None else {}
+        if not slots or not all(slots.values()):
+            return False
+        addresses = [ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in self._callbacks]
+        try:
+            replace(slots, {"free": addresses[1]})
+            replace(slots, {"posix_memalign": addresses[0]})
+        except OSError:
+            return False
+        self._slots = slots
+        atexit.register(self._let_go)
+        return True
+
+    def _let_go(self) -> None:
+        """Python ends: nothing of it may be called any more. What torch frees from now on is left to the system."""
+        libc = ctypes.CDLL(None)
+        address_of = {
+            name: ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0
+            for name in ("posix_memalign", "abs")
+        }
+        # a function that does nothing takes the place of free
+        replace(self._slots, {"posix_memalign": address_of["posix_memalign"], "free": address_of["abs"]})
+
+    # -- called by torch ----------------------------------------------------------------------------------------------
+
+    def _allocate(self, result: Any, alignment: int, size: int) -> int:
+        try:
+            with self._lock:
+                self._busy += 1
+                try:
+                    align = max(alignment, _ALIGNMENT)
+                    address = self.device.allocate(size, name="a tensor", align=align, pad=None, written=True)
+                finally:
+                    self._busy -= 1
+                self._settle()
+        except EngineError:
+            return errno.ENOMEM
+        result[0] = address
+        return 0
+
+    def _free(self, address: int | None) -> None:
+        if address is None or not self.device.memory.is_arena(address, 1):
+            self._real_free(address)
+            return
+        self._waiting.append(address)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._settle()
+            finally:
+                self._lock.release()
+
+    def _settle(self) -> None:
+        """Give back what is free, unless it may be in use."""
+        while self._waiting and not self._busy:
+            self._busy += 1
+            try:
+                self.device.free(self._waiting.pop())
+            finally:
+                self._busy -= 1
+
+    # -- for launches -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def during_launch(self, arguments: Iterable[Any]) -> Iterator[None]:
+        """Nothing is freed meanwhile, and all of these arguments that are tensors or arrays are memory of the device. Raises
+        ``EngineError``."""
+        with self._lock:
+            self._busy += 1
+            adopted: list[DeviceArray] = []
+            try:
+                adopted += self._adopted(arguments)
+                yield
+            finally:
+                for array in adopted:
+                    self.device.free(array)
+                self._busy -= 1
+                self._settle()
+
+    def _adopted(self, arguments: Iterable[Any]) -> Iterator[DeviceArray]:
+        bounds: dict[int, int] = {}
+        for argument in arguments:
+            start, size = _storage(argument)
+            if size and not self.device.memory.is_arena(start, size):
+                bounds[start] = max(bounds.get(start, 0), size)
+        end = 0
+        for start, size in sorted(bounds.items()):
+            if start < end:
+                continue  # a part of one that is there already
+            end = start + size
+            yield self.device.adopt(start, size, name="an array of the host")
+
+
+def _storage(argument: Any) -> tuple[int, int]:
+    """Address and bytes of the memory behind a tensor or array, all of it; no bytes for others."""
+    storage = getattr(argument, "untyped_storage", None)
+    if storage is not None:
+        whole = storage()
+        return int(whole.data_ptr()), int(whole.nbytes())
+    if hasattr(argument, "__array_interface__"):
+        import numpy as np
+
+        base = argument
+        while isinstance(base.base, np.ndarray):
+            base = base.base
+        low, high = np.lib.array_utils.byte_bounds(base)
+        return low, high - low
+    return 0, 0

@@ -1,0 +1,148 @@
+"""``torch.cuda`` for a torch that runs on the CPU: what programs ask of it, and ``device="cuda"`` taken for the CPU. Imports torch."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+if TYPE_CHECKING:
+    from .device import TritonDevice
+
+__all__ = ["CudaOnCpu", "stand_in"]
+
+
+class Stream:
+    """Everything is in order, so streams are names."""
+
+    cuda_stream = 0
+    device_index = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.device = torch.device("cuda", 0)
+
+    def synchronize(self) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def wait_stream(self, stream: Any) -> None:
+        pass
+
+    def wait_event(self, event: Any) -> None:
+        pass
+
+    def record_event(self, event: Any = None) -> Any:
+        event = event or torch.cuda.Event()
+        event.record()
+        return event
+
+
+class Within(contextlib.nullcontext[Any]):
+    """A context of a stream or device, which changes nothing."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
+
+
+def stand_in(device: TritonDevice) -> dict[str, Any]:
+    """Names of ``torch.cuda`` and what they stand for."""
+
+    class Event:
+        """A time on the clock of predicted times."""
+
+        def __init__(self, enable_timing: bool = False, **_: Any) -> None:
+            device.timing |= enable_timing
+            self._time = 0.0
+
+        def record(self, stream: Any = None) -> None:
+            self._time = device.elapsed_us
+
+        def elapsed_time(self, end: Event) -> float:
+            """Milliseconds, more than none."""
+            return max(end._time - self._time, 1e-3) / 1000
+
+        def synchronize(self) -> None:
+            pass
+
+        def query(self) -> bool:
+            return True
+
+        def wait(self, stream: Any = None) -> None:
+            pass
+
+    class Properties(types.SimpleNamespace):
+        pass
+
+    machine, known = device.machine, device.properties
+    major, minor = machine.compute_capability
+    properties = Properties(
+        name=machine.name, major=major, minor=minor, total_memory=device.device.memory_left[1],
+        multi_processor_count=machine.sm_count, warp_size=32, shared_memory_per_block_optin=known["max_shared_mem"],
+        shared_memory_per_multiprocessor=machine.shared_per_sm, regs_per_multiprocessor=machine.registers_per_sm,
+        max_threads_per_multi_processor=machine.max_threads_per_sm, L2_cache_size=0, gcnArchName="",
+    )  # fmt: skip
+    stream = Stream()
+
+    def nothing(*_: Any, **__: Any) -> None:
+        pass
+
+    def seeded(seed: int) -> None:
+        torch.default_generator.manual_seed(seed)
+
+    def used(*_: Any, **__: Any) -> int:
+        left, every = device.device.memory_left
+        return every - left
+
+    names = {
+        "is_available": lambda: True, "is_initialized": lambda: True, "init": nothing, "_lazy_init": nothing,
+        "device_count": lambda: 1, "current_device": lambda: 0, "set_device": nothing, "device": Within,
+        "get_device_capability": lambda *_: machine.compute_capability, "get_device_name": lambda *_: machine.name,
+        "get_device_properties": lambda *_: properties, "synchronize": nothing, "is_bf16_supported": lambda *_: major >= 8,
+        "Stream": Stream, "ExternalStream": Stream, "Event": Event, "stream": Within, "set_stream": nothing,
+        "current_stream": lambda *_: stream, "default_stream": lambda *_: stream, "empty_cache": nothing,
+        "is_current_stream_capturing": lambda: False, "memory_allocated": used, "max_memory_allocated": used,
+        "memory_reserved": used, "reset_peak_memory_stats": nothing, "mem_get_info": lambda *_: device.device.memory_left,
+        "manual_seed": seeded, "manual_seed_all": seeded, "ipc_collect": nothing,
+    }  # fmt: skip
+    return {name: _own(name, value) for name, value in names.items()}
+
+
+def _own(name: str, value: Any) -> Any:
+    """A function of its own for each name: torch's compiler keeps tables by function."""
+    if not isinstance(value, types.FunctionType) or hasattr(value, "__wrapped__"):
+        return value
+    return types.FunctionType(value.__code__, value.__globals__, name, value.__defaults__, value.__closure__)
+
+
+class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
+    """Calls of torch with ``cuda`` devices are calls with the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name == "__get__" and getattr(func, "__self__", None) is torch.Tensor.is_cuda:
+            return True
+        if name in ("cuda", "pin_memory") and args:
+            return args[0]
+        if name == "record_stream":
+            return None
+        if kwargs.get("pin_memory"):
+            kwargs = {**kwargs, "pin_memory": False}
+        if kwargs:
+            kwargs = {key: _on_cpu(value) if key == "device" else value for key, value in kwargs.items()}
+        if name in ("to", "type", "set_default_device", "_to_copy"):
+            args = tuple(_on_cpu(value) for value in args)
+        return func(*args, **kwargs)
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, torch.device):
+        return torch.device("cpu") if value.type == "cuda" else value
+    if isinstance(value, str) and value.partition(":")[0] == "cuda":
+        return "cpu"
+    return value if isinstance(value, bool) or not isinstance(value, int) else torch.device("cpu")

@@ -65,8 +65,8 @@ def e4m3(codes: NDArray[np.uint8]) -> NDArray[np.float64]:
 
 
 def scales_in(tensor: Words, column: int, codes: NDArray[np.uint8], selector: int) -> None:
-    """Put the scales of rows (codes, axis 1 along K) into tensor memory: row r in lane r % 32 of each 32 and column r / 32, from the byte
-    of the selector on (manual: "Layout of the Scale Factor A Matrix")."""
+    """Put the scales of rows (codes, axis 1 along K) into tensor memory: row r in lane r % 32 of each 32 and column r / 32, from
+    the byte of the selector on (manual: "Layout of the Scale Factor A Matrix")."""
     count, per = codes.shape
     raw = tensor.view(np.uint8).reshape(128, COLUMNS, 4)
     for row in range(count):

@@ -14,7 +14,7 @@ import gpuperf_engine as ge
 from gpuperf_engine.jit.disjoint import Form, are_apart, are_threads_apart
 from gpuperf_engine.jit.llvm import load_races
 
-HEAD = """.version 8.0
+HEAD = """.version 8.6
 .target sm_90
 .address_size 64
 .visible .entry k(.param .u64 data) {
@@ -29,6 +29,8 @@ BEFORE = HEAD.count("\n")
 OTHER = "ld.shared.u32 %r9, [%r5];"
 INIT = "@%p0 mbarrier.init.shared.b64 [%r6], 64;\n@%p0 st.shared.u32 [%r7], 0;\nbar.sync 0;\n"
 WAIT = "wait: mbarrier.try_wait.parity.shared.b64 %p2, [%r6], 0; @!%p2 bra wait;\n"
+ARRIVE = "mbarrier.arrive.relaxed.cta.shared.b64 %rd2, [%r6];\n"
+RELAXED_WAIT = WAIT.replace("parity", "parity.relaxed.cta")
 #: the second warp waits until the flag is set
 SPIN = "@%p1 bra done;\nspin: ld.{0}.shared.u32 %r9, [%r7]; setp.eq.u32 %p2, %r9, 0; @%p2 bra spin;\n"
 COPY = "cp.async.ca.shared.global [%r4], [%rd1], 4;\n"
@@ -45,6 +47,9 @@ ORDERED = {
     "one arrives, one waits": "@!%p1 bra second;\nst.shared.u32 [%r4], %r0; bar.arrive 1, 64; bra done;\n"
     f"second: bar.sync 1, 64; {OTHER}\ndone:",
     "an mbarrier": f"{INIT}st.shared.u32 [%r4], %r0; mbarrier.arrive.shared.b64 %rd2, [%r6];\n{WAIT}{OTHER}",
+    "a relaxed mbarrier between fences": f"{INIT}st.shared.u32 [%r4], %r0; fence.acq_rel.cta; {ARRIVE}"
+    f"{RELAXED_WAIT}fence.acq_rel.cta; {OTHER}",
+    "a relaxed arrival behind a fence": f"{INIT}st.shared.u32 [%r4], %r0; fence.acq_rel.cta; {ARRIVE}{WAIT}{OTHER}",
     "a flag and fences": f"{INIT}st.shared.u32 [%r4], %r0; membar.cta; @%p0 st.volatile.shared.u32 [%r7], 1;\n"
     + SPIN.format("volatile")
     + f"membar.cta; {OTHER}\ndone:",
@@ -92,6 +97,14 @@ RACES = {
     "an mbarrier that nobody waits for": (
         f"{INIT}st.shared.u32 [%r4], %r0;\nmbarrier.arrive.shared.b64 %rd2, [%r6];\n{OTHER}",
         ("RAW", 4, 6, 0, 32),
+    ),
+    "a relaxed arrival without a fence before": (
+        f"{INIT}st.shared.u32 [%r4], %r0;\n{ARRIVE}{WAIT}fence.acq_rel.cta;\n{OTHER}",
+        ("RAW", 4, 8, 0, 32),
+    ),
+    "a relaxed wait without a fence behind": (
+        f"{INIT}st.shared.u32 [%r4], %r0;\nmbarrier.arrive.shared.b64 %rd2, [%r6];\n{RELAXED_WAIT}{OTHER}",
+        ("RAW", 4, 7, 0, 32),
     ),
     "a flag without a fence before": (
         f"{INIT}@%p1 st.shared.u32 [%r4], %r0;\n@%p0 st.volatile.shared.u32 [%r7], 1;\n"

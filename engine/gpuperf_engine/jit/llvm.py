@@ -66,16 +66,16 @@ _MEMORY = (
 )  # fmt: skip
 #: of the object of races, by way of entries in ``script``
 _RACES = (
-    "race_acquire_mbarrier", "race_alone", "race_anywhere", "race_arrive", "race_arrive_mbarrier", "race_at", "race_barrier",
-    "race_begin", "race_begin_cluster", "race_bulk", "race_bulk_groups", "race_cluster", "race_commit_products",
+    "race_acquire_mbarrier", "race_alone", "race_anywhere", "race_arrive", "race_arrive_mbarrier", "race_arrive_relaxed", "race_at",
+    "race_barrier", "race_begin", "race_begin_cluster", "race_bulk", "race_bulk_groups", "race_cluster", "race_commit_products",
     "race_complete_cluster", "race_complete_mbarrier", "race_copies", "race_fence", "race_flag", "race_groups", "race_lanes",
-    "race_loose",    "race_me", "race_pieces", "race_products", "race_proxy", "race_range", "race_renew", "race_row", "race_settle",
+    "race_loose", "race_me", "race_pieces", "race_products", "race_proxy", "race_range", "race_renew", "race_row", "race_settle",
     "race_source", "race_texels", "race_wait_products", "races_settle",
 )  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
     "bump", "cluster_cta", "count_words", "fault", "mark", "near", "note", "race_acquire_mbarrier", "race_arrive_mbarrier",
-    "race_bulk", "race_complete_mbarrier", "race_range", "race_source", "reach",
+    "race_arrive_relaxed", "race_bulk", "race_complete_mbarrier", "race_range", "race_source", "reach",
 )  # fmt: skip
 _SIGNALLING = ("in_rank", "refuse_mbarrier", "signal_copied", "mbarrier_of_copy")
 #: functions written in the subset of ``compile_python``: an object that every kernel needs, one for races, one for mbarriers and bulk

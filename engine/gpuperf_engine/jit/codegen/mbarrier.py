@@ -29,6 +29,8 @@ B8, U32, U64, PRED = (scalar_type(name) for name in ("b8", "u32", "u64", "pred")
 _GENERIC, _REMOTE = 256, 512
 #: the arrival is that of earlier copies
 _COPIES = 1024
+#: added where nothing is released, or by a wait acquired
+_RELAXED = 2048
 
 
 @handles(MBARRIER)
@@ -63,7 +65,10 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
         ("i64", writer.zext(mask, "i64")),
         *_numbers(to, "%area", counts),
         ("i64", moved),
-        ("i64", str(how | generic | _COPIES * instruction.opcode.startswith("cp.async."))),
+        (
+            "i64",
+            str(how | generic | _COPIES * instruction.opcode.startswith("cp.async.") | _relaxed(instruction)),
+        ),
         *words,
     )
     to.faulting = True
@@ -73,6 +78,10 @@ def write_mbarrier(to: BlockWriter, instruction: Instruction) -> None:
             asked = Mbarrier.REPORTING if how & Mbarrier.REPORTS else Mbarrier.VALID
             state = _native(_native(state >> Mbarrier.TAG).compare("eq", asked))
         to.assign(instruction, [state], guard)
+
+
+def _relaxed(instruction: Instruction) -> int:
+    return _RELAXED * (instruction.form.modifier("sem") == "relaxed")
 
 
 @handles(MBARRIER_WAIT)
@@ -92,7 +101,7 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     given = to.source(operands["parity"], U32) if of_parity else to.source(operands["state"], U64)
     _put(to, _native(given.convert(U64)), "%vals")
     conditional = instruction.form.modifier("phase_type") == "phase_type::conditional"
-    how = _put_addresses(to, instruction) | int(of_parity) | 2 * conditional
+    how = _put_addresses(to, instruction) | int(of_parity) | 2 * conditional | _relaxed(instruction)
     complete = writer.call(
         "mbarrier_wait",
         "i64",

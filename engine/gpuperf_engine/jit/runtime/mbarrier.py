@@ -13,7 +13,12 @@ from ..ir.codes import AREA_SHIFT
 from .cluster import cluster_cta
 from .compile_python import load32, load64, store64, trailing_zeros, unsigned_less
 from .memory import fault, mark
-from .races_mbarriers import race_acquire_mbarrier, race_arrive_mbarrier, race_complete_mbarrier
+from .races_mbarriers import (
+    race_acquire_mbarrier,
+    race_arrive_mbarrier,
+    race_arrive_relaxed,
+    race_complete_mbarrier,
+)
 
 
 def refuse_mbarrier(
@@ -127,7 +132,9 @@ def mbarrier_change(
     arrivals = old & COUNT_MAX
     expected = (old >> Mbarrier.EXPECTED) & most(old)
     transactions = ((old >> Mbarrier.TRANSACTIONS) & 2097151) - 1048576
-    if kind != Mbarrier.EXPECT:
+    if how & 2048 and kind != Mbarrier.EXPECT and kind != Mbarrier.COMPLETE:
+        race_arrive_relaxed(context, cta, host - cta.SHARED)
+    elif kind != Mbarrier.EXPECT:
         race_arrive_mbarrier(context, cta, host - cta.SHARED, how & 1024, kind == Mbarrier.COMPLETE)
     if kind == Mbarrier.CHECK:
         if arrivals == most(old):
@@ -231,7 +238,7 @@ def mbarrier_wait(
     context: Context, cta: Cta, state: State, site: int, mask: int, addresses: int, states: int, how: int
 ) -> int:
     """The lanes whose phases are complete, + 2^32 if the wait is over, + 2^33 if it gives up; whether something was reported takes the
-    place of the states. ``how``: 1 where parities are given, + 2 of conditional phases, + 256 generic."""
+    place of the states. ``how``: 1 where parities are given, + 2 of conditional phases, + 256 generic, + 2048 relaxed."""
     rest = mask
     complete = 0
     while rest:
@@ -258,7 +265,7 @@ def mbarrier_wait(
         if ((phase ^ given) & 1) != 0:
             complete = complete | 1 << lane
             owner = context.OWNER
-            race_acquire_mbarrier(context, owner, host - owner.SHARED)
+            race_acquire_mbarrier(context, owner, host - owner.SHARED, how & 2048)
             if word >> Mbarrier.TAG == Mbarrier.REPORTING:
                 reported = (word >> Mbarrier.REPORTED) & 1
         store64(states + lane * 8, reported)

@@ -11,7 +11,10 @@ from .compile_python import copy, unsigned_less
 from .races_clocks import (
     race_acquire,
     race_asynchronous,
+    race_clock,
+    race_fenced,
     race_join_clock,
+    race_join_clocks,
     race_known,
     race_more,
     race_release,
@@ -90,6 +93,17 @@ def race_arrive_mbarrier(context: Context, cta: Cta, address: int, copies: int, 
     return 0
 
 
+def race_arrive_relaxed(context: Context, cta: Cta, address: int) -> int:
+    """The running warp arrives at an mbarrier of a CTA, and releases what it had done before its last fence."""
+    theirs = cta.RACES
+    me = context.RACE_WARP
+    if theirs == 0 or me.FENCED == 0:
+        return 0
+    record = me.RECORD
+    clock = RaceClock(race_mbarrier(theirs, address) + RaceMbarrier.ARRIVING)
+    return race_join_clocks(record, clock, race_fenced(record, me), record.RANK ^ theirs.RANK)
+
+
 def race_complete_mbarrier(cta: Cta, address: int) -> int:
     """A phase of an mbarrier is complete."""
     record = cta.RACES
@@ -103,8 +117,8 @@ def race_complete_mbarrier(cta: Cta, address: int) -> int:
     return 0
 
 
-def race_acquire_mbarrier(context: Context, cta: Cta, address: int) -> int:
-    """The running warp has found a phase of an mbarrier of a CTA complete."""
+def race_acquire_mbarrier(context: Context, cta: Cta, address: int, relaxed: int) -> int:
+    """The running warp has found a phase of an mbarrier of a CTA complete; ``relaxed``: a fence that follows acquires."""
     theirs = cta.RACES
     if theirs == 0:
         return 0
@@ -112,4 +126,7 @@ def race_acquire_mbarrier(context: Context, cta: Cta, address: int) -> int:
     record = me.RECORD
     turn = record.RANK ^ theirs.RANK
     clock = race_done(theirs, race_mbarrier(theirs, address))
+    if relaxed:
+        me.READ = 1
+        return race_join_clocks(record, race_clock(record, Race.EVERYTHING), clock, turn)
     return race_acquire(record, me, context.WARPS, clock, turn)

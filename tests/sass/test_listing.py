@@ -110,10 +110,12 @@ def test_operands_and_predicates() -> None:
         """
         @PT LDG.E.64 R2, desc[UR4][R4.64+0x10], !PT
         @!UP0 IMAD.WIDE R2, R2.reuse, -R3, c[0x0][0x160]
+        STL [R1+0x27c], R4           (*"SpillRefill"*)
         EXIT
         """
     )
-    load, multiply, leave = listing.instructions
+    load, multiply, spill, leave = listing.instructions
+    assert spill.operands == ("[R1+0x27c]", "R4")
     assert (load.predicate, load.operands) == ("", ("R2", "desc[UR4][R4.64+0x10]", "!PT"))
     assert (multiply.predicate, multiply.opcode, multiply.base) == ("@!UP0", "IMAD.WIDE", "IMAD")
     assert multiply.operands == ("R2", "R2.reuse", "-R3", "c[0x0][0x160]") and leave.operands == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .listing import NEVER, Decoded
 from .run.operands import Address, Constant, Operand, Predicate, Register, read_operand
@@ -57,6 +58,12 @@ class Accesses:
 
 def accesses_of(item: Decoded) -> Accesses:
     """Of one instruction. A register that is not known to be written in whole counts as written."""
+    return _accesses(item.text)
+
+
+@lru_cache(maxsize=1 << 14)
+def _accesses(text: str) -> Accesses:
+    item = Decoded("", "", 0, text, 0, 0)
     base, operands = item.base, [read_operand(text) for text in item.operands]
     results = _results(base, operands)
     reads: list[int] = []

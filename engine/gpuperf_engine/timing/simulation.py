@@ -6,6 +6,7 @@ from ..profile.build import LaunchRecord
 from ..results import Estimate, StalledInstruction
 from ..sass.sm.launch import NotRun, Timed, trace_launch
 from ..sass.sm.numbers import SmNumbers
+from .bounds import WAVEFRONT
 from .caches import KEPT_NONE, KEPT_WHOLE
 from .contention import contention
 from .machine import Machine
@@ -90,6 +91,7 @@ def _numbers(machine: Machine) -> SmNumbers:
         queue=machine.memory_queue,
         address_clocks=round(1 / machine.address_rate),
         lsu_clocks=max(1, round(WARP_SIZE / (machine.sub_partitions * machine.lanes["lsu"]))),
+        wavefront_clocks=max(1, round(WAVEFRONT / machine.l1_bandwidth)),
         tag_rate=max(1, int(machine.l1_tag_rate)),
         l1_bytes=machine.l1_bytes,
         l2_kept=KEPT_WHOLE * machine.l2_bytes,

@@ -26,6 +26,7 @@ TOY = SmNumbers(
     queue=5,
     address_clocks=4,
     lsu_clocks=2,
+    wavefront_clocks=1,
     tag_rate=4,
     l1_bytes=128 << 10,
     l2_kept=1 << 20,

@@ -188,7 +188,7 @@ class Sm(Record):
     L2_SECTORS = U64(328)
     DRAM_SECTORS = U64(336)
     LSU_BUSY = U64(344)
-    FULL = U64(352)
+    WAVE = U64(352)
     FREE = Array64(360)
     ADDRESS = Array64(392)
     LAST = Array64(424)

@@ -184,8 +184,8 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     sm.ADDRESS[part] = start + sm.ADDRESS_CLOCKS
     if start < sm.LSU:
         start = sm.LSU
-    passes = head & 255
-    cost = passes + more
+    passes = (head & 255) * sm.WAVE
+    cost = passes + more * sm.WAVE
     looked = (lines + sm.TAGS - 1) // sm.TAGS
     if cost < looked:
         cost = looked
@@ -196,7 +196,7 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     sm.QUEUES[part * 32 + sm.PUSHED[part] % sm.QUEUE] = start
     sm.PUSHED[part] += 1
     if kind == Kind.SHARED or kind == Kind.SHUFFLE:
-        return start + op.LATENCY + passes - 1
+        return start + op.LATENCY + passes - sm.WAVE
     slot = Slot(warp.SLOT)
     ready = start + sm.LATENCY_L1
     late = 0
@@ -215,12 +215,12 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         place += 4
         lines -= 1
     if kind == Kind.ATOMIC:
-        return start + sm.LATENCY_L2 + late + passes - 1
+        return start + sm.LATENCY_L2 + late + passes - sm.WAVE
     if kind == Kind.COPY and ready + more > warp.COPIED:
         warp.COPIED = ready + more
     if kind == Kind.COPY:
         return now + 1
-    return ready + passes - 1
+    return ready + passes - sm.WAVE
 
 
 def sm_start(sm: Sm, slot: Slot, at: int) -> int:

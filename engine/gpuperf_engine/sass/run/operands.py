@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 __all__ = ["Address", "Constant", "Immediate", "Operand", "Predicate", "Register", "read_operand"]
 
@@ -76,6 +77,7 @@ class Address:
 Operand = Register | Predicate | Immediate | Constant | Address
 
 
+@lru_cache(maxsize=1 << 14)
 def read_operand(text: str) -> Operand | None:
     """One operand; ``None`` for what is none of these: a special register, a barrier, a label, a place that the linker fills in."""
     text = text.strip()

@@ -17,8 +17,8 @@ AHEAD = 2000
 class SmNumbers:
     """Clocks are those of the SM. ``lanes``, ``pipes`` and ``latencies`` are as in ``timing.machine.Machine`` (``pipes``: its
     ``shared_pipes``). ``queue``: memory instructions that a sub-partition holds; ``address_clocks``: between two of them at its
-    address
-    unit, ``lsu_clocks``: at the unit that all share; ``tag_rate``: lines per clock; ``l1_bytes``: with shared memory.
+    address unit, ``lsu_clocks``: at the unit that all share; ``wavefront_clocks``: of 128 bytes between the banks and the registers;
+    ``tag_rate``: lines per clock; ``l1_bytes``: with shared memory.
 
     Rates of the chip are in bytes per clock: ``port_rate`` of one SM, ``l2_rate``, and of DRAM ``one_way`` or ``mixed``; ``cta_rate``:
     CTAs started per clock. ``turnaround``: clocks of a CTA; ``l2_kept``: bytes of data up to which all are still in L2 when they
@@ -35,6 +35,7 @@ class SmNumbers:
     queue: int
     address_clocks: int
     lsu_clocks: int
+    wavefront_clocks: int
     tag_rate: int
     l1_bytes: int
     l2_kept: float

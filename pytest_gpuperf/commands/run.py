@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 
 from gpuperf_engine.errors import nearest
@@ -48,4 +49,5 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{command[0]}: no such program")
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(program, command, {**os.environ, **environment(arguments.target or DEFAULT_MACHINE, [])})
+    variables = environment(arguments.target or DEFAULT_MACHINE, [])
+    return subprocess.run([program, *command[1:]], env={**os.environ, **variables}, check=False).returncode

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 import gpuperf_engine as ge
 from tests.support import head
 
-__all__ = ["COLUMNS", "Words", "idesc", "image", "run", "spread", "text"]
+__all__ = ["COLUMNS", "WORK", "Words", "idesc", "image", "run", "spread", "text"]
 
 Words = NDArray[np.uint32]
+#: operations that the last kernel counted, by type
+WORK: dict[str, int] = {}
 COLUMNS, SHARED = 128, 40960
 #: numbers of the parameters of an instruction: descriptors and addresses, whether D is read, lanes that are not written
 A, B, IDESC, D, META, SCALE_A, SCALE_B, READS, MASKS = range(9)
@@ -188,7 +190,9 @@ def run(
     whole[:, : shared.shape[-1]] = shared
     words = device.array(np.ascontiguousarray(np.broadcast_to(tensor, (ctas, 128, COLUMNS))))
     arguments: list[Any] = [device.array(whole), words, device.array(numbers), np.uint32(which)]
-    device.launch(kernel, ctas, 128, arguments, **({"cluster": 2} if pair else {}))
+    profile = device.launch(kernel, ctas, 128, arguments, **({"cluster": 2} if pair else {}))
+    WORK.clear()
+    WORK.update({name: count for name, count in profile.flops.items() if count})
     result: Words = words.numpy()
     return result
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
-from tests.isa.tensor_kernels import COLUMNS, Words, idesc, image, run, spread, text
+from tests.isa.tensor_kernels import COLUMNS, WORK, Words, idesc, image, run, spread, text
 from tests.support import BACKENDS
 
 KINDS = ("f16", "tf32", "f8f6f4", "i8")
@@ -106,6 +106,8 @@ def test_products(
         expected[lanes, first : first + columns] = words_of(a @ b.T + reads * before, d)
         (after,) = run(backend, kernel(), which, shared, tensor, d=first, reads=reads, **given)
         np.testing.assert_array_equal(after, expected)
+        factor = {"f16": "bf16" if form else "fp16", "f8f6f4": "fp8", "i8": "int8"}.get(kind, kind)
+        assert {f"tensor_{factor}": 2 * rows * columns * depth} == WORK
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -121,6 +121,7 @@ def _observation(counters: Counters) -> Observation:
         hottest=hottest_of([] if counters.targets is None else [counters.targets.table]),
         breaches=first_breaches(counters.breaches),
         threads=counters.threads,
+        tensor_work=dict(counters.tensor_work),
         values=None if counters.values is None else counters.values.records(counters.uninitialized),
     )
 

@@ -21,8 +21,10 @@ from ..isa.tensor_layouts import (
     parts_of,
     product_problem,
     rows_of,
+    work_of,
+    work_type,
 )
-from ..isa.tensor_memory import BYTE_TYPES, Tensor, TensorProblem, begin, finish, how_of, refused
+from ..isa.tensor_memory import BYTE_TYPES, WORK, Tensor, TensorProblem, begin, finish, how_of, refused
 from ..isa.types import scalar_type
 from ..ptx.syntax import Address, Immediate, Instruction, Vector
 from .operands import Guarded, Prepare, every_lane, lane_value, reader
@@ -119,6 +121,8 @@ class _Multiplication:
         raw = np.concatenate(fetched)
         for rank, cta in enumerate(self.ctas):
             self._multiply(rank, cta, raw)
+        kind = WORK[work_type(self.how, self.idesc)]
+        self.warp.counters.tensor_work[kind] += work_of(self.how, self.idesc)
 
     def _multiply(self, rank: int, cta: LanesCta, raw: Bytes) -> None:
         """The part whose D lies in one CTA."""

@@ -71,6 +71,8 @@ class Counters:
     values: ValueRecorder | None = None
     #: how often atomics come to each address, if the program has any
     targets: AtomicTargets | None = None
+    #: operations of products in tensor memory, by type
+    tensor_work: Counter[str] = field(default_factory=Counter)
 
     def threads_of(self, cta: int, warp: int) -> Lanes | None:
         """The counters of one warp's threads, if they are kept."""

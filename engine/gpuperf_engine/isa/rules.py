@@ -75,7 +75,16 @@ RULES = {
         "PTX: Matrix Descriptor Format",
     ),
     "sparsity": Rule(
-        "metadata and selector of a sparse matrix mean something", "PTX: mma.sp, wgmma.mma_async.sp"
+        "metadata and selector of a sparse matrix mean something",
+        "PTX: mma.sp, wgmma.mma_async.sp, tcgen05.mma.sp",
+    ),
+    "tensor-memory": Rule(
+        "columns of tensor memory are allocated before they are used, and freed once; a warp loads and stores its own lanes",
+        "PTX: tcgen05.alloc, tcgen05.dealloc, tcgen05.ld",
+    ),
+    "instruction-descriptor": Rule(
+        "an instruction descriptor has a shape, types and scales that the instruction takes",
+        "PTX: tcgen05.mma",
     ),
     "mbarrier-object": Rule(
         "an mbarrier object lies in shared memory and has been initialised", "PTX: mbarrier.init"

@@ -30,6 +30,8 @@ __all__ = [
     "swizzle_width",
     "swizzled",
     "transposed_offset",
+    "work_of",
+    "work_type",
 ]
 
 
@@ -163,6 +165,29 @@ def product_problem(how: int, idesc: int) -> int:
     if across and (kind >= 5 or ((kind == 2 or kind == 4) and right > 1)):
         return TensorProblem.TRANSPOSED
     return 0
+
+
+def work_type(how: int, idesc: int) -> int:
+    """As what the operations of a product count: a place in ``isa.tensor_memory.WORK``, of two types that of the wider one."""
+    kind = how & Tensor.KIND
+    left = a_type(idesc)
+    right = b_type(kind, idesc)
+    if kind == Tensor.F16:
+        return 2 - (left == 1 or right == 1)
+    if kind == Tensor.TF32:
+        return 0
+    if kind == Tensor.I8:
+        return 6
+    if kind >= Tensor.MXF4:
+        return 5
+    if left < Tensor.E2M3 or right < Tensor.E2M3:
+        return 3
+    return 5 - (left != Tensor.E2M1 or right != Tensor.E2M1)
+
+
+def work_of(how: int, idesc: int) -> int:
+    """Operations of a product: two for each multiply-add, of a sparse A of the elements that are stored."""
+    return 2 * rows_of(idesc) * columns_n(idesc) * (depth_of(how) >> ((how >> 4) & 1))
 
 
 # -- matrices in shared memory -------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ __all__ = [
     "BYTE_TYPES",
     "COPIES",
     "SHAPES",
+    "WORK",
     "Tensor",
     "TensorProblem",
     "begin",
@@ -85,6 +86,8 @@ class Tensor:
 _U16, _F16 = scalar_type("u16"), scalar_type("f16")
 #: names of what a byte can mean, by number
 BYTE_TYPES = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1", 6: "ue8m0", 7: "ue4m3", 8: "u8", 9: "s8"}
+#: as what the operations of products are counted (see ``isa.matrix_work``)
+WORK = tuple(f"tensor_{name}" for name in ("tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8"))
 SHAPES = ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2")
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
+
+from ..isa.tensor_memory import WORK
 from ..simt.atomic_targets import hottest_of
 from ..simt.counters import Observation
 from ..simt.padding import merge
@@ -48,6 +51,9 @@ def observation_of(launch: Launch) -> Observation:
     _settle_races(launch)
     observation.races = races_of(program, launch.plan, (context.races for context in contexts))
     observation.threads = launch.threads
+    if first.tensor_work.size:
+        totals = np.sum([context.tensor_work for context in contexts], axis=0).tolist()
+        observation.tensor_work = {name: total for name, total in zip(WORK, totals) if total}
     if launch.values is not None:
         context = contexts[0]
         complete = not context.get(Context.VALUE_LEFT_OUT)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..isa.rules import NOTED, Noted
+from ..isa.tensor_memory import WORK
 from ..memory.arena import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES
 from ..simt import schedule
 from ..simt.atomic_targets import SLOTS, has_global_atomics
@@ -74,6 +75,8 @@ class WorkerContext:
         self.races = views[Context.RACES_FOUND].view(np.int64)
         #: how often atomics come to each address, as ``simt.atomic_targets`` has it; empty if there are none
         self.targets = views[Context.TARGETS].view(np.int64).reshape(-1, Target.BYTES // 8)
+        #: operations of products in tensor memory, by ``isa.tensor_memory.WORK``; empty if there are none
+        self.tensor_work = views[Context.TENSOR_WORK][TensorWork.OPERATIONS :][: 8 * len(WORK)].view(np.int64)
         self._beyond = views[Context.BEYOND].view(np.int64).reshape(unseen, BEYOND_BYTES // 8)
         self._noted = views[Context.NOTED].view(np.int64)
         self._record: NDArray[np.uint8] = views[_CONTEXT]

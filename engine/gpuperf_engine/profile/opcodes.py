@@ -87,9 +87,13 @@ class _Groups:
             warp_opcodes=dict(sorted(group("warp_opcodes").items())),
             by_category=dict(sorted(group("by_category").items())),
             units=dict(sorted(group("units").items())),
-            flops={"hp": 0, "sp": 0, "dp": 0} | group("flops"),
+            flops=_summed({"hp": 0, "sp": 0, "dp": 0} | group("flops"), observation.tensor_work),
             nvprof={metric.name: 0 for metric in METRICS} | group("nvprof"),
         )
+
+
+def _summed(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
+    return counts | {name: counts.get(name, 0) + count for name, count in more.items()}
 
 
 def _executions(program: Program) -> dict[Form, _Executions]:

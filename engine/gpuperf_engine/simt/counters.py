@@ -74,6 +74,8 @@ class Observation:
     breaches: tuple[Breach, ...] = ()
     #: accesses that nothing orders, if they were looked for
     races: tuple[Race, ...] = ()
+    #: operations of products in tensor memory that were carried out, by type as in ``isa.tensor_memory.WORK``
+    tensor_work: dict[str, int] = field(default_factory=dict)
     #: what it did that a reader should know
     notes: tuple[str, ...] = ()
     #: how it ran, for people: no property of the program

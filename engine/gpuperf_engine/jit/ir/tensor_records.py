@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .records import U64, Array32, Record
+from .records import U64, Array32, Array64, Record
 
 __all__ = ["TensorWork"]
 
@@ -44,8 +44,10 @@ class TensorWork(Record):
     SATURATES = U64(184)
     FACTOR = U64(192)
     KEPT = U64(200)
+    #: operations of all products so far, by ``isa.tensor_memory.WORK``
+    OPERATIONS = Array64(208)
     #: bytes of the lines of A and B, of A with its zeros, codes of scales
-    RAW_A = 256
+    RAW_A = 320
     RAW_B = RAW_A + 128 * 64
     RAW_SPARSE = RAW_B + 256 * 64
     CODES = RAW_SPARSE + 128 * 64

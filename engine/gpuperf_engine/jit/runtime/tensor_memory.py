@@ -23,6 +23,8 @@ from ...isa.tensor_layouts import (
     swizzle_width,
     swizzled,
     transposed_offset,
+    work_of,
+    work_type,
 )
 from ...isa.tensor_memory import Tensor, TensorProblem
 from ..ir.abi import Context, Cta, State
@@ -509,6 +511,7 @@ def multiply_one(
         if problem == TensorProblem.COLUMNS_N:
             word = columns_n(idesc)
         return refuse_mbarrier(context, site, lane, 0, problem, word, idesc)
+    work.OPERATIONS[work_type(how, idesc)] += work_of(how, idesc)
     one = cta
     other = Cta(0)
     if how & Tensor.PAIR:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import gpuperf_engine as ge
 from tests.isa.tensor_kernels import COLUMNS, WORK, Words, idesc, image, run, spread, text
+from tests.oracle import scalar as oracle
 from tests.support import BACKENDS
 
 KINDS = ("f16", "tf32", "f8f6f4", "i8")
@@ -197,3 +198,41 @@ def test_refused(backend: str, given: dict[str, int], message: str) -> None:
     with pytest.raises(ge.TrapError, match=message) as caught:
         run(backend, kernel(), 0, np.zeros(16, np.uint8), np.zeros((128, COLUMNS), np.uint32), **given)
     assert "k.ptx:" in str(caught.value) and "of kernel 'k'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "d", "mode", "across", "held"),
+    [("f16", 64, 1, "128", (1, 0), False), ("f8f6f4", 64, 0, "32", (0, 0), True), ("i8", 64, 2, "none", (0, 1), False)],
+)  # fmt: skip
+def test_interpreter_agrees(
+    kind: str, rows: int, d: int, mode: str, across: tuple[int, int], held: bool
+) -> None:
+    """All of tensor memory is that of the interpreter of ``tests/oracle``, with numbers whose sums are rounded."""
+    random = np.random.default_rng(11)
+    columns, depth = 16, DEPTH[kind]
+    raw = [
+        random.integers(0, 256, (lines, depth * (1 + (kind == "f16")))).astype(np.uint8)
+        for lines in (rows, columns)
+    ]
+    if kind == "f16":
+        matrices: list[NDArray[Any]] = [
+            random.standard_normal((lines, depth)).astype(np.float16) for lines in (rows, columns)
+        ]
+    else:
+        matrices = [part & 0xBF for part in raw]
+    shared = np.zeros(40960, np.uint8)
+    numbers = np.zeros(16, np.uint64)
+    numbers[0] = image(matrices[0], mode, 1024, shared, bool(across[0]))
+    numbers[1] = image(matrices[1], mode, 24576, shared, bool(across[1]))
+    numbers[2] = idesc(rows, columns, a=kind == "i8", b=0, d=d, transpose_a=across[0], transpose_b=across[1])
+    tensor = random.integers(0, 1 << 14, (128, COLUMNS), dtype=np.uint32)
+    if held:
+        tensor[spread(rows), 40:48] = matrices[0].view(np.uint32)
+    given = {"a": 40 if held else int(numbers[0]), "b": int(numbers[1]), "idesc": int(numbers[2])}
+    which = KINDS.index(kind) + 4 * held
+    (after,) = run("llvm", kernel(), which, shared, tensor, d=64, reads=1, **given)
+    numbers[0], numbers[3], numbers[7] = given["a"], 64, 1
+    words = oracle.Buffer(np.ascontiguousarray(tensor).tobytes())
+    arguments = [oracle.Buffer(shared.tobytes()), words, oracle.Buffer(numbers.tobytes()), np.uint32(which)]
+    oracle.run(text(LINES[:8]), "k", 1, 128, arguments)
+    np.testing.assert_array_equal(after, np.frombuffer(bytes(words.data), np.uint32).reshape(128, COLUMNS))

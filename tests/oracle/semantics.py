@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import access, arithmetic, conversion, copies, logic, mbarriers, video, warpgroup, wmma
+from . import access, arithmetic, conversion, copies, logic, mbarriers, tensor_memory, video, warpgroup, wmma
 from .registry import SEMANTICS
 
 # importing a family fills the table
@@ -14,6 +14,7 @@ __all__ = [
     "copies",
     "logic",
     "mbarriers",
+    "tensor_memory",
     "video",
     "warpgroup",
     "wmma",

@@ -146,6 +146,8 @@ class Cta:
     alive: list[int] = field(default_factory=list)  # threads of each warp that have not ended
     barriers: dict[int, Any] = field(default_factory=dict)
     mbarriers: dict[int, Mbarrier] = field(default_factory=dict)  # by their place in shared memory
+    columns: dict[int, int] = field(default_factory=dict)  # of tensor memory that are allocated, by the first
+    words: dict[tuple[int, int], int] = field(default_factory=dict)  # of tensor memory, by lane and column
     groups: Counter[int] = field(
         default_factory=Counter
     )  # of products of a warpgroup, by the thread that committed them

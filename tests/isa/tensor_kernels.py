@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import gpuperf_engine as ge
 from tests.support import head
 
-__all__ = ["COLUMNS", "WORK", "Words", "idesc", "image", "run", "spread", "text"]
+__all__ = ["COLUMNS", "WORK", "Words", "idesc", "image", "on_both", "run", "spread", "text"]
 
 Words = NDArray[np.uint32]
 #: operations that the last kernel counted, by type
@@ -254,6 +254,11 @@ def image(lines: NDArray[Any], mode: str, start: int, shared: NDArray[np.uint8],
             place ^= (place & bits) >> down
             shared[place : place + size] = np.frombuffer(raw[line, k].tobytes(), np.uint8)
     return start >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | 1 << 46 | field << 61
+
+
+def on_both(cases: Sequence[tuple[Any, ...]], every: int = 4) -> list[tuple[Any, ...]]:
+    """Cases with the backend in front: all on the one, one of so many on the reference, where a launch takes 0.1 s."""
+    return [("llvm", *case) for case in cases] + [("reference", *case) for case in cases[::every]]
 
 
 def spread(rows: int) -> NDArray[np.int64]:

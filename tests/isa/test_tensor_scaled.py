@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
-from tests.isa.tensor_kernels import COLUMNS, Words, idesc, image, run, spread, text
+from tests.isa.tensor_kernels import COLUMNS, Words, idesc, image, on_both, run, spread, text
 from tests.support import BACKENDS
 
 _MMA = "tcgen05.mma{sparse}.cta_group::{group}.kind::{kind} [%r11], {a}, %x1, {meta}%r16, {scales}%p5;"
@@ -73,15 +73,16 @@ def scales_in(tensor: Words, column: int, codes: NDArray[np.uint8], selector: in
         raw[row % 32 :: 32, column + row // 32, selector : selector + per] = codes[row]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
-    ("kind", "per", "codes", "selector"),
-    [
-        ("mxf8f6f4", 1, "ue8m0", 3),
-        ("mxf4", 2, "ue8m0", 2),
-        ("mxf4nvf4", 4, "ue4m3", 0),
-        ("mxf4nvf4", 4, "ue8m0", 0),
-    ],
+    ("backend", "kind", "per", "codes", "selector"),
+    on_both(
+        [
+            ("mxf8f6f4", 1, "ue8m0", 3),
+            ("mxf4", 2, "ue8m0", 2),
+            ("mxf4nvf4", 4, "ue4m3", 0),
+            ("mxf4nvf4", 4, "ue8m0", 0),
+        ]
+    ),
 )
 def test_scaled_blocks(backend: str, kind: str, per: int, codes: str, selector: int) -> None:
     random = np.random.default_rng(per)
@@ -181,11 +182,20 @@ def coded(kind: str, numbers: NDArray[Any]) -> NDArray[Any]:
     return np.vectorize({-2: 0xC0, -1: 0xB8, 0: 0, 1: 0x38, 2: 0x40}.get)(numbers).astype(np.uint8)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
-    ("kind", "rows", "selector"),
-    [("f16", 128, 1), ("f16", 64, 0), ("tf32", 128, 0), ("f8f6f4", 64, 0), ("i8", 128, 0), ("mxf8f6f4", 128, 0), ("mxf4nvf4", 128, 0)],
-)  # fmt: skip
+    ("backend", "kind", "rows", "selector"),
+    on_both(
+        [
+            ("f16", 128, 1),
+            ("f16", 64, 0),
+            ("tf32", 128, 0),
+            ("f8f6f4", 64, 0),
+            ("i8", 128, 0),
+            ("mxf8f6f4", 128, 0),
+            ("mxf4nvf4", 128, 0),
+        ]
+    ),
+)
 def test_sparse_matrices(backend: str, kind: str, rows: int, selector: int) -> None:
     random = np.random.default_rng(rows)
     scaled = kind in SCALED
@@ -224,10 +234,9 @@ def test_metadata_that_mean_nothing(backend: str) -> None:
         run(backend, kernel(), 3, np.zeros(16, np.uint8), np.zeros((128, COLUMNS), np.uint32), idesc=word)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
-    ("rows", "sparse", "scaled"),
-    [(256, False, False), (128, False, False), (128, True, False), (256, False, True)],
+    ("backend", "rows", "sparse", "scaled"),
+    on_both([(256, False, False), (128, False, False), (128, True, False), (256, False, True)]),
 )
 def test_pairs(backend: str, rows: int, sparse: bool, scaled: bool) -> None:
     """Each CTA has half of the rows of A and D, and half of the columns of B (manual: layouts A, B and C)."""

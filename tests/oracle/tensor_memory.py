@@ -1,5 +1,5 @@
-"""``tcgen05`` of one CTA: allocation, ``ld`` and ``st``, products of dense matrices, ``commit``. All is done at once, one element after
-the other; each thread loads and stores what is its own, and the first thread of a warp allocates for it.
+"""``tcgen05`` of one CTA: allocation, ``ld`` and ``st``, products of dense matrices, ``commit``. All is done at once, element after
+element; each thread loads and stores what is its own, and the first thread of a warp allocates for it.
 
 Manual: "Tensor Memory", "Matrix Fragments", "Instruction descriptor", "Canonical Layouts", "Data Path Layout Organization" (D and F).
 """

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 
-from ..isa.effects import BARRIER, CLUSTER_BARRIER
+from ..isa.effects import BARRIER, CLUSTER_BARRIER, MBARRIER_WAIT
 from ..ptx.syntax import Instruction
 from .counts import PtxCount, PtxCounts, is_jump
 from .graph import Graph
 from .listing import Decoded
 
-__all__ = ["HEAVY", "MEMORY", "NO_ANCHORS", "Anchor", "anchors_of", "unexplained"]
+__all__ = ["HEAVY", "MEMORY", "NO_ANCHORS", "Anchor", "anchors_of", "unexplained", "waits"]
 
 #: they carry the line of a neighbour
 NO_ANCHORS = frozenset(
@@ -70,8 +70,8 @@ _ARITHMETIC = frozenset(
         "QMMA",
     ]
 )
-#: what moves values between lanes, or waits at an mbarrier: a copy of it for lanes that stand apart has more instructions around it
-_EXCHANGES = frozenset(["SHFL", "VOTE", "VOTEU", "MATCH", "REDUX", "SYNCS"])
+#: what moves values between lanes: a copy of it for lanes that stand apart has more instructions around it
+_EXCHANGES = frozenset(["SHFL", "VOTE", "VOTEU", "MATCH", "REDUX"])
 _BARRIERS = frozenset(["BAR", "UCGABAR_ARV", "UCGABAR_WAIT"])
 #: opcodes that the assembler takes for one another, as pipes are free
 _ALIKE = {
@@ -136,9 +136,18 @@ def anchors_of(
     anchors: list[Anchor] = []
     for number, items in lines.items():
         count = counts.of.get(number)
-        if count is not None:
+        if count is not None and not waits(number, instructions):
             anchors += _anchor(instructions[number - 1], count, items, threads=threads)
     return _merged(_consistent(anchors))
+
+
+def waits(number: int, instructions: Sequence[Instruction]) -> bool:
+    """Whether a PTX instruction tests an mbarrier, or branches by that: the assembler puts a first test in front of the loop, which
+    has the line of a neighbour."""
+    item = instructions[number - 1] if 0 < number <= len(instructions) else None
+    if item is not None and item.effect is not MBARRIER_WAIT and is_jump(item) and item.guard is not None:
+        item = instructions[number - 2] if number > 1 else None
+    return item is not None and item.effect is MBARRIER_WAIT
 
 
 def _together(graph: Graph) -> set[int]:

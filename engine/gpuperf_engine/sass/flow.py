@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..ptx.syntax import Instruction
-from .anchors import HEAVY, NO_ANCHORS, anchors_of, unexplained
+from .anchors import HEAVY, NO_ANCHORS, anchors_of, unexplained, waits
 from .counts import PtxCounts, Side, is_jump
 from .graph import Block, Graph
 from .listing import Decoded
@@ -215,7 +215,7 @@ def _tie_sides(
             branches[_deciding(graph.instructions(graph.blocks[index])[-1].ptx, instructions)].append(index)
     for number, indices in branches.items():
         sides = counts.sides(number)
-        sums = _matched(flow, graph, indices, sides) if sides else None
+        sums = _matched(flow, graph, indices, sides) if sides and not waits(number, instructions) else None
         for side, row in zip(sides, sums or ()):
             count = side.threads if threads else side.warps
             if count is not None:

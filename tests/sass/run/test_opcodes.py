@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from cases import SMALL, execute
 
 import gpuperf_engine as ge
 from gpuperf_engine.sass.tools import find_tool
@@ -90,3 +93,21 @@ def test_a_run_leaves_the_same_bytes(body: str, target: str) -> None:
     for machine in ("t4", "rtx-3090", "h100-sxm", "b200", "rtx-5090")[target == "sm_80" :]:
         code = ge.machine_code(profile, machine)
         assert "run" in code.ways, (machine, code.notes)  # so only if the bytes are the same
+
+
+@pytest.mark.parametrize("name", ["triton_attention.sm_90", "hgemm_specialised", "qgemm_mma"])
+def test_warp_groups_and_barriers_in_shared_memory(name: str) -> None:
+    """Factors in shared memory and in registers, transposed ones; mbarriers; numbers of eight bits."""
+    case = next(case for case in SMALL if case.name.startswith(name))
+    module, profiles = ge.parse(case.text, path=str(case.ptx)), []
+    device = ge.Device(observe={"memory", "inputs"})
+
+    def launch(one: Any, args: Any) -> None:
+        values = [device.array(item) if isinstance(item, np.ndarray) else item for item in args]
+        profiles.append(
+            device.launch(module[one.entry], one.grid, one.block, values, shared_bytes=one.shared_bytes)
+        )
+
+    execute(case.program(), launch)
+    code = ge.machine_code(profiles[0], "h100-sxm")
+    assert (code.ways, code.residue, code.notes) == ("flow and run", 0.0, ())

@@ -267,6 +267,47 @@ def test_what_was_rounded_otherwise(one: np.ndarray, other: np.ndarray, near: bo
 
 
 @stands_in
+def test_barriers_in_shared_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Thread 0 makes one for the 64 threads, all of which arrive and wait: the second warp finds it complete at once, the first asks
+    until it is. The first test is in front of the loop and has the line of the addition."""
+    body = """
+.shared .align 8 .b64 m; .reg .b64 %s; .reg .pred %q;
+setp.ne.u32 %p, %r0, 0; @%p bra MADE; mbarrier.init.shared.b64 [m], 64; MADE: bar.sync 0;
+mbarrier.arrive.shared.b64 %s, [m];
+AGAIN: mbarrier.test_wait.shared.b64 %q, [m], %s; @!%q bra AGAIN;
+add.u32 %r1, %r0, 1;
+"""
+    machine = """
+    BSSY B0, `(.L_made) # 5
+    ISETP.NE.U32.AND P0, PT, R0, RZ, PT # 4
+    @P0 BRA `(.L_join) # 5
+    MOV R4, 0x1fff80 # 6
+    MOV R5, 0x7ffe0000 # 6
+    SYNCS.EXCH.64 URZ, [RZ], R4 # 6
+.L_join:
+    BSYNC B0 # 6
+.L_made:
+    BAR.SYNC.DEFER_BLOCKING 0x0 # 7
+    SYNCS.ARRIVE.TRANS64.A1T0 RZ, [RZ], RZ # 8
+    SYNCS.PHASECHK.TRANS64 P1, [RZ], RZ # 11
+    @!P1 BRA `(.L_again) # 11
+.L_on:
+    IADD3 R1, R0, 0x1, RZ # 11
+    STG.E [R2.64], R1 # 12
+    EXIT # 13
+.L_again:
+    SYNCS.PHASECHK.TRANS64 P1, [RZ], RZ # 9
+    @!P1 BRA `(.L_again) # 10
+    BRA `(.L_on) # 10
+    """
+    code = by_hand(monkeypatch, tmp_path, body, machine)
+    assert "run" in code.ways and code.residue == 0, code.notes
+    by_text = {item.text: item.warps for item in code.instructions}
+    assert by_text["SYNCS.EXCH.64 URZ, [RZ], R4"] == 1
+    assert by_text["SYNCS.ARRIVE.TRANS64.A1T0 RZ, [RZ], RZ"] == by_text["IADD3 R1, R0, 0x1, RZ"] == 2
+
+
+@stands_in
 def test_what_is_not_known_ends_the_run_where_it_is_reached(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

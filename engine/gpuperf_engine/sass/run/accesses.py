@@ -296,7 +296,7 @@ def _wait(op: Op, to: Writer) -> None:
 
 
 @opcodes(
-    "NOP", "MEMBAR", "ERRBAR", "CGAERRBAR", "CCTL", "FENCE", "DEPBAR", "LDGDEPBAR", "YIELD", "NANOSLEEP", "WARPGROUP", "PREEXIT",
+    "NOP", "MEMBAR", "ERRBAR", "CGAERRBAR", "CCTL", "FENCE", "DEPBAR", "LDGDEPBAR", "YIELD", "NANOSLEEP", "PREEXIT",
     "ACQBULK", "LDGSTSBAR",
 )  # fmt: skip
 def _nothing(op: Op, to: Writer) -> None:

@@ -261,6 +261,9 @@ def _f2f(op: Op, to: Writer) -> None:
 
 @opcodes("F2FP")
 def _f2fp(op: Op, to: Writer) -> None:
+    if "UNPACK_B" in op:
+        _two_bytes(op, to)
+        return
     words = [word for word in op.words if word not in ("PACK_AB", "F32", "RELU")]
     if not {*words} <= {"F16", "BF16", "RN", "RZ"} or "PACK_AB" not in op:
         raise NotRun(f"{op.item.opcode} is not known here")
@@ -269,6 +272,19 @@ def _f2fp(op: Op, to: Writer) -> None:
     kind = "bf16x2" if "BF16" in op else "f16x2"
     value = to.r(f"cvt.{_rounding(op)}{relu}.{kind}.f32", to.real(high), to.real(low))
     to.put(target, value)
+
+
+def _two_bytes(op: Op, to: Writer) -> None:
+    """``F2FP.F16.E4M3.UNPACK_B R0, R1.H1``: two numbers of eight bits, in one half of a register, as halves."""
+    op.allow("F16", "E4M3", "E5M2", "UNPACK_B")
+    target, source = op.operands
+    if not isinstance(source, Register) or not {*source.words} <= {"H0", "H1"} or "F16" not in op:
+        raise NotRun(f"{op.item.text} is not known here")
+    value = to.real(source)
+    if "H1" in source.words:
+        value = to.r("shr.u32", value, 16)
+    kind = "e5m2x2" if "E5M2" in op else "e4m3x2"
+    to.put(target, to.r(f"cvt.rn.f16x2.{kind}", to.h("cvt.u16.u32", value)))
 
 
 # -- half precision --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from ..assemble import Assembly
 from ..graph import JOINS, Graph
 from ..listing import Decoded
 from ..resources import resources_of
-from . import accesses, floats, integers
+from . import accesses, floats, integers, warpgroups
 from .cubin import Cubin, read_cubin
 from .operands import Register, read_operand
 from .paths import Node, nodes_of
@@ -21,7 +21,7 @@ from .writer import NotRun, Writer, opcode_row
 
 __all__ = ["Translation", "Translator", "cubin_of", "meeting", "translate"]
 
-assert accesses and floats and integers  # they fill the table of opcodes
+assert accesses and floats and integers and warpgroups  # they fill the table of opcodes
 
 #: the most instructions that are written
 _MOST = 40_000

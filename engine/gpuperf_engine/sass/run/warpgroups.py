@@ -1,0 +1,96 @@
+"""Machine instructions of warp groups: products whose factors lie in shared memory, and barriers in shared memory."""
+
+from __future__ import annotations
+
+import re
+
+from .operands import Immediate, Predicate, Register, read_operand
+from .writer import NotRun, Op, Writer, opcodes
+
+__all__: list[str] = []
+
+_SHAPE = re.compile(r"64x(\d+)x16$")
+_DESCRIPTOR = re.compile(r"gdesc\[(UR\d+)\]((?:\.tnsp[AB])*)$")
+
+
+@opcodes("HGMMA")
+def _hgmma(op: Op, to: Writer) -> None:
+    """``HGMMA.64x128x16.F32 R24, gdesc[UR4].tnspB, R24, gsb0``: descriptors of A in UR4 and UR5, of B in the two behind these. A may
+    be in registers: then the first of four stands before the descriptors."""
+    shape = _SHAPE.match(op.words[0])
+    op.allow(op.words[0], "F32", "F16", "BF16")
+    texts = [text for text in op.texts if not text.startswith("gsb")]
+    committed = len(texts) < len(op.texts)
+    place = next(index for index, text in enumerate(texts) if text.startswith("gdesc"))
+    described = _DESCRIPTOR.match(texts[place])
+    target, start = op.operands[0], op.operands[place + 1]
+    scale = read_operand(texts[place + 2]) if len(texts) > place + 2 else Predicate(True, -1, False)
+    if shape is None or described is None or to.guard or place > 2 or len(texts) > place + 3:
+        raise NotRun(f"{op.item.text} is not known here")
+    if (
+        not isinstance(target, Register)
+        or not isinstance(start, Register)
+        or not isinstance(scale, Predicate)
+    ):
+        raise NotRun(f"{op.item.text} is not known here")
+    if start.is_zero:
+        scale = Predicate(True, -1, True)
+    elif start.number != target.number or start.negated:
+        raise NotRun(f"{op.item.text} is not known here")
+    columns = int(shape[1])
+    single = "F32" in op
+    sums = to.vector(target, columns // 2 if single else columns // 4)
+    first = read_operand(described[1])
+    assert isinstance(first, Register)
+    factors = [to.wide(Register(True, first.number)), to.wide(Register(True, first.number + 2))]
+    transposed = [int(f".tnsp{name}" in described[2]) for name in "AB"]
+    if place == 2:
+        factors = [to.vector(op.operands[1], 4), factors[1]]
+        transposed = transposed[1:]
+    kind = "bf16" if "BF16" in op else "f16"
+    name = f"wgmma.mma_async.sync.aligned.m64n{columns}k16.{'f32' if single else 'f16'}.{kind}.{kind}"
+    flag = to.p("and.pred", to.predicate(scale), "%PT")
+    signs = ", ".join(map(str, [1, 1, *transposed]))
+    to.line(f"{name} {sums}, {', '.join(factors)}, {flag}, {signs}")
+    if committed:
+        to.line("wgmma.commit_group.sync.aligned")
+
+
+@opcodes("WARPGROUP")
+def _warpgroup(op: Op, to: Writer) -> None:
+    if op.words == ("ARRIVE",):
+        to.line("wgmma.fence.sync.aligned")
+        return
+    left = op.operands[1] if op.words == ("DEPBAR", "LE") and len(op.operands) == 2 else None
+    if not isinstance(left, Immediate) or left.value is None or to.guard:
+        raise NotRun(f"{op.item.text} is not known here")
+    to.line(f"wgmma.wait_group.sync.aligned {left.value}")
+
+
+@opcodes("SYNCS")
+def _syncs(op: Op, to: Writer) -> None:
+    """The state that ``ptxas`` writes for a barrier of n arrivals is 2²⁰ − n twice, from bits 1 and 43 on; the parity that is waited
+    for is the highest bit of a register."""
+    target, place, source = op.operands[:3]
+    where = to.address32(place)
+    if op.words == ("EXCH", "64") and isinstance(target, Register) and target.is_zero:
+        state = to.r("shr.u32", to.word(source), 1)
+        to.do(f"mbarrier.init.shared.b64 {where}, {to.r('sub.s32', 1 << 20, state)}")
+    elif op.words == ("ARRIVE", "TRANS64", "A1T0") and isinstance(target, Register) and target.is_zero:
+        to.do(f"mbarrier.arrive.shared.b64 {to.fresh('q')}, {where}")
+    elif op.words == ("ARRIVE", "TRANS64") and isinstance(target, Register) and target.is_zero:
+        to.do(f"mbarrier.arrive.expect_tx.shared.b64 {to.fresh('q')}, {where}, {to.word(source)}")
+    elif op.words in (("PHASECHK", "TRANS64", "TRYWAIT"), ("PHASECHK", "TRANS64")):
+        parity, done = to.r("shr.u32", to.word(source), 31), to.fresh("p")
+        name = "try_wait" if "TRYWAIT" in op else "test_wait"
+        to.do(f"mbarrier.{name}.parity.shared.b64 {done}, {where}, {parity}")
+        to.put_flag(target, done)
+    else:
+        raise NotRun(f"{op.item.opcode} is not known here")
+
+
+@opcodes("USETMAXREG")
+def _registers(op: Op, to: Writer) -> None:
+    """Registers are free at once."""
+    if isinstance(op.operands[0], Predicate):
+        to.put_flag(op.operands[0], "%PT")

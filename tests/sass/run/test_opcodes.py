@@ -95,9 +95,9 @@ def test_a_run_leaves_the_same_bytes(body: str, target: str) -> None:
         assert "run" in code.ways, (machine, code.notes)  # so only if the bytes are the same
 
 
-@pytest.mark.parametrize("name", ["triton_attention.sm_90", "hgemm_specialised", "qgemm_mma"])
-def test_warp_groups_and_barriers_in_shared_memory(name: str) -> None:
-    """Factors in shared memory and in registers, transposed ones; mbarriers; numbers of eight bits."""
+@pytest.mark.parametrize("name", ["triton_attention.sm_90", "qgemm_mma"])
+def test_warp_groups_and_numbers_of_eight_bits(name: str) -> None:
+    """Factors in shared memory and in registers, transposed ones."""
     case = next(case for case in SMALL if case.name.startswith(name))
     module, profiles = ge.parse(case.text, path=str(case.ptx)), []
     device = ge.Device(observe={"memory", "inputs"})

@@ -451,3 +451,32 @@ def test_a_loop_of_the_assembler_turns_once_and_is_said_to_be_unexplained() -> N
     warps, threads, _ = both("bar.sync 0;\nst.global.u32 [%a], %t;\nret;\n", machine, grid=2, block=96)
     assert [warps.blocks[index] for index in range(3)] == [6, 6, 6] and warps.least == 6 * 6
     assert threads.least == 6 * 6 * 32 and warps.unexplained == threads.unexplained == {1}
+
+
+def test_an_outvoted_count_decides_nothing() -> None:
+    """Two turns, of a main loop of four copies or of a rest of two: half a turn of the one, or one of the other, fit the loads. The
+    additions stand before the main loop alone, and are more than either; they must not draw it towards themselves."""
+    machine = """
+    ISETP.GE P0, PT, R5, 0x4, PT # 8
+    @!P0 BRA `(.L_rest) # 8
+    IADD3 R9, R9, 0x4, RZ # 7
+    .L_main:
+    LDG.E R0, [R2.64] # 5
+    LDG.E R1, [R2.64] # 5
+    LDG.E R6, [R2.64] # 5
+    LDG.E R7, [R2.64] # 5
+    ISETP.LT P0, PT, R9, R4, PT # 8
+    @P0 BRA `(.L_main) # 8
+    .L_rest:
+    @P0 BRA `(.L_end) # 8
+    LDG.E R0, [R2.64] # 5
+    LDG.E R1, [R2.64] # 5
+    .L_end:
+    STG.E [R2.64+0x4], R8 # 10
+    EXIT # 11
+    """
+    warps, threads, _ = both(LOOP, machine, grid=2, block=64, n=2)
+    for found, whole in ((warps, 4), (threads, 128)):
+        assert found.blocks[0] == found.blocks[3] == found.blocks[5] == whole
+        assert {1, 2, 4} <= found.open and not found.open & {0, 3, 5}
+    assert not threads.never & {1, 2, 4}

@@ -17,7 +17,7 @@ from .anchors import HEAVY, NO_ANCHORS, anchors_of, unexplained, waits
 from .counts import PtxCounts, Side, is_jump
 from .graph import Block, Graph
 from .listing import Decoded
-from .simplex import LinearProgram
+from .simplex import LinearProgram, Solution
 
 __all__ = ["Executions", "executions"]
 
@@ -54,6 +54,8 @@ class _Flow:
     parting: dict[int, int] = field(default_factory=dict)
     #: of each conditional block target (−1: the end) and variable
     edges: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    #: of rows that may be missed what it costs to: variables of what is missing and of what is too much
+    missed: list[int] = field(default_factory=list)
 
 
 def executions(
@@ -82,7 +84,7 @@ def executions(
     if not threads:
         _tie_divergence(flow, graph, reached, instructions, counts)
     measure = {flow.block[block.index]: block.end - block.start for block in reached}
-    solution = flow.program.solve(measure)
+    solution = _settled(flow, measure)
     if solution is None:
         return None
     blocks = {index: solution.values[variable] for index, variable in flow.block.items()}
@@ -94,6 +96,20 @@ def executions(
         unexplained(blocks, anchors) | {index for index in waiting if blocks[index]},
         solution.whole,
     )
+
+
+def _settled(flow: _Flow, measure: Mapping[int, int]) -> Solution | None:
+    """The solution without the counts that are outvoted: one that is missed says nothing, so it may not draw what other counts leave
+    open towards itself."""
+    while True:
+        solution = flow.program.solve(measure)
+        if solution is None or not solution.whole:
+            return solution
+        outvoted = [variable for variable in flow.missed if solution.values[variable]]
+        if not outvoted:
+            return solution
+        flow.program.free(outvoted)
+        flow.missed = [variable for variable in flow.missed if variable not in outvoted]
 
 
 def _conserve(flow: _Flow, graph: Graph, reached: Sequence[Block], entered: int, *, joined: bool) -> None:
@@ -200,9 +216,11 @@ def _near(flow: _Flow, row: Counter[int], count: int, weight: int, bound: str) -
     """A sum of variables near a count: it costs to miss it, on one side only unless it is to be equal."""
     program = flow.program
     missing = program.variable(weight if bound != "<" else 0)
+    excess = program.variable(weight if bound != ">" else 0)
     row[missing] += 1
-    row[program.variable(weight if bound != ">" else 0)] -= 1
+    row[excess] -= 1
     program.equal(row, count, missing)
+    flow.missed += [variable for variable, free in ((missing, "<"), (excess, ">")) if bound != free]
 
 
 def _tie_sides(

@@ -48,6 +48,11 @@ class LinearProgram:
         self.costs.append(cost)
         return len(self.costs) - 1
 
+    def free(self, variables: Iterable[int]) -> None:
+        """Variables cost nothing any more."""
+        for variable in variables:
+            self.costs[variable] = 0.0
+
     def equal(self, row: Mapping[int, int], right: int, first: int | None = None) -> None:
         """``Σ coefficient · variable = right``. ``first``: a variable of this row alone, of coefficient 1, if ``right`` ≥ 0."""
         sign = -1 if right < 0 else 1

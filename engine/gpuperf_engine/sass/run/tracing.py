@@ -174,6 +174,7 @@ class Tracer:
         written = _Tracing(kernel, assembly, graph)
         self.translation = written.whole()
         self.sites, self.of_block = written.sites, written.of_block
+        self.reads_shared = "shared" in written.needed.spaces
         self.graph = graph
         try:
             self.kernel = parse(self.translation.text, path="machine code")["machine_code"]
@@ -198,7 +199,8 @@ class Tracer:
     ) -> tuple[Trace | None, int]:
         plan, warps, sites = record.plan, record.plan.warps_per_cta, max(1, len(self.sites))
         total = capacity * warps * full
-        shared = self.translation.shared_bytes + plan.dynamic_shared
+        # what is in shared memory is of no consequence, where nothing needed reads it
+        shared = self.translation.shared_bytes + plan.dynamic_shared if self.reads_shared else 0
         device = Runtime(set(), memory_bytes=4 * total + (64 << 20), races="off", max_instructions=1 << 40)
         words = device.empty(max(1, total), np.uint32)
         cursors = device.zeros(warps * len(ctas), np.uint32)

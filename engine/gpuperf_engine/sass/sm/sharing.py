@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 __all__ = ["Group", "Reuse", "reuse_of"]
 
 #: runs of lines that are looked at
-_MOST_RUNS = 4_000_000
+_MOST_RUNS = 1_000_000
 _LINE = 128
 
 

@@ -1,9 +1,9 @@
 """Run where Python starts, in programs of ``gpuperf run --triton``: switches the driver on, then does what it hides."""
 
-import importlib
-import importlib.util
 import os
 import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 
 _here = os.path.dirname(os.path.abspath(__file__))
 _machine = os.environ.get("GPUPERF_TRITON_MACHINE")
@@ -13,7 +13,7 @@ if _machine:
     _folders = os.environ.get("GPUPERF_TRITON_TARGET_FILES", "")
     switch_on(_machine, [folder for folder in _folders.split(os.pathsep) if folder])
 
-sys.path[:] = [place for place in sys.path if os.path.abspath(place or ".") != _here]
-sys.modules.pop("sitecustomize", None)
-if importlib.util.find_spec("sitecustomize") is not None:
-    importlib.import_module("sitecustomize")
+_others = [place for place in sys.path if os.path.abspath(place or ".") != _here]
+_hidden = PathFinder.find_spec("sitecustomize", _others)
+if _hidden is not None and _hidden.loader is not None:
+    _hidden.loader.exec_module(module_from_spec(_hidden))

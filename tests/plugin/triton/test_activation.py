@@ -1,0 +1,62 @@
+"""How programs of ``gpuperf run --triton`` begin, with a stand-in for Triton's place in the imports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from pytest_gpuperf.cli import main
+from pytest_gpuperf.triton.activation import MACHINE, environment
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_a_program_starts_with_what_is_hidden_and_acts_after_the_import(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('hidden')\n")
+    (tmp_path / "torch.py").write_text("print('torch')\n")
+    (tmp_path / "program.py").write_text(
+        "import pytest_gpuperf.triton.activation as activation, sys, types\n"
+        "sys.modules['pytest_gpuperf.triton.torch_cuda'] = types.SimpleNamespace(\n"
+        "    stand_in=lambda device: {'is_available': device.machine.id}, CudaOnCpu=lambda: types.SimpleNamespace(__enter__=str))\n"
+        "activation.TritonDevice = lambda machine, search: types.SimpleNamespace(\n"
+        "    machine=types.SimpleNamespace(id=machine), memory=types.SimpleNamespace(take_over=lambda: True))\n"
+        "sys.modules['torch.cuda'] = cuda = types.ModuleType('torch.cuda')\n"
+        "import torch\n"
+        "print(getattr(torch, 'cuda', cuda).__name__, activation.current().machine.id)\n"
+    )
+    (tmp_path / "torch.py").write_text("import sys\ncuda = sys.modules['torch.cuda']\nprint('torch')\n")
+    variables = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "engine")]),
+    }
+    own = environment("a100-sxm-80gb", [])
+    variables |= {
+        MACHINE: own[MACHINE],
+        "PYTHONPATH": own["PYTHONPATH"].split(os.pathsep)[0] + os.pathsep + variables["PYTHONPATH"],
+    }
+    result = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.stdout.split(), result.stderr) == (["hidden", "torch", "torch.cuda", "a100-sxm-80gb"], "")
+
+
+def test_what_cannot_be_run(capsys) -> None:
+    for arguments, message in (
+        (["run", "--triton"], "say what to run"),
+        (["run", "--", sys.executable], "accepted: --triton"),
+        (["run", "--triton", "--target", "h10", "--", sys.executable], "--target 'h10' is not known"),
+        (["run", "--triton", "--", "no-such-program"], "no-such-program: no such program"),
+    ):
+        assert main(arguments) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_the_exit_code_is_that_of_the_program() -> None:
+    assert main(["run", "--triton", "--", sys.executable, "-S", "-c", "raise SystemExit(7)"]) == 7

@@ -18,6 +18,7 @@ LEFT_OUT = {
         "tests/timing/test_allocation.py",
     ),
     "starts processes": (
+        "tests/cudart",
         "tests/docs/test_adding.py",
         "tests/docs/test_compare_commits.py",
         "tests/docs/test_snippets.py",

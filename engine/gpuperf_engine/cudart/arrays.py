@@ -1,0 +1,311 @@
+"""CUDA arrays, textures and surfaces. An array is dense: rows one after the other, then slices or layers."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import Structure, c_float, c_int, c_longlong, c_size_t, c_uint, c_void_p
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import LaunchError
+from ..isa.images import FIELDS
+from ..memory.arrays import DeviceArray
+from ..memory.images import surface_row, texture_row
+from .calls import function
+from .codes import CudaError
+from .memory import Extent, Pitched, copy, copy_rows
+from .state import State
+
+__all__ = ["Copy3D", "CudaArray", "cudaMemcpy3D"]
+
+_KINDS = {0: "i", 1: "u", 2: "f"}
+_LAYERED, _CUBEMAP = 1, 4
+_MODES = ("wrap", "clamp", "mirror", "border")
+_ARRAY, _MIPMAPPED, _LINEAR, _PITCH2D = range(4)
+
+
+class _Channels(Structure):
+    """``cudaChannelFormatDesc``: bits of up to four channels, and the kind of their values."""
+
+    _fields_ = [("bits", c_int * 4), ("kind", c_int)]
+
+
+class _Resource(Structure):
+    """``cudaResourceDesc``, as for linear and pitched memory; arrays have their handle where ``address`` is."""
+
+    _fields_ = [
+        ("kind", c_int),
+        ("address", c_void_p),
+        ("channels", _Channels),
+        ("width", c_size_t),
+        ("height", c_size_t),
+        ("pitch", c_size_t),
+    ]
+
+
+class _Texture(Structure):
+    """The beginning of ``cudaTextureDesc``."""
+
+    _fields_ = [
+        ("modes", c_int * 3),
+        ("filter", c_int),
+        ("read", c_int),
+        ("srgb", c_int),
+        ("border", c_float * 4),
+        ("normalized", c_int),
+    ]
+
+
+class Copy3D(Structure):
+    """``cudaMemcpy3DParms``."""
+
+    _fields_ = [
+        ("source_array", c_void_p),
+        ("source_at", Extent),
+        ("source", Pitched),
+        ("target_array", c_void_p),
+        ("target_at", Extent),
+        ("target", Pitched),
+        ("extent", Extent),
+        ("kind", c_int),
+    ]
+
+
+@dataclass
+class CudaArray:
+    """``height`` and ``depth`` are 0 for dimensions that it has not; ``flags`` as given."""
+
+    memory: DeviceArray
+    channels: int
+    width: int
+    height: int
+    depth: int
+    flags: int
+    described: bytes
+
+    @property
+    def texel(self) -> int:
+        """Bytes of one element."""
+        return self.channels * self.memory.dtype.itemsize
+
+    @property
+    def pitch(self) -> int:
+        """Bytes of a row."""
+        return self.width * self.texel
+
+    def address(self, byte: int = 0, row: int = 0, layer: int = 0) -> int:
+        """Of a byte of a row."""
+        return self.memory.address + byte + self.pitch * (row + layer * max(1, self.height))
+
+
+def _format(described: _Channels) -> tuple[np.dtype[np.generic], int]:
+    """The type of a channel, and how many there are."""
+    bits = [width for width in described.bits if width]
+    if (
+        described.kind not in _KINDS
+        or not bits
+        or len(set(bits)) > 1
+        or bits[0] not in (8, 16, 32)
+        or len(bits) == 3
+    ):
+        raise CudaError(
+            801, f"channels of {list(described.bits)} bits, kind {described.kind}, are not supported"
+        )
+    return np.dtype(f"{_KINDS[described.kind]}{bits[0] // 8}"), len(bits)
+
+
+def _make(state: State, out: int, described: int, width: int, height: int, depth: int, flags: int) -> None:
+    if flags & _CUBEMAP:
+        raise CudaError(801, "cube maps are not supported")
+    dtype, channels = _format(_Channels.from_address(described))
+    extent = [size for size in (depth, height, width) if size]
+    shape = (*extent, channels) if channels > 1 else tuple(extent)
+    array = CudaArray(
+        state.device.zeros(shape, dtype),
+        channels,
+        width,
+        height,
+        depth,
+        flags,
+        ctypes.string_at(described, 20),
+    )
+    c_void_p.from_address(out).value = state.new(array)
+
+
+@function(c_void_p, c_int, c_int, c_int, c_int, c_int, result=c_void_p, plain=False)
+def cudaCreateChannelDesc(state: State, out: int, x: int, y: int, z: int, w: int, kind: int) -> int:
+    """The structure is returned in memory, whose address is the first argument (System V ABI of x86-64)."""
+    result = _Channels.from_address(out)
+    result.bits[:] = [x, y, z, w]
+    result.kind = kind
+    return out
+
+
+@function(c_void_p, c_void_p, c_size_t, c_size_t, c_uint)
+def cudaMallocArray(state: State, out: int, described: int, width: int, height: int, flags: int) -> None:
+    _make(state, out, described, width, height, 0, flags)
+
+
+@function(c_void_p, c_void_p, Extent, c_uint)
+def cudaMalloc3DArray(state: State, out: int, described: int, extent: Extent, flags: int) -> None:
+    _make(state, out, described, extent.width, extent.height, extent.depth, flags)
+
+
+@function(c_void_p)
+def cudaFreeArray(state: State, array: int | None) -> None:
+    if array:
+        state.device.free(state.of(array, CudaArray).memory)
+        del state.objects[array]
+
+
+@function(c_void_p, c_void_p)
+def cudaGetChannelDesc(state: State, out: int, array: int) -> None:
+    ctypes.memmove(out, state.of(array, CudaArray).described, 20)
+
+
+@function(c_void_p, c_void_p, c_void_p, c_void_p)
+def cudaArrayGetInfo(state: State, channels: int, extent: int, flags: int, array: int) -> None:
+    known = state.of(array, CudaArray)
+    if channels:
+        ctypes.memmove(channels, known.described, 20)
+    if extent:
+        (c_size_t * 3).from_address(extent)[:] = [known.width, known.height, known.depth]
+    if flags:
+        c_uint.from_address(flags).value = known.flags
+
+
+# -- copies ---------------------------------------------------------------------------------------------------------------
+
+
+@function(c_void_p, c_size_t, c_size_t, c_void_p, c_size_t, c_int)
+def cudaMemcpyToArray(state: State, array: int, x: int, y: int, source: int, size: int, kind: int) -> None:
+    copy(state, state.of(array, CudaArray).address(x, y), source, size, kind)
+
+
+@function(c_void_p, c_void_p, c_size_t, c_size_t, c_size_t, c_int)
+def cudaMemcpyFromArray(state: State, target: int, array: int, x: int, y: int, size: int, kind: int) -> None:
+    copy(state, target, state.of(array, CudaArray).address(x, y), size, kind)
+
+
+@function(c_void_p, c_size_t, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int)
+def cudaMemcpy2DToArray(
+    state: State, array: int, x: int, y: int, source: int, pitch: int, width: int, height: int, kind: int
+) -> None:
+    known = state.of(array, CudaArray)
+    copy_rows(state, (known.address(x, y), known.pitch), (source, pitch), width, height, kind)
+
+
+@function(c_void_p, c_size_t, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int, c_void_p)
+def cudaMemcpy2DToArrayAsync(state: State, *arguments: int) -> None:
+    *given, stream = arguments
+    state.enqueue(stream, lambda: cudaMemcpy2DToArray(state, *given))
+
+
+@function(c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_size_t, c_int)
+def cudaMemcpy2DFromArray(
+    state: State, target: int, pitch: int, array: int, x: int, y: int, width: int, height: int, kind: int
+) -> None:
+    known = state.of(array, CudaArray)
+    copy_rows(state, (target, pitch), (known.address(x, y), known.pitch), width, height, kind)
+
+
+@function(c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_size_t, c_int, c_void_p)
+def cudaMemcpy2DFromArrayAsync(state: State, *arguments: int) -> None:
+    *given, stream = arguments
+    state.enqueue(stream, lambda: cudaMemcpy2DFromArray(state, *given))
+
+
+def _side(state: State, array: int | None, at: Extent, memory: Pitched) -> tuple[int, int, int, int]:
+    """One side of a copy: its first address, pitch, bytes from slice to slice, and bytes of an element (0 for memory)."""
+    if array:
+        known = state.of(array, CudaArray)
+        return (
+            known.address(at.width * known.texel, at.height, at.depth),
+            known.pitch,
+            known.pitch * max(1, known.height),
+            known.texel,
+        )
+    plane = memory.pitch * memory.ysize
+    return (memory.ptr or 0) + at.width + at.height * memory.pitch + at.depth * plane, memory.pitch, plane, 0
+
+
+@function(c_void_p)
+def cudaMemcpy3D(state: State, given: int) -> None:
+    asked = Copy3D.from_address(given)
+    to, target_pitch, target_plane, into = _side(state, asked.target_array, asked.target_at, asked.target)
+    by, source_pitch, source_plane, out = _side(state, asked.source_array, asked.source_at, asked.source)
+    width = asked.extent.width * (into or out or 1)
+    for layer in range(max(1, asked.extent.depth)):
+        target, source = (to + layer * target_plane, target_pitch), (by + layer * source_plane, source_pitch)
+        copy_rows(state, target, source, width, max(1, asked.extent.height), asked.kind)
+
+
+@function(c_void_p, c_void_p)
+def cudaMemcpy3DAsync(state: State, given: int, stream: int) -> None:
+    kept = Copy3D.from_buffer_copy(ctypes.string_at(given, ctypes.sizeof(Copy3D)))
+    state.enqueue(stream, lambda: cudaMemcpy3D(state, ctypes.addressof(kept)))
+
+
+# -- textures and surfaces ------------------------------------------------------------------------------------------------
+
+
+def _view(state: State, resource: _Resource) -> tuple[DeviceArray, int]:
+    """The array that linear or pitched memory is, and its channels."""
+    dtype, channels = _format(resource.channels)
+    holder = state.device.array_at(resource.address or 0)
+    if holder is None:
+        raise CudaError(1, f"a texture of {resource.address or 0:#x}, which is no device memory")
+    texel = channels * dtype.itemsize
+    # for linear memory "width" is its size in bytes
+    shape = (resource.width // texel,) if resource.kind == _LINEAR else (resource.height, resource.width)
+    shape = (*shape, channels) if channels > 1 else shape
+    return DeviceArray(
+        state.device, holder.allocation, resource.address - holder.address, shape, dtype
+    ), channels
+
+
+@function(c_void_p, c_void_p, c_void_p, c_void_p)
+def cudaCreateTextureObject(state: State, out: int, resource: int, texture: int, view: int) -> None:
+    given, asked = _Resource.from_address(resource), _Texture.from_address(texture)
+    layered = False
+    if given.kind == _ARRAY:
+        known = state.of(given.address, CudaArray)
+        memory, channels, layered = known.memory, known.channels, bool(known.flags & _LAYERED)
+    elif given.kind == _MIPMAPPED:
+        raise CudaError(801, "mipmapped arrays are not supported")
+    else:
+        memory, channels = _view(state, given)
+    linear = given.kind == _LINEAR
+    # coordinates that are not normalized are clamped in the modes wrap and mirror
+    modes = [_MODES[mode] if asked.normalized or mode in (1, 3) else "clamp" for mode in asked.modes]
+    try:
+        row = texture_row(
+            memory, channels, layered=layered, normalized=bool(asked.normalized) and not linear,
+            read="normalized" if asked.read else "element",
+            filter="linear" if asked.filter and not linear else "nearest",
+            address="clamp" if linear else modes, border=list(asked.border), linear_memory=linear,
+        )  # fmt: skip
+    except LaunchError as error:
+        raise CudaError(1, str(error)) from None
+    if given.kind == _PITCH2D:
+        row[FIELDS["row"]] = given.pitch
+    c_longlong.from_address(out).value = state.device.memory.images.add(row, memory.allocation)
+
+
+@function(c_void_p, c_void_p)
+def cudaCreateSurfaceObject(state: State, out: int, resource: int) -> None:
+    given = _Resource.from_address(resource)
+    if given.kind != _ARRAY:
+        raise CudaError(1, "a surface is made of an array")
+    known = state.of(given.address, CudaArray)
+    try:
+        row = surface_row(known.memory, known.channels, layered=bool(known.flags & _LAYERED))
+    except LaunchError as error:
+        raise CudaError(1, str(error)) from None
+    c_longlong.from_address(out).value = state.device.memory.images.add(row, known.memory.allocation)
+
+
+@function(c_longlong, also=("cudaDestroySurfaceObject",))
+def cudaDestroyTextureObject(state: State, handle: int) -> None:
+    """Handles are not used again."""

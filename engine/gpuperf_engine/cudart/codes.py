@@ -1,0 +1,93 @@
+"""Error codes of CUDA (``cudaError_t``, ``CUresult``), and which of them an error of the engine is."""
+
+from __future__ import annotations
+
+from ..errors import (
+    BudgetExceeded,
+    Deadlock,
+    EngineError,
+    LaunchError,
+    MemoryFault,
+    PtxError,
+    PtxSyntaxError,
+    TrapError,
+    Unsupported,
+)
+
+__all__ = ["CudaError", "code_of", "described"]
+
+#: number: name, text (CUDA Runtime API, "Data types used by CUDA Runtime")
+_CODES = {
+    0: ("cudaSuccess", "no error"),
+    1: ("cudaErrorInvalidValue", "invalid argument"),
+    2: ("cudaErrorMemoryAllocation", "out of memory"),
+    3: ("cudaErrorInitializationError", "initialization error"),
+    9: ("cudaErrorInvalidConfiguration", "invalid configuration argument"),
+    12: ("cudaErrorInvalidPitchValue", "invalid pitch argument"),
+    13: ("cudaErrorInvalidSymbol", "invalid device symbol"),
+    17: ("cudaErrorInvalidDevicePointer", "invalid device pointer"),
+    21: ("cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"),
+    35: ("cudaErrorInsufficientDriver", "CUDA driver version is insufficient for CUDA runtime version"),
+    46: ("cudaErrorDevicesUnavailable", "CUDA-capable device(s) is/are busy or unavailable"),
+    98: ("cudaErrorInvalidDeviceFunction", "invalid device function"),
+    100: ("cudaErrorNoDevice", "no CUDA-capable device is detected"),
+    101: ("cudaErrorInvalidDevice", "invalid device ordinal"),
+    200: ("cudaErrorInvalidKernelImage", "device kernel image is invalid"),
+    209: ("cudaErrorNoKernelImageForDevice", "no kernel image is available for execution on the device"),
+    218: ("cudaErrorInvalidPtx", "a PTX JIT compilation failed"),
+    400: ("cudaErrorInvalidResourceHandle", "invalid resource handle"),
+    500: ("cudaErrorSymbolNotFound", "named symbol not found"),
+    600: ("cudaErrorNotReady", "device not ready"),
+    700: ("cudaErrorIllegalAddress", "an illegal memory access was encountered"),
+    701: ("cudaErrorLaunchOutOfResources", "too many resources requested for launch"),
+    702: ("cudaErrorLaunchTimeout", "the launch timed out and was terminated"),
+    704: ("cudaErrorPeerAccessAlreadyEnabled", "peer access is already enabled"),
+    705: ("cudaErrorPeerAccessNotEnabled", "peer access has not been enabled"),
+    710: ("cudaErrorAssert", "device-side assert triggered"),
+    712: (
+        "cudaErrorHostMemoryAlreadyRegistered",
+        "part or all of the requested memory range is already mapped",
+    ),
+    713: ("cudaErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"),
+    715: ("cudaErrorIllegalInstruction", "an illegal instruction was encountered"),
+    716: ("cudaErrorMisalignedAddress", "misaligned address"),
+    719: ("cudaErrorLaunchFailure", "unspecified launch failure"),
+    720: ("cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"),
+    801: ("cudaErrorNotSupported", "operation not supported"),
+    900: ("cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"),
+    901: ("cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"),
+    999: ("cudaErrorUnknown", "unknown error"),
+}
+
+
+class CudaError(Exception):
+    """What a function returns; ``message`` goes to stderr, if there is one."""
+
+    def __init__(self, code: int, message: str = "") -> None:
+        self.code = code
+        self.message = message
+        super().__init__(code, message)
+
+
+def described(code: int) -> tuple[str, str]:
+    """Name and text of a code."""
+    return _CODES.get(code, ("cudaErrorUnknown", "unrecognized error code"))
+
+
+def code_of(error: EngineError, *, running: bool) -> int:
+    """The code for an error; ``running``: of a kernel that was started."""
+    if isinstance(error, TrapError):
+        return 710 if "assert" in str(error).lower() else 715
+    if isinstance(error, MemoryFault):
+        return 716 if "align" in error.message else 700
+    if isinstance(error, (Deadlock, BudgetExceeded)):
+        return 702
+    if isinstance(error, Unsupported):
+        return 801
+    if isinstance(error, (PtxSyntaxError, PtxError)):
+        return 218
+    if running:
+        return 719
+    if isinstance(error, LaunchError):
+        return 720 if "cooperative" in error.message else 9
+    return 1

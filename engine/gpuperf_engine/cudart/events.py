@@ -1,0 +1,201 @@
+"""Streams, events and errors. What a stream has to do is done when it is asked for, so streams and events are in order."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from ctypes import CFUNCTYPE, c_float, c_int, c_uint, c_ulonglong, c_void_p
+from dataclasses import dataclass
+
+from .calls import function
+from .codes import CudaError, described
+from .state import State
+
+__all__ = ["Event", "Stream"]
+
+_HOST_FUNCTION = CFUNCTYPE(None, c_void_p)
+_STREAM_CALLBACK = CFUNCTYPE(None, c_void_p, c_int, c_void_p)
+_texts: dict[str, ctypes.Array[ctypes.c_char]] = {}
+
+
+@dataclass
+class Stream:
+    """``flags`` and ``priority`` as the program asked for them."""
+
+    flags: int = 0
+    priority: int = 0
+
+
+@dataclass
+class Event:
+    """When it was recorded, in seconds; in a stream that is captured, what it is captured into."""
+
+    seconds: float | None = None
+    capture: object = None
+
+
+# -- streams --------------------------------------------------------------------------------------------------------------
+
+
+@function(c_void_p)
+def cudaStreamCreate(state: State, out: int) -> None:
+    c_void_p.from_address(out).value = state.new(Stream())
+
+
+@function(c_void_p, c_uint)
+def cudaStreamCreateWithFlags(state: State, out: int, flags: int) -> None:
+    c_void_p.from_address(out).value = state.new(Stream(flags))
+
+
+@function(c_void_p, c_uint, c_int)
+def cudaStreamCreateWithPriority(state: State, out: int, flags: int, priority: int) -> None:
+    c_void_p.from_address(out).value = state.new(Stream(flags, priority))
+
+
+@function(c_void_p)
+def cudaStreamDestroy(state: State, stream: int) -> None:
+    state.of(stream, Stream)
+    del state.objects[stream]
+
+
+@function(c_void_p, also=("cudaStreamQuery",))
+def cudaStreamSynchronize(state: State, stream: int) -> None:
+    _check(state, stream)
+
+
+def _check(state: State, stream: int | None) -> None:
+    if (stream or 0) > 2:  # 1 and 2 are the default streams of processes and threads
+        state.of(stream, Stream)
+
+
+@function(c_void_p, c_void_p)
+def cudaStreamGetFlags(state: State, stream: int, out: int) -> None:
+    c_uint.from_address(out).value = state.of(stream, Stream).flags if (stream or 0) > 2 else 0
+
+
+@function(c_void_p, c_void_p)
+def cudaStreamGetPriority(state: State, stream: int, out: int) -> None:
+    c_int.from_address(out).value = state.of(stream, Stream).priority if (stream or 0) > 2 else 0
+
+
+@function(c_void_p, c_void_p)
+def cudaStreamGetDevice(state: State, stream: int, out: int) -> None:
+    c_int.from_address(out).value = 0
+
+
+@function(c_void_p, c_void_p)
+def cudaStreamGetId(state: State, stream: int, out: int) -> None:
+    c_ulonglong.from_address(out).value = stream or 0
+
+
+@function(c_void_p, c_void_p, c_uint)
+def cudaStreamWaitEvent(state: State, stream: int, event: int, flags: int) -> None:
+    capture = state.of(event, Event).capture
+    if capture is not None and any(capture is open_one for open_one in state.captures.values()):
+        state.captures[stream or 0] = capture
+
+
+@function(c_void_p, c_void_p, c_void_p, c_uint)
+def cudaStreamAddCallback(state: State, stream: int, callback: int, data: int, flags: int) -> None:
+    state.enqueue(stream, lambda: _STREAM_CALLBACK(callback)(stream, 0, data))
+
+
+@function(c_void_p, c_void_p, c_void_p)
+def cudaLaunchHostFunc(state: State, stream: int, callback: int, data: int) -> None:
+    state.enqueue(stream, lambda: _HOST_FUNCTION(callback)(data))
+
+
+@function(also=("cudaStreamSetAttribute", "cudaStreamCopyAttributes", "cudaCtxResetPersistingL2Cache"))
+def cudaStreamGetAttribute(state: State) -> None:
+    """Attributes change times alone."""
+
+
+# -- events ---------------------------------------------------------------------------------------------------------------
+
+
+@function(c_void_p)
+def cudaEventCreate(state: State, out: int) -> None:
+    c_void_p.from_address(out).value = state.new(Event())
+
+
+@function(c_void_p, c_uint)
+def cudaEventCreateWithFlags(state: State, out: int, flags: int) -> None:
+    c_void_p.from_address(out).value = state.new(Event())
+
+
+@function(c_void_p)
+def cudaEventDestroy(state: State, event: int) -> None:
+    state.of(event, Event)
+    del state.objects[event]
+
+
+@function(c_void_p, c_void_p)
+def cudaEventRecord(state: State, event: int, stream: int) -> None:
+    recorded = state.of(event, Event)
+    recorded.capture = state.captures.get(stream or 0)
+    recorded.seconds = time.perf_counter()
+
+
+@function(c_void_p, c_void_p, c_uint)
+def cudaEventRecordWithFlags(state: State, event: int, stream: int, flags: int) -> None:
+    cudaEventRecord(state, event, stream)
+
+
+@function(c_void_p, also=("cudaEventQuery",))
+def cudaEventSynchronize(state: State, event: int) -> None:
+    state.of(event, Event)
+
+
+@function(c_void_p, c_void_p, c_void_p, also=("cudaEventElapsedTime_v2",))
+def cudaEventElapsedTime(state: State, out: int, start: int, end: int) -> None:
+    first, last = state.of(start, Event).seconds, state.of(end, Event).seconds
+    if first is None or last is None:
+        raise CudaError(400, "the time since an event that was not recorded")
+    c_float.from_address(out).value = 1e3 * (last - first)
+
+
+# -- errors and the device as a whole -------------------------------------------------------------------------------------
+
+
+@function(plain=False)
+def cudaGetLastError(state: State) -> int:
+    code, state.last = state.sticky or state.last, 0
+    return code
+
+
+@function(plain=False)
+def cudaPeekAtLastError(state: State) -> int:
+    return state.sticky or state.last
+
+
+@function(c_int, result=c_void_p, plain=False)
+def cudaGetErrorName(state: State, code: int) -> int:
+    return _text(described(code)[0])
+
+
+@function(c_int, result=c_void_p, plain=False)
+def cudaGetErrorString(state: State, code: int) -> int:
+    return _text(described(code)[1])
+
+
+def _text(text: str) -> int:
+    return ctypes.addressof(_texts.setdefault(text, ctypes.create_string_buffer(text.encode())))
+
+
+@function(also=("cudaThreadSynchronize",))
+def cudaDeviceSynchronize(state: State) -> None:
+    """Everything that was asked for is done."""
+
+
+@function(plain=False, also=("cudaThreadExit",))
+def cudaDeviceReset(state: State) -> None:
+    """Gives all memory back, and ends the state of error."""
+    for key in [key for key in state.objects if isinstance(key, tuple) and key[0] == "memory"]:
+        del state.objects[key]
+        state.device.free(key[1])
+    state.sticky = state.last = 0
+
+
+@function(also=("cudaProfilerStop",))
+def cudaProfilerStart(state: State) -> None:
+    """Everything is counted."""

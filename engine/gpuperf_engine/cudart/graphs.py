@@ -1,0 +1,269 @@
+"""Graphs: operations in order, recorded from streams or added one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import (
+    CFUNCTYPE,
+    Structure,
+    addressof,
+    c_int,
+    c_size_t,
+    c_uint,
+    c_ulonglong,
+    c_void_p,
+    sizeof,
+    string_at,
+)  # fmt: skip
+from dataclasses import dataclass, field
+
+from .arrays import Copy3D, cudaMemcpy3D
+from .calls import function
+from .codes import CudaError
+from .launches import Dim3, prepared, shape_of
+from .memory import copy
+from .registration import kernel_of
+from .state import State
+
+__all__ = ["Graph", "Node"]
+
+_HOST_FUNCTION = CFUNCTYPE(None, c_void_p)
+
+
+@dataclass(eq=False)
+class Node:
+    """One operation, and the nodes that come before it."""
+
+    operation: Callable[[], object]
+    before: list[Node] = field(default_factory=list)
+
+
+@dataclass
+class Graph:
+    """Nodes in the order in which they were added."""
+
+    nodes: list[Node] = field(default_factory=list)
+
+    def append(self, operation: Callable[[], object]) -> Node:
+        """Adds what a stream that is captured is asked to do."""
+        self.nodes.append(Node(operation))
+        return self.nodes[-1]
+
+    def operations(self) -> list[Callable[[], object]]:
+        """In an order that has every node after those that come before it, else that in which they were added."""
+        ordered: dict[Node, None] = {}
+        stack = list(reversed(self.nodes))
+        while stack:
+            node = stack[-1]
+            waiting = [other for other in node.before if other not in ordered]
+            if waiting and node not in ordered:
+                stack += waiting
+            else:
+                ordered.setdefault(stack.pop())
+        return [node.operation for node in ordered]
+
+
+@dataclass
+class Executable:
+    """A graph that can be launched."""
+
+    operations: list[Callable[[], object]]
+
+
+class _KernelNode(Structure):
+    """``cudaKernelNodeParams``."""
+
+    _fields_ = [
+        ("function", c_void_p),
+        ("grid", Dim3),
+        ("block", Dim3),
+        ("shared", c_uint),
+        ("arguments", c_void_p),
+        ("extra", c_void_p),
+    ]
+
+
+class _MemsetNode(Structure):
+    """``cudaMemsetParams``."""
+
+    _fields_ = [
+        ("target", c_void_p),
+        ("pitch", c_size_t),
+        ("value", c_uint),
+        ("size", c_uint),
+        ("width", c_size_t),
+        ("height", c_size_t),
+    ]
+
+
+class _HostNode(Structure):
+    """``cudaHostNodeParams``."""
+
+    _fields_ = [("function", c_void_p), ("data", c_void_p)]
+
+
+@function(c_void_p, c_int)
+def cudaStreamBeginCapture(state: State, stream: int, mode: int) -> None:
+    if not stream:
+        raise CudaError(900, "the default stream cannot be captured")
+    state.captures[stream] = Graph()
+
+
+@function(c_void_p, c_void_p)
+def cudaStreamEndCapture(state: State, stream: int, out: int) -> None:
+    graph = state.captures.get(stream or 0)
+    if graph is None:
+        raise CudaError(901, "the stream is not being captured")
+    state.captures = {other: known for other, known in state.captures.items() if known is not graph}
+    c_void_p.from_address(out).value = state.new(graph)
+
+
+@function(c_void_p, c_void_p)
+def cudaStreamIsCapturing(state: State, stream: int, out: int) -> None:
+    c_int.from_address(out).value = int((stream or 0) in state.captures)
+
+
+@function(c_void_p)
+def cudaThreadExchangeStreamCaptureMode(state: State, mode: int) -> None:
+    """Nothing here depends on the mode."""
+
+
+@function(c_void_p, c_void_p, c_ulonglong, also=("cudaGraphInstantiateWithFlags",))
+def cudaGraphInstantiate(state: State, out: int, graph: int, flags: int) -> None:
+    c_void_p.from_address(out).value = state.new(Executable(state.of(graph, Graph).operations()))
+
+
+@function(c_void_p, c_void_p)
+def cudaGraphLaunch(state: State, graph: int, stream: int) -> None:
+    operations = state.of(graph, Executable).operations
+
+    def run() -> None:
+        for operation in operations:
+            if state.sticky:
+                return
+            operation()
+
+    state.enqueue(stream, run)
+
+
+@function(c_void_p, c_void_p)
+def cudaGraphUpload(state: State, graph: int, stream: int) -> None:
+    state.of(graph, Executable)
+
+
+@function(c_void_p)
+def cudaGraphDestroy(state: State, graph: int) -> None:
+    state.of(graph, Graph)
+    del state.objects[graph]
+
+
+@function(c_void_p)
+def cudaGraphExecDestroy(state: State, graph: int) -> None:
+    state.of(graph, Executable)
+    del state.objects[graph]
+
+
+@function(c_void_p, c_uint)
+def cudaGraphCreate(state: State, out: int, flags: int) -> None:
+    c_void_p.from_address(out).value = state.new(Graph())
+
+
+@function(c_void_p, c_void_p, c_void_p)
+def cudaGraphGetNodes(state: State, graph: int, nodes: int, count: int) -> None:
+    if nodes:
+        raise CudaError(801, "nodes of graphs are not listed")
+    c_size_t.from_address(count).value = len(state.of(graph, Graph).nodes)
+
+
+@function(c_void_p, c_void_p, c_void_p)
+def cudaGraphExecUpdate(state: State, executable: int, graph: int, out: int) -> None:
+    state.of(executable, Executable).operations = state.of(graph, Graph).operations()
+
+
+@function(c_void_p, c_void_p)
+def cudaGraphClone(state: State, out: int, graph: int) -> None:
+    c_void_p.from_address(out).value = state.new(Graph(list(state.of(graph, Graph).nodes)))
+
+
+# -- nodes ----------------------------------------------------------------------------------------------------------------
+
+
+def _add(
+    state: State, out: int, graph: int, before: int | None, count: int, operation: Callable[[], object]
+) -> None:
+    node = state.of(graph, Graph).append(operation)
+    handles = (c_void_p * count).from_address(before) if before and count else ()
+    node.before = [state.of(handle, Node) for handle in handles]
+    c_void_p.from_address(out).value = state.new(node)
+
+
+def _kernel(state: State, given: int) -> Callable[[], object]:
+    asked = _KernelNode.from_address(given)
+    kernel = kernel_of(state, asked.function)
+    return prepared(state, kernel, shape_of(asked.grid), shape_of(asked.block), asked.arguments, asked.shared)
+
+
+@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
+def cudaGraphAddKernelNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
+    _add(state, out, graph, before, count, _kernel(state, given))
+
+
+@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_int)
+def cudaGraphAddMemcpyNode1D(
+    state: State,
+    out: int,
+    graph: int,
+    before: int,
+    count: int,
+    target: int,
+    source: int,
+    size: int,
+    kind: int,
+) -> None:
+    _add(state, out, graph, before, count, lambda: copy(state, target, source, size, kind))
+
+
+@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
+def cudaGraphAddMemcpyNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
+    kept = Copy3D.from_buffer_copy(string_at(given, sizeof(Copy3D)))
+    _add(state, out, graph, before, count, lambda: cudaMemcpy3D(state, addressof(kept)))
+
+
+@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
+def cudaGraphAddMemsetNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
+    asked = _MemsetNode.from_address(given)
+    value = asked.value.to_bytes(4, "little")[: asked.size]
+    target, pitch, width, height = asked.target, asked.pitch, asked.width, asked.height
+
+    def fill() -> None:
+        for row in range(max(1, height)):
+            state.device.fill_bytes(target + row * pitch, value, width)
+
+    _add(state, out, graph, before, count, fill)
+
+
+@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
+def cudaGraphAddHostNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
+    asked = _HostNode.from_address(given)
+    called, data = _HOST_FUNCTION(asked.function), asked.data
+    _add(state, out, graph, before, count, lambda: called(data))
+
+
+@function(c_void_p, c_void_p, c_void_p, c_size_t)
+def cudaGraphAddEmptyNode(state: State, out: int, graph: int, before: int, count: int) -> None:
+    _add(state, out, graph, before, count, lambda: None)
+
+
+@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
+def cudaGraphAddChildGraphNode(
+    state: State, out: int, graph: int, before: int, count: int, child: int
+) -> None:
+    operations = state.of(child, Graph).operations()
+    _add(state, out, graph, before, count, lambda: [operation() for operation in operations])
+
+
+@function(c_void_p, c_void_p, c_void_p, c_size_t)
+def cudaGraphAddDependencies(state: State, graph: int, first: int, then: int, count: int) -> None:
+    pairs = zip((c_void_p * count).from_address(first), (c_void_p * count).from_address(then))
+    for earlier, later in pairs:
+        state.of(later, Node).before.append(state.of(earlier, Node))

@@ -1,0 +1,269 @@
+"""Launches of kernels, what is known of a kernel before, and occupancy."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import Structure, c_char, c_int, c_size_t, c_uint, c_void_p
+from threading import get_ident
+
+from ..errors import EngineError, LaunchError
+from ..ptx.module import Function as Kernel
+from ..timing.occupancy import occupancy
+from .calls import function
+from .codes import CudaError
+from .registration import kernel_of
+from .state import Counted, State
+
+__all__ = ["Dim3", "prepared", "shape_of"]
+
+_CLUSTER_DIMENSION, _COOPERATIVE = 4, 2
+_ATTRIBUTE = 72
+_MOST_SHARED = 8
+Shape = tuple[int, int, int]
+
+
+class Dim3(Structure):
+    """``dim3``."""
+
+    _fields_ = [("x", c_uint), ("y", c_uint), ("z", c_uint)]
+
+
+class _Config(Structure):
+    """``cudaLaunchConfig_t``; attributes are 72 bytes each: the kind, then at 8 the value."""
+
+    _fields_ = [
+        ("grid", Dim3),
+        ("block", Dim3),
+        ("shared", c_size_t),
+        ("stream", c_void_p),
+        ("attributes", c_void_p),
+        ("count", c_uint),
+    ]
+
+
+class _Attributes(Structure):
+    """``cudaFuncAttributes``."""
+
+    _fields_ = [
+        ("sharedSizeBytes", c_size_t),
+        ("constSizeBytes", c_size_t),
+        ("localSizeBytes", c_size_t),
+        ("maxThreadsPerBlock", c_int),
+        ("numRegs", c_int),
+        ("ptxVersion", c_int),
+        ("binaryVersion", c_int),
+        ("cacheModeCA", c_int),
+        ("maxDynamicSharedSizeBytes", c_int),
+        ("preferredShmemCarveout", c_int),
+        ("clusterDimMustBeSet", c_int),
+        ("requiredClusterWidth", c_int),
+        ("requiredClusterHeight", c_int),
+        ("requiredClusterDepth", c_int),
+        ("clusterSchedulingPolicyPreference", c_int),
+        ("nonPortableClusterSizeAllowed", c_int),
+        ("reserved", c_char * 64),
+    ]
+
+
+def prepared(
+    state: State,
+    kernel: Kernel,
+    grid: Shape,
+    block: Shape,
+    pointers: int | None,
+    shared: int,
+    *,
+    cluster: Shape | None = None,
+    cooperative: bool = False,
+) -> Callable[[], None]:
+    """A launch with the arguments as they are now, which the pointers point to. Raises ``CudaError`` for a shape that is none."""
+    if 0 in grid or 0 in block:
+        raise CudaError(9, f"grid {grid} or block {block} of kernel {kernel.name!r} has no threads")
+    raw = bytearray(kernel.param_bytes)
+    if kernel.params:
+        table = (c_void_p * len(kernel.params)).from_address(pointers or 0)
+        for param, source in zip(kernel.params, table):
+            raw[param.offset : param.offset + param.size] = ctypes.string_at(source or 0, param.size)
+    return _Launch(state, kernel, grid, block, bytes(raw), shared, cluster, cooperative)
+
+
+class _Launch:
+    def __init__(
+        self,
+        state: State,
+        kernel: Kernel,
+        grid: Shape,
+        block: Shape,
+        raw: bytes,
+        shared: int,
+        cluster: Shape | None,
+        cooperative: bool,
+    ) -> None:
+        self.state, self.kernel, self.raw = state, kernel, raw
+        self.grid, self.block, self.shared = grid, block, shared
+        self.cluster, self.cooperative = cluster, cooperative
+
+    def __call__(self) -> None:
+        state, kernel = self.state, self.kernel
+        shape = {"shared_bytes": self.shared, "cluster": self.cluster, "cooperative": self.cooperative}
+        try:
+            profile = state.device.launch(kernel, self.grid, self.block, self.raw, **shape)  # type: ignore[arg-type]
+        except LaunchError as error:
+            raise CudaError(1 if "shared" in error.message else 9, str(error)) from None
+        except EngineError as error:
+            state.execute(lambda error=error: _again(error))  # type: ignore[misc]
+            return
+        counted = state.counted.setdefault(kernel.name, Counted())
+        counted.launches += 1
+        counted.thread_instructions += profile.thread_instructions
+        counted.warp_instructions += profile.warp_instructions
+
+
+def _again(error: EngineError) -> None:
+    raise error
+
+
+def shape_of(value: Dim3) -> Shape:
+    """The shape as a tuple."""
+    return value.x, value.y, value.z
+
+
+@function(c_void_p, Dim3, Dim3, c_void_p, c_size_t, c_void_p, also=("__cudaLaunchKernel",))
+def cudaLaunchKernel(
+    state: State, host: int, grid: Dim3, block: Dim3, arguments: int, shared: int, stream: int
+) -> None:
+    kernel = kernel_of(state, host)
+    state.enqueue(stream, prepared(state, kernel, shape_of(grid), shape_of(block), arguments, shared))
+
+
+@function(c_void_p, Dim3, Dim3, c_void_p, c_size_t, c_void_p)
+def cudaLaunchCooperativeKernel(
+    state: State, host: int, grid: Dim3, block: Dim3, arguments: int, shared: int, stream: int
+) -> None:
+    kernel = kernel_of(state, host)
+    state.enqueue(
+        stream, prepared(state, kernel, shape_of(grid), shape_of(block), arguments, shared, cooperative=True)
+    )
+
+
+@function(c_void_p, c_void_p, c_void_p)
+def cudaLaunchKernelExC(state: State, given: int, host: int, arguments: int) -> None:
+    config = _Config.from_address(given)
+    cluster, cooperative = None, False
+    for index in range(config.count):
+        at = config.attributes + _ATTRIBUTE * index
+        kind = c_int.from_address(at).value
+        if kind == _CLUSTER_DIMENSION:
+            cluster = shape_of(Dim3.from_address(at + 8))
+        elif kind == _COOPERATIVE:
+            cooperative = bool(c_int.from_address(at + 8).value)
+    launch = prepared(
+        state,
+        kernel_of(state, host),
+        shape_of(config.grid),
+        shape_of(config.block),
+        arguments,
+        config.shared,
+        cluster=cluster,
+        cooperative=cooperative,
+    )
+    state.enqueue(config.stream, launch)
+
+
+@function(Dim3, Dim3, c_size_t, c_void_p, plain=False)
+def __cudaPushCallConfiguration(state: State, grid: Dim3, block: Dim3, shared: int, stream: int) -> int:
+    # threads of the program are none of Python's between calls, so they keep nothing in threading.local
+    state.configurations.setdefault(get_ident(), []).append((shape_of(grid), shape_of(block), shared, stream))
+    return 0
+
+
+@function(c_void_p, c_void_p, c_void_p, c_void_p, plain=False)
+def __cudaPopCallConfiguration(state: State, grid: int, block: int, shared: int, stream: int) -> None:
+    waiting = state.configurations.get(get_ident())
+    if not waiting:
+        raise CudaError(9, "a kernel is called without <<<grid, block>>>")
+    ctas, threads, amount, queue = waiting.pop()
+    for address, shape in ((grid, ctas), (block, threads)):
+        (c_uint * 3).from_address(address)[:] = shape
+    c_size_t.from_address(shared).value = amount
+    c_void_p.from_address(stream).value = queue
+
+
+@function(c_void_p, c_void_p)
+def cudaFuncGetAttributes(state: State, out: int, host: int) -> None:
+    kernel = kernel_of(state, host)
+    known = state.device.attributes(kernel)
+    result = _Attributes.from_address(out)
+    ctypes.memset(out, 0, ctypes.sizeof(result))
+    result.sharedSizeBytes, result.constSizeBytes = known.shared_bytes, known.constant_bytes
+    result.localSizeBytes, result.maxThreadsPerBlock = known.local_bytes, known.largest_block
+    result.numRegs = known.registers
+    major, minor = state.machine.compute_capability
+    result.ptxVersion = result.binaryVersion = 10 * major + minor
+    result.maxDynamicSharedSizeBytes = state.objects.get(("shared", host), 49152 - known.shared_bytes)
+    result.preferredShmemCarveout = -1
+
+
+@function(c_void_p, c_int, c_int)
+def cudaFuncSetAttribute(state: State, host: int, attribute: int, value: int) -> None:
+    kernel_of(state, host)
+    if attribute == _MOST_SHARED:
+        if value > state.machine.shared_per_cta:
+            raise CudaError(
+                1, f"{value:,} bytes of dynamic shared memory, a block has {state.machine.shared_per_cta:,}"
+            )
+        state.objects["shared", host] = value
+
+
+@function(c_void_p, c_int)
+def cudaFuncSetCacheConfig(state: State, host: int, _: int) -> None:
+    kernel_of(state, host)
+
+
+@function(c_void_p, c_int)
+def cudaFuncSetSharedMemConfig(state: State, host: int, _: int) -> None:
+    kernel_of(state, host)
+
+
+@function(c_void_p, c_void_p, c_int, c_size_t, c_uint)
+def cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    state: State, out: int, host: int, threads: int, shared: int, _: int
+) -> None:
+    known = state.device.attributes(kernel_of(state, host))
+    try:
+        resident = occupancy(
+            state.machine,
+            threads_per_cta=threads,
+            registers_per_thread=known.registers,
+            shared_bytes=known.shared_bytes + shared,
+        ).ctas_per_sm
+    except EngineError:
+        resident = 0
+    c_int.from_address(out).value = resident
+
+
+@function(c_void_p, c_void_p, c_int, c_size_t)
+def cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+    state: State, out: int, host: int, threads: int, shared: int
+) -> None:
+    cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(state, out, host, threads, shared, 0)
+
+
+@function(c_void_p, c_void_p, c_int, c_int)
+def cudaOccupancyAvailableDynamicSMemPerBlock(state: State, out: int, host: int, blocks: int, _: int) -> None:
+    known = state.device.attributes(kernel_of(state, host))
+    each = state.machine.shared_per_sm // max(1, blocks) - state.machine.shared_reserved_per_cta
+    c_size_t.from_address(out).value = max(0, min(each, state.machine.shared_per_cta) - known.shared_bytes)
+
+
+@function(c_void_p, c_void_p, c_void_p)
+def cudaOccupancyMaxPotentialClusterSize(state: State, out: int, host: int, config: int) -> None:
+    c_int.from_address(out).value = 8
+
+
+@function(c_void_p, c_void_p, c_void_p)
+def cudaOccupancyMaxActiveClusters(state: State, out: int, host: int, given: int) -> None:
+    config = _Config.from_address(given)
+    kernel_of(state, host)
+    c_int.from_address(out).value = max(1, state.machine.sm_count // max(1, config.grid.x))

@@ -1,0 +1,347 @@
+"""Memory: allocations, copies and fills, by address. A device address is one of the process, so all kinds of memory are one."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import Structure, c_int, c_size_t, c_uint, c_void_p
+
+from ..errors import LaunchError
+from .calls import function
+from .codes import CudaError
+from .registration import symbol_address
+from .state import State
+
+__all__ = ["Extent", "Pitched", "copy", "copy_rows"]
+
+_PITCH = 512
+_KINDS = range(5)
+#: ``cudaPointerAttributes``: unregistered, host, device, managed
+_HOST, _DEVICE, _MANAGED = 1, 2, 3
+_NO_DEVICE = -2
+
+
+class Extent(Structure):
+    """``cudaExtent``: bytes (elements for arrays), rows, slices."""
+
+    _fields_ = [("width", c_size_t), ("height", c_size_t), ("depth", c_size_t)]
+
+
+class Pitched(Structure):
+    """``cudaPitchedPtr``."""
+
+    _fields_ = [("ptr", c_void_p), ("pitch", c_size_t), ("xsize", c_size_t), ("ysize", c_size_t)]
+
+
+class _PointerAttributes(Structure):
+    _fields_ = [
+        ("type", c_int),
+        ("device", c_int),
+        ("devicePointer", c_void_p),
+        ("hostPointer", c_void_p),
+        ("reserved", ctypes.c_long * 8),
+    ]
+
+
+def _allocate(state: State, out: int, size: int, kind: int) -> None:
+    if not out:
+        raise CudaError(1)
+    if not size:
+        c_void_p.from_address(out).value = None
+        return
+    try:
+        address = state.device.allocate(size)
+    except LaunchError as error:
+        raise CudaError(2, str(error)) from None
+    if kind != _DEVICE:
+        state.device.note_written(address, size)
+    state.objects["memory", address] = kind
+    c_void_p.from_address(out).value = address
+
+
+@function(c_void_p, c_size_t)
+def cudaMalloc(state: State, out: int, size: int) -> None:
+    _allocate(state, out, size, _DEVICE)
+
+
+@function(c_void_p, c_size_t, c_void_p)
+def cudaMallocAsync(state: State, out: int, size: int, stream: int) -> None:
+    _allocate(state, out, size, _DEVICE)
+
+
+@function(c_void_p, c_size_t, c_void_p, c_void_p)
+def cudaMallocFromPoolAsync(state: State, out: int, size: int, pool: int, stream: int) -> None:
+    _allocate(state, out, size, _DEVICE)
+
+
+@function(c_void_p, c_size_t, c_uint)
+def cudaMallocManaged(state: State, out: int, size: int, flags: int) -> None:
+    if not size:
+        raise CudaError(1, "0 bytes of managed memory")
+    _allocate(state, out, size, _MANAGED)
+
+
+@function(c_void_p, c_size_t)
+def cudaMallocHost(state: State, out: int, size: int) -> None:
+    _allocate(state, out, size, _HOST)
+
+
+@function(c_void_p, c_size_t, c_uint)
+def cudaHostAlloc(state: State, out: int, size: int, flags: int) -> None:
+    _allocate(state, out, size, _HOST)
+
+
+@function(c_void_p, c_void_p, c_size_t, c_size_t)
+def cudaMallocPitch(state: State, out: int, pitch: int, width: int, height: int) -> None:
+    row = -(-width // _PITCH) * _PITCH
+    c_size_t.from_address(pitch).value = row
+    _allocate(state, out, row * height, _DEVICE)
+
+
+@function(c_void_p, Extent)
+def cudaMalloc3D(state: State, out: int, extent: Extent) -> None:
+    result = Pitched.from_address(out)
+    result.pitch = -(-extent.width // _PITCH) * _PITCH
+    result.xsize, result.ysize = extent.width, extent.height
+    _allocate(state, out, result.pitch * extent.height * extent.depth, _DEVICE)
+
+
+@function(c_void_p, also=("cudaFreeHost",))
+def cudaFree(state: State, address: int | None) -> None:
+    if not address:
+        return
+    if state.objects.pop(("memory", address), None) is None:
+        raise CudaError(1, f"{address:#x} is no address that was allocated, or was freed before")
+    state.device.free(address)
+
+
+@function(c_void_p, c_void_p)
+def cudaFreeAsync(state: State, address: int, stream: int) -> None:
+    state.enqueue(stream, lambda: cudaFree(state, address))
+
+
+@function(c_void_p, c_size_t, c_uint)
+def cudaHostRegister(state: State, address: int, size: int, flags: int) -> None:
+    if ("host", address) in state.objects:
+        raise CudaError(712)
+    state.objects["host", address] = state.device.adopt(address, size)
+
+
+@function(c_void_p)
+def cudaHostUnregister(state: State, address: int) -> None:
+    array = state.objects.pop(("host", address), None)
+    if array is None:
+        raise CudaError(713)
+    state.device.free(array)
+
+
+@function(c_void_p, c_void_p, c_uint)
+def cudaHostGetDevicePointer(state: State, out: int, address: int, flags: int) -> None:
+    c_void_p.from_address(out).value = address
+
+
+@function(c_void_p, c_void_p)
+def cudaHostGetFlags(state: State, out: int, address: int) -> None:
+    c_uint.from_address(out).value = 0
+
+
+@function(c_void_p, c_void_p)
+def cudaPointerGetAttributes(state: State, out: int, address: int) -> None:
+    result = _PointerAttributes.from_address(out)
+    ctypes.memset(out, 0, ctypes.sizeof(result))
+    result.device = _NO_DEVICE
+    array = state.device.array_at(address) if address else None
+    if array is None:
+        result.hostPointer = address
+        return
+    result.type = state.objects.get(("memory", array.address), _DEVICE)
+    if ("host", array.address) in state.objects:
+        result.type = _HOST
+    result.device = 0
+    result.devicePointer = address
+    result.hostPointer = None if result.type == _DEVICE else address
+
+
+@function(c_void_p, c_void_p)
+def cudaMemGetInfo(state: State, free: int, total: int) -> None:
+    c_size_t.from_address(free).value, c_size_t.from_address(total).value = state.device.memory_left
+
+
+# -- copies ---------------------------------------------------------------------------------------------------------------
+
+
+def copy(state: State, target: int | None, source: int | None, size: int, kind: int) -> None:
+    """So many bytes. Raises ``CudaError``."""
+    if kind not in _KINDS:
+        raise CudaError(21, f"{kind} is no direction of a copy")
+    if not size:
+        return
+    if not target or not source:
+        raise CudaError(1, "a copy from or to a null pointer")
+    try:
+        state.device.copy_bytes(target, source, size)
+    except LaunchError as error:
+        raise CudaError(1, str(error)) from None
+
+
+def copy_rows(
+    state: State,
+    target: tuple[int | None, int],
+    source: tuple[int | None, int],
+    width: int,
+    height: int,
+    kind: int,
+) -> None:
+    """Rows of ``width`` bytes, each side an address and a pitch."""
+    if width > target[1] or width > source[1]:
+        raise CudaError(
+            12, f"rows of {width:,} bytes do not fit into pitches of {target[1]:,} and {source[1]:,}"
+        )
+    if width == target[1] == source[1]:
+        copy(state, target[0], source[0], width * height, kind)
+        return
+    for row in range(height):
+        copy(state, (target[0] or 0) + row * target[1], (source[0] or 0) + row * source[1], width, kind)
+
+
+def _queued(state: State, stream: int | None, operation: Callable[[], None]) -> None:
+    state.enqueue(stream, operation)
+
+
+@function(c_void_p, c_void_p, c_size_t, c_int)
+def cudaMemcpy(state: State, target: int, source: int, size: int, kind: int) -> None:
+    copy(state, target, source, size, kind)
+
+
+@function(c_void_p, c_void_p, c_size_t, c_int, c_void_p)
+def cudaMemcpyAsync(state: State, target: int, source: int, size: int, kind: int, stream: int) -> None:
+    _queued(state, stream, lambda: copy(state, target, source, size, kind))
+
+
+@function(c_void_p, c_int, c_void_p, c_int, c_size_t)
+def cudaMemcpyPeer(state: State, target: int, _: int, source: int, __: int, size: int) -> None:
+    copy(state, target, source, size, 3)
+
+
+@function(c_void_p, c_int, c_void_p, c_int, c_size_t, c_void_p)
+def cudaMemcpyPeerAsync(
+    state: State, target: int, _: int, source: int, __: int, size: int, stream: int
+) -> None:
+    _queued(state, stream, lambda: copy(state, target, source, size, 3))
+
+
+@function(c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int)
+def cudaMemcpy2D(
+    state: State, target: int, to: int, source: int, by: int, width: int, height: int, kind: int
+) -> None:
+    copy_rows(state, (target, to), (source, by), width, height, kind)
+
+
+@function(c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int, c_void_p)
+def cudaMemcpy2DAsync(
+    state: State, target: int, to: int, source: int, by: int, width: int, height: int, kind: int, stream: int
+) -> None:
+    _queued(state, stream, lambda: copy_rows(state, (target, to), (source, by), width, height, kind))
+
+
+@function(c_void_p, c_void_p, c_size_t, c_size_t, c_int)
+def cudaMemcpyToSymbol(state: State, symbol: int, source: int, size: int, offset: int, kind: int) -> None:
+    copy(state, symbol_address(state, symbol)[0] + offset, source, size, kind)
+
+
+@function(c_void_p, c_void_p, c_size_t, c_size_t, c_int)
+def cudaMemcpyFromSymbol(state: State, target: int, symbol: int, size: int, offset: int, kind: int) -> None:
+    copy(state, target, symbol_address(state, symbol)[0] + offset, size, kind)
+
+
+@function(c_void_p, c_void_p, c_size_t, c_size_t, c_int, c_void_p)
+def cudaMemcpyToSymbolAsync(
+    state: State, symbol: int, source: int, size: int, offset: int, kind: int, stream: int
+) -> None:
+    _queued(state, stream, lambda: cudaMemcpyToSymbol(state, symbol, source, size, offset, kind))
+
+
+@function(c_void_p, c_void_p, c_size_t, c_size_t, c_int, c_void_p)
+def cudaMemcpyFromSymbolAsync(
+    state: State, target: int, symbol: int, size: int, offset: int, kind: int, stream: int
+) -> None:
+    _queued(state, stream, lambda: cudaMemcpyFromSymbol(state, target, symbol, size, offset, kind))
+
+
+# -- fills ----------------------------------------------------------------------------------------------------------------
+
+
+def _fill(state: State, target: int | None, value: int, size: int) -> None:
+    if not size:
+        return
+    if not target:
+        raise CudaError(1, "a memset of a null pointer")
+    try:
+        state.device.fill_bytes(target, bytes([value & 0xFF]), size)
+    except LaunchError as error:
+        raise CudaError(1, str(error)) from None
+
+
+def _fill_rows(state: State, target: int, pitch: int, value: int, width: int, height: int) -> None:
+    if width == pitch:
+        _fill(state, target, value, width * height)
+        return
+    for row in range(height):
+        _fill(state, target + row * pitch, value, width)
+
+
+@function(c_void_p, c_int, c_size_t)
+def cudaMemset(state: State, target: int, value: int, size: int) -> None:
+    _fill(state, target, value, size)
+
+
+@function(c_void_p, c_int, c_size_t, c_void_p)
+def cudaMemsetAsync(state: State, target: int, value: int, size: int, stream: int) -> None:
+    _queued(state, stream, lambda: _fill(state, target, value, size))
+
+
+@function(c_void_p, c_size_t, c_int, c_size_t, c_size_t)
+def cudaMemset2D(state: State, target: int, pitch: int, value: int, width: int, height: int) -> None:
+    _fill_rows(state, target, pitch, value, width, height)
+
+
+@function(c_void_p, c_size_t, c_int, c_size_t, c_size_t, c_void_p)
+def cudaMemset2DAsync(
+    state: State, target: int, pitch: int, value: int, width: int, height: int, stream: int
+) -> None:
+    _queued(state, stream, lambda: _fill_rows(state, target, pitch, value, width, height))
+
+
+@function(Pitched, c_int, Extent)
+def cudaMemset3D(state: State, target: Pitched, value: int, extent: Extent) -> None:
+    for layer in range(extent.depth):
+        start = (target.ptr or 0) + layer * target.pitch * target.ysize
+        _fill_rows(state, start, target.pitch, value, extent.width, extent.height)
+
+
+# -- advice: there is one memory ------------------------------------------------------------------------------------------
+
+
+@function(also=("cudaMemAdvise", "cudaMemAdvise_v2", "cudaMemPrefetchAsync_v2", "cudaStreamAttachMemAsync"))
+def cudaMemPrefetchAsync(state: State) -> None:
+    """Memory is where host and device both are."""
+
+
+@function(c_void_p, c_int)
+def cudaDeviceGetDefaultMemPool(state: State, out: int, device: int) -> None:
+    c_void_p.from_address(out).value = 1
+
+
+@function(c_void_p, c_int)
+def cudaDeviceGetMemPool(state: State, out: int, device: int) -> None:
+    c_void_p.from_address(out).value = 1
+
+
+@function(c_void_p, c_void_p)
+def cudaMemPoolCreate(state: State, out: int, properties: int) -> None:
+    c_void_p.from_address(out).value = state.new("pool")
+
+
+@function(also=("cudaMemPoolSetAttribute", "cudaMemPoolTrimTo", "cudaMemPoolDestroy", "cudaMemPoolSetAccess"))
+def cudaDeviceSetMemPool(state: State) -> None:
+    """Pools differ in nothing here."""

@@ -1,0 +1,109 @@
+"""What the runtime library keeps for a program: one device, modules, streams, errors, and what was counted."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..api import Device
+from ..errors import EngineError
+from ..timing.machine import Machine, load_machine
+from .calls import say
+from .codes import CudaError, code_of
+
+__all__ = ["Counted", "State"]
+
+_DEFAULT_MACHINE = "h100-sxm"
+
+
+@dataclass
+class Counted:
+    """Sums over the launches of one kernel."""
+
+    launches: int = 0
+    thread_instructions: int = 0
+    warp_instructions: int = 0
+
+
+@dataclass
+class State:
+    """``sticky`` is the code of a kernel that failed: every later call returns it, as on a GPU. ``last`` is what
+    ``cudaGetLastError`` returns. ``captures`` has the lists that streams are captured into."""
+
+    device: Device
+    machine: Machine
+    output: str = ""
+    version: int = 13
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    configurations: dict[int, list[Any]] = field(default_factory=dict)
+    sticky: int = 0
+    last: int = 0
+    said: set[str] = field(default_factory=set)
+    captures: dict[int, Any] = field(default_factory=dict)
+    counted: dict[str, Counted] = field(default_factory=dict)
+    objects: dict[Any, Any] = field(default_factory=dict)
+    _next: int = 0x1000
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> State:
+        """As ``gpuperf run`` asked for it."""
+        libc = ctypes.CDLL(None)
+        stdout = ctypes.c_void_p.in_dll(libc, "stdout")
+
+        def printed(text: str) -> None:
+            # through the program's own buffer, so that lines of kernels and of the program keep their order
+            data = text.encode("utf-8", "surrogateescape")
+            libc.fwrite(data, ctypes.c_size_t(1), ctypes.c_size_t(len(data)), stdout)
+
+        machine = load_machine(environment.get("GPUPERF_RUN_TARGET") or _DEFAULT_MACHINE)
+        device = Device(
+            mapped=True, history=0, races=environment.get("GPUPERF_RUN_RACES") or "off", printer=printed
+        )
+        return cls(device, machine, environment.get("GPUPERF_RUN_OUTPUT", ""))
+
+    def new(self, value: Any) -> int:
+        """A handle for an object."""
+        self._next += 16
+        self.objects[self._next] = value
+        return self._next
+
+    def of(self, handle: int | None, kind: type) -> Any:
+        """The object of a handle. Raises ``CudaError`` (invalid resource handle)."""
+        value = self.objects.get(handle or 0)
+        if not isinstance(value, kind):
+            raise CudaError(400, f"{handle or 0:#x} is no handle of a {kind.__name__.lower()}")
+        return value
+
+    def enqueue(self, stream: int | None, operation: Callable[[], object]) -> None:
+        """Does what a stream has to do: at once, or when the graph runs that it is captured into."""
+        graph = self.captures.get(stream or 0)
+        if graph is None:
+            operation()
+        else:
+            graph.append(operation)
+
+    def execute(self, operation: Callable[[], object]) -> None:
+        """Runs a kernel; if that fails, the device is in error from now on."""
+        try:
+            operation()
+        except EngineError as error:
+            self.sticky = self.last = code_of(error, running=True)
+            say(str(error))
+
+    def report(self) -> None:
+        """Writes what was counted, by kernel, to the file that was asked for."""
+        if not self.output:
+            return
+        rows = [{"kernel": name, **vars(counted)} for name, counted in self.counted.items()]
+        document = {"schema_version": 1, "target": self.machine.id, "kernels": rows}
+        try:
+            Path(self.output).write_text(
+                json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+            )
+        except OSError as error:
+            say(f"{self.output}: not written: {error.strerror or error}")

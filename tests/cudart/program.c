@@ -1,0 +1,163 @@
+/* A CUDA program as nvcc's host code is, without nvcc: it registers the fat binary in the file argv[1], and does what argv[2] says. */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct { unsigned x, y, z; } dim3;
+typedef void *handle;
+
+void **__cudaRegisterFatBinary(void *);
+void __cudaRegisterFatBinaryEnd(void **);
+void __cudaRegisterFunction(void **, const char *, char *, const char *, int, void *, void *, void *, void *, int *);
+void __cudaRegisterVar(void **, char *, char *, const char *, int, size_t, int, int);
+unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, handle);
+int __cudaPopCallConfiguration(dim3 *, dim3 *, size_t *, void *);
+int cudaLaunchKernel(const void *, dim3, dim3, void **, size_t, handle);
+int cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocManaged(void **, size_t, unsigned), cudaHostRegister(void *, size_t, unsigned);
+int cudaMemcpy(void *, const void *, size_t, int), cudaMemcpyAsync(void *, const void *, size_t, int, handle);
+int cudaMemset(void *, int, size_t), cudaMemcpy2D(void *, size_t, const void *, size_t, size_t, size_t, int);
+int cudaMemcpyToSymbol(const void *, const void *, size_t, size_t, int), cudaMemcpyFromSymbol(void *, const void *, size_t, size_t, int);
+int cudaStreamCreate(handle *), cudaStreamBeginCapture(handle, int), cudaStreamEndCapture(handle, handle *);
+int cudaGraphInstantiate(handle *, handle, unsigned long long), cudaGraphLaunch(handle, handle);
+int cudaDeviceSynchronize(void), cudaGetLastError(void), cudaIpcGetMemHandle(void *, void *), cudaDeviceReset(void);
+int cudaDeviceGetAttribute(int *, int, int), cudaEventCreate(handle *), cudaEventRecord(handle, handle), cudaEventElapsedTime(float *, handle, handle);
+const char *cudaGetErrorName(int);
+
+static char add_host, bad_host, trap_host, symbol;
+static int wrong;
+
+#define WANT(call, code) do { int got = (call); if (got != (code)) { \
+    printf("line %d: %s is %d, not %d\n", __LINE__, #call, got, code); wrong = 1; } } while (0)
+#define OK(call) WANT(call, 0)
+#define IS(condition) WANT(!(condition), 0)
+
+static int launch(void *host, int blocks, int threads, int *data, int value, handle stream)
+{
+    dim3 grid = {blocks, 1, 1}, block = {threads, 1, 1};
+    size_t shared;
+    handle queue;
+    void *arguments[] = {&data, &value};
+    if (__cudaPushCallConfiguration(grid, block, 0, stream) || __cudaPopCallConfiguration(&grid, &block, &shared, &queue))
+        return -1;
+    return cudaLaunchKernel(host, grid, block, arguments, shared, queue);
+}
+
+static void *in_thread(void *data)
+{
+    for (int i = 0; i < 20; i++)
+        OK(launch(&add_host, 1, 32, data, 1, 0));
+    return 0;
+}
+
+static void works(void)
+{
+    int host[64], *device, *managed, value = 100, count, mine[32] = {0};
+    OK(cudaMalloc((void **)&device, sizeof host));
+    for (int i = 0; i < 64; i++)
+        host[i] = i;
+    OK(cudaMemcpy(device, host, sizeof host, 1));
+    OK(cudaMemcpyToSymbol(&symbol, &value, 4, 0, 1));
+    OK(launch(&add_host, 2, 32, device, 7, 0));
+    OK(cudaDeviceSynchronize());
+    OK(cudaMemcpy(host, device, sizeof host, 2));
+    for (int i = 0; i < 64; i++)
+        IS(host[i] == i + 107);
+    value = 0;
+    OK(cudaMemcpyToSymbol(&symbol, &value, 4, 0, 1));
+    /* rows of 8 bytes, 16 apart, to rows 8 apart */
+    OK(cudaMemcpy2D(host, 8, device, 16, 8, 4, 2));
+    IS(host[2] == 4 + 107 && host[3] == 5 + 107);
+    /* a device address is one of the host */
+    OK(cudaMallocManaged((void **)&managed, 128, 1));
+    memset(managed, 0, 128);
+    OK(launch(&add_host, 1, 32, managed, 5, 0));
+    IS(managed[31] == 5);
+    OK(cudaHostRegister(mine, sizeof mine, 0));
+    OK(launch(&add_host, 1, 32, mine, 9, 0));
+    IS(mine[0] == 9 && mine[31] == 9);
+    /* a graph captured from a stream: nothing runs before it is launched */
+    handle stream, graph, ready, first, last;
+    float ms = -1;
+    OK(cudaStreamCreate(&stream));
+    OK(cudaEventCreate(&first));
+    OK(cudaEventCreate(&last));
+    OK(cudaEventRecord(first, 0));
+    OK(cudaMemset(device, 0, sizeof host));
+    OK(cudaStreamBeginCapture(stream, 0));
+    OK(launch(&add_host, 1, 32, device, 3, stream));
+    OK(cudaMemcpyAsync(host, device, 128, 2, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&ready, graph, 0));
+    IS(device[0] == 0);
+    for (int i = 0; i < 3; i++)
+        OK(cudaGraphLaunch(ready, stream));
+    IS(host[0] == 9 && host[31] == 9);
+    OK(cudaEventRecord(last, 0));
+    OK(cudaEventElapsedTime(&ms, first, last));
+    IS(ms >= 0);
+    /* threads of the program */
+    pthread_t threads[4];
+    memset(managed, 0, 128);
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], 0, in_thread, managed);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], 0);
+    IS(managed[0] == 80 && managed[31] == 80);
+    OK(cudaDeviceGetAttribute(&count, 16, 0)); /* multiprocessors of an A100 */
+    IS(count == 108);
+    for (int i = 0; i < 10000; i++)
+        OK(cudaMalloc((void **)&device, 1));
+}
+
+static void errors(void)
+{
+    int *device, host[4];
+    OK(cudaMalloc((void **)&device, 128));
+    WANT(launch(&add_host, 1, 2000, device, 1, 0), 9);
+    WANT(launch(&add_host, 0, 32, device, 1, 0), 9);
+    WANT(cudaGetLastError(), 9);
+    WANT(cudaGetLastError(), 0);
+    WANT(launch(&wrong, 1, 32, device, 1, 0), 98);
+    WANT(cudaMemcpy(host, device + 32, 16, 2), 1);
+    WANT(cudaMemcpyFromSymbol(host, host, 4, 0, 2), 13);
+    WANT(cudaIpcGetMemHandle(host, device), 801);
+    OK(cudaFree(device));
+    WANT(cudaFree(device), 1);
+    OK(cudaMalloc((void **)&device, 128));
+    OK(launch(&bad_host, 1, 32, device, 1 << 20, 0));
+    WANT(cudaDeviceSynchronize(), 700);
+    WANT(cudaMalloc((void **)&device, 128), 700);
+    WANT(cudaGetLastError(), 700);
+    WANT(cudaGetLastError(), 700);
+    IS(!strcmp(cudaGetErrorName(700), "cudaErrorIllegalAddress"));
+    OK(cudaDeviceReset());
+    OK(cudaMalloc((void **)&device, 128));
+    OK(launch(&trap_host, 1, 32, device, 0, 0));
+    WANT(cudaDeviceSynchronize(), 715);
+}
+
+static void ends(void) { printf("atexit\n"); }
+
+int main(int argc, char **argv)
+{
+    static char data[1 << 16];
+    struct { int magic, version; void *data, *more; } wrapper = {0x466243b1, 1, data, 0};
+    FILE *file = fopen(argv[1], "rb");
+    fread(data, 1, sizeof data, file);
+    void **registered = __cudaRegisterFatBinary(&wrapper);
+    __cudaRegisterFunction(registered, &add_host, "add", "add", -1, 0, 0, 0, 0, 0);
+    __cudaRegisterFunction(registered, &bad_host, "bad", "bad", -1, 0, 0, 0, 0, 0);
+    __cudaRegisterFunction(registered, &trap_host, "traps", "traps", -1, 0, 0, 0, 0, 0);
+    __cudaRegisterVar(registered, &symbol, "more", "more", 0, 4, 0, 0);
+    __cudaRegisterFatBinaryEnd(registered);
+    atexit(ends);
+    if (!strcmp(argv[2], "works"))
+        works();
+    else
+        errors();
+    printf("%s\n", wrong ? "wrong" : "right");
+    exit(wrong ? 1 : 42);
+}

@@ -1,0 +1,222 @@
+"""CUDA programs, unchanged, on our ``libcudart``: a program in C, linked to it as nvcc's host code is, checks results by itself."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuperf_engine.cudart import properties
+from gpuperf_engine.cudart.build import build_library, names
+from gpuperf_engine.cudart.calls import FUNCTIONS
+from gpuperf_engine.cudart.program import check_program
+from gpuperf_engine.errors import MachineError
+from pytest_gpuperf.cli import main
+from tests.binaries.build import elf, entry, fatbin
+
+HERE = Path(__file__).resolve().parent
+PTX = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.global .align 4 .u32 more = 1;
+.visible .entry add(.param .u64 p, .param .u32 n) {
+    .reg .b64 %rd<3>; .reg .b32 %r<6>;
+    ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [n];
+    mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; mad.lo.u32 %r2, %r3, 32, %r2;
+    mul.wide.u32 %rd2, %r2, 4; add.s64 %rd2, %rd1, %rd2;
+    ld.global.u32 %r3, [%rd2]; ld.global.u32 %r4, [more];
+    add.u32 %r3, %r3, %r1; add.u32 %r3, %r3, %r4; st.global.u32 [%rd2], %r3;
+    ret;
+}
+.visible .entry bad(.param .u64 p, .param .u32 n) {
+    .reg .b64 %rd<3>; .reg .b32 %r<2>;
+    ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [n]; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd1, %rd2;
+    st.global.u32 [%rd2], %r1;
+    ret;
+}
+.visible .entry traps(.param .u64 p, .param .u32 n) { trap; ret; }
+"""
+COMPILER = shutil.which("cc")
+needs_compiler = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or COMPILER is None, reason="needs a C compiler on Linux"
+)
+
+
+def run(folder: Path, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """The program under ``gpuperf run``."""
+    command = [sys.executable, "-m", "pytest_gpuperf.cli", "run", "--target", "a100-sxm-80gb", *options, "--"]
+    return subprocess.run(
+        [*command, str(folder / "program"), str(folder / "k.fatbin"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "k.fatbin").write_bytes(fatbin(entry(PTX.encode())))
+    library = build_library("13") / "libcudart.so.13"
+    command = [COMPILER, "-w", str(HERE / "program.c"), "-o", "program", str(library), "-lpthread"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder
+
+
+@needs_compiler
+def test_a_program_that_checks_itself(program):
+    result = run(program, "works", options=("-o", str(program / "counts.json")))
+    assert (result.stdout, result.returncode) == ("right\natexit\n", 42), result.stderr
+    (row,) = json.loads((program / "counts.json").read_text())["kernels"]
+    # 2 warps, then one of each: managed, registered, 3 of the graph, 80 of threads; 13 instructions each
+    warps = 2 + 1 + 1 + 3 + 80
+    assert row == {
+        "kernel": "add",
+        "launches": warps - 1,
+        "thread_instructions": warps * 32 * 13,
+        "warp_instructions": warps * 13,
+    }
+
+
+@needs_compiler
+def test_errors_are_codes_of_cuda_and_messages(program):
+    result = run(program, "errors")
+    assert (result.stdout, result.returncode) == ("right\natexit\n", 42), result.stderr
+    for line in (
+        "cudaLaunchKernel: block.x is 2,000",
+        "is the host function of no kernel",
+        "cudaIpcGetMemHandle is not supported (cudaErrorNotSupported)",
+        "is no address that was allocated, or was freed before",
+        "program[sm_80]:17:5: out-of-bounds st.global.u32",
+        "program[sm_80]:20:55: trap executed",
+    ):
+        assert line in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@needs_compiler
+def test_without_ptx_and_without_gpuperf(program):
+    (program / "k.fatbin").rename(program / "kept")
+    try:
+        (program / "k.fatbin").write_bytes(fatbin(entry(b"\x7fELF", kind=2, architecture=90)))
+        result = run(program, "works")
+        assert result.returncode == 1
+        assert (
+            "program has no PTX that runs on a100-sxm-80gb: it has none, only machine code for sm_90"
+            in result.stderr
+        )
+    finally:
+        (program / "kept").rename(program / "k.fatbin")
+    result = subprocess.run(
+        [program / "program", "k.fatbin", "works"],
+        env={"LD_LIBRARY_PATH": str(build_library("13"))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 3
+    assert "start the program with gpuperf run -- PROGRAM" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        (
+            b"\0libcudart.so.13\0libcublas.so.13\0cublasSgemm_v2\0cublasCreate_v2\0",
+            [
+                "app needs libcublas.so.13, whose kernels are machine code alone",
+                "it calls cublasCreate_v2, cublasSgemm_v2",
+            ],
+        ),
+        (b"\0.nv_fatbin\0 libcuda.so.1", ["app is linked to the static CUDA runtime", "nvcc -cudart shared"]),
+        (
+            b"\0libcudart.so.11.0\0",
+            ["app is linked to libcudart.so.11.0", "programs of CUDA 12 and 13 can be run"],
+        ),
+    ],
+)
+def test_programs_that_cannot_be_run(tmp_path, text, lines):
+    (tmp_path / "app").write_bytes(elf({".text": b"x"}) + text)
+    with pytest.raises(MachineError) as error:
+        check_program(tmp_path / "app")
+    for line in lines:
+        assert line in str(error.value)
+
+
+def test_usage(capsys):
+    for arguments, line in (
+        (["run"], "say what to run: gpuperf run -- PROGRAM ARGUMENTS"),
+        (["run", "--", "./no/such"], "./no/such: no such program"),
+        (["run", "--target", "h200-sx", "--", "true"], "--target 'h200-sx' is not known; did you mean"),
+    ):
+        assert main(arguments) == 2
+        assert line in capsys.readouterr().err
+
+
+def test_without_a_compiler(monkeypatch, tmp_path):
+    monkeypatch.setenv("GPUPERF_CACHE", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(MachineError, match="there is no C compiler to build the CUDA runtime with") as error:
+        build_library("13")
+    assert "apt-get install gcc libc6-dev" in str(error.value)
+
+
+def test_functions_are_those_of_cuda():
+    from gpuperf_engine.cudart import boot  # noqa: F401
+
+    assert len(FUNCTIONS) > 150
+    assert not {name.partition("@")[0] for name in FUNCTIONS} - set(names())
+
+
+def test_properties_lie_where_the_headers_have_them():
+    """Offsets that a C compiler gives for ``cudaDeviceProp`` of ``driver_types.h``, CUDA 12.9 and 13.0."""
+    for version, offsets in OFFSETS.items():
+        layout = properties._layout(version)
+        assert {name: getattr(layout, name).offset for name in offsets} == offsets
+
+
+OFFSETS = {
+    12: {
+        "totalGlobalMem": 288,
+        "warpSize": 308,
+        "totalConstMem": 352,
+        "major": 360,
+        "multiProcessorCount": 388,
+        "maxTexture1D": 408,
+        "maxTexture2D": 420,
+        "surfaceAlignment": 568,
+        "memoryBusWidth": 612,
+        "l2CacheSize": 616,
+        "sharedMemPerMultiprocessor": 640,
+        "managedMemory": 652,
+        "pageableMemoryAccess": 672,
+        "sharedMemPerBlockOptin": 696,
+        "clusterLaunch": 772,
+        "reserved": 780,
+    },
+    13: {
+        "totalGlobalMem": 288,
+        "warpSize": 308,
+        "totalConstMem": 352,
+        "major": 360,
+        "multiProcessorCount": 384,
+        "maxTexture1D": 396,
+        "maxTexture2D": 404,
+        "surfaceAlignment": 552,
+        "memoryBusWidth": 592,
+        "l2CacheSize": 596,
+        "sharedMemPerMultiprocessor": 624,
+        "managedMemory": 636,
+        "pageableMemoryAccess": 652,
+        "sharedMemPerBlockOptin": 672,
+        "clusterLaunch": 748,
+        "reserved": 784,
+    },
+}

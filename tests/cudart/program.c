@@ -22,6 +22,10 @@ int cudaMemset(void *, int, size_t), cudaMemcpy2D(void *, size_t, const void *, 
 int cudaMemcpyToSymbol(const void *, const void *, size_t, size_t, int), cudaMemcpyFromSymbol(void *, const void *, size_t, size_t, int);
 int cudaStreamCreate(handle *), cudaStreamBeginCapture(handle, int), cudaStreamEndCapture(handle, handle *);
 int cudaGraphInstantiate(handle *, handle, unsigned long long), cudaGraphLaunch(handle, handle);
+int cudaGraphCreate(handle *, unsigned), cudaGraphAddKernelNode(handle *, handle, handle *, size_t, void *);
+int cudaGraphAddMemsetNode(handle *, handle, handle *, size_t, void *), cudaGraphExecKernelNodeSetParams(handle, handle, void *);
+int cudaGraphAddMemcpyNode1D(handle *, handle, handle *, size_t, void *, void *, size_t, int);
+int cudaGraphAddDependencies(handle, handle *, handle *, void *, size_t); /* of CUDA 13 */
 int cudaDeviceSynchronize(void), cudaGetLastError(void), cudaIpcGetMemHandle(void *, void *), cudaDeviceReset(void);
 int cudaDeviceGetAttribute(int *, int, int), cudaEventCreate(handle *), cudaEventRecord(handle, handle), cudaEventElapsedTime(float *, handle, handle);
 const char *cudaGetErrorName(int);
@@ -98,6 +102,25 @@ static void works(void)
     OK(cudaEventRecord(last, 0));
     OK(cudaEventElapsedTime(&ms, first, last));
     IS(ms >= 0);
+    /* a graph of nodes: a kernel, a fill that comes before it though it was added later, and a copy of what both leave */
+    handle kernel, fill, out;
+    int n = 4;
+    void *arguments[] = {&device, &n};
+    struct { void *function; dim3 grid, block; unsigned shared; void **arguments, **extra; } node = {
+        &add_host, {1, 1, 1}, {32, 1, 1}, 0, arguments, 0};
+    struct { void *target; size_t pitch; unsigned value, size; size_t width, height; } bytes = {device, 0, 1, 4, 32, 1};
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddKernelNode(&kernel, graph, 0, 0, &node));
+    OK(cudaGraphAddMemsetNode(&fill, graph, 0, 0, &bytes));
+    OK(cudaGraphAddDependencies(graph, &fill, &kernel, 0, 1));
+    OK(cudaGraphAddMemcpyNode1D(&out, graph, &kernel, 1, host, device, 128, 2));
+    OK(cudaGraphInstantiate(&ready, graph, 0));
+    n = 100; /* the argument is that of the time when the node was added */
+    OK(cudaGraphLaunch(ready, stream));
+    IS(host[0] == 5 && host[31] == 5);
+    OK(cudaGraphExecKernelNodeSetParams(ready, kernel, &node));
+    OK(cudaGraphLaunch(ready, stream));
+    IS(host[0] == 101 && host[31] == 101);
     /* threads of the program */
     pthread_t threads[4];
     memset(managed, 0, 128);

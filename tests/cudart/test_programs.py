@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -74,8 +75,8 @@ def test_a_program_that_checks_itself(program):
     result = run(program, "works", options=("-o", str(program / "counts.json")))
     assert (result.stdout, result.returncode) == ("right\natexit\n", 42), result.stderr
     (row,) = json.loads((program / "counts.json").read_text())["kernels"]
-    # 2 warps, then one of each: managed, registered, 3 of the graph, 80 of threads; 13 instructions each
-    warps = 2 + 1 + 1 + 3 + 80
+    # 2 warps, then one of each: managed, registered, 3 and 2 of graphs, 80 of threads; 13 instructions each
+    warps = 2 + 1 + 1 + 3 + 2 + 80
     assert row == {
         "kernel": "add",
         "launches": warps - 1,
@@ -124,29 +125,60 @@ def test_without_ptx_and_without_gpuperf(program):
     assert "start the program with gpuperf run -- PROGRAM" in result.stderr
 
 
+def linked(*needed: str, rpath: str = "", functions: tuple[str, ...] = (), fat: bool = True) -> bytes:
+    """A program with a dynamic section: tags 1 (needed) and 15 (rpath), and offsets of names."""
+    names, rows = b"\0", b""
+    for tag, name in [*((1, library) for library in needed), *([(15, rpath)] if rpath else [])]:
+        rows += struct.pack("<QQ", tag, len(names))
+        names += name.encode() + b"\0"
+    names += b"".join(name.encode() + b"\0" for name in functions)
+    sections = {".dynstr": names, ".dynamic": rows + bytes(16)}
+    return elf({**sections, **({".nv_fatbin": fatbin(entry(PTX.encode()))} if fat else {})})
+
+
 @pytest.mark.parametrize(
-    "text, lines",
+    "data, lines",
     [
         (
-            b"\0libcudart.so.13\0libcublas.so.13\0cublasSgemm_v2\0cublasCreate_v2\0",
+            linked(
+                "libcudart.so.13",
+                "libcublas.so.13",
+                functions=("cublasSgemm_v2", "cublasCreate_v2", "cudaFree"),
+            ),
             [
-                "app needs libcublas.so.13, whose kernels are machine code alone",
-                "it calls cublasCreate_v2, cublasSgemm_v2",
+                "app needs libcublas.so.13, which the emulator has not",
+                "it calls cublasCreate_v2, cublasSgemm_v2\n",
             ],
         ),
-        (b"\0.nv_fatbin\0 libcuda.so.1", ["app is linked to the static CUDA runtime", "nvcc -cudart shared"]),
         (
-            b"\0libcudart.so.11.0\0",
-            ["app is linked to libcudart.so.11.0", "programs of CUDA 12 and 13 can be run"],
+            linked("libcuda.so.1", functions=("cuInit",), fat=False),
+            ["app needs libcuda.so.1", "it calls cuInit\n"],
+        ),
+        (linked("libc.so.6"), ["app is linked to the static CUDA runtime", "nvcc -cudart shared"]),
+        (
+            linked("libcudart.so.11.0"),
+            ["app is linked to libcudart.so.11", "programs of CUDA 12 and 13 can be run"],
+        ),
+        (
+            linked("libcudart.so.13", rpath="/none:$ORIGIN"),
+            ["app has the rpath $ORIGIN, whose libcudart is found before"],
         ),
     ],
+    ids=["library", "driver", "static", "version", "rpath"],
 )
-def test_programs_that_cannot_be_run(tmp_path, text, lines):
-    (tmp_path / "app").write_bytes(elf({".text": b"x"}) + text)
+def test_programs_that_cannot_be_run(tmp_path, data, lines):
+    (tmp_path / "app").write_bytes(data)
+    (tmp_path / "libcudart.so.13").touch()
     with pytest.raises(MachineError) as error:
         check_program(tmp_path / "app")
     for line in lines:
         assert line in str(error.value)
+
+
+def test_programs_that_can_be_run(tmp_path):
+    for data in (linked("libcudart.so.12", rpath="/none"), linked("libc.so.6", fat=False), b"#!/bin/sh\n"):
+        (tmp_path / "app").write_bytes(data)
+        check_program(tmp_path / "app")
 
 
 def test_usage(capsys):

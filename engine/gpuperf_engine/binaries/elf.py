@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import BinaryError
@@ -39,8 +40,9 @@ class Elf:
     sections: tuple[Section, ...]
 
 
-def read_elf(data: memoryview, path: str) -> Elf:
-    """The sections that have bytes. Raises ``BinaryError`` for a file of another class or one that is cut off."""
+def read_elf(data: memoryview, path: str, wanted: Sequence[str] | None = None) -> Elf:
+    """The sections that have bytes and are ``wanted``, by default those of NVIDIA. Raises ``BinaryError`` for a file of another class
+    or one that is cut off."""
     if len(data) < 6 + 10:
         raise _damaged(path, f"{len(data)} bytes hold no ELF header")
     if data[4] != 2 or data[5] != 1:
@@ -72,7 +74,7 @@ def read_elf(data: memoryview, path: str) -> Elf:
         name = _name(strings, entry[0])
         if entry[1] == _NO_BITS or not entry[5]:
             continue
-        if "nv" in name:
+        if "nv" in name if wanted is None else name in wanted:
             if entry[2] & _COMPRESSED:
                 raise BinaryError(
                     f"{path}: section {name} is compressed by the linker",

@@ -37,7 +37,8 @@ FUNCTIONS: dict[str, Function] = {}
 def function(
     *types: Any, result: Any = c_int, plain: bool = True, also: tuple[str, ...] = ()
 ) -> Callable[[Implementation], Implementation]:
-    """Makes a Python function the one of this name, and of the names ``also``; it is given the state, then its arguments."""
+    """Makes a Python function the one of this name, and of the names ``also`` (``name@13``: in that version of CUDA); it is given the
+    state, then its arguments."""
 
     def register(implementation: Implementation) -> Implementation:
         for name in (implementation.__name__, *also):

@@ -49,8 +49,8 @@ class Graph:
         self.nodes.append(Node(operation))
         return self.nodes[-1]
 
-    def operations(self) -> list[Callable[[], object]]:
-        """In an order that has every node after those that come before it, else that in which they were added."""
+    def ordered(self) -> dict[Node, Callable[[], object]]:
+        """Operations by node, in an order that has every node after those that come before it, else that in which they were added."""
         ordered: dict[Node, None] = {}
         stack = list(reversed(self.nodes))
         while stack:
@@ -60,14 +60,14 @@ class Graph:
                 stack += waiting
             else:
                 ordered.setdefault(stack.pop())
-        return [node.operation for node in ordered]
+        return {node: node.operation for node in ordered}
 
 
 @dataclass
 class Executable:
-    """A graph that can be launched."""
+    """A graph that can be launched: its operations in their order, by the nodes that they were made of."""
 
-    operations: list[Callable[[], object]]
+    operations: dict[Node, Callable[[], object]]
 
 
 class _KernelNode(Structure):
@@ -130,15 +130,15 @@ def cudaThreadExchangeStreamCaptureMode(state: State, mode: int) -> None:
 
 @function(c_void_p, c_void_p, c_ulonglong, also=("cudaGraphInstantiateWithFlags",))
 def cudaGraphInstantiate(state: State, out: int, graph: int, flags: int) -> None:
-    c_void_p.from_address(out).value = state.new(Executable(state.of(graph, Graph).operations()))
+    c_void_p.from_address(out).value = state.new(Executable(state.of(graph, Graph).ordered()))
 
 
 @function(c_void_p, c_void_p)
 def cudaGraphLaunch(state: State, graph: int, stream: int) -> None:
-    operations = state.of(graph, Executable).operations
+    executable = state.of(graph, Executable)
 
     def run() -> None:
-        for operation in operations:
+        for operation in executable.operations.values():
             if state.sticky:
                 return
             operation()
@@ -177,7 +177,7 @@ def cudaGraphGetNodes(state: State, graph: int, nodes: int, count: int) -> None:
 
 @function(c_void_p, c_void_p, c_void_p)
 def cudaGraphExecUpdate(state: State, executable: int, graph: int, out: int) -> None:
-    state.of(executable, Executable).operations = state.of(graph, Graph).operations()
+    state.of(executable, Executable).operations = state.of(graph, Graph).ordered()
 
 
 @function(c_void_p, c_void_p)
@@ -258,7 +258,7 @@ def cudaGraphAddEmptyNode(state: State, out: int, graph: int, before: int, count
 def cudaGraphAddChildGraphNode(
     state: State, out: int, graph: int, before: int, count: int, child: int
 ) -> None:
-    operations = state.of(child, Graph).operations()
+    operations = list(state.of(child, Graph).ordered().values())
     _add(state, out, graph, before, count, lambda: [operation() for operation in operations])
 
 
@@ -267,3 +267,25 @@ def cudaGraphAddDependencies(state: State, graph: int, first: int, then: int, co
     pairs = zip((c_void_p * count).from_address(first), (c_void_p * count).from_address(then))
     for earlier, later in pairs:
         state.of(later, Node).before.append(state.of(earlier, Node))
+
+
+@function(c_void_p, c_void_p, c_void_p, c_void_p, c_size_t, also=("cudaGraphAddDependencies@13",))
+def cudaGraphAddDependencies_v2(
+    state: State, graph: int, first: int, then: int, edges: int, count: int
+) -> None:
+    """From CUDA 13 on the function of the plain name has these arguments."""
+    cudaGraphAddDependencies(state, graph, first, then, count)
+
+
+@function(c_void_p, c_void_p)
+def cudaGraphKernelNodeSetParams(state: State, node: int, given: int) -> None:
+    state.of(node, Node).operation = _kernel(state, given)
+
+
+@function(c_void_p, c_void_p, c_void_p)
+def cudaGraphExecKernelNodeSetParams(state: State, graph: int, node: int, given: int) -> None:
+    operations = state.of(graph, Executable).operations
+    known = state.of(node, Node)
+    if known not in operations:
+        raise CudaError(1, "the node is none of the graph that this executable was made of")
+    operations[known] = _kernel(state, given)

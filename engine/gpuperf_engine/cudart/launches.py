@@ -114,6 +114,8 @@ class _Launch:
         except EngineError as error:
             state.execute(lambda error=error: _again(error))  # type: ignore[misc]
             return
+        if not state.output:
+            return  # a profile is counted when something of it is read
         counted = state.counted.setdefault(kernel.name, Counted())
         counted.launches += 1
         counted.thread_instructions += profile.thread_instructions

@@ -2,46 +2,84 @@
 
 from __future__ import annotations
 
+import mmap
 import re
+import struct
 from pathlib import Path
 
-from ..binaries.elf import MAGIC
+from ..binaries.elf import MAGIC, read_elf
 from ..errors import MachineError
 
 __all__ = ["check_program"]
 
-_LIBRARIES = re.compile(
-    rb"\0(lib(cublas|cublasLt|cufft|cufftw|curand|cusparse|cusolver|cudnn|nccl|npp\w+|nvjpeg|nvrtc)\.so\.[\d.]+)\0"
+_LIBRARY = re.compile(
+    r"lib(cublas|cublasLt|cufft|cufftw|curand|cusparse|cusolver|cudnn|nccl|npp\w+|nvjpeg|cuda|nvrtc)\.so"
 )
-_FUNCTIONS = re.compile(
-    rb"\0((?:cublas|cufft|curand|cusparse|cusolver|cudnn|nccl|npp|nvjpeg)[A-Z]\w+|nccl[A-Z]\w+|npp\w+_\w+)(?=\0)"
+_FUNCTION = re.compile(
+    r"(?:cublas|cufft|curand|cusparse|cusolver|cudnn|nccl|nvjpeg|nvrtc|cu)[A-Z]\w+|npp\w+_\w+"
 )
-_RUNTIME = re.compile(rb"\0libcudart\.so\.([\d.]+)\0")
-_NATIVE = (b"nvrtc",)
+_RUNTIME = re.compile(r"libcudart\.so\.(\d+)")
+_VERSIONS = ("12", "13")
+#: tags of the dynamic section (System V ABI, "Dynamic Section")
+_NEEDED, _RPATH = 1, 15
+_ENTRY = struct.Struct("<QQ")
 
 
 def check_program(path: Path) -> None:
-    """Raises ``MachineError`` for a program of CUDA that cannot be run: what it needs, by name, and what to do."""
-    data = path.read_bytes()
-    if not data.startswith(MAGIC):
-        return  # a script, which may start programs
-    needed = [match for match in _LIBRARIES.findall(data) if match[1] not in _NATIVE]
-    if needed:
-        used = sorted({name.decode() for name in _FUNCTIONS.findall(data)})
+    """Raises ``MachineError`` for a program of CUDA that cannot be run, with what it needs, by name, and what to do; ``BinaryError``
+    for one that is damaged."""
+    with path.open("rb") as stream:
+        if stream.read(len(MAGIC)) != MAGIC:
+            return  # a script, which may start programs
+        data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+    file = read_elf(data, path.name, (".dynamic", ".dynstr", ".nv_fatbin"))
+    sections = {
+        section.name: bytes(section.data) for section in file.sections if section.name != ".nv_fatbin"
+    }
+    strings = sections.get(".dynstr", b"")
+    entries = list(
+        _ENTRY.iter_unpack(sections.get(".dynamic", b"")[: len(sections.get(".dynamic", b"")) // 16 * 16])
+    )
+    needed = [_text(strings, value) for tag, value in entries if tag == _NEEDED]
+    foreign = [name for name in needed if _LIBRARY.match(name)]
+    if foreign:
+        used = sorted(
+            {name for name in strings.decode("utf-8", "replace").split("\0") if _FUNCTION.fullmatch(name)}
+        )
         shown = ", ".join(used[:6]) + (f", … ({len(used)} in all)" if len(used) > 6 else "")
         raise MachineError(
-            f"{path.name} needs {', '.join(sorted(name.decode() for name, _ in needed))}, whose kernels are machine code alone",
+            f"{path.name} needs {', '.join(foreign)}, which the emulator has not",
             details=[f"it calls {shown}"] if used else [],
-            hint="the emulator has CUDA's runtime; measure kernels of the program's own: gpuperf.kernel(FILE, NAME)",
+            hint="programs of the runtime API can be run; measure kernels of this one: gpuperf.kernel(FILE, NAME)",
         )
-    runtime = _RUNTIME.search(data)
-    if runtime is None and b"\0.nv_fatbin\0" in data and b"libcuda.so" in data:
+    versions = [match[1] for match in map(_RUNTIME.match, needed) if match]
+    if not versions and len(file.sections) > len(sections):
         raise MachineError(
             f"{path.name} is linked to the static CUDA runtime, which cannot be replaced",
             hint="link it with nvcc -cudart shared (CMake: set CUDA_RUNTIME_LIBRARY to Shared)",
         )
-    if runtime is not None and runtime[1].split(b".")[0] not in (b"12", b"13"):
+    if versions and versions[0] not in _VERSIONS:
         raise MachineError(
-            f"{path.name} is linked to libcudart.so.{runtime[1].decode()}",
+            f"{path.name} is linked to libcudart.so.{versions[0]}",
             hint="programs of CUDA 12 and 13 can be run: compile it with one of these",
         )
+    paths = [_text(strings, value) for tag, value in entries if tag == _RPATH]
+    found = next((folder for part in paths for folder in part.split(":") if _has_runtime(folder, path)), None)
+    if versions and found:
+        raise MachineError(
+            f"{path.name} has the rpath {found}, whose libcudart is found before that of the emulator",
+            hint="chrpath -d FILE takes it out; or link with -Wl,--enable-new-dtags",
+        )
+
+
+def _has_runtime(folder: str, program: Path) -> bool:
+    here = Path(
+        folder.replace("$ORIGIN", str(program.resolve().parent)).replace(
+            "${ORIGIN}", str(program.resolve().parent)
+        )
+    )
+    return any(here.glob("libcudart.so.*")) if folder else False
+
+
+def _text(strings: bytes, start: int) -> str:
+    return strings[start : start + 4096].partition(b"\0")[0].decode("utf-8", "replace")

@@ -131,7 +131,10 @@ _FILES = {
     ),
     "copies": tuple(_RUNTIME / f"{stem}.py" for stem in ("mbarrier", "bulk")),
     "tensors": tuple(_RUNTIME / f"{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")),
-    "tensor_memory": (_RUNTIME / "tensor_memory.py", _RUNTIME.parents[1] / "isa" / "tensor_layouts.py"),
+    "tensor_memory": (
+        *(_RUNTIME / f"{stem}.py" for stem in ("tensor_memory", "tensor_matrices", "tensor_multiply")),
+        _RUNTIME.parents[1] / "isa" / "tensor_layouts.py",
+    ),
     "simulator": tuple(_RUNTIME / f"{stem}.py" for stem in ("sm_trace", "sm_core")),
 }
 _CONSTANTS = {

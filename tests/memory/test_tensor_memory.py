@@ -345,3 +345,20 @@ def test_what_is_not_run() -> None:
     body = "mov.u32 %r2, 0;\ntcgen05.shift.cta_group::1.down [%r2];"
     with pytest.raises(ge.Unsupported, match=r"k\.ptx:15.*tcgen05\.shift"):
         launch("llvm", kernel(body), 1, 32, [np.zeros(4, np.uint32)])
+
+
+@pytest.mark.parametrize("fence", [True, False])
+def test_products_read_through_the_async_proxy(fence: bool) -> None:
+    """What threads store in shared memory needs a proxy fence before a product reads it (manual, "Async proxy")."""
+    source = text(["tcgen05.mma.cta_group::1.kind::f16 [%r11], %x0, %x1, %r16, %p5;"])
+    if not fence:
+        source = source.replace("fence.proxy.async.shared::cta;", "")
+    given = np.zeros(16, np.uint64)
+    given[:3] = 1 << 46 | 6 << 61 | 16 << 32, 1 << 46 | 6 << 61 | 16 << 32, 1 << 4 | 2 << 17 | 8 << 24
+    device = ge.Device(races="note")
+    arrays = [
+        device.array(item) for item in (np.zeros(40960, np.uint8), np.zeros((128, 128), np.uint32), given)
+    ]
+    profile = device.launch(ge.parse(source, path="k.ptx")["k"], 1, 128, [*arrays, np.uint32(0)])
+    opcodes = {race.second.opcode.split(".")[1] for race in profile.races}
+    assert opcodes == (set() if fence else {"mma"})

@@ -14,6 +14,7 @@ from ..core.numbers import number
 from ..core.records import Explanation
 from ..judge.accesses import access_rows, access_table, footprint_table
 from ..judge.explanation import explanation_tables
+from ..judge.why import why_lines
 from ..sources.paths import SourcePaths
 from .common import columns
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from gpuperf_engine import Estimate, Profile
     from gpuperf_engine.profile.threads import Sample
 
-__all__ = ["Shown", "document_of", "lines_of"]
+__all__ = ["Shown", "document_of", "from_here", "lines_of"]
 
 
 class Shown(NamedTuple):
@@ -77,6 +78,8 @@ def _launch(profile: Profile, estimates: dict[str, Estimate]) -> dict[str, objec
                 "ctas_per_sm": e.ctas_per_sm,
                 "waves": e.waves,
                 "notes": list(e.notes),
+                "stalls": [asdict(stall) for stall in e.stalls],
+                "advice": [asdict(item) for item in e.advice],
             }
             for name, e in estimates.items()
         },
@@ -104,7 +107,7 @@ def _metrics(profile: Profile) -> Iterator[tuple[str, int | float]]:
         yield f"flops.{name}", value
 
 
-def _from_here(position: str) -> str:
+def from_here(position: str) -> str:
     """A place in a source for people: one that was compiled by its absolute path, from the current folder."""
     here = Path.cwd()
     absolute = PurePosixPath(position).is_absolute() or PureWindowsPath(position).is_absolute()
@@ -113,9 +116,9 @@ def _from_here(position: str) -> str:
 
 def _shown_from_here(explanation: Explanation) -> Explanation:
     for row in (*explanation["loops"], *explanation["branches"]):
-        row["source"] = _from_here(row["source"])
+        row["source"] = from_here(row["source"])
     for line in explanation["lines"]:
-        line["path"] = _from_here(f"{line['path']}:").removesuffix(":")
+        line["path"] = from_here(f"{line['path']}:").removesuffix(":")
     return explanation
 
 
@@ -151,7 +154,7 @@ def _profile_table(
     yield from columns(table, right=(1, 2))
     if len(opcodes) > 20:
         yield f"… {len(opcodes) - 20} more opcodes (--format json has all)"
-    memory = access_table(access_rows(profile.sites, _from_here), profile.path)
+    memory = access_table(access_rows(profile.sites, from_here), profile.path)
     yield from ("", *columns(memory, right=(2,))) if memory else ()
     touched = footprint_table(profile.observed_footprint or ())
     yield from ("", *columns(touched, right=range(1, 6))) if touched else ()
@@ -170,6 +173,9 @@ def _profile_table(
         )
         yield f"  occupancy {100 * estimate.occupancy:.3g} % ({estimate.ctas_per_sm} CTAs per SM, by {estimate.occupancy_limiter})"
         yield from (f"  note: {note}" for note in estimate.notes)
+        yield from (
+            f"  {line}" for line in why_lines(estimate.stalls, estimate.advice, estimate.time_us, from_here)
+        )
 
 
 def _sample_table(sample: Sample, exact: Profile | None, scheme: str) -> Iterator[str]:

@@ -13,9 +13,11 @@ from gpuperf_engine.errors import EngineError, nearest
 
 from .._engine import engine
 from ..core.escaping import one_line
+from ..judge.why import why_lines
 from ..report.roofline import roofline_svg
 from .common import OK, Subcommands, UsageError, choose_kernel, columns, parse_file, write
 from .launch_options import ARGUMENTS, add_launch_options
+from .profile_view import from_here
 
 if TYPE_CHECKING:
     from gpuperf_engine import Estimate, Profile
@@ -171,4 +173,9 @@ def _lines(profile: Profile, estimates: dict[str, list[Estimate]]) -> list[str]:
             )
     shape = " × ".join(map(str, profile.grid)), " × ".join(map(str, profile.block))
     head = one_line(f"{profile.kernel}, grid {shape[0]}, block {shape[1]}")
-    return [head, "", *columns(rows, right=(2, 3))]
+    lines = [head, "", *columns(rows, right=(2, 3))]
+    for target, found in estimates.items():
+        for estimate in found:
+            why = list(why_lines(estimate.stalls, estimate.advice, estimate.time_us, from_here))
+            lines += ["", f"{target}, {estimate.model}:", *(f"  {line}" for line in why)] if why else []
+    return lines

@@ -13,6 +13,7 @@ from .verdict import CASE_VERDICTS, SESSION_VERDICTS
 
 __all__ = [
     "Access",
+    "AdviceRow",
     "Case",
     "Cause",
     "Detail",
@@ -29,6 +30,7 @@ __all__ = [
     "Row",
     "ShownTarget",
     "SiteRow",
+    "StallRow",
     "VertexRow",
 ]
 
@@ -167,7 +169,28 @@ class ShownMachineCode(_ShownMachineCodeMore):
     notes: list[str]
 
 
+class StallRow(TypedDict):
+    """Where warps wait and for what, on one target: cycles and number of the waits of all warps, and their part of all stalls."""
+
+    cause: str
+    at: str
+    on: str
+    cycles: Number
+    times: Number
+    share: Number
+
+
+class AdviceRow(TypedDict):
+    """A change and the µs that it is predicted to save; ``line`` is empty where it concerns the whole kernel."""
+
+    what: str
+    line: str
+    gain_us: Number
+
+
 class _ShownTargetMore(TypedDict, total=False):
+    stalls: Annotated[list[StallRow], {"description": "Where warps wait, the longest first."}]
+    advice: Annotated[list[AdviceRow], {"description": "What is predicted to shorten it, the most first."}]
     machine_code: ShownMachineCode
     no_machine_code: Annotated[str, {"description": "Why there is none, where it was asked for."}]
 

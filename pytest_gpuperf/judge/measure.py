@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +21,7 @@ from ..store.baseline import ordered
 from .accesses import access_rows
 from .findings import Weighed, unused_accepts, weigh
 from .prediction import Prediction
+from .why import advice_rows, stall_rows
 
 if TYPE_CHECKING:
     from gpuperf_engine import Finding, MachineInstruction, Profile
@@ -79,12 +80,16 @@ def measure(
     reported: bool = True,
 ) -> Measured:
     """Sums the launches of a case. ``findings`` are those that belong to it, ``paths`` says how reports write those of its source,
-    ``prediction`` is that of the test, of time and of machine code; ``reported``: whether what notes would save and the machine code
-    instruction by instruction are asked for."""
+    ``prediction`` is that of the test, of time and of machine code; ``reported``: whether stalls, advice, what notes would save
+    and the machine code instruction by instruction are asked for."""
     profiles = [launch.profile for launch in case.launches]
     total = engine.add_profiles(profiles)
+
+    def shown_at(position: str) -> str:
+        return storable(paths.place(position))
+
     targets, target_detail, failures = measure_targets(
-        total, case.settings.targets, prediction, metrics, listed=reported
+        total, case.settings.targets, prediction, metrics, reported=reported, shown_at=shown_at
     )
     weighed = weigh(findings, prediction, case.settings, rules, reported)
     entry: dict[str, object] = {
@@ -116,7 +121,7 @@ def measure(
             ),
         ],
     }
-    accesses = access_rows(total.sites, lambda position: storable(paths.place(position)))
+    accesses = access_rows(total.sites, shown_at)
     if accesses:
         detail["accesses"] = accesses
     stored = cast(Entry, ordered(_without_empty(entry)))
@@ -130,16 +135,19 @@ def measure_targets(
     prediction: Prediction,
     metrics: Table = TABLE,
     *,
-    listed: bool = False,
+    reported: bool = False,
+    shown_at: Callable[[str], str] = str,
 ) -> tuple[dict[str, object], dict[str, object], dict[str, tuple[str, str]]]:
     """Predicted times of all launches, one after the other, and their machine code, on each target: (stored, shown beside it,
-    failures). ``listed``: with the instructions of the machine code of the first target that has one."""
+    failures). ``reported``: with stalls and advice, and with the instructions of the machine code of the first target that has
+    one; ``shown_at`` is how a place in the source is written."""
     stored: dict[str, Any] = {}
     shown: dict[str, dict[str, object]] = {}
     failures: dict[str, tuple[str, str]] = {}
+    listed = reported
     for target in sorted(targets):
         try:
-            estimate = prediction.estimate(total, target)
+            estimate = prediction.estimate(total, target, why=reported)
         except Unsupported as error:
             failures[target] = ("unmodelled", str(error))
             continue
@@ -158,6 +166,10 @@ def measure_targets(
             "waves": significant(estimate.waves),
             "notes": list(estimate.notes),
         }
+        if waits := stall_rows(estimate.stalls, shown_at):
+            shown[target]["stalls"] = waits
+        if helps := advice_rows(estimate.advice, shown_at):
+            shown[target]["advice"] = helps
         shown[target] |= _machine_code(total, target, prediction, metrics, stored[target], listed=listed)
         listed &= "machine_code" not in shown[target]
     return stored, {**shown}, failures

@@ -29,9 +29,9 @@ class Prediction:
         self.counted = machine_code
         self._known: dict[str, Predictor] = {}
 
-    def estimate(self, total: Profile, target: str) -> Estimate:
-        """All launches of a kernel, one after the other. Raises ``EngineError``."""
-        return self._of(target).estimate(total)
+    def estimate(self, total: Profile, target: str, *, why: bool = False) -> Estimate:
+        """All launches of a kernel, one after the other; ``why``: with stalls and advice. Raises ``EngineError``."""
+        return self._of(target).estimate(total, why=why)
 
     def machine_counts(self, total: Profile, target: str) -> MachineCounts | None:
         """The machine code of all launches of a kernel, ``None`` where it is not asked for. Raises ``EngineError``."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..core.numbers import number
 from ..core.records import Case, ShownTarget, TargetEntry
+from ..judge.why import advice_text, stall_text
 
 __all__ = ["opcode_bars", "target_bars", "waterfall"]
 
@@ -93,6 +94,10 @@ def target_bars(name: str, record: Case) -> dict[str, object]:
         "launch": number(shown["launch_us"], "µs"),
         "machine": entry["machine"],
         "machine_code": _machine_code(entry, shown),
+        "stalls": [
+            (f"{100 * row['share']:.0f} %", row["cause"], stall_text(row)) for row in shown.get("stalls", ())
+        ],
+        "advice": [advice_text(row, entry["time_us"]) for row in shown.get("advice", ())],
         "bars": [
             {
                 "label": label,

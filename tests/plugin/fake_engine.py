@@ -217,7 +217,7 @@ PATTERNS = ()
 
 
 def predictor(machine, search=()):
-    return SimpleNamespace(estimate=lambda profile: estimate(profile, machine))
+    return SimpleNamespace(estimate=lambda profile, why=False: estimate(profile, machine))
 
 
 def flow_graph(program):

@@ -17,15 +17,18 @@ from .finding import Finding, Traffic, added_traffic
 from .memory import SECTOR_BYTES, Memory, ObjectFootprint, SiteProfile
 from .profile import KernelAttributes, Profile, Resources
 from .races import Race, RaceAccess, race_error
+from .stalls import Advice, CodeLine, Stall
 from .values import AffineFit, ValueRecord
 
 __all__ = [
     "SECTOR_BYTES",
+    "Advice",
     "AffineFit",
     "BlockProfile",
     "BranchProfile",
     "Branches",
     "Cause",
+    "CodeLine",
     "DivergentBranch",
     "Estimate",
     "Explanation",
@@ -40,6 +43,7 @@ __all__ = [
     "RaceAccess",
     "Resources",
     "SiteProfile",
+    "Stall",
     "StalledInstruction",
     "Traffic",
     "ValueRecord",

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .stalls import Advice, Stall
+
 __all__ = ["Estimate", "StalledInstruction"]
 
 
@@ -24,9 +26,11 @@ class StalledInstruction:
 @dataclass(frozen=True)
 class Estimate:
     """Predicted time of one profile on one machine. ``bounds`` maps each resource to the time in µs below which it cannot
-    go; ``time_us`` includes ``launch_us`` and is never below any bound; ``limiter`` names what decides. ``stalled``: where the
-    warps of one
-    SM waited, in the order of the machine code; empty unless it was simulated."""
+    go; ``time_us`` includes ``launch_us`` and is never below any bound; ``limiter`` names what decides.
+
+    ``stalled``: where the warps of one SM waited, in the order of the machine code; empty unless it was simulated. ``stalls``, those
+    of the most cycles first, and ``advice``, that of the largest predicted gain first, are there where they were asked for
+    (``why``) and the default model predicted."""
 
     machine: str
     machine_revision: int
@@ -43,3 +47,5 @@ class Estimate:
     notes: tuple[str, ...] = ()
     timeline: tuple[Any, ...] = ()
     stalled: tuple[StalledInstruction, ...] = ()
+    stalls: tuple[Stall, ...] = ()
+    advice: tuple[Advice, ...] = ()

@@ -16,7 +16,7 @@ from .contention import contention
 from .inputs import MemoryTraffic, TimingInput
 from .machine import Machine
 from .registers import operand_reads
-from .site_traffic import mean_waits, memory_traffic, observed_sites
+from .site_traffic import Site, mean_waits, memory_traffic, observed_sites
 from .textures import NOTE, ImageTraffic, image_traffic
 from .warp_path import PathBuilder
 
@@ -32,8 +32,11 @@ def launch_key(record: LaunchRecord) -> Hashable:
     return id(record.program), shape, seen.block_warps.tobytes(), sites, seen.hottest, fetched
 
 
-def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -> TimingInput:
-    """The launch as the models see it on this machine, with these registers and this shared memory.
+def timing_input(
+    record: LaunchRecord, machine: Machine, resources: Resources, sites: list[Site] | None = None
+) -> TimingInput:
+    """The launch as the models see it on this machine, with these registers and this shared memory; with ``sites`` in place of the
+    counters of its memory instructions.
 
     Raises :class:`NotObserved` if the launch's memory behaviour was not observed.
     """
@@ -48,7 +51,7 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
     builder = PathBuilder(
         record.program,
         [int(n) for n in record.observation.block_warps],
-        observed_sites(record),
+        observed_sites(record) if sites is None else sites,
         machine,
         allocated,
     )
@@ -85,6 +88,8 @@ def timing_input(record: LaunchRecord, machine: Machine, resources: Resources) -
         latencies=builder.latencies,
         waits=mean_waits(builder.sites, machine) | atomics.waits,
         hottest=atomics.hottest,
+        origins=builder.origins,
+        barriers_at=builder.barriers_at(warps),
         notes=(*allocated.notes, *(() if images is None else (NOTE,))),
     )
 

@@ -12,11 +12,12 @@ from .adapt import launch_key, timing_input
 from .hong_kim import HONG_KIM_MODELS, estimate_hong_kim
 from .inputs import TimingInput
 from .machine import Machine, load_machine
-from .occupancy import occupancy
+from .occupancy import Occupancy, occupancy
 from .simulation import SIMULATION, NotRun, simulated
 from .targets import can_run
 from .wave_model import MODELS as WAVE_MODELS
 from .wave_model import WaveModel
+from .why import add_advice, add_stalls, advice, stalls
 
 __all__ = ["CACHES", "MODELS", "SIMULATION", "Predictor", "estimate"]
 
@@ -34,15 +35,16 @@ def estimate(
     model: str = "kleimenov-popova",
     caches: str = "cold",
     search: Iterable[str] = (),
+    why: bool = True,
 ) -> Estimate:
     """Predict the time of a launch (of all launches, if the profile is a sum of several).
 
     ``profile`` is what ``Device.launch`` returned, or a :class:`TimingInput`; ``machine`` an id or a loaded machine;
     ``resources`` replaces the profile's registers and shared memory where given; ``caches``: ``cold``, or ``warm`` for a launch
-    that is run again and again, so that it finds in L2 what it left there; ``search`` adds folders of machine files.
+    that is run again and again, so that it finds in L2 what it left there; ``search`` adds folders of machine files; ``why=False``
+    leaves out ``stalls`` and ``advice``, which take further predictions (only the default model has them).
     ``model``: one of ``MODELS``, or ``simulation``, that of an SM on machine code; where there is no assembler, or the launch
-    cannot be
-    simulated, the first of ``MODELS`` predicts, and a note says why.
+    cannot be simulated, the first of ``MODELS`` predicts, and a note says why.
 
     In the result ``bounds`` are µs by resource: ``launch``, ``latency``, ``issue``, a unit, ``l1`` (with ``shared``, the
     part of shared memory in it), ``l2``, ``dram``, ``atomics`` (those at the hottest address follow each other), ``dispatch`` (CTAs
@@ -54,7 +56,7 @@ def estimate(
     the machine, :class:`Unsupported` for a unit that the machine does not describe, :class:`LaunchError` where no CTA fits
     on an SM, and :class:`NotObserved` if memory was not observed.
     """
-    return Predictor(machine, search=search, model=model, caches=caches).estimate(profile, resources)
+    return Predictor(machine, search=search, model=model, caches=caches).estimate(profile, resources, why=why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,10 @@ class _Launch:
 
     given: TimingInput | None
     estimate: Estimate
+    record: LaunchRecord | None = None
+    resources: Resources | None = None
+    #: the estimate with stalls and advice, once they were asked for
+    explained: list[Estimate] = field(default_factory=list)
     #: µs that they take less without these shares of their loads and stores
     saved: dict[tuple[float, float], float] = field(default_factory=dict)
 
@@ -86,10 +92,28 @@ class Predictor:
         self.machine = _machine(machine, search)
         self._known: dict[Hashable, _Launch] = {}
 
-    def estimate(self, profile: Profile | TimingInput, resources: Resources | None = None) -> Estimate:
-        """The time of a launch, of all launches if the profile is a sum. ``resources`` as for ``estimate``."""
+    def estimate(
+        self, profile: Profile | TimingInput, resources: Resources | None = None, *, why: bool = False
+    ) -> Estimate:
+        """The time of a launch, of all launches if the profile is a sum. ``resources`` and ``why`` as for ``estimate``."""
         alike = self._launches(profile, resources)
-        return _sum([(launch.estimate, times) for launch, times in alike])
+        return _sum([(self._explained(launch) if why else launch.estimate, times) for launch, times in alike])
+
+    def _explained(self, launch: _Launch) -> Estimate:
+        """With stalls and advice, where the default model predicted it."""
+        given, default = launch.given, MODELS[0]
+        if given is None or launch.estimate.model != default:
+            return launch.estimate
+        if not launch.explained:
+
+            def occupied(given: TimingInput) -> Occupancy:
+                return _occupancy(given, self.machine)
+
+            model = WaveModel(given, self.machine, occupied(given), self.caches == CACHES[1], default)
+            waits = stalls(model)
+            helps = advice(model, waits, launch.record, launch.resources, occupied)
+            launch.explained.append(replace(launch.estimate, stalls=waits, advice=helps))
+        return launch.explained[0]
 
     def saving_us(self, profile: Profile | TimingInput, *, loads: float = 0.0, stores: float = 0.0) -> float:
         """How much less the launches are predicted to take without these shares (0 to 1) of their loads from and stores to global
@@ -152,7 +176,7 @@ class Predictor:
         """One launch; where it cannot be simulated though that was asked for, by the default model, with a note."""
         if self.model != SIMULATION:
             given = timing_input(record, self.machine, resources)
-            return _Launch(given, _predict(given, self.machine, self.model, self.caches))
+            return _Launch(given, _predict(given, self.machine, self.model, self.caches), record, resources)
         try:
             found = simulated(record, self.machine, warm=self.caches == CACHES[1])
             observed = record.observation.sites is not None
@@ -161,7 +185,7 @@ class Predictor:
             given = timing_input(record, self.machine, resources)
             found = _predict(given, self.machine, self.model, self.caches)
             note = f"simulation: not possible, so {found.model} is used: {getattr(reason, 'message', reason)}"
-            return _Launch(given, replace(found, notes=(note, *found.notes)))
+            return _Launch(given, replace(found, notes=(note, *found.notes)), record, resources)
 
 
 def _machine(machine: Machine | str, search: Iterable[str]) -> Machine:
@@ -183,12 +207,7 @@ def _predict(given: TimingInput, machine: Machine, model: str, state: str) -> Es
     _check_units(given, machine)
     if model == SIMULATION:
         model = MODELS[0]
-    resident = occupancy(
-        machine,
-        threads_per_cta=given.threads_per_cta,
-        registers_per_thread=given.registers_per_thread,
-        shared_bytes=given.shared_bytes,
-    )
+    resident = _occupancy(given, machine)
     if model in HONG_KIM_MODELS:
         return estimate_hong_kim(given, machine, resident, model, warm=state == "warm")
     if model == "roofline-datasheet":
@@ -198,6 +217,15 @@ def _predict(given: TimingInput, machine: Machine, model: str, state: str) -> Es
             dram_sustained_mixed=machine.dram_bandwidth,
         )
     return WaveModel(given, machine, resident, state == "warm", model).estimate()
+
+
+def _occupancy(given: TimingInput, machine: Machine) -> Occupancy:
+    return occupancy(
+        machine,
+        threads_per_cta=given.threads_per_cta,
+        registers_per_thread=given.registers_per_thread,
+        shared_bytes=given.shared_bytes,
+    )
 
 
 def _sum(parts: list[tuple[Estimate, int]]) -> Estimate:
@@ -219,6 +247,8 @@ def _sum(parts: list[tuple[Estimate, int]]) -> Estimate:
         limiter=max(limiters, key=lambda name: limiters[name]),
         bounds=bounds,
         notes=tuple(dict.fromkeys(note for part, _ in parts for note in part.notes)),
+        stalls=add_stalls((stall, times) for part, times in parts for stall in part.stalls),
+        advice=add_advice((item, times) for part, times in parts for item in part.advice),
     )
 
 

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeAlias
 
+from ..results import CodeLine
 from .occupancy import WARP_SIZE
 
-__all__ = ["Block", "Instruction", "Loop", "MemoryTraffic", "Path", "TimingInput"]
+__all__ = ["NO_ORIGIN", "Block", "Instruction", "Loop", "MemoryTraffic", "Origin", "Path", "TimingInput"]
+
+NO_ORIGIN = -1
+"""``Instruction.origin`` of what comes from no PTX instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,8 @@ class Instruction:
     ``latency`` names the cycles until its result can be used: a name of ``timing.schema.LATENCIES``, ``global`` (a load
     served by L1, L2 or DRAM), ``local``, ``constant``, ``atomic`` (a global atomic whose result is used) or ``none``.
     ``reads`` and ``writes`` number registers, predicates and anything else that orders instructions. ``site`` is the number of a
-    memory instruction, -1 for all others: ``TimingInput.waits`` says what it takes beyond its latency.
+    memory instruction, -1 for all others: ``TimingInput.waits`` says what it takes beyond its latency. ``origin`` is the number of the
+    PTX instruction that it comes from, a key of ``TimingInput.origins``.
     """
 
     unit: str
@@ -28,6 +33,17 @@ class Instruction:
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
     site: int = -1
+    origin: int = field(default=NO_ORIGIN, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A PTX instruction as the reason of stalls: where it stands, and of which kind (``results.Stall.cause``) a stall is that waits
+    for its ``result``, or behind it in the ``queue`` of the LSU."""
+
+    line: CodeLine
+    result: str
+    queue: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +136,8 @@ class TimingInput:
     latencies, in cycles, that instructions of the path name; ``waits`` are the cycles that a request of a memory instruction takes
     beyond the one that an access without conflicts takes (wavefronts of L1 or shared memory, serializations of atomics), the mean of
     its requests, by number of the instruction; ``notes`` are remarks for people, ``hottest`` is
-    one about atomics, for launches that they limit.
+    one about atomics, for launches that they limit. ``origins`` are the PTX instructions of the path by number,
+    ``barriers_at`` the barriers that a warp passes at each of them, ``barriers`` in all.
     """
 
     grid: tuple[int, int, int]
@@ -138,6 +155,8 @@ class TimingInput:
     waits: Mapping[int, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     hottest: str = ""
+    origins: Mapping[int, Origin] = field(default_factory=dict)
+    barriers_at: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def ctas(self) -> int:

@@ -6,6 +6,9 @@
 
 A warp instruction keeps the pipe of its unit for 32 / lanes cycles. The paper lets the *next* instruction wait for that,
 whatever its unit (``as_printed``); hardware lets it wait only if it needs the same pipe.
+
+``path_stalls`` says of the same time which instruction waits how long for which other one: every moment carries the instruction that
+it comes from.
 """
 
 from __future__ import annotations
@@ -13,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .inputs import Block, Instruction, Loop, Path
+from .inputs import NO_ORIGIN, Block, Instruction, Loop, Path
 from .occupancy import WARP_SIZE
 
-__all__ = ["PathTime", "path_time"]
+__all__ = ["PathTime", "Wait", "path_stalls", "path_time"]
 
 _FOLLOWED_TRIPS = 8
 """Iterations of a loop that are followed at most; what each of its moments moved by in the last, it goes on moving by."""
@@ -36,16 +39,51 @@ class PathTime:
     tails: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
-# A moment is (cycles, global latencies on the chain that leads to it): tuples compare by cycles first.
-_Moment = tuple[float, float]
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why an instruction issues later than the one before lets it: ``waiter`` waits for ``producer`` (numbers of PTX instructions,
+    ``Instruction.origin``), for its result or, if ``pipe`` names a unit, until it has left the pipe of that unit. ``waiter`` is
+    ``NO_ORIGIN`` for what is left when the last instruction has issued."""
+
+    waiter: int
+    producer: int
+    pipe: str = ""
+
+
+# A moment is (cycles, global latencies on the chain that leads to it, the instruction that it comes from): tuples compare by cycles
+# first.
+_Moment = tuple[float, float, int]
 
 # What limits the next instruction: the moment at which each register is ready (int), the pipe of each unit is free (str), the
 # issue port is free (_PORT), and the last result of all so far is there (_END). With _FIRST before its name, when a unit was first
 # taken.
 _Front = dict["int | str", _Moment]
 
+# By how much these moved in the last iteration of a loop: cycles and global latencies.
+_Steps = dict["int | str", tuple[float, float]]
+
 _PORT, _END, _FIRST = ".port", ".end", "first "
-_ZERO: _Moment = (0.0, 0.0)
+_ZERO: _Moment = (0.0, 0.0, NO_ORIGIN)
+
+
+@dataclass(slots=True)
+class _Stalls:
+    """Cycles and number of the waits of a part of the path."""
+
+    found: dict[Wait, tuple[float, float]] = field(default_factory=dict)
+
+    def wait(self, wait: Wait, cycles: float) -> None:
+        self.add({wait: (cycles, 1.0)}, 1.0)
+
+    def add(self, more: Mapping[Wait, tuple[float, float]], times: float) -> None:
+        for wait, (cycles, number) in more.items():
+            known = self.found.get(wait, (0.0, 0.0))
+            self.found[wait] = known[0] + times * cycles, known[1] + times * number
+
+    def taken(self) -> dict[Wait, tuple[float, float]]:
+        """What has been found since the last call."""
+        found, self.found = self.found, {}
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +93,7 @@ class _Rules:
     waits: Mapping[int, float]
     issue_cycles: float
     as_printed: bool
+    stalls: _Stalls | None = None
     changed: dict[int, frozenset[int | str]] = field(default_factory=dict)
     """Keys of the front that following a part can change, by the identity of its body."""
 
@@ -82,6 +121,28 @@ def path_time(
     tails: dict[str, float] = {}
     _tails(path, rules, tails)
     return PathTime(end[0], end[1], _loads(path), _static(path), heads, tails)
+
+
+def path_stalls(
+    path: Path,
+    lanes: Mapping[str, float],
+    latencies: Mapping[str, float],
+    *,
+    waits: Mapping[int, float] | None = None,
+    issue_rate: float = 1.0,
+) -> dict[Wait, tuple[float, float]]:
+    """The cycles in which the warp of ``path_time`` cannot issue, with their number, by what it waits for.
+
+    They and the cycles in which its instructions issue add up to ``PathTime.cycles``.
+    """
+    stalls = _Stalls()
+    rules = _Rules(lanes, latencies, waits or {}, 1.0 / issue_rate, False, stalls)
+    front: _Front = {_PORT: _ZERO, _END: _ZERO}
+    _follow(path, front, rules)
+    left = front[_END][0] - front[_PORT][0]
+    if left > 0.0:
+        stalls.wait(Wait(NO_ORIGIN, front[_END][2]), left)
+    return stalls.found
 
 
 def _static(path: Path) -> int:
@@ -122,6 +183,7 @@ def _follow(path: Path, front: _Front, rules: _Rules) -> None:
 
 def _issue(instructions: tuple[Instruction, ...], front: _Front, rules: _Rules) -> None:
     port, end = front[_PORT], front[_END]
+    stalls = rules.stalls
     lanes, latencies, further, issue_cycles, as_printed = (
         rules.lanes,
         rules.latencies,
@@ -131,7 +193,7 @@ def _issue(instructions: tuple[Instruction, ...], front: _Front, rules: _Rules) 
     )
     ready = front.get
     for item in instructions:
-        unit, latency = item.unit, item.latency
+        unit, latency, origin = item.unit, item.latency, item.origin
         executed = unit != "none"
         start = port if executed else _ZERO
         for register in item.reads:
@@ -142,21 +204,23 @@ def _issue(instructions: tuple[Instruction, ...], front: _Front, rules: _Rules) 
             moment = ready(unit, _ZERO)
             if moment > start:
                 start = moment
-            cycles, waits = start
+            cycles, waits, producer = start
+            if stalls is not None and cycles > port[0]:
+                stalls.wait(Wait(origin, producer, unit if start is moment else ""), cycles - port[0])
             busy = WARP_SIZE / lanes[unit]
             if as_printed:
-                port = (cycles + max(busy, issue_cycles), waits)
+                port = (cycles + max(busy, issue_cycles), waits, origin)
             else:
-                port = (cycles + issue_cycles, waits)
+                port = (cycles + issue_cycles, waits, origin)
                 if unit not in front:
                     front[_FIRST + unit] = start
-                front[unit] = (cycles + busy, waits)
+                front[unit] = (cycles + busy, waits, origin)
         done = start
         if latency != "none":
             cycles = latencies[latency]
             if item.site in further:
                 cycles += further[item.site]
-            done = (start[0] + cycles, start[1] + (latency == "global"))
+            done = (start[0] + cycles, start[1] + (latency == "global"), origin)
         for register in item.writes:
             # A register is not ready before a value that it was given earlier: hardware keeps the writes in order.
             before = ready(register)
@@ -187,7 +251,13 @@ def _changed(part: Block | Loop, rules: _Rules) -> frozenset[int | str]:
 def _mix(part: Block | Loop, weight: float, front: _Front, rules: _Rules) -> None:
     """Follow a part that is executed only in a share of the cases: everything moves by that share of its way."""
     taken = dict(front)
+    stalls = rules.stalls
+    before_it = {} if stalls is None else stalls.taken()
     _follow((part,), taken, rules)
+    if stalls is not None:
+        in_it = stalls.taken()
+        stalls.add(before_it, 1.0)
+        stalls.add(in_it, weight)
     start = front[_PORT]
     for key in _changed(part, rules) & taken.keys():
         after, before = taken[key], front.get(key, start)
@@ -195,34 +265,45 @@ def _mix(part: Block | Loop, weight: float, front: _Front, rules: _Rules) -> Non
             front[key] = (
                 before[0] + weight * (after[0] - before[0]),
                 before[1] + weight * (after[1] - before[1]),
+                after[2],
             )
 
 
 def _loop(loop: Loop, front: _Front, rules: _Rules) -> None:
     whole = int(loop.trips)
-    steps: _Front = {}
+    steps: _Steps = {}
     changed = _changed(loop, rules)
+    stalls = rules.stalls
+    found = {} if stalls is None else stalls.taken()
     done = 0
     while done < min(whole, _FOLLOWED_TRIPS):
         before = {key: front.get(key, _ZERO) for key in changed}
         _follow(loop.body, front, rules)
         done += 1
         last, steps = steps, {key: _step(before[key], front[key]) for key in changed & front.keys()}
-        if done < whole and _same(steps, last):
+        following = done < min(whole, _FOLLOWED_TRIPS) and not _same(steps, last)
+        if stalls is not None:
+            trip = stalls.taken()
+            stalls.add(found, 1.0)
+            stalls.add(trip, 1.0 if following else 1.0 + whole - done)
+            found = stalls.taken()
+        if not following:
             break
+    if stalls is not None:
+        stalls.add(found, 1.0)
     for key, step in steps.items():
         now = front[key]
-        front[key] = now[0] + step[0] * (whole - done), now[1] + step[1] * (whole - done)
+        front[key] = now[0] + step[0] * (whole - done), now[1] + step[1] * (whole - done), now[2]
     front[_END] = max(front.values())
     if loop.trips > whole:
         _mix(Loop(loop.body, 1.0), loop.trips - whole, front, rules)
 
 
-def _step(before: _Moment, now: _Moment) -> _Moment:
+def _step(before: _Moment, now: _Moment) -> tuple[float, float]:
     return now[0] - before[0], now[1] - before[1]
 
 
-def _same(steps: _Front, last: _Front) -> bool:
+def _same(steps: _Steps, last: _Steps) -> bool:
     return steps.keys() == last.keys() and all(
         abs(step[0] - last[key][0]) <= 1e-9 * max(1.0, abs(step[0])) for key, step in steps.items()
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from ..profile.build import LaunchRecord
@@ -13,7 +13,16 @@ from .footprint import footprint
 from .inputs import MemoryTraffic
 from .machine import Machine
 
-__all__ = ["CONSTANT_SPACES", "Site", "mean_waits", "memory_traffic", "observed_sites", "tag_wavefronts"]
+__all__ = [
+    "CONSTANT_SPACES",
+    "Site",
+    "coalesced",
+    "mean_waits",
+    "memory_traffic",
+    "observed_sites",
+    "tag_wavefronts",
+    "without_conflicts",
+]
 
 #: spaces that are read from banks of constants
 CONSTANT_SPACES = ("const", "param")
@@ -21,7 +30,8 @@ CONSTANT_SPACES = ("const", "param")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Counters of one memory instruction; ``space`` is where most of its lanes went."""
+    """Counters of one memory instruction; ``space`` is where most of its lanes went, ``ideal`` the wavefronts of shared memory that it
+    would take without bank conflicts."""
 
     space: str
     requests: int
@@ -32,6 +42,7 @@ class Site:
     wavefronts: int
     global_wavefronts: int
     local_sectors: int
+    ideal: int
 
 
 def observed_sites(record: LaunchRecord) -> list[Site]:
@@ -56,6 +67,7 @@ def observed_sites(record: LaunchRecord) -> list[Site]:
             "wavefronts",
             "global_wavefronts",
             "local_sectors",
+            "ideal",
         )
         sites.append(Site(space, *(counters[name] for name in names)))
     return sites
@@ -131,6 +143,25 @@ def memory_traffic(record: LaunchRecord, sites: list[Site], machine: Machine) ->
         uncoalesced_store_requests=apart["store"],
         uncoalesced_store_sectors=apart_sectors["store"],
     )
+
+
+def coalesced(seen: Site, width: int) -> Site:
+    """The same accesses of ``width`` bytes per lane, the lanes of each uncoalesced request side by side from a line's begin on."""
+    if not _is_uncoalesced(seen, width):
+        return seen
+    size, requests = seen.lanes / seen.requests * width, seen.global_requests
+    filled = requests * ceil(size / WAVEFRONT)
+    return replace(
+        seen,
+        sectors=min(seen.sectors, requests * ceil(size / SECTOR)),
+        lines=min(seen.lines, filled),
+        global_wavefronts=min(seen.global_wavefronts, filled),
+    )
+
+
+def without_conflicts(seen: Site, width: int) -> Site:
+    """The same accesses without bank conflicts of shared memory."""
+    return replace(seen, wavefronts=min(seen.wavefronts, seen.ideal))
 
 
 def _is_uncoalesced(seen: Site, width: int) -> bool:

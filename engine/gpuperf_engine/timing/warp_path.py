@@ -13,19 +13,21 @@ from ..flow.blocks import natural_loop
 from ..flow.operands import reads, writes
 from ..isa.effects import ATOMIC, LOAD
 from ..ptx import syntax
+from ..results import CodeLine
 from ..simt.program import BasicBlock, Program
 from .allocation import NO_REGISTER, Allocation
 from .bounds import WAVEFRONT
 from .caches import SECTOR
 from .calls import Calls
+from .causes import queue_cause, result_cause
 from .expansion import expansion_of
-from .inputs import Block, Instruction, Loop, Path
+from .inputs import NO_ORIGIN, Block, Instruction, Loop, Origin, Path
 from .machine import Machine
 from .schedule import schedule
 from .schema import UNITS
 from .site_traffic import CONSTANT_SPACES, Site
 
-__all__ = ["MachineBlock", "PathBuilder"]
+__all__ = ["MachineBlock", "PathBuilder", "origin_of"]
 
 _LOAD_LATENCY = {
     "global": "global",
@@ -44,18 +46,35 @@ _ORDER = (-1, -2, -3)
 
 @dataclass
 class MachineBlock:
-    """A basic block in machine instructions: in scheduled order, with the latencies of its chains, and all of its units."""
+    """A basic block in machine instructions: in scheduled order, with the latencies of its chains, all of its units, and what its
+    instructions come from."""
 
     instructions: tuple[Instruction, ...]
     latencies: Mapping[str, float]
     units: Mapping[str, int]
+    origins: Mapping[int, Origin]
+
+
+def origin_of(instruction: syntax.Instruction, block: BasicBlock) -> int:
+    """The number of an instruction among all of the program (``Instruction.origin``)."""
+    return (block.function << 20) + instruction.index
+
+
+def spill_origin(block: BasicBlock) -> int:
+    """The number of the loads and stores of spilled registers in a block."""
+    return NO_ORIGIN - 1 - block.index
+
+
+def _code_line(instruction: syntax.Instruction, opcode: str, unit: str) -> CodeLine:
+    span, source = instruction.span, instruction.location
+    return CodeLine(span.path, span.line, opcode, unit, "" if source is None else str(source))
 
 
 @dataclass
 class PathBuilder:
     """Machine instructions of one launch: ``executions`` of each block by warps, ``sites`` as observed, registers as ``allocated``.
 
-    ``latencies`` collects the chains of instructions that are one latency in the path.
+    ``latencies`` collects the chains of instructions that are one latency in the path, ``origins`` the PTX instructions on it.
     """
 
     program: Program
@@ -64,6 +83,7 @@ class PathBuilder:
     machine: Machine
     allocated: Allocation
     latencies: dict[str, float] = field(default_factory=dict)
+    origins: dict[int, Origin] = field(default_factory=dict)
     known: dict[int, MachineBlock] = field(default_factory=dict)
     calls: Calls = field(init=False)
 
@@ -100,25 +120,56 @@ class PathBuilder:
                 schedule(expanded, self.order_latencies),
                 {name: self.latencies[name] for name in chains},
                 units,
+                self.origins_of(block, expanded),
             )
         self.latencies.update(machine_block.latencies)
+        self.origins.update(machine_block.origins)
         return machine_block
 
     def reloaded(self, block: BasicBlock) -> Iterable[Instruction]:
         """Loads of spilled registers that a block reads."""
         base = block.function << 20
         for index, _ in self.allocated.loads.get(block.index, ()):
-            yield Instruction("lsu", "local", (), () if index == NO_REGISTER else (base + index,))
+            result = () if index == NO_REGISTER else (base + index,)
+            yield Instruction("lsu", "local", (), result, origin=spill_origin(block))
 
     def with_stores(self, expanded: list[Instruction], block: BasicBlock) -> list[Instruction]:
         """The instructions of a block with the stores of spilled registers, before the branch or barrier that ends it."""
         base = block.function << 20
         stores = [
-            Instruction("lsu", "none", () if index == NO_REGISTER else (base + index,))
+            Instruction(
+                "lsu", "none", () if index == NO_REGISTER else (base + index,), origin=spill_origin(block)
+            )
             for index, _ in self.allocated.stores.get(block.index, ())
         ]
         ends = bool(expanded) and expanded[-1].unit in ("cbu", "adu")
         return [*expanded[:-1], *stores, expanded[-1]] if ends else [*expanded, *stores]
+
+    def origins_of(self, block: BasicBlock, expanded: Iterable[Instruction]) -> Mapping[int, Origin]:
+        """Where the instructions of a block stand, and what waiting for them is called."""
+        # the first of an instruction carries its latency
+        first: dict[int, Instruction] = {}
+        for item in expanded:
+            first.setdefault(item.origin, item)
+        origins = {}
+        for instruction in block.instructions:
+            number = origin_of(instruction, block)
+            if number in first:
+                line = _code_line(instruction, instruction.opcode, first[number].unit)
+                queue = queue_cause(self.space(instruction))
+                origins[number] = Origin(line, result_cause(first[number].latency), queue)
+        if spill_origin(block) in first:
+            line = _code_line(block.instructions[0], "spilled register", "lsu")
+            origins[spill_origin(block)] = Origin(line, result_cause("local"), queue_cause("local"))
+        return origins
+
+    def barriers_at(self, warps: int) -> Mapping[int, float]:
+        """The barriers that a warp passes at each instruction."""
+        return {
+            origin_of(block.instructions[-1], block): self.executions[block.index] / warps
+            for block in self.program.blocks
+            if block.kind == "barrier" and self.executions[block.index]
+        }
 
     def constant_serializations(self) -> int:
         """Lanes that read constants at addresses of their own: each is served after another."""
@@ -219,7 +270,7 @@ class PathBuilder:
 
     def expand(self, instruction: syntax.Instruction, block: BasicBlock) -> Iterable[Instruction]:
         """Machine instructions of one PTX instruction: the first carries operands and result, the others take their slots."""
-        base = block.function << 20
+        base, origin = block.function << 20, origin_of(instruction, block)
         sources = tuple(dict.fromkeys(base + register.index for register in reads(instruction)))
         results = tuple(dict.fromkeys(base + register.index for register in writes(instruction)))
         after, before = self.memory_order(instruction)
@@ -229,21 +280,23 @@ class PathBuilder:
                 yield Instruction("none", "none", sources, results)
             else:
                 site = self.program.site_of.get(instruction, -1)
-                yield Instruction("lsu", "constant", sources, results, site)
+                yield Instruction("lsu", "constant", sources, results, site, origin)
             return
         expansion = expansion_of(instruction.opcode, self.machine.compute_capability)
         if expansion is None:
             unit = instruction.form.unit
             latency = self.latency(instruction, unit) if len(results) > len(before) else "none"
-            yield Instruction(unit, latency, sources, results, self.program.site_of.get(instruction, -1))
+            site = self.program.site_of.get(instruction, -1)
+            yield Instruction(unit, latency, sources, results, site, origin)
             return
         units = [unit for unit, count in expansion.units.items() for _ in range(count)]
         if not units:
             yield Instruction("none", "none", sources, results)
             return
-        yield Instruction(units[0], self.chain(expansion.chain) if results else "none", sources, results)
+        latency = self.chain(expansion.chain) if results else "none"
+        yield Instruction(units[0], latency, sources, results, origin=origin)
         for unit in units[1:]:
-            yield Instruction(unit)
+            yield Instruction(unit, origin=origin)
 
     def memory_order(self, instruction: syntax.Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Registers (negative, one per space) that keep loads behind the stores before them: those read and those written."""

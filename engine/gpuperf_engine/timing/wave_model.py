@@ -17,7 +17,7 @@ from .inputs import TimingInput
 from .kleimenov_popova import fix_point, loaded_latency
 from .machine import Machine
 from .occupancy import Occupancy
-from .path_time import PathTime, path_time
+from .path_time import PathTime, Wait, path_stalls, path_time
 from .schema import UNITS
 
 __all__ = ["MODELS", "WaveModel", "smooth_max"]
@@ -110,6 +110,19 @@ class WaveModel:
             notes=self.notes(best, limiter),
         )
 
+    def stalls(self) -> dict[Wait, tuple[float, float]]:
+        """The waits of the average warp, their cycles and number: global loads take as long as under the load of a wave, where that
+        is worked out, else as long as those of a warp alone."""
+        best = self.waves()
+        loaded = self.under_load(best)
+        return path_stalls(
+            self.given.path,
+            self.machine.lanes,
+            self.latencies(best.alone.latency if loaded is None else loaded),
+            waits=self.given.waits,
+            issue_rate=self.machine.issue_rate,
+        )
+
     def waves(self) -> Waves:
         """The launch in waves of as many CTAs per SM as fit, or of fewer where these take less.
 
@@ -189,14 +202,19 @@ class WaveModel:
         notes = [f"registers and shared memory: {self.given.resources}", *self.given.notes]
         if limiter == "atomics":
             notes.append(self.given.hottest)
-        alone = waves.alone
-        if alone.path.global_latencies and alone.path.instructions <= _NOTED_INSTRUCTIONS:
-            ctas = min(self.given.ctas, waves.resident * self.machine.sm_count)
-            loaded = self.loaded_latency(alone.latency, ctas, waves.resources)
-            notes.append(
-                f"a wait for global loads takes {alone.latency:.0f} cycles, {loaded:.0f} under this load"
-            )
+        loaded = self.under_load(waves)
+        if loaded is not None:
+            latency = waves.alone.latency
+            notes.append(f"a wait for global loads takes {latency:.0f} cycles, {loaded:.0f} under this load")
         return tuple(notes)
+
+    def under_load(self, waves: Waves) -> float | None:
+        """Cycles of a global load in a full wave; ``None`` where nothing waits for loads, or the path is too long to work it out."""
+        alone = waves.alone
+        if not alone.path.global_latencies or alone.path.instructions > _NOTED_INSTRUCTIONS:
+            return None
+        ctas = min(self.given.ctas, waves.resident * self.machine.sm_count)
+        return self.loaded_latency(alone.latency, ctas, waves.resources)
 
     def warp_alone(self, caches: CacheEstimate) -> WarpAlone:
         """The time of a warp that has the machine for itself, from where its loads are served.
@@ -255,7 +273,8 @@ class WaveModel:
             path = self._paths[global_latency] = self._follow(global_latency)
         return path
 
-    def _follow(self, global_latency: float) -> PathTime:
+    def latencies(self, global_latency: float) -> dict[str, float]:
+        """Cycles by name of a latency, where global loads take so many."""
         machine = self.machine
         latencies: dict[str, float] = {**machine.latencies, **self.given.latencies}
         latencies["global"] = global_latency
@@ -271,10 +290,14 @@ class WaveModel:
             left = caches.l2_left
             below = latencies["atomic"] + (1.0 - left) * (latencies["dram"] - latencies["atomic"])
             latencies["tex"] += memory.texture_misses * (below - latencies["l1"])
+        return latencies
+
+    def _follow(self, global_latency: float) -> PathTime:
+        machine = self.machine
         return path_time(
             self.given.path,
             machine.lanes,
-            latencies,
+            self.latencies(global_latency),
             waits=self.given.waits,
             issue_rate=machine.issue_rate,
             as_printed=self.model == "kleimenov-popova-as-printed",

@@ -40,7 +40,8 @@ def profile() -> ge.Profile:
 def test_all_models_on_each_target(capsys, profile):
     code, out, _ = run(capsys, *LAUNCH, "--target", "a40", "--target", "h100-sxm", "--model", "all")
     assert code == OK
-    rows = [line.split() for line in out.splitlines()[3:]]
+    table, *why = out.split("\n\n")[1:]
+    rows = [line.split() for line in table.splitlines()[1:]]
     assert [tuple(row[:2]) for row in rows] == [
         (target, model) for target in ("a40", "h100-sxm") for model in MODELS
     ]
@@ -48,6 +49,8 @@ def test_all_models_on_each_target(capsys, profile):
         expected = ge.estimate(profile, target, model=model)
         assert (us, limiter) == (f"{expected.time_us:.2f}", expected.limiter)
         assert ratio == f"{expected.time_us / ge.estimate(profile, target).time_us:.2f}"
+    assert [part.splitlines()[0] for part in why] == ["a40, kleimenov-popova:", "h100-sxm, kleimenov-popova:"]
+    assert all("long_scoreboard: fma.rn.f32 at saxpy.cu:8 waits" in part for part in why)
 
 
 def test_json(capsys, profile):

@@ -1,0 +1,252 @@
+"""Why a predicted time is as long as it is: stalls by the instruction that causes them, and what-if predictions.
+
+Each what-if is the same launch predicted again with one thing changed; nothing is run. Gains are those of the model, each by itself:
+they do not add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ..profile.build import LaunchRecord
+from ..results import Advice, CodeLine, Resources, Stall
+from .adapt import timing_input
+from .causes import pipe_cause
+from .contention import contention
+from .inputs import NO_ORIGIN, Block, Loop, Path, TimingInput
+from .machine import Machine
+from .occupancy import WARP_SIZE, Occupancy
+from .site_traffic import Site, coalesced, mean_waits, observed_sites, without_conflicts
+from .warp_path import origin_of
+from .wave_model import WaveModel
+
+__all__ = ["MIN_GAIN", "add_advice", "add_stalls", "advice", "stalls"]
+
+MIN_GAIN = 0.02
+"""Part of the time that a change must save to be named: less is below what the model can tell."""
+
+_LINES = 3
+"""Lines whose latency, accesses or bank conflicts are tried at most, those of the most stalls or excess first."""
+
+_COUNTERS = {
+    "sectors": "sectors (lanes side by side)",
+    "wavefronts": "wavefronts of shared memory (no bank conflicts)",
+}
+"""Counters of a memory instruction, and what it takes to have fewer of them."""
+
+_LATENCIES = ("long_scoreboard", "short_scoreboard", "wait")
+"""Causes that a result which is there earlier would end."""
+
+
+def stalls(model: WaveModel) -> tuple[Stall, ...]:
+    """The waits of all warps of a launch, the longest first."""
+    given, origins = model.given, model.given.origins
+    warps = given.ctas * given.warps_per_cta
+    found: dict[tuple[str, CodeLine, CodeLine], tuple[float, float]] = {}
+
+    def add(cause: str, at: CodeLine, on: CodeLine, cycles: float, times: float) -> None:
+        known = found.get((cause, at, on), (0.0, 0.0))
+        found[cause, at, on] = known[0] + cycles * warps, known[1] + times * warps
+
+    for wait, (cycles, times) in model.stalls().items():
+        producer, waiter = origins.get(wait.producer), origins.get(wait.waiter)
+        if producer is None:
+            continue
+        if wait.waiter == NO_ORIGIN:
+            add("drain", producer.line, producer.line, cycles, times)
+        elif waiter is not None:
+            cause = pipe_cause(wait.pipe, producer.queue) if wait.pipe else producer.result
+            add(cause, waiter.line, producer.line, cycles, times)
+    each = model.barriers() / given.barriers if given.barriers else 0.0
+    for number, passed in given.barriers_at.items():
+        if number in origins:
+            add("barrier", origins[number].line, origins[number].line, each * passed, passed)
+    return _sorted(found)
+
+
+def _sorted(found: Mapping[tuple[str, CodeLine, CodeLine], tuple[float, float]]) -> tuple[Stall, ...]:
+    rows = [Stall(cause, at, on, *amounts) for (cause, at, on), amounts in found.items() if amounts[0] > 0.0]
+    return tuple(
+        sorted(
+            rows,
+            key=lambda row: (-row.cycles, row.at.path, row.at.line, row.on.line, row.cause, row.at.opcode),
+        )
+    )
+
+
+def add_stalls(parts: Iterable[tuple[Stall, int]]) -> tuple[Stall, ...]:
+    """Those of launches that are so many times alike."""
+    found: dict[tuple[str, CodeLine, CodeLine], tuple[float, float]] = {}
+    for stall, times in parts:
+        key = stall.cause, stall.at, stall.on
+        known = found.get(key, (0.0, 0.0))
+        found[key] = known[0] + times * stall.cycles, known[1] + times * stall.times
+    return _sorted(found)
+
+
+def add_advice(parts: Iterable[tuple[Advice, int]]) -> tuple[Advice, ...]:
+    """That of launches that are so many times alike."""
+    gains: dict[tuple[str, CodeLine | None], float] = {}
+    for item, times in parts:
+        key = item.what, item.line
+        gains[key] = gains.get(key, 0.0) + times * item.gain_us
+    return _by_gain(Advice(what, gain, line) for (what, line), gain in gains.items())
+
+
+def _by_gain(rows: Iterable[Advice]) -> tuple[Advice, ...]:
+    return tuple(sorted(rows, key=lambda row: (-row.gain_us, row.what, str(row.line))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A launch with one thing changed, as people read it."""
+
+    what: str
+    line: CodeLine | None
+    given: TimingInput
+
+
+def advice(
+    model: WaveModel,
+    waits: Iterable[Stall],
+    record: LaunchRecord | None,
+    resources: Resources | None,
+    occupied: Callable[[TimingInput], Occupancy],
+) -> tuple[Advice, ...]:
+    """What would shorten a launch by ``MIN_GAIN`` of its time or more, the most first.
+
+    ``waits`` are its ``stalls``; without ``record`` and ``resources`` nothing is known of single memory instructions. ``occupied`` is
+    the occupancy of a launch on the machine of the model.
+    """
+    machine = model.machine
+    changes = [*_sooner(model.given, waits), *_more_resident(model, occupied)]
+    if record is not None and resources is not None:
+        changes += _without_contention(model.given, record, machine)
+        changes += _better_accesses(record, machine, resources, model.given)
+    now = machine.launch_overhead_us + machine.microseconds(model.waves().cycles)
+    rows = []
+    for change in changes:
+        after = replace(model, given=change.given, resident=occupied(change.given), _paths={}).waves()
+        gain = now - machine.launch_overhead_us - machine.microseconds(after.cycles)
+        if gain >= MIN_GAIN * now:
+            rows.append(Advice(change.what, gain, change.line))
+    return _by_gain(rows)
+
+
+def _sooner(given: TimingInput, waits: Iterable[Stall]) -> Iterator[_Change]:
+    """Without the latency of the results of one line, those of one kind."""
+    cycles: dict[tuple[str, str], float] = {}
+    longest: dict[tuple[str, str], CodeLine] = {}
+    for stall in waits:
+        if stall.cause in _LATENCIES:
+            key = stall.on.position, stall.cause
+            longest.setdefault(key, stall.on)
+            cycles[key] = cycles.get(key, 0.0) + stall.cycles
+    for key in sorted(cycles, key=lambda key: (-cycles[key], key))[:_LINES]:
+        numbers = frozenset(
+            number for number, origin in given.origins.items() if (origin.line.position, origin.result) == key
+        )
+        what = "its latency hidden (issued earlier, or more warps meanwhile)"
+        yield _Change(what, longest[key], replace(given, path=_without_latency(given.path, numbers)))
+
+
+def _without_latency(path: Path, numbers: frozenset[int]) -> Path:
+    parts: list[Block | Loop] = []
+    for part in path:
+        if isinstance(part, Loop):
+            parts.append(Loop(_without_latency(part.body, numbers), part.trips))
+        else:
+            instructions = tuple(
+                replace(item, latency="none") if item.origin in numbers else item
+                for item in part.instructions
+            )
+            parts.append(Block(instructions, part.weight))
+    return tuple(parts)
+
+
+def _more_resident(model: WaveModel, occupied: Callable[[TimingInput], Occupancy]) -> Iterator[_Change]:
+    """One more CTA on an SM, where registers or shared memory keep it away."""
+    given, machine, now = model.given, model.machine, model.resident
+    more = now.ctas_per_sm + 1
+    if (
+        min(now.limits["warps"], now.limits["ctas"]) < more
+        or given.ctas <= now.ctas_per_sm * machine.sm_count
+    ):
+        return
+    changed = given
+    words = []
+    if now.limits["registers"] < more:
+        warps = machine.sub_partitions * (-(-more * given.warps_per_cta // machine.sub_partitions))
+        unit = machine.register_allocation_unit
+        registers = machine.registers_per_sm // warps // unit * unit // WARP_SIZE
+        changed = replace(changed, registers_per_thread=registers)
+        words.append(
+            f"{registers} registers per thread in place of {given.registers_per_thread}, nothing spilled"
+        )
+    if now.limits["shared"] < more:
+        unit = machine.shared_allocation_unit
+        shared = machine.shared_per_sm // more // unit * unit - machine.shared_reserved_per_cta
+        changed = replace(changed, shared_bytes=shared)
+        words.append(f"{shared:,} bytes of shared memory per CTA in place of {given.shared_bytes:,}")
+    if changed.registers_per_thread < 1 or changed.shared_bytes < 0:
+        return
+    reached = occupied(changed).ctas_per_sm
+    if reached > now.ctas_per_sm:
+        yield _Change(
+            f"{' and '.join(words)}: {reached} CTAs per SM in place of {now.ctas_per_sm}", None, changed
+        )
+
+
+def _without_contention(given: TimingInput, record: LaunchRecord, machine: Machine) -> Iterator[_Change]:
+    """No lanes that share an address of global memory with others."""
+    if not given.memory.atomic_operations:
+        return
+    program, contended = record.program, contention(record, machine).waits
+    lines = {
+        given.origins[number].line
+        for site in program.sites
+        if site.kind in ("atomic", "reduction") and site.space != "shared"
+        if (number := origin_of(site.instruction, program.blocks[site.block])) in given.origins
+    }
+    rest = mean_waits(observed_sites(record), machine)
+    waits = {site: rest.get(site, 0.0) if site in contended else wait for site, wait in given.waits.items()}
+    changed = replace(given, waits=waits, memory=replace(given.memory, atomic_operations=0))
+    line = lines.pop() if len(lines) == 1 else None
+    yield _Change("no two atomics on one address of global memory", line, changed)
+
+
+def _better_accesses(
+    record: LaunchRecord, machine: Machine, resources: Resources, given: TimingInput
+) -> Iterator[_Change]:
+    """The lanes of requests side by side, or no bank conflicts, at one line."""
+    yield from _at_lines(record, machine, resources, given, coalesced, "sectors")
+    yield from _at_lines(record, machine, resources, given, without_conflicts, "wavefronts")
+
+
+def _at_lines(
+    record: LaunchRecord,
+    machine: Machine,
+    resources: Resources,
+    given: TimingInput,
+    better: Callable[[Site, int], Site],
+    counter: str,
+) -> Iterator[_Change]:
+    seen, program = observed_sites(record), record.program
+    lines: dict[str, tuple[CodeLine, dict[int, Site]]] = {}
+    excess: dict[str, int] = {}
+    for site in program.sites:
+        origin = given.origins.get(origin_of(site.instruction, program.blocks[site.block]))
+        now = seen[site.index]
+        after = better(now, site.bytes) if site.kind in ("load", "store") else now
+        less = getattr(now, counter) - getattr(after, counter)
+        if origin is not None and less > 0:
+            position = origin.line.position
+            lines.setdefault(position, (origin.line, {}))[1][site.index] = after
+            excess[position] = excess.get(position, 0) + less
+    for position in sorted(excess, key=lambda name: (-excess[name], name))[:_LINES]:
+        line, changed = lines[position]
+        before = sum(getattr(seen[index], counter) for index in changed)
+        what = f"{before - excess[position]:,} {_COUNTERS[counter]} in place of {before:,}"
+        sites = [changed.get(index, site) for index, site in enumerate(seen)]
+        yield _Change(what, line, timing_input(record, machine, resources, sites))

@@ -40,7 +40,10 @@ def add_parser(commands: Subcommands) -> None:
         help="of a CUDA program: whether races are looked for (default: off)",
     )
     parser.add_argument(
-        "-o", "--output", metavar="FILE.json", help="of a CUDA program: write there what was counted, by kernel"
+        "-o",
+        "--output",
+        metavar="FILE.json",
+        help="of a CUDA program: write there what was counted, by kernel",
     )
     parser.add_argument("program", metavar="PROGRAM", nargs=argparse.REMAINDER)
     parser.set_defaults(run=run)

@@ -135,7 +135,7 @@ _FILES = {
         *(_RUNTIME / f"{stem}.py" for stem in ("tensor_memory", "tensor_matrices", "tensor_multiply")),
         _RUNTIME.parents[1] / "isa" / "tensor_layouts.py",
     ),
-    "simulator": tuple(_RUNTIME / f"{stem}.py" for stem in ("sm_trace", "sm_core")),
+    "simulator": tuple(_RUNTIME / f"{stem}.py" for stem in ("sm_trace", "sm_memory", "sm_core")),
 }
 _CONSTANTS = {
     **{name: getattr(stack_entries, name) for name in ("CALL_FRAME", "RECONVERGE", "PENDING", "WAIT")},

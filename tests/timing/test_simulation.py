@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.sass.tools import find_tool
-from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.timing.machine import Machine, load_machine
+from tests.timing.conftest import MACHINES
 
 
 def there(name: str) -> bool:
@@ -144,3 +147,16 @@ def test_a_trace_executes_what_the_counts_say() -> None:
     found = ge.estimate(given, "rtx-a6000", model="simulation")
     # six CTAs on as many SMs, one on the SM that is simulated
     assert sum(item.issued for item in found.stalled) * 6 == counted.warp_instructions
+
+
+def test_a_machine_file_of_an_earlier_version(tmp_path: Path, toy: Machine) -> None:
+    """It lacks what only the simulation needs: it is read, and the default model predicts."""
+    text = (MACHINES / "toy.yaml").read_text(encoding="utf-8")
+    older = [line for line in text.splitlines(keepends=True) if "memory_queue" not in line]
+    assert len(older) == text.count("\n") - 1
+    (tmp_path / "toy.yaml").write_text("".join(older), encoding="utf-8")
+    ours = profile(COPY, 8, 256, 1 << 11)
+    found = ge.estimate(ours, load_machine("toy", search=[tmp_path]), model="simulation")
+    assert found.model == "kleimenov-popova"
+    assert found.time_us == ge.estimate(ours, toy).time_us
+    assert any("lacks sm.memory_queue" in note for note in found.notes)

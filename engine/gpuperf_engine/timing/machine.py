@@ -55,8 +55,8 @@ class Machine:
     max_threads_per_sm: int
     max_ctas_per_sm: int
     max_threads_per_cta: int
-    memory_queue: int
-    address_rate: float
+    memory_queue: int | None
+    address_rate: float | None
     registers_per_sm: int
     registers_per_cta: int
     max_registers_per_thread: int
@@ -250,6 +250,8 @@ def _quantities(
         entries = top.take(group).mapping()
         for key in keys:
             rule = rules[f"{group}.{key}"]
+            if not rule.needed and key not in entries:
+                continue
             quantity = _quantity(
                 entries.take(key), rule.unit, sources, whole=rule.whole, minimum=rule.minimum
             )

@@ -24,8 +24,9 @@ instruction."""
 class QuantityRule:
     """One quantity of a machine description.
 
-    ``group`` and ``key`` are its place in the file, ``attribute`` its name in :class:`Machine`, ``unit`` the only unit
-    accepted, ``whole`` whether it must be an integer, ``minimum`` the least value accepted; ``needed``: no machine is without it.
+    ``group`` and ``key`` are its place in the file, ``attribute`` its name in :class:`Machine`, ``unit`` the only unit accepted,
+    ``whole`` whether it must be an integer, ``minimum`` the least value accepted; ``needed``: no machine is without it (files written
+    for earlier versions lack what came later).
     """
 
     group: str
@@ -52,7 +53,7 @@ QUANTITIES = (
     QuantityRule("sm", "max_threads", "max_threads_per_sm", "threads"),
     QuantityRule("sm", "max_ctas", "max_ctas_per_sm", "CTAs"),
     QuantityRule("sm", "max_threads_per_cta", "max_threads_per_cta", "threads"),
-    QuantityRule("sm", "memory_queue", "memory_queue", "instructions/sub-partition"),
+    QuantityRule("sm", "memory_queue", "memory_queue", "instructions/sub-partition", needed=False),
     QuantityRule(
         "sm",
         "address_rate",
@@ -60,6 +61,7 @@ QUANTITIES = (
         "warp instructions/clk/sub-partition",
         whole=False,
         minimum=0.01,
+        needed=False,
     ),
     QuantityRule("registers", "per_sm", "registers_per_sm", "registers"),
     QuantityRule("registers", "per_cta", "registers_per_cta", "registers"),

@@ -26,6 +26,7 @@ def simulated(record: LaunchRecord, machine: Machine, *, warm: bool = False) -> 
     Raises ``MachineError`` where ``ptxas`` or ``nvdisasm`` is missing or fails, ``NotRun`` for what is not simulated, and
     ``LaunchError`` where no CTA fits on an SM.
     """
+    numbers = _numbers(machine)
     architecture = assembled_for(record.program.kernel.module.target, machine)
     assert architecture is not None
     traced = trace_launch(record, architecture)
@@ -36,7 +37,7 @@ def simulated(record: LaunchRecord, machine: Machine, *, warm: bool = False) -> 
         registers_per_thread=resources.registers,
         shared_bytes=resources.shared_bytes,
     )
-    timed = traced.timed(_numbers(machine), resident.ctas_per_sm, resident.shared_per_cta, warm)
+    timed = traced.timed(numbers, resident.ctas_per_sm, resident.shared_per_cta, warm)
     bounds = dict(timed.bounds)
     if record.observation.sites is not None:
         bounds["atomics"] = contention(record, machine).operations / machine.atomic_rate
@@ -80,6 +81,10 @@ def _notes(timed: Timed) -> tuple[str, ...]:
 
 
 def _numbers(machine: Machine) -> SmNumbers:
+    if machine.memory_queue is None or machine.address_rate is None or "barrier" not in machine.latencies:
+        raise NotRun(
+            f"the description of {machine.id} lacks sm.memory_queue, sm.address_rate or latency.barrier"
+        )
     return SmNumbers(
         architecture=machine.compute_capability[0] * 10 + machine.compute_capability[1],
         sm_count=machine.sm_count,

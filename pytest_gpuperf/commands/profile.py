@@ -170,7 +170,9 @@ def run(arguments: argparse.Namespace) -> int:
     profiles = [profile for _, profile in ran if profile is not None]
     targets = tuple(dict.fromkeys(arguments.target))
     with step(progress, "predicting time"):
-        estimates = [{target: engine.estimate(profile, target) for target in targets} for profile in profiles]
+        estimates = [
+            {target: engine.estimate(profile, target, why=True) for target in targets} for profile in profiles
+        ]
     findings: tuple[Finding, ...] = ()
     if "values" in observe:
         with step(progress, "looking for findings"):

@@ -88,7 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--{name} is needed")
     profile = _profile(arguments)
     estimates = {
-        target: [engine.estimate(profile, target, model=model, caches=arguments.caches) for model in models]
+        target: [
+            engine.estimate(profile, target, model=model, caches=arguments.caches, why=True)
+            for model in models
+        ]
         for target in targets
     }
     drawn = {target: roofline(profile, load_machine(target), caches=arguments.caches) for target in targets}

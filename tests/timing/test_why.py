@@ -108,7 +108,7 @@ INDEX = "mov.u32 %r1, %tid.x; mul.wide.u32 %rd10, %r1, STRIDE; add.s64 %rd11, %r
 
 
 def predicted(text: str, toy: Machine, **launch: int) -> Estimate:
-    return estimate(run(text, **launch), toy)
+    return estimate(run(text, **launch), toy, why=True)
 
 
 def test_a_load_is_what_its_use_waits_for(toy: Machine) -> None:
@@ -192,7 +192,7 @@ def test_registers_that_keep_a_cta_away(toy: Machine) -> None:
     text = kernel(INDEX.replace("STRIDE", "4") + "ld.global.f32 %f1, [%rd11];\nst.global.f32 [%rd11], %f1;")
     profile = run(text, grid=64, block=128)
     used = replace(profile.resources, registers=255)
-    found = estimate(profile, toy, resources=used)
+    found = estimate(profile, toy, resources=used, why=True)
     # 65536 registers hold 8 warps of 32 x 256 registers, 2 CTAs; 3 CTAs are 12 warps, 3 on each sub-partition of 16384: 5461 for each,
     # in units of 256 5376, 168 for a thread
     assert (found.ctas_per_sm, found.occupancy_limiter) == (2, "registers")
@@ -210,14 +210,14 @@ def test_launches_add_up(toy: Machine) -> None:
     array = device.array(np.ones(4096, np.float32))
     k = ge.parse(text, path="k.ptx")["k"]
     one, two = (device.launch(k, 2, 64, [array]) for _ in range(2))
-    both = estimate(add_profiles([one, two]), toy)
-    alone = estimate(one, toy)
+    both = estimate(add_profiles([one, two]), toy, why=True)
+    alone = estimate(one, toy, why=True)
     assert [row.cycles for row in both.stalls] == [2 * row.cycles for row in alone.stalls]
     assert [row.gain_us for row in both.advice] == pytest.approx([2 * row.gain_us for row in alone.advice])
 
 
 def test_only_the_default_model_says_why(toy: Machine) -> None:
     profile = run(kernel("bar.sync 0;"))
-    assert estimate(profile, toy).stalls
-    assert not estimate(profile, toy, model="roofline").stalls
-    assert not estimate(profile, toy, why=False).stalls
+    assert estimate(profile, toy, why=True).stalls
+    assert not estimate(profile, toy, model="roofline", why=True).stalls
+    assert not estimate(profile, toy).stalls

@@ -35,14 +35,14 @@ def estimate(
     model: str = "kleimenov-popova",
     caches: str = "cold",
     search: Iterable[str] = (),
-    why: bool = True,
+    why: bool = False,
 ) -> Estimate:
     """Predict the time of a launch (of all launches, if the profile is a sum of several).
 
     ``profile`` is what ``Device.launch`` returned, or a :class:`TimingInput`; ``machine`` an id or a loaded machine;
     ``resources`` replaces the profile's registers and shared memory where given; ``caches``: ``cold``, or ``warm`` for a launch
-    that is run again and again, so that it finds in L2 what it left there; ``search`` adds folders of machine files; ``why=False``
-    leaves out ``stalls`` and ``advice``, which take further predictions (only the default model has them).
+    that is run again and again, so that it finds in L2 what it left there; ``search`` adds folders of machine files; ``why`` adds
+    ``stalls`` and ``advice``, which take several further predictions (only the default model has them).
     ``model``: one of ``MODELS``, or ``simulation``, that of an SM on machine code; where there is no assembler, or the launch
     cannot be simulated, the first of ``MODELS`` predicts, and a note says why.
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .inputs import NO_ORIGIN, Block, Instruction, Loop, Path
 from .occupancy import WARP_SIZE
@@ -39,8 +40,7 @@ class PathTime:
     tails: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """Why an instruction issues later than the one before lets it: ``waiter`` waits for ``producer`` (numbers of PTX instructions,
     ``Instruction.origin``), for its result or, if ``pipe`` names a unit, until it has left the pipe of that unit. ``waiter`` is
     ``NO_ORIGIN`` for what is left when the last instruction has issued."""

@@ -21,7 +21,6 @@ from gpuperf_engine.isa.effects import (
     MATRIX_STORE,
     PURE,
     STORE,
-    TENSOR,
 )
 from gpuperf_engine.isa.selectors import SELECTORS, bound, select
 from gpuperf_engine.isa.table import Form, OperandSlot, Row, lookup
@@ -94,7 +93,11 @@ def _operand(slot: OperandSlot, index: int, form: Form) -> str:
     listed = slot.name == "offsets" or (slot.inside and slot.braces and form.effect in (BULK_COPY, HINT))
     listed = listed or (
         slot.braces
-        and (form.effect in (MATRIX, MATRIX_LOAD, MATRIX_STORE, TENSOR) or form.row.name in LISTED)
+        and (
+            form.effect in (MATRIX, MATRIX_LOAD, MATRIX_STORE)
+            or form.effect.tensor
+            or form.row.name in LISTED
+        )
     )
     if slot.vector > 1 or listed:
         return "{" + ", ".join(_register(slot, (index + i) % 9) for i in range(slot.vector)) + "}"

@@ -19,6 +19,8 @@ APPROXIMATE = (".approx", "sin.", "cos.", "ex2.", "lg2.", "tanh.")
 #: what takes the reference backend seconds and has a smaller or quicker sister
 NATIVE_ONLY = (
     "bitonic-2048",
+    "demo_sgemm_tiled_slow-33x17x20",
+    "triton_attention.sm_90-1x80",
     "sgemm_register-70x65x9",
     "fft512-2",
     "hgemm_mma-64x64x160",

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(PTXAS is None, reason="no ptxas on the PATH")
 
 ASKED = os.environ.get("GPUPERF_MISSES", "")
 #: Near misses of each row.
-COUNT = None if ASKED == "all" else int(ASKED or 24)
+COUNT = None if ASKED == "all" else int(ASKED or 8)
 #: What ptxas takes and we refuse: why, and the instructions.
 LAX = {
     "a modifier written twice, which means nothing": re.compile(r"^\S*?(\.[\w:]+)\b\S*\1\b(?!::)"),

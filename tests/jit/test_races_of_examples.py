@@ -223,7 +223,6 @@ ASYNCHRONOUS = {
     "hgemm_mma-64x64x160": ("cp.async.wait_group", "bar.sync"),
     "triton_matmul.sm_80-80x48x48": ("cp.async.wait_group", "bar.sync"),
     "triton_matmul.sm_90-80x48x48": ("cp.async.wait_group", "wgmma.wait_group.sync.aligned", "bar.sync"),
-    "triton_attention.sm_80-1x80": ("cp.async.wait_group", "bar.sync"),
     "triton_attention.sm_90-1x80": ("cp.async.wait_group", "wgmma.wait_group.sync.aligned", "bar.sync"),
 }
 

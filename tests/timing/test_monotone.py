@@ -226,12 +226,12 @@ def test_larger_grids_more_registers_and_memory_never_take_less_time(name: str) 
         most = machine.registers_per_cta // (-(-given.threads_per_cta // 128) * 128)
         times = [
             estimate(replace(given, registers_per_thread=registers), machine).time_us
-            for registers in range(8, min(machine.max_registers_per_thread, most) + 1, 8)
+            for registers in range(8, min(machine.max_registers_per_thread, most) + 1, 16)
         ]
         assert climbs(times), machine.id
         times = [
             estimate(replace(given, shared_bytes=shared), machine).time_us
-            for shared in range(own.shared_bytes, machine.shared_per_cta, 5000)
+            for shared in range(own.shared_bytes, machine.shared_per_cta, 11000)
         ]
         assert climbs(times), machine.id
 

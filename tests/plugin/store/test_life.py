@@ -17,7 +17,7 @@ import yaml
 from tests.plugin.conftest import HERE, PLUGIN, ptx
 from tests.plugin.hooks.test_stale import CONFTEST
 
-LIVES = int(os.environ.get("GPUPERF_LIVES", "4"))
+LIVES = int(os.environ.get("GPUPERF_LIVES", "2"))
 STEPS = 6
 MODULES = ("test_a", "test_b")
 

@@ -205,7 +205,6 @@ def test_nearest_fetches_of_every_type(kind: str, backend: str) -> None:
         ("float32", "element"),
         ("float16", "element"),
         ("uint8", "normalized"),
-        ("int8", "normalized"),
         ("int16", "normalized"),
     ],
 )

@@ -134,6 +134,8 @@ def test_what_order_blocks_find_each_other_in(backend: str) -> None:
 @pytest.mark.parametrize("cluster", [2, 16])
 def test_more_clusters_than_are_resident(backend: str, cluster: int) -> None:
     """Blocks of 1,024 threads, of which 64 are resident at once."""
+    if backend == "reference" and cluster > 2:
+        pytest.skip("takes it seconds, and clusters of 2 show the same")
     device = ge.Device(backend=backend)
     made = kernel(
         "ld.param.u64 %rd1, [count]; setp.ne.u32 %p1, %r0, 0; @%p1 bra skip; atom.global.add.u32 %r1, [%rd1], 1;\nskip: "

@@ -33,6 +33,7 @@ __all__ = [
     "USAGE",
     "Subcommands",
     "UsageError",
+    "check_targets",
     "choose_kernel",
     "columns",
     "parse_file",
@@ -60,6 +61,14 @@ def parse_file(path: str, entry: str | None = None, machine: str | None = None) 
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
     return parse(source.text, source.path)
+
+
+def check_targets(*targets: str) -> None:
+    """Raises ``UsageError`` for the first that is no machine."""
+    known = engine.machine_ids()
+    for target in targets:
+        if target not in known:
+            raise UsageError(f"--target {target!r} is not known; {nearest(target, known, noun='target')}")
 
 
 def choose_kernel(module: Module, path: str, entry: str | None) -> Kernel:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuperf_engine.errors import NotObserved, nearest
+from gpuperf_engine.errors import NotObserved
 
 from .._engine import engine
 from ..authoring.progress import on_terminal, step
 from ..core.escaping import clean
-from .common import OK, Subcommands, UsageError, write
+from .common import OK, Subcommands, UsageError, check_targets, write
 from .launch_options import ARGUMENTS, add_launch_options
 from .profile_view import Shown, document_of, lines_of
 from .programs import LaunchSpec, ProgramSpec, read_program
@@ -138,10 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
     # NumPy comes with it
     from .profile_run import run_program
 
-    known = engine.machine_ids()
-    for target in arguments.target:
-        if target not in known:
-            raise UsageError(f"--target {target!r} is not known; {nearest(target, known, noun='target')}")
+    check_targets(*arguments.target)
     if arguments.target and arguments.demand == "control":
         raise UsageError("--target needs addresses: use --demand addresses, or values")
     if arguments.footprint and arguments.format == "csv":

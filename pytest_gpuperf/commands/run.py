@@ -9,16 +9,16 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 
 from gpuperf_engine.cudart.build import VERSIONS, build_library
 from gpuperf_engine.cudart.program import check_program
-from gpuperf_engine.errors import MachineError, nearest
+from gpuperf_engine.errors import MachineError
 
-from .._engine import engine
 from ..triton.activation import environment
 from ..triton.device import DEFAULT_MACHINE
-from .common import Subcommands, UsageError
+from .common import Subcommands, UsageError, check_targets
 
 __all__ = ["add_parser"]
 
@@ -55,23 +55,30 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("say what to run: gpuperf run -- PROGRAM ARGUMENTS")
     if arguments.triton and (arguments.races or arguments.output):
         raise UsageError("--races and -o are for CUDA programs: leave out --triton")
-    if arguments.target is not None and arguments.target not in engine.machine_ids():
-        raise UsageError(
-            f"--target {arguments.target!r} is not known; "
-            f"{nearest(arguments.target, engine.machine_ids(), noun='target')}"
-        )
+    target = arguments.target or DEFAULT_MACHINE
+    check_targets(target)
     program = shutil.which(command[0])
     if program is None:
         raise UsageError(f"{command[0]}: no such program")
-    target = arguments.target or DEFAULT_MACHINE
     if arguments.triton:
-        variables = environment(target, [])
-    else:
-        check_program(Path(program))
-        variables = _cuda(target, arguments.races or "off", arguments.output)
+        return _start([program, *command[1:]], environment(target, []))
+    check_program(Path(program))
+    variables = _cuda(target, arguments.races or "off", arguments.output)
+    with tempfile.TemporaryDirectory(prefix="gpuperf-") as folder:
+        used = Path(folder) / "used"
+        code = _start([program, *command[1:]], {**variables, "GPUPERF_RUN_USED": str(used)})
+        if not used.exists():
+            message = f"gpuperf: {command[0]} has called no function of the CUDA runtime: nothing was run on the emulator"
+            hint = "programs of Triton need --triton, others the shared runtime (nvcc -cudart shared)"
+            print(f"{message}\n  {hint}", file=sys.stderr)
+    return code
+
+
+def _start(command: list[str], variables: dict[str, str]) -> int:
+    """The exit code of a program with these variables in its environment."""
     sys.stdout.flush()
     sys.stderr.flush()
-    return subprocess.run([program, *command[1:]], env={**os.environ, **variables}, check=False).returncode
+    return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
 
 
 def _cuda(target: str, races: str, output: str | None) -> dict[str, str]:

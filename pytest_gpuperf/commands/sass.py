@@ -9,13 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_engine.errors import nearest
-
 from .._engine import engine
 from ..core.escaping import clean, one_line
 from ..sources.original import source_texts
 from ..sources.paths import SourcePaths
-from .common import OK, Subcommands, UsageError, choose_kernel, columns, parse_file, write
+from .common import OK, Subcommands, UsageError, check_targets, choose_kernel, columns, parse_file, write
 from .launch_options import ARGUMENTS, add_launch_options
 
 if TYPE_CHECKING:
@@ -44,11 +42,7 @@ def add_parser(commands: Subcommands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    known = engine.machine_ids()
-    if arguments.target not in known:
-        raise UsageError(
-            f"--target {arguments.target!r} is not known; {nearest(arguments.target, known, noun='target')}"
-        )
+    check_targets(arguments.target)
     if (arguments.grid is None) != (arguments.block is None):
         raise UsageError("--grid and --block go together; without them no launch is counted")
     if arguments.grid is None and arguments.arg:

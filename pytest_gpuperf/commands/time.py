@@ -15,7 +15,7 @@ from .._engine import engine
 from ..core.escaping import one_line
 from ..judge.why import why_lines
 from ..report.roofline import roofline_svg
-from .common import OK, Subcommands, UsageError, choose_kernel, columns, parse_file, write
+from .common import OK, Subcommands, UsageError, check_targets, choose_kernel, columns, parse_file, write
 from .launch_options import ARGUMENTS, add_launch_options
 from .profile_view import from_here
 
@@ -78,11 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     from gpuperf_engine.timing.roofline import roofline
 
     models = _models(arguments.model or [ALL])
-    known = engine.machine_ids()
     targets = tuple(dict.fromkeys(arguments.target))
-    for target in targets:
-        if target not in known:
-            raise UsageError(f"--target {target!r} is not known; {nearest(target, known, noun='target')}")
+    check_targets(*targets)
     for name in ("grid", "block"):
         if getattr(arguments, name) is None:
             raise UsageError(f"--{name} is needed")

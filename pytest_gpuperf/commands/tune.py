@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_engine.errors import EngineError, nearest
-from gpuperf_engine.timing.machine import load_machine, machine_ids
+from gpuperf_engine.timing.machine import load_machine
 
 from ..core.escaping import one_line
 from ..report.gantt import gantt_svg, gantt_text
-from .common import NOT_JUDGED, OK, Subcommands, UsageError, columns, write
+from .common import NOT_JUDGED, OK, Subcommands, UsageError, check_targets, columns, write
 
 if TYPE_CHECKING:
     from gpuperf_engine.warp_specialization import (
@@ -154,10 +154,7 @@ class _Found:
 def run(arguments: argparse.Namespace) -> int:
     from gpuperf_engine.warp_specialization import DTYPES, connect, sweep
 
-    known = machine_ids()
-    for target in arguments.target:
-        if target not in known:
-            raise UsageError(f"--target {target!r} is not known; {nearest(target, known, noun='target')}")
+    check_targets(*arguments.target)
     if arguments.dtype not in DTYPES:
         raise UsageError(
             f"--dtype {arguments.dtype!r} is not known; {nearest(arguments.dtype, DTYPES, noun='type')}"

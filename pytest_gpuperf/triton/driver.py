@@ -74,7 +74,9 @@ class Utils:
         return self._device.tensor_map(*fields)
 
     def fill_tma_descriptor_im2col(self, *fields: Any) -> bytes:
-        raise NotImplementedError("tensor descriptors in im2col mode are not made by gpuperf's driver yet")
+        raise NotImplementedError(
+            "gpuperf: tensor descriptors in im2col mode are not supported, only tiled ones"
+        )
 
 
 class Launcher:

@@ -89,6 +89,7 @@ def test_a_program_that_checks_itself(program):
 def test_errors_are_codes_of_cuda_and_messages(program):
     result = run(program, "errors")
     assert (result.stdout, result.returncode) == ("right\natexit\n", 42), result.stderr
+    assert "nothing was run" not in result.stderr
     for line in (
         "cudaLaunchKernel: block.x is 2,000",
         "is the host function of no kernel",
@@ -179,6 +180,19 @@ def test_programs_that_can_be_run(tmp_path):
     for data in (linked("libcudart.so.12", rpath="/none"), linked("libc.so.6", fat=False), b"#!/bin/sh\n"):
         (tmp_path / "app").write_bytes(data)
         check_program(tmp_path / "app")
+
+
+@needs_compiler
+def test_a_program_without_cuda(tmp_path, capfd):
+    """It is run, and the user told that the emulator had no part in it."""
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\necho hello\nexit 3\n")
+    script.chmod(0o755)
+    assert main(["run", "--", str(script)]) == 3
+    out, err = capfd.readouterr()
+    assert out == "hello\n"
+    assert f"{script} has called no function of the CUDA runtime: nothing was run on the emulator" in err
+    assert "--triton" in err
 
 
 def test_usage(capsys):

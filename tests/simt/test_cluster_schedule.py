@@ -131,11 +131,9 @@ def test_what_order_blocks_find_each_other_in(backend: str) -> None:
     assert out.numpy()[:, 0].tolist() == [[0, 8], [1, 9], [2, 3], [4, 10], [5, 11], [6, 7]]
 
 
-@pytest.mark.parametrize("cluster", [2, 16])
+@pytest.mark.parametrize(("backend", "cluster"), [("llvm", 2), ("llvm", 16), ("reference", 2)])
 def test_more_clusters_than_are_resident(backend: str, cluster: int) -> None:
     """Blocks of 1,024 threads, of which 64 are resident at once."""
-    if backend == "reference" and cluster > 2:
-        pytest.skip("takes it seconds, and clusters of 2 show the same")
     device = ge.Device(backend=backend)
     made = kernel(
         "ld.param.u64 %rd1, [count]; setp.ne.u32 %p1, %r0, 0; @%p1 bra skip; atom.global.add.u32 %r1, [%rd1], 1;\nskip: "

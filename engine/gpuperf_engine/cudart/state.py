@@ -6,6 +6,7 @@ import ctypes
 import json
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,10 @@ class State:
             data = text.encode("utf-8", "surrogateescape")
             libc.fwrite(data, ctypes.c_size_t(1), ctypes.c_size_t(len(data)), stdout)
 
+        used = environment.get("GPUPERF_RUN_USED")
+        if used:  # by which gpuperf run knows, also of programs that its program starts
+            with suppress(OSError):
+                Path(used).touch()
         machine = load_machine(environment.get("GPUPERF_RUN_TARGET") or _DEFAULT_MACHINE)
         device = Device(
             mapped=True, history=0, races=environment.get("GPUPERF_RUN_RACES") or "off", printer=printed

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from pytest_gpuperf.cli import main
-from pytest_gpuperf.triton.activation import MACHINE, environment
+from pytest_gpuperf.triton.activation import MACHINE, SITE, environment
 
 ROOT = Path(__file__).parents[3]
 
@@ -59,3 +59,19 @@ def test_what_cannot_be_run(capsys) -> None:
 
 def test_the_exit_code_is_that_of_the_program() -> None:
     assert main(["run", "--triton", "--", sys.executable, "-S", "-c", "raise SystemExit(7)"]) == 7
+
+
+def test_a_python_without_the_package() -> None:
+    """It starts, and says what it lacks."""
+    result = subprocess.run(
+        [sys.executable, "-I", "-S", os.path.join(SITE, "sitecustomize.py")],
+        env={**os.environ, MACHINE: "h100-sxm"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.stdout, result.returncode) == ("", 0)
+    assert result.stderr == (
+        f"gpuperf: {sys.executable} has no pytest_gpuperf, so Triton finds no GPU there: "
+        "run the program with a Python that has 'pytest-gpuperf[triton]'\n"
+    )

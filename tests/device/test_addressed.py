@@ -260,3 +260,32 @@ def test_a_kernel_before_its_launch() -> None:
         found.spill_bytes == 0
         and found.registers == device.launch(module["k"], 1, 32, [0, 0]).resources.registers
     )
+
+
+@pytest.mark.parametrize(
+    "directives, registers, largest",
+    [
+        pytest.param("", 184, 256, id="none"),
+        pytest.param(".reqntid 512", 128, 512, id="reqntid"),
+        pytest.param(".maxntid 32, 30", 64, 960, id="maxntid"),
+        pytest.param(".maxnreg 40", 40, 1024, id="maxnreg"),
+    ],
+)
+def test_estimated_registers_leave_room_for_the_block_that_a_kernel_declares(
+    directives: str, registers: int, largest: int
+) -> None:
+    """The assembler gives a thread no more registers than leave room for the declared block (PTX ISA, "Performance-Tuning
+    Directives"): 65,536 in a block, 256 at a time to each of its warps, four warps at a time. 180 values are live
+    at once beside two words of the address, and two registers are kept aside."""
+    live = 180
+    loads = "".join(f"ld.volatile.global.u32 %r{i}, [%rd+{4 * i}];\n" for i in range(live))
+    stores = "".join(f"st.volatile.global.u32 [%rd+{4 * i}], %r{i};\n" for i in reversed(range(live)))
+    module = ge.parse(
+        head("8.0", "sm_80")
+        + f""".visible .entry k(.param .u64 x) {directives} {{
+    .reg .b32 %r<{live}>; .reg .b64 %rd; ld.param.u64 %rd, [x];
+{loads}{stores}ret; }}"""
+    )
+    attributes = ge.Device().attributes(module["k"])
+    assert (attributes.registers, attributes.largest_block) == (registers, largest)
+    assert attributes.spill_bytes == 4 * (184 - registers)

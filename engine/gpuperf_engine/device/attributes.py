@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ..ptx.module import Function
 from ..results import KernelAttributes, Resources
 from ..simt.launch import MAX_THREADS, shared_limit
 from ..simt.program import Program
@@ -18,20 +19,21 @@ _REGISTERS, _UNIT, _WARPS = 65536, 256, 4
 def attributes_of(program: Program, resources: Resources) -> KernelAttributes:
     """``resources``: without dynamic shared memory."""
     kernel = program.kernel
-    per_warp = -(-resources.registers * 32 // _UNIT) * _UNIT
-    fitting = 32 * (_REGISTERS // per_warp // _WARPS * _WARPS)
     bounds = [math.prod(bound) for bound in (kernel.maxntid, kernel.reqntid) if bound is not None]
-    estimated = resources.source == "estimate"
-    spilled = (
-        4 * program.registers_spilled if estimated else max(resources.spill_stores, resources.spill_loads)
-    )
+    registers = resources.registers
+    spilled = max(resources.spill_stores, resources.spill_loads)
+    if resources.source == "estimate":
+        registers = min(registers, _declared(kernel, bounds))
+        spilled = 4 * (program.registers_spilled + resources.registers - registers)
+    per_warp = -(-registers * 32 // _UNIT) * _UNIT
+    fitting = 32 * (_REGISTERS // per_warp // _WARPS * _WARPS)
     constant = sum(
         item.size
         for item in kernel.module.variables.values()
         if item.space == "const" and item.linkage != "extern"
     )
     return KernelAttributes(
-        registers=resources.registers,
+        registers=registers,
         shared_bytes=resources.shared_bytes,
         local_bytes=resources.local_bytes,
         constant_bytes=constant,
@@ -41,3 +43,12 @@ def attributes_of(program: Program, resources: Resources) -> KernelAttributes:
         parameter_bytes=kernel.param_bytes,
         source=resources.source,
     )
+
+
+def _declared(kernel: Function, bounds: list[int]) -> int:
+    """The most registers that an assembler may give a thread so that a block of the threads that the kernel declares fits."""
+    limit = kernel.maxnreg or _REGISTERS
+    if bounds:
+        warps = -(-min(bounds) // (32 * _WARPS)) * _WARPS
+        limit = min(limit, _REGISTERS // warps // _UNIT * _UNIT // 32)
+    return limit

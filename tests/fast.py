@@ -29,6 +29,7 @@ LEFT_OUT = {
         "tests/hardware/test_supervised.py",
         "tests/hostile",
         "tests/jit/test_prepare.py",
+        "tests/plugin/authoring/test_programs.py",
         "tests/plugin/authoring/test_progress.py",
         "tests/plugin/config/test_plugins.py",
         "tests/plugin/core/test_adding_a_metric.py",

@@ -99,7 +99,7 @@ class Deadlock(EngineError):
 
 
 class BudgetExceeded(EngineError):
-    """A warp executed more than ``max_instructions`` warp instructions."""
+    """A warp executed more than ``max_instructions`` warp instructions, or the launches of a test more than its budget."""
 
 
 class RaceError(EngineError):

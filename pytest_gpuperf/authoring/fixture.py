@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pytest
 
-from ..config.declared import check_declaration, max_instructions, way
+from ..config.declared import CaseSettings, case_settings, check_declaration, max_instructions, way
 from ..config.settings import Settings
+from .budget import budget_of, over_budget
+from .progress import step
 
 if TYPE_CHECKING:
+    import subprocess
+
     from numpy.typing import DTypeLike, NDArray
 
     import gpuperf_engine as engine
     from gpuperf_engine import Device, Profile, TensorMap
+    from gpuperf_engine.errors import LaunchError
     from gpuperf_engine.memory.arrays import DeviceArray
     from gpuperf_engine.memory.images import ImageObject
+    from gpuperf_engine.profile.budget import Budget
 
+    from ..triton.device import TritonLaunch
     from .kernel import Kernel
+    from .launches import LaunchStreams
     from .progress import Progress
     from .record import CaseRecord
     from .variants import Source
@@ -60,6 +69,9 @@ class Gpuperf:
         self._device: Device | None = None
         self._recorder = Recorder(settings.rootdir)
         self._progress = item.config.stash.get(PROGRESS, None)
+        self._launch_streams: LaunchStreams | None = None
+        self._rules: CaseSettings | None = None
+        self._spent: Budget | None = None
         self.judged = False
         item.stash[RECORDER] = self
 
@@ -76,7 +88,7 @@ class Gpuperf:
     @property
     def launches(self) -> tuple[Profile, ...]:
         """The profiles of all launches so far, in order."""
-        return tuple(self._recorder.profiles)
+        return self._recorder.launched_profiles()
 
     @_quiet
     def array(self, host: object, name: str | None = None, pad: int | None = None) -> DeviceArray:
@@ -183,7 +195,6 @@ class Gpuperf:
         from gpuperf_engine.errors import EngineError
 
         from .kernel import Kernel
-        from .progress import step
         from .variants import make_cases
 
         declared = {"targets": targets, "tolerance": tolerance, "limits": limits}
@@ -234,16 +245,10 @@ class Gpuperf:
     ) -> Profile:
         """Launches every variant from the same memory; what the last one leaves there stays. Returns the profile of that."""
         __tracebackhide__ = True
-        from gpuperf_engine.errors import LaunchError
-
         from .device import check_uninitialized
-        from .progress import step
 
         if self.judged:
-            raise LaunchError(
-                f"the kernels of {self._item.nodeid} have been judged already, this launch would not be judged",
-                hint="launch in the test's body or in fixtures before it, each test with its own gpuperf",
-            )
+            raise self._too_late()
         grid, block, shared_bytes, cluster, cooperative = shape
         profile: Profile | None = None
         for case, function in cases if self._settings.enabled else cases[-1:]:
@@ -262,8 +267,85 @@ class Gpuperf:
                 )
             profile = check_uninitialized(profile, self._settings)
             self._recorder.launched(case, profile, shape, args, self.device)
+            self._spend(profile)
         assert profile is not None
         return profile
+
+    def _spend(self, profile: Profile) -> None:
+        """Raises ``BudgetExceeded`` when the launches of the test have cost more than they may."""
+        over = self._budget.spend(profile)
+        if over:
+            raise over_budget(over)
+
+    @property
+    def _budget(self) -> Budget:
+        if self._spent is None:
+            self._spent = budget_of(self._settings, self._item)
+        return self._spent
+
+    @property
+    def _streams(self) -> LaunchStreams:
+        """Launches that the test does not write itself."""
+        if self._launch_streams is None:
+            from .launches import LaunchStreams
+
+            self._launch_streams = LaunchStreams(self._recorder, self._settings.kernels)
+        return self._launch_streams
+
+    def _launched(self, launch: TritonLaunch) -> None:
+        """A launch through a driver of ours."""
+        if self._rules is None:
+            self._rules = case_settings(self._settings, self._item, {})
+        self._streams.launched(launch, self._rules)
+        self._spend(launch.profile)
+
+    @_quiet
+    def run(
+        self,
+        command: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+        *,
+        check: bool = True,
+        input: str | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        targets: Sequence[str] | None = None,
+        tolerance: Mapping[str, object] | None = None,
+        limits: Mapping[str, float] | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a CUDA program, unchanged, on the emulator; each kernel, line of the host that launches it and shape is a case.
+
+        ``command`` is the program and its arguments (no shell). A path of the program is relative to the test file, then to the
+        rootdir, then to the current folder. ``check``, ``input``, ``cwd``, ``env`` and ``timeout`` (seconds) are those of
+        ``subprocess.run``, and so is the result, with ``returncode``, ``stdout`` and ``stderr`` as text; what the program writes is
+        shown by pytest as well. The program finds the first of the targets. ``targets``, ``tolerance`` and ``limits`` as for
+        ``kernel``.
+
+        Raises ``subprocess.CalledProcessError`` for another exit code than 0 unless ``check`` is false, ``TimeoutExpired``, and
+        ``EngineError`` for a program that cannot be run, and one that exceeds the budget of the test.
+        """
+        __tracebackhide__ = True
+        from .programs import run_program
+
+        declared = {"targets": targets, "tolerance": tolerance, "limits": limits}
+        site = self._recorder.site()
+        settings = self._settings
+        check_declaration(declared, f"gpuperf.run at {site}", settings.metrics, settings.target_files)
+        if self.judged:
+            raise self._too_late()
+        words = [command] if isinstance(command, (str, os.PathLike)) else [*command]
+        with step(self._progress, f"running {os.fspath(words[0]) if words else 'a program'}"):
+            return run_program(
+                self, words, declared, site, check=check, input=input, cwd=cwd, env=env, timeout=timeout
+            )
+
+    def _too_late(self) -> LaunchError:
+        from gpuperf_engine.errors import LaunchError
+
+        return LaunchError(
+            f"the kernels of {self._item.nodeid} have been judged already, this launch would not be judged",
+            hint="launch in the test's body or in fixtures before it, each test with its own gpuperf",
+        )
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -1,27 +1,32 @@
-"""Launches that a test makes by itself, through a driver of ours: each kernel and line that launches it is a case."""
+"""Launches that no test writes, of drivers of ours and of programs: each kernel, line that launches it and shape is a case."""
 
 from __future__ import annotations
 
 import linecache
 import sys
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_engine.device.events import Event
+from gpuperf_engine.profile.merged import MergedLaunches
 
 from ..config.declared import CaseSettings
 from ..core.fingerprint import digest_bytes, digest_parts, kernel_digest
-from ..core.mangling import stable_name
+from ..core.mangling import function_name, stable_name
 from ..sources.base import PtxSource
-from .record import CallSite, CaseRecord, LaunchRecord, shown_path
+from .record import CallSite, CaseRecord, LaunchRecord, Recorder, shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..triton.device import TritonLaunch
-    from .fixture import Gpuperf
+    from gpuperf_engine import Kernel, Profile
 
-__all__ = ["digest_of", "record_launch"]
+    from ..triton.device import TritonLaunch
+
+__all__ = ["LaunchStreams", "digest_of", "fits", "program_site"]
 
 #: packages between a program and the driver
 _BETWEEN = ("pytest_gpuperf", "gpuperf_engine", "triton", "torch", "contextlib")
@@ -29,26 +34,81 @@ _BETWEEN = ("pytest_gpuperf", "gpuperf_engine", "triton", "torch", "contextlib")
 _DIGESTED = 64 << 20
 
 
-def record_launch(gpuperf: Gpuperf, launch: TritonLaunch, rules: CaseSettings) -> None:
-    """Adds a launch to the case of its kernel and of the line that made it."""
-    recorder = gpuperf._recorder
-    site = _site(recorder.rootdir)
-    module, entry = launch.kernel.module, launch.kernel.name
-    digest = kernel_digest(module.text, entry)
-    base = stable_name(entry)
-    alike = [case for case in recorder.cases.values() if case.base == base]
-    case = next((case for case in alike if (case.digest, case.site) == (digest, site)), None)
-    if case is None:
-        key = f"{base}#{len(alike) + 1}" if alike else base
-        source = PtxSource(module.text, f"{base}.ptx", entry, launch.compiler)
-        case = CaseRecord(key, base, entry, source, module, digest, rules, {}, site)
-        recorder.declare(case)
-    profile = launch.profile
-    inputs = digest_parts([profile.grid, profile.block, profile.cluster, launch.inputs], 16)
-    number = len(recorder.profiles)
-    event = Event("launch", (), kernel=entry, number=number, function=launch.kernel)
-    case.launches.append(LaunchRecord(profile, inputs, site, event))
-    recorder.profiles.append(profile)
+@dataclass(slots=True)
+class _Stream:
+    """A case, and its launches as they come."""
+
+    case: CaseRecord
+    site: CallSite
+    number: int
+    merged: MergedLaunches
+    inputs: str = ""
+
+
+class LaunchStreams:
+    """Adds launches to the cases of a test. ``kernels``: globs of those that are cases, all if there are none."""
+
+    def __init__(self, recorder: Recorder, kernels: Sequence[str] = ()) -> None:
+        self._recorder = recorder
+        self._kernels = kernels
+        self._known: dict[Hashable, _Stream] = {}
+
+    def launched(self, launch: TritonLaunch, rules: CaseSettings) -> None:
+        """A launch by the line of the program that is being executed."""
+        kernel, profile = launch.kernel, launch.profile
+        if not fits(kernel.name, self._kernels):
+            return
+        site = program_site(self._recorder.rootdir)
+        key = kernel, site, profile.grid, profile.block, profile.cluster, profile.resources.shared_bytes
+        stream = self._known.get(key)
+        if stream is None:
+            case = self.case_of(kernel, site, profile, launch.compiler, rules)
+            stream = _Stream(case, site, self._recorder.number(), MergedLaunches())
+            self._known[key] = stream
+            self._recorder.unsettled.append(lambda: self._settle(stream))
+        stream.merged.add(profile)
+        inputs = digest_parts([profile.grid, profile.block, profile.cluster, launch.inputs], 16)
+        stream.inputs = digest_parts([stream.inputs, inputs], 16) if stream.inputs else inputs
+
+    @staticmethod
+    def _settle(stream: _Stream) -> None:
+        event = Event("launch", (), kernel=stream.case.entry, number=stream.number)
+        stream.case.launches = [
+            LaunchRecord(profile, stream.inputs, stream.site, event) for profile in stream.merged.profiles()
+        ]
+
+    def case_of(
+        self,
+        kernel: Kernel,
+        site: CallSite,
+        profile: Profile,
+        compiler: str,
+        rules: CaseSettings,
+        where: str = "",
+    ) -> CaseRecord:
+        """The case of a kernel, site and shape: ``name``, or ``name#2`` and so on in the order in which they come. ``where`` tells
+        sites apart that are shown alike."""
+        recorder = self._recorder
+        module, entry = kernel.module, kernel.name
+        digest = kernel_digest(module.text, entry)
+        base = stable_name(entry)
+        shape = (profile.grid, profile.block, profile.cluster, profile.resources.shared_bytes, where)
+        alike = [case for case in recorder.cases.values() if case.base == base]
+        case = next(
+            (case for case in alike if (case.digest, case.site, case.shape) == (digest, site, shape)), None
+        )
+        if case is None:
+            key = f"{base}#{len(alike) + 1}" if alike else base
+            source = PtxSource(module.text, module.path if where else f"{base}.ptx", entry, compiler)
+            case = CaseRecord(key, base, entry, source, module, digest, rules, {}, site, shape=shape)
+            recorder.declare(case)
+        return case
+
+
+def fits(entry: str, kernels: Sequence[str]) -> bool:
+    """Whether a kernel is one of those that are cases: globs of the name in the PTX, or of the function's own name."""
+    names = (entry, stable_name(entry), function_name(entry))
+    return not kernels or any(fnmatchcase(name, pattern) for pattern in kernels for name in names)
 
 
 def digest_of(arguments: tuple[Any, ...]) -> str:
@@ -76,7 +136,7 @@ def _part(argument: Any) -> str:
     return f"{words} {digest_bytes(memoryview(raw))}"
 
 
-def _site(rootdir: Path) -> CallSite:
+def program_site(rootdir: Path) -> CallSite:
     """The innermost line of the program."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _BETWEEN:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..config.declared import CaseSettings
-from ..core.fingerprint import digest_bytes, digest_parts
+from ..core.fingerprint import IN_PART, digest_bytes, digest_parts
 
 if TYPE_CHECKING:
     from gpuperf_engine import Device, Module, Profile
@@ -87,12 +87,17 @@ class CaseRecord:
     declared: Mapping[str, object]
     site: CallSite
     shadowed: bool = False
+    #: what distinguishes it from other cases of its kernel and line, where the test does not declare it
+    shape: tuple[object, ...] = ()
+    #: whether ``inputs`` say all that went into the launches
+    inputs_known: bool = True
     launches: list[LaunchRecord] = field(default_factory=list)
 
     @property
     def inputs(self) -> str:
         """Digest of all inputs of all launches, in order."""
-        return digest_parts([launch.inputs for launch in self.launches], 8)
+        digest = digest_parts([launch.inputs for launch in self.launches], 8)
+        return digest if self.inputs_known else f"{IN_PART}{digest}"
 
 
 class Recorder:
@@ -102,8 +107,27 @@ class Recorder:
         self.rootdir = rootdir
         self.cases: dict[str, CaseRecord] = {}
         self.profiles: list[Profile] = []
+        #: called before the launches of cases are read
+        self.unsettled: list[Callable[[], None]] = []
         self._contents: dict[int, str] = {}
-        self._events = 0
+        self._events = self._numbers = 0
+
+    def number(self) -> int:
+        """For an event that the device of the test does not know."""
+        self._numbers -= 1
+        return self._numbers
+
+    def settle(self) -> None:
+        """Brings the launches of all cases up to date."""
+        for settle in self.unsettled:
+            settle()
+
+    def launched_profiles(self) -> tuple[Profile, ...]:
+        """Those of all launches so far: in their order those that the test wrote, then those of each case that it did not."""
+        self.settle()
+        own = {id(profile) for profile in self.profiles}
+        others = (launch.profile for case in self.cases.values() for launch in case.launches)
+        return (*self.profiles, *(profile for profile in others if id(profile) not in own))
 
     def site(self) -> CallSite:
         return call_site(self.rootdir)

@@ -1,49 +1,81 @@
-"""``gpuperf run``: a program, unchanged, on the emulator."""
+"""``gpuperf run``: a program, unchanged, on the emulator; with ``--gate`` its launches are judged."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 
-from gpuperf_engine.cudart.build import VERSIONS, build_library
 from gpuperf_engine.cudart.program import check_program
-from gpuperf_engine.errors import MachineError
 
-from ..triton.activation import environment
+from ..authoring.programs import NO_RUNTIME, environment
+from ..triton.activation import environment as triton_environment
 from ..triton.device import DEFAULT_MACHINE
 from .common import Subcommands, UsageError, check_targets
 
 __all__ = ["add_parser"]
+
+_OF_GATE = {
+    "update": "--update",
+    "kernels": "--kernels",
+    "baselines": "--baselines",
+    "report": "--report",
+    "budget": "--budget",
+}
 
 
 def add_parser(commands: Subcommands) -> None:
     """Registers the subcommand."""
     parser = commands.add_parser(
         "run",
-        help="run a program, unchanged, on the emulator",
-        usage="gpuperf run [--target ID] [--triton | --races MODE -o FILE.json] -- PROGRAM [ARGUMENT …]",
+        help="run a program, unchanged, on the emulator; --gate compares its launches with a baseline",
+        usage="gpuperf run [--target ID] [--triton | --races MODE -o FILE.json | --gate …] -- PROGRAM [ARGUMENT …]",
+        epilog="example: gpuperf run --gate --update --target h100-sxm -- build/app --size 1000",
     )
-    parser.add_argument("--target", metavar="ID", help="the GPU that the program finds (default: h100-sxm)")
+    parser.add_argument(
+        "--target",
+        metavar="ID",
+        action="append",
+        help="the GPU that the program finds (default: h100-sxm); with --gate repeatable: time is predicted for all",
+    )
     parser.add_argument(
         "--triton", action="store_true", help="a Python program: Triton and torch find the GPU"
     )
     parser.add_argument(
         "--races",
         choices=("off", "note", "error"),
-        help="of a CUDA program: whether races are looked for (default: off)",
+        help="of a CUDA program: whether races are looked for (default: off; with --gate as configured)",
     )
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE.json",
         help="of a CUDA program: write there what was counted, by kernel",
+    )
+    gate = parser.add_argument_group(
+        "gate", "of a CUDA program; configured as pytest is, by the ini file of this folder"
+    )
+    gate.add_argument(
+        "--gate",
+        action="store_true",
+        help="compare every launch with the baseline; exit code 1 if it got worse",
+    )
+    gate.add_argument("--update", action="store_true", help="accept what is measured into the baseline")
+    gate.add_argument(
+        "--baselines",
+        metavar="DIR",
+        help="folder of the baselines (default: ini gpuperf_baseline_dir, baselines)",
+    )
+    gate.add_argument("--report", metavar="DIR", help="write gpuperf.json, .html, .md and candidates/")
+    gate.add_argument(
+        "--kernels", metavar="GLOB", action="append", help="compare only these kernels (repeatable)"
+    )
+    gate.add_argument(
+        "--budget", metavar="N", help="warp instructions (20e9) or seconds (600s) that all launches may cost"
     )
     parser.add_argument("program", metavar="PROGRAM", nargs=argparse.REMAINDER)
     parser.set_defaults(run=run)
@@ -55,22 +87,34 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("say what to run: gpuperf run -- PROGRAM ARGUMENTS")
     if arguments.triton and (arguments.races or arguments.output):
         raise UsageError("--races and -o are for CUDA programs: leave out --triton")
-    target = arguments.target or DEFAULT_MACHINE
-    check_targets(target)
+    idle = [option for name, option in _OF_GATE.items() if getattr(arguments, name)]
+    if idle and not arguments.gate:
+        raise UsageError(f"{', '.join(idle)} {'does' if len(idle) == 1 else 'do'} nothing without --gate")
+    if arguments.gate and (arguments.triton or arguments.output):
+        raise UsageError(
+            "--gate is for CUDA programs, and --report is its output: tests of Triton are gated by pytest --gpuperf-triton --gpuperf"
+        )
+    targets = arguments.target or []
+    if len(targets) > 1 and not arguments.gate:
+        raise UsageError("a program finds one GPU: give one --target, or --gate")
+    check_targets(*targets)
     program = shutil.which(command[0])
     if program is None:
         raise UsageError(f"{command[0]}: no such program")
+    if arguments.gate:
+        from .run_gate import gate
+
+        return gate(arguments, command)
+    target = targets[0] if targets else DEFAULT_MACHINE
     if arguments.triton:
-        return _start([program, *command[1:]], environment(target, []))
+        return _start([program, *command[1:]], triton_environment(target, []))
     check_program(Path(program))
-    variables = _cuda(target, arguments.races or "off", arguments.output)
+    variables = environment(target, device={"races": arguments.races or "off"}, output=arguments.output)
     with tempfile.TemporaryDirectory(prefix="gpuperf-") as folder:
         used = Path(folder) / "used"
         code = _start([program, *command[1:]], {**variables, "GPUPERF_RUN_USED": str(used)})
         if not used.exists():
-            message = f"gpuperf: {command[0]} has called no function of the CUDA runtime: nothing was run on the emulator"
-            hint = "programs of Triton need --triton, others the shared runtime (nvcc -cudart shared)"
-            print(f"{message}\n  {hint}", file=sys.stderr)
+            print(f"gpuperf: {command[0]} {NO_RUNTIME}", file=sys.stderr)
     return code
 
 
@@ -79,39 +123,3 @@ def _start(command: list[str], variables: dict[str, str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
-
-
-def _cuda(target: str, races: str, output: str | None) -> dict[str, str]:
-    """The environment of a CUDA program. Raises ``MachineError``."""
-    folders = [str(build_library(version)) for version in VERSIONS]
-    others = os.environ.get("LD_LIBRARY_PATH")
-    return {
-        "LD_LIBRARY_PATH": os.pathsep.join([*folders, *([others] if others else [])]),
-        "GPUPERF_RUN_PYTHON": sys.executable,
-        "GPUPERF_RUN_LIBPYTHON": str(_python_library()),
-        "GPUPERF_RUN_TARGET": target,
-        "GPUPERF_RUN_RACES": races,
-        "GPUPERF_RUN_OUTPUT": os.path.abspath(output) if output else "",
-    }
-
-
-def _python_library() -> Path:
-    """The shared library of this Python. Raises ``MachineError`` where it was built without one."""
-    version = sysconfig.get_config_var("LDVERSION") or "{}.{}".format(*sys.version_info[:2])
-    name = sysconfig.get_config_var("INSTSONAME") or f"libpython{version}.so.1.0"
-    folders = [
-        sysconfig.get_config_var("LIBDIR"),
-        os.path.join(sys.base_prefix, "lib"),
-        sysconfig.get_config_var("LIBPL"),
-    ]
-    names = [name, f"libpython{version}.so.1.0", f"libpython{version}.so"]
-    for folder in filter(None, folders):
-        for candidate in names:
-            path = Path(folder) / candidate
-            if path.is_file() and re.search(r"\.so(\.|$)", candidate):
-                return path
-    raise MachineError(
-        f"there is no {names[1]}: this Python was built without a shared library",
-        details=[f"looked in {', '.join(filter(None, folders))}"],
-        hint=f"apt-get install libpython{version} (Debian, Ubuntu), or use a Python built with --enable-shared",
-    )

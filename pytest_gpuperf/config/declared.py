@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ __all__ = [
     "check_marker",
     "check_targets",
     "check_tolerances",
+    "checked_budget",
     "max_instructions",
     "present_names",
     "unknown",
@@ -39,7 +41,7 @@ __all__ = [
     "way",
 ]
 
-_MARKER_KEYS = ("targets", "tolerance", "limits", "max_instructions", "strict", "races", "accept")
+_MARKER_KEYS = ("targets", "tolerance", "limits", "max_instructions", "budget", "strict", "races", "accept")
 
 
 SEVERITIES = ("fail", "note", "off")
@@ -224,11 +226,25 @@ def check_marker(item: pytest.Item, metrics: Table, search: Sequence[str] = ()) 
         steps = marker.kwargs.get("max_instructions")
         if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
             raise pytest.UsageError(f"{where}: max_instructions must be a whole number of at least 1")
+        if marker.kwargs.get("budget") is not None:
+            checked_budget(str(marker.kwargs["budget"]), f"{where}: budget")
         _check_accept(marker.kwargs.get("accept"), where)
         for key in ("strict", "races"):
             given = marker.kwargs.get(key)
             if given is not None and given not in CHOICES[key]:
                 raise unknown(f"{where}: {key}={given!r}", str(given), CHOICES[key])
+
+
+_BUDGET = re.compile(r"none|\d+(?:\.\d*)?(?:e\d+)?s?")
+
+
+def checked_budget(text: str, where: str) -> str:
+    """A budget as it was given. Raises ``pytest.UsageError`` for what is none."""
+    if not _BUDGET.fullmatch(text):
+        raise pytest.UsageError(
+            f"{where}: {text!r} is no budget: give warp instructions (20e9), seconds (600s) or none"
+        )
+    return text
 
 
 def _check_accept(accept: object, where: str) -> None:

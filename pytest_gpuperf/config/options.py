@@ -13,9 +13,9 @@ import pytest
 __all__ = ["CHOICES", "MARKER", "add_options", "check_idle", "enabled"]
 
 MARKER = (
-    "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None, strict=None, races=None, accept=None): the test "
-    "launches GPU kernels through the 'gpuperf' fixture, which are counted and compared with a baseline; the arguments are defaults "
-    "for its kernels."
+    "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None, budget=None, strict=None, races=None, "
+    "accept=None): the test launches GPU kernels through the 'gpuperf' fixture, which are counted and compared with a baseline; the "
+    "arguments are defaults for its kernels."
 )
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -85,6 +85,18 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="N",
         type=int,
         help="warp instructions that one warp may execute (default: ini gpuperf_max_instructions, 10**8)",
+    )
+    flag(
+        "--gpuperf-budget",
+        metavar="N",
+        help="warp instructions (20e9) or seconds (600s) that the launches of one test may cost (default: ini gpuperf_budget)",
+    )
+    flag(
+        "--gpuperf-kernels",
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="of the kernels that programs launch only these are cases (repeatable; default: ini gpuperf_kernels, all)",
     )
     flag(
         "--gpuperf-triton",
@@ -189,6 +201,18 @@ def add_options(parser: pytest.Parser) -> None:
     )
     ini("gpuperf_backend", "emulator: auto, llvm or reference", type="string", default="auto")
     ini("gpuperf_min_cases", "fail if fewer kernels were analysed", type="string", default="1")
+    ini(
+        "gpuperf_budget",
+        "what the launches of one test may cost: warp instructions (20e9), seconds (600s) or none",
+        type="string",
+        default="20e9",
+    )
+    ini(
+        "gpuperf_kernels",
+        "kernels of programs that are cases, by globs of their names",
+        type="linelist",
+        default=[],
+    )
     ini("gpuperf_max_instructions", "warp instructions that one warp may execute", type="string", default="")
 
 

@@ -17,6 +17,7 @@ from .declared import (
     FindingRules,
     check_targets,
     check_tolerances,
+    checked_budget,
     present_names,
     unknown,
     warn_renamed,
@@ -45,6 +46,9 @@ class Settings:
     min_cases: int
     max_instructions: int | None
     max_instructions_cli: bool
+    budget: str
+    budget_cli: str | None
+    kernels: tuple[str, ...]
     details: bool
     targets: tuple[str, ...]
     target_files: tuple[str, ...]
@@ -110,6 +114,11 @@ def _read(config: pytest.Config) -> Settings:
         min_cases=1 if min_cases is None else min_cases,
         max_instructions=max_instructions,
         max_instructions_cli=option.gpuperf_max_instructions is not None,
+        budget=checked_budget(str(config.getini("gpuperf_budget")).strip(), "gpuperf_budget"),
+        budget_cli=None
+        if option.gpuperf_budget is None
+        else checked_budget(option.gpuperf_budget, "--gpuperf-budget"),
+        kernels=_names(option.gpuperf_kernels or map(str, config.getini("gpuperf_kernels"))),
         details=option.gpuperf_details,
         targets=_names(part for line in config.getini("gpuperf_targets") for part in str(line).split(",")),
         target_files=target_files,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
-__all__ = ["digest_bytes", "digest_parts", "kernel_digest"]
+__all__ = ["IN_PART", "digest_bytes", "digest_parts", "kernel_digest", "same_work"]
+
+IN_PART = "in-part-"
+"""Before a digest of inputs that leaves some out: equal ones say nothing."""
 
 _SKIP = re.compile(r"/\*.*?\*/|//[^\n]*|^[ \t]*\.(?:loc|file)\b[^\n]*", re.DOTALL | re.MULTILINE)
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[.A-Za-z_$%][\w.$%]*(?:::[\w.$%]+)*|\d[\w.]*|\S')
@@ -24,6 +28,14 @@ def digest_parts(parts: Iterable[object], digits: int) -> str:
     """So many hexadecimal digits that stand for the parts, in their order."""
     text = "\x1f".join(str(part) for part in parts)
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()[:digits]
+
+
+def same_work(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two entries of cases are of the same kernel with the same inputs, as far as one knows: if numbers differ, the analysis
+    does."""
+    kernel, inputs = one.get("kernel"), one.get("inputs")
+    whole = isinstance(inputs, str) and not inputs.startswith(IN_PART)
+    return whole and (kernel, inputs) == (other.get("kernel"), other.get("inputs"))
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..config.declared import case_settings, check_targets
+from ..config.declared import check_targets
 from ..config.options import enabled
 from ..config.settings import Settings
 
@@ -61,9 +61,7 @@ class TritonGate:
             device.before_launch = device.on_launch = None
 
     def _launched(self, item: pytest.Item, launch: TritonLaunch) -> None:
-        from ..authoring.launches import record_launch
-
-        record_launch(self._gpuperf(item), launch, case_settings(self.settings, item, {}))
+        self._gpuperf(item)._launched(launch)
 
     def _gpuperf(self, item: pytest.Item) -> Gpuperf:
         from ..authoring.fixture import RECORDER, Gpuperf

@@ -75,6 +75,14 @@ class GateWorker:
             if self.judge.has_entries(module, test):
                 self.passed_over.setdefault(module, []).append(test)
 
+    def pass_over_others(self, item: pytest.Item) -> None:
+        """The item alone was collected: entries of other tests of its module stay."""
+        from ..judge.judge import module_of, test_of
+
+        module = module_of(item)
+        others = self.judge.tests_with_entries(module) - {test_of(item)}
+        self.passed_over[module] = sorted(others)
+
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         from ..judge.judge import module_of
 

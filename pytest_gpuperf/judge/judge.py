@@ -21,6 +21,7 @@ from ..config.contributions import patterns_of
 from ..config.declared import CaseSettings
 from ..config.settings import Settings
 from ..core.escaping import storable
+from ..core.fingerprint import same_work
 from ..core.metric import Table
 from ..core.metrics import ANALYSIS
 from ..core.records import Case, Detail, Entry, Judged, Policy
@@ -78,6 +79,7 @@ class Judge:
     def judge(self, item: pytest.Item, gpuperf: Gpuperf) -> list[Judged]:
         """The case records of a test whose body has passed, in order of first launch."""
         recorder = gpuperf._recorder
+        recorder.settle()
         cases = [case for case in recorder.cases.values() if case.launches]
         if not cases:
             return []
@@ -113,9 +115,7 @@ class Judge:
             for case in cases
         ]
         unexplained = all(
-            old is not None
-            and (old.get("kernel"), old.get("inputs")) == (m.entry["kernel"], m.entry["inputs"])
-            for old, m in zip(stored, measured, strict=True)
+            old is not None and same_work(old, m.entry) for old, m in zip(stored, measured, strict=True)
         )
         if self.settings.report_dir is not None:
             measured[0].detail["flow"] = flow_of(gpuperf.device, self.settings.rootdir)
@@ -136,6 +136,12 @@ class Judge:
                 path = Path(error.filename or baseline_path(directory, module))
                 self._baselines[module] = BaselineError(f"{self.shown(path)}: {error.strerror or error}")
         return self._baselines[module]
+
+    def tests_with_entries(self, module: str) -> set[str]:
+        """Tests of which the baseline of the module has cases."""
+        baseline = self._baseline(module)
+        known = baseline.cases if isinstance(baseline, Baseline) else ()
+        return {key.rpartition("/")[0] for key in known}
 
     def has_entries(self, module: str, test: str) -> bool:
         """Whether the baseline of the module has cases of that test."""

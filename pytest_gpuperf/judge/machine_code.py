@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ..core.fingerprint import same_work
 from ..core.metric import MACHINE, Metric, Table
 from ..core.records import Entry, MachineEntry, Row
 
@@ -60,7 +61,7 @@ def decided(rows: Iterable[Row], new: Entry, old: Entry, metrics: Table) -> list
     if not targets or not all(("machine.warp_instructions", target) in judged for target in targets):
         return rows
     codes = [(_code(new, target), _code(old, target)) for target in targets]
-    same = new["inputs"] == old["inputs"] and all(
+    same = same_work({**new, "kernel": old["kernel"]}, old) and all(
         now is not None and was is not None and now["code"] == was["code"] for now, was in codes
     )
     certain = all((code or {}).get("residue", 0.0) <= _CERTAIN for pair in codes for code in pair)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from ..core.escaping import one_line
 from ..core.records import Case, Document
 from ..core.verdict import CASE_VERDICTS, WORDS
-from .message import headline, update_command
+from .message import accepting, headline
 from .repository import Repository
 
 __all__ = ["active", "workflow_commands", "write_summary"]
@@ -41,7 +41,7 @@ def workflow_commands(records: Sequence[Case], *, level: str, repository: Reposi
             "line": str(line),
             "title": f"gpuperf: {WORDS[record['verdict']]}",
         }
-        text = f"{headline([record])} (accept: {update_command(record['nodeid'])})"
+        text = f"{headline([record])} (accept: {accepting(record)})"
         listed = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
         yield f"::{level} {listed}::{_data(one_line(text, 1000))}"
     if len(failing) > _LIMIT:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..core.escaping import clean, one_line
 from ..core.mangling import stable_name
 from ..core.numbers import change, counted, number
+from ..core.program_cases import is_program, update_command
 from ..core.records import Case, Row
 from ..core.verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS, leading
 
-__all__ = ["failure_text", "headline", "metric_label", "other_opcodes", "unjudged", "update_command"]
+__all__ = ["accepting", "failure_text", "headline", "metric_label", "other_opcodes", "unjudged", "updating"]
 
 _ROWS = 12
 _WITHOUT_NUMBER = ("error", "unmodelled")
@@ -24,9 +24,15 @@ def metric_label(row: Row) -> str:
     return f"{row['metric']} ({about})" if about else str(row["metric"])
 
 
-def update_command(nodeid: str) -> str:
-    """The command that accepts what a test measures."""
-    return f"pytest --gpuperf --gpuperf-update {shlex.quote(clean(nodeid))}"
+def accepting(record: Case) -> str:
+    """The command that accepts what the test of a record measures."""
+    return update_command(record["nodeid"], record["policy"]["targets"])
+
+
+def updating(records: Iterable[Case], option: str = "--gpuperf-update") -> str:
+    """The command that measures all that the records are of."""
+    commands = {accepting(record) for record in records if is_program(record["module"])}
+    return commands.pop() if len(commands) == 1 else f"pytest --gpuperf {option}"
 
 
 _MACHINE_CODE = "machine.warp_instructions"
@@ -115,7 +121,6 @@ def _named(record: Case) -> str:
 def failure_text(records: Sequence[Case], *, verbose: bool = False) -> str:
     """The whole message of one test; ``records`` are those that fail."""
     lines = [f"gpuperf: {headline(records)}"]
-    nodeid = records[0]["nodeid"]
     for record in records:
         lines += ["", *_case(record, verbose)]
     if any(record["error"] for record in records):
@@ -127,16 +132,17 @@ def failure_text(records: Sequence[Case], *, verbose: bool = False) -> str:
     else:
         lines += [
             "If this is what you want, accept it and commit the baseline:",
-            f"  {update_command(nodeid)}",
+            f"  {accepting(records[0])}",
         ]
     return "\n".join(lines)
 
 
 def _case(record: Case, verbose: bool) -> list[str]:
     call = record["call"]
+    at = f"{one_line(call['path'])}:{call['line']}" if call["line"] else one_line(call["path"])
     lines = [
         f"{SYMBOLS[record['verdict']]} {one_line(record['id'])}: {WORDS[record['verdict']]}",
-        f"  {one_line(record['position'])}, launched at {one_line(call['path'])}:{call['line']}",
+        f"  {one_line(record['position'])}, launched at {at}",
     ]
     if record["error"]:
         return [*lines, *(f"  {clean(line)}" for line in record["error"].splitlines())]

@@ -12,7 +12,7 @@ from ..core.records import Case
 from ..core.verdict import CASE_VERDICTS, SYMBOLS, WORDS
 from ..store.update import FilePlan
 from .document import Run
-from .message import headline, other_opcodes, unjudged
+from .message import headline, other_opcodes, unjudged, updating
 
 if TYPE_CHECKING:
     import pytest
@@ -80,7 +80,7 @@ def _moved(run: Run, *, added: bool) -> Iterator[_Line]:
     if new:
         yield (
             "red",
-            f"{new} without a baseline; store what they do now: pytest --gpuperf --gpuperf-update-new",
+            f"{new} without a baseline; store what they do now: {updating(failing, '--gpuperf-update-new')}",
         )
     quiet = [record for record in run.records if not record["fails"] and not _silent(record)]
     if quiet:
@@ -168,7 +168,7 @@ def _stale(run: Run, settings: Settings) -> Iterator[_Line]:
         yield style, f"  … {len(run.stale) - len(shown)} more (--gpuperf-details lists all)"
     if not run.pruned:
         yield from ((style, f"  {hint}") for hint in _renames(run))
-        yield style, "  remove them: pytest --gpuperf --gpuperf-update"
+        yield style, f"  remove them: {updating(run.records)}"
 
 
 def _renames(run: Run) -> list[str]:

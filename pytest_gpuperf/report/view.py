@@ -16,7 +16,7 @@ from ..judge.explanation import explanation_tables, marks
 from .charts import opcode_bars, target_bars, waterfall
 from .drawing import SVG_NAMESPACE
 from .flow import flow_svg, flow_text
-from .message import headline, metric_label, unjudged, update_command
+from .message import accepting, headline, metric_label, unjudged
 from .sass import machine_listing
 from .structure import structural_differences
 
@@ -137,7 +137,7 @@ def _case(record: Case, listing: Mapping[str, object]) -> dict[str, object]:
         ),
         "because": record["because"],
         "inputs_changed": record["inputs_changed"],
-        "command": update_command(record["nodeid"]),
+        "command": accepting(record),
         "opcodes": opcode_bars(record),
         "waterfall": waterfall(record),
         "structure": _structure(record),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shlex
 import stat
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -24,6 +23,7 @@ from ..core.escaping import one_line
 from ..core.mangling import stable_id
 from ..core.metric import PLUGINS, Metric
 from ..core.metrics import ANALYSIS, TABLE, UNSAID
+from ..core.program_cases import update_command
 from ..core.records import Entry
 from ..core.renamed import renamed_line
 from .yaml_text import write_block
@@ -225,7 +225,8 @@ def is_required(name: str, kind: object, revision: int) -> bool:
 
 
 def _refresh(module: str) -> str:
-    return f"pytest --gpuperf --gpuperf-update {shlex.quote(one_line(module, 1000))}"
+    """The command that writes the file anew."""
+    return update_command(one_line(module, 1000))
 
 
 class _Reader:

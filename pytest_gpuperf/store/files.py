@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from ..core.fingerprint import digest_parts
+from ..core.program_cases import update_command
 from .baseline import Baseline, BaselineError, baseline_path, check_place, parse_baseline, render_baseline
 
 __all__ = [
@@ -81,7 +82,7 @@ def read_module(files: Mapping[str, bytes], module: str, shown: str) -> Baseline
             if key in baseline.cases:
                 raise BaselineError(
                     f"{path}: the case {key!r} is in another file too\n"
-                    f"  remove one and write it anew: pytest --gpuperf --gpuperf-update {module}"
+                    f"  remove one and write it anew: {update_command(module)}"
                 )
             baseline.cases[key] = {**case, "analysis": dict(part.analysis_of(key))}
     return baseline

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..core.escaping import one_line
+from ..core.fingerprint import same_work
 from ..core.metric import PLUGINS
 from ..core.metrics import ANALYSIS
 from ..core.records import Case, Entry, TargetEntry
@@ -190,7 +191,7 @@ def _accept(
 def with_absent(measured: Entry, old: Entry, plugins: Sequence[str]) -> Entry:
     """A case with what plugins that are not there measured before, if kernel and inputs are those of then."""
     absent = {plugin: rows for plugin, rows in old.get(PLUGINS, {}).items() if plugin not in plugins}
-    if not absent or (old["kernel"], old["inputs"]) != (measured["kernel"], measured["inputs"]):
+    if not absent or not same_work(old, measured):
         return measured
     findings = [text for text in old.get("findings", ()) if text.partition(".")[0] in absent]
     targets: dict[str, TargetEntry] = {}
@@ -209,7 +210,7 @@ def with_absent(measured: Entry, old: Entry, plugins: Sequence[str]) -> Entry:
 
 def with_machine_code(measured: Entry, old: Entry) -> Entry:
     """A case with the machine code that was counted where the assembler was, if kernel and inputs are those of then."""
-    if (old["kernel"], old["inputs"]) != (measured["kernel"], measured["inputs"]):
+    if not same_work(old, measured):
         return measured
     targets = measured.get("targets", {}).copy()
     for name, entry in old.get("targets", {}).items():

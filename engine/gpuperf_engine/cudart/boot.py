@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from . import arrays, events, graphs, launches, memory, properties, registration  # noqa: F401
-from .build import names
+from .build import IN_C, names
 from .calls import FUNCTIONS, bound, missing
 from .state import State
 
@@ -20,14 +20,17 @@ _state: State | None = None
 _kept: list[Any] = []
 
 
-def attach(library: str, slots: int) -> None:
-    """Fills the slots of a library that was loaded."""
+def attach(library: str, slots: int, caller: int) -> None:
+    """Fills the slots of a library that was loaded. ``caller`` is its function that says where a launch returns to."""
     global _state
     _state = _state or State.from_environment(os.environ)
     table = (ctypes.c_void_p * len(names())).from_address(slots)
     version = int(library.rpartition(".")[2])
     _state.version = version
+    _state.callers.append(ctypes.PYFUNCTYPE(ctypes.c_void_p)(caller))
     for number, name in enumerate(names()):
+        if name in IN_C:
+            continue
         plain = _VARIANT.sub("", name)
         known = FUNCTIONS.get(f"{plain}@{version}") or FUNCTIONS.get(plain)
         call = missing(plain, _state) if known is None else bound(plain, known, _state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -13,10 +14,16 @@ from pathlib import Path
 from ..errors import MachineError
 from ..jit import cache
 
-__all__ = ["VERSIONS", "build_library", "names"]
+__all__ = ["IN_C", "VERSIONS", "build_library", "names"]
 
 VERSIONS = ("12", "13")
 """Of CUDA: a program asks for the ``libcudart.so`` of the one that it was compiled with."""
+
+IN_C = ("__cudaPushCallConfiguration", "__cudaPopCallConfiguration")
+"""Functions that ``shim.c`` has by itself."""
+
+#: functions to which it passes on, having noted who calls
+_NOTED = re.compile(r"(__)?cudaLaunch(Cooperative)?Kernel(ExC)?(_ptsz)?")
 
 _HERE = Path(__file__).resolve().parent
 _JUMPS = {
@@ -60,6 +67,10 @@ def _generated(jump: str, version: str) -> bytes:
     lines = [f'#define LIBRARY "libcudart.so.{version}"', f"#define COUNT {len(names())}"]
     text = []
     for number, name in enumerate(names()):
+        if _NOTED.fullmatch(name):
+            lines.append(f"#define SLOT_{name} {number}")
+        if name in IN_C or _NOTED.fullmatch(name):
+            continue
         text.append(
             f'__asm__(".text\\n .globl {name}\\n .type {name}, %function\\n {name}: {jump.format(offset=8 * number)}\\n '
             f'.size {name}, .-{name}\\n");'
@@ -72,7 +83,7 @@ def _compile(source: bytes, generated: bytes, version: str, library: Path) -> No
     if not compiler:
         raise MachineError(
             "there is no C compiler to build the CUDA runtime with",
-            details=["it is built once, from a file of 100 lines, and kept in the cache"],
+            details=["it is built once, from a file of 150 lines, and kept in the cache"],
             hint="apt-get install gcc libc6-dev (Debian, Ubuntu), dnf install gcc (Fedora), or set CC",
         )
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:

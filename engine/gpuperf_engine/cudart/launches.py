@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import Structure, c_char, c_int, c_size_t, c_uint, c_void_p
-from threading import get_ident
 
 from ..errors import EngineError, LaunchError
 from ..ptx.module import Function as Kernel
@@ -103,6 +102,7 @@ class _Launch:
         self.state, self.kernel, self.raw = state, kernel, raw
         self.grid, self.block, self.shared = grid, block, shared
         self.cluster, self.cooperative = cluster, cooperative
+        self.site = state.launch_site()
 
     def __call__(self) -> None:
         state, kernel = self.state, self.kernel
@@ -114,6 +114,8 @@ class _Launch:
         except EngineError as error:
             state.execute(lambda error=error: _again(error))  # type: ignore[misc]
             return
+        if state.launches is not None:
+            state.launches.add(profile, self.site)
         if not state.output:
             return  # a profile is counted when something of it is read
         counted = state.counted.setdefault(kernel.name, Counted())
@@ -171,25 +173,6 @@ def cudaLaunchKernelExC(state: State, given: int, host: int, arguments: int) -> 
         cooperative=cooperative,
     )
     state.enqueue(config.stream, launch)
-
-
-@function(Dim3, Dim3, c_size_t, c_void_p, plain=False)
-def __cudaPushCallConfiguration(state: State, grid: Dim3, block: Dim3, shared: int, stream: int) -> int:
-    # threads of the program are none of Python's between calls, so they keep nothing in threading.local
-    state.configurations.setdefault(get_ident(), []).append((shape_of(grid), shape_of(block), shared, stream))
-    return 0
-
-
-@function(c_void_p, c_void_p, c_void_p, c_void_p, plain=False)
-def __cudaPopCallConfiguration(state: State, grid: int, block: int, shared: int, stream: int) -> None:
-    waiting = state.configurations.get(get_ident())
-    if not waiting:
-        raise CudaError(9, "a kernel is called without <<<grid, block>>>")
-    ctas, threads, amount, queue = waiting.pop()
-    for address, shape in ((grid, ctas), (block, threads)):
-        (c_uint * 3).from_address(address)[:] = shape
-    c_size_t.from_address(shared).value = amount
-    c_void_p.from_address(stream).value = queue
 
 
 @function(c_void_p, c_void_p)

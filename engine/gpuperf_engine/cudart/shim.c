@@ -1,4 +1,4 @@
-/* A libcudart whose functions are in Python: each is a jump through a slot, which `attach` fills when the library is loaded.
+/* A libcudart whose functions are in Python, all but a few: each is a jump through a slot, which `attach` fills when the library is loaded.
  *
  * The interpreter is that of `gpuperf run` (GPUPERF_RUN_PYTHON, GPUPERF_RUN_LIBPYTHON), started in the process of the program, so that
  * a pointer means the same to the program, to kernels and to the engine. LIBRARY, COUNT and the jumps come from build.py.
@@ -14,6 +14,65 @@
 __attribute__((visibility("hidden"))) void *gpuperf_slots[COUNT];
 
 static void *python;
+
+/* Where the launch of a thread returns to. `f<<<...>>>(...)` is __cudaPushCallConfiguration(...) ? 0 : f(...), and the stub of f takes
+ * the configuration back and calls cudaLaunchKernel: who pushed is who launches. Arguments may launch themselves, so there are several. */
+typedef struct { unsigned x, y, z; } dim3;
+static __thread struct { dim3 grid, block; size_t shared; void *stream, *caller; } waiting[16];
+static __thread unsigned depth;
+static __thread void *caller;
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *stream)
+{
+    if (depth == sizeof waiting / sizeof *waiting)
+        return 1;
+    waiting[depth].grid = grid;
+    waiting[depth].block = block;
+    waiting[depth].shared = shared;
+    waiting[depth].stream = stream;
+    waiting[depth++].caller = __builtin_return_address(0);
+    return 0;
+}
+
+int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void **stream)
+{
+    if (!depth)
+        return 52; /* cudaErrorMissingConfiguration */
+    depth--;
+    *grid = waiting[depth].grid;
+    *block = waiting[depth].block;
+    *shared = waiting[depth].shared;
+    *stream = waiting[depth].stream;
+    caller = waiting[depth].caller;
+    return 0;
+}
+
+static void *take_caller(void)
+{
+    void *taken = caller;
+    caller = 0;
+    return taken;
+}
+
+#define LAUNCH(name, parameters, arguments) \
+    int name parameters \
+    { \
+        if (!caller) \
+            caller = __builtin_return_address(0); \
+        return ((int (*) parameters)gpuperf_slots[SLOT_##name]) arguments; \
+    }
+#define BY_SHAPE(name) \
+    LAUNCH(name, (void *host, dim3 grid, dim3 block, void **arguments, size_t shared, void *stream), \
+           (host, grid, block, arguments, shared, stream))
+#define BY_CONFIG(name) LAUNCH(name, (void *config, void *host, void **arguments), (config, host, arguments))
+BY_SHAPE(cudaLaunchKernel)
+BY_SHAPE(cudaLaunchKernel_ptsz)
+BY_SHAPE(__cudaLaunchKernel)
+BY_SHAPE(__cudaLaunchKernel_ptsz)
+BY_SHAPE(cudaLaunchCooperativeKernel)
+BY_SHAPE(cudaLaunchCooperativeKernel_ptsz)
+BY_CONFIG(cudaLaunchKernelExC)
+BY_CONFIG(cudaLaunchKernelExC_ptsz)
 
 static void fail(const char *what, const char *more)
 {
@@ -95,7 +154,8 @@ __attribute__((constructor)) static void attach(void)
     else
         start(program, library);
     snprintf(code, sizeof code,
-             "from gpuperf_engine.cudart import boot as _gpuperf\n_gpuperf.attach('%s', %p)\n", LIBRARY, (void *)gpuperf_slots);
+             "from gpuperf_engine.cudart import boot as _gpuperf\n_gpuperf.attach('%s', %p, %p)\n", LIBRARY, (void *)gpuperf_slots,
+             (void *)take_caller);
     if (run(code))
         fail("the CUDA runtime did not start", NULL);
     if (running)

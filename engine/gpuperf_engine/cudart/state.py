@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,9 +14,11 @@ from typing import Any
 
 from ..api import Device
 from ..errors import EngineError
+from ..profile.budget import Budget
 from ..timing.machine import Machine, load_machine
 from .calls import say
 from .codes import CudaError, code_of
+from .launch_log import LaunchLog
 
 __all__ = ["Counted", "State"]
 
@@ -41,13 +44,16 @@ class State:
     output: str = ""
     version: int = 13
     lock: threading.RLock = field(default_factory=threading.RLock)
-    configurations: dict[int, list[Any]] = field(default_factory=dict)
     sticky: int = 0
     last: int = 0
     said: set[str] = field(default_factory=set)
     captures: dict[int, Any] = field(default_factory=dict)
     counted: dict[str, Counted] = field(default_factory=dict)
     objects: dict[Any, Any] = field(default_factory=dict)
+    #: of the gate: every launch, where one is asked for
+    launches: LaunchLog | None = None
+    #: of each library, the address to which the launch of this thread returns
+    callers: list[Callable[[], int | None]] = field(default_factory=list)
     _next: int = 0x1000
 
     @classmethod
@@ -65,11 +71,22 @@ class State:
         if used:  # by which gpuperf run knows, also of programs that its program starts
             with suppress(OSError):
                 Path(used).touch()
-        machine = load_machine(environment.get("GPUPERF_RUN_TARGET") or _DEFAULT_MACHINE)
-        device = Device(
-            mapped=True, history=0, races=environment.get("GPUPERF_RUN_RACES") or "off", printer=printed
-        )
-        return cls(device, machine, environment.get("GPUPERF_RUN_OUTPUT", ""))
+        search = [
+            folder for folder in environment.get("GPUPERF_RUN_TARGET_FILES", "").split(os.pathsep) if folder
+        ]
+        machine = load_machine(environment.get("GPUPERF_RUN_TARGET") or _DEFAULT_MACHINE, search)
+        options = json.loads(environment.get("GPUPERF_RUN_DEVICE") or "{}")
+        device = Device(mapped=True, history=0, printer=printed, **{"races": "off", **options})
+        state = cls(device, machine, environment.get("GPUPERF_RUN_OUTPUT", ""))
+        if folder := environment.get("GPUPERF_RUN_LAUNCHES"):
+            state.launches = LaunchLog(
+                Path(folder), Budget(**json.loads(environment.get("GPUPERF_RUN_BUDGET") or "{}"))
+            )
+        return state
+
+    def launch_site(self) -> int:
+        """The address in the program behind the launch that this thread makes; 0 where it is not known."""
+        return next((address for caller in self.callers if (address := caller())), 0)
 
     def new(self, value: Any) -> int:
         """A handle for an object."""
@@ -101,7 +118,9 @@ class State:
             say(str(error))
 
     def report(self) -> None:
-        """Writes what was counted, by kernel, to the file that was asked for."""
+        """Writes what was counted, by kernel, and launches to the files that were asked for."""
+        if self.launches is not None:
+            self.launches.write()
         if not self.output:
             return
         rows = [{"kernel": name, **vars(counted)} for name, counted in self.counted.items()]

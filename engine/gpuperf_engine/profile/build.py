@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from .._gc import uncollected
@@ -25,11 +25,20 @@ __all__ = ["LaunchRecord", "build_profile"]
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """What a profile was made from: analyses that need more than totals go back to it."""
+    """What a profile was made from: analyses that need more than totals go back to it. The counters of ``observation`` are the sums
+    over ``times`` launches of this shape."""
 
     program: Program
     plan: LaunchPlan
     observation: Observation
+    times: int = 1
+
+    @property
+    def each(self) -> LaunchRecord:
+        """One of the launches; where they differ, their mean."""
+        return (
+            self if self.times == 1 else replace(self, observation=self.observation.mean(self.times), times=1)
+        )
 
     def __deepcopy__(self, memo: object) -> LaunchRecord:
         """Nothing changes a record, and a program is large."""
@@ -42,10 +51,12 @@ def build_profile(
     observation: Observation,
     resources: Resources | None = None,
     started: float | None = None,
+    times: int = 1,
 ) -> Profile:
     """The profile of one launch of a program, whatever part of it ran. Counts are summed up when one of them is first asked for.
 
-    ``resources``: those to report, ``None`` for estimated ones; ``started``: the ``time.perf_counter()`` at which the analysis began.
+    ``resources``: those to report, ``None`` for estimated ones; ``started``: the ``time.perf_counter()`` at which the analysis began;
+    ``times``: of how many launches the counters are the sums.
     """
     executed, kernel = observation.executed, program.kernel
     return Profile.counting(
@@ -58,14 +69,14 @@ def build_profile(
         grid=plan.grid,
         block=plan.block,
         cluster=plan.cluster,
-        launches=1,
+        launches=times,
         demand="values" if executed is None else executed.demand,
         resources=resources or Resources(program.registers, plan.shared_bytes, program.local_bytes),
         static_instructions=program.static_instructions,
         observed_footprint=observation.footprint,
         observed_values=observation.values,
         observed_threads=None if observation.threads is None else Threads(program, plan, observation.threads),
-        records=(LaunchRecord(program, plan, observation),),
+        records=(LaunchRecord(program, plan, observation, times),),
         method=observation.method,
         method_reason=observation.method_reason,
         remarks=observation.remarks,

@@ -60,8 +60,8 @@ def csv_text(profiles: Iterable[Profile], further: Mapping[str, Sequence[object]
 
 
 def _row(profile: Profile, launch: int) -> dict[str, str | int | float]:
-    plans = [record.plan for record in profile.records]
-    ctas = sum(plan.ctas for plan in plans)
+    plans = [(record.plan, record.times) for record in profile.records]
+    ctas = sum(plan.ctas * times for plan, times in plans)
     values: tuple[str | int | float, ...] = (
         profile.path,
         profile.kernel,
@@ -71,7 +71,7 @@ def _row(profile: Profile, launch: int) -> dict[str, str | int | float]:
         profile.address_size,
         profile.records[0].program.kernel.module.instruction_count,
         ctas,
-        sum(plan.ctas * plan.threads_per_cta for plan in plans),
+        sum(plan.ctas * plan.threads_per_cta * times for plan, times in plans),
         profile.static_instructions,
         profile.thread_instructions,
         sum(profile.by_category.get(category, 0) for category in _FLOATING),

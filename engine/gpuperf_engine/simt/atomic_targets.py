@@ -88,6 +88,10 @@ class HottestAddress:
         """So many launches like this one."""
         return HottestAddress(self.lanes * count, self.operations * count, self.word)
 
+    def mean(self, count: int) -> HottestAddress:
+        """One of so many launches that these are the sums of."""
+        return HottestAddress(self.lanes // count, self.operations // count, self.word)
+
 
 class AtomicTargets:
     """A table of NumPy's: for each slot its lanes, those that are combined with a lower one, and the word that they have, 0 if there

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -98,13 +98,50 @@ class Observation:
         )
 
     def times(self, count: int) -> None:
-        """So many launches like this one. Counters that leave 64 bits become Python integers."""
+        """So many blocks or launches like this one. Counters that leave 64 bits become Python integers."""
         self.hottest = self.hottest.times(count)
+        self.tensor_work = {name: work * count for name, work in self.tensor_work.items()}
         for name in ("block_warps", "block_lanes", "divergent", "taken", "predicated", "sites"):
             counters = getattr(self, name)
             if counters is not None:
                 fits = int(counters.max(initial=0)) * count < 1 << 62
                 setattr(self, name, (counters if fits else counters.astype(object)) * count)
+
+    def warp_instructions(self, program: Program) -> int:
+        """Executions of instructions by paths of warps, in all blocks."""
+        return int(self.block_warps @ program.once(_lengths))
+
+    def added(self, other: Observation) -> Observation:
+        """The counters of both launches of one program; the rest is that of this one."""
+        arrays = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in ("block_warps", "block_lanes", "divergent", "taken", "predicated")
+        }
+        both = self.sites is not None and other.sites is not None
+        return replace(
+            self,
+            **arrays,
+            sites=self.sites + other.sites if both else None,  # type: ignore[operator]
+            hottest=max(self.hottest, other.hottest, key=lambda item: item.lanes),
+            tensor_work={
+                name: self.tensor_work.get(name, 0) + other.tensor_work.get(name, 0)
+                for name in {**self.tensor_work, **other.tensor_work}
+            },
+        )
+
+    def mean(self, count: int) -> Observation:
+        """One of so many launches that these counters are the sums of, rounded down where they differ."""
+        arrays = {
+            name: getattr(self, name) // count
+            for name in ("block_warps", "block_lanes", "divergent", "taken", "predicated")
+        }
+        return replace(
+            self,
+            **arrays,
+            sites=None if self.sites is None else self.sites // count,
+            hottest=self.hottest.mean(count),
+            tensor_work={name: work // count for name, work in self.tensor_work.items()},
+        )
 
     def executed_in(self, program: Program) -> int:
         """Thread instructions that these counters mean were executed, with what the slice leaves out left out."""
@@ -117,6 +154,11 @@ class Observation:
             int(self.block_lanes[block.index]) * sum(only is None or item in only for item in block.tally)
             for block in program.blocks
         )
+
+
+def _lengths(program: Program) -> NDArray[np.int64]:
+    """Instructions of each block that are counted."""
+    return np.array([len(block.tally) for block in program.blocks], dtype=np.int64)
 
 
 SECTOR_BYTES = 32

@@ -164,10 +164,11 @@ class Predictor:
         numbers: dict[Hashable, int] = {}
         for record in profile.records:
             used = resources or replace(profile.resources, shared_bytes=record.plan.shared_bytes)
-            key = launch_key(record), used
-            numbers[key] = numbers.get(key, 0) + 1
+            each = record.each
+            key = launch_key(each), used
+            numbers[key] = numbers.get(key, 0) + record.times
             if key not in self._known:
-                self._known[key] = self._launch(record, used)
+                self._known[key] = self._launch(each, used)
         if not numbers:
             raise NotObserved(f"the profile of {profile.kernel!r} holds no launch to predict the time of")
         return [(self._known[key], times) for key, times in numbers.items()]

@@ -62,13 +62,14 @@ def roofline(profile: Profile, machine: Machine, *, caches: str = "cold") -> Roo
     seen = [_caches(profile, index, machine, caches) for index in range(len(profile.records))]
     if not seen:
         raise NotObserved(f"the profile of {profile.kernel!r} holds no launch to draw")
+    numbered = [(item, record.times) for item, record in zip(seen, profile.records, strict=True)]
     found = estimate(profile, machine, caches=caches)
     exec_us = found.time_us - found.launch_us
     kinds = [kind for kind in UNIT_OF if profile.flops.get(kind) and peak_rate(kind, machine)]
     work = float(sum(profile.flops[kind] for kind in kinds)) or float(profile.warp_instructions)
     levels = {
-        "DRAM": sum(item.dram_bytes for item in seen),
-        "L2": sum(item.l2_bytes for item in seen),
+        "DRAM": sum(item.dram_bytes * times for item, times in numbered),
+        "L2": sum(item.l2_bytes * times for item, times in numbered),
     }
     return Roofline(
         machine.id,
@@ -85,7 +86,7 @@ def roofline(profile: Profile, machine: Machine, *, caches: str = "cold") -> Roo
 
 
 def _caches(profile: Profile, index: int, machine: Machine, caches: str) -> CacheEstimate:
-    record = profile.records[index]
+    record = profile.records[index].each
     used = replace(profile.resources, shared_bytes=record.plan.shared_bytes)
     given = timing_input(record, machine, used)
     resident = occupancy(

@@ -1,0 +1,132 @@
+"""Launches of one kernel in one shape, as a stream of them may repeat: those with equal counters are kept once, with their number."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+
+from ..results import Profile, Race, Resources
+from ..simt.console import Console
+from ..simt.counters import Observation
+from .build import LaunchRecord, build_profile
+
+__all__ = ["MergedLaunches"]
+
+#: launches with different counters that are kept apart; further ones are added up
+DISTINCT = 32
+#: notes, remarks and races that are kept of each kind
+_NOTED = 100
+_MEAN = "the time of {:,} launches that differ is that of their mean"
+
+
+class MergedLaunches:
+    """Takes profiles of launches and gives profiles of all of them, at most ``DISTINCT`` + 1: memory and time per launch are bounded.
+    Counts are exact; the launches that are added up are predicted by their mean."""
+
+    def __init__(self) -> None:
+        self.launches = 0
+        self._groups: dict[Hashable, list[int]] = {}
+        self._records: list[LaunchRecord] = []
+        self._rest: LaunchRecord | None = None
+        self._resources: Resources | None = None
+        self._notes: dict[str, None] = {}
+        self._remarks: dict[str, None] = {}
+        self._races: dict[Hashable, Race] = {}
+
+    def add(self, profile: Profile) -> None:
+        """Adds what ``Device.launch`` returned."""
+        self.launches += 1
+        self._resources = self._resources or profile.resources
+        self._note(profile)
+        (record,) = profile.records
+        key = _key(record)
+        group = self._groups.get(key)
+        if group is not None:
+            group[0] += 1
+        elif len(self._groups) < DISTINCT:
+            self._groups[key] = [1]
+            self._records.append(_quiet(record))
+        elif self._rest is None:
+            self._rest = _quiet(record)
+        else:
+            rest = self._rest
+            self._rest = replace(
+                rest, observation=rest.observation.added(record.observation), times=rest.times + 1
+            )
+
+    def _note(self, profile: Profile) -> None:
+        if profile.remarks and len(self._remarks) < _NOTED:
+            self._remarks.update(dict.fromkeys(profile.remarks))
+        of_module = profile.records[0].program.kernel.module.notes
+        if len(profile.notes) > len(of_module) and len(self._notes) < _NOTED:
+            known = {*of_module, *(race.message for race in profile.races)}
+            self._notes.update(dict.fromkeys(note for note in profile.notes if note not in known))
+        if profile.races and len(self._races) < _NOTED:
+            for race in profile.races:
+                self._races.setdefault(
+                    (race.kind, race.object, race.first.location, race.second.location, race.missing), race
+                )
+
+    def profiles(self) -> tuple[Profile, ...]:
+        """One for all launches with equal counters, in order of the first; the notes and races of all are with the first."""
+        records = []
+        for record, (times,) in zip(self._records, self._groups.values(), strict=True):
+            counted = replace(record.observation)
+            counted.times(times)
+            records.append(replace(record, observation=counted, times=times))
+        notes = [*self._notes]
+        if self._rest is not None:
+            rest = self._rest
+            hottest = rest.observation.hottest.times(rest.times)
+            records.append(replace(rest, observation=replace(rest.observation, hottest=hottest)))
+            if rest.times > 1:
+                notes.append(_MEAN.format(rest.times))
+        if records:
+            first = records[0]
+            told = replace(
+                first.observation,
+                notes=tuple(notes),
+                remarks=tuple(self._remarks),
+                races=tuple(self._races.values()),
+            )
+            records[0] = replace(first, observation=told)
+        return tuple(
+            build_profile(
+                record.program, record.plan, record.observation, self._resources, times=record.times
+            )
+            for record in records
+        )
+
+
+def _key(record: LaunchRecord) -> Hashable:
+    """Equal for launches of one program and shape that count the same and whose predicted times are equal."""
+    plan, seen = record.plan, record.observation
+    return (
+        seen.block_warps.tobytes(),
+        seen.block_lanes.tobytes(),
+        seen.divergent.tobytes(),
+        seen.taken.tobytes(),
+        seen.predicated.tobytes(),
+        None if seen.sites is None else seen.sites.tobytes(),
+        seen.hottest,
+        tuple(seen.tensor_work.items()),
+        plan.pointed_at,
+        plan.images,
+    )
+
+
+def _quiet(record: LaunchRecord) -> LaunchRecord:
+    """Without what is kept for all launches together, what it printed and the contents of memory."""
+    silent: Observation = replace(
+        record.observation,
+        notes=(),
+        remarks=(),
+        races=(),
+        breaches=(),
+        uninitialized=frozenset(),
+        beyond={},
+        threads=None,
+        footprint=None,
+        values=None,
+    )
+    return replace(record, plan=replace(record.plan, console=Console(), inputs=None), observation=silent)

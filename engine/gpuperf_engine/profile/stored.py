@@ -1,0 +1,227 @@
+"""Profiles of launches as JSON: from the process that ran a program to the one that judges it. What is read is checked; the program of
+the kernel is laid out anew from its PTX, so a profile that was read is as good as the one that was written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import EngineError
+from ..results import Profile, Race, Resources
+from ..results.races import RaceAccess
+from ..simt.atomic_targets import WORD_SHIFT, HottestAddress
+from ..simt.counters import SITE_COLUMNS, Observation
+from ..simt.launch import LaunchPlan
+from ..simt.program import Program
+from .build import build_profile
+
+__all__ = ["StoredError", "profile_from", "stored"]
+
+_COUNTERS = ("block_warps", "block_lanes", "divergent", "taken", "predicated")
+_SHAPES = ("grid", "block", "cluster")
+_WHOLE = (
+    "shared_bytes",
+    "dynamic_shared",
+    "parameter_address",
+    "max_instructions",
+    "resident",
+)
+_HEX = re.compile(r"(?:[0-9a-f]{2})*")
+
+
+class StoredError(EngineError):
+    """Stored launches that cannot be used."""
+
+
+def stored(profile: Profile) -> dict[str, object]:
+    """A profile of one kernel in one shape, made by running it, ready for JSON."""
+    (record,) = profile.records
+    plan, seen = record.plan, record.observation
+    known = {*record.program.kernel.module.notes, *(race.message for race in profile.races)}
+    word = seen.hottest.word
+    return {
+        **{name: list(getattr(plan, name)) for name in _SHAPES},
+        **{name: getattr(plan, name) for name in _WHOLE},
+        "explicit_cluster": plan.explicit_cluster,
+        "cooperative": plan.cooperative,
+        "strict": plan.strict,
+        "parameters": plan.parameters.hex(),
+        "symbols": plan.symbols.tolist(),
+        "pointed_at": [list(pair) for pair in plan.pointed_at],
+        "names": list(plan.names),
+        "images": [list(pair) for pair in plan.images],
+        "described": _described(plan, word),
+        "times": record.times,
+        **{name: getattr(seen, name).tolist() for name in _COUNTERS},
+        "sites": None if seen.sites is None else seen.sites.tolist(),
+        "hottest": [seen.hottest.lanes, seen.hottest.operations, word],
+        "tensor_work": dict(seen.tensor_work),
+        "resources": asdict(profile.resources),
+        "notes": [note for note in profile.notes if note not in known],
+        "remarks": list(profile.remarks),
+        "races": [race.to_dict() for race in profile.races],
+    }
+
+
+def _described(plan: LaunchPlan, word: int | None) -> str:
+    """What is at the hottest address, where no argument points there."""
+    address = 0 if word is None else word << WORD_SHIFT
+    inside = any(start <= address < start + size for start, size in plan.pointed_at)
+    return "" if word is None or inside else plan.describe(address)
+
+
+def profile_from(program: Program, row: object) -> Profile:
+    """The profile of a launch of a program. Raises ``StoredError`` for what ``stored`` cannot have given for it."""
+    given = _Row(row)
+    sizes: dict[str, Any] = {name: given.shape(name) for name in _SHAPES}
+    sizes |= {name: given.whole(name) for name in _WHOLE}
+    plan = LaunchPlan(
+        **sizes,
+        explicit_cluster=given.of("explicit_cluster", bool),
+        cooperative=given.of("cooperative", bool),
+        strict=given.of("strict", str),
+        parameters=bytes.fromhex(given.matching("parameters", _HEX)),
+        symbols=np.array(given.numbers("symbols", len(program.symbols)), dtype=np.uint64),
+        threads=1,
+        pointed_at=given.pairs("pointed_at"),
+        names=given.texts("names"),
+        images=given.pairs("images"),
+        describe=_always(given.of("described", str)),
+    )
+    if len(plan.names) != len(plan.pointed_at):
+        raise StoredError("names and pointed_at are not of one length")
+    counts = dict.fromkeys(_COUNTERS, len(program.blocks)) | {"predicated": len(program.predicated)}
+    arrays: dict[str, Any] = {name: _array(given.numbers(name, count)) for name, count in counts.items()}
+    observation = Observation(
+        **arrays,
+        sites=given.sites(len(program.sites)),
+        hottest=given.hottest(),
+        tensor_work=given.counts("tensor_work"),
+        notes=given.texts("notes"),
+        remarks=given.texts("remarks"),
+        races=tuple(_race(item) for item in given.of("races", list)),
+    )
+    times = given.whole("times")
+    if not times:
+        raise StoredError("times is 0")
+    return build_profile(program, plan, observation, given.resources(), times=times)
+
+
+def _always(text: str) -> Callable[[int], str]:
+    return lambda address: text or hex(address)
+
+
+def _array(numbers: list[int]) -> NDArray[Any]:
+    # counters of many launches may leave 64 bits
+    return np.array(numbers, dtype=np.int64 if max(numbers, default=0) < 1 << 62 else object)
+
+
+class _Row:
+    """A mapping read from JSON. Raises ``StoredError`` for what is missing or of another kind."""
+
+    def __init__(self, row: object) -> None:
+        if not isinstance(row, Mapping):
+            raise StoredError("a launch is no object")
+        self._row = row
+
+    def of(self, name: str, kind: type) -> Any:
+        value = self._row.get(name)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise StoredError(f"{name} is missing or no {kind.__name__}")
+        return value
+
+    def whole(self, name: str) -> int:
+        return _whole(self.of(name, int), name)
+
+    def matching(self, name: str, pattern: re.Pattern[str]) -> str:
+        text: str = self.of(name, str)
+        if not pattern.fullmatch(text):
+            raise StoredError(f"{name} is malformed")
+        return text
+
+    def numbers(self, name: str, count: int | None = None) -> list[int]:
+        return _numbers(self.of(name, list), name, count)
+
+    def shape(self, name: str) -> tuple[int, int, int]:
+        x, y, z = self.numbers(name, 3)
+        if not x * y * z:
+            raise StoredError(f"{name} is empty")
+        return x, y, z
+
+    def pairs(self, name: str) -> tuple[tuple[int, int], ...]:
+        pairs = [_numbers(item, name, 2) for item in self.of(name, list)]
+        return tuple((first, second) for first, second in pairs)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        texts = self.of(name, list)
+        if not all(isinstance(text, str) for text in texts):
+            raise StoredError(f"{name} are no texts")
+        return tuple(texts)
+
+    def counts(self, name: str) -> dict[str, int]:
+        counts: dict[str, int] = self.of(name, dict)
+        return {key: _whole(value, name) for key, value in counts.items()}
+
+    def sites(self, count: int) -> NDArray[Any] | None:
+        if self._row.get("sites") is None:
+            return None
+        rows = self.of("sites", list)
+        if len(rows) != count:
+            raise StoredError(f"sites has {len(rows)} rows, the kernel has {count} memory instructions")
+        flat = [number for row in rows for number in _numbers(row, "sites", len(SITE_COLUMNS))]
+        return _array(flat).reshape(count, len(SITE_COLUMNS))
+
+    def hottest(self) -> HottestAddress:
+        value = self.of("hottest", list)
+        if len(value) != 3:
+            raise StoredError("hottest has not three parts")
+        lanes, operations = _numbers(value[:2], "hottest", 2)
+        return HottestAddress(lanes, operations, None if value[2] is None else _whole(value[2], "hottest"))
+
+    def resources(self) -> Resources:
+        row = _Row(self.of("resources", dict))
+        values: dict[str, Any] = {
+            item.name: row.of("source", str) if item.name == "source" else row.whole(item.name)
+            for item in fields(Resources)
+        }
+        return Resources(**values)
+
+
+def _whole(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise StoredError(f"{name} holds {value!r}, which is no count")
+    return value
+
+
+def _numbers(values: object, name: str, count: int | None) -> list[int]:
+    if not isinstance(values, list) or (count is not None and len(values) != count):
+        found = len(values) if isinstance(values, list) else "no list of"
+        raise StoredError(f"{name} has {found} numbers, {count} expected")
+    return [_whole(value, name) for value in values]
+
+
+def _race(item: object) -> Race:
+    row = _Row(item)
+    return Race(
+        kind=row.matching("kind", re.compile("RAW|WAR|WAW")),
+        space=row.of("space", str),
+        object=row.of("object", str),
+        address=row.whole("address"),
+        first=_access(row.of("first", dict)),
+        second=_access(row.of("second", dict)),
+        count=row.whole("count"),
+        missing=row.of("missing", str),
+    )
+
+
+def _access(item: object) -> RaceAccess:
+    row = _Row(item)
+    block, thread = (
+        (first, second, third) for first, second, third in (row.numbers(n, 3) for n in ("block", "thread"))
+    )
+    return RaceAccess(row.of("location", str), row.of("source", str), row.of("opcode", str), block, thread)

@@ -1,0 +1,40 @@
+"""What the launches of one test may cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpuperf_engine.errors import BudgetExceeded
+
+from ..config.settings import Settings
+
+if TYPE_CHECKING:
+    import pytest
+
+    from gpuperf_engine.profile.budget import Budget
+
+__all__ = ["budget_of", "over_budget"]
+
+_HINT = (
+    "launch less (a smaller problem, fewer iterations), or allow more: gpuperf_budget, --gpuperf-budget or "
+    "@pytest.mark.gpuperf(budget=…), in warp instructions (20e9) or seconds (600s)"
+)
+
+
+def budget_of(settings: Settings, item: pytest.Item) -> Budget:
+    """The command line's, that of the closest marker, or that of the ini file."""
+    from gpuperf_engine.profile.budget import Budget
+
+    markers = (marker.kwargs.get("budget") for marker in item.iter_markers("gpuperf"))
+    marked = next((str(budget) for budget in markers if budget is not None), settings.budget)
+    text = settings.budget_cli or marked
+    if text == "none" or not settings.enabled:
+        return Budget()
+    if text.endswith("s"):
+        return Budget(seconds=float(text[:-1]))
+    return Budget(instructions=int(float(text)))
+
+
+def over_budget(said: str) -> BudgetExceeded:
+    """The error for a test whose launches cost more."""
+    return BudgetExceeded(said, hint=_HINT)

@@ -1,0 +1,258 @@
+"""Programs of CUDA in processes of their own, on the emulator: started with our libraries, and their launches taken down as cases."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuperf_engine.cudart.build import VERSIONS, build_library
+from gpuperf_engine.cudart.launch_log import LoggedCase, LoggedLaunches, read_launches
+from gpuperf_engine.cudart.program import check_program
+from gpuperf_engine.errors import EngineError, MachineError
+from gpuperf_engine.results import race_error
+
+from .._engine import parse
+from ..config.declared import CaseSettings, case_settings, way
+from ..core.fingerprint import digest_parts
+from ..triton.device import DEFAULT_MACHINE
+from .budget import over_budget
+from .device import check_uninitialized
+from .launches import fits
+from .record import CallSite, LaunchRecord
+from .sites import source_lines
+
+if TYPE_CHECKING:
+    import pytest
+
+    from gpuperf_engine import Profile
+
+    from .fixture import Gpuperf
+
+__all__ = ["NO_RUNTIME", "ProgramError", "environment", "run_program"]
+
+NO_RUNTIME = (
+    "has called no function of the CUDA runtime: nothing was run on the emulator\n"
+    "  programs of Triton need --triton, others the shared runtime (nvcc -cudart shared)"
+)
+_SHOWN = 20
+
+
+class ProgramError(subprocess.CalledProcessError):
+    """A program that ended with another exit code than 0; its message has the end of what it wrote to stderr."""
+
+    def __str__(self) -> str:
+        lines = str(self.stderr or self.stdout or "").rstrip().splitlines()
+        left_out = [f"… ({len(lines) - _SHOWN} lines before)"] if len(lines) > _SHOWN else []
+        return "\n  ".join([super().__str__(), *left_out, *lines[-_SHOWN:]])
+
+
+def environment(
+    machine: str,
+    *,
+    search: Sequence[str] = (),
+    device: Mapping[str, object] | None = None,
+    output: str | None = None,
+    folder: str = "",
+    budget: Mapping[str, object] | None = None,
+) -> dict[str, str]:
+    """Variables of the environment of a CUDA program that finds this machine. ``device``: options of the engine's; ``output``: the
+    file for counts by kernel; ``folder``: that for its launches, which may cost the ``budget``. Raises ``MachineError``."""
+    folders = [str(build_library(version)) for version in VERSIONS]
+    others = os.environ.get("LD_LIBRARY_PATH")
+    return {
+        "LD_LIBRARY_PATH": os.pathsep.join([*folders, *([others] if others else [])]),
+        "GPUPERF_RUN_PYTHON": sys.executable,
+        "GPUPERF_RUN_LIBPYTHON": str(_python_library()),
+        "GPUPERF_RUN_TARGET": machine,
+        "GPUPERF_RUN_TARGET_FILES": os.pathsep.join(search),
+        "GPUPERF_RUN_DEVICE": json.dumps(device or {}),
+        "GPUPERF_RUN_OUTPUT": os.path.abspath(output) if output else "",
+        "GPUPERF_RUN_LAUNCHES": folder,
+        "GPUPERF_RUN_BUDGET": json.dumps(budget or {}),
+    }
+
+
+def run_program(
+    gpuperf: Gpuperf,
+    command: Sequence[str | os.PathLike[str]],
+    declared: Mapping[str, object],
+    site: CallSite,
+    *,
+    check: bool = True,
+    input: str | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    captured: bool = True,
+) -> subprocess.CompletedProcess[str]:
+    """``Gpuperf.run``; unless ``captured``, what the program writes goes where this process writes."""
+    item, settings = gpuperf._item, gpuperf._settings
+    if not command:
+        raise EngineError(
+            "no program was given", hint='for example gpuperf.run(["build/app", "--size", "1000"])'
+        )
+    words = [_program(command[0], item), *(os.fspath(word) for word in command[1:])]
+    check_program(Path(words[0]))
+    rules = case_settings(settings, item, declared)
+    machine = next(iter((*rules.targets, *rules.skipped_targets)), DEFAULT_MACHINE)
+    with tempfile.TemporaryDirectory(prefix="gpuperf-") as folder:
+        variables = environment(
+            machine,
+            search=settings.target_files,
+            device=_device_options(gpuperf),
+            folder=folder,
+            budget=_left(gpuperf),
+        )
+        try:
+            done = subprocess.run(
+                words,
+                input=input,
+                capture_output=captured,
+                text=True,
+                errors="backslashreplace",
+                cwd=cwd,
+                env={**(os.environ if env is None else env), **variables},
+                timeout=timeout,
+                check=False,
+            )
+        except OSError as error:
+            raise EngineError(f"{words[0]} cannot be run: {error.strerror or error}") from None
+        if not captured and not any(Path(folder).iterdir()):
+            print(f"gpuperf: {command[0]} {NO_RUNTIME}", file=sys.stderr)
+        logged = read_launches(Path(folder), parse)
+    sys.stdout.write(done.stdout or "")
+    sys.stderr.write(done.stderr or "")
+    if logged.over:
+        raise over_budget(logged.over)
+    if check and done.returncode:
+        raise ProgramError(done.returncode, words, done.stdout, done.stderr)
+    if settings.enabled:
+        _check_complete(logged, words[0])
+        _record(gpuperf, logged, rules, site)
+    return done
+
+
+def _program(word: str | os.PathLike[str], item: pytest.Item) -> str:
+    """The program's file. Raises ``EngineError`` where there is none."""
+    name = os.fspath(word)
+    if os.sep in name:
+        folders = [item.path.parent, item.config.rootpath, Path.cwd()]
+        for folder in folders:
+            if (path := folder / name).is_file():
+                return str(path)
+        looked = ", ".join(dict.fromkeys(map(str, folders)))
+        raise EngineError(f"no program {name}", hint=f"build it first; looked in {looked}")
+    found = shutil.which(name)
+    if found is None:
+        raise EngineError(f"no program {name} on the search path", hint="give its path: build/app, ./app")
+    return found
+
+
+def _device_options(gpuperf: Gpuperf) -> dict[str, object]:
+    settings, item = gpuperf._settings, gpuperf._item
+    # races are noted there and are an error here, so that a program which passes over errors hides none
+    races = way(settings, item, "races")
+    options: dict[str, object] = {"races": "off" if races == "off" or not settings.enabled else "note"}
+    if settings.backend != "auto":
+        options["backend"] = settings.backend
+        if settings.backend == "reference":
+            options["races"] = "off"
+    if settings.resources != "estimate":
+        options["resources"] = settings.resources
+    if (strict := way(settings, item, "strict")) != "note":
+        options["strict"] = strict
+    if settings.max_instructions is not None:
+        options["max_instructions"] = settings.max_instructions
+    return options
+
+
+def _left(gpuperf: Gpuperf) -> dict[str, object]:
+    """What the test's budget has left."""
+    budget = gpuperf._budget
+    if budget.instructions is not None:
+        return {"instructions": max(0, budget.instructions - budget.executed)}
+    if budget.seconds is not None:
+        return {"seconds": max(0.0, budget.seconds - budget.elapsed)}
+    return {}
+
+
+def _check_complete(logged: LoggedLaunches, program: str) -> None:
+    if logged.lost:
+        raise EngineError(
+            f"{program} ended without the launches of {logged.lost} of its processes having been written",
+            hint="it was killed, or left by _exit: end it by exit or by returning from main",
+        )
+
+
+def _record(gpuperf: Gpuperf, logged: LoggedLaunches, rules: CaseSettings, site: CallSite) -> None:
+    recorder, settings = gpuperf._recorder, gpuperf._settings
+    races = way(settings, gpuperf._item, "races")
+    lines = source_lines([case.site for case in logged.cases], recorder.rootdir)
+    for case in logged.cases:
+        if not fits(case.kernel.name, settings.kernels):
+            continue
+        profiles = [check_uninitialized(profile, settings) for profile in case.profiles]
+        for profile in profiles:
+            if races == "error" and profile.races:
+                raise race_error(profile.kernel, profile.races)
+            gpuperf._spend(profile)
+        place = lines[case.site] or site
+        where = f"{Path(case.site.file).name}:{case.site.address:#x}"
+        record = gpuperf._streams.case_of(case.kernel, place, profiles[0], "", rules, where)
+        record.inputs_known = False
+        for profile in profiles:
+            record.launches.append(
+                LaunchRecord(profile, _inputs(case, profile), place, _event(gpuperf, case))
+            )
+
+
+def _event(gpuperf: Gpuperf, case: LoggedCase) -> Any:
+    from gpuperf_engine.device.events import Event
+
+    return Event(
+        "launch", (), kernel=case.kernel.name, number=gpuperf._recorder.number(), function=case.kernel
+    )
+
+
+def _inputs(case: LoggedCase, profile: Profile) -> str:
+    """Of the shape and of scalars; addresses and what lies there are left out."""
+    plan = profile.records[0].plan
+    spans = plan.pointed_at
+    scalars = []
+    for parameter in case.kernel.params:
+        raw = plan.parameters[parameter.offset : parameter.offset + parameter.size]
+        words = [int.from_bytes(raw[at : at + 8], "little") for at in range(0, len(raw) - 7, 8)]
+        if not any(start <= word <= start + size for word in words for start, size in spans):
+            scalars.append(raw.hex())
+    return digest_parts([profile.grid, profile.block, profile.cluster, profile.launches, *scalars], 16)
+
+
+def _python_library() -> Path:
+    """The shared library of this Python. Raises ``MachineError`` where it was built without one."""
+    version = sysconfig.get_config_var("LDVERSION") or "{}.{}".format(*sys.version_info[:2])
+    name = sysconfig.get_config_var("INSTSONAME") or f"libpython{version}.so.1.0"
+    folders = [
+        sysconfig.get_config_var("LIBDIR"),
+        os.path.join(sys.base_prefix, "lib"),
+        sysconfig.get_config_var("LIBPL"),
+    ]
+    names = [name, f"libpython{version}.so.1.0", f"libpython{version}.so"]
+    for folder in filter(None, folders):
+        for candidate in names:
+            path = Path(folder) / candidate
+            if path.is_file() and re.search(r"\.so(\.|$)", candidate):
+                return path
+    raise MachineError(
+        f"there is no {names[1]}: this Python was built without a shared library",
+        details=[f"looked in {', '.join(filter(None, folders))}"],
+        hint=f"apt-get install libpython{version} (Debian, Ubuntu), or use a Python built with --enable-shared",
+    )

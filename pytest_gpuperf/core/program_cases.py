@@ -1,0 +1,30 @@
+"""Cases of programs that no test runs: what their module is called, and the commands that measure them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+
+from .escaping import clean
+
+__all__ = ["is_program", "module_of_program", "update_command"]
+
+_SUFFIX = ".run"
+
+
+def module_of_program(path: str) -> str:
+    """What stands for the module of a test: the program's path below the rootdir, with a suffix that tests have not."""
+    return path + _SUFFIX
+
+
+def is_program(module: str) -> bool:
+    return module.endswith(_SUFFIX)
+
+
+def update_command(nodeid: str, targets: Iterable[str] = ()) -> str:
+    """The command that accepts what a test, or a program for these targets, measures."""
+    module, _, test = nodeid.partition("::")
+    if not is_program(module):
+        return f"pytest --gpuperf --gpuperf-update {shlex.quote(clean(nodeid))}"
+    options = "".join(f" --target {target}" for target in targets)
+    return f"gpuperf run --gate --update{options} -- {clean(test) or shlex.quote(clean(module.removesuffix(_SUFFIX))) + ' …'}"

@@ -453,6 +453,27 @@ def test_a_loop_of_the_assembler_turns_once_and_is_said_to_be_unexplained() -> N
     assert threads.least == 6 * 6 * 32 and warps.unexplained == threads.unexplained == {1}
 
 
+def test_a_loop_whose_only_bound_is_outvoted_turns_once() -> None:
+    """A load in the loop has the line of one behind it: together they are as often there as the loop alone. Both are outvoted by what
+    is known of the blocks around, and nothing else bounds the loop."""
+    machine = """
+    S2R R0, SR_TID.X # 3
+    .L_more:
+    LDG.E R4, [R2.64] # 5
+    FADD R5, R4, 1
+    ISETP.EQ.U32.AND P0, PT, R5, 0x1, PT
+    @!P0 BRA `(.L_more)
+    LDG.E R6, [R2.64] # 5
+    STG.E [R2.64], R6 # 6
+    EXIT # 7
+    """
+    ptx = "add.u32 %t, %t, 1;\nld.global.f32 %x, [%a];\nst.global.f32 [%a], %x;\nret;\n"
+    warps, threads, _ = both(ptx, machine, grid=1, block=96)
+    assert [warps.blocks[index] for index in range(3)] == [3, 3, 3]
+    assert [threads.blocks[index] for index in range(3)] == [96, 96, 96]
+    assert warps.unexplained == threads.unexplained == {1}
+
+
 def test_an_outvoted_count_decides_nothing() -> None:
     """Two turns, of a main loop of four copies or of a rest of two: half a turn of the one, or one of the other, fit the loads. The
     additions stand before the main loop alone, and are more than either; they must not draw it towards themselves."""

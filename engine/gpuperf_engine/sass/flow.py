@@ -56,6 +56,10 @@ class _Flow:
     edges: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     #: of rows that may be missed what it costs to: variables of what is missing and of what is too much
     missed: list[int] = field(default_factory=list)
+    #: of each count that is an upper bound of blocks the variable of what is too much, and the blocks
+    bounds: list[tuple[int, frozenset[int]]] = field(default_factory=list)
+    #: blocks of the assembler's own loops, by their heads, that no count bounds
+    waiting: dict[int, frozenset[int]] = field(default_factory=dict)
 
 
 def executions(
@@ -76,15 +80,15 @@ def executions(
     anchors = anchors_of(graph, graph.reached - never, instructions, counts, threads=threads)
     for anchor in anchors:
         row = Counter({flow.block[block]: times for block, times in anchor.blocks})
-        _near(flow, row, anchor.count, anchor.weight, anchor.bound)
+        excess = _near(flow, row, anchor.count, anchor.weight, anchor.bound)
+        if anchor.bound != ">":
+            flow.bounds.append((excess, frozenset(block for block, _ in anchor.blocks)))
     _tie_sides(flow, graph, instructions, counts, threads=threads)
     _tie_slow_exchanges(flow, graph)
-    bounded = {block for anchor in anchors if anchor.bound != ">" for block, _ in anchor.blocks}
-    waiting = _tie_waiting(flow, graph, bounded)
     if not threads:
         _tie_divergence(flow, graph, reached, instructions, counts)
     measure = {flow.block[block.index]: block.end - block.start for block in reached}
-    solution = _settled(flow, measure)
+    solution = _settled(flow, graph, measure)
     if solution is None:
         return None
     blocks = {index: solution.values[variable] for index, variable in flow.block.items()}
@@ -93,15 +97,17 @@ def executions(
         solution.least,
         solution.greatest,
         frozenset(index for index, variable in flow.block.items() if variable not in solution.fixed),
-        unexplained(blocks, anchors) | {index for index in waiting if blocks[index]},
+        unexplained(blocks, anchors)
+        | {index for inside in flow.waiting.values() for index in inside if blocks[index]},
         solution.whole,
     )
 
 
-def _settled(flow: _Flow, measure: Mapping[int, int]) -> Solution | None:
+def _settled(flow: _Flow, graph: Graph, measure: Mapping[int, int]) -> Solution | None:
     """The solution without the counts that are outvoted: one that is missed says nothing, so it may not draw what other counts leave
-    open towards itself."""
+    open towards itself, nor bound a loop."""
     while True:
+        _tie_waiting(flow, graph)
         solution = flow.program.solve(measure)
         if solution is None or not solution.whole:
             return solution
@@ -212,8 +218,9 @@ def _always_joined(graph: Graph, begun: int, join: int) -> bool:
     return True
 
 
-def _near(flow: _Flow, row: Counter[int], count: int, weight: int, bound: str) -> None:
-    """A sum of variables near a count: it costs to miss it, on one side only unless it is to be equal."""
+def _near(flow: _Flow, row: Counter[int], count: int, weight: int, bound: str) -> int:
+    """A sum of variables near a count: it costs to miss it, on one side only unless it is to be equal. Returns the variable of what is
+    too much."""
     program = flow.program
     missing = program.variable(weight if bound != "<" else 0)
     excess = program.variable(weight if bound != ">" else 0)
@@ -221,6 +228,7 @@ def _near(flow: _Flow, row: Counter[int], count: int, weight: int, bound: str) -
     row[excess] -= 1
     program.equal(row, count, missing)
     flow.missed += [variable for variable, free in ((missing, "<"), (excess, ">")) if bound != free]
+    return excess
 
 
 def _tie_sides(
@@ -311,17 +319,16 @@ def _tie_slow_exchanges(flow: _Flow, graph: Graph) -> None:
             _near(flow, Counter([seldom]), 0, 1, "=")
 
 
-def _tie_waiting(flow: _Flow, graph: Graph, bounded: set[int]) -> frozenset[int]:
+def _tie_waiting(flow: _Flow, graph: Graph) -> None:
     """Loops of the assembler's own, whose turns no count of PTX bounds: until registers are free, or for each lane by itself. Where
-    all else fits as well, they make one. Returns their blocks."""
-    waiting: set[int] = set()
+    all else fits as well, they make one."""
+    bounded = {block for excess, blocks in flow.bounds if flow.program.costs[excess] for block in blocks}
     for head, body in graph.loops:
         inside = body & flow.block.keys()
-        if inside and not inside & bounded:
-            waiting |= inside
+        if inside and head not in flow.waiting and not inside & bounded:
+            flow.waiting[head] = inside
             again = [edge for index in inside for target, edge in flow.edges.get(index, ()) if target == head]
             _near(flow, Counter(again), 0, 1, "=")
-    return frozenset(waiting)
 
 
 def _deciding(number: int, instructions: Sequence[Instruction]) -> int:

@@ -55,15 +55,15 @@ def count_ways(
     try:
         ran = run(profile, assembly, graph)
     except NotRun as reason:
-        known = _known(by_flow, assembly)
+        known = _known(by_flow, assembly, f"; it was not run: {reason}")
         return replace(known, notes=(*known.notes, f"the machine code was not run: {reason}"))
     return _compared(by_flow, _by_run(graph, ran), graph)
 
 
-def _known(by_flow: Counted | None, assembly: Assembly) -> Counted:
+def _known(by_flow: Counted | None, assembly: Assembly, why: str = "") -> Counted:
     if by_flow is None:
         raise NothingFits(
-            f"no executions of the machine code of {assembly.kernel!r} for {assembly.architecture} fit the counts of its PTX",
+            f"no executions of the machine code of {assembly.kernel!r} for {assembly.architecture} fit the counts of its PTX{why}",
             hint="the counts of PTX stand; please report the kernel",
         )
     return by_flow

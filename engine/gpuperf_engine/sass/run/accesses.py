@@ -137,8 +137,12 @@ def _ldsm(op: Op, to: Writer) -> None:
 def _ldc(op: Op, to: Writer) -> None:
     source = op.operands[1]
     wide = next((_VECTORS[word] for word in op.words if word in _VECTORS), 1)
-    op.allow(*_VECTORS)
+    op.allow(*_VECTORS, *_NARROW)
     target = op.operands[0]
+    narrow = next((word for word in op.words if word in _NARROW), "")
+    if narrow:
+        to.put(target, to.plain(source, kind=_NARROW[narrow]))
+        return
     values = [to.plain(source, above) for above in range(wide)]
     for above, value in enumerate(values):
         to.put(target, value, above)
@@ -167,8 +171,24 @@ def _operation(op: Op) -> tuple[str, str]:
     return name, kind
 
 
+_WINDOWS = {"S": "shared", "L": "local", "G": "global"}
+
+
+@opcodes("QSPC")
+def _qspc(op: Op, to: Writer) -> None:
+    """Whether a generic address lies in a window: ``QSPC.E.S P0, RZ, [R4]``."""
+    flag, target, place = op.operands
+    window = _WINDOWS.get(op.words[-1])
+    if window is None or not isinstance(target, Register) or not target.is_zero:
+        raise NotRun(f"{op.item.text} is not known here")
+    to.put_flag(flag, to.p(f"isspacep.{window}", to.pointer(place)))
+
+
 @opcodes("ATOMS", "ATOMG", "ATOM", "RED", "REDG", "REDS")
 def _atomic(op: Op, to: Writer) -> None:
+    if "CAST" in op:
+        _compare_and_store(op, to)
+        return
     name, kind = _operation(op)
     operands = [item for item in op.operands if not isinstance(item, Predicate)]
     place = next(index for index, item in enumerate(operands) if isinstance(item, Address))
@@ -189,6 +209,29 @@ def _atomic(op: Op, to: Writer) -> None:
         to.put_wide(target, made)
     else:
         to.put(target, made)
+
+
+def _compare_and_store(op: Op, to: Writer) -> None:
+    """``ATOMS.CAST.SPIN P0, [R4], R6, R7``: stores R7 where R6 is found, and whether it did: before Blackwell as 1 or 0 in a register.
+    ``ptxas`` writes it in loops, which lanes leave that did."""
+    op.allow("CAST", "SPIN", "64", *_HINTS)
+    done, place, expected, value = op.operands
+    kind = "b64" if "64" in op else "b32"
+    made, old, new = (
+        (to.fresh("q"), to.wide(expected), to.wide(value))
+        if kind == "b64"
+        else (to.fresh("r"), *(to.r("mov.b32", to.word(item)) for item in (expected, value)))
+    )
+    shared = op.base == "ATOMS"
+    where = to.address32(place) if shared else to.address64(place)
+    space = ".cta.shared" if shared else ".gpu.global" if op.base == "ATOMG" else ".gpu"
+    to.do(f"atom.relaxed{space}.cas.{kind} {made}, {where}, {old}, {new}")
+    stored = to.p(f"setp.eq.{kind}", made, old)
+    if isinstance(done, Predicate):
+        to.put_flag(done, stored)
+        return
+    for above in range(2 if kind == "b64" else 1):
+        to.put(done, "0" if above else to.r("selp.b32", 1, 0, stored), above)
 
 
 # -- other lanes -----------------------------------------------------------------------------------------------------------
@@ -232,17 +275,17 @@ def _vote(op: Op, to: Writer) -> None:
 
 @opcodes("MATCH")
 def _match(op: Op, to: Writer) -> None:
-    op.allow("ANY", "U32")
+    op.allow("ANY", "U32", "U64")
     mask, made = active(to), to.fresh("r")
-    to.do(f"match.any.sync.b32 {made}, {to.r('mov.b32', to.word(op.operands[1]))}, {mask}")
+    kind = "b64" if "U64" in op else "b32"
+    value = to.wide(op.operands[1]) if "U64" in op else to.r("mov.b32", to.word(op.operands[1]))
+    to.do(f"match.any.sync.{kind} {made}, {value}, {mask}")
     to.put(op.operands[0], made)
 
 
 @opcodes("REDUX")
 def _redux(op: Op, to: Writer) -> None:
     op.allow("SUM", "MIN", "MAX", "OR", "AND", "XOR", "S32", "U32")
-    if not op.words:
-        raise NotRun("REDUX without an operation")
     names = {"SUM": "add", "MIN": "min", "MAX": "max", "OR": "or", "AND": "and", "XOR": "xor"}
     name = next((names[word] for word in op.words if word in names), "and")
     kind = "b32" if name in ("or", "and", "xor") else "s32" if "S32" in op else "u32"
@@ -311,6 +354,8 @@ _SPECIAL = {
     "SR_GEMASK": "%lanemask_ge",
     "SR_EQMASK": "%lanemask_eq",
     "SR_CgaCtaId": "%cluster_ctarank",
+    # which copy of the size of the cluster is loaded: all hold the same (``translate``)
+    "SR_CgaSize": "0",
     "SR_CTAID.X": "%ctaid.x",
     "SR_CTAID.Y": "%ctaid.y",
     "SR_CTAID.Z": "%ctaid.z",
@@ -320,10 +365,14 @@ _SPECIAL = {
 }
 
 
-@opcodes("S2R", "S2UR")
+@opcodes("S2R", "S2UR", "CS2R")
 def _s2r(op: Op, to: Writer) -> None:
     name = op.texts[1]
-    if name == "SRZ":
+    if op.base == "CS2R" and "32" not in op:
+        if name != "SRZ":
+            raise NotRun(f"{name} is not known here")
+        to.put_wide(op.operands[0], "0")
+    elif name == "SRZ":
         to.put(op.operands[0], "0")
     elif name == "SR_SWINHI":
         to.put(op.operands[0], "256")

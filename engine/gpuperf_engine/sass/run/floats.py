@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from .integers import set_flags
-from .operands import Immediate, Operand, Predicate, Register
+from .operands import Operand, Register
 from .writer import NotRun, Op, Writer, opcodes
 
-__all__: list[str] = []
+__all__ = ["COMPARES"]
 
 _ROUNDINGS = {"RN": "rn", "RM": "rm", "RP": "rp", "RZ": "rz"}
-_COMPARES = frozenset(
+#: of numbers in floating point
+COMPARES = frozenset(
     ["EQ", "NE", "LT", "LE", "GT", "GE", "EQU", "NEU", "LTU", "LEU", "GTU", "GEU", "NUM", "NAN"]
 )
 
@@ -69,9 +70,12 @@ def _fsel(op: Op, to: Writer) -> None:
 @opcodes("FSETP", "DSETP")
 def _setp(op: Op, to: Writer) -> None:
     compare, *words = op.words
-    if not {*words} <= {"AND", "OR", "XOR", "FTZ"} or compare not in _COMPARES:
-        raise NotRun(f"{op.item.opcode} is not known here")
     first, second, a, b, combined = op.operands
+    if op.base == "DSETP" and compare in ("MIN", "MAX") and words == ["AND"]:
+        _which(op, to)
+        return
+    if not {*words} <= {"AND", "OR", "XOR", "FTZ"} or compare not in COMPARES:
+        raise NotRun(f"{op.item.opcode} is not known here")
     if op.base == "DSETP":
         x, y = to.wide(a, floating=True), to.wide(b, floating=True)
         value = to.p(f"setp.{compare.lower()}.f64", x, y)
@@ -80,10 +84,24 @@ def _setp(op: Op, to: Writer) -> None:
     set_flags(op, to, value, (first, second), combined)
 
 
+def _which(op: Op, to: Writer) -> None:
+    """``DSETP.MIN.AND P0, P1, R2, R4, PT``: whether the lesser is the first, and whether neither is a number: what ``ptxas`` makes of
+    ``min.f64`` then selects by the one, and makes a quiet NaN by the other."""
+    first, second, a, b, combined = op.operands
+    if to.predicate(combined) != "%PT":
+        raise NotRun(f"{op.item.text} is not known here")
+    x, y = to.wide(a, floating=True), to.wide(b, floating=True)
+    result = to.q(f"{op.words[0].lower()}.f64", x, y)
+    neither = to.p("and.pred", to.p("setp.nan.f64", x, x), to.p("setp.nan.f64", y, y))
+    chosen = to.p("setp.eq.b64", result, x)
+    to.put_flag(first, chosen)
+    to.put_flag(second, neither)
+
+
 @opcodes("FSET")
 def _fset(op: Op, to: Writer) -> None:
     form, compare, *words = op.words
-    if form != "BF" or not {*words} <= {"AND", "FTZ"} or compare not in _COMPARES:
+    if form != "BF" or not {*words} <= {"AND", "FTZ"} or compare not in COMPARES:
         raise NotRun(f"{op.item.opcode} is not known here")
     target, a, b, combined = op.operands
     value = to.p(f"setp.{compare.lower()}{_flush(op)}.f32", to.real(a), to.real(b))
@@ -137,9 +155,11 @@ def _angle(to: Writer, source: Operand | None, turns: str) -> str:
 
 @opcodes("FCHK")
 def _fchk(op: Op, to: Writer) -> None:
-    """Whether a division must go its slow way. Where that begins is not documented: it goes there if the divisor has no normal
-    reciprocal or the dividend is not finite, and does not if no step comes near the ends of the range of exponents. What lies
-    between is not known."""
+    """Whether a division must go its slow way. Where that begins is not documented: it goes there if either is zero, subnormal or not
+    finite, and does not if no step comes near the ends of the range of exponents. What lies between is not known.
+
+    Dividends of zero go there: the fast way ends with ``FFMA`` onto +0 and so loses the sign of −0, which ``div.rn`` keeps, and the
+    slow way has branches of its own for a dividend that is zero or subnormal where the divisor is neither."""
     op.allow("DIVIDE")
     flag, a, b = op.operands
     exponents = [to.r("bfe.u32", to.real(item), 23, 8) for item in (a, b)]
@@ -155,7 +175,8 @@ def _fchk(op: Op, to: Writer) -> None:
     for test, value, bound in tests:
         easy = to.p("and.pred", easy, to.p(f"setp.{test}", value, bound))
     hard = to.p("or.pred", to.p("setp.eq.u32", over, 255), to.p("setp.eq.u32", under, 255))
-    hard = to.p("or.pred", hard, to.p("setp.eq.u32", under, 0))
+    for exponent in exponents:
+        hard = to.p("or.pred", hard, to.p("setp.eq.u32", exponent, 0))
     known = to.p("or.pred", easy, hard)
     to.stop_unless(
         known, "FCHK of numbers near the ends of the range: whether it divides slowly is not documented"
@@ -223,16 +244,20 @@ def _read_real(to: Writer, source: Operand | None, real: str) -> str:
 
 @opcodes("F2I")
 def _f2i(op: Op, to: Writer) -> None:
-    op.allow("FTZ", "NTZ", "F16", "F32", "F64", *_TO_INTEGER, *_INTEGERS)
+    op.allow("FTZ", "NTZ", "F16", "BF16", "F32", "F64", *_TO_INTEGER, *_INTEGERS)
     kind = next((word for word in op.words if word in _INTEGERS), "S32")
     real = next((word for word in op.words if word in _REALS), "F32")
     rounding = next((_TO_INTEGER[word] for word in op.words if word in _TO_INTEGER), "rni")
     target, source = op.operands
     flush = ".ftz" * ("FTZ" in op)
-    if kind[1:] in ("8", "16"):
-        raise NotRun(f"{op.item.opcode} is not known here")
-    convert = f"cvt.{rounding}{flush}.{kind.lower()}.{real.lower()}"
     value = _read_real(to, source, real)
+    if real == "BF16":  # as a single it is the same number
+        value = to.r("cvt.f32.bf16", value)
+        real = "F32"
+    convert = f"cvt.{rounding}{flush}.{kind.lower()}.{real.lower()}"
+    if kind[1:] == "16":
+        to.put(target, to.r(f"cvt.{kind[0].lower()}32.{kind.lower()}", to.h(convert, value)))
+        return
     if kind in ("U64", "S64"):
         to.put_wide(target, to.q(convert, value))
     else:
@@ -287,68 +312,6 @@ def _two_bytes(op: Op, to: Writer) -> None:
     to.put(target, to.r(f"cvt.rn.f16x2.{kind}", to.h("cvt.u16.u32", value)))
 
 
-# -- half precision --------------------------------------------------------------------------------------------------------
-
-
-@opcodes("HFMA2", "HADD2", "HMUL2")
-def _half(op: Op, to: Writer) -> None:
-    op.allow("MMA", "BF16_V2", "FTZ", "SAT", "RELU", "F32")
-    target, *sources = op.operands
-    kind = "bf16x2" if "BF16_V2" in op else "f16x2"
-    merged: list[Operand | None] = []
-    for item in sources:
-        both = isinstance(item, Immediate) and merged and isinstance(merged[-1], Immediate)
-        if not both and not isinstance(item, Predicate):
-            merged.append(item)
-    if "F32" in op:
-        _half_to_single(op, to, target, merged)
-        return
-    values = [_pair_of_halves(to, item) for item in merged]
-    name = {"HFMA2": "fma", "HADD2": "add", "HMUL2": "mul"}[op.base]
-    more = ".ftz" * ("FTZ" in op) + ".sat" * ("SAT" in op) + ".relu" * ("RELU" in op)
-    if kind == "bf16x2" and name != "fma":
-        more = ""
-    to.put(target, to.r(f"{name}.rn{more}.{kind}", *values))
-
-
-def _half_to_single(op: Op, to: Writer, target: Operand | None, sources: list[Operand | None]) -> None:
-    """``HADD2.F32 R0, -RZ, R1.H0_H0``: the half as a single."""
-    zero, source = sources
-    if (
-        op.base != "HADD2"
-        or not isinstance(zero, Register)
-        or not zero.is_zero
-        or not isinstance(source, Register)
-    ):
-        raise NotRun(f"{op.item.text} is not known here")
-    value = _pair_of_halves(to, source)
-    to.put(target, to.r("cvt.f32.f16", to.h("cvt.u16.u32", value)))
-
-
-def _pair_of_halves(to: Writer, operand: Operand | None) -> str:
-    value = to.plain(operand)
-    if isinstance(operand, Immediate):
-        return to.r("mov.b32", to.encoding >> 32 & 0xFFFFFFFF)
-    words = getattr(operand, "words", ())
-    value = to.r("mov.b32", value)
-    if "H0_H0" in words:
-        value = to.r("prmt.b32", value, value, 0x1010)
-    elif "H1_H1" in words:
-        value = to.r("prmt.b32", value, value, 0x3232)
-    elif any(word not in ("H1_H0", "F32") for word in words):
-        raise NotRun("a selector of halves that is not known here")
-    if getattr(operand, "absolute", False):
-        value = to.r("and.b32", value, 0x7FFF7FFF)
-    if getattr(operand, "negated", False):
-        value = to.r("xor.b32", value, 0x80008000)
-    return value
-
-
-@opcodes("HSETP2")
-def _hsetp2(op: Op, to: Writer) -> None:
-    raise NotRun(f"{op.item.opcode} is not known here")
-
-
 # -- matrices --------------------------------------------------------------------------------------------------------------
 
 #: shape as written → (rows × columns × depth, registers of the factors)
@@ -364,6 +327,17 @@ def _hmma(op: Op, to: Writer) -> None:
     made = "f32" if single else "f16"
     count = 4 if single else 2
     _product(op, to, f"mma.sync.aligned.{shape}.row.col.{made}.{kind}.{kind}.{made}", count, left, right)
+
+
+@opcodes("QMMA")
+def _qmma(op: Op, to: Writer) -> None:
+    """Of numbers of eight bits: ``QMMA.16832.F32.E4M3.E4M3 R44, R52.ROW, R56.COL, R44``, on Blackwell without ``ROW`` and ``COL``."""
+    op.allow("16832", "F32", "F16", "E4M3", "E5M2")
+    kinds = [word.lower() for word in op.words if word in ("E4M3", "E5M2")]
+    if "16832" not in op or len(kinds) != 2:
+        raise NotRun(f"{op.item.opcode} is not known here")
+    made, count = ("f32", 4) if "F32" in op else ("f16", 2)
+    _product(op, to, f"mma.sync.aligned.m16n8k32.row.col.{made}.{'.'.join(kinds)}.{made}", count, 4, 2)
 
 
 @opcodes("IMMA")

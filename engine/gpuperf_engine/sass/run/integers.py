@@ -64,7 +64,7 @@ def _iadd3(op: Op, to: Writer) -> None:
 
 def _wide_sum(op: Op, to: Writer) -> None:
     """Of registers in pairs, from Hopper on."""
-    target, *values = op.operands
+    target, *values = _without_flags(op)
     if "X" in op or any(isinstance(value, Predicate) for value in values):
         raise NotRun(f"{op.item.text} is not known here")
     total, *others = (to.wide(value) for value in values)
@@ -234,16 +234,34 @@ def set_flags(
 
 @opcodes("SEL")
 def _sel(op: Op, to: Writer) -> None:
-    op.allow()
+    op.allow("64")
     target, a, b, flag = op.operands
+    if "64" in op:
+        to.put_wide(target, to.q("selp.b64", to.wide(a), to.wide(b), to.predicate(flag)))
+        return
     to.put(target, to.r("selp.b32", to.word(a), to.word(b), to.predicate(flag)))
 
 
 @opcodes("IMNMX", "VIMNMX")
 def _imnmx(op: Op, to: Writer) -> None:
-    op.allow("U32", "S32")
+    op.allow("U32", "S32", "U64", "S64")
+    if "U64" in op or "S64" in op:
+        _wide_least(op, to)
+        return
     target, a, b, flag = _without_flags(op)
     to.put(target, _least(op, to, to.word(a), to.word(b), flag))
+
+
+def _wide_least(op: Op, to: Writer) -> None:
+    """``IMNMX.U64 PT, PT, R22, R4, R2, !PT, !PT``, of Blackwell: the flags in front are those of ``_without_flags``; nor is the last
+    one known but as ``!PT``."""
+    least, unused = op.operands.pop(-2), op.operands.pop()
+    if to.predicate(unused) != "%PF" or any(flag.number >= 0 for flag in _flags(op, 0)):
+        raise NotRun(f"{op.item.text} is not known here")
+    target, a, b = op.operands[2:]
+    kind = "u64" if "U64" in op else "s64"
+    ends = [to.q(f"{name}.{kind}", to.wide(a), to.wide(b)) for name in ("min", "max")]
+    to.put_wide(target, to.q("selp.b64", *ends, to.predicate(least)))
 
 
 @opcodes("VIADDMNMX")
@@ -352,16 +370,6 @@ def _mov(op: Op, to: Writer) -> None:
         to.put(op.operands[0], "0")  # where a call returns to, which is known without
         return
     to.put(op.operands[0], to.word(source))
-
-
-@opcodes("CS2R")
-def _cs2r(op: Op, to: Writer) -> None:
-    if op.texts[1] != "SRZ":
-        raise NotRun(f"{op.texts[1]} is not known here")
-    if "32" in op:
-        to.put(op.operands[0], "0")
-    else:
-        to.put_wide(op.operands[0], "0")
 
 
 @opcodes("P2R")

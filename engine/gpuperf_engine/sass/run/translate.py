@@ -13,7 +13,7 @@ from ..assemble import Assembly
 from ..graph import JOINS, Graph
 from ..listing import Decoded
 from ..resources import resources_of
-from . import accesses, floats, integers, warpgroups
+from . import accesses, floats, halves, integers, warpgroups
 from .cubin import Cubin, read_cubin
 from .operands import Register, read_operand
 from .paths import Node, nodes_of
@@ -21,7 +21,7 @@ from .writer import NotRun, Writer, opcode_row
 
 __all__ = ["Translation", "Translator", "cubin_of", "meeting", "translate"]
 
-assert accesses and floats and integers and warpgroups  # they fill the table of opcodes
+assert accesses and floats and halves and integers and warpgroups  # they fill the table of opcodes
 
 #: the most instructions that are written
 _MOST = 40_000
@@ -33,7 +33,8 @@ _PIECE = re.compile(r"[^A-Za-z0-9_]")
 @dataclass(frozen=True, slots=True)
 class _Bank:
     """Of the constants of a launch where ``ptxas`` expects parameters, the shape of a block and of the grid, the end of the stack,
-    what describes global memory, and the shape of a cluster."""
+    what describes global memory, and the shape of a cluster. ``ctas``: where the CTAs of a cluster are counted, by their number, and
+    that from which copies of it are indexed."""
 
     parameters: int
     block: int
@@ -41,11 +42,12 @@ class _Bank:
     stack: int
     memory: int
     cluster: int | None = None
+    ctas: tuple[int, ...] = ()
 
 
 _OLD = _Bank(0x160, 0x0, 0xC, 0x28, 0x118)
 _BANKS = {7: _OLD, 8: _OLD, 9: _Bank(0x210, 0x0, 0xC, 0x28, 0x208, 0x188)}
-_NEW = _Bank(0x380, 0x360, 0x370, 0x37C, 0x358)
+_NEW = _Bank(0x380, 0x360, 0x370, 0x37C, 0x358, ctas=(0x36C, 0x2CC))
 #: where the window of local memory begins, as two words
 _LOCAL_WINDOW = {0x20: 0, 0x24: 0x200}
 
@@ -115,23 +117,25 @@ class Translator:
 
     # -- constants -----------------------------------------------------------------------------------------------------
 
-    def constant(self, to: Writer, bank: int, offset: int, index: str) -> str:
+    def constant(self, to: Writer, bank: int, offset: int, index: str, kind: str) -> str:
         if bank == 0:
-            return self.launch_constant(to, offset, index)
+            return self.launch_constant(to, offset, index, kind)
         if bank == 2 and self.literals:
-            return self.parameter(to, self.parameters + offset, index)
-        if bank == 4 and not index:
+            return self.parameter(to, self.parameters + offset, index, kind)
+        if bank == 4 and not index and kind == "b32":
             return self.address_word(to, offset)
         if bank == 3:
-            return self.variable_word(to, offset, index)
+            return self.variable_word(to, offset, index, kind)
         raise NotRun(f"constant bank {bank} is not known here")
 
-    def launch_constant(self, to: Writer, offset: int, index: str) -> str:
+    def launch_constant(self, to: Writer, offset: int, index: str, kind: str) -> str:
         where = self.bank
         within = offset - where.parameters
         if within >= 0 and (index or within < self.parameters):
-            return self.parameter(to, within, index)
-        if index:
+            return self.parameter(to, within, index, kind)
+        if where.ctas and offset == where.ctas[bool(index)]:
+            return to.r("mov.u32", "%cluster_nctarank")
+        if index or kind not in ("b32", "u16"):
             raise NotRun("a constant that is not known here")
         shapes = ((where.block, "ntid"), (where.grid, "nctaid"), (where.cluster, "cluster_nctaid"))
         for start, name in shapes:
@@ -145,13 +149,13 @@ class Translator:
             return str(_LOCAL_WINDOW[offset])
         raise NotRun(f"constant {offset:#x} of the launch is not known here")
 
-    def parameter(self, to: Writer, offset: int, index: str) -> str:
+    def parameter(self, to: Writer, offset: int, index: str, kind: str = "b32") -> str:
         made = to.fresh("r")
         if index:
             base = to.q("mov.u64", "C")
-            to.do(f"ld.param.b32 {made}, [{to.q('add.s64', base, to.q('cvt.s64.s32', index))}{offset:+d}]")
+            to.do(f"ld.param.{kind} {made}, [{to.q('add.s64', base, to.q('cvt.s64.s32', index))}{offset:+d}]")
         else:
-            to.line(f"ld.param.b32 {made}, [C+{offset}]")
+            to.line(f"ld.param.{kind} {made}, [C+{offset}]")
         return made
 
     def place_of(self, name: str) -> int:
@@ -167,7 +171,7 @@ class Translator:
             raise NotRun("an address that is not known here")
         return self.parameter(to, self.place_of(name) + (offset & 4), "")
 
-    def variable_word(self, to: Writer, offset: int, index: str) -> str:
+    def variable_word(self, to: Writer, offset: int, index: str, kind: str) -> str:
         for name, symbol in self.cubin.symbols_in(".nv.constant3").items():
             if symbol.value <= offset < symbol.value + symbol.size:
                 base = to.q(
@@ -177,7 +181,7 @@ class Translator:
                 if index:
                     base = to.q("add.s64", base, to.q("cvt.s64.s32", index))
                 made = to.fresh("r")
-                to.do(f"ld.b32 {made}, [{base}{offset - symbol.value:+d}]")
+                to.do(f"ld.{kind} {made}, [{base}{offset - symbol.value:+d}]")
                 return made
         raise NotRun("a constant variable that is not known here")
 

@@ -19,8 +19,8 @@ class NotRun(Exception):
     """Why machine code cannot be run: the text says what of it is not known here."""
 
 
-#: reads a word of a constant bank: the bank, the offset and what is added to it (a register of 32 bits, or empty)
-ReadConstant = Callable[["Writer", int, int, str], str]
+#: reads a word of a constant bank: the bank, the offset, what is added to it (a register of 32 bits, or empty) and the type
+ReadConstant = Callable[["Writer", int, int, str, str], str]
 
 
 @dataclass(slots=True)
@@ -88,8 +88,9 @@ class Writer:
         self.registers.add(name)
         return name
 
-    def plain(self, operand: Operand | None, above: int = 0) -> str:
-        """The 32 bits of an operand, or those above them, without its sign, complement and selectors."""
+    def plain(self, operand: Operand | None, above: int = 0, kind: str = "b32") -> str:
+        """The 32 bits of an operand, or those above them, without its sign, complement and selectors. ``kind``: the type of which a
+        constant is."""
         if isinstance(operand, Register):
             return self.name(operand, above)
         if isinstance(operand, Immediate):
@@ -100,7 +101,7 @@ class Writer:
         if isinstance(operand, Constant):
             index = self.name(operand.index) if operand.index is not None else ""
             return self.read_constant(
-                self, operand.bank, operand.offset + 4 * above, "" if index == "0" else index
+                self, operand.bank, operand.offset + 4 * above, "" if index == "0" else index, kind
             )
         raise NotRun("an operand that is not known here")
 
@@ -233,6 +234,12 @@ class Writer:
         self.lines.append(f"@!{held} trap;")
 
     # -- addresses -----------------------------------------------------------------------------------------------------
+
+    def pointer(self, operand: Operand | None) -> str:
+        """The address of global or generic memory, as a value."""
+        base, _, offset = self.address64(operand).strip("[]").partition("+")
+        base, minus, below = base.partition("-")
+        return self.q("add.s64", base, f"{minus}{below}" or offset or "0")
 
     def address64(self, operand: Operand | None) -> str:
         """Of global or generic memory."""

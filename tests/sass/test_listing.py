@@ -105,6 +105,14 @@ def test_ends_of_blocks() -> None:
     assert listing.instructions[-2].ptx == 0 and listing.instructions[0].ptx == 1
 
 
+def test_a_call_by_a_register_is_of_any_function() -> None:
+    """``nvdisasm`` names the beginning of the code, from where on the register counts."""
+    listing = written(
+        ".function k\nCALL.REL.NOINC R2 `(k)\nCALL.ABS.NOINC `(one)\nEXIT\n.function one\nRET.REL.NODEC R20 `(k)"
+    )
+    assert [block.callee for block in build_graph(listing, "k").blocks] == [-1, 3, None, None]
+
+
 def test_operands_and_predicates() -> None:
     listing = written(
         """

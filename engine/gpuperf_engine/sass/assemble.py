@@ -2,7 +2,8 @@
 
 The text that is assembled says where each machine instruction comes from: debug information of the compiler is taken out, and
 ``.loc 1 N 0`` put before the Nth instruction of the kernel and the functions that it reaches. ``ptxas`` keeps that through all its
-optimisations, and makes the same code with and without it.
+optimisations, and makes the same code with and without it. Of several on one line it keeps the last only: so each instruction
+begins a line.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = ["Assembly", "assemble", "assemble_all", "instructions_of", "numbered"
 
 _NOT_NEWLINE = re.compile(r"[^\n]")
 _TOO_OLD = re.compile(r"Value '[^']*' is not defined for option 'gpu-name'|Unsupported \.version")
+_PLACE = re.compile(r"module\.ptx, line (\d+)")
 _LATER = "higher than default SM version"
 #: a longer name is not passed on a command line: then all kernels of the module are assembled
 _LONGEST_NAME = 4096
@@ -51,20 +53,41 @@ def instructions_of(kernel: Function) -> tuple[Instruction, ...]:
 
 def numbered(kernel: Function) -> str:
     """The text of the kernel's module in which ``.loc 1 N 0`` stands before instruction N of ``instructions_of``. Lines are those of
-    the original."""
+    the original, but for instructions behind others on a line (``_broken``)."""
     module = kernel.module
     text = Text(module.text, module.path)
     pieces: list[str] = []
     done = 0
+    broken = set(_broken(kernel))
+    clean = _without_debug(text)
     marks = {
         text.starts[item.span.line - 1] + item.span.column - 1: number
         for number, item in enumerate(instructions_of(kernel), 1)
     }
-    clean = _without_debug(text)
     for offset, number in sorted(marks.items()):
-        pieces += clean[done:offset], f".loc 1 {number} 0 "
+        pieces += clean[done:offset], "\n" * (number in broken), f".loc 1 {number} 0 "
         done = offset
     return "".join([*pieces, clean[done:], '\n.file 1 "k.ptx"\n'])
+
+
+def _broken(kernel: Function) -> dict[int, int]:
+    """The lines of instructions in front of which ``numbered`` begins a line, by their numbers, in the order of the text."""
+    order = sorted(
+        (item.span.line, item.span.column, number) for number, item in enumerate(instructions_of(kernel), 1)
+    )
+    return {
+        number: line
+        for (before, _, _), (line, _, number) in zip([(0, 0, 0), *order], order)
+        if before == line
+    }
+
+
+def _original(kernel: Function, line: int) -> int:
+    """The line of the module where a line of ``numbered`` is from."""
+    for more, broken in enumerate(_broken(kernel).values(), 1):
+        if line < broken + more:
+            return line - more + 1
+    return line - len(_broken(kernel))
 
 
 def _without_debug(text: Text) -> str:
@@ -137,7 +160,9 @@ def _run(tool: Tool, kernel: Function, text: str, architecture: str) -> tuple[by
 def _refusal(tool: Tool, kernel: Function, architecture: str, said: str) -> MachineError:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     first = next((line for line in lines if "error" in line or "fatal" in line), "no message")
-    first = first.removeprefix("ptxas ").replace("module.ptx, line ", f"{kernel.module.path}:")
+    first = _PLACE.sub(
+        lambda match: f"{kernel.module.path}:{_original(kernel, int(match[1]))}", first.removeprefix("ptxas ")
+    )
     if _LATER in first:
         return MachineError(
             f"{kernel.name!r} is PTX for {kernel.module.target}, which {architecture} does not run",

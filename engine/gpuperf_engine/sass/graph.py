@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +17,7 @@ _INDIRECT = ("BRX", "BRXU", "JMX", "JMXU")
 _ENDS = ("EXIT", "KILL")
 #: lanes that arrive one after another go on together
 JOINS = ("BSYNC", "WARPSYNC")
+_REGISTER = re.compile(r"U?R\d+\b")
 _CONTROL = (*_BRANCHES, *_INDIRECT, *_ENDS, *JOINS, "CALL", "RET", "BPT")
 
 
@@ -146,7 +148,9 @@ def _end(
     base = last.base
     if base == "CALL" and (not places or places[0] in functions):
         block.kind, block.successors = "call", on
-        block.callee = targets[0] if targets else -1
+        # by a register: what is named is where the section of the code begins
+        indirect = bool(last.operands) and _REGISTER.match(last.operands[0]) is not None
+        block.callee = targets[0] if targets and not indirect else -1
     elif base in (*_BRANCHES, *_INDIRECT, "CALL"):
         conditional = _may_go_on(last)
         block.kind = "branch" if conditional or len(targets) != 1 else "jump"

@@ -142,6 +142,18 @@ def test_copies_of_an_unrolled_loop_share_its_count() -> None:
     assert warps.least < 5 * (3 + 2 * 11 + 2 + 3 * 5 + 2) < warps.greatest
     assert {1, 3} <= warps.open and not warps.open & {0, 4}
     assert (warps.blocks[0], warps.blocks[2], warps.blocks[4]) == (5, 5, 5)
+    assert warps.solutions is not None
+    for main, single, fits in (
+        (2, 3, True),
+        (1, 7, True),
+        (0, 11, True),
+        (2, 4, False),
+        (3, 0, False),
+        (1, 3, False),
+    ):
+        blocks = {0: 5, 1: 5 * main, 2: 5, 3: 5 * single, 4: 5}
+        assert warps.solutions.have(blocks) == fits, (main, single)
+    assert not warps.solutions.have({**blocks, 4: 6}) and not warps.solutions.have({**blocks, 9: 1})
 
 
 def test_what_was_moved_out_of_a_loop_is_outvoted() -> None:
@@ -253,8 +265,15 @@ def test_linear_programs() -> None:
         4,
         True,
     )
+    assert program(*rows, costs=[0, 0, 0]).allows({0: 3}, 0) and not program(*rows, costs=[0, 0, 0]).allows(
+        {0: 5}, 0
+    )
+    assert program(*rows, costs=[0, 1, 0]).allows({0: 3}, 7) and not program(*rows, costs=[0, 1, 0]).allows(
+        {0: 3}, 6
+    )
     bound = program(*rows, costs=[0, 1, 0]).solve({0: 1})
     assert bound is not None and (bound.values, bound.least, bound.greatest) == ([4, 6, 0], 4, 4)
+    assert bound.cost == pytest.approx(6)
     assert program(({0: 1}, 3), ({0: 1}, 4), costs=[0]).solve({0: 1}) is None
 
 

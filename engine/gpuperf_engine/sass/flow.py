@@ -19,17 +19,34 @@ from .graph import Block, Graph
 from .listing import Decoded
 from .simplex import LinearProgram, Solution
 
-__all__ = ["Executions", "executions"]
+__all__ = ["Executions", "Solutions", "executions"]
 
 #: of an edge of a branch of which there are copies
 _EDGE = 2
 
 
 @dataclass(frozen=True, slots=True)
+class Solutions:
+    """Executions of blocks that fit the counts of PTX as well as any."""
+
+    program: LinearProgram
+    variables: Mapping[int, int]
+    cost: float
+
+    def have(self, blocks: Mapping[int, int]) -> bool:
+        """Whether executions of blocks are among them."""
+        if any(count for index, count in blocks.items() if index not in self.variables):
+            return False
+        given = {variable: blocks.get(index, 0) for index, variable in self.variables.items()}
+        return self.program.allows(given, self.cost)
+
+
+@dataclass(frozen=True, slots=True)
 class Executions:
     """``blocks``: of each block by its index, of a solution with the least instructions. ``least`` and ``greatest``: instructions
     executed, over all solutions that fit as well. ``open``: blocks that these may not agree about. ``unexplained``: blocks of which
-    more PTX instructions say otherwise than say so. ``whole``: whether the counts of blocks are whole as they came, not rounded."""
+    more PTX instructions say otherwise than say so. ``whole``: whether the counts of blocks are whole as they came, not rounded.
+    ``solutions``: all that fit as well, where they are from counts of PTX."""
 
     blocks: Mapping[int, int]
     least: int
@@ -37,6 +54,7 @@ class Executions:
     open: frozenset[int]
     unexplained: frozenset[int]
     whole: bool
+    solutions: Solutions | None = None
 
     @property
     def never(self) -> frozenset[int]:
@@ -100,6 +118,7 @@ def executions(
         unexplained(blocks, anchors)
         | {index for inside in flow.waiting.values() for index in inside if blocks[index]},
         solution.whole,
+        Solutions(flow.program, flow.block, solution.cost),
     )
 
 

@@ -25,13 +25,14 @@ _STEPS = 40
 class Solution:
     """``values``: of each variable. ``least`` and ``greatest``: of the measure, over all solutions of least cost; the values are of
     one where it is least. ``fixed``: variables of the measure that have the same value in all. ``whole``: whether the values are whole
-    numbers that fulfil every row; else they are rounded."""
+    numbers that fulfil every row; else they are rounded. ``cost``: the least, in floating point."""
 
     values: list[int]
     least: int
     greatest: int
     fixed: frozenset[int]
     whole: bool
+    cost: float
 
 
 class LinearProgram:
@@ -71,6 +72,7 @@ class LinearProgram:
         face = tableau.minimise(np.array(self.costs))
         if face is None:
             return None
+        cost = tableau.cost(self.costs) * max([*self.right, 1])
         weights = np.zeros(len(self.costs))
         for variable, value in measure.items():
             weights[variable] = value
@@ -85,7 +87,26 @@ class LinearProgram:
         (low, low_whole), (high, high_whole) = ends
         least, greatest = (sum(values[v] * c for v, c in measure.items()) for values in (low, high))
         fixed = tableau.fixed(face, measure)
-        return Solution(low, least, max(least, greatest), fixed, low_whole and high_whole)
+        return Solution(low, least, max(least, greatest), fixed, low_whole and high_whole, cost)
+
+    def allows(self, given: Mapping[int, int], cost: float) -> bool:
+        """Whether there is a solution with these values of some variables that costs no more."""
+        scale = max([*self.right, 1])
+        reduced = LinearProgram()
+        reduced.costs = [0.0 if variable in given else value for variable, value in enumerate(self.costs)]
+        for row, right in zip(self.rows, self.right):
+            rest = {variable: value for variable, value in row.items() if variable not in given}
+            right -= sum(value * given[variable] for variable, value in row.items() if variable in given)
+            if rest:
+                reduced.equal(rest, right)
+            elif right:
+                return False
+        tableau = _Tableau(reduced.rows, reduced.right, reduced.first, len(self.costs))
+        if not tableau.feasible() or tableau.minimise(np.array(reduced.costs)) is None:
+            return False
+        paid = sum(self.costs[variable] * value for variable, value in given.items())
+        paid += tableau.cost(reduced.costs) * max([*reduced.right, 1])
+        return paid <= cost + _ZERO * scale
 
     def _values(self, basis: Sequence[int]) -> tuple[list[int], bool] | None:
         """The solution of a basis in whole numbers, and whether that fulfils every row."""
@@ -200,6 +221,14 @@ class _Tableau:
         ratios = np.maximum(self.body[rows, -2], 0.0) / column[rows]
         rows = rows[ratios <= ratios.min() + _EQUAL]
         return int(rows[(self.body[rows, -1] / column[rows]).argmin()])
+
+    def cost(self, costs: Sequence[float]) -> float:
+        """Of the basis, in parts of the largest right side."""
+        return sum(
+            costs[variable] * float(value)
+            for variable, value in zip(self.basis, self.body[:, -2])
+            if variable < self.variables
+        )
 
     def _reduced(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
         padded = np.zeros(self.variables + len(self.basis))

@@ -95,17 +95,16 @@ def _compared(by_flow: Counted | None, by_run: Counted, graph: Graph) -> Counted
         return by_run
     pairs = ((by_flow.warps.blocks, by_run.warps.blocks), (by_flow.threads.blocks, by_run.threads.blocks))
     left_open = _left_open(by_flow, graph)
-    agreed, apart = True, 0
+    agreed, apart = _among_solutions(by_flow, by_run), 0
     for block in graph.blocks:
-        if all(one.get(block.index, 0) == other.get(block.index, 0) for one, other in pairs):
+        if agreed or all(one.get(block.index, 0) == other.get(block.index, 0) for one, other in pairs):
             continue
-        agreed = False
         if block.index not in left_open:
             executed = (blocks.get(block.index, 0) for blocks in pairs[0])
             apart += max(1, *executed) * _size(block)
     if agreed:
         return replace(by_run, ways="flow and run")
-    if not apart:
+    if not apart:  # of blocks that are open, each by itself
         return by_run
     least, greatest = sorted((by_flow.least, by_run.least))
     note = f"the counts of PTX say {by_flow.least:,} warp instructions, a run of the machine code {by_run.least:,}"
@@ -115,6 +114,14 @@ def _compared(by_flow: Counted | None, by_run: Counted, graph: Graph) -> Counted
         greatest=greatest,
         residue=min(1.0, apart / max(1, greatest)),
         notes=(note,),
+    )
+
+
+def _among_solutions(by_flow: Counted, by_run: Counted) -> bool:
+    """Whether the counts of the run are those, or some of those, that fit the counts of PTX best."""
+    return all(
+        one.blocks == other.blocks or (one.solutions is not None and one.solutions.have(other.blocks))
+        for one, other in ((by_flow.warps, by_run.warps), (by_flow.threads, by_run.threads))
     )
 
 

@@ -57,6 +57,7 @@ st.shared.b32 [%m+64], %x; bar.sync 0; xor.b32 %m, %m, 4; ld.shared.b32 %d5, [%m
 ld.shared.b32 %d6, [pool]; mov.u32 %d7, 0; and.b32 %n, %x, 15;
 MORE: setp.eq.u32 %p, %n, 0; @%p bra LEFT; mad.lo.u32 %d7, %d7, %x, %n; and.b32 %d8, %d7, 64; setp.ne.u32 %o, %d8, 0; @%o bra ODD;
 xor.b32 %d7, %d7, %y; bra NEXT; ODD: mul.hi.u32 %d7, %d7, %z; NEXT: sub.u32 %n, %n, 1; bra MORE; LEFT:
+setp.ge.u32 %p, %t, 32; @%p bra LATE; shfl.sync.up.b32 %d12, %d7, 1, 0, -1; add.u32 %d12, %d12, %d7; LATE:
 and.b32 %n, %y, 3; PLACES: .branchtargets A0, A1, A2, A3; brx.idx %n, PLACES;
 A0: add.u32 %d9, %x, 1; bra OUT; A1: mul.lo.u32 %d9, %x, %y; bra OUT; A2: xor.b32 %d9, %x, %z; bra OUT; A3: popc.b32 %d9, %x; OUT:
 and.b32 %n, %x, 7; shl.b32 %n, %n, 2; mov.u32 %a32, own; add.u32 %n, %n, %a32;

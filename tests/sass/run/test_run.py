@@ -202,7 +202,7 @@ def test_a_call_returns_to_where_it_was_made(monkeypatch: pytest.MonkeyPatch, tm
     RET.REL.NODEC R6 `(k)
     """
     code = by_hand(monkeypatch, tmp_path, body, machine)
-    assert code.ways == "run"
+    assert code.ways == "flow and run"
     assert warps_at(code) == [
         *[(2, 64)] * 8,
         *[(2, 32)] * 2,

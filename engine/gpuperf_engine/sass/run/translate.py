@@ -351,16 +351,18 @@ class Translator:
         to.stop_unless(everyone, f"{item.opcode} by a part of a warp")
 
     def branch_if_apart(self, node: Node, item: Decoded) -> None:
-        """Known where the lanes that it names are all there: then ``BRA.DIV`` goes on, and ``BRA.CONV`` does not."""
+        """Known where the lanes that it names, on Turing all of the warp, are all there: then ``BRA.DIV`` goes on, and ``BRA.CONV``
+        does not."""
         to = self.to
         if to.guard:
             raise NotRun(f"{item.opcode} is not known here")
         operand = read_operand(item.operands[0])
-        if not isinstance(operand, Register):
+        if not isinstance(operand, Register) and len(item.operands) > 1:
             raise NotRun(f"{item.opcode} is not known here")
+        named = to.word(operand) if isinstance(operand, Register) else "%LANES"
         mask = to.fresh("r")
         to.line(f"activemask.b32 {mask}")
-        same = to.p("setp.eq.b32", mask, to.word(operand))
+        same = to.p("setp.eq.b32", mask, named)
         to.stop_unless(same, f"{item.opcode} by a part of a warp")
         if "CONV" in item.opcode:
             self.branches.append((len(to.lines), node.meets))

@@ -13,9 +13,23 @@ import pytest
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
+from gpuperf_engine.sass.tools import find_tool
 
 #: the reference comes first
 BACKENDS = ("reference", "llvm")
+
+
+def _there(name: str) -> bool:
+    try:
+        find_tool(name)
+    except ge.MachineError:
+        return False
+    return True
+
+
+needs_assembler = pytest.mark.skipif(
+    not (_there("ptxas") and _there("nvdisasm")), reason="ptxas and nvdisasm are not here"
+)
 
 
 def head(version: str, target: str) -> str:

@@ -27,6 +27,8 @@ __all__ = ["add_parser"]
 ALL = "all"
 _BOUNDS = 3
 """Bounds that a row of the table names."""
+_STALLED, _LEAST = 5, 0.01
+"""Machine instructions listed at most, and the least part of all clocks that warps waited before one of them."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -91,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         for target in targets
     }
+    not_simulated = _without_fallbacks(models, estimates)
     drawn = {target: roofline(profile, load_machine(target), caches=arguments.caches) for target in targets}
     if arguments.roofline is not None:
         folder = Path(arguments.roofline)
@@ -108,6 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
             "targets": {
                 target: {
                     "estimates": [_record(estimate) for estimate in estimates[target]],
+                    "not_simulated": not_simulated.get(target),
                     "roofline": asdict(drawn[target]),
                 }
                 for target in targets
@@ -115,20 +119,19 @@ def run(arguments: argparse.Namespace) -> int:
         }
         text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     else:
-        text = "\n".join(_lines(profile, estimates)) + "\n"
+        text = "\n".join(_lines(profile, estimates, not_simulated)) + "\n"
     write(text, arguments.output)
     return OK
 
 
 def _models(wanted: Sequence[str]) -> tuple[str, ...]:
-    from gpuperf_engine.timing.estimate import MODELS
+    from gpuperf_engine.timing.estimate import MODELS, SIMULATION
 
+    every = (*MODELS, SIMULATION)
     for model in wanted:
-        if model not in (*MODELS, ALL):
-            raise UsageError(
-                f"--model {model!r} is not known; {nearest(model, [*MODELS, ALL], noun='model')}"
-            )
-    return MODELS if ALL in wanted else tuple(dict.fromkeys(wanted))
+        if model not in (*every, ALL):
+            raise UsageError(f"--model {model!r} is not known; {nearest(model, [*every, ALL], noun='model')}")
+    return every if ALL in wanted else tuple(dict.fromkeys(wanted))
 
 
 def _profile(arguments: argparse.Namespace) -> Profile:
@@ -156,7 +159,24 @@ def _record(estimate: Estimate) -> dict[str, Any]:
     return record
 
 
-def _lines(profile: Profile, estimates: dict[str, list[Estimate]]) -> list[str]:
+def _without_fallbacks(models: Sequence[str], estimates: dict[str, list[Estimate]]) -> dict[str, str]:
+    """Takes out what another model predicted though the simulation was asked for, if that model stands there too. Gives by target why
+    the launch was not simulated."""
+    from gpuperf_engine.timing.estimate import SIMULATION
+
+    reasons: dict[str, str] = {}
+    for target, found in estimates.items():
+        for place, (model, estimate) in enumerate(zip(models, found)):
+            if model == SIMULATION != estimate.model:
+                reasons[target] = estimate.notes[0]
+                if estimate.model in models:
+                    del found[place]
+    return reasons
+
+
+def _lines(
+    profile: Profile, estimates: dict[str, list[Estimate]], not_simulated: dict[str, str]
+) -> list[str]:
     rows: list[tuple[str, ...]] = [("target", "model", "us", "to first", "limiter", "largest bounds, us")]
     for found in estimates.values():
         for estimate in found:
@@ -177,5 +197,19 @@ def _lines(profile: Profile, estimates: dict[str, list[Estimate]]) -> list[str]:
     for target, found in estimates.items():
         for estimate in found:
             why = list(why_lines(estimate.stalls, estimate.advice, estimate.time_us, from_here))
+            why += _stalled(estimate)
             lines += ["", f"{target}, {estimate.model}:", *(f"  {line}" for line in why)] if why else []
+        if target in not_simulated:
+            lines += ["", f"{target}, {one_line(not_simulated[target])}"]
     return lines
+
+
+def _stalled(estimate: Estimate) -> list[str]:
+    """Of a simulated launch the machine instructions before which warps waited longest."""
+    total = sum(item.stalled for item in estimate.stalled)
+    longest = sorted(estimate.stalled, key=lambda item: (-item.stalled, item.address))[:_STALLED]
+    return [
+        f"stall {100 * item.stalled / total:3.0f} % {item.address:#06x} {item.text} waits {item.stalled / item.issued:,.0f} cycles"
+        for item in longest
+        if item.stalled >= _LEAST * total > 0
+    ]

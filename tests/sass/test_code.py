@@ -10,22 +10,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.sass.tools import find_tool
 from tests.sass.listings import WALK, WALK_PTX, listing_text, stand_in
-from tests.support import head
+from tests.support import head, needs_assembler
 
-
-def there(name: str) -> bool:
-    try:
-        find_tool(name)
-    except ge.MachineError:
-        return False
-    return True
-
-
-needs_both = pytest.mark.skipif(
-    not (there("ptxas") and there("nvdisasm")), reason="ptxas and nvdisasm are not here"
-)
 stands_in = pytest.mark.skipif(os.name != "posix", reason="shell scripts stand in for the programs")
 
 
@@ -178,7 +165,7 @@ def merged(more: str) -> ge.Profile:
     return device.launch(kernel, 5, 32, [device.zeros(128, np.float32), np.uint32(1)])
 
 
-@needs_both
+@needs_assembler
 def test_merged_loads_are_one_and_a_redundant_one_is_none() -> None:
     """Four loads that ptxas merges are one request; a load that it finds to be made already vanishes: the same machine code."""
     profile, slower = merged(LOADED), merged(LOADED * 2)
@@ -194,7 +181,7 @@ def test_merged_loads_are_one_and_a_redundant_one_is_none() -> None:
     assert [item.text for item in same.instructions] == [item.text for item in code.instructions]
 
 
-@needs_both
+@needs_assembler
 def test_what_merged_loads_did_is_counted_by_running_them() -> None:
     """A warp that loads 16 consecutive bytes a lane takes 4 wavefronts of 128 bytes, by one load or by four stored values."""
     device = ge.Device(memory_bytes=1 << 24, observe={"inputs"})
@@ -205,7 +192,7 @@ def test_what_merged_loads_did_is_counted_by_running_them() -> None:
     assert (counts.shared_load_wavefronts, counts.shared_wavefronts) == (5 * 4, 5 * 8)
 
 
-@needs_both
+@needs_assembler
 def test_few_registers_spill() -> None:
     """48 values that live at once do not fit into 24 registers."""
     values = range(48)
@@ -231,7 +218,7 @@ def test_few_registers_spill() -> None:
     assert few.warp_instructions == 4 * len(few.instructions)
 
 
-@needs_both
+@needs_assembler
 def test_saxpy_is_what_its_listing_says() -> None:
     """1000 elements in four blocks of 256: every one of 32 warps has a lane that goes on, the last one 8."""
     path = Path(__file__).resolve().parents[2] / "examples" / "kernels" / "saxpy.ptx"

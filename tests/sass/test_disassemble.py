@@ -11,25 +11,13 @@ from gpuperf_engine.sass import disassemble as module
 from gpuperf_engine.sass.assemble import assemble, instructions_of
 from gpuperf_engine.sass.disassemble import disassemble
 from gpuperf_engine.sass.graph import build_graph
-from gpuperf_engine.sass.tools import Tool, find_tool
+from gpuperf_engine.sass.tools import Tool
+from tests.support import needs_assembler
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "kernels"
 
 
-def there(name: str) -> bool:
-    try:
-        find_tool(name)
-    except ge.MachineError:
-        return False
-    return True
-
-
-needs_both = pytest.mark.skipif(
-    not (there("ptxas") and there("nvdisasm")), reason="ptxas and nvdisasm are not here"
-)
-
-
-@needs_both
+@needs_assembler
 @pytest.mark.parametrize(
     ("stem", "entry", "architectures"),
     [

@@ -8,22 +8,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.sass.tools import find_tool
 from gpuperf_engine.timing.machine import Machine, load_machine
+from tests.support import needs_assembler
 from tests.timing.conftest import MACHINES
-
-
-def there(name: str) -> bool:
-    try:
-        find_tool(name)
-    except ge.MachineError:
-        return False
-    return True
-
-
-needs_both = pytest.mark.skipif(
-    not (there("ptxas") and there("nvdisasm")), reason="ptxas and nvdisasm are not here"
-)
 
 HEAD = """.version 8.0
 .target sm_80
@@ -55,7 +42,7 @@ def loop(body: str, turns: int) -> str:
     return f"mov.u32 %r5, 0;\nL:\n{body}\nadd.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, {turns};\n@%p1 bra L;\n"
 
 
-@needs_both
+@needs_assembler
 def test_a_copy_takes_what_dram_needs() -> None:
     found = ge.estimate(profile(COPY, 8192, 256, 1 << 21), "rtx-a6000", model="simulation")
     assert (found.model, found.limiter) == ("simulation", "dram")
@@ -67,7 +54,7 @@ def test_a_copy_takes_what_dram_needs() -> None:
     assert waits.text.startswith("STG")
 
 
-@needs_both
+@needs_assembler
 def test_bank_conflicts_cost_their_wavefronts() -> None:
     def shared(stride: int) -> ge.Profile:
         lines = [
@@ -89,7 +76,7 @@ def test_bank_conflicts_cost_their_wavefronts() -> None:
     assert times[32].time_us > 6 * times[1].time_us
 
 
-@needs_both
+@needs_assembler
 def test_the_same_lines_are_read_from_dram_once() -> None:
     # All CTAs read the same 32 KiB, four times: DRAM gives it once, L1 keeps it.
     body = "and.b32 %r6, %r1, 255; mul.wide.u32 %q3, %r6, 4; add.s64 %q4, %q1, %q3; mov.f32 %f9, 0f00000000;"
@@ -103,7 +90,7 @@ def test_the_same_lines_are_read_from_dram_once() -> None:
     assert found.bounds["l2"] > 0
 
 
-@needs_both
+@needs_assembler
 def test_more_is_never_faster_and_never_below_a_bound() -> None:
     before = 0.0
     for turns in (1, 8):
@@ -118,7 +105,7 @@ def test_more_is_never_faster_and_never_below_a_bound() -> None:
         before = found.time_us
 
 
-@needs_both
+@needs_assembler
 def test_what_cannot_be_simulated_is_said() -> None:
     # an address that is loaded
     gather = "cvt.rzi.u32.f32 %r6, %f1; mul.wide.u32 %q6, %r6, 4; add.s64 %q7, %q1, %q6;"
@@ -136,7 +123,7 @@ def test_without_an_assembler_the_other_model_stands(monkeypatch: pytest.MonkeyP
     assert found.notes[0].startswith("simulation: not possible, so kleimenov-popova is used:")
 
 
-@needs_both
+@needs_assembler
 def test_a_trace_executes_what_the_counts_say() -> None:
     # Lanes leave the loop at different turns: parts of warps go their own way.
     body = "and.b32 %r8, %r1, 7; add.u32 %r8, %r8, 1;\n" + loop("mul.lo.u32 %r9, %r5, 5;", 3).replace(

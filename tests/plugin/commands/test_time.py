@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.timing.estimate import MODELS
+from gpuperf_engine.timing.estimate import MODELS, SIMULATION
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.commands.common import NOT_JUDGED, OK, USAGE
+from tests.support import needs_assembler
 
 SAXPY = Path(__file__).parents[3] / "examples" / "kernels" / "saxpy.ptx"
 N = 4096
@@ -37,7 +38,8 @@ def profile() -> ge.Profile:
     return device.launch(kernel, N // 256, 256, [N, 2.0, device.zeros(N), device.zeros(N)])
 
 
-def test_all_models_on_each_target(capsys, profile):
+def test_all_models_on_each_target(capsys, profile, monkeypatch):
+    monkeypatch.setenv("GPUPERF_PTXAS", "/nowhere/ptxas")
     code, out, _ = run(capsys, *LAUNCH, "--target", "a40", "--target", "h100-sxm", "--model", "all")
     assert code == OK
     table, *why = out.split("\n\n")[1:]
@@ -49,8 +51,33 @@ def test_all_models_on_each_target(capsys, profile):
         expected = ge.estimate(profile, target, model=model)
         assert (us, limiter) == (f"{expected.time_us:.2f}", expected.limiter)
         assert ratio == f"{expected.time_us / ge.estimate(profile, target).time_us:.2f}"
-    assert [part.splitlines()[0] for part in why] == ["a40, kleimenov-popova:", "h100-sxm, kleimenov-popova:"]
-    assert all("long_scoreboard: fma.rn.f32 at saxpy.cu:8 waits" in part for part in why)
+    parts = [part.splitlines() for part in why]
+    assert [part[0] for part in parts[::2]] == ["a40, kleimenov-popova:", "h100-sxm, kleimenov-popova:"]
+    assert all("long_scoreboard: fma.rn.f32 at saxpy.cu:8 waits" in part for part in why[::2])
+    # the simulation has no row where it is not possible, but a reason
+    for part, target in zip(parts[1::2], ("a40", "h100-sxm"), strict=True):
+        assert part[0].startswith(f"{target}, simulation: not possible, so kleimenov-popova is used: ")
+        assert "/nowhere/ptxas" in part[0]
+
+
+@needs_assembler
+def test_the_simulation_stands_beside_the_other_models(capsys, profile, monkeypatch):
+    monkeypatch.delenv("GPUPERF_NVDISASM", raising=False)  # tests of the plugin do without
+    code, out, _ = run(capsys, *LAUNCH, "--target", "a40", "--model", "all")
+    assert code == OK
+    rows = [line.split() for line in out.split("\n\n")[1].splitlines()[1:]]
+    assert [row[1] for row in rows] == [*MODELS, SIMULATION]
+    assert rows[-1][2] == f"{ge.estimate(profile, 'a40', model=SIMULATION).time_us:.2f}"
+    # the multiply-add that waits for both loads
+    assert " FFMA " in out.split("a40, simulation:")[1].splitlines()[1]
+
+
+def test_what_is_not_simulated_alone(capsys, profile, monkeypatch):
+    monkeypatch.setenv("GPUPERF_PTXAS", "/nowhere/ptxas")
+    code, out, _ = run(capsys, *LAUNCH, "--target", "a40", "--model", SIMULATION)
+    assert code == OK
+    assert out.split("\n\n")[1].splitlines()[1].split()[1] == MODELS[0]
+    assert "a40, simulation: not possible" in out
 
 
 def test_json(capsys, profile):

@@ -9,21 +9,9 @@ import pytest
 from cases import SMALL, execute
 
 import gpuperf_engine as ge
-from gpuperf_engine.sass.tools import find_tool
-from tests.support import head
+from tests.support import head, needs_assembler
 
-
-def there(name: str) -> bool:
-    try:
-        find_tool(name)
-    except ge.MachineError:
-        return False
-    return True
-
-
-pytestmark = pytest.mark.skipif(
-    not (there("ptxas") and there("nvdisasm")), reason="ptxas and nvdisasm are not here"
-)
+pytestmark = needs_assembler
 
 INTEGERS = """
 add.cc.u32 %d0, %x, %y; addc.u32 %d1, %y, %z;

@@ -37,7 +37,6 @@ TOY = SmNumbers(
     mixed=8.0,
     turnaround=100,
     cta_rate=1.0,
-    ahead=0,
 )  # fmt: skip
 _REUSE = 105 + 17
 

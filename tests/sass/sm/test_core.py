@@ -114,6 +114,10 @@ def test_a_barrier_holds_all_until_the_last() -> None:
 def test_ctas_follow_one_another() -> None:
     one, four = run(CHAIN, [[]]).ended, run(CHAIN, [[]], ctas=4).ended
     assert four == 4 * one
+    # waves that take equally long are left out, and take as long
+    many = run(CHAIN, [[]], ctas=1000)
+    assert many.skipped > 900
+    assert many.ended + many.skipped_cycles == 1000 * one
     together = run(CHAIN, [[]], ctas=4, resident=4).ended
     # they start one clock apart
     assert together == pytest.approx(one + 3, abs=1)
@@ -142,3 +146,27 @@ def test_more_work_is_never_faster() -> None:
         now = run(code, [access(wavefronts) * 20] * 6).cycles
         assert now >= before
         before = now
+
+
+def test_sms_are_in_step_when_a_cta_starts_and_drift_apart() -> None:
+    # 16 sectors of DRAM take the SM's share 64 clocks, which the others need at the same time; later the SM may lead.
+    load = ["LDG.E R8, [R2.64]", "FADD R9, R8, R8", "EXIT"]
+    words = access(1, {n: 15 for n in range(4)})
+    dram = TOY.latencies["dram"]
+    assert run(load, [words], lines=4).ended == START + dram + 64 + 2
+    for links in (9, 16, 100):
+        # the address waits for the chain, 4 clocks a link; the SM leads by half of them, but not of its port to L2
+        chain = ["FFMA R1, R1, R2, R1"] * (links - 1) + ["FFMA R2, R1, R2, R1"]
+        left = max(8, 64 - 4 * links // 2)
+        assert run([*chain, *load], [words], lines=4).ended == START + 4 * links + dram + left + 2
+
+
+def test_waves_are_not_left_out_while_stores_pile_up() -> None:
+    # The warp waits for no store: CTAs take equally long at first, 16 sectors of DRAM each, until DRAM is ever further behind.
+    code = ["STG.E [R2.64], R8"] * 4 + ["EXIT"]
+    words = [word for n in range(4) for word in access(1, {n: 15})]
+    seen = run(code, [words], lines=4, ctas=300)
+    assert seen.cycles + seen.skipped_cycles >= 300 * 16 * 32 / 8
+    assert seen.cycles + seen.skipped_cycles == pytest.approx(
+        max(300 * 16 * 32 / 8, 300 * (START + 10)), rel=0.1
+    )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from .records import U8, U16, U64, Array32, Array64, Pointer, Record
 
 __all__ = [
+    "ALIKE",
+    "ALIKE_PART",
     "END",
     "FRACTION",
     "NONE",
@@ -25,6 +27,8 @@ __all__ = [
 
 #: binary digits of a clock in the times of servers
 FRACTION = 8
+#: waves of CTAs that must take equally long for the next ones to be left out, and what part of a wave they may differ by (1 / n)
+ALIKE, ALIKE_PART = 6, 128
 #: the word that ends a stream, and what is not there
 END = 0xFFFFFFFF
 NONE = 0xFFFF
@@ -130,14 +134,15 @@ class Program(Record):
 
 
 class Slot(Record):
-    """Room for a CTA. ``LIVE`` warps; ``LINES``: its first; ``ARRIVED``: at each of 16 barriers."""
+    """Room for a CTA, started at ``SINCE``. ``LIVE`` warps; ``LINES``: its first; ``ARRIVED``: at each of 16 barriers."""
 
     LIVE = U64(0)
     LINES = U64(8)
     NUMBER = U64(16)
     PROGRAM: Pointer[Program] = Pointer(24)
-    ARRIVED = Array64(32)
-    BYTES = 32 + 128
+    SINCE = U64(32)
+    ARRIVED = Array64(40)
+    BYTES = 40 + 128
 
 
 class Sm(Record):
@@ -158,7 +163,6 @@ class Sm(Record):
     ADDRESS_CLOCKS = U64(96)
     LSU_CLOCKS = U64(104)
     TAGS = U64(112)
-    LATENCY_SHARED = U64(120)
     LATENCY_L1 = U64(128)
     LATENCY_L2 = U64(136)
     LATENCY_DRAM = U64(144)
@@ -166,7 +170,7 @@ class Sm(Record):
     PORT_COST = U64(160)
     L2_COST = U64(168)
     DRAM_COST = U64(176)
-    AHEAD = U64(184)
+    LEAD = U64(184)
     TURNAROUND = U64(192)
     GAP = U64(200)
     L1_LINES = U64(208)
@@ -197,7 +201,16 @@ class Sm(Record):
     PUSHED = Array64(520)
     PIPES = Array64(552)
     QUEUES = Array64(552 + 8 * SUB_CORES * _PIPES)
-    BYTES = 552 + 8 * SUB_CORES * _PIPES + 8 * SUB_CORES * 32
+    _STEADY = 552 + 8 * SUB_CORES * _PIPES + 8 * SUB_CORES * 32
+    # of waves: when one ended, how long it took and how far data were behind; since when, and how many, were alike; CTAs left out
+    WAVE_ENDED = U64(_STEADY)
+    WAVE_TOOK = U64(_STEADY + 8)
+    WAVE_BEHIND = U64(_STEADY + 16)
+    WAVE_FIRST = U64(_STEADY + 24)
+    WAVES_ALIKE = U64(_STEADY + 32)
+    SKIPPED = U64(_STEADY + 40)
+    SKIPPED_CLOCKS = U64(_STEADY + 48)
+    BYTES = _STEADY + 56
 
 
 class Stream(Record):

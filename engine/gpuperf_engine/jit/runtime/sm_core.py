@@ -7,7 +7,7 @@ the times at which the servers on its way are free; so the SM steps from issue t
 
 from __future__ import annotations
 
-from ..ir.sm_records import END, NONE, Kind, Line, Op, Program, Slot, Sm, Warp
+from ..ir.sm_records import ALIKE, ALIKE_PART, END, FRACTION, NONE, Kind, Line, Op, Program, Slot, Sm, Warp
 from .compile_python import fill, load16, load32, load64, store32, store64
 from .sm_memory import sm_forget, sm_memory
 
@@ -24,6 +24,7 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
     program = Program(sm.PROGRAMS + load64(sm.CLASSES + 8 * number) * Program.BYTES)
     slot.PROGRAM = program
     slot.NUMBER = number
+    slot.SINCE = at
     slot.LIVE = sm.WARPS
     fill(slot.LINES, 0, program.LINES * Line.BYTES)
     fill(slot + Slot.ARRIVED, 0, 128)
@@ -48,6 +49,37 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
     return 0
 
 
+def sm_wave(sm: Sm, now: int) -> int:
+    """As many CTAs as the SM holds have ended: once ``ALIKE`` waves in a row have taken equally long, and no data are further behind
+    than before, whole waves are left out."""
+    took = now - sm.WAVE_ENDED
+    sm.WAVE_ENDED = now
+    behind = sm.PORT
+    if behind < sm.L2:
+        behind = sm.L2
+    if behind < sm.DRAM:
+        behind = sm.DRAM
+    behind = (behind >> FRACTION) - now
+    if behind < 0:
+        behind = 0
+    more = took - sm.WAVE_TOOK
+    if more < 0:
+        more = 0 - more
+    if more * ALIKE_PART > took or (behind - sm.WAVE_BEHIND) * ALIKE_PART > took:
+        sm.WAVES_ALIKE = 0
+        sm.WAVE_FIRST = now
+        sm.WAVE_TOOK = took
+        sm.WAVE_BEHIND = behind
+        return 0
+    sm.WAVES_ALIKE += 1
+    left = (sm.CTAS - sm.STARTED) // sm.RESIDENT * sm.RESIDENT
+    if sm.WAVES_ALIKE == ALIKE and left and sm.SKIPPED == 0:
+        sm.SKIPPED = left
+        sm.SKIPPED_CLOCKS = left // sm.RESIDENT * (now - sm.WAVE_FIRST) // ALIKE
+        sm.CTAS -= left
+    return 0
+
+
 def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
     """A warp has nothing left to do."""
     warp.STATE = 0
@@ -58,6 +90,8 @@ def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
     if slot.LIVE == 0:
         store64(sm.FINISHED + 8 * slot.NUMBER, now)
         sm.DONE += 1
+        if sm.DONE % sm.RESIDENT == 0:
+            sm_wave(sm, now)
         program = slot.PROGRAM
         line = Line(slot.LINES)
         ends = line + program.LINES * Line.BYTES

@@ -52,7 +52,8 @@ def sm_keep(sm: Sm, line: Line) -> int:
 
 
 def sm_below(sm: Sm, now: int, sectors: int, far: int) -> int:
-    """When sectors that L1 asks for or writes have gone through the port, L2 and DRAM, beyond their latency."""
+    """When sectors that L1 asks for or writes have gone through the port, L2 and DRAM, beyond their latency. Of L2 and DRAM the SM
+    may have used up more than its share by ``LEAD`` clocks."""
     at = now << FRACTION
     port = sm.PORT
     if port < at:
@@ -66,8 +67,8 @@ def sm_below(sm: Sm, now: int, sectors: int, far: int) -> int:
     level += sectors * sm.L2_COST
     sm.L2 = level
     sm.L2_SECTORS += sectors
-    if level - at - sm.AHEAD > late:
-        late = level - at - sm.AHEAD
+    if level - at - sm.LEAD > late:
+        late = level - at - sm.LEAD
     if far:
         level = sm.DRAM
         if level < at:
@@ -75,8 +76,8 @@ def sm_below(sm: Sm, now: int, sectors: int, far: int) -> int:
         level += sectors * sm.DRAM_COST
         sm.DRAM = level
         sm.DRAM_SECTORS += sectors
-        if level - at - sm.AHEAD > late:
-            late = level - at - sm.AHEAD
+        if level - at - sm.LEAD > late:
+            late = level - at - sm.LEAD
     return late >> FRACTION
 
 
@@ -196,6 +197,8 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     if kind == Kind.SHARED or kind == Kind.SHUFFLE:
         return start + op.LATENCY + passes - sm.WAVE
     slot = Slot(warp.SLOT)
+    # SMs start CTAs together and drift apart: the SM leads others by half the clocks of the CTA in the mean, at most
+    sm.LEAD = start - slot.SINCE << FRACTION - 1
     ready = start + sm.LATENCY_L1
     late = 0
     while lines:

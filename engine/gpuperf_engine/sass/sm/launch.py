@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...profile.build import LaunchRecord
 from ...results import Resources
@@ -15,7 +18,7 @@ from ..run.tracing import Tracer
 from ..run.writer import NotRun
 from .numbers import SmNumbers
 from .operations import Operations
-from .sharing import Reuse, reuse_of
+from .sharing import Group, Reuse, reuse_of
 from .simulate import Memory, Simulated, simulate
 from .streams import Classes, classes_of
 
@@ -65,6 +68,8 @@ class Traced:
     assembly: Assembly
     graph: Graph
     classes: Classes
+    #: by group and number of CTAs that run at once: the same on all machines that hold so many
+    reuse: dict[tuple[int, int], Reuse] = field(default_factory=dict)
 
     @cached_property
     def resources(self) -> Resources:
@@ -79,25 +84,28 @@ class Traced:
         memory = self._memory(numbers, resident, shared_per_cta, warm)
         operations = Operations(self.graph, numbers)
         kinds = [self.classes.of(number * numbers.sm_count) for number in range(ctas)]
-        alone = simulate(operations, self.classes, numbers, memory, kinds[:1], 1, plan.warps_per_cta)
+
+        def run(count: int, at_once: int) -> Simulated:
+            ran = kinds[:count]
+            return simulate(operations, self.classes, numbers, memory, ran, at_once, plan.warps_per_cta)
+
+        alone = run(1, 1)
         count, before = _waves(ctas, resident, alone.instructions)
-        part = (
-            simulate(operations, self.classes, numbers, memory, kinds[:before], resident, plan.warps_per_cta)
-            if before
-            else None
-        )
-        whole = simulate(
-            operations, self.classes, numbers, memory, kinds[:count], resident, plan.warps_per_cta
-        )
-        each = (whole.cycles - part.cycles) / (count - before) if part is not None else 0.0
-        bounds = self._bounds(operations, numbers, memory, whole, ctas / count)
+        whole = run(count, resident)
+        seen = count - whole.skipped
+        each = 0.0
+        if whole.skipped:
+            each = whole.skipped_cycles / whole.skipped
+        elif before:
+            each = (whole.cycles - run(before, resident).cycles) / (count - before)
+        bounds = self._bounds(operations, numbers, memory, whole, ctas / seen)
         bounds["latency"] = alone.ended
-        cycles = max(whole.cycles + (ctas - count) * each, *bounds.values())
+        cycles = max(whole.cycles + (ctas - seen) * each, *bounds.values())
         stalled = tuple(
             Stalled(item.address, item.text, int(issued), int(waited))
             for item, issued, waited in zip(operations.items, whole.issued, whole.stalled)
         )
-        return Timed(cycles, bounds, stalled, count, ctas)
+        return Timed(cycles, bounds, stalled, seen, ctas)
 
     def _memory(self, numbers: SmNumbers, resident: int, shared_per_cta: int, warm: bool) -> Memory:
         """What L1 holds, the SM's part of the rates, and how much of what it touches comes from DRAM."""
@@ -109,9 +117,7 @@ class Traced:
             lines = typical.lines[typical.groups == number]
             of_global = group.space == "global" and len(lines) > 0 and group.moves is not None
             found.append(
-                reuse_of(lines, group.moves, plan.grid, resident * numbers.sm_count)
-                if of_global and group.moves
-                else None
+                self._reuse(number, lines, group, resident * numbers.sm_count) if of_global else None
             )
         footprint = sum(one.once_of_all for one in found if one is not None) * _LINE
         kept = footprint <= numbers.l2_kept
@@ -140,6 +146,13 @@ class Traced:
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
         return Memory(l1, numbers.l2_rate / active, dram / active, tuple(shares))
+
+    def _reuse(self, number: int, lines: NDArray[np.int64], group: Group, running: int) -> Reuse:
+        key = number, min(running, self.record.plan.ctas)
+        if key not in self.reuse:
+            assert group.moves is not None
+            self.reuse[key] = reuse_of(lines, group.moves, self.record.plan.grid, running)
+        return self.reuse[key]
 
     def _bounds(
         self, operations: Operations, numbers: SmNumbers, memory: Memory, seen: Simulated, times: float

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["AHEAD", "SmNumbers"]
-
-#: clocks of its share of L2 and DRAM that an SM may be ahead: SMs are not in step. Between 500 and 16 000 products of matrices on
-#: an RTX
-#: A6000 change by 1.6 points of their error (tried on one chip only)
-AHEAD = 2000
+__all__ = ["SmNumbers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +41,3 @@ class SmNumbers:
     mixed: float
     turnaround: int
     cta_rate: float
-    ahead: int = AHEAD

@@ -38,7 +38,7 @@ class Simulated:
     """``cycles`` of the SM until all is done, data that are still on their way included; ``ended``: when the last warp was,
     ``finished``:
     when each CTA was; ``issued`` and ``stalled`` by position of the
-    instruction; sectors that moved."""
+    instruction; sectors that moved. ``skipped``: CTAs left out because waves repeat, in none of these but in ``skipped_cycles``."""
 
     cycles: int
     ended: int
@@ -49,6 +49,8 @@ class Simulated:
     l2_sectors: int
     dram_sectors: int
     lsu_clocks: int
+    skipped: int
+    skipped_cycles: int
 
 
 def simulate(
@@ -94,11 +96,11 @@ def simulate(
         Sm.WARP: held.ctypes.data, Sm.SLOT: slots.ctypes.data, Sm.BLOCK: operations.blocks.ctypes.data,
         Sm.CLASSES: order.ctypes.data, Sm.PROGRAMS: programs.ctypes.data, Sm.FINISHED: finished.ctypes.data,
         Sm.QUEUE: numbers.queue, Sm.ADDRESS_CLOCKS: numbers.address_clocks, Sm.LSU_CLOCKS: numbers.lsu_clocks,
-        Sm.WAVE: numbers.wavefront_clocks, Sm.TAGS: numbers.tag_rate, Sm.LATENCY_SHARED: numbers.latencies["shared"],
+        Sm.WAVE: numbers.wavefront_clocks, Sm.TAGS: numbers.tag_rate,
         Sm.LATENCY_L1: numbers.latencies["l1"], Sm.LATENCY_L2: numbers.latencies["l2"],
         Sm.LATENCY_DRAM: numbers.latencies["dram"], Sm.LATENCY_BARRIER: numbers.latencies.get("barrier", numbers.latencies["shared"]),
         Sm.PORT_COST: cost(numbers.port_rate), Sm.L2_COST: cost(memory.l2_rate), Sm.DRAM_COST: cost(memory.dram_rate),
-        Sm.AHEAD: numbers.ahead << FRACTION, Sm.TURNAROUND: numbers.turnaround,
+        Sm.TURNAROUND: numbers.turnaround,
         Sm.GAP: round(numbers.sm_count / numbers.cta_rate), Sm.L1_LINES: max(1, memory.l1_lines),
         Sm.SHARES: parts.ctypes.data, Sm.SUMS: sums.ctypes.data,
     }  # fmt: skip
@@ -116,5 +118,5 @@ def simulate(
     cycles = max(of(Sm.ENDED), of(Sm.LSU), *(of(field) >> FRACTION for field in (Sm.PORT, Sm.L2, Sm.DRAM)))
     return Simulated(
         cycles, of(Sm.ENDED), finished, of(Sm.ISSUED), operations.counted(Op.ISSUED), operations.counted(Op.STALLED),
-        of(Sm.L2_SECTORS), of(Sm.DRAM_SECTORS), of(Sm.LSU_BUSY),
+        of(Sm.L2_SECTORS), of(Sm.DRAM_SECTORS), of(Sm.LSU_BUSY), of(Sm.SKIPPED), of(Sm.SKIPPED_CLOCKS),
     )  # fmt: skip

@@ -20,6 +20,7 @@ LEFT_OUT = {
     "starts processes": (
         "tests/cudart",
         "tests/docs/test_adding.py",
+        "tests/examples/test_repositories.py",
         "tests/docs/test_compare_commits.py",
         "tests/docs/test_snippets.py",
         "tests/engine/test_same_bytes.py",

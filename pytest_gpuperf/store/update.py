@@ -11,6 +11,7 @@ from ..core.escaping import one_line
 from ..core.fingerprint import same_work
 from ..core.metric import PLUGINS
 from ..core.metrics import ANALYSIS
+from ..core.program_cases import is_program
 from ..core.records import Case, Entry, TargetEntry
 from .baseline import Baseline, BaselineError, check_place, remove_leftovers, write_if_changed
 from .files import CASES, digest_of, read_files, read_module, render_files, shown_file
@@ -224,13 +225,15 @@ def _sorted(mapping: Mapping[str, TargetEntry]) -> dict[str, TargetEntry]:
 
 
 def find_orphans(directory: Path, rootdir: Path) -> list[Path]:
-    """Baseline files below ``directory`` whose test module does not exist."""
+    """Baseline files below ``directory`` whose test module does not exist; those of programs are measured by no test."""
     orphans = []
     for path in sorted(directory.rglob("*.yaml")) if directory.is_dir() else []:
         folder = path.parent if path.parent.suffix == CASES else path
         module = rootdir / folder.relative_to(directory).with_suffix(
             ""
         )  # of a test file that is not a Python file
+        if is_program(module.name):
+            continue
         if not (module.exists() or module.with_name(f"{module.name}.py").exists()) and is_baseline(path):
             orphans.append(path)
     return orphans

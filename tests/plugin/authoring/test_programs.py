@@ -124,6 +124,10 @@ def test_without_pytest(project, capfd, monkeypatch):
     out = capfd.readouterr().out
     assert "add is worse: " in out
     assert "  gpuperf run --gate --update --target h100-sxm -- build/app build/k.fatbin 2 0\n" in out
+    # pytest does not take it for the baseline of a test that is gone
+    (project.path / "test_none.py").write_text("def test_none():\n    pass\n")
+    result = project.runpytest_inprocess(*PLUGIN, "-q", "--gpuperf", "--gpuperf-min-cases=0")
+    assert result.ret == 0
     assert main(["run", "--gate", "--", "false"]) == 3
     captured = capfd.readouterr()
     assert "exit status 1" in captured.out and "has called no function of the CUDA runtime" in captured.err

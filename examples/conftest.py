@@ -1,0 +1,3 @@
+"""Repositories have their own tests, configuration and packages."""
+
+collect_ignore = ["repositories"]

@@ -106,6 +106,23 @@ def test_a_program_that_hangs_is_ended_with_what_it_started(
     assert state.stdout.strip() in ("", "Z")
 
 
+def test_a_program_that_hangs_twice_is_not_run_any_more(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel is not tried again either: a gate assembles it for each test."""
+    monkeypatch.setattr(tools, "SECONDS", 0.2)
+    script(nothing / "path" / "ptxas", f"echo run >> {nothing}/runs\nexec sleep 1000\n")
+    first, second, third = kernel(), kernel(), kernel()
+    said = []
+    for one in (first, first, second, third):
+        with pytest.raises(ge.MachineError) as raised:
+            assemble(one, "sm_89")
+        said.append(str(raised.value).partition("\n")[0])
+    assert said[:3] == ["ptxas did not end within 0.2 s, and was ended"] * 3
+    assert said[3] == "ptxas is not run any more: 2 times in a row it did not end within 0.2 s"
+    assert (nothing / "runs").read_text().split() == ["run", "run"]
+
+
 @pytest.mark.parametrize(
     ("says", "message"),
     [

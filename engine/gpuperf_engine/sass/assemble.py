@@ -117,6 +117,18 @@ def assemble(kernel: Function, architecture: str) -> Assembly:
     memo = kernel.memo.get((Assembly, architecture, tool))
     if isinstance(memo, Assembly):
         return memo
+    if isinstance(memo, MachineError):
+        raise memo.with_traceback(None)
+    try:
+        assembly = _assembled(tool, kernel, architecture)
+    except MachineError as error:  # it would be refused, or not end, again
+        kernel.memo[Assembly, architecture, tool] = error
+        raise
+    kernel.memo[Assembly, architecture, tool] = assembly
+    return assembly
+
+
+def _assembled(tool: Tool, kernel: Function, architecture: str) -> Assembly:
     text = numbered(kernel)
     name = cache.key("ptxas", tool.full_version, architecture, kernel.name, text)
     known = cache.read(name)
@@ -126,9 +138,7 @@ def assemble(kernel: Function, architecture: str) -> Assembly:
     else:
         end = 8 + int.from_bytes(known[:8], "little")
         report, cubin = known[8:end], known[end:]
-    assembly = Assembly(kernel.name, architecture, tool, cubin, report.decode("utf-8", "replace"))
-    kernel.memo[Assembly, architecture, tool] = assembly
-    return assembly
+    return Assembly(kernel.name, architecture, tool, cubin, report.decode("utf-8", "replace"))
 
 
 def assemble_all(wanted: Iterable[tuple[Function, str]]) -> list[Assembly | MachineError]:

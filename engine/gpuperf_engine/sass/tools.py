@@ -23,6 +23,8 @@ __all__ = ["SECONDS", "Tool", "find_tool", "run_tool"]
 
 #: what one run of a tool may take
 SECONDS = 60
+#: after so many runs in a row that took longer a tool is not run again in this process
+_HANGS = 2
 _RELEASE = re.compile(r"release (\d+\.\d+)(?:, V([\d.]+))?")
 
 
@@ -89,11 +91,21 @@ def _asked(name: str, path: str, stamp: tuple[int, int]) -> Tool:
     return Tool(name, path, version, (match[2] or version) if match else "unknown")
 
 
+#: by path how many runs in a row did not end
+_hung: dict[str, int] = {}
+
+
 def run_tool(
     name: str, command: Sequence[str], folder: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end in a folder, whatever it returns. Raises ``MachineError`` if it cannot be started or takes longer than
-    ``SECONDS``; then it and all that it started are ended."""
+    ``SECONDS``; then it and all that it started are ended, and if that happens twice in a row it is not run any more."""
+    if _hung.get(command[0], 0) >= _HANGS:
+        raise MachineError(
+            f"{name} is not run any more: {_HANGS} times in a row it did not end within {SECONDS} s",
+            details=[command[0]],
+            hint=f"run it by hand; GPUPERF_{name.upper()} names another one",
+        )
     alone = os.name == "posix"
     try:
         process = subprocess.Popen(
@@ -120,9 +132,11 @@ def run_tool(
                 process.kill()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
+            _hung[command[0]] = _hung.get(command[0], 0) + 1
             raise MachineError(
                 f"{name} did not end within {SECONDS} s, and was ended",
                 details=[" ".join(command)],
                 hint="run it by hand; a kernel that takes so long may be too large",
             ) from None
+    _hung.pop(command[0], None)
     return subprocess.CompletedProcess(command, process.returncode, output, errors)

@@ -13,7 +13,7 @@ from .machine import Machine
 from .occupancy import WARP_SIZE, occupancy
 from .targets import assembled_for
 
-__all__ = ["SIMULATION", "NotRun", "simulated"]
+__all__ = ["SIMULATION", "NotRun", "numbers_of", "simulated"]
 
 SIMULATION = "simulation"
 _DECIDES = 0.8
@@ -26,7 +26,7 @@ def simulated(record: LaunchRecord, machine: Machine, *, warm: bool = False) -> 
     Raises ``MachineError`` where ``ptxas`` or ``nvdisasm`` is missing or fails, ``NotRun`` for what is not simulated, and
     ``LaunchError`` where no CTA fits on an SM.
     """
-    numbers = _numbers(machine)
+    numbers = numbers_of(machine)
     architecture = assembled_for(record.program.kernel.module.target, machine)
     assert architecture is not None
     traced = trace_launch(record, architecture)
@@ -80,7 +80,8 @@ def _notes(timed: Timed) -> tuple[str, ...]:
     )
 
 
-def _numbers(machine: Machine) -> SmNumbers:
+def numbers_of(machine: Machine) -> SmNumbers:
+    """What the simulation needs to know of a machine; raises ``NotRun`` where its description lacks some of it."""
     if machine.memory_queue is None or machine.address_rate is None or "barrier" not in machine.latencies:
         raise NotRun(
             f"the description of {machine.id} lacks sm.memory_queue, sm.address_rate or latency.barrier"

@@ -71,6 +71,7 @@ def run(
     share: float = 1.0,
     l1_lines: int = 1 << 10,
     dram_rate: float = 8.0,
+    l2_rate: float = 64.0,
 ) -> Simulated:
     """CTAs of so many ``warps``, each of which executes the text once with these accesses."""
     graph = build_graph(decoded(texts), "k")
@@ -81,5 +82,5 @@ def run(
     starts = (int(stream.ctypes.data) + 4 * firsts).astype(np.int64)
     only = Class(stream, starts, np.zeros(lines, np.uint8), np.arange(lines, dtype=np.int64))
     classes = Classes((only,), (Group("global", False, (0, 0, 0)),), {}, (ctas, 1, 1))
-    memory = Memory(l1_lines, 64.0, dram_rate, (share,))
+    memory = Memory(l1_lines, l2_rate, dram_rate, (share,))
     return simulate(Operations(graph, numbers), classes, numbers, memory, [0] * ctas, resident, len(warps))

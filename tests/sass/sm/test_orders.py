@@ -1,0 +1,241 @@
+"""Which of two versions is faster, as is known of GPUs, on the SM of every machine file. Machine code written by hand: no assembler.
+
+A CTA has eight warps that all do the same, each on lines of its own; an SM holds two of four CTAs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import pytest
+
+from gpuperf_engine.sass.sm.numbers import SmNumbers
+from gpuperf_engine.timing.machine import load_machine, machine_ids
+from gpuperf_engine.timing.simulation import numbers_of
+
+from .machines import access, run
+
+NUMBERS = {name: numbers_of(load_machine(name)) for name in machine_ids()}
+WARPS, RESIDENT, CTAS = 8, 2, 4
+#: one machine of each compute capability
+FEW = {numbers.architecture: numbers for numbers in NUMBERS.values()}
+
+
+@dataclass
+class Code:
+    """Machine instructions, and the accesses that a warp makes; lines are counted from 0 in each warp."""
+
+    texts: list[str] = field(default_factory=list)
+    accesses: list[tuple[int, dict[int, int]]] = field(default_factory=list)
+
+    def plain(self, *texts: str) -> Code:
+        self.texts += texts
+        return self
+
+    def memory(self, text: str, wavefronts: int = 1, lines: dict[int, int] | None = None) -> Code:
+        self.texts.append(text)
+        self.accesses.append((wavefronts, lines or {}))
+        return self
+
+
+def cycles(code: Code, numbers: SmNumbers, share: float = 0.0) -> int:
+    """``share``: of the lines that come from DRAM."""
+    own = 1 + max((line for _, lines in code.accesses for line in lines), default=-1)
+    warps = [
+        [
+            word
+            for wavefronts, lines in code.accesses
+            for word in access(wavefronts, {warp * own + line: sectors for line, sectors in lines.items()})
+        ]
+        for warp in range(WARPS)
+    ]
+    seen = run(
+        [*code.texts, "EXIT"], warps, numbers=numbers, ctas=CTAS, resident=RESIDENT, share=share, lines=own * WARPS,
+        l2_rate=numbers.l2_rate / numbers.sm_count, dram_rate=numbers.mixed / numbers.sm_count,
+    )  # fmt: skip
+    return seen.cycles + seen.skipped_cycles
+
+
+def stored(wavefronts: int) -> Code:
+    """A tile of a transpose through shared memory; the store of a column meets so many lanes in one bank."""
+    code = Code()
+    for row in range(4):
+        code.memory(f"LDG.E R{8 + row}, [R2.64]", lines={row: 15})
+    for row in range(4):
+        code.memory(f"STS [R4], R{8 + row}", wavefronts)
+    code.plain("BAR.SYNC 0x0")
+    for row in range(4):
+        code.memory(f"LDS R{8 + row}, [R5]").memory(f"STG.E [R6.64], R{8 + row}", lines={4 + row: 15})
+    return code
+
+
+def copied(lines: int) -> Code:
+    """Four loads and stores; the lanes of a store lie in so many lines."""
+    code = Code()
+    for row in range(4):
+        code.memory(f"LDG.E R{8 + row}, [R2.64]", lines={row: 15})
+    for row in range(4):
+        spread = {4 + n: 1 << row for n in range(32)} if lines == 32 else {4 + row: 15}
+        code.memory(f"STG.E [R6.64], R{8 + row}", lines=spread)
+    return code
+
+
+def wide(width: int) -> Code:
+    """16 words of shared memory by each lane, and a sum of them. Neighbours read the same, as in a product of matrices: four
+    words at once take two wavefronts."""
+    suffix = {1: "", 2: ".64", 4: ".128"}[width]
+    code = Code()
+    for n in range(0, 16, width):
+        code.memory(f"LDS{suffix} R{8 + n}, [R2]", max(1, width // 2))
+    return code.plain(*(f"FADD R4, R4, R{8 + n}" for n in range(16)))
+
+
+def loop(turns: int, each: int) -> Code:
+    """So many times ``each`` loads and multiply-adds, and what a loop costs."""
+    code = Code()
+    for _ in range(turns):
+        for n in range(each):
+            code.memory(f"LDS R{8 + n}, [R2]")
+        code.plain(*(f"FFMA R4, R{8 + n}, R5, R4" for n in range(each)))
+        code.plain("IADD3 R2, R2, 0x4, RZ", "ISETP.NE.AND P0, PT, R2, R3, PT", "NOP", "NOP")
+    return code
+
+
+def product(loads: str, products: int, lines: int = 0) -> Code:
+    """Of a matrix product: eight turns of two loads for so many multiply-adds; from global memory, or shared."""
+    code = Code()
+    for turn in range(32 // products):
+        for n in (8, 9):
+            where = {(2 * turn + n) % max(1, lines): 15} if lines else {}
+            code.memory(f"{loads} R{n}, [R2{'.64' if lines else ''}]", lines=where)
+        code.plain(*(f"FFMA R{16 + n}, R8, R9, R{16 + n}" for n in range(products)))
+    return code
+
+
+def summed(steps: list[tuple[str, int]]) -> Code:
+    """A sum over a CTA: each step through shared memory with so many wavefronts, or by a shuffle."""
+    code = Code().memory("LDG.E R4, [R2.64]", lines={0: 15})
+    for way, wavefronts in steps:
+        if way == "shuffle":
+            code.plain("SHFL.BFLY PT, R8, R4, 0x1, 0x1f", "FADD R4, R4, R8")
+        else:
+            code.memory("STS [R5], R4", wavefronts).plain("BAR.SYNC 0x0").memory("LDS R8, [R6]", wavefronts)
+            code.plain("FADD R4, R4, R8")
+    return code
+
+
+def spilled(count: int) -> Code:
+    code = Code().memory("LDG.E R4, [R2.64]", lines={0: 15})
+    for n in range(count):
+        code.memory(f"STL [R1], R{8 + n}", lines={1 + n: 15})
+    code.plain(*("FFMA R4, R4, R5, R4" for _ in range(8)))
+    for n in range(count):
+        code.memory(f"LDL R{8 + n}, [R1]", lines={1 + n: 15}).plain(f"FADD R4, R4, R{8 + n}")
+    return code
+
+
+def counted(lanes: int) -> Code:
+    """Sums at addresses of shared memory, so many lanes at one."""
+    code = Code()
+    for _ in range(8):
+        code.memory("ATOMS.ADD RZ, [R2], R3", lanes)
+    return code
+
+
+def ahead(groups: int) -> Code:
+    """Copies to shared memory, waited for so many groups later."""
+    code = Code()
+    copy = "LDGSTS.E [R5], [R2.64]"
+
+    def group(turn: int) -> None:
+        for n in range(2):
+            code.texts.append(copy)
+            code.accesses += [(1, {}), (1, {2 * turn + n: 15})]
+        code.plain("LDGDEPBAR")
+
+    for turn in range(groups):
+        group(turn)
+    for turn in range(8):
+        if turn + groups < 8:
+            group(turn + groups)
+        code.plain(f"DEPBAR.LE SB0, {max(0, min(groups, 7 - turn)):#x}", "BAR.SYNC 0x0")
+        code.memory("LDS R8, [R2]").plain(*("FFMA R4, R8, R5, R4" for _ in range(16)))
+    return code
+
+
+#: of each the faster version, then the slower ones
+ORDERS: dict[str, tuple[Callable[[], Code], ...]] = {
+    "padding of a transpose": (lambda: stored(1), lambda: stored(32)),
+    "coalesced stores": (lambda: copied(1), lambda: copied(32)),
+    "vector width": (lambda: wide(4), lambda: wide(1)),
+    "unrolling": (lambda: loop(2, 8), lambda: loop(16, 1)),
+    "stages of a product": (
+        lambda: product("LDS", 16),
+        lambda: product("LDS", 1),
+        lambda: product("LDG.E", 1, 64),
+    ),
+    "steps of a reduction": (
+        lambda: summed([("shuffle", 1)] * 5 + [("shared", 1)]),
+        lambda: summed([("shared", 1)] * 6),
+        lambda: summed([("shared", 32)] * 6),
+    ),
+    "spills": (lambda: spilled(0), lambda: spilled(4), lambda: spilled(16)),
+    "contended atomics": (lambda: counted(1), lambda: counted(8), lambda: counted(32)),
+    "copies ahead": (lambda: ahead(3), lambda: ahead(1), lambda: ahead(0)),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_faster_version_is_predicted_faster_on_every_machine(name: str) -> None:
+    versions = [version() for version in ORDERS[name]]
+    copies = any("LDGSTS" in text for text in versions[0].texts)  # there from sm_80 on
+    wrong = {}
+    for machine, numbers in NUMBERS.items():
+        if copies and numbers.architecture < 80:
+            continue
+        times = [cycles(code, numbers) for code in versions]
+        if any(one >= other for one, other in pairwise(times)):
+            wrong[machine] = times
+    assert not wrong
+
+
+FIXED = [stored(4), product("LDG.E", 4, 16), counted(4), ahead(1)]
+
+
+@pytest.mark.parametrize(
+    "better",
+    [
+        pytest.param(lambda n: replace(n, one_way=2 * n.one_way, mixed=2 * n.mixed), id="DRAM"),
+        pytest.param(lambda n: replace(n, l2_rate=2 * n.l2_rate, port_rate=2 * n.port_rate), id="L2"),
+        pytest.param(lambda n: replace(n, lanes={unit: 2 * x for unit, x in n.lanes.items()}), id="units"),
+        pytest.param(lambda n: replace(n, turnaround=n.turnaround // 2), id="turnaround"),
+        pytest.param(lambda n: replace(n, queue=2 * n.queue), id="queue"),
+    ],
+)
+def test_a_better_machine_is_never_slower(better: Callable[[SmNumbers], SmNumbers]) -> None:
+    wrong = {}
+    for machine, numbers in FEW.items():
+        times = [(cycles(code, better(numbers), 1.0), cycles(code, numbers, 1.0)) for code in FIXED]
+        if any(one > other for one, other in times):
+            wrong[machine] = times
+    assert not wrong
+
+
+def test_more_work_is_never_faster() -> None:
+    more: list[Callable[[Code], Code]] = [
+        lambda code: code.plain("FFMA R4, R4, R4, R4"),
+        lambda code: code.plain("MUFU.RCP R5, R4"),
+        lambda code: code.memory("LDS R8, [R2]", 8),
+        lambda code: code.memory("LDG.E R9, [R2.64]", lines={40: 15}),
+        lambda code: code.plain("BAR.SYNC 0x0"),
+    ]
+    wrong = {}
+    for machine, numbers in FEW.items():
+        before = cycles(product("LDG.E", 4, 16), numbers, 1.0)
+        for number, add in enumerate(more):
+            after = cycles(add(product("LDG.E", 4, 16)), numbers, 1.0)
+            if after < before:
+                wrong[machine, number] = before, after
+    assert not wrong

@@ -174,7 +174,8 @@ class Runtime(AddressedMemory):
         self._launches = 0
         self._backend = _backend(backend)
         self._inputs = InputsKeeper(self.memory) if "inputs" in self.observe else None
-        self._parameters: dict[Function, Allocation] = {}
+        #: memory of each kernel's parameters, and what it holds
+        self._parameters: dict[Function, tuple[Allocation, bytes]] = {}
         make_current(self)
 
     @staticmethod
@@ -221,7 +222,8 @@ class Runtime(AddressedMemory):
         executed = self._contents.slice_for(program, demand, raw, symbols, name if keep else None)
         running = program if executed is None else reduced(program, executed)
         pointed = pointed_at(raw, self.memory)
-        alone = running.order_free and not cooperative and math.prod(shape.cluster) == 1
+        alone = running.order_free and not cooperative and shape.cluster == (1, 1, 1)
+        several = running.order_free and not running.prints and shape.grid != (1, 1, 1)
         plan = self._plan(
             program,
             shape,
@@ -230,9 +232,7 @@ class Runtime(AddressedMemory):
             pointed,
             max_instructions=budget,
             resident=resident,
-            threads=host_threads()
-            if running.order_free and not running.prints and "accesses" not in observe
-            else 1,
+            threads=host_threads() if several and "accesses" not in observe else 1,
             kept=choose_ctas(threads_of, shape.grid) if "threads" in observe else (),
             only_kept=sampled and alone,
             races=self.races != "off" and executed is None and not sampled,
@@ -279,7 +279,7 @@ class Runtime(AddressedMemory):
                 plan, parameters=parameters, parameter_address=address, console=Console(self.printf_bytes)
             )
             if parameters:
-                memory.write(self._parameters[program.kernel], 0, parameters)
+                memory.write(self._parameters[program.kernel][0], 0, parameters)
             observation = self._backend.run(program, plan, memory, frozenset({"memory"}))
             look()
         finally:
@@ -310,11 +310,13 @@ class Runtime(AddressedMemory):
     def _parameter_memory(self, kernel: Function, raw: bytes) -> int:
         if not raw:
             return 0
-        buffer = self._parameters.get(kernel)
+        buffer, held = self._parameters.get(kernel, (None, b""))
         if buffer is None:
             name = f"parameters of {kernel.name}"
-            buffer = self._parameters[kernel] = self.memory.allocate(len(raw), name, "param")
-        self.memory.write(buffer, 0, raw)
+            buffer = self.memory.allocate(len(raw), name, "param")
+        if held != raw:  # launches often repeat the one before
+            self.memory.write(buffer, 0, raw)
+            self._parameters[kernel] = buffer, raw
         return buffer.address
 
     def _plan(

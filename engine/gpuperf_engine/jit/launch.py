@@ -119,9 +119,12 @@ class Launch:
         else:
             spare = 0 if self.threads is None else columns_of(self.program).count * COLUMN_BYTES
             context = WorkerContext(self.program, self.code.generated, self.code.tables, spare)
-        context.put(self._fields())
-        context.put_shape(Context.NTID, *self.plan.block, *self.plan.grid)
-        context.put_shape(Context.CLUSTER_SHAPE, *self.plan.cluster, *self.plan.clusters)
+        plan = self.plan
+        shapes = {
+            Context.NTID: (*plan.block, *plan.grid),
+            Context.CLUSTER_SHAPE: (*plan.cluster, *plan.clusters),
+        }
+        context.begin(self._fields(), shapes)
         self.contexts.append(context)
         return context
 

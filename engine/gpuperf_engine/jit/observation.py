@@ -49,7 +49,8 @@ def observation_of(launch: Launch) -> Observation:
     observation.uninitialized = frozenset(unseen)
     observation.breaches = first_breaches(item for context in contexts for item in context.breaches())
     _settle_races(launch)
-    observation.races = races_of(program, launch.plan, (context.races for context in contexts))
+    if any(context.races[0] for context in contexts):
+        observation.races = races_of(program, launch.plan, (context.races for context in contexts))
     observation.threads = launch.threads
     if first.tensor_work.size:
         totals = np.sum([context.tensor_work for context in contexts], axis=0).tolist()

@@ -34,7 +34,7 @@ class RaceMemory:
         #: bits of ``Race`` for each site
         self.flags = race_flags(program, plan, memory.images)
         #: of two CTAs, and whether one of them may wait for the other; of two warps of one
-        kinds = int(np.bitwise_or.reduce(self.flags))
+        kinds = int(np.bitwise_or.reduce(self.flags)) if plan.races else 0
         among = bool(kinds & Race.AMONG)
         #: whether CTAs may order accesses of one another
         self.orders = among and not program.order_free

@@ -6,6 +6,7 @@ import itertools
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +89,8 @@ class WorkerContext:
         self._put_fixed(program, generated, tables, addresses)
         #: the record as it is where a launch begins, but for what that launch puts there
         self._fresh = self._record.copy()
+        #: what the last launch put there, and the record with it
+        self._begun: tuple[object, NDArray[np.uint8]] = (), self._fresh
 
     def _put_fixed(
         self, program: Program, generated: Generated, tables: SiteTables, addresses: Mapping[int, int]
@@ -116,15 +119,22 @@ class WorkerContext:
             }
         )
 
+    def begin(self, fields: Mapping[int, int], shapes: Mapping[Any, tuple[int, ...]]) -> None:
+        """Put what differs between launches into the fresh record: fields of 64 bits, and those of several 32-bit sizes."""
+        what = *fields.items(), *shapes.items()
+        if what == self._begun[0]:  # launches often repeat the one before
+            self._record[:] = self._begun[1]
+            return
+        self.put(fields)
+        for offset, sizes in shapes.items():
+            struct.pack_into(f"<{len(sizes)}i", self._bytes, offset, *sizes)
+        self._begun = what, self._record.copy()
+
     def put(self, fields: Mapping[int, int]) -> None:
         """Set fields of the record, 64 bits each."""
         record, pack = self._bytes, _WORD.pack_into
         for offset, value in fields.items():
             pack(record, offset, value & _WHOLE)
-
-    def put_shape(self, offset: int, *sizes: int) -> None:
-        """Set a field of the record that consists of 32-bit sizes."""
-        struct.pack_into(f"<{len(sizes)}i", self._bytes, offset, *sizes)
 
     def get(self, offset: int) -> int:
         """A field of the record, unsigned."""

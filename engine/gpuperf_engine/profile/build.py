@@ -225,6 +225,8 @@ def _block(block: BasicBlock, program: Program) -> tuple[str, int, str, int, int
 
 def _found(program: Program, plan: LaunchPlan, observation: Observation) -> tuple[str, ...]:
     """One note per instruction that broke a rule, and per memory instruction that read bytes never written."""
+    if not (observation.breaches or observation.notes or observation.uninitialized):
+        return ()
     instructions = [program.sites[index].instruction for index in sorted(observation.uninitialized)]
     return (
         *(breach_note(plan, item) for item in observation.breaches if plan.strict != "off"),

@@ -11,7 +11,7 @@ import os
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -132,13 +132,16 @@ class LaunchPlan:
     #: what memory held before, if that is observed
     inputs: Inputs | None = field(default=None, compare=False, repr=False)
 
-    @cached_property
+    # no cached properties, which take a lock before Python 3.12 and cost more than this
+    @property
     def ctas(self) -> int:
-        return math.prod(self.grid)
+        x, y, z = self.grid
+        return x * y * z
 
-    @cached_property
+    @property
     def cluster_ctas(self) -> int:
-        return math.prod(self.cluster)
+        x, y, z = self.cluster
+        return x * y * z
 
     @property
     def clusters(self) -> Dim3:
@@ -146,11 +149,12 @@ class LaunchPlan:
         x, y, z = (count // size for count, size in zip(self.grid, self.cluster))
         return x, y, z
 
-    @cached_property
+    @property
     def threads_per_cta(self) -> int:
-        return math.prod(self.block)
+        x, y, z = self.block
+        return x * y * z
 
-    @cached_property
+    @property
     def warps_per_cta(self) -> int:
         return -(-self.threads_per_cta // 32)
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_engine.cudart.build import VERSIONS, build_library
+from gpuperf_engine.cudart.build import PRELOAD, build_libraries
 from gpuperf_engine.cudart.launch_log import LoggedCase, LoggedLaunches, read_launches
 from gpuperf_engine.cudart.program import check_program
 from gpuperf_engine.errors import EngineError, MachineError
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["NO_RUNTIME", "ProgramError", "environment", "run_program"]
 
 NO_RUNTIME = (
-    "has called no function of the CUDA runtime: nothing was run on the emulator\n"
-    "  programs of Triton need --triton, others the shared runtime (nvcc -cudart shared)"
+    "has called no function of CUDA: nothing was run on the emulator\n"
+    "  programs of Triton need --triton, others CUDA 12 or 13, not stripped"
 )
 _SHOWN = 20
 
@@ -66,10 +66,11 @@ def environment(
 ) -> dict[str, str]:
     """Variables of the environment of a CUDA program that finds this machine. ``device``: options of the engine's; ``output``: the
     file for counts by kernel; ``folder``: that for its launches, which may cost the ``budget``. Raises ``MachineError``."""
-    folders = [str(build_library(version)) for version in VERSIONS]
-    others = os.environ.get("LD_LIBRARY_PATH")
+    libraries = build_libraries()
     return {
-        "LD_LIBRARY_PATH": os.pathsep.join([*folders, *([others] if others else [])]),
+        "LD_LIBRARY_PATH": _joined(os.pathsep, str(libraries), os.environ.get("LD_LIBRARY_PATH")),
+        "LD_PRELOAD": _joined(" ", str(libraries / PRELOAD), os.environ.get("LD_PRELOAD")),
+        "GPUPERF_RUN_PATH": os.pathsep.join(filter(None, sys.path)),
         "GPUPERF_RUN_PYTHON": sys.executable,
         "GPUPERF_RUN_LIBPYTHON": str(_python_library()),
         "GPUPERF_RUN_TARGET": machine,
@@ -79,6 +80,10 @@ def environment(
         "GPUPERF_RUN_LAUNCHES": folder,
         "GPUPERF_RUN_BUDGET": json.dumps(budget or {}),
     }
+
+
+def _joined(separator: str, first: str, others: str | None) -> str:
+    return f"{first}{separator}{others}" if others else first
 
 
 def run_program(

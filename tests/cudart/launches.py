@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuperf_engine.cudart.build import build_library
+from gpuperf_engine.cudart.build import build_libraries
 from tests.binaries.build import entry, fatbin
 
 HERE = Path(__file__).resolve().parent
@@ -53,6 +53,6 @@ def build(folder: Path, ptx: str = PTX, name: str = "app") -> None:
     """The program and ``k.fatbin`` in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "k.fatbin").write_bytes(fatbin(entry(ptx.encode())))
-    library = build_library("13") / "libcudart.so.13"
+    library = build_libraries() / "libcudart.so.13"
     command = [str(COMPILER), "-w", "-g", str(HERE / "launches.c"), "-o", str(folder / name), str(library)]
     subprocess.run(command, check=True)

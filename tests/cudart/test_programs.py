@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuperf_engine.cudart import properties
-from gpuperf_engine.cudart.build import build_library, names
+from gpuperf_engine.cudart.build import LIBRARIES, build_libraries, names
 from gpuperf_engine.cudart.calls import FUNCTIONS
 from gpuperf_engine.cudart.program import check_program
 from gpuperf_engine.errors import MachineError
@@ -48,11 +49,14 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
-def run(folder: Path, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *arguments: str, options: tuple[str, ...] = (), name: str = "program"
+) -> subprocess.CompletedProcess[str]:
     """The program under ``gpuperf run``."""
     command = [sys.executable, "-m", "pytest_gpuperf.cli", "run", "--target", "a100-sxm-80gb", *options, "--"]
     return subprocess.run(
-        [*command, str(folder / "program"), str(folder / "k.fatbin"), *arguments],
+        [*command, str(folder / name), str(folder / "k.fatbin"), *arguments],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=120,
@@ -64,7 +68,7 @@ def run(folder: Path, *arguments: str, options: tuple[str, ...] = ()) -> subproc
 def program(tmp_path_factory):
     folder = tmp_path_factory.mktemp("program")
     (folder / "k.fatbin").write_bytes(fatbin(entry(PTX.encode())))
-    library = build_library("13") / "libcudart.so.13"
+    library = build_libraries() / "libcudart.so.13"
     command = [COMPILER, "-w", str(HERE / "program.c"), "-o", "program", str(library), "-lpthread"]
     subprocess.run(command, cwd=folder, check=True)
     return folder
@@ -83,6 +87,41 @@ def test_a_program_that_checks_itself(program):
         "thread_instructions": warps * 32 * 13,
         "warp_instructions": warps * 13,
     }
+
+
+@needs_compiler
+@pytest.mark.parametrize("where", ["executable", "library", "loaded later"])
+def test_a_program_that_contains_the_runtime(program, where):
+    """Functions of these names that all fail, as nvcc links them by default: where the program has them, ours are called."""
+    (program / "runtime.c").write_text(
+        "".join(
+            f"__attribute__((aligned(16))) int {name}(void) {{ return 35; }}\n"
+            for name in sorted(
+                set(re.findall(r"\b(?:__)?cuda[A-Z]\w+(?=\()", (HERE / "program.c").read_text()))
+            )
+        )
+    )
+    sources, libraries = ["-O1", "-w", str(HERE / "program.c"), "runtime.c"], ["-lpthread"]
+    name = where.replace(" ", "-")
+    commands = [[*sources, "-o", name, *libraries]]
+    if where != "executable":
+        main = "int main(int n, char **a) { return in_library(n, a); }\n"
+        if where == "loaded later":
+            main = (
+                "#include <dlfcn.h>\nint main(int n, char **a) { int (*f)(int, char **) = "
+                'dlsym(dlopen("./libruntime.so", RTLD_NOW), "in_library"); return f(n, a); }\n'
+            )
+        (program / "main.c").write_text(main)
+        shared = ["-shared", "-fPIC", "-Dmain=in_library", "-o", "libruntime.so"]
+        linked_to = ["libruntime.so", "-Wl,-rpath,$ORIGIN"] if where == "library" else []
+        commands = [
+            [*sources, *shared, *libraries],
+            ["-w", "main.c", "-o", name, *linked_to, *libraries, "-ldl"],
+        ]
+    for command in commands:
+        subprocess.run([COMPILER, *command], cwd=program, check=True)
+    result = run(program, "works", name=name)
+    assert (result.stdout, result.returncode) == ("right\natexit\n", 42), result.stderr
 
 
 @needs_compiler
@@ -116,8 +155,8 @@ def test_without_ptx_and_without_gpuperf(program):
     finally:
         (program / "kept").rename(program / "k.fatbin")
     result = subprocess.run(
-        [program / "program", "k.fatbin", "works"],
-        env={"LD_LIBRARY_PATH": str(build_library("13"))},
+        [program / "program", program / "k.fatbin", "works"],
+        env={"LD_LIBRARY_PATH": str(build_libraries())},
         capture_output=True,
         text=True,
         check=False,
@@ -126,14 +165,18 @@ def test_without_ptx_and_without_gpuperf(program):
     assert "start the program with gpuperf run -- PROGRAM" in result.stderr
 
 
-def linked(*needed: str, rpath: str = "", functions: tuple[str, ...] = (), fat: bool = True) -> bytes:
-    """A program with a dynamic section: tags 1 (needed) and 15 (rpath), and offsets of names."""
+def linked(
+    *needed: str, functions: tuple[str, ...] = (), symbols: tuple[str, ...] = (), fat: bool = True
+) -> bytes:
+    """A program with a dynamic section (tag 1: needed), offsets of names, and names of symbols."""
     names, rows = b"\0", b""
-    for tag, name in [*((1, library) for library in needed), *([(15, rpath)] if rpath else [])]:
-        rows += struct.pack("<QQ", tag, len(names))
-        names += name.encode() + b"\0"
+    for library in needed:
+        rows += struct.pack("<QQ", 1, len(names))
+        names += library.encode() + b"\0"
     names += b"".join(name.encode() + b"\0" for name in functions)
     sections = {".dynstr": names, ".dynamic": rows + bytes(16)}
+    if symbols:
+        sections[".strtab"] = b"\0" + b"".join(name.encode() + b"\0" for name in symbols)
     return elf({**sections, **({".nv_fatbin": fatbin(entry(PTX.encode()))} if fat else {})})
 
 
@@ -152,24 +195,22 @@ def linked(*needed: str, rpath: str = "", functions: tuple[str, ...] = (), fat: 
             ],
         ),
         (
-            linked("libcuda.so.1", functions=("cuInit",), fat=False),
-            ["app needs libcuda.so.1", "it calls cuInit\n"],
+            linked("libc.so.6"),
+            ["app contains the static CUDA runtime and was stripped", "nvcc -cudart shared"],
         ),
-        (linked("libc.so.6"), ["app is linked to the static CUDA runtime", "nvcc -cudart shared"]),
         (
             linked("libcudart.so.11.0"),
-            ["app is linked to libcudart.so.11", "programs of CUDA 12 and 13 can be run"],
+            ["app is linked to the runtime of CUDA 11", "programs of CUDA 12 and 13 can be run"],
         ),
         (
-            linked("libcudart.so.13", rpath="/none:$ORIGIN"),
-            ["app has the rpath $ORIGIN, whose libcudart is found before"],
+            linked("libc.so.6", symbols=("cudaMalloc", "__cudaRegisterTexture")),
+            ["app is linked to the runtime of CUDA 11", "programs of CUDA 12 and 13 can be run"],
         ),
     ],
-    ids=["library", "driver", "static", "version", "rpath"],
+    ids=["library", "stripped", "version", "static version"],
 )
 def test_programs_that_cannot_be_run(tmp_path, data, lines):
     (tmp_path / "app").write_bytes(data)
-    (tmp_path / "libcudart.so.13").touch()
     with pytest.raises(MachineError) as error:
         check_program(tmp_path / "app")
     for line in lines:
@@ -177,7 +218,13 @@ def test_programs_that_cannot_be_run(tmp_path, data, lines):
 
 
 def test_programs_that_can_be_run(tmp_path):
-    for data in (linked("libcudart.so.12", rpath="/none"), linked("libc.so.6", fat=False), b"#!/bin/sh\n"):
+    for data in (
+        linked("libcudart.so.12"),
+        linked("libcuda.so.1", "libnvrtc.so.13"),
+        linked("libc.so.6", symbols=("cudaMalloc",)),
+        linked("libc.so.6", fat=False),
+        b"#!/bin/sh\n",
+    ):
         (tmp_path / "app").write_bytes(data)
         check_program(tmp_path / "app")
 
@@ -191,7 +238,7 @@ def test_a_program_without_cuda(tmp_path, capfd):
     assert main(["run", "--", str(script)]) == 3
     out, err = capfd.readouterr()
     assert out == "hello\n"
-    assert f"{script} has called no function of the CUDA runtime: nothing was run on the emulator" in err
+    assert f"{script} has called no function of CUDA: nothing was run on the emulator" in err
     assert "--triton" in err
 
 
@@ -210,15 +257,16 @@ def test_without_a_compiler(monkeypatch, tmp_path):
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(MachineError, match="there is no C compiler to build the CUDA runtime with") as error:
-        build_library("13")
+        build_libraries()
     assert "apt-get install gcc libc6-dev" in str(error.value)
 
 
 def test_functions_are_those_of_cuda():
     from gpuperf_engine.cudart import boot  # noqa: F401
 
+    known = {name for library in LIBRARIES for name in names(library)}
     assert len(FUNCTIONS) > 150
-    assert not {name.partition("@")[0] for name in FUNCTIONS} - set(names())
+    assert not {name.partition("@")[0] for name in FUNCTIONS} - known
 
 
 def test_properties_lie_where_the_headers_have_them():

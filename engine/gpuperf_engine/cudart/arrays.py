@@ -17,7 +17,7 @@ from .codes import CudaError
 from .memory import Extent, Pitched, copy, copy_rows
 from .state import State
 
-__all__ = ["Copy3D", "CudaArray", "cudaMemcpy3D"]
+__all__ = ["Channels", "Copy3D", "CudaArray", "Resource", "Texture", "cudaMemcpy3D", "make_array"]
 
 _KINDS = {0: "i", 1: "u", 2: "f"}
 _LAYERED, _CUBEMAP = 1, 4
@@ -25,26 +25,26 @@ _MODES = ("wrap", "clamp", "mirror", "border")
 _ARRAY, _MIPMAPPED, _LINEAR, _PITCH2D = range(4)
 
 
-class _Channels(Structure):
+class Channels(Structure):
     """``cudaChannelFormatDesc``: bits of up to four channels, and the kind of their values."""
 
     _fields_ = [("bits", c_int * 4), ("kind", c_int)]
 
 
-class _Resource(Structure):
+class Resource(Structure):
     """``cudaResourceDesc``, as for linear and pitched memory; arrays have their handle where ``address`` is."""
 
     _fields_ = [
         ("kind", c_int),
         ("address", c_void_p),
-        ("channels", _Channels),
+        ("channels", Channels),
         ("width", c_size_t),
         ("height", c_size_t),
         ("pitch", c_size_t),
     ]
 
 
-class _Texture(Structure):
+class Texture(Structure):
     """The beginning of ``cudaTextureDesc``."""
 
     _fields_ = [
@@ -99,7 +99,7 @@ class CudaArray:
         return self.memory.address + byte + self.pitch * (row + layer * max(1, self.height))
 
 
-def _format(described: _Channels) -> tuple[np.dtype[np.generic], int]:
+def _format(described: Channels) -> tuple[np.dtype[np.generic], int]:
     """The type of a channel, and how many there are."""
     bits = [width for width in described.bits if width]
     if (
@@ -115,10 +115,13 @@ def _format(described: _Channels) -> tuple[np.dtype[np.generic], int]:
     return np.dtype(f"{_KINDS[described.kind]}{bits[0] // 8}"), len(bits)
 
 
-def _make(state: State, out: int, described: int, width: int, height: int, depth: int, flags: int) -> None:
+def make_array(
+    state: State, out: int, described: int, width: int, height: int, depth: int, flags: int
+) -> None:
+    """An array of ``cudaMallocArray``, whose handle is written to ``out``; ``described`` is where its ``cudaChannelFormatDesc`` is."""
     if flags & _CUBEMAP:
         raise CudaError(801, "cube maps are not supported")
-    dtype, channels = _format(_Channels.from_address(described))
+    dtype, channels = _format(Channels.from_address(described))
     extent = [size for size in (depth, height, width) if size]
     shape = (*extent, channels) if channels > 1 else tuple(extent)
     array = CudaArray(
@@ -136,7 +139,7 @@ def _make(state: State, out: int, described: int, width: int, height: int, depth
 @function(c_void_p, c_int, c_int, c_int, c_int, c_int, result=c_void_p, plain=False)
 def cudaCreateChannelDesc(state: State, out: int, x: int, y: int, z: int, w: int, kind: int) -> int:
     """The structure is returned in memory, whose address is the first argument (System V ABI of x86-64)."""
-    result = _Channels.from_address(out)
+    result = Channels.from_address(out)
     result.bits[:] = [x, y, z, w]
     result.kind = kind
     return out
@@ -144,12 +147,12 @@ def cudaCreateChannelDesc(state: State, out: int, x: int, y: int, z: int, w: int
 
 @function(c_void_p, c_void_p, c_size_t, c_size_t, c_uint)
 def cudaMallocArray(state: State, out: int, described: int, width: int, height: int, flags: int) -> None:
-    _make(state, out, described, width, height, 0, flags)
+    make_array(state, out, described, width, height, 0, flags)
 
 
 @function(c_void_p, c_void_p, Extent, c_uint)
 def cudaMalloc3DArray(state: State, out: int, described: int, extent: Extent, flags: int) -> None:
-    _make(state, out, described, extent.width, extent.height, extent.depth, flags)
+    make_array(state, out, described, extent.width, extent.height, extent.depth, flags)
 
 
 @function(c_void_p)
@@ -250,7 +253,7 @@ def cudaMemcpy3DAsync(state: State, given: int, stream: int) -> None:
 # -- textures and surfaces ------------------------------------------------------------------------------------------------
 
 
-def _view(state: State, resource: _Resource) -> tuple[DeviceArray, int]:
+def _view(state: State, resource: Resource) -> tuple[DeviceArray, int]:
     """The array that linear or pitched memory is, and its channels."""
     dtype, channels = _format(resource.channels)
     holder = state.device.array_at(resource.address or 0)
@@ -267,7 +270,7 @@ def _view(state: State, resource: _Resource) -> tuple[DeviceArray, int]:
 
 @function(c_void_p, c_void_p, c_void_p, c_void_p)
 def cudaCreateTextureObject(state: State, out: int, resource: int, texture: int, view: int) -> None:
-    given, asked = _Resource.from_address(resource), _Texture.from_address(texture)
+    given, asked = Resource.from_address(resource), Texture.from_address(texture)
     layered = False
     if given.kind == _ARRAY:
         known = state.of(given.address, CudaArray)
@@ -295,7 +298,7 @@ def cudaCreateTextureObject(state: State, out: int, resource: int, texture: int,
 
 @function(c_void_p, c_void_p)
 def cudaCreateSurfaceObject(state: State, out: int, resource: int) -> None:
-    given = _Resource.from_address(resource)
+    given = Resource.from_address(resource)
     if given.kind != _ARRAY:
         raise CudaError(1, "a surface is made of an array")
     known = state.of(given.address, CudaArray)

@@ -1,4 +1,4 @@
-"""Builds ``libcudart`` from ``shim.c``, once: a C compiler is needed then."""
+"""Builds the libraries that programs of CUDA find, from ``shim.c`` and ``preload.c``, once: a C compiler is needed then."""
 
 from __future__ import annotations
 
@@ -13,48 +13,98 @@ from pathlib import Path
 
 from ..errors import MachineError
 from ..jit import cache
+from .driver_names import symbols
 
-__all__ = ["IN_C", "VERSIONS", "build_library", "names"]
+__all__ = ["LIBRARIES", "PRELOAD", "build_libraries", "names"]
 
-VERSIONS = ("12", "13")
-"""Of CUDA: a program asks for the ``libcudart.so`` of the one that it was compiled with."""
-
-IN_C = ("__cudaPushCallConfiguration", "__cudaPopCallConfiguration")
-"""Functions that ``shim.c`` has by itself."""
-
-#: functions to which it passes on, having noted who calls
-_NOTED = re.compile(r"(__)?cudaLaunch(Cooperative)?Kernel(ExC)?(_ptsz)?")
+LIBRARIES = ("libcudart.so.12", "libcudart.so.13", "libcuda.so.1")
+"""The runtime of the CUDA that a program was compiled with, and the driver."""
+PRELOAD = "libgpuperf_preload.so"
+"""For programs that contain the runtime."""
 
 _HERE = Path(__file__).resolve().parent
+#: a function jumps through its slot, which leads to its start at first: that passes its number on
 _JUMPS = {
-    "x86_64": "jmp *gpuperf_slots+{offset}(%rip)",
-    "aarch64": "adrp x16, gpuperf_slots+{offset}\\n ldr x16, [x16, :lo12:gpuperf_slots+{offset}]\\n br x16",
+    "x86_64": "jmp *{slots}+{offset}(%rip)",
+    "aarch64": "adrp x16, {slots}+{offset}\nldr x16, [x16, :lo12:{slots}+{offset}]\nbr x16",
+}
+_STARTS = {"x86_64": "pushq ${number}\njmp {first}", "aarch64": "mov x17, #{number}\nb {first}"}
+#: the arguments are kept while the slots are filled
+_FIRST = {
+    "x86_64": (
+        "{prefix}gpuperf_first: "
+        + "".join(f"pushq %{register}\n" for register in ("rdi", "rsi", "rdx", "rcx", "r8", "r9", "rax"))
+        + "subq $136, %rsp\n"
+        + "".join(f"movups %xmm{number}, {16 * number}(%rsp)\n" for number in range(8))
+        + "call {prefix}gpuperf_start\n"
+        + "".join(f"movups {16 * number}(%rsp), %xmm{number}\n" for number in range(8))
+        + "addq $136, %rsp\n"
+        + "".join(f"popq %{register}\n" for register in ("rax", "r9", "r8", "rcx", "rdx", "rsi", "rdi"))
+        + "popq %r11\nleaq {prefix}gpuperf_slots(%rip), %r10\njmp *(%r10,%r11,8)\n"
+    ),
+    "aarch64": (
+        "{prefix}gpuperf_first: stp x29, x30, [sp, #-16]!\nmov x29, sp\n"
+        + "".join(f"stp x{number}, x{number + 1}, [sp, #-16]!\n" for number in (0, 2, 4, 6))
+        + "stp x8, x17, [sp, #-16]!\n"
+        + "".join(f"stp q{number}, q{number + 1}, [sp, #-32]!\n" for number in (0, 2, 4, 6))
+        + "bl {prefix}gpuperf_start\n"
+        + "".join(f"ldp q{number}, q{number + 1}, [sp], #32\n" for number in (6, 4, 2, 0))
+        + "ldp x8, x17, [sp], #16\n"
+        + "".join(f"ldp x{number}, x{number + 1}, [sp], #16\n" for number in (6, 4, 2, 0))
+        + "ldp x29, x30, [sp], #16\nadrp x16, {prefix}gpuperf_slots\nadd x16, x16, :lo12:{prefix}gpuperf_slots\n"
+        "ldr x16, [x16, x17, lsl #3]\nbr x16\n"
+    ),
 }
 #: the version that libc gives ``__cxa_atexit``
 _LIBC = {"x86_64": "GLIBC_2.2.5", "aarch64": "GLIBC_2.17"}
+#: in C, in ``shim.c``
+_IN_C = frozenset(
+    f"__cuda{what}"
+    for what in (
+        *(
+            "RegisterFatBinary",
+            "RegisterFatBinaryEnd",
+            "RegisterFunction",
+            "RegisterVar",
+            "RegisterManagedVar",
+        ),
+        *("UnregisterFatBinary", "PushCallConfiguration", "PopCallConfiguration"),
+    )
+)
+#: functions to which it passes on, having noted who calls
+_NOTED = re.compile(r"(__cuda|cuda|cu)Launch(Cooperative)?Kernel(ExC|Ex)?(_ptsz)?")
+_OPTIONS = ("-shared", "-fPIC", "-O2", "-w", "-o", "library")
 _SECONDS = 60
 
 
-@lru_cache(maxsize=1)
-def names() -> tuple[str, ...]:
-    """The functions that CUDA's runtime library exports, of versions 12 and 13: the order of the slots."""
-    return tuple((_HERE / "names.txt").read_text(encoding="utf-8").split())
+@lru_cache(maxsize=3)
+def names(library: str) -> tuple[str, ...]:
+    """The functions of a library, in the order of its slots: those that CUDA's runtime exports (12 and 13), or the driver."""
+    if library == "libcuda.so.1":
+        return symbols()
+    words = (_HERE / "names.txt").read_text(encoding="utf-8").split()
+    return tuple(name for name in words if name not in _IN_C)
 
 
-def build_library(version: str) -> Path:
-    """A folder with ``libcudart.so.VERSION``. Raises ``MachineError`` where there is no C compiler, or another system than Linux."""
-    source, jump = (_HERE / "shim.c").read_bytes(), _JUMPS.get(platform.machine())
-    if platform.system() != "Linux" or jump is None:
+def build_libraries() -> Path:
+    """The folder with all of them. Raises ``MachineError`` where there is no C compiler, or another system than Linux."""
+    machine = platform.machine()
+    if platform.system() != "Linux" or machine not in _JUMPS:
         raise MachineError(
-            f"programs cannot be run on {platform.system()} {platform.machine()}",
+            f"programs cannot be run on {platform.system()} {machine}",
             hint="Linux on x86-64 and AArch64 can; kernels of a program are measured everywhere: gpuperf.kernel(FILE, NAME)",
         )
-    generated = _generated(jump, version)
-    folder = _folder() / f"cudart-{cache.key('cudart', source, generated, platform.machine())}"
-    library = folder / f"libcudart.so.{version}"
-    if not library.is_file():
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _compile(source, generated, version, library)
+    shim, preload = (_HERE / "shim.c").read_text("utf-8"), (_HERE / "preload.c").read_text("utf-8")
+    sources = {library: [_generated(library, shim, machine)] for library in LIBRARIES}
+    sources[PRELOAD] = [
+        preload,
+        *(_generated(library, shim, machine, inside=True) for library in LIBRARIES[:2]),
+    ]
+    folder = _folder() / f"cudart-{cache.key('cudart', repr(sources), _OPTIONS, machine)}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for library, texts in sources.items():
+        if not (folder / library).is_file():
+            _compile(texts, folder / library, machine)
     return folder
 
 
@@ -63,40 +113,68 @@ def _folder() -> Path:
     return base if base is not None else Path(tempfile.mkdtemp(prefix="gpuperf-"))
 
 
-def _generated(jump: str, version: str) -> bytes:
-    lines = [f'#define LIBRARY "libcudart.so.{version}"', f"#define COUNT {len(names())}"]
-    text = []
-    for number, name in enumerate(names()):
-        if _NOTED.fullmatch(name):
-            lines.append(f"#define SLOT_{name} {number}")
-        if name in IN_C or _NOTED.fullmatch(name):
-            continue
-        text.append(
-            f'__asm__(".text\\n .globl {name}\\n .type {name}, %function\\n {name}: {jump.format(offset=8 * number)}\\n '
-            f'.size {name}, .-{name}\\n");'
-        )
-    return "\n".join([*lines, '#include "shim.c"', *text, ""]).encode()
+def _generated(library: str, shim: str, machine: str, *, inside: bool = False) -> str:
+    """The source of a library; ``inside`` another one, its functions have names of their own, and a table names them."""
+    known, prefix = names(library), f"gpuperf_{library.rpartition('.')[2]}_" if inside else ""
+    head = [
+        f'#define LIBRARY "{library}"',
+        f"#define COUNT {len(known)}",
+        f"#define NAME(name) {prefix + '##' if prefix else ''}name",
+    ]
+    head += ["#define RUNTIME"] if "cudart" in library else []
+    head += ["#define INSIDE"] if inside else []
+    head += [f"#define SLOT_{name} {number}" for number, name in enumerate(known) if _NOTED.fullmatch(name)]
+    jumps = ""
+    for number, name in enumerate(known):
+        if not _NOTED.fullmatch(name):
+            jump = _JUMPS[machine].format(slots=f"{prefix}gpuperf_slots", offset=8 * number)
+            symbol = prefix + name
+            jumps += (
+                f".globl {symbol}\n.type {symbol}, %function\n{symbol}: {jump}\n.size {symbol}, .-{symbol}\n"
+            )
+        start = _STARTS[machine].format(number=number, first=f"{prefix}gpuperf_first")
+        jumps += f".Lslot_{prefix}{number}: {start}\n"
+    slots = "".join(f".quad .Lslot_{prefix}{number}\n" for number in range(len(known)))
+    first = _FIRST[machine].replace("{prefix}", prefix)
+    variable = f"{prefix}gpuperf_slots"
+    text = f".text\n{first}{jumps}.data\n.balign 8\n.hidden {variable}\n.globl {variable}\n{variable}:\n{slots}.text\n"
+    lines = [f'"{line}\\n"' for line in text.splitlines()]
+    table = _table(prefix, library) if inside else []
+    return "\n".join([*head, shim, "__asm__(", *lines, ");", *table, ""])
 
 
-def _compile(source: bytes, generated: bytes, version: str, library: Path) -> None:
+def _table(prefix: str, library: str) -> list[str]:
+    rows = [f'{{"{name}", (void *){prefix}{name}}},' for name in (*names(library), *sorted(_IN_C))]
+    declared = [f"extern char {prefix}{name}[];" for name in names(library) if not _NOTED.fullmatch(name)]
+    variable = f"gpuperf_runtime_{library.rpartition('.')[2]}"
+    return [
+        *declared,
+        f"const struct {{ const char *name; void *address; }} {variable}[] = {{",
+        *rows,
+        "{0, 0}};",
+    ]
+
+
+def _compile(sources: list[str], library: Path, machine: str) -> None:
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if not compiler:
         raise MachineError(
             "there is no C compiler to build the CUDA runtime with",
-            details=["it is built once, from a file of 150 lines, and kept in the cache"],
+            details=["it is built once, from two files of 300 lines, and kept in the cache"],
             hint="apt-get install gcc libc6-dev (Debian, Ubuntu), dnf install gcc (Fedora), or set CC",
         )
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        (Path(folder) / "shim.c").write_bytes(source)
-        (Path(folder) / "cudart.c").write_bytes(generated)
-        (Path(folder) / "versions").write_text(
-            f"{_LIBC[platform.machine()]} {{ __cxa_atexit; }};\nlibcudart.so.{version} {{ *; }};\n"
-        )
-        command = [
-            *compiler.split(),
-            *("-shared", "-fPIC", "-O2", "-w", "-o", "library", "cudart.c", "-ldl"),
-            *(f"-Wl,-soname,libcudart.so.{version}", "-Wl,--version-script=versions"),
-        ]
+        files = [f"{number}.c" for number in range(len(sources))]
+        for name, source in zip(files, sources):
+            (Path(folder) / name).write_text(source, encoding="utf-8")
+        command = [*compiler.split(), *_OPTIONS, *files, "-ldl"]
+        if library.name == PRELOAD:
+            command.append("-Wl,-z,initfirst")
+        else:
+            (Path(folder) / "versions").write_text(
+                f"{_LIBC[machine]} {{ __cxa_atexit; }};\n{library.name} {{ *; }};\n"
+            )
+            command += [f"-Wl,-soname,{library.name}", "-Wl,--version-script=versions"]
         try:
             done = subprocess.run(
                 command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False

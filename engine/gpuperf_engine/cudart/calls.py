@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -11,12 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EngineError
-from .codes import CudaError, code_of
+from .codes import DRIVER_CODES, CudaError, code_of
 
 if TYPE_CHECKING:
     from .state import State
 
-__all__ = ["FUNCTIONS", "Function", "bound", "function", "missing", "say", "text_at"]
+__all__ = ["DRIVER", "FUNCTIONS", "Function", "bound", "function", "say", "text_at"]
+
+DRIVER = "libcuda.so.1"
+_VARIANT = re.compile(r"_pt[ds][sz]$")
+_VERSION = re.compile(r"_v\d+$")
 
 Implementation = Callable[..., Any]
 
@@ -48,13 +53,20 @@ def function(
     return register
 
 
-def bound(name: str, known: Function, state: State) -> Any:
-    """The C function."""
-    implementation = known.implementation
+def bound(name: str, library: str, state: State) -> Any:
+    """The C function of this name in a library; one that says that it is not there, where it is not."""
+    driver, version = library == DRIVER, library.rpartition(".")[2]
+    plain = _VARIANT.sub("", name)
+    known = FUNCTIONS.get(f"{plain}@{version}") or FUNCTIONS.get(plain)
+    if known is None and driver:  # versions of a function that differ in nothing here
+        known = FUNCTIONS.get(_VERSION.sub("", plain))
+    if known is None:
+        return _missing(plain, driver, state)
+    implementation, always = known.implementation, not known.plain
 
     def call(*arguments: Any) -> Any:
         with state.lock:
-            if known.plain and state.sticky:
+            if state.sticky and not always:
                 return state.sticky
             try:
                 value = implementation(state, *arguments)
@@ -62,13 +74,15 @@ def bound(name: str, known: Function, state: State) -> Any:
             except CudaError as error:
                 code = error.code
                 if error.message:
-                    say(f"{name}: {error.message}")
+                    say(f"{plain}: {error.message}")
             except EngineError as error:
                 code = code_of(error, running=False)
-                say(f"{name}: {error}")
+                say(f"{plain}: {error}")
             except Exception:
                 code = 999
-                say(f"{name} failed inside the emulator; please report this:\n{traceback.format_exc()}")
+                say(f"{plain} failed inside the emulator; please report this:\n{traceback.format_exc()}")
+            if driver:
+                return DRIVER_CODES.get(code, code)
             if code != 600:  # "not ready" is an answer
                 state.last = code
             return code
@@ -76,14 +90,15 @@ def bound(name: str, known: Function, state: State) -> Any:
     return ctypes.CFUNCTYPE(known.result, *known.types)(call)
 
 
-def missing(name: str, state: State) -> Any:
-    """A C function that says that it is not there."""
+def _missing(name: str, driver: bool, state: State) -> Any:
+    code = "CUDA_ERROR_NOT_SUPPORTED" if driver else "cudaErrorNotSupported"
 
     def call() -> int:
         if name not in state.said:
             state.said.add(name)
-            say(f"{name} is not supported (cudaErrorNotSupported)")
-        state.last = 801
+            say(f"{name} is not supported ({code})")
+        if not driver:
+            state.last = 801
         return 801
 
     return ctypes.CFUNCTYPE(c_int)(call)

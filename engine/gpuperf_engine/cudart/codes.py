@@ -14,7 +14,7 @@ from ..errors import (
     Unsupported,
 )
 
-__all__ = ["CudaError", "code_of", "described"]
+__all__ = ["DRIVER_CODES", "CudaError", "code_of", "described", "driver_name"]
 
 #: number: name, text (CUDA Runtime API, "Data types used by CUDA Runtime")
 _CODES = {
@@ -33,8 +33,10 @@ _CODES = {
     100: ("cudaErrorNoDevice", "no CUDA-capable device is detected"),
     101: ("cudaErrorInvalidDevice", "invalid device ordinal"),
     200: ("cudaErrorInvalidKernelImage", "device kernel image is invalid"),
+    201: ("cudaErrorDeviceUninitialized", "invalid device context"),
     209: ("cudaErrorNoKernelImageForDevice", "no kernel image is available for execution on the device"),
     218: ("cudaErrorInvalidPtx", "a PTX JIT compilation failed"),
+    301: ("cudaErrorFileNotFound", "file not found"),
     400: ("cudaErrorInvalidResourceHandle", "invalid resource handle"),
     500: ("cudaErrorSymbolNotFound", "named symbol not found"),
     600: ("cudaErrorNotReady", "device not ready"),
@@ -60,6 +62,27 @@ _CODES = {
 }
 
 
+#: codes that the driver does not have, and what it has for them (CUDA Driver API, "CUresult")
+DRIVER_CODES = {9: 1, 12: 1, 13: 500, 17: 1, 21: 1, 35: 803, 98: 400}
+
+
+#: CUDA Driver API, "CUresult"; texts are those of the runtime
+_DRIVER_NAMES = {
+    0: "CUDA_SUCCESS", 1: "CUDA_ERROR_INVALID_VALUE", 2: "CUDA_ERROR_OUT_OF_MEMORY", 3: "CUDA_ERROR_NOT_INITIALIZED",
+    100: "CUDA_ERROR_NO_DEVICE", 101: "CUDA_ERROR_INVALID_DEVICE", 200: "CUDA_ERROR_INVALID_IMAGE",
+    201: "CUDA_ERROR_INVALID_CONTEXT", 209: "CUDA_ERROR_NO_BINARY_FOR_GPU", 218: "CUDA_ERROR_INVALID_PTX",
+    301: "CUDA_ERROR_FILE_NOT_FOUND", 400: "CUDA_ERROR_INVALID_HANDLE", 500: "CUDA_ERROR_NOT_FOUND",
+    600: "CUDA_ERROR_NOT_READY", 700: "CUDA_ERROR_ILLEGAL_ADDRESS", 701: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+    702: "CUDA_ERROR_LAUNCH_TIMEOUT", 704: "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED",
+    705: "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", 710: "CUDA_ERROR_ASSERT",
+    712: "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED", 713: "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+    715: "CUDA_ERROR_ILLEGAL_INSTRUCTION", 716: "CUDA_ERROR_MISALIGNED_ADDRESS", 719: "CUDA_ERROR_LAUNCH_FAILED",
+    720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", 801: "CUDA_ERROR_NOT_SUPPORTED",
+    803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", 900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+    901: "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", 999: "CUDA_ERROR_UNKNOWN",
+}  # fmt: skip
+
+
 class CudaError(Exception):
     """What a function returns; ``message`` goes to stderr, if there is one."""
 
@@ -72,6 +95,11 @@ class CudaError(Exception):
 def described(code: int) -> tuple[str, str]:
     """Name and text of a code."""
     return _CODES.get(code, ("cudaErrorUnknown", "unrecognized error code"))
+
+
+def driver_name(code: int) -> str:
+    """The name of a ``CUresult``, empty if there is none."""
+    return _DRIVER_NAMES.get(code, "")
 
 
 def code_of(error: EngineError, *, running: bool) -> int:

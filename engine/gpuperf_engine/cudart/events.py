@@ -11,7 +11,7 @@ from .calls import function
 from .codes import CudaError, described
 from .state import State
 
-__all__ = ["Event", "Stream"]
+__all__ = ["Event", "Stream", "text_address"]
 
 _HOST_FUNCTION = CFUNCTYPE(None, c_void_p)
 _STREAM_CALLBACK = CFUNCTYPE(None, c_void_p, c_int, c_void_p)
@@ -170,15 +170,16 @@ def cudaPeekAtLastError(state: State) -> int:
 
 @function(c_int, result=c_void_p, plain=False)
 def cudaGetErrorName(state: State, code: int) -> int:
-    return _text(described(code)[0])
+    return text_address(described(code)[0])
 
 
 @function(c_int, result=c_void_p, plain=False)
 def cudaGetErrorString(state: State, code: int) -> int:
-    return _text(described(code)[1])
+    return text_address(described(code)[1])
 
 
-def _text(text: str) -> int:
+def text_address(text: str) -> int:
+    """Of a C string that stays."""
     return ctypes.addressof(_texts.setdefault(text, ctypes.create_string_buffer(text.encode())))
 
 

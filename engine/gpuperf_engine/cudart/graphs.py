@@ -25,7 +25,7 @@ from .memory import copy
 from .registration import kernel_of
 from .state import State
 
-__all__ = ["Graph", "Node"]
+__all__ = ["Graph", "Node", "add_node"]
 
 _HOST_FUNCTION = CFUNCTYPE(None, c_void_p)
 
@@ -188,9 +188,10 @@ def cudaGraphClone(state: State, out: int, graph: int) -> None:
 # -- nodes ----------------------------------------------------------------------------------------------------------------
 
 
-def _add(
+def add_node(
     state: State, out: int, graph: int, before: int | None, count: int, operation: Callable[[], object]
 ) -> None:
+    """Adds a node to a graph, after others, and writes its handle."""
     node = state.of(graph, Graph).append(operation)
     handles = (c_void_p * count).from_address(before) if before and count else ()
     node.before = [state.of(handle, Node) for handle in handles]
@@ -205,7 +206,7 @@ def _kernel(state: State, given: int) -> Callable[[], object]:
 
 @function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
 def cudaGraphAddKernelNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
-    _add(state, out, graph, before, count, _kernel(state, given))
+    add_node(state, out, graph, before, count, _kernel(state, given))
 
 
 @function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p, c_void_p, c_size_t, c_int)
@@ -220,13 +221,13 @@ def cudaGraphAddMemcpyNode1D(
     size: int,
     kind: int,
 ) -> None:
-    _add(state, out, graph, before, count, lambda: copy(state, target, source, size, kind))
+    add_node(state, out, graph, before, count, lambda: copy(state, target, source, size, kind))
 
 
 @function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
 def cudaGraphAddMemcpyNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
     kept = Copy3D.from_buffer_copy(string_at(given, sizeof(Copy3D)))
-    _add(state, out, graph, before, count, lambda: cudaMemcpy3D(state, addressof(kept)))
+    add_node(state, out, graph, before, count, lambda: cudaMemcpy3D(state, addressof(kept)))
 
 
 @function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
@@ -239,19 +240,19 @@ def cudaGraphAddMemsetNode(state: State, out: int, graph: int, before: int, coun
         for row in range(max(1, height)):
             state.device.fill_bytes(target + row * pitch, value, width)
 
-    _add(state, out, graph, before, count, fill)
+    add_node(state, out, graph, before, count, fill)
 
 
 @function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
 def cudaGraphAddHostNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
     asked = _HostNode.from_address(given)
     called, data = _HOST_FUNCTION(asked.function), asked.data
-    _add(state, out, graph, before, count, lambda: called(data))
+    add_node(state, out, graph, before, count, lambda: called(data))
 
 
 @function(c_void_p, c_void_p, c_void_p, c_size_t)
 def cudaGraphAddEmptyNode(state: State, out: int, graph: int, before: int, count: int) -> None:
-    _add(state, out, graph, before, count, lambda: None)
+    add_node(state, out, graph, before, count, lambda: None)
 
 
 @function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
@@ -259,7 +260,7 @@ def cudaGraphAddChildGraphNode(
     state: State, out: int, graph: int, before: int, count: int, child: int
 ) -> None:
     operations = list(state.of(child, Graph).ordered().values())
-    _add(state, out, graph, before, count, lambda: [operation() for operation in operations])
+    add_node(state, out, graph, before, count, lambda: [operation() for operation in operations])
 
 
 @function(c_void_p, c_void_p, c_void_p, c_size_t)

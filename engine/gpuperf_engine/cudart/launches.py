@@ -14,7 +14,7 @@ from .codes import CudaError
 from .registration import kernel_of
 from .state import Counted, State
 
-__all__ = ["Dim3", "prepared", "shape_of"]
+__all__ = ["Dim3", "launch_attributes", "prepared", "shape_of"]
 
 _CLUSTER_DIMENSION, _COOPERATIVE = 4, 2
 _ATTRIBUTE = 72
@@ -70,17 +70,19 @@ def prepared(
     kernel: Kernel,
     grid: Shape,
     block: Shape,
-    pointers: int | None,
+    pointers: int | bytes | None,
     shared: int,
     *,
     cluster: Shape | None = None,
     cooperative: bool = False,
 ) -> Callable[[], None]:
-    """A launch with the arguments as they are now, which the pointers point to. Raises ``CudaError`` for a shape that is none."""
+    """A launch with the arguments as they are now: ``pointers`` to each, or all packed. Raises ``CudaError`` for no shape."""
     if 0 in grid or 0 in block:
         raise CudaError(9, f"grid {grid} or block {block} of kernel {kernel.name!r} has no threads")
     raw = bytearray(kernel.param_bytes)
-    if kernel.params:
+    if isinstance(pointers, bytes):
+        raw[: len(pointers)] = pointers[: len(raw)]
+    elif kernel.params:
         table = (c_void_p * len(kernel.params)).from_address(pointers or 0)
         for param, source in zip(kernel.params, table):
             raw[param.offset : param.offset + param.size] = ctypes.string_at(source or 0, param.size)
@@ -151,17 +153,23 @@ def cudaLaunchCooperativeKernel(
     )
 
 
-@function(c_void_p, c_void_p, c_void_p)
-def cudaLaunchKernelExC(state: State, given: int, host: int, arguments: int) -> None:
-    config = _Config.from_address(given)
+def launch_attributes(address: int, count: int) -> tuple[Shape | None, bool]:
+    """The shape of clusters, and whether the launch is cooperative, of ``cudaLaunchAttribute`` or ``CUlaunchAttribute``."""
     cluster, cooperative = None, False
-    for index in range(config.count):
-        at = config.attributes + _ATTRIBUTE * index
+    for index in range(count):
+        at = address + _ATTRIBUTE * index
         kind = c_int.from_address(at).value
         if kind == _CLUSTER_DIMENSION:
             cluster = shape_of(Dim3.from_address(at + 8))
         elif kind == _COOPERATIVE:
             cooperative = bool(c_int.from_address(at + 8).value)
+    return cluster, cooperative
+
+
+@function(c_void_p, c_void_p, c_void_p)
+def cudaLaunchKernelExC(state: State, given: int, host: int, arguments: int) -> None:
+    config = _Config.from_address(given)
+    cluster, cooperative = launch_attributes(config.attributes, config.count)
     launch = prepared(
         state,
         kernel_of(state, host),

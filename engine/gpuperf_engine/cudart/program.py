@@ -1,4 +1,4 @@
-"""What a program must be to run here: linked to the shared CUDA runtime, and to no library that needs a GPU."""
+"""What a program must be to run here: of CUDA 12 or 13, with symbols, and linked to no library that needs a GPU."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from ..errors import MachineError
 __all__ = ["check_program"]
 
 _LIBRARY = re.compile(
-    r"lib(cublas|cublasLt|cufft|cufftw|curand|cusparse|cusolver|cudnn|nccl|npp\w+|nvjpeg|cuda|nvrtc)\.so"
+    r"lib(cublas|cublasLt|cufft|cufftw|curand|cusparse|cusolver|cudnn|nccl|npp\w+|nvjpeg)\.so"
 )
-_FUNCTION = re.compile(
-    r"(?:cublas|cufft|curand|cusparse|cusolver|cudnn|nccl|nvjpeg|nvrtc|cu)[A-Z]\w+|npp\w+_\w+"
-)
+_FUNCTION = re.compile(r"(?:cublas|cufft|curand|cusparse|cusolver|cudnn|nccl|nvjpeg)[A-Z]\w+|npp\w+_\w+")
 _RUNTIME = re.compile(r"libcudart\.so\.(\d+)")
 _VERSIONS = ("12", "13")
-#: tags of the dynamic section (System V ABI, "Dynamic Section")
-_NEEDED, _RPATH = 1, 15
+#: functions of the static runtime; the second was in those before CUDA 12
+_TELLING = (b"cudaMalloc", b"__cudaRegisterTexture")
+_OLD = _TELLING[1]
+#: a tag of the dynamic section (System V ABI, "Dynamic Section")
+_NEEDED = 1
 _ENTRY = struct.Struct("<QQ")
 
 
@@ -32,7 +33,7 @@ def check_program(path: Path) -> None:
         if stream.read(len(MAGIC)) != MAGIC:
             return  # a script, which may start programs
         data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-    file = read_elf(data, path.name, (".dynamic", ".dynstr", ".nv_fatbin"))
+    file = read_elf(data, path.name, (".dynamic", ".dynstr", ".strtab", ".nv_fatbin"))
     sections = {
         section.name: bytes(section.data) for section in file.sections if section.name != ".nv_fatbin"
     }
@@ -53,32 +54,24 @@ def check_program(path: Path) -> None:
             hint="programs of the runtime API can be run; measure kernels of this one: gpuperf.kernel(FILE, NAME)",
         )
     versions = [match[1] for match in map(_RUNTIME.match, needed) if match]
-    if not versions and len(file.sections) > len(sections):
+    contained = {name for name in _TELLING if b"\0" + name + b"\0" in sections.get(".strtab", b"")}
+    if (
+        not versions
+        and len(file.sections) > len(sections)
+        and b"cudaMalloc" not in contained
+        and "libcuda.so.1" not in needed
+    ):
         raise MachineError(
-            f"{path.name} is linked to the static CUDA runtime, which cannot be replaced",
-            hint="link it with nvcc -cudart shared (CMake: set CUDA_RUNTIME_LIBRARY to Shared)",
+            f"{path.name} contains the static CUDA runtime and was stripped: its functions cannot be found",
+            hint="leave out strip and -s, or link it with nvcc -cudart shared (CMake: CUDA_RUNTIME_LIBRARY Shared)",
         )
+    if _OLD in contained and not versions:
+        versions = ["11"]
     if versions and versions[0] not in _VERSIONS:
         raise MachineError(
-            f"{path.name} is linked to libcudart.so.{versions[0]}",
+            f"{path.name} is linked to the runtime of CUDA {versions[0]}",
             hint="programs of CUDA 12 and 13 can be run: compile it with one of these",
         )
-    paths = [_text(strings, value) for tag, value in entries if tag == _RPATH]
-    found = next((folder for part in paths for folder in part.split(":") if _has_runtime(folder, path)), None)
-    if versions and found:
-        raise MachineError(
-            f"{path.name} has the rpath {found}, whose libcudart is found before that of the emulator",
-            hint="chrpath -d FILE takes it out; or link with -Wl,--enable-new-dtags",
-        )
-
-
-def _has_runtime(folder: str, program: Path) -> bool:
-    here = Path(
-        folder.replace("$ORIGIN", str(program.resolve().parent)).replace(
-            "${ORIGIN}", str(program.resolve().parent)
-        )
-    )
-    return any(here.glob("libcudart.so.*")) if folder else False
 
 
 def _text(strings: bytes, start: int) -> str:

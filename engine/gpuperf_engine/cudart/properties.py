@@ -11,7 +11,10 @@ from .calls import function, text_at
 from .codes import CudaError
 from .state import State
 
-__all__ = ["attribute_values"]
+__all__ = ["VERSIONS", "attribute_values"]
+
+VERSIONS = {12: 12090, 13: 13000}
+"""Of driver and runtime, by the version of CUDA that a program was compiled with."""
 
 #: fields of ``cudaDeviceProp`` of CUDA 13 in order (``driver_types.h``): a letter and a count. i: int, z: size_t, u: unsigned, c: char
 _FIELDS_13 = """
@@ -46,7 +49,7 @@ _FIELDS_12 = {
 }
 _TYPES: dict[str, Any] = {"i": c_int, "z": c_size_t, "u": c_uint, "c": c_char}
 
-#: ``cudaDeviceAttr``: number and property, or a number (CUDA Runtime API, "cudaDeviceAttr")
+#: ``cudaDeviceAttr``, ``CUdevice_attribute``: number and property, or a number (CUDA Runtime API, "cudaDeviceAttr")
 _ATTRIBUTES: dict[int, str | int] = {
     1: "maxThreadsPerBlock", 8: "sharedMemPerBlock", 9: "totalConstMem", 10: "warpSize", 11: "memPitch", 12: "regsPerBlock",
     13: "clockRate", 14: "textureAlignment", 15: "deviceOverlap", 16: "multiProcessorCount", 17: 0, 18: "integrated",
@@ -59,7 +62,7 @@ _ATTRIBUTES: dict[int, str | int] = {
     90: "computePreemptionSupported", 91: "canUseHostPointerForRegisteredMem", 95: "cooperativeLaunch",
     97: "sharedMemPerBlockOptin", 99: "hostRegisterSupported", 100: 0, 101: "directManagedMemAccessFromHost",
     106: "maxBlocksPerMultiProcessor", 108: "persistingL2CacheMaxSize", 111: "reservedSharedMemPerBlock",
-    115: "memoryPoolsSupported", 120: "clusterLaunch",
+    115: "memoryPoolsSupported", 120: "clusterLaunch", 127: "clusterLaunch",
 }  # fmt: skip
 
 
@@ -228,4 +231,4 @@ def cudaDeviceGetByPCIBusId(state: State, out: int, text: int) -> None:
 
 @function(c_void_p, also=("cudaRuntimeGetVersion",))
 def cudaDriverGetVersion(state: State, out: int) -> None:
-    c_int.from_address(out).value = {12: 12090, 13: 13000}[state.version]
+    c_int.from_address(out).value = VERSIONS[state.version]

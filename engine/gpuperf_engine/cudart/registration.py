@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-from ctypes import c_char_p, c_int, c_size_t, c_void_p
+from ctypes import Structure, c_char_p, c_long, c_size_t, c_uint, c_void_p
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ..api import parse
-from ..binaries import read_images
+from ..binaries import is_binary, read_images
 from ..ptx.module import Function as Kernel
 from ..ptx.module import Module
 from ..timing.targets import most_specific
@@ -19,31 +20,41 @@ from .calls import function
 from .codes import CudaError
 from .state import State
 
-__all__ = ["Library", "Symbol", "kernel_of", "symbol_address"]
+__all__ = [
+    "Library",
+    "Registrations",
+    "Symbol",
+    "image_at",
+    "kernel_of",
+    "library_of",
+    "registered",
+    "symbol_address",
+]
 
 _WRAPPER = struct.Struct("<IIQQ")
-_MAGIC = 0x466243B1
+_WRAPPER_MAGIC, _FAT_MAGIC, _ELF_MAGIC = 0x466243B1, 0xBA55ED50, 0x464C457F
+_ELF = struct.Struct("<16xHHIQQQIHHHHHH")
 _FAT_HEADER = struct.Struct("<IHHQ")
 
 
 @dataclass
 class Library:
-    """A fat binary of the program, at an address."""
+    """What is at an address: nvcc's wrapper of a fat binary, or a fat binary, cubin or text of PTX that ends with a zero byte."""
 
     address: int
     state: State
     variables: list[Symbol] = field(default_factory=list)
+    #: of its kernels, by name, where they are asked for by name
+    handles: dict[str, int] = field(default_factory=dict)
 
     @cached_property
     def module(self) -> Module:
         """The PTX that the device takes. Raises ``CudaError`` (no kernel image) where there is none."""
-        program = (
-            Path(sys.executable).name
-            if not Path("/proc/self/exe").exists()
-            else Path("/proc/self/exe").resolve().name
-        )
-        _, _, header, size = _FAT_HEADER.unpack(ctypes.string_at(self.address, _FAT_HEADER.size))
-        images = read_images(ctypes.string_at(self.address, header + size), program)
+        data = image_at(self.address)
+        name = program_name()
+        if not is_binary(data):
+            return parse(data.decode("utf-8", "replace"), f"{name}[PTX]")
+        images = read_images(data, name)
         readable = {image.named_target: image for image in images if image.kind == "PTX"}
         best = most_specific(readable, self.state.machine)
         if best is None:
@@ -54,10 +65,43 @@ class Library:
             capability = "{}{}".format(*self.state.machine.compute_capability)
             raise CudaError(
                 209,
-                f"{program} has no PTX that runs on {self.state.machine.id}: it has {held}; compile with "
+                f"{name} has no PTX that runs on {self.state.machine.id}: it has {held}; compile with "
                 f"-gencode arch=compute_{capability},code=compute_{capability}, or choose another --target",
             )
-        return parse(readable[best].text, f"{program}[{best}]")
+        return parse(readable[best].text, f"{name}[{best}]")
+
+
+def program_name() -> str:
+    """Of the file that runs."""
+    file = Path("/proc/self/exe")
+    return file.resolve().name if file.exists() else Path(sys.executable).name
+
+
+def image_at(address: int) -> bytes:
+    """The bytes of a fat binary, cubin or text of PTX (without the zero byte at its end). Raises ``CudaError`` (invalid image)."""
+    magic = c_uint.from_address(address).value
+    if magic == _WRAPPER_MAGIC:
+        address = _WRAPPER.unpack(ctypes.string_at(address, _WRAPPER.size))[2]
+        magic = c_uint.from_address(address).value
+    if magic == _FAT_MAGIC:
+        _, _, header, size = _FAT_HEADER.unpack(ctypes.string_at(address, _FAT_HEADER.size))
+        return ctypes.string_at(address, header + size)
+    if magic == _ELF_MAGIC:
+        _, _, _, _, _, sections, _, _, _, _, size, count, _ = _ELF.unpack(
+            ctypes.string_at(address, _ELF.size)
+        )
+        return ctypes.string_at(address, _elf_size(address, sections, size * count))
+    text = ctypes.string_at(address)
+    if b".version" not in text:
+        raise CudaError(200, f"what is at {address:#x} is no fat binary, no cubin and no PTX")
+    return text
+
+
+def _elf_size(address: int, sections: int, table: int) -> int:
+    """Bytes of an ELF file in memory: up to the end of its section table or of its last section."""
+    rows = struct.iter_unpack("<IIQQQQIIQQ", ctypes.string_at(address + sections, table))
+    ends = [row[4] + row[5] for row in rows if row[1] != 8]
+    return int(max([sections + table, *ends]))
 
 
 @dataclass
@@ -79,44 +123,59 @@ def _libraries(state: State) -> list[Library]:
     return [item for item in state.objects.values() if isinstance(item, Library)]
 
 
-@function(c_void_p, result=c_void_p, plain=False)
-def __cudaRegisterFatBinary(state: State, wrapper: int) -> int:
-    magic, _, data, _ = _WRAPPER.unpack(ctypes.string_at(wrapper, _WRAPPER.size))
-    if magic != _MAGIC:
-        raise CudaError(200, f"the fat binary at {wrapper:#x} has no wrapper of nvcc")
-    return state.new(Library(data, state))
+class _Row(Structure):
+    """What was registered: 0 a fat binary, whose wrapper ``host`` is; 1 a kernel; 2 a variable; 3 a managed one."""
+
+    _fields_ = [
+        ("kind", c_long),
+        ("handle", c_void_p),
+        ("host", c_void_p),
+        ("name", c_char_p),
+        ("size", c_size_t),
+    ]
 
 
-@function(c_void_p, result=None, plain=False)
-def __cudaRegisterFatBinaryEnd(state: State, handle: int) -> None:
-    """Registration is complete without it."""
+class _Chunk(Structure):
+    _fields_ = [("rows", _Row * 512), ("next", c_void_p)]
 
 
-@function(c_void_p, result=None, plain=False)
-def __cudaUnregisterFatBinary(state: State, handle: int) -> None:
-    """The process ends: nothing is given back."""
+@dataclass
+class Registrations:
+    """What constructors of the program have registered with one library, as ``shim.c`` keeps it: read up to ``done``."""
+
+    chunk: int
+    count: int
+    done: int = 0
+
+    def read(self, state: State) -> None:
+        """Takes what is new."""
+        while self.done < c_long.from_address(self.count).value:
+            chunk, place = _Chunk.from_address(self.chunk), self.done % 512
+            _register(state, chunk.rows[place])
+            self.done += 1
+            if place == 511:
+                self.chunk = chunk.next
 
 
-@function(c_void_p, c_void_p, c_char_p, c_char_p, c_int, *[c_void_p] * 5, result=None, plain=False)
-def __cudaRegisterFunction(state: State, handle: int, host: int, _: bytes, name: bytes, *__: object) -> None:
-    state.objects[host] = (state.objects[handle], name.decode())
+def _register(state: State, row: _Row) -> None:
+    if row.kind == 0:
+        state.objects[row.handle] = Library(row.host, state)
+        return
+    library, name = state.objects[row.handle], row.name.decode()
+    if row.kind == 1:
+        state.objects[row.host] = (library, name)
+        return
+    symbol = Symbol(library, name, row.size, row.host if row.kind == 3 else 0)
+    state.objects[row.host] = symbol
+    if row.kind == 3:
+        library.variables.append(symbol)
 
 
-@function(c_void_p, c_void_p, c_char_p, c_char_p, c_int, c_size_t, c_int, c_int, result=None, plain=False)
-def __cudaRegisterVar(
-    state: State, handle: int, host: int, _: bytes, name: bytes, __: int, size: int, *___: int
-) -> None:
-    state.objects[host] = Symbol(state.objects[handle], name.decode(), size)
-
-
-@function(c_void_p, c_void_p, c_void_p, c_char_p, c_int, c_size_t, c_int, c_int, result=None, plain=False)
-def __cudaRegisterManagedVar(
-    state: State, handle: int, pointer: int, _: int, name: bytes, __: int, size: int, *___: int
-) -> None:
-    library = state.objects[handle]
-    symbol = Symbol(library, name.decode(), size, pointer)
-    library.variables.append(symbol)
-    state.objects[pointer] = symbol
+def registered(state: State, host: int | None) -> Any:
+    """What the host's function or variable at an address stands for."""
+    for library in state.registrations:
+        library.read(state)
+    return state.objects.get(host or 0)
 
 
 @function(c_void_p, plain=False)
@@ -132,7 +191,7 @@ def __cudaInitModule(state: State, handle: int) -> int:
 
 def kernel_of(state: State, host: int | None) -> Kernel:
     """The kernel whose host function is at an address. Raises ``CudaError`` (invalid device function)."""
-    found = state.objects.get(host or 0)
+    found = registered(state, host)
     if isinstance(found, Kernel):
         return found
     if not isinstance(found, tuple):
@@ -146,9 +205,17 @@ def kernel_of(state: State, host: int | None) -> Kernel:
     return kernel
 
 
+def library_of(state: State, handle: int) -> int:
+    """The handle of the module that a kernel's handle is of. Raises ``CudaError`` (invalid handle)."""
+    for key, value in state.objects.items():
+        if isinstance(value, Library) and handle in value.handles.values():
+            return int(key)
+    raise CudaError(400, f"{handle or 0:#x} is no function of a module")
+
+
 def symbol_address(state: State, host: int | None) -> tuple[int, int]:
     """Address and bytes of the variable whose shadow on the host is at an address. Raises ``CudaError`` (invalid symbol)."""
-    found = state.objects.get(host or 0)
+    found = registered(state, host)
     if not isinstance(found, Symbol):
         raise CudaError(13, f"{host or 0:#x} is no __device__ or __constant__ variable")
     return found.address, found.size

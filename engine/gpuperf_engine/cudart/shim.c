@@ -1,28 +1,52 @@
-/* A libcudart whose functions are in Python, all but a few: each is a jump through a slot, which `attach` fills when the library is loaded.
+/* A library of CUDA whose functions are in Python, all but a few: each is a jump through a slot, which is filled when the first of them is called.
  *
- * The interpreter is that of `gpuperf run` (GPUPERF_RUN_PYTHON, GPUPERF_RUN_LIBPYTHON), started in the process of the program, so that
- * a pointer means the same to the program, to kernels and to the engine. LIBRARY, COUNT and the jumps come from build.py.
+ * The interpreter is that of the program if it has one, else that of `gpuperf run` (GPUPERF_RUN_PYTHON, GPUPERF_RUN_LIBPYTHON), started in
+ * the process of the program, so that a pointer means the same to the program, to kernels and to the engine. It is not started while
+ * the library is loaded: the loader holds a lock then, which threads of Python and LLVM need. LIBRARY, COUNT, NAME and the jumps come from build.py.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <wchar.h>
 
-__attribute__((visibility("hidden"))) void *gpuperf_slots[COUNT];
+#ifdef INSIDE
+#pragma GCC visibility push(hidden)
+#endif
+
+extern __attribute__((visibility("hidden"))) void *NAME(gpuperf_slots)[COUNT];
 
 static void *python;
+static volatile int attached, embedded;
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 
 /* Where the launch of a thread returns to. `f<<<...>>>(...)` is __cudaPushCallConfiguration(...) ? 0 : f(...), and the stub of f takes
  * the configuration back and calls cudaLaunchKernel: who pushed is who launches. Arguments may launch themselves, so there are several. */
 typedef struct { unsigned x, y, z; } dim3;
-static __thread struct { dim3 grid, block; size_t shared; void *stream, *caller; } waiting[16];
-static __thread unsigned depth;
 static __thread void *caller;
 
-unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *stream)
+static void *take_caller(void)
+{
+    void *taken = caller;
+    caller = 0;
+    return taken;
+}
+
+#define LAUNCH(name, parameters, arguments) \
+    int NAME(name) parameters \
+    { \
+        if (!caller) \
+            caller = __builtin_return_address(0); \
+        return ((int (*) parameters)NAME(gpuperf_slots)[SLOT_##name]) arguments; \
+    }
+#ifdef RUNTIME
+static __thread struct { dim3 grid, block; size_t shared; void *stream, *caller; } waiting[16];
+static __thread unsigned depth;
+
+unsigned NAME(__cudaPushCallConfiguration)(dim3 grid, dim3 block, size_t shared, void *stream)
 {
     if (depth == sizeof waiting / sizeof *waiting)
         return 1;
@@ -34,7 +58,7 @@ unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void 
     return 0;
 }
 
-int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void **stream)
+int NAME(__cudaPopCallConfiguration)(dim3 *grid, dim3 *block, size_t *shared, void **stream)
 {
     if (!depth)
         return 52; /* cudaErrorMissingConfiguration */
@@ -47,20 +71,6 @@ int __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void **s
     return 0;
 }
 
-static void *take_caller(void)
-{
-    void *taken = caller;
-    caller = 0;
-    return taken;
-}
-
-#define LAUNCH(name, parameters, arguments) \
-    int name parameters \
-    { \
-        if (!caller) \
-            caller = __builtin_return_address(0); \
-        return ((int (*) parameters)gpuperf_slots[SLOT_##name]) arguments; \
-    }
 #define BY_SHAPE(name) \
     LAUNCH(name, (void *host, dim3 grid, dim3 block, void **arguments, size_t shared, void *stream), \
            (host, grid, block, arguments, shared, stream))
@@ -73,6 +83,69 @@ BY_SHAPE(cudaLaunchCooperativeKernel)
 BY_SHAPE(cudaLaunchCooperativeKernel_ptsz)
 BY_CONFIG(cudaLaunchKernelExC)
 BY_CONFIG(cudaLaunchKernelExC_ptsz)
+
+/* What nvcc's host code registers, in chunks that stay where they are: constructors of libraries call these, so they are in C. */
+#define ROWS 512
+struct chunk {
+    struct { long kind; void *handle, *host; const char *name; size_t size; } rows[ROWS];
+    struct chunk *next;
+};
+static struct chunk first, *last = &first;
+static long registered;
+static pthread_mutex_t registering = PTHREAD_MUTEX_INITIALIZER;
+
+static void add(long kind, void *handle, const void *host, const char *name, size_t size)
+{
+    pthread_mutex_lock(&registering);
+    long row = registered % ROWS;
+    if (registered && !row)
+        last = last->next;
+    if (row == ROWS - 1)
+        last->next = calloc(1, sizeof first);
+    last->rows[row].kind = kind, last->rows[row].handle = handle, last->rows[row].host = (void *)host;
+    last->rows[row].name = name, last->rows[row].size = size;
+    __atomic_store_n(&registered, registered + 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&registering);
+}
+
+void **NAME(__cudaRegisterFatBinary)(void *wrapper)
+{
+    void **handle = calloc(1, 16);
+    add(0, handle, wrapper, NULL, 0);
+    return handle;
+}
+
+void NAME(__cudaRegisterFatBinaryEnd)(void **handle) { (void)handle; }
+
+void NAME(__cudaUnregisterFatBinary)(void **handle) { (void)handle; }
+
+void NAME(__cudaRegisterFunction)(void **handle, const char *host, char *function, const char *name)
+{
+    add(1, handle, host, name, 0);
+}
+
+void NAME(__cudaRegisterVar)(void **handle, char *host, char *address, const char *name, int external, size_t size)
+{
+    add(2, handle, host, name, size);
+}
+
+void NAME(__cudaRegisterManagedVar)(void **handle, void **host, char *address, const char *name, int external, size_t size)
+{
+    add(3, handle, host, name, size);
+}
+
+/* what `attach` of boot.py is given */
+static void *parts[] = {take_caller, &first, &registered};
+#else
+#define BLOCKS unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream
+LAUNCH(cuLaunchKernel, (void *kernel, BLOCKS, void **arguments, void **extra), (kernel, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra))
+LAUNCH(cuLaunchKernel_ptsz, (void *kernel, BLOCKS, void **arguments, void **extra), (kernel, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra))
+LAUNCH(cuLaunchKernelEx, (void *config, void *kernel, void **arguments, void **extra), (config, kernel, arguments, extra))
+LAUNCH(cuLaunchKernelEx_ptsz, (void *config, void *kernel, void **arguments, void **extra), (config, kernel, arguments, extra))
+LAUNCH(cuLaunchCooperativeKernel, (void *kernel, BLOCKS, void **arguments), (kernel, gx, gy, gz, bx, by, bz, shared, stream, arguments))
+LAUNCH(cuLaunchCooperativeKernel_ptsz, (void *kernel, BLOCKS, void **arguments), (kernel, gx, gy, gz, bx, by, bz, shared, stream, arguments))
+static void *parts[] = {take_caller, NULL, NULL};
+#endif
 
 static void fail(const char *what, const char *more)
 {
@@ -97,6 +170,8 @@ static int run(const char *code)
 /* The interpreter cannot be ended while its threads run: what the program has printed is written, and the process ends. */
 static void leave(int status, void *unused)
 {
+    if (!embedded)
+        return;
     void *cout = dlsym(RTLD_DEFAULT, "_ZSt4cout");
     void (*flush)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "_ZNSo5flushEv");
     (void)unused;
@@ -107,18 +182,6 @@ static void leave(int status, void *unused)
     run("from gpuperf_engine.cudart import boot as _gpuperf\n_gpuperf.ended()\n");
     fflush(NULL);
     _exit(status);
-}
-
-/* LLVM's destructors must not run at exit: a thread of the engine may be compiling. The program's own do. */
-int __cxa_atexit(void (*function)(void *), void *argument, void *object)
-{
-    static int (*real)(void (*)(void *), void *, void *);
-    Dl_info info;
-    if (!real)
-        real = (int (*)(void (*)(void *), void *, void *))dlsym(RTLD_NEXT, "__cxa_atexit");
-    if (object && dladdr(object, &info) && info.dli_fname && strstr(info.dli_fname, "libllvmlite"))
-        return 0;
-    return real(function, argument, object);
 }
 
 static void start(const char *program, const char *library)
@@ -141,27 +204,51 @@ static void start(const char *program, const char *library)
     ((void (*)(int))symbol("Py_InitializeEx"))(0);
 }
 
-__attribute__((constructor)) static void attach(void)
+static int interpreter(void)
+{
+    int (*initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    return initialized && initialized();
+}
+
+static void attach(void)
+{
+    char code[1024];
+    snprintf(code, sizeof code,
+             "try:\n from gpuperf_engine.cudart import boot as _gpuperf\n"
+             "except ImportError:\n import os, sys\n sys.path += os.environ['GPUPERF_RUN_PATH'].split(os.pathsep)\n"
+             " from gpuperf_engine.cudart import boot as _gpuperf\n"
+             "_gpuperf.attach('%s', %p, %p)\n",
+             LIBRARY, (void *)NAME(gpuperf_slots), (void *)parts);
+    if (run(code))
+        fail("the emulator did not start", NULL);
+    attached = 1;
+}
+
+/* Fills the slots. A thread that has the interpreter takes no lock of C, which another one may hold that waits for the interpreter. */
+__attribute__((visibility("hidden"))) void NAME(gpuperf_start)(void)
 {
     const char *program = getenv("GPUPERF_RUN_PYTHON"), *library = getenv("GPUPERF_RUN_LIBPYTHON");
-    int (*initialized)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "Py_IsInitialized");
-    int running = initialized && initialized(), held = 0;
-    char code[512];
     if (!program || !library)
         fail(LIBRARY, " is that of gpuperf: start the program with gpuperf run -- PROGRAM");
-    if (running)
-        held = ((int (*)(void))symbol("PyGILState_Ensure"))();
-    else
-        start(program, library);
-    snprintf(code, sizeof code,
-             "from gpuperf_engine.cudart import boot as _gpuperf\n_gpuperf.attach('%s', %p, %p)\n", LIBRARY, (void *)gpuperf_slots,
-             (void *)take_caller);
-    if (run(code))
-        fail("the CUDA runtime did not start", NULL);
-    if (running)
-        ((void (*)(int))symbol("PyGILState_Release"))(held);
-    else {
-        ((void *(*)(void))symbol("PyEval_SaveThread"))();
-        on_exit(leave, NULL);
+    if (!interpreter()) {
+        pthread_mutex_lock(&starting);
+        if (!interpreter()) {
+            start(program, library);
+            embedded = 1;
+            attach();
+            ((void *(*)(void))symbol("PyEval_SaveThread"))();
+        }
+        pthread_mutex_unlock(&starting);
     }
+    if (!attached) {
+        int held = ((int (*)(void))symbol("PyGILState_Ensure"))();
+        attach();
+        ((void (*)(int))symbol("PyGILState_Release"))(held);
+    }
+}
+
+/* Here, so that it runs after what the program itself has registered for its end. */
+__attribute__((constructor)) static void loaded(void)
+{
+    on_exit(leave, NULL);
 }

@@ -50,6 +50,7 @@ class State:
     captures: dict[int, Any] = field(default_factory=dict)
     counted: dict[str, Counted] = field(default_factory=dict)
     objects: dict[Any, Any] = field(default_factory=dict)
+    registrations: list[Any] = field(default_factory=list)
     #: of the gate: every launch, where one is asked for
     launches: LaunchLog | None = None
     #: of each library, the address to which the launch of this thread returns

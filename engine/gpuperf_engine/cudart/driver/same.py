@@ -1,0 +1,111 @@
+"""Functions of the driver that have the arguments of one of the runtime, and do the same (CUDA Driver API and CUDA Runtime API)."""
+
+from __future__ import annotations
+
+from .. import arrays, events, graphs, launches, memory, properties  # noqa: F401
+from ..calls import FUNCTIONS
+
+__all__ = ["SAME"]
+
+SAME = """
+cuCtxEnablePeerAccess cudaDeviceEnablePeerAccess
+cuCtxGetCacheConfig cudaDeviceGetCacheConfig
+cuCtxGetLimit cudaDeviceGetLimit
+cuCtxGetSharedMemConfig cudaDeviceGetCacheConfig
+cuCtxGetStreamPriorityRange cudaDeviceGetStreamPriorityRange
+cuCtxResetPersistingL2Cache cudaCtxResetPersistingL2Cache
+cuCtxSetCacheConfig cudaDeviceSetCacheConfig
+cuCtxSetFlags cudaDeviceSetCacheConfig
+cuCtxSetLimit cudaDeviceSetLimit
+cuCtxSetSharedMemConfig cudaDeviceSetSharedMemConfig
+cuDeviceCanAccessPeer cudaDeviceCanAccessPeer
+cuDeviceGetAttribute cudaDeviceGetAttribute
+cuDeviceGetByPCIBusId cudaDeviceGetByPCIBusId
+cuDeviceGetDefaultMemPool cudaDeviceGetDefaultMemPool
+cuDeviceGetMemPool cudaDeviceGetMemPool
+cuDeviceGetPCIBusId cudaDeviceGetPCIBusId
+cuDeviceSetMemPool cudaDeviceSetMemPool
+cuEventCreate cudaEventCreateWithFlags
+cuEventDestroy cudaEventDestroy
+cuEventElapsedTime cudaEventElapsedTime
+cuEventQuery cudaEventQuery
+cuEventRecord cudaEventRecord
+cuEventRecordWithFlags cudaEventRecordWithFlags
+cuEventSynchronize cudaEventSynchronize
+cuFuncSetCacheConfig cudaFuncSetCacheConfig
+cuFuncSetSharedMemConfig cudaFuncSetSharedMemConfig
+cuGraphAddChildGraphNode cudaGraphAddChildGraphNode
+cuGraphAddDependencies cudaGraphAddDependencies
+cuGraphAddDependencies_v2 cudaGraphAddDependencies_v2
+cuGraphAddEmptyNode cudaGraphAddEmptyNode
+cuGraphAddHostNode cudaGraphAddHostNode
+cuGraphAddKernelNode cudaGraphAddKernelNode
+cuGraphAddMemsetNode cudaGraphAddMemsetNode
+cuGraphClone cudaGraphClone
+cuGraphCreate cudaGraphCreate
+cuGraphDestroy cudaGraphDestroy
+cuGraphExecDestroy cudaGraphExecDestroy
+cuGraphExecKernelNodeSetParams cudaGraphExecKernelNodeSetParams
+cuGraphExecUpdate_v2 cudaGraphExecUpdate
+cuGraphGetNodes cudaGraphGetNodes
+cuGraphInstantiate cudaGraphInstantiate
+cuGraphInstantiateWithFlags cudaGraphInstantiate
+cuGraphKernelNodeSetParams cudaGraphKernelNodeSetParams
+cuGraphLaunch cudaGraphLaunch
+cuGraphUpload cudaGraphUpload
+cuLaunchHostFunc cudaLaunchHostFunc
+cuMemAdvise cudaMemAdvise
+cuMemAlloc cudaMalloc
+cuMemAllocAsync cudaMallocAsync
+cuMemAllocFromPoolAsync cudaMallocFromPoolAsync
+cuMemAllocHost cudaMallocHost
+cuMemAllocManaged cudaMallocManaged
+cuMemFree cudaFree
+cuMemFreeAsync cudaFreeAsync
+cuMemFreeHost cudaFreeHost
+cuMemGetInfo cudaMemGetInfo
+cuMemHostAlloc cudaHostAlloc
+cuMemHostGetDevicePointer cudaHostGetDevicePointer
+cuMemHostGetFlags cudaHostGetFlags
+cuMemHostRegister cudaHostRegister
+cuMemHostUnregister cudaHostUnregister
+cuMemPoolCreate cudaMemPoolCreate
+cuMemPoolDestroy cudaMemPoolDestroy
+cuMemPoolSetAccess cudaMemPoolSetAccess
+cuMemPoolSetAttribute cudaMemPoolSetAttribute
+cuMemPoolTrimTo cudaMemPoolTrimTo
+cuMemPrefetchAsync cudaMemPrefetchAsync
+cuOccupancyAvailableDynamicSMemPerBlock cudaOccupancyAvailableDynamicSMemPerBlock
+cuOccupancyMaxActiveBlocksPerMultiprocessor cudaOccupancyMaxActiveBlocksPerMultiprocessor
+cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+cuProfilerStart cudaProfilerStart
+cuProfilerStop cudaProfilerStop
+cuStreamAddCallback cudaStreamAddCallback
+cuStreamAttachMemAsync cudaStreamAttachMemAsync
+cuStreamBeginCapture cudaStreamBeginCapture
+cuStreamCopyAttributes cudaStreamCopyAttributes
+cuStreamCreate cudaStreamCreateWithFlags
+cuStreamCreateWithPriority cudaStreamCreateWithPriority
+cuStreamDestroy cudaStreamDestroy
+cuStreamEndCapture cudaStreamEndCapture
+cuStreamGetAttribute cudaStreamGetAttribute
+cuStreamGetDevice cudaStreamGetDevice
+cuStreamGetFlags cudaStreamGetFlags
+cuStreamGetId cudaStreamGetId
+cuStreamGetPriority cudaStreamGetPriority
+cuStreamIsCapturing cudaStreamIsCapturing
+cuStreamQuery cudaStreamQuery
+cuStreamSetAttribute cudaStreamSetAttribute
+cuStreamSynchronize cudaStreamSynchronize
+cuStreamWaitEvent cudaStreamWaitEvent
+cuSurfObjectDestroy cudaDestroySurfaceObject
+cuTexObjectDestroy cudaDestroyTextureObject
+cuThreadExchangeStreamCaptureMode cudaThreadExchangeStreamCaptureMode
+cuArrayDestroy cudaFreeArray
+"""
+"""A function of the driver, and that of the runtime."""
+
+for _row in SAME.split("\n"):
+    if _row:
+        _driver, _runtime = _row.split()
+        FUNCTIONS[_driver] = FUNCTIONS[_runtime]

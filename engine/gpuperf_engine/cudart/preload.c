@@ -1,0 +1,188 @@
+/* The static CUDA runtime (nvcc's default): where a program contains it, each of its functions gets a jump to that of our libcudart.
+ *
+ * The loader runs this before all constructors, those of libc too, since others register kernels. Functions are those of the symbol tables, so
+ * a program that was stripped is left as it is, and a real libcudart that the loader finds by a path is replaced too. Whose version it is, names that only one version has tell: 11 has __cudaRegisterTexture,
+ * 12 cudaGetDeviceProperties_v2.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ours, by version: the names of functions and their addresses, up to a null */
+struct function {
+    const char *name;
+    void *address;
+};
+extern const struct function gpuperf_runtime_12[], gpuperf_runtime_13[];
+
+#if defined(__x86_64__)
+static const unsigned char jump[6] = {0xff, 0x25, 0, 0, 0, 0}; /* jmp *0(%rip) */
+#else
+static const uint32_t jump[2] = {0x58000050, 0xd61f0200}; /* ldr x16, 8; br x16 */
+#endif
+
+/* LLVM's destructors must not run at exit: a thread of the engine may be compiling. The program's own do. */
+int __cxa_atexit(void (*function)(void *), void *argument, void *object)
+{
+    static int (*real)(void (*)(void *), void *, void *);
+    Dl_info info;
+    if (!real)
+        real = (int (*)(void (*)(void *), void *, void *))dlsym(RTLD_NEXT, "__cxa_atexit");
+    if (object && dladdr(object, &info) && info.dli_fname && strstr(info.dli_fname, "libllvmlite"))
+        return 0;
+    return real(function, argument, object);
+}
+
+/* Calls `visit` for the functions that a file defines and whose names begin with cuda or __cuda. */
+static void functions(const char *file, size_t size, void (*visit)(const char *name, uintptr_t value, void *data), void *data)
+{
+    const Elf64_Ehdr *header = (const void *)file;
+    if (size < sizeof *header || memcmp(file, ELFMAG, SELFMAG) || file[EI_CLASS] != ELFCLASS64 || !header->e_shoff ||
+        header->e_shentsize != sizeof(Elf64_Shdr) || header->e_shoff + header->e_shnum * sizeof(Elf64_Shdr) > size)
+        return;
+    const Elf64_Shdr *sections = (const void *)(file + header->e_shoff);
+    for (int index = 0; index < header->e_shnum; index++) {
+        const Elf64_Shdr *table = &sections[index];
+        if ((table->sh_type != SHT_SYMTAB && table->sh_type != SHT_DYNSYM) || table->sh_link >= header->e_shnum || table->sh_offset + table->sh_size > size)
+            continue;
+        const Elf64_Shdr *names = &sections[table->sh_link];
+        if (names->sh_offset + names->sh_size > size)
+            continue;
+        const Elf64_Sym *symbol = (const void *)(file + table->sh_offset), *end = symbol + table->sh_size / sizeof *symbol;
+        for (; symbol < end; symbol++) {
+            if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF || symbol->st_name + 8 >= names->sh_size)
+                continue;
+            const char *name = file + names->sh_offset + symbol->st_name;
+            if (!strncmp(name, "cuda", 4) || !strncmp(name, "__cuda", 6))
+                visit(name, symbol->st_value, data);
+        }
+    }
+}
+
+struct found {
+    int runtime, version;
+};
+
+static void examine(const char *name, uintptr_t value, void *data)
+{
+    struct found *found = data;
+    (void)value;
+    if (!strcmp(name, "cudaMalloc"))
+        found->runtime = 1;
+    else if (!strcmp(name, "__cudaRegisterTexture"))
+        found->version = 11;
+    else if (!strcmp(name, "cudaGetDeviceProperties_v2") && found->version == 13)
+        found->version = 12;
+}
+
+struct target {
+    const struct function *runtime;
+    uintptr_t base, first, last;
+    int write;
+};
+
+static void redirect(const char *name, uintptr_t value, void *data)
+{
+    struct target *target = data;
+    const struct function *ours = target->runtime;
+    char *entry = (char *)(target->base + value);
+    while (ours->name && strcmp(ours->name, name))
+        ours++;
+    if (!ours->name)
+        return;
+    if (!target->write) {
+        if ((uintptr_t)entry < target->first)
+            target->first = (uintptr_t)entry;
+        if ((uintptr_t)entry > target->last)
+            target->last = (uintptr_t)entry;
+        return;
+    }
+    /* functions of the runtime begin 16 bytes apart, or more */
+    memcpy(entry, jump, sizeof jump);
+    memcpy(entry + sizeof jump, &ours->address, sizeof ours->address);
+}
+
+static void replace(const char *file, size_t size, uintptr_t base, const char *path)
+{
+    struct found found = {0, 13};
+    functions(file, size, examine, &found);
+    if (!found.runtime)
+        return;
+    if (found.version < 12) {
+        fprintf(stderr, "gpuperf: %s contains the runtime of CUDA %d: compile it with CUDA 12 or 13\n", path, found.version);
+        return;
+    }
+    struct target target = {found.version == 12 ? gpuperf_runtime_12 : gpuperf_runtime_13, base, UINTPTR_MAX, 0, 0};
+    functions(file, size, redirect, &target);
+    if (target.first > target.last)
+        return;
+    uintptr_t page = sysconf(_SC_PAGESIZE), start = target.first & -page, end = (target.last + 16 + page - 1) & -page;
+    if (mprotect((void *)start, end - start, PROT_READ | PROT_WRITE | PROT_EXEC)) {
+        fprintf(stderr, "gpuperf: this system does not let code be written: link %s with nvcc -cudart shared\n", path);
+        return;
+    }
+    target.write = 1;
+    functions(file, size, redirect, &target);
+    mprotect((void *)start, end - start, PROT_READ | PROT_EXEC);
+    __builtin___clear_cache((char *)start, (char *)end);
+}
+
+/* Every object that the loader has mapped and that was not examined: before its constructors run. */
+static void examine_objects(void)
+{
+    static struct link_map *seen[4096];
+    static int count;
+    int known = count;
+    Dl_info own;
+    dladdr((void *)examine_objects, &own);
+    size_t folder = strrchr(own.dli_fname, '/') - own.dli_fname + 1;
+    for (struct link_map *map = _r_debug.r_map; map; map = map->l_next) {
+        const char *path = map->l_name && *map->l_name ? map->l_name : map == _r_debug.r_map ? "/proc/self/exe" : NULL;
+        struct stat status;
+        int old = 0, file;
+        for (int index = 0; index < known && !old; index++)
+            old = seen[index] == map;
+        if (old || !path || count == 4096)
+            continue;
+        seen[count++] = map;
+        /* libraries of ours have functions of these names too */
+        if (!strncmp(path, own.dli_fname, folder) || (file = open(path, O_RDONLY | O_CLOEXEC)) < 0)
+            continue;
+        if (!fstat(file, &status) && S_ISREG(status.st_mode) && status.st_size > 0) {
+            char *data = mmap(NULL, status.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+            if (data != MAP_FAILED) {
+                replace(data, status.st_size, map->l_addr, path);
+                munmap(data, status.st_size);
+            }
+        }
+        close(file);
+    }
+}
+
+/* The loader calls this when it has mapped objects, as it calls the debugger's. */
+static void mapped(void)
+{
+    if (_r_debug.r_state == RT_CONSISTENT)
+        examine_objects();
+}
+
+__attribute__((constructor)) static void attach(void)
+{
+    char *entry = (char *)_r_debug.r_brk;
+    void *target = (void *)mapped;
+    uintptr_t page = sysconf(_SC_PAGESIZE), start = (uintptr_t)entry & -page, size = ((uintptr_t)entry + 16 + page - 1 & -page) - start;
+    examine_objects();
+    if (entry && !mprotect((void *)start, size, PROT_READ | PROT_WRITE | PROT_EXEC)) {
+        memcpy(entry, jump, sizeof jump);
+        memcpy(entry + sizeof jump, &target, sizeof target);
+        mprotect((void *)start, size, PROT_READ | PROT_EXEC);
+    }
+}

@@ -1,0 +1,260 @@
+/* A program of the driver API: it loads the PTX of the file argv[1], and does what argv[2] says. Expected values are those of the manual. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void *handle;
+typedef unsigned long long address;
+
+int cuInit(unsigned), cuDriverGetVersion(int *), cuDeviceGet(int *, int), cuDeviceGetName(char *, int, int), cuDeviceGetAttribute(int *, int, int);
+int cuDevicePrimaryCtxRetain(handle *, int), cuDevicePrimaryCtxGetState(int, unsigned *, int *), cuDevicePrimaryCtxRelease_v2(int);
+int cuCtxCreate_v2(handle *, unsigned, int), cuCtxGetCurrent(handle *), cuCtxSetCurrent(handle), cuCtxDestroy_v2(handle), cuCtxSynchronize(void);
+int cuCtxPushCurrent_v2(handle), cuCtxPopCurrent_v2(handle *), cuCtxGetDevice(int *);
+int cuModuleLoadData(handle *, const void *), cuModuleLoadDataEx(handle *, const void *, unsigned, int *, void **), cuModuleUnload(handle);
+int cuModuleGetFunction(handle *, handle, const char *), cuModuleGetGlobal_v2(address *, size_t *, handle, const char *), cuModuleLoad(handle *, const char *);
+int cuLibraryLoadData(handle *, const void *, int *, void **, unsigned, int *, void **, unsigned), cuLibraryGetKernel(handle *, handle, const char *);
+int cuKernelGetFunction(handle *, handle), cuLibraryUnload(handle), cuFuncGetAttribute(int *, int, handle), cuFuncSetAttribute(handle, int, int);
+int cuFuncGetName(const char **, handle), cuFuncGetParamInfo(handle, size_t, size_t *, size_t *), cuFuncGetModule(handle *, handle);
+int cuLaunchKernel(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **, void **);
+int cuLaunchKernelEx(const void *, handle, void **, void **);
+int cuMemAlloc_v2(address *, size_t), cuMemFree_v2(address), cuMemGetInfo_v2(size_t *, size_t *), cuMemGetAddressRange_v2(address *, size_t *, address);
+int cuMemcpyHtoD_v2(address, const void *, size_t), cuMemcpyDtoH_v2(void *, address, size_t), cuMemcpyDtoDAsync_v2(address, address, size_t, handle);
+int cuMemcpy2D_v2(const void *), cuMemsetD8_v2(address, unsigned char, size_t), cuMemsetD16_v2(address, unsigned short, size_t);
+int cuMemsetD32_v2(address, unsigned, size_t), cuMemsetD2D16_v2(address, size_t, unsigned short, size_t, size_t);
+int cuPointerGetAttribute(void *, int, address), cuStreamCreate(handle *, unsigned), cuStreamSynchronize_ptsz(handle), cuStreamDestroy_v2(handle);
+int cuEventCreate(handle *, unsigned), cuEventRecord(handle, handle), cuEventElapsedTime(float *, handle, handle), cuEventSynchronize(handle);
+int cuArrayCreate_v2(handle *, const void *), cuMemcpyHtoA_v2(handle, size_t, const void *, size_t), cuTexObjectCreate(address *, void *, void *, void *);
+int cuTensorMapEncodeTiled(void *, int, unsigned, void *, void *, void *, void *, void *, int, int, int, int), cuTensorMapReplaceAddress(void *, void *);
+int cuStreamBeginCapture_v2(handle, int), cuStreamEndCapture(handle, handle *), cuGraphInstantiateWithFlags(handle *, handle, address), cuGraphLaunch(handle, handle);
+int cuGetProcAddress_v2(const char *, void **, int, address, int *), cuGetErrorName(int, const char **), cuGetErrorString(int, const char **);
+int cuOccupancyMaxPotentialBlockSize(int *, int *, handle, void *, size_t, int);
+int cuLinkCreate_v2(unsigned, int *, void **, handle *), cuLinkAddData_v2(handle, int, void *, size_t, const char *, unsigned, int *, void **);
+int cuLinkComplete(handle, void **, size_t *), cuLinkDestroy(handle);
+
+static int wrong;
+#define WANT(call, code) do { int got = (call); if (got != (code)) { \
+    printf("line %d: %s is %d, not %d\n", __LINE__, #call, got, code); wrong = 1; } } while (0)
+#define OK(call) WANT(call, 0)
+#define IS(condition) WANT(!(condition), 0)
+
+static int launch(handle kernel, unsigned blocks, address data, unsigned value, handle stream)
+{
+    void *arguments[] = {&data, &value};
+    return cuLaunchKernel(kernel, blocks, 1, 1, 32, 1, 1, 0, stream, arguments, 0);
+}
+
+static void memory(void)
+{
+    address device, base;
+    unsigned host[16], kind;
+    unsigned short halves[32];
+    size_t size, all;
+    OK(cuMemAlloc_v2(&device, 64));
+    OK(cuMemsetD32_v2(device, 0x01020304, 16));
+    OK(cuMemsetD16_v2(device + 4, 0xabcd, 2));
+    OK(cuMemsetD8_v2(device + 8, 0xee, 4));
+    OK(cuMemsetD2D16_v2(device + 16, 16, 7, 2, 3)); /* 3 rows, 16 bytes apart, of two */
+    OK(cuMemcpyDtoH_v2(host, device, 64));
+    memcpy(halves, host, 64);
+    IS(host[0] == 0x01020304 && host[1] == 0xabcdabcd && host[2] == 0xeeeeeeee && host[3] == 0x01020304);
+    IS(host[4] == 0x00070007 && host[8] == 0x00070007 && host[12] == 0x00070007 && host[5] == 0x01020304 && host[9] == 0x01020304);
+    /* CUDA_MEMCPY2D: 2 rows of 4 bytes from column 4 of pitch 16 on the device (2), to pitch 8 on the host (1) */
+    struct { size_t x, y; unsigned kind; void *host; address device; handle array; size_t pitch; } sides[2] = {
+        {0, 1, 2, 0, device, 0, 16}, {0, 0, 1, host, 0, 0, 8}};
+    struct { char sides[2 * sizeof *sides]; size_t width, height; } copy = {{0}, 4, 2};
+    memcpy(copy.sides, sides, sizeof sides);
+    memset(host, 0, sizeof host);
+    OK(cuMemcpy2D_v2(&copy));
+    IS(host[0] == 0x00070007 && host[1] == 0 && host[2] == 0x00070007);
+    OK(cuMemGetAddressRange_v2(&base, &size, device + 8));
+    IS(base == device && size == 64);
+    OK(cuPointerGetAttribute(&kind, 2, device + 8));
+    IS(kind == 2);
+    WANT(cuPointerGetAttribute(&kind, 2, (address)(uintptr_t)host), 1);
+    OK(cuMemGetInfo_v2(&size, &all));
+    IS(size < all);
+    OK(cuMemFree_v2(device));
+    WANT(cuMemFree_v2(device), 1);
+}
+
+static void textures(void)
+{
+    struct { size_t width, height; int format; unsigned channels; } shape = {8, 0, 0x20, 1};
+    struct { int kind; handle array; long rest[16]; } resource = {0};
+    struct { int modes[3], filter; unsigned flags, rest[32]; } texture = {0};
+    float values[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    address object = 0;
+    OK(cuArrayCreate_v2(&resource.array, &shape));
+    OK(cuMemcpyHtoA_v2(resource.array, 0, values, 32));
+    OK(cuTexObjectCreate(&object, &resource, &texture, 0));
+    IS(object);
+}
+
+static void maps(void)
+{
+    char map[128] __attribute__((aligned(64)));
+    address data, sizes[2] = {64, 32}, strides[1] = {128};
+    unsigned box[2] = {32, 8}, steps[2] = {1, 1};
+    OK(cuMemAlloc_v2(&data, 64 * 32 * 2));
+    OK(cuTensorMapEncodeTiled(map, 6, 2, (void *)(uintptr_t)data, sizes, strides, box, steps, 0, 2, 0, 0));
+    OK(cuTensorMapReplaceAddress(map, (void *)(uintptr_t)(data + 16)));
+    strides[0] = 100; /* no multiple of 16 */
+    WANT(cuTensorMapEncodeTiled(map, 6, 2, (void *)(uintptr_t)data, sizes, strides, box, steps, 0, 2, 0, 0), 1);
+}
+
+static void works(char *ptx)
+{
+    int device, version, count, block, log[2] = {5, 6}, active, status;
+    char name[64], text[200] = "";
+    unsigned flags, host[64];
+    handle context, other, module, kernel, library, again, stream, graph, executable, start, end, linking;
+    address data, global;
+    size_t size, offset;
+    float milliseconds;
+    const char *title;
+    void *image, *entry, *none;
+    OK(cuInit(0));
+    OK(cuDriverGetVersion(&version));
+    IS(version >= 12000);
+    OK(cuDeviceGet(&device, 0));
+    WANT(cuDeviceGet(&device, 1), 101);
+    OK(cuDeviceGetName(name, sizeof name, 0));
+    IS(strstr(name, "A100"));
+    OK(cuDeviceGetAttribute(&count, 75, 0));
+    IS(count == 8);
+    OK(cuCtxGetCurrent(&context));
+    IS(!context);
+    WANT(cuCtxGetDevice(&device), 201);
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    OK(cuCtxCreate_v2(&other, 0, 0));
+    OK(cuCtxPopCurrent_v2(&again));
+    IS(again == other);
+    OK(cuCtxGetCurrent(&again));
+    IS(again == context);
+    OK(cuCtxPushCurrent_v2(other));
+    OK(cuCtxDestroy_v2(other));
+    OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    IS(active == 1);
+
+    OK(cuModuleLoadData(&module, ptx));
+    OK(cuModuleGetFunction(&kernel, module, "add"));
+    WANT(cuModuleGetFunction(&again, module, "none"), 500);
+    OK(cuModuleGetGlobal_v2(&global, &size, module, "more"));
+    IS(size == 4);
+    OK(cuMemAlloc_v2(&data, 256));
+    OK(cuMemsetD32_v2(data, 0, 64));
+    OK(launch(kernel, 2, data, 7, 0));
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH_v2(host, data, 256));
+    IS(host[0] == 8 && host[63] == 8);
+    OK(cuMemsetD32_v2(global, 100, 1));
+    /* all arguments in one buffer: 1 its address, 2 its size, 0 the end */
+    struct { address data; unsigned value; } packed = {data, 1};
+    size = 12;
+    void *extra[] = {(void *)1, &packed, (void *)2, &size, 0};
+    OK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, 0, 0, extra));
+    OK(cuMemcpyDtoH_v2(host, data, 256));
+    IS(host[0] == 109 && host[31] == 109 && host[32] == 8);
+    OK(cuFuncGetAttribute(&count, 0, kernel));
+    IS(count == 1024);
+    OK(cuFuncGetName(&title, kernel));
+    IS(!strcmp(title, "add"));
+    OK(cuFuncGetParamInfo(kernel, 1, &offset, &size));
+    IS(offset == 8 && size == 4);
+    OK(cuFuncGetModule(&again, kernel));
+    IS(again == module);
+    OK(cuOccupancyMaxPotentialBlockSize(&count, &block, kernel, 0, 0, 0));
+    IS(block == 1024 && count == 2 * 108);
+
+    /* a library has variables of its own: 1 is added, not 100 */
+    OK(cuLibraryLoadData(&library, ptx, 0, 0, 0, 0, 0, 0));
+    OK(cuLibraryGetKernel(&again, library, "add"));
+    OK(cuKernelGetFunction(&again, again));
+    OK(cuStreamCreate(&stream, 1));
+    OK(cuEventCreate(&start, 0));
+    OK(cuEventCreate(&end, 0));
+    OK(cuEventRecord(start, stream));
+    struct { unsigned grid[3], block[3], shared; handle stream; void *attributes; unsigned count; } config = {
+        {1, 1, 1}, {32, 1, 1}, 0, stream, 0, 0};
+    void *arguments[] = {&data, &packed.value};
+    OK(cuLaunchKernelEx(&config, again, arguments, 0));
+    OK(cuEventRecord(end, stream));
+    OK(cuEventSynchronize(end));
+    OK(cuEventElapsedTime(&milliseconds, start, end));
+    IS(milliseconds > 0);
+    OK(cuStreamSynchronize_ptsz(stream));
+    OK(cuMemcpyDtoH_v2(host, data, 4));
+    IS(host[0] == 111);
+    OK(cuStreamBeginCapture_v2(stream, 0));
+    OK(launch(again, 1, data, 1, stream));
+    OK(cuMemcpyDtoDAsync_v2(data + 128, data, 128, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiateWithFlags(&executable, graph, 0));
+    OK(cuGraphLaunch(executable, stream));
+    OK(cuGraphLaunch(executable, stream));
+    OK(cuMemcpyDtoH_v2(host, data, 256));
+    IS(host[0] == 115 && host[32] == 115);
+    OK(cuLibraryUnload(library));
+    OK(cuStreamDestroy_v2(stream));
+    WANT(cuStreamSynchronize_ptsz(stream), 400);
+
+    /* the linker gives what was added, where that is one module */
+    OK(cuLinkCreate_v2(0, 0, 0, &linking));
+    OK(cuLinkAddData_v2(linking, 1, ptx, strlen(ptx) + 1, "a", 0, 0, 0));
+    OK(cuLinkComplete(linking, &image, &size));
+    OK(cuModuleLoadData(&again, image));
+    OK(cuModuleUnload(again));
+    OK(cuLinkDestroy(linking));
+
+    void *options[] = {text, (void *)sizeof text};
+    WANT(cuModuleLoadDataEx(&again, ".version 8.0\n.target sm_80\nnonsense", 2, log, options), 218);
+    IS(strstr(text, ":3:1: "));
+    WANT(cuModuleLoadData(&again, "nonsense"), 200);
+    WANT(cuModuleLoad(&again, "/no/such.ptx"), 301);
+
+    OK(cuGetProcAddress_v2("cuCtxCreate", &entry, 12040, 0, &status));
+    IS(status == 0);
+    OK(cuGetProcAddress_v2("cuMemAlloc", &entry, 12000, 0, 0));
+    OK(((int (*)(address *, size_t))entry)(&data, 16));
+    WANT(cuGetProcAddress_v2("cuMemAlloc2", &none, 12000, 0, 0), 500);
+    OK(cuGetProcAddress_v2("cuTensorMapEncodeTiled", &none, 11000, 0, &status));
+    IS(!none && status == 2);
+    memory();
+    textures();
+    maps();
+    OK(cuGetErrorName(1, &title));
+    IS(!strcmp(title, "CUDA_ERROR_INVALID_VALUE"));
+    OK(cuGetErrorString(700, &title));
+    IS(!strcmp(title, "an illegal memory access was encountered"));
+    WANT(cuGetErrorName(12345, &title), 1);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
+static void fails(char *ptx)
+{
+    handle context, module, kernel;
+    address data;
+    OK(cuInit(0));
+    OK(cuCtxCreate_v2(&context, 0, 0));
+    OK(cuModuleLoadData(&module, ptx));
+    OK(cuModuleGetFunction(&kernel, module, "add"));
+    void *none[] = {0, 0};
+    WANT(cuLaunchKernel(kernel, 1, 1, 1, 2000, 1, 1, 0, 0, none, 0), 1);
+    OK(cuMemAlloc_v2(&data, 64));
+    OK(launch(kernel, 1, data, 1, 0));
+    WANT(cuCtxSynchronize(), 700);
+    WANT(cuMemFree_v2(data), 700);
+}
+
+int main(int count, char **arguments)
+{
+    static char ptx[1 << 16];
+    FILE *file = fopen(arguments[1], "rb");
+    if (!file || !fread(ptx, 1, sizeof ptx - 1, file))
+        return 9;
+    strcmp(arguments[2], "works") ? fails(ptx) : works(ptx);
+    puts(wrong ? "wrong" : "right");
+    return wrong;
+}

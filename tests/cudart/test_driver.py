@@ -1,0 +1,80 @@
+"""Programs of the driver API on our ``libcuda``: one in C that checks itself, and Python as the host."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from gpuperf_engine.cudart.build import build_libraries
+from gpuperf_engine.cudart.driver_names import symbol_of
+from tests.cudart.test_programs import COMPILER, HERE, PTX, needs_compiler
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    start = [sys.executable, "-m", "pytest_gpuperf.cli", "run", "--target", "a100-sxm-80gb", "--"]
+    return subprocess.run([*start, *command], capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("driver")
+    (folder / "k.ptx").write_text(PTX)
+    library = build_libraries() / "libcuda.so.1"
+    command = [COMPILER, "-w", str(HERE / "driver.c"), "-o", "program", str(library)]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder
+
+
+@needs_compiler
+def test_a_program_of_the_driver_checks_itself(program):
+    result = run(str(program / "program"), str(program / "k.ptx"), "works")
+    assert (result.stdout, result.returncode) == ("right\n", 0), result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@needs_compiler
+def test_errors_of_kernels_stay(program):
+    result = run(str(program / "program"), str(program / "k.ptx"), "fails")
+    assert (result.stdout, result.returncode) == ("right\n", 0), result.stderr
+    assert "cuLaunchKernel: block.x is 2,000" in result.stderr
+    assert "program[PTX]:10:5: out-of-bounds ld.global.u32" in result.stderr
+
+
+@needs_compiler
+def test_python_is_the_host(program):
+    """The interpreter of the program is used, and stays usable; threads of it call the driver."""
+    code = f"""
+import ctypes, sys, threading
+cuda = ctypes.CDLL("libcuda.so.1")
+handle, data = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0
+assert cuda.cuModuleLoadData(ctypes.byref(handle), open({str(program / "k.ptx")!r}, "rb").read()) == 0
+assert cuda.cuModuleGetFunction(ctypes.byref(handle), handle, b"add") == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(data), ctypes.c_size_t(128)) == 0
+assert cuda.cuMemsetD32_v2(data, 0, ctypes.c_size_t(32)) == 0
+value = ctypes.c_uint(4)
+arguments = (ctypes.c_void_p * 2)(ctypes.addressof(data), ctypes.addressof(value))
+def launch():
+    assert cuda.cuLaunchKernel(handle, 1, 1, 1, 32, 1, 1, 0, None, arguments, None) == 0
+threads = [threading.Thread(target=launch) for _ in range(3)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+host = (ctypes.c_uint * 32)()
+assert cuda.cuMemcpyDtoH_v2(host, data, ctypes.c_size_t(128)) == 0
+print(set(host))
+"""
+    result = run(sys.executable, "-c", code)
+    assert (result.stdout, result.returncode) == ("{15}\n", 0), result.stderr
+
+
+def test_which_form_of_a_function_a_version_has():
+    """``cudaTypedefs.h``: ``PFN_cuCtxCreate_v2000``, ``_v3020``, ``_v11040``, ``_v12050``."""
+    assert [symbol_of("cuCtxCreate", version)[0] for version in (2000, 3020, 11040, 12040, 13000)] == [
+        "cuCtxCreate", "cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v3", "cuCtxCreate_v4",
+    ]  # fmt: skip
+    assert symbol_of("cuMemcpyHtoD", 12000, per_thread=True) == ("cuMemcpyHtoD_v2_ptds", True)
+    assert symbol_of("cuInit", 12000, per_thread=True) == ("cuInit", True)
+    assert symbol_of("cuTensorMapEncodeTiled", 11000) == (None, True)
+    assert symbol_of("cuNothing", 13000) == (None, False)

@@ -200,11 +200,17 @@ static void works(char *ptx)
     OK(cuStreamDestroy_v2(stream));
     WANT(cuStreamSynchronize_ptsz(stream), 400);
 
-    /* the linker gives what was added, where that is one module */
+    /* a module that calls what another one has */
+    static char caller[] = ".version 8.0\n.target sm_80\n.address_size 64\n.extern .func give;\n"
+                           ".visible .entry calls() { call give; ret; }";
+    static char called[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .func give { ret; }";
     OK(cuLinkCreate_v2(0, 0, 0, &linking));
-    OK(cuLinkAddData_v2(linking, 1, ptx, strlen(ptx) + 1, "a", 0, 0, 0));
+    OK(cuLinkAddData_v2(linking, 1, caller, sizeof caller, "a", 0, 0, 0));
+    OK(cuLinkAddData_v2(linking, 1, called, sizeof called, "b", 0, 0, 0));
     OK(cuLinkComplete(linking, &image, &size));
     OK(cuModuleLoadData(&again, image));
+    OK(cuModuleGetFunction(&kernel, again, "calls"));
+    OK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, 0, 0, 0));
     OK(cuModuleUnload(again));
     OK(cuLinkDestroy(linking));
 

@@ -18,6 +18,7 @@ from ..ptx.module import Module
 from ..timing.targets import most_specific
 from .calls import function
 from .codes import CudaError
+from .linking import linked
 from .state import State
 
 __all__ = [
@@ -27,11 +28,14 @@ __all__ = [
     "image_at",
     "kernel_of",
     "library_of",
+    "program_name",
+    "ptx_of",
     "registered",
     "symbol_address",
 ]
 
 _WRAPPER = struct.Struct("<IIQQ")
+_LINKED = 2
 _WRAPPER_MAGIC, _FAT_MAGIC, _ELF_MAGIC = 0x466243B1, 0xBA55ED50, 0x464C457F
 _ELF = struct.Struct("<16xHHIQQQIHHHHHH")
 _FAT_HEADER = struct.Struct("<IHHQ")
@@ -50,31 +54,50 @@ class Library:
     @cached_property
     def module(self) -> Module:
         """The PTX that the device takes. Raises ``CudaError`` (no kernel image) where there is none."""
-        data = image_at(self.address)
         name = program_name()
-        if not is_binary(data):
-            return parse(data.decode("utf-8", "replace"), f"{name}[PTX]")
-        images = read_images(data, name)
-        readable = {image.named_target: image for image in images if image.kind == "PTX"}
-        best = most_specific(readable, self.state.machine)
-        if best is None:
-            held = (
-                ", ".join(readable)
-                or f"none, only machine code for {', '.join(sorted({i.target for i in images}))}"
-            )
-            capability = "{}{}".format(*self.state.machine.compute_capability)
-            raise CudaError(
-                209,
-                f"{name} has no PTX that runs on {self.state.machine.id}: it has {held}; compile with "
-                f"-gencode arch=compute_{capability},code=compute_{capability}, or choose another --target",
-            )
-        return parse(readable[best].text, f"{name}[{best}]")
+        data = images_at(self.address)
+        if len(data) == 1 and not is_binary(data[0]):
+            return parse(data[0].decode("utf-8", "replace"), f"{name}[PTX]")
+        found = [ptx_of(item, self.state, name) for item in data]
+        return parse(linked([text for text, _ in found]), f"{name}[{found[0][1]}]")
+
+
+def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:
+    """The PTX that the device takes, and its target. Raises ``CudaError`` (no kernel image) where there is none."""
+    images = read_images(data, name)
+    readable = {image.named_target: image for image in images if image.kind == "PTX"}
+    best = most_specific(readable, state.machine)
+    if best is None:
+        held = (
+            ", ".join(readable)
+            or f"none, only machine code for {', '.join(sorted({i.target for i in images}))}"
+        )
+        capability = "{}{}".format(*state.machine.compute_capability)
+        raise CudaError(
+            209,
+            f"{name} has no PTX that runs on {state.machine.id}: it has {held}; compile with "
+            f"-gencode arch=compute_{capability},code=compute_{capability}, or choose another --target",
+        )
+    return readable[best].text, best
 
 
 def program_name() -> str:
     """Of the file that runs."""
     file = Path("/proc/self/exe")
     return file.resolve().name if file.exists() else Path(sys.executable).name
+
+
+def images_at(address: int) -> list[bytes]:
+    """The image at an address; those that it was linked from, where nvcc's wrapper of ``-rdc=true`` names them."""
+    if c_uint.from_address(address).value == _WRAPPER_MAGIC:
+        _, version, _, others = _WRAPPER.unpack(ctypes.string_at(address, _WRAPPER.size))
+        if version == _LINKED and others:
+            found: list[bytes] = []
+            while part := c_void_p.from_address(others + 8 * len(found)).value:
+                found.append(image_at(part))
+            if found:
+                return found
+    return [image_at(address)]
 
 
 def image_at(address: int) -> bytes:

@@ -7,6 +7,7 @@ from ctypes import CFUNCTYPE, Structure, c_char_p, c_int, c_size_t, c_uint, c_vo
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...binaries import is_binary
 from ...errors import EngineError
 from ..calls import function
 from ..codes import CudaError, code_of
@@ -16,7 +17,8 @@ from ..launches import (
     launch_attributes,
     prepared,
 )  # fmt: skip
-from ..registration import Library, kernel_of, library_of
+from ..linking import linked
+from ..registration import Library, kernel_of, library_of, program_name, ptx_of
 from ..state import State
 
 __all__ = ["Linking"]
@@ -349,7 +351,7 @@ def cuLaunchKernelEx(state: State, given: int, handle: int, pointers: int | None
 
 @dataclass
 class Linking:
-    """What ``cuLinkComplete`` returns: the one text of PTX, or fat binary, that was added."""
+    """What was added, and what ``cuLinkComplete`` returned."""
 
     images: list[ctypes.Array[ctypes.c_char]] = field(default_factory=list)
 
@@ -384,13 +386,20 @@ def _add(state: State, handle: int, kind: int, data: bytes) -> None:
 @function(c_void_p, c_void_p, c_void_p)
 def cuLinkComplete(state: State, handle: int, out: int, size: int | None) -> None:
     images = state.of(handle, Linking).images
-    if len(images) != 1:
-        raise CudaError(
-            801, f"{len(images)} modules: they are not linked with each other; give the linker one"
-        )
-    c_void_p.from_address(out).value = ctypes.addressof(images[0])
+    texts = [_text(image.raw[:-1], state) for image in images]
+    if not texts:
+        raise CudaError(1, "nothing was added to link")
+    data = linked(texts).encode()
+    images.append(ctypes.create_string_buffer(data, len(data) + 1))
+    c_void_p.from_address(out).value = ctypes.addressof(images[-1])
     if size:
-        c_size_t.from_address(size).value = len(images[0]) - 1
+        c_size_t.from_address(size).value = len(data) + 1
+
+
+def _text(data: bytes, state: State) -> str:
+    if is_binary(data):
+        return ptx_of(data, state, program_name())[0]
+    return data.rstrip(b"\0").decode("utf-8", "replace")
 
 
 @function(c_void_p, plain=False)

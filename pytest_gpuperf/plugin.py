@@ -30,11 +30,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    # before any conftest.py, which may import Triton
-    if early_config.known_args_namespace.gpuperf_triton:
-        from .hooks import triton
+    # before any conftest.py, which may import Triton or Numba
+    if options.launches_by_itself(early_config.known_args_namespace):
+        from .hooks import programs
 
-        triton.switch_on(early_config)
+        programs.switch_on(early_config)
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -70,10 +70,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
         settings = settings_of(config)
         config.pluginmanager.register(GateWorker(settings, config), "gpuperf-worker")
-        if config.option.gpuperf_triton:
-            from .hooks.triton import TritonGate
+        if options.launches_by_itself(config.option):
+            from .hooks.programs import ProgramGate
 
-            config.pluginmanager.register(TritonGate(settings), "gpuperf-triton")
+            config.pluginmanager.register(ProgramGate(settings), "gpuperf-programs")
         if not hasattr(config, "workerinput"):
             config.pluginmanager.register(GateSession(settings, config), "gpuperf-session")
     else:

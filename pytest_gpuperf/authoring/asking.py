@@ -10,15 +10,15 @@ from gpuperf_engine.errors import EngineError
 
 from ..config.contributions import answers
 from ..core.escaping import one_line
-from ..sources.base import Compilation, PtxSource
+from ..sources.base import Compilation, JitFunction, PtxSource
 
 __all__ = ["ptx_of"]
 
 
 def ptx_of(
     source: object, entry: str | None, target: str, item: pytest.Item
-) -> PtxSource | Compilation | Mapping[str, object]:
-    """The PTX of a source, what makes it for a target, or its variants by target. Raises ``EngineError``."""
+) -> PtxSource | Compilation | JitFunction | Mapping[str, object]:
+    """The PTX of a source, what makes it for a target or for arguments, or its variants by target. Raises ``EngineError``."""
     if isinstance(source, PtxSource):
         return source
     arguments = {"source": source, "entry": entry, "target": target, "item": item, "config": item.config}
@@ -27,7 +27,9 @@ def ptx_of(
             continue
         if isinstance(result, str) and "\n" in result:
             return PtxSource(result, f"<{' '.join(filter(None, (plugin or 'ptx', target)))}>")
-        if isinstance(result, PtxSource) or (isinstance(result, (Compilation, Mapping)) and not target):
+        if isinstance(result, PtxSource) or (
+            isinstance(result, (Compilation, JitFunction, Mapping)) and not target
+        ):
             return result
         raise EngineError(
             f"plugin {plugin!r}, pytest_gpuperf_ptx_source: {one_line(repr(result), 80)} is not PTX",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpuperf_engine.memory.images import ImageObject
     from gpuperf_engine.profile.budget import Budget
 
-    from ..triton.device import TritonLaunch
+    from ..programs.device import Launch
     from .kernel import Kernel
     from .launches import LaunchStreams
     from .progress import Progress
@@ -183,7 +183,7 @@ class Gpuperf:
 
         ``source`` is the path of a PTX file, PTX text, a program, library, object, cubin or fat binary that holds PTX, or CUDA
         C++ that is compiled now (a path, or a ``pytest_gpuperf.CudaSource`` with options); there ``entry`` may be an instance of
-        a template (``axpy<float>``).
+        a template (``axpy<float>``). A kernel of Numba (``@cuda.jit``) or CuPy is a source too.
 
         Paths are relative to the test file, then to the rootdir. A dictionary gives different targets PTX of their own: its
         keys are ``.target`` names (``sm_80``, ``sm_90a``) or machine ids, and each variant is a case of its own. ``name``
@@ -194,6 +194,9 @@ class Gpuperf:
         __tracebackhide__ = True
         from gpuperf_engine.errors import EngineError
 
+        from ..sources.base import JitFunction
+        from .asking import ptx_of
+        from .jit_kernel import JitKernel
         from .kernel import Kernel
         from .variants import make_cases
 
@@ -204,7 +207,10 @@ class Gpuperf:
         settings = self._settings
         check_declaration(declared, f"gpuperf.kernel at {site}", settings.metrics, settings.target_files)
         with step(self._progress, "reading PTX"):
-            cases = make_cases(source, entry, name, declared, self._item, settings, site)
+            given = ptx_of(source, entry, "", self._item)
+            if isinstance(given, JitFunction):
+                return JitKernel(self, given, name, declared, self._item)
+            cases = make_cases(given, entry, name, declared, self._item, settings, site)
         if len(cases) > 1:
             self.device.share_variables(function for _, function in cases)
         try:
@@ -232,7 +238,11 @@ class Gpuperf:
         __tracebackhide__ = True
         import numpy as np
 
+        from .jit_kernel import JitKernel
+
         kernel = self.kernel(source, entry, **declared)
+        if isinstance(kernel, JitKernel):  # it takes what the function does
+            return kernel[grid, block, 0, shared_bytes](*args, cluster=cluster)
         moved = [self.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
         return kernel[grid, block, shared_bytes](*moved, cluster=cluster)
 
@@ -292,7 +302,7 @@ class Gpuperf:
             self._launch_streams = LaunchStreams(self._recorder, self._settings.kernels)
         return self._launch_streams
 
-    def _launched(self, launch: TritonLaunch) -> None:
+    def _launched(self, launch: Launch) -> None:
         """A launch through a driver of ours."""
         if self._rules is None:
             self._rules = case_settings(self._settings, self._item, {})

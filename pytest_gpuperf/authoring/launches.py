@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from gpuperf_engine import Kernel, Profile
 
-    from ..triton.device import TritonLaunch
+    from ..programs.device import Launch
 
 __all__ = ["LaunchStreams", "digest_of", "fits", "program_site"]
 
 #: packages between a program and the driver
-_BETWEEN = ("pytest_gpuperf", "gpuperf_engine", "triton", "torch", "contextlib")
+_BETWEEN = ("pytest_gpuperf", "gpuperf_engine", "triton", "torch", "numba", "cuda", "contextlib")
 #: of contents of so many bytes and more the size alone is taken for what went in
 _DIGESTED = 64 << 20
 
@@ -53,7 +53,7 @@ class LaunchStreams:
         self._kernels = kernels
         self._known: dict[Hashable, _Stream] = {}
 
-    def launched(self, launch: TritonLaunch, rules: CaseSettings) -> None:
+    def launched(self, launch: Launch, rules: CaseSettings) -> None:
         """A launch by the line of the program that is being executed."""
         kernel, profile = launch.kernel, launch.profile
         if not fits(kernel.name, self._kernels):

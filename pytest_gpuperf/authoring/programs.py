@@ -23,7 +23,7 @@ from gpuperf_engine.results import race_error
 from .._engine import parse
 from ..config.declared import CaseSettings, case_settings, way
 from ..core.fingerprint import digest_parts
-from ..triton.device import DEFAULT_MACHINE
+from ..programs.device import DEFAULT_MACHINE
 from .budget import over_budget
 from .device import check_uninitialized
 from .launches import fits

@@ -27,7 +27,7 @@ from .record import CallSite, CaseRecord
 if TYPE_CHECKING:
     from gpuperf_engine import Kernel
 
-__all__ = ["Source", "make_cases"]
+__all__ = ["Source", "are_alike", "lowest", "make_cases"]
 
 Source: TypeAlias = "str | os.PathLike[str]"
 _IDENTIFIER = re.compile(r"[\w$%.]+")
@@ -35,7 +35,7 @@ Made: TypeAlias = "tuple[CaseRecord, Kernel]"
 
 
 def make_cases(
-    source: Source | Mapping[str, Source],
+    given: PtxSource | Compilation | Mapping[str, object],
     entry: str | None,
     name: str | None,
     declared: Mapping[str, object],
@@ -43,13 +43,12 @@ def make_cases(
     settings: Settings,
     site: CallSite,
 ) -> list[Made]:
-    """The cases that a kernel of a test makes, each with its function of the engine; several where ``source`` maps ``.target``
+    """The cases that a kernel of a test makes, each with its function of the engine; several where ``given`` maps ``.target``
     names or machine ids to PTX. Raises ``EngineError``."""
     rules = case_settings(settings, item, declared)
-    given = ptx_of(source, entry, "", item)
     machines = [*rules.targets, *rules.skipped_targets]
     if isinstance(given, Compilation):
-        given = given.compile(_lowest(machines, settings.target_files))
+        given = given.compile(lowest(machines, settings.target_files))
     elif isinstance(given, Alternatives):
         given = _taken(given, machines, settings.target_files)
     if isinstance(given, PtxSource):
@@ -126,10 +125,19 @@ def _case(
     return case, function
 
 
-def _lowest(machines: Sequence[str], search: Sequence[str]) -> str:
+def lowest(machines: Sequence[str], search: Sequence[str]) -> str:
     """The architecture whose PTX all machines run, with the most instructions."""
-    capabilities = [load_machine(machine, search).compute_capability for machine in machines]
+    capabilities = _capabilities(machines, search)
     return "sm_{}{}".format(*min(capabilities)) if capabilities else DEFAULT_ARCHITECTURE
+
+
+def are_alike(machines: Sequence[str], search: Sequence[str]) -> bool:
+    """Whether machines have one compute capability, so that PTX of its own (``sm_90a``) runs on all."""
+    return len(_capabilities(machines, search)) < 2
+
+
+def _capabilities(machines: Sequence[str], search: Sequence[str]) -> set[tuple[int, int]]:
+    return {load_machine(machine, search).compute_capability for machine in machines}
 
 
 def _taken(

@@ -13,8 +13,8 @@ from pathlib import Path
 from gpuperf_engine.cudart.program import check_program
 
 from ..authoring.programs import NO_RUNTIME, environment
+from ..programs.device import DEFAULT_MACHINE
 from ..triton.activation import environment as triton_environment
-from ..triton.device import DEFAULT_MACHINE
 from .common import Subcommands, UsageError, check_targets
 
 __all__ = ["add_parser"]

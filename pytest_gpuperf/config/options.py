@@ -12,6 +12,8 @@ import pytest
 
 __all__ = ["CHOICES", "MARKER", "add_options", "check_idle", "enabled"]
 
+PROGRAMS = ("--gpuperf-triton", "--gpuperf-numba")
+"""Options that do something without the gate."""
 MARKER = (
     "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None, budget=None, strict=None, races=None, "
     "accept=None): the test launches GPU kernels through the 'gpuperf' fixture, which are counted and compared with a baseline; the "
@@ -102,6 +104,11 @@ def add_options(parser: pytest.Parser) -> None:
         "--gpuperf-triton",
         action="store_true",
         help="let Triton and torch see a GPU, the first of gpuperf_targets; with --gpuperf gate every launch",
+    )
+    flag(
+        "--gpuperf-numba",
+        action="store_true",
+        help="let Numba see a GPU, the first of gpuperf_targets; with --gpuperf gate every launch",
     )
     flag("--gpuperf-details", action="store_true", help="list unchanged, new and unused entries by name")
     ini = parser.addini
@@ -221,11 +228,16 @@ def enabled(option: argparse.Namespace) -> bool:
     return bool(option.gpuperf or option.gpuperf_only or option.gpuperf_update or option.gpuperf_update_new)
 
 
+def launches_by_itself(option: argparse.Namespace) -> bool:
+    """Whether tests of a run with these options launch through a driver of ours."""
+    return bool(option.gpuperf_triton or option.gpuperf_numba)
+
+
 def check_idle(config: pytest.Config) -> None:
     """Raises ``pytest.UsageError`` in a run without the gate for options of it on the command line (those in ``addopts`` wait for
     their run), and for settings that mean nothing where its tests run all the same."""
     for argument in config.invocation_params.args:
-        if str(argument).startswith("--gpuperf-") and argument != "--gpuperf-triton":
+        if str(argument).startswith("--gpuperf-") and argument not in PROGRAMS:
             name = str(argument).partition("=")[0]
             raise pytest.UsageError(f"{name} does nothing without --gpuperf: give both")
     try:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Alternatives", "Compilation", "PtxSource", "display"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from gpuperf_engine.memory.arrays import DeviceArray
+
+__all__ = ["Alternatives", "Bound", "Compilation", "JitFunction", "PtxSource", "display"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,32 @@ class Compilation:
     """PTX that is made for an architecture (``sm_80``) once it is known which the machines of a case take."""
 
     compile: Callable[[str], PtxSource]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Arguments of a launch as the kernel takes them: arrays of the device and the bytes of numbers; ``written``: what gives the host
+    the results afterwards."""
+
+    arguments: Sequence[object]
+    written: Sequence[Callable[[], None]]
+
+
+class JitFunction(ABC):
+    """A function that its compiler compiles for the arguments of each launch. ``name`` is that of the function."""
+
+    name: str
+
+    @abstractmethod
+    def compile(self, arguments: Sequence[object], arch: str, shared: bool) -> tuple[PtxSource, bool]:
+        """The PTX for arguments of these types, and whether its launches are cooperative. ``shared``: it runs on architectures above
+        ``arch`` too. Raises ``EngineError``."""
+
+    @abstractmethod
+    def bind(
+        self, arguments: Sequence[object], move: Callable[[NDArray[Any], str, bool], DeviceArray]
+    ) -> Bound:
+        """The arguments of a launch. ``move`` makes a device array of a host array, with a name, and with its contents or without."""
 
 
 def display(path: Path, rootdir: Path) -> str:

@@ -20,7 +20,7 @@ from .nvrtc import Nvrtc, find_nvrtc
 if TYPE_CHECKING:
     from .cuda_source import CudaSource
 
-__all__ = ["compile_cuda"]
+__all__ = ["compile_cuda", "compile_text"]
 
 _IDENTIFIER = re.compile(r"\w+")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include(?:_next)?[ \t]*(?:([<\"])([^>\"\n]+)[>\"]|(\S+))", re.MULTILINE)
@@ -58,6 +58,33 @@ def compile_cuda(
             ptx, kernel = json.loads(known)
             return PtxSource(ptx, f"{shown}[sm_{number}]", kernel, compiler.title)
     ptx, kernel = compiler.compile(file, text, shown, number, options, expression)
+    if name is not None:
+        cache.write(name, json.dumps([ptx, kernel]).encode())
+    return PtxSource(ptx, f"{shown}[sm_{number}]", kernel, compiler.title)
+
+
+def compile_text(
+    text: str, shown: str, options: Sequence[str], arch: str, expression: str = "", wanted: str = "nvrtc"
+) -> PtxSource:
+    """The PTX of a text that is in no file, otherwise as ``compile_cuda``; ``options`` as they stand, with folders to include from."""
+    compiler = _compiler(wanted)
+    number = arch.partition("_")[2]
+    # where a quoted include is looked for first
+    file = Path.cwd() / shown
+    includes = [Path(option[2:]) for option in options if option.startswith("-I") and option[2:]]
+    read = _dependencies(file, text, includes)
+    name = None
+    if read is not None:
+        name = cache.key("cuda-text", compiler.title, number, expression, shown, *options, *read)
+        known = cache.read(name)
+        if known is not None:
+            ptx, kernel = json.loads(known)
+            return PtxSource(ptx, f"{shown}[sm_{number}]", kernel, compiler.title)
+    with tempfile.TemporaryDirectory(prefix="gpuperf-") as folder:
+        if isinstance(compiler, _Nvcc):
+            file = Path(folder) / f"{shown}.cu"
+            file.write_text(text, encoding="utf-8", errors="surrogateescape")
+        ptx, kernel = compiler.compile(file, text, shown, number, options, expression)
     if name is not None:
         cache.write(name, json.dumps([ptx, kernel]).encode())
     return PtxSource(ptx, f"{shown}[sm_{number}]", kernel, compiler.title)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import os
-import sys
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
-from types import ModuleType
+from collections.abc import Sequence
 from typing import Any
 
-from .device import DEFAULT_MACHINE, TritonDevice
+from ..programs.device import DEFAULT_MACHINE
+from ..programs.imports import after_import
+from .device import TritonDevice
 
 __all__ = ["FOLDERS", "MACHINE", "SITE", "current", "environment", "switch_on"]
 
@@ -53,10 +50,7 @@ def switch_on(machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **opti
         activate(device())
 
     for name, act in (("torch", with_torch), ("triton", with_triton)):
-        if name in sys.modules:
-            act()
-        else:
-            sys.meta_path.insert(0, _AfterImport(name, act))
+        after_import(name, act)
 
 
 def environment(machine: str, search: Sequence[str]) -> dict[str, str]:
@@ -67,34 +61,3 @@ def environment(machine: str, search: Sequence[str]) -> dict[str, str]:
         FOLDERS: os.pathsep.join(search),
         "PYTHONPATH": os.pathsep.join([SITE, *([path] if path else [])]),
     }
-
-
-class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds one module, once, as others find it, and acts when it has been imported."""
-
-    def __init__(self, name: str, act: Callable[[], None]) -> None:
-        self.name, self.act = name, act
-        self._loader: Any = None
-
-    def find_spec(
-        self, name: str, path: object, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != self.name:
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
-        if spec is None or spec.loader is None:
-            return None
-        self._loader, spec.loader = spec.loader, self
-        return spec
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._loader.create_module(spec)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__loader__ = self._loader
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        self.act()

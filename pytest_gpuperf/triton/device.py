@@ -2,66 +2,40 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_engine.errors import EngineError, LaunchError
+from gpuperf_engine.errors import EngineError
 
 from .._engine import engine
-from .errors import as_cuda
+from ..programs.device import DEFAULT_MACHINE, ProgramDevice
+from ..programs.errors import as_cuda
 from .memory import TorchMemory
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Device, Kernel, Profile
+    from gpuperf_engine import Kernel
 
-__all__ = ["DEFAULT_MACHINE", "TritonDevice", "TritonLaunch"]
+__all__ = ["TritonDevice"]
 
-DEFAULT_MACHINE = "h100-sxm"
-"""Where none is declared."""
 #: of ``CUtensorMapDataType`` in the order of its numbers (CUDA driver API), with the bytes of an element
 _TMA_TYPES = (
     "UINT8", "UINT16", "UINT32", "INT32", "UINT64", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BFLOAT16", "FLOAT32_FTZ",
     "TFLOAT32", "TFLOAT32_FTZ", "16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B",
 )  # fmt: skip
 _SWIZZLES = ("none", "32B", "64B", "128B")
-_ROOMS = (64 << 30, 4 << 30)
 
 
-@dataclass(frozen=True)
-class TritonLaunch:
-    """A launch that has ended. ``inputs`` is what ``before_launch`` said of its arguments; ``compiler`` what made the kernel."""
-
-    kernel: Kernel
-    profile: Profile
-    inputs: str
-    compiler: str
-
-
-class TritonDevice:
-    """``machine``: the id of a description; ``search``: folders with more of them; ``options``: of the engine's device.
-
-    ``before_launch`` is called with the arguments of each launch, ``on_launch`` after it.
-    ``elapsed_us`` is the predicted time of all launches while ``timing``.
-    """
+class TritonDevice(ProgramDevice):
+    """The device with torch's memory. Parameters as those of ``ProgramDevice``."""
 
     def __init__(self, machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Any) -> None:
-        from gpuperf_engine.timing.machine import load_machine
-
-        self.machine = load_machine(machine, search)
-        self.search = tuple(search)
-        self.device = _mapped(options)
+        super().__init__(machine, search, **options)
         self.memory = TorchMemory(self.device)
-        self.before_launch: Callable[[tuple[Any, ...]], str] | None = None
-        self.on_launch: Callable[[TritonLaunch], object] | None = None
-        self.timing = False
-        self.elapsed_us = 0.0
 
-    @cached_property
-    def _predictor(self) -> Any:
-        return engine.predictor(self.machine, self.search)
+    def during_launch(self, arguments: Iterable[Any]) -> AbstractContextManager[None]:
+        """Tensors and arrays are memory of the device, and none is freed."""
+        return self.memory.during_launch(arguments)
 
     @property
     def properties(self) -> dict[str, int]:
@@ -107,21 +81,17 @@ class TritonDevice:
         # the buffer ends with what the kernel has of it: parameters that the compiler left out are at its end
         raw = parameters[: kernel.param_bytes]
         try:
-            inputs = "" if self.before_launch is None else self.before_launch(tuple(arguments))
-            with self.memory.during_launch(arguments):
-                profile = self.device.launch(
-                    kernel,
-                    (grid[0] * ctas, *grid[1:]),
-                    threads,
-                    raw,
-                    shared_bytes=shared_bytes,
-                    cluster=(ctas, 1, 1) if ctas > 1 else None,
-                    cooperative=cooperative,
-                )
-            if self.timing:
-                self.elapsed_us += self._predictor.estimate(profile).time_us
-            if self.on_launch is not None:
-                self.on_launch(TritonLaunch(kernel, profile, inputs, compiler))
+            self.run(
+                kernel,
+                (grid[0] * ctas, *grid[1:]),
+                threads,
+                raw,
+                arguments,
+                shared_bytes=shared_bytes,
+                cluster=(ctas, 1, 1) if ctas > 1 else None,
+                cooperative=cooperative,
+                compiler=compiler,
+            )
         except EngineError as error:
             raise as_cuda(error) from error
 
@@ -156,21 +126,3 @@ class TritonDevice:
             )
         except EngineError as error:
             raise as_cuda(error) from error
-
-
-def _mapped(options: dict[str, Any]) -> Device:
-    """A mapped device with as much room as the host lets it reserve."""
-    given = {"history": 0, "printer": _print, **options}
-    for room in _ROOMS[:-1]:
-        try:
-            return engine.Device(mapped=True, memory_bytes=room, **given)
-        except LaunchError as error:
-            if "cannot reserve" not in error.message:
-                raise
-    return engine.Device(mapped=True, memory_bytes=_ROOMS[-1], **given)
-
-
-def _print(text: str) -> None:
-    # looked up at each launch: pytest puts another stream there for each phase
-    sys.stdout.write(text)
-    sys.stdout.flush()

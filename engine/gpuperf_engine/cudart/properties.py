@@ -5,13 +5,17 @@ from __future__ import annotations
 import ctypes
 from ctypes import Structure, c_char, c_int, c_size_t, c_uint, c_void_p
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .calls import function, text_at
 from .codes import CudaError
 from .state import State
 
-__all__ = ["VERSIONS", "attribute_values"]
+if TYPE_CHECKING:
+    from ..api import Device
+    from ..timing.machine import Machine
+
+__all__ = ["VERSIONS", "attribute_of", "attribute_values"]
 
 VERSIONS = {12: 12090, 13: 13000}
 """Of driver and runtime, by the version of CUDA that a program was compiled with."""
@@ -86,7 +90,17 @@ def _layout(version: int) -> type[Structure]:
     return type("cudaDeviceProp", (Structure,), {"_fields_": fields})
 
 
-def attribute_values(state: State) -> dict[str, Any]:
+class MachineOwner(Protocol):
+    """What stands for a GPU: a description, and the device that it is."""
+
+    @property
+    def machine(self) -> Machine: ...
+
+    @property
+    def device(self) -> Device: ...
+
+
+def attribute_values(state: MachineOwner) -> dict[str, Any]:
     """Properties by name, of the machine and of CUDA's "Technical Specifications per Compute Capability"."""
     machine = state.machine
     major, minor = machine.compute_capability
@@ -132,17 +146,21 @@ def cudaGetDeviceProperties(state: State, out: int, device: int) -> None:
             setattr(result, name, value)
 
 
+def attribute_of(owner: MachineOwner, attribute: int) -> int:
+    """The value of an attribute of the device (``cudaDeviceAttr``, ``CUdevice_attribute``: the same numbers)."""
+    values = attribute_values(owner)
+    for first, name in ((2, "maxThreadsDim"), (5, "maxGridSize")):
+        if first <= attribute < first + 3:
+            return int(values[name][attribute - first])
+    known = _ATTRIBUTES.get(attribute, 0)
+    value = values.get(known, 0) if isinstance(known, str) else known
+    return min(int(value), (1 << 31) - 1)
+
+
 @function(c_void_p, c_int, c_int)
 def cudaDeviceGetAttribute(state: State, out: int, attribute: int, device: int) -> None:
     _device(device)
-    values = attribute_values(state)
-    for first, name in ((2, "maxThreadsDim"), (5, "maxGridSize")):
-        if first <= attribute < first + 3:
-            c_int.from_address(out).value = values[name][attribute - first]
-            return
-    known = _ATTRIBUTES.get(attribute, 0)
-    value = values.get(known, 0) if isinstance(known, str) else known
-    c_int.from_address(out).value = min(int(value), (1 << 31) - 1)
+    c_int.from_address(out).value = attribute_of(state, attribute)
 
 
 @function(c_void_p)

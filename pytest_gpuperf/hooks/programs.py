@@ -1,9 +1,10 @@
-"""``--gpuperf-triton``: Triton finds a GPU, and with the gate each of its launches is part of a case of the test that makes it."""
+"""``--gpuperf-triton``, ``--gpuperf-numba``: programs find a GPU, and with the gate each of their launches is part of a case of the
+test that makes it."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,22 +14,22 @@ from ..config.settings import Settings
 
 if TYPE_CHECKING:
     from ..authoring.fixture import Gpuperf
-    from ..triton.device import TritonLaunch
+    from ..programs.device import Launch
 
-__all__ = ["TritonGate", "switch_on"]
+__all__ = ["ProgramGate", "switch_on"]
 
 
 def switch_on(config: pytest.Config) -> None:
     """Before tests and their conftest.py are imported. Raises ``pytest.UsageError`` for a target that does not exist."""
-    from ..triton.activation import switch_on as activate
-    from ..triton.device import DEFAULT_MACHINE
+    from ..programs.device import DEFAULT_MACHINE
 
     lines = [part.strip() for line in config.getini("gpuperf_targets") for part in str(line).split(",")]
     search = tuple(str(config.rootpath / str(line).strip()) for line in config.getini("gpuperf_target_files"))
     targets = [line for line in lines if line]
     check_targets(targets, "gpuperf_targets", search)
-    options: dict[str, object]
-    if enabled(config.known_args_namespace):
+    given = config.known_args_namespace
+    options: dict[str, Any]
+    if enabled(given):
         races = str(config.getini("gpuperf_races")).strip()
         options = {"races": races, "strict": str(config.getini("gpuperf_strict")).strip()}
     else:
@@ -36,10 +37,18 @@ def switch_on(config: pytest.Config) -> None:
     backend = str(config.getini("gpuperf_backend")).strip()
     if backend != "auto":
         options["backend"] = backend
-    activate(targets[0] if targets else DEFAULT_MACHINE, search, **options)
+    machine = targets[0] if targets else DEFAULT_MACHINE
+    if given.gpuperf_triton:
+        from ..triton import activation as triton
+
+        triton.switch_on(machine, search, **options)
+    if given.gpuperf_numba:
+        from ..numba import activation as numba
+
+        numba.switch_on(machine, search, lines=enabled(given), **options)
 
 
-class TritonGate:
+class ProgramGate:
     """Takes the launches of each test down as cases: one for each kernel and line that launches it."""
 
     def __init__(self, settings: Settings) -> None:
@@ -47,20 +56,16 @@ class TritonGate:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
-        from ..triton.activation import current
-
-        device = current()
-        if device is None:
-            return (yield)
         from ..authoring.launches import digest_of
+        from ..programs.device import Observer, observe
 
-        device.before_launch, device.on_launch = digest_of, lambda launch: self._launched(item, launch)
+        observe(Observer(digest_of, lambda launch: self._launched(item, launch)))
         try:
             return (yield)
         finally:
-            device.before_launch = device.on_launch = None
+            observe(None)
 
-    def _launched(self, item: pytest.Item, launch: TritonLaunch) -> None:
+    def _launched(self, item: pytest.Item, launch: Launch) -> None:
         self._gpuperf(item)._launched(launch)
 
     def _gpuperf(self, item: pytest.Item) -> Gpuperf:

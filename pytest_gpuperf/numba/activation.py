@@ -1,0 +1,28 @@
+"""Switching Numba's driver on, whenever Numba's CUDA target is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..programs.device import DEFAULT_MACHINE
+from ..programs.imports import after_import
+
+__all__ = ["switch_on"]
+
+
+def switch_on(
+    machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), *, lines: bool = False, **options: Any
+) -> None:
+    """Have Numba see a GPU from its import on, or from now on if it has been imported. ``lines``: kernels are compiled with their
+    lines; ``options``: of the engine's device."""
+
+    def with_numba() -> None:
+        from .device import NumbaDevice
+        from .driver import activate
+
+        device = NumbaDevice(machine, search, **options)
+        device.lines = lines
+        activate(device)
+
+    after_import("numba.cuda", with_numba)

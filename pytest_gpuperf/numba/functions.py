@@ -1,0 +1,250 @@
+"""The functions of CUDA's driver that Numba calls (``cuda.bindings.driver``), on a device of the engine.
+
+Each returns a tuple as those of ``cuda.bindings`` do: the result's code, then what it gives. Everything is in order and done when
+a call returns, so streams and events are numbers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from cuda.bindings import driver as binding
+
+from gpuperf_engine.cudart.codes import code_of
+from gpuperf_engine.errors import EngineError, LaunchError, UnknownName
+
+from .device import NumbaDevice
+
+__all__ = ["Functions", "result_of"]
+
+_Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
+_INVALID_CONFIGURATION = 9  # cudaErrorInvalidConfiguration
+_DEVICE_MAP = 2  # CU_MEMHOSTREGISTER_DEVICEMAP (cuda.h)
+
+
+class Functions:
+    """A method for each function; ``modules`` and ``kernels`` by the number of their handles."""
+
+    def __init__(self, device: NumbaDevice) -> None:
+        self.device = device
+        self.modules: dict[int, Any] = {}
+        self.kernels: dict[int, Any] = {}
+        self._numbers = count(0x1000)
+        self._contexts = threading.local()
+        self._times: dict[int, float] = {}
+        self._registered: dict[int, Any] = {}
+
+    def number(self) -> int:
+        """A handle that there has not been."""
+        return next(self._numbers)
+
+    def install(self, module: Any) -> None:
+        """Put the functions into ``cuda.bindings.driver``; those that are not here say that they are not supported."""
+        for name in dir(module):
+            if name.startswith("cu") and name[2:3].isupper() and callable(getattr(module, name)):
+                setattr(module, name, self._wrapped(name))
+
+    def _wrapped(self, name: str) -> Callable[..., tuple[Any, ...]]:
+        act = getattr(self, name, None)
+
+        def call(*arguments: Any, **named: Any) -> tuple[Any, ...]:
+            if act is None:
+                return (binding.CUresult.CUDA_ERROR_NOT_SUPPORTED,)
+            try:
+                result = act(*arguments, **named)
+            except EngineError as error:
+                return (result_of(error),)
+            values = result if isinstance(result, tuple) else () if result is None else (result,)
+            return (binding.CUresult.CUDA_SUCCESS, *values)
+
+        call.__name__ = name
+        return call
+
+    # -- the device ---------------------------------------------------------------------------------------------------
+
+    def cuInit(self, flags: int) -> None: ...
+
+    def cuDriverGetVersion(self) -> int:
+        return int(binding.CUDA_VERSION)
+
+    def cuDeviceGetCount(self) -> int:
+        return 1
+
+    def cuDeviceGet(self, number: int) -> Any:
+        return binding.CUdevice(number)
+
+    def cuDeviceGetAttribute(self, attribute: Any, device: Any) -> int:
+        return self.device.attribute(int(attribute))
+
+    def cuDeviceCanAccessPeer(self, device: Any, peer: Any) -> int:
+        return 0
+
+    def _stack(self) -> list[Any]:
+        if not hasattr(self._contexts, "stack"):
+            self._contexts.stack = []
+        stack: list[Any] = self._contexts.stack
+        return stack
+
+    def cuCtxGetCurrent(self) -> Any:
+        stack = self._stack()
+        return stack[-1] if stack else binding.CUcontext(0)
+
+    def cuCtxPushCurrent(self, context: Any) -> None:
+        self._stack().append(context)
+
+    def cuCtxPopCurrent(self) -> Any:
+        return self._stack().pop()
+
+    def cuCtxGetDevice(self) -> Any:
+        return binding.CUdevice(0)
+
+    def cuCtxSynchronize(self) -> None: ...
+
+    def cuDevicePrimaryCtxRelease(self, device: Any) -> None: ...
+
+    def cuDevicePrimaryCtxReset(self, device: Any) -> None: ...
+
+    def cuProfilerStart(self) -> None: ...
+
+    def cuProfilerStop(self) -> None: ...
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def _allocated(self, size: int, written: bool) -> int:
+        if not size:
+            raise LaunchError("an allocation of no bytes")
+        return self.device.device.allocate(int(size), name="a device array", written=written)
+
+    def cuMemAlloc(self, size: int) -> Any:
+        return binding.CUdeviceptr(self._allocated(size, False))
+
+    def cuMemAllocManaged(self, size: int, flags: int) -> Any:
+        return binding.CUdeviceptr(self._allocated(size, True))
+
+    def cuMemHostAlloc(self, size: int, flags: int) -> int:
+        return self._allocated(size, True)
+
+    def cuMemFree(self, address: Any) -> None:
+        self.device.device.free(int(address))
+
+    cuMemFreeHost = cuMemFree
+
+    def cuMemHostRegister(self, address: Any, size: int, flags: int) -> None:
+        array = (
+            self.device.device.adopt(int(address), int(size), name="pinned memory")
+            if flags & _DEVICE_MAP
+            else None
+        )
+        self._registered[int(address)] = array
+
+    def cuMemHostUnregister(self, address: Any) -> None:
+        array = self._registered.pop(int(address), None)
+        if array is not None:
+            self.device.device.free(array)
+
+    def cuMemHostGetDevicePointer(self, address: Any, flags: int) -> Any:
+        return binding.CUdeviceptr(int(address))
+
+    def cuMemGetInfo(self) -> tuple[int, int]:
+        return self.device.device.memory_left
+
+    def cuMemGetAddressRange(self, address: Any) -> tuple[Any, int]:
+        held = self.device.device.array_at(int(address))
+        if held is None:
+            raise LaunchError(f"nothing was allocated at {int(address):#x}")
+        return binding.CUdeviceptr(held.address), held.nbytes
+
+    def cuPointerGetAttribute(self, attribute: Any, address: Any) -> Any:
+        if attribute != binding.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+            raise LaunchError(f"{attribute.name} is not known of memory")
+        return binding.CUdeviceptr(int(address))
+
+    def cuMemcpyHtoD(self, target: Any, source: Any, size: int) -> None:
+        if size:
+            self.device.device.copy_bytes(int(target), int(source), int(size))
+
+    def cuMemcpyHtoDAsync(self, target: Any, source: Any, size: int, stream: Any) -> None:
+        self.cuMemcpyHtoD(target, source, size)
+
+    cuMemcpyDtoH = cuMemcpyDtoD = cuMemcpyHtoD
+    cuMemcpyDtoHAsync = cuMemcpyDtoDAsync = cuMemcpyHtoDAsync
+
+    def cuMemsetD8(self, target: Any, value: int, size: int) -> None:
+        if size:
+            self.device.device.fill_bytes(int(target), bytes([int(value) & 0xFF]), int(size))
+
+    def cuMemsetD8Async(self, target: Any, value: int, size: int, stream: Any) -> None:
+        self.cuMemsetD8(target, value, size)
+
+    # -- streams and events -------------------------------------------------------------------------------------------
+
+    def cuStreamCreate(self, flags: int) -> Any:
+        return binding.CUstream(self.number())
+
+    def cuStreamDestroy(self, stream: Any) -> None: ...
+
+    def cuStreamQuery(self, stream: Any) -> None: ...
+
+    def cuStreamSynchronize(self, stream: Any) -> None: ...
+
+    def cuStreamWaitEvent(self, stream: Any, event: Any, flags: int) -> None: ...
+
+    def cuStreamAddCallback(self, stream: Any, callback: Any, data: Any, flags: int) -> None:
+        _Callback(int(callback))(int(stream or 0), 0, int(data))
+
+    def cuEventCreate(self, flags: int) -> Any:
+        # CU_EVENT_DISABLE_TIMING is 2 (cuda.h): without it times are predicted from now on
+        self.device.timing |= not flags & 2
+        return binding.CUevent(self.number())
+
+    def cuEventDestroy(self, event: Any) -> None:
+        self._times.pop(int(event), None)
+
+    def cuEventRecord(self, event: Any, stream: Any) -> None:
+        self._times[int(event)] = self.device.elapsed_us
+
+    def cuEventQuery(self, event: Any) -> None: ...
+
+    def cuEventSynchronize(self, event: Any) -> None: ...
+
+    def cuEventElapsedTime(self, start: Any, end: Any) -> float:
+        return max(self._times[int(end)] - self._times[int(start)], 1e-3) / 1000
+
+    # -- modules and kernels ------------------------------------------------------------------------------------------
+
+    def cuLibraryUnload(self, library: Any) -> None:
+        module = self.modules.pop(int(library), None)
+        if module is not None:
+            self.device.device.unload(module)
+
+    def cuLibraryGetGlobal(self, library: Any, name: bytes) -> tuple[Any, int]:
+        array = self.device.device.variable(self.modules[int(library)], name.decode())
+        return binding.CUdeviceptr(array.address), array.nbytes
+
+    def cuKernelSetCacheConfig(self, kernel: Any, config: Any, device: Any) -> None: ...
+
+    def cuKernelSetAttribute(self, attribute: Any, value: int, kernel: Any, device: Any) -> None: ...
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, kernel: Any, threads: int, shared: int) -> int:
+        return self.device.resident(self.kernels[int(kernel)], threads, shared)
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        self, kernel: Any, threads: int, shared: int, flags: int
+    ) -> int:
+        return self.cuOccupancyMaxActiveBlocksPerMultiprocessor(kernel, threads, shared)
+
+
+def result_of(error: EngineError) -> Any:
+    """The ``CUresult`` for an error."""
+    results = binding.CUresult
+    if isinstance(error, UnknownName):
+        return results.CUDA_ERROR_NOT_FOUND
+    if "bytes of device memory are left" in error.message:
+        return results.CUDA_ERROR_OUT_OF_MEMORY
+    code = code_of(error, running=not isinstance(error, LaunchError))
+    # the runtime alone has a code for configurations that are none
+    return results.CUDA_ERROR_INVALID_VALUE if code == _INVALID_CONFIGURATION else results(code)

@@ -69,6 +69,20 @@ print(set(host))
     assert (result.stdout, result.returncode) == ("{15}\n", 0), result.stderr
 
 
+@needs_compiler
+def test_nvrtc_gives_ptx_for_a_cubin(tmp_path):
+    """A cubin has nothing that runs here, and NVRTC has the PTX that it was made of."""
+    (tmp_path / "nvrtc.c").write_text(
+        "".join(
+            f"__attribute__((aligned(16))) int nvrtcGet{what}(void) {{ return {code}; }}\n"
+            for what, code in (("CUBIN", 1), ("CUBINSize", 2), ("PTX", 3), ("PTXSize", 4))
+        )
+    )
+    subprocess.run([COMPILER, "-shared", "-fPIC", "nvrtc.c", "-o", "libnvrtc.so"], cwd=tmp_path, check=True)
+    code = f"import ctypes; n = ctypes.CDLL({str(tmp_path / 'libnvrtc.so')!r}); print(n.nvrtcGetCUBIN(), n.nvrtcGetCUBINSize())"
+    assert run(sys.executable, "-c", code).stdout == "3 4\n"
+
+
 def test_which_form_of_a_function_a_version_has():
     """``cudaTypedefs.h``: ``PFN_cuCtxCreate_v2000``, ``_v3020``, ``_v11040``, ``_v12050``."""
     assert [symbol_of("cuCtxCreate", version)[0] for version in (2000, 3020, 11040, 12040, 13000)] == [

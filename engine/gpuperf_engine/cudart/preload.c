@@ -41,7 +41,7 @@ int __cxa_atexit(void (*function)(void *), void *argument, void *object)
     return real(function, argument, object);
 }
 
-/* Calls `visit` for the functions that a file defines and whose names begin with cuda or __cuda. */
+/* Calls `visit` for the functions that a file defines and whose names begin with cuda, __cuda or nvrtcGet. */
 static void functions(const char *file, size_t size, void (*visit)(const char *name, uintptr_t value, void *data), void *data)
 {
     const Elf64_Ehdr *header = (const void *)file;
@@ -61,7 +61,7 @@ static void functions(const char *file, size_t size, void (*visit)(const char *n
             if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF || symbol->st_name + 8 >= names->sh_size)
                 continue;
             const char *name = file + names->sh_offset + symbol->st_name;
-            if (!strncmp(name, "cuda", 4) || !strncmp(name, "__cuda", 6))
+            if (!strncmp(name, "cuda", 4) || !strncmp(name, "__cuda", 6) || !strncmp(name, "nvrtcGet", 8))
                 visit(name, symbol->st_value, data);
         }
     }
@@ -69,18 +69,49 @@ static void functions(const char *file, size_t size, void (*visit)(const char *n
 
 struct found {
     int runtime, version;
+    uintptr_t compiled[4];
 };
+
+/* NVRTC compiles for sm_90, say, to PTX and from that to a cubin: who asks for the second gets the first, which the driver takes too. */
+static const char *const compiled[4] = {"nvrtcGetCUBIN", "nvrtcGetCUBINSize", "nvrtcGetPTX", "nvrtcGetPTXSize"};
 
 static void examine(const char *name, uintptr_t value, void *data)
 {
     struct found *found = data;
-    (void)value;
+    for (int index = 0; index < 4; index++)
+        if (!strcmp(name, compiled[index]))
+            found->compiled[index] = value;
     if (!strcmp(name, "cudaMalloc"))
         found->runtime = 1;
     else if (!strcmp(name, "__cudaRegisterTexture"))
         found->version = 11;
     else if (!strcmp(name, "cudaGetDeviceProperties_v2") && found->version == 13)
         found->version = 12;
+}
+
+/* Functions begin 16 bytes apart, or more. */
+static void put_jump(char *entry, void *target)
+{
+    memcpy(entry, jump, sizeof jump);
+    memcpy(entry + sizeof jump, &target, sizeof target);
+}
+
+static int protect(uintptr_t first, uintptr_t last, int protection)
+{
+    uintptr_t page = sysconf(_SC_PAGESIZE), start = first & -page, end = (last + 16 + page - 1) & -page;
+    return mprotect((void *)start, end - start, protection);
+}
+
+/* Whether the functions from `first` to `last` can be written now. */
+static int open_code(uintptr_t first, uintptr_t last)
+{
+    return !protect(first, last, PROT_READ | PROT_WRITE | PROT_EXEC);
+}
+
+static void close_code(uintptr_t first, uintptr_t last)
+{
+    protect(first, last, PROT_READ | PROT_EXEC);
+    __builtin___clear_cache((char *)first, (char *)last + 16);
 }
 
 struct target {
@@ -105,15 +136,18 @@ static void redirect(const char *name, uintptr_t value, void *data)
             target->last = (uintptr_t)entry;
         return;
     }
-    /* functions of the runtime begin 16 bytes apart, or more */
-    memcpy(entry, jump, sizeof jump);
-    memcpy(entry + sizeof jump, &ours->address, sizeof ours->address);
+    put_jump(entry, ours->address);
 }
 
 static void replace(const char *file, size_t size, uintptr_t base, const char *path)
 {
-    struct found found = {0, 13};
+    struct found found = {0, 13, {0}};
     functions(file, size, examine, &found);
+    for (int index = 0; index < 2; index++)
+        if (found.compiled[index] && found.compiled[index + 2] && open_code(base + found.compiled[index], base + found.compiled[index])) {
+            put_jump((char *)(base + found.compiled[index]), (void *)(base + found.compiled[index + 2]));
+            close_code(base + found.compiled[index], base + found.compiled[index]);
+        }
     if (!found.runtime)
         return;
     if (found.version < 12) {
@@ -124,15 +158,13 @@ static void replace(const char *file, size_t size, uintptr_t base, const char *p
     functions(file, size, redirect, &target);
     if (target.first > target.last)
         return;
-    uintptr_t page = sysconf(_SC_PAGESIZE), start = target.first & -page, end = (target.last + 16 + page - 1) & -page;
-    if (mprotect((void *)start, end - start, PROT_READ | PROT_WRITE | PROT_EXEC)) {
+    if (!open_code(target.first, target.last)) {
         fprintf(stderr, "gpuperf: this system does not let code be written: link %s with nvcc -cudart shared\n", path);
         return;
     }
     target.write = 1;
     functions(file, size, redirect, &target);
-    mprotect((void *)start, end - start, PROT_READ | PROT_EXEC);
-    __builtin___clear_cache((char *)start, (char *)end);
+    close_code(target.first, target.last);
 }
 
 /* Every object that the loader has mapped and that was not examined: before its constructors run. */
@@ -176,13 +208,10 @@ static void mapped(void)
 
 __attribute__((constructor)) static void attach(void)
 {
-    char *entry = (char *)_r_debug.r_brk;
-    void *target = (void *)mapped;
-    uintptr_t page = sysconf(_SC_PAGESIZE), start = (uintptr_t)entry & -page, size = ((uintptr_t)entry + 16 + page - 1 & -page) - start;
+    uintptr_t entry = (uintptr_t)_r_debug.r_brk;
     examine_objects();
-    if (entry && !mprotect((void *)start, size, PROT_READ | PROT_WRITE | PROT_EXEC)) {
-        memcpy(entry, jump, sizeof jump);
-        memcpy(entry + sizeof jump, &target, sizeof target);
-        mprotect((void *)start, size, PROT_READ | PROT_EXEC);
+    if (entry && open_code(entry, entry)) {
+        put_jump((char *)entry, (void *)mapped);
+        close_code(entry, entry);
     }
 }

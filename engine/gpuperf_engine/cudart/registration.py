@@ -58,7 +58,16 @@ class Library:
         data = images_at(self.address)
         if len(data) == 1 and not is_binary(data[0]):
             return parse(data[0].decode("utf-8", "replace"), f"{name}[PTX]")
-        found = [ptx_of(item, self.state, name) for item in data]
+        found, lacking = [], CudaError(209)
+        for item in data:
+            try:
+                found.append(ptx_of(item, self.state, name))
+            except (
+                CudaError
+            ) as error:  # CUDA's own device runtime has none: a kernel that calls it is told so
+                lacking = error
+        if not found:
+            raise lacking
         return parse(linked([text for text, _ in found]), f"{name}[{found[0][1]}]")
 
 

@@ -12,8 +12,8 @@ from gpuperf_engine.cudart.driver_names import symbol_of
 from tests.cudart.test_programs import COMPILER, HERE, PTX, needs_compiler
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
-    start = [sys.executable, "-m", "pytest_gpuperf.cli", "run", "--target", "a100-sxm-80gb", "--"]
+def run(*command: str, target: str = "a100-sxm-80gb") -> subprocess.CompletedProcess[str]:
+    start = [sys.executable, "-m", "pytest_gpuperf.cli", "run", "--target", target, "--"]
     return subprocess.run([*start, *command], capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -52,6 +52,10 @@ handle, data = ctypes.c_void_p(), ctypes.c_uint64()
 assert cuda.cuInit(0) == 0
 assert cuda.cuModuleLoadData(ctypes.byref(handle), open({str(program / "k.ptx")!r}, "rb").read()) == 0
 assert cuda.cuModuleGetFunction(ctypes.byref(handle), handle, b"add") == 0
+versions = ctypes.c_int(), ctypes.c_int()
+for number, version in zip((5, 6), versions):
+    assert cuda.cuFuncGetAttribute(ctypes.byref(version), number, handle) == 0
+print(*[version.value for version in versions])
 assert cuda.cuMemAlloc_v2(ctypes.byref(data), ctypes.c_size_t(128)) == 0
 assert cuda.cuMemsetD32_v2(data, 0, ctypes.c_size_t(32)) == 0
 value = ctypes.c_uint(4)
@@ -65,8 +69,9 @@ host = (ctypes.c_uint * 32)()
 assert cuda.cuMemcpyDtoH_v2(host, data, ctypes.c_size_t(128)) == 0
 print(set(host))
 """
-    result = run(sys.executable, "-c", code)
-    assert (result.stdout, result.returncode) == ("{15}\n", 0), result.stderr
+    # of the PTX, sm_80, and of the machine, to which a driver compiles it
+    result = run(sys.executable, "-c", code, target="h100-sxm")
+    assert (result.stdout, result.returncode) == ("80 90\n{15}\n", 0), result.stderr
 
 
 @needs_compiler

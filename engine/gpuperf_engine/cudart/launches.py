@@ -14,7 +14,7 @@ from .codes import CudaError
 from .registration import kernel_of
 from .state import Counted, State
 
-__all__ = ["Dim3", "launch_attributes", "prepared", "shape_of"]
+__all__ = ["Dim3", "code_versions", "launch_attributes", "prepared", "shape_of"]
 
 _CLUSTER_DIMENSION, _COOPERATIVE = 4, 2
 _ATTRIBUTE = 72
@@ -183,6 +183,12 @@ def cudaLaunchKernelExC(state: State, given: int, host: int, arguments: int) -> 
     state.enqueue(config.stream, launch)
 
 
+def code_versions(state: State, kernel: Kernel) -> tuple[int, int]:
+    """The architecture that the PTX was compiled for, by which CUB chooses how it launches, and that of the machine; 80 for 8.0."""
+    major, minor = state.machine.compute_capability
+    return int("".join(filter(str.isdigit, kernel.module.target))), 10 * major + minor
+
+
 @function(c_void_p, c_void_p)
 def cudaFuncGetAttributes(state: State, out: int, host: int) -> None:
     kernel = kernel_of(state, host)
@@ -192,8 +198,7 @@ def cudaFuncGetAttributes(state: State, out: int, host: int) -> None:
     result.sharedSizeBytes, result.constSizeBytes = known.shared_bytes, known.constant_bytes
     result.localSizeBytes, result.maxThreadsPerBlock = known.local_bytes, known.largest_block
     result.numRegs = known.registers
-    major, minor = state.machine.compute_capability
-    result.ptxVersion = result.binaryVersion = 10 * major + minor
+    result.ptxVersion, result.binaryVersion = code_versions(state, kernel)
     result.maxDynamicSharedSizeBytes = state.objects.get(("shared", host), 49152 - known.shared_bytes)
     result.preferredShmemCarveout = -1
 

@@ -12,6 +12,7 @@ from ...errors import EngineError
 from ..calls import function
 from ..codes import CudaError, code_of
 from ..launches import (
+    code_versions,
     cudaFuncSetAttribute,
     cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
     launch_attributes,
@@ -216,11 +217,11 @@ def cuFuncGetParamInfo(state: State, handle: int, index: int, offset: int, size:
 
 def _attribute(state: State, attribute: int, handle: int) -> int:
     """``CUfunction_attribute`` by number (CUDA Driver API)."""
-    known = state.device.attributes(kernel_of(state, handle))
-    major, minor = state.machine.compute_capability
+    kernel = kernel_of(state, handle)
+    known, (ptx, binary) = state.device.attributes(kernel), code_versions(state, kernel)
     values = {
         0: known.largest_block, 1: known.shared_bytes, 2: known.constant_bytes, 3: known.local_bytes,
-        4: known.registers, 5: 10 * major + minor, 6: 10 * major + minor,
+        4: known.registers, 5: ptx, 6: binary,
         8: state.objects.get(("shared", handle), 49152 - known.shared_bytes), 9: -1,
     }  # fmt: skip
     return int(values.get(attribute, 0))

@@ -39,8 +39,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     packages = Path(subprocess.check_output([python, "-c", asked], text=True).strip())
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         wheel.extractall(packages)
-    # a .pth file in there is not read, so that the package of this checkout stays out
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        # what stands for this checkout stays out
+        if "gpuperf" not in path.name and not (packages / path.name).exists():
+            (packages / path.name).symlink_to(path)
     command = folder / "venv" / "bin" / "gpuperf"
     command.write_text(f"#!{python}\nfrom pytest_gpuperf.cli import main\nraise SystemExit(main())\n")
     command.chmod(0o755)
@@ -127,3 +129,19 @@ def test_triton(environment, tmp_path):
     text = run(folder, environment, "pytest --gpuperf", code=1)
     assert "test_softmax[4-256]/softmax_kernel: worse" in text and "softmax.py" in text
     assert "rms_norm_kernel" not in text
+
+
+@pytest.mark.skipif(bool(lacking("numba_cuda")), reason="needs numba-cuda")
+def test_numba(environment, tmp_path):
+    folder = copied("numba", tmp_path)
+    assert "5 passed" in run(folder, environment, "pytest")
+    assert "7 new" in run(folder, environment, "pytest --gpuperf --gpuperf-update")
+    # bytes are counted in global memory
+    change(
+        folder / "histograms" / "histogram.py",
+        "cuda.atomic.add(own, values[i], 1)",
+        "cuda.atomic.add(counts, values[i], 1)",
+    )
+    text = run(folder, environment, "pytest --gpuperf", code=1)
+    assert "test_one_value/histogram_kernel: worse" in text and "global_atomic" in text
+    assert "scan_kernel" not in text

@@ -24,10 +24,11 @@ START = "ld.param.u64 %a, [data];\nld.param.u32 %n, [n];\nmov.u32 %t, %tid.x;\n"
 
 
 def both(
-    ptx: str, machine: str, *, grid: int, block: int, n: int = 0
+    ptx: str, machine: str, *, grid: int, block: int, n: int = 0, function: str = ""
 ) -> tuple[Executions, Executions, ge.Profile]:
     """Executions by warps and by threads."""
-    kernel = ge.parse(f"{HEAD}{START}{ptx}}}\n", path="k.ptx")["k"]
+    before, _, after = HEAD.partition(".visible")
+    kernel = ge.parse(f"{before}{function}.visible{after}{START}{ptx}}}\n", path="k.ptx")["k"]
     device = ge.Device(memory_bytes=1 << 24)
     profile = device.launch(kernel, grid, block, [device.zeros(4096, np.float32), np.uint32(n)])
     graph = build_graph(written(f".function k\n{machine}"), "k")
@@ -35,7 +36,7 @@ def both(
     counts = ptx_counts(profile, instructions)
     threads = executions(graph, instructions, counts, threads=True)
     assert threads is not None
-    warps = executions(graph, instructions, counts, threads=False, never=threads.never)
+    warps = executions(graph, instructions, counts, threads=False, never=threads.never, most=threads.certain)
     assert warps is not None
     return warps, threads, profile
 
@@ -520,3 +521,48 @@ def test_an_outvoted_count_decides_nothing() -> None:
         assert found.blocks[0] == found.blocks[3] == found.blocks[5] == whole
         assert {1, 2, 4} <= found.open and not found.open & {0, 3, 5}
     assert not threads.never & {1, 2, 4}
+
+
+def test_lanes_that_part_in_a_function_return_one_after_the_other() -> None:
+    """96 threads, 3 warps, half-way between even and odd lanes: nothing in the function brings them together, the caller's ``BSYNC``
+    does."""
+    ptx = """
+    and.b32 %i, %t, 1;
+    {.param .b32 a; .param .b32 b;
+    st.param.b32 [a], %i;
+    call (b), f, (a);
+    ld.param.b32 %i, [b];}
+    st.global.u32 [%a], %i;
+    ret;
+    """
+    function = """.func (.param .b32 o) f (.param .b32 i)
+{
+.reg .pred %p; .reg .b32 %x;
+ld.param.b32 %x, [i];
+setp.eq.u32 %p, %x, 0;
+@%p bra EVEN;
+mul.lo.u32 %x, %x, 3;
+EVEN:
+st.param.b32 [o], %x;
+ret;
+}
+"""
+    machine = """
+    BSSY B0, `(.L_out)
+    LOP3.LUT R0, R0, 0x1, RZ, 0xc0, !PT # 4
+    MOV R6, 0x40 # 6
+    CALL.REL.NOINC `(f) # 6
+    BSYNC B0
+    .L_out:
+    STG.E [R2.64], R0 # 8
+    EXIT # 9
+    .function f
+    ISETP.EQ.U32.AND P0, PT, R0, RZ, PT # 11
+    @P0 BRA `(.L_even) # 12
+    IMAD R0, R0, 0x3, RZ # 13
+    .L_even:
+    RET.REL.NODEC R6 `(k)
+    """
+    warps, threads, _ = both(ptx, machine, grid=1, block=96, function=function)
+    assert determined(warps) == [3, 6, 3, 3, 3, 6]
+    assert determined(threads) == [96, 96, 96, 96, 48, 96]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..flow.blocks import BasicBlock
 from ..flow.dominators import postorder, predecessors
 from ..isa.effects import BRANCH, RETURN, THREAD_EXIT
 from ..profile.build import LaunchRecord
@@ -95,7 +96,7 @@ class PtxCounts:
         first = program.entries[block.function]
         reached = [self._reached(inner, target, block.index - first, first) for target in block.successors]
         threads = count.taken, count.threads - count.taken
-        warps = self._warps(count, block.successors, inner, first)
+        warps = self._warps(count, block, inner, first)
         return tuple(
             Side(
                 threads[side],
@@ -128,14 +129,16 @@ class PtxCounts:
         )
 
     def _warps(
-        self, count: PtxCount, targets: Sequence[int], inner: list[list[int]], first: int
+        self, count: PtxCount, block: BasicBlock, inner: list[list[int]], first: int
     ) -> list[int | None]:
-        """A side's executions are those of its block if nothing else leads there; the other's follow."""
+        """A side's executions are those of its block if nothing else leads there, and its lanes do not meet there first; the other's
+        follow."""
         before = predecessors(inner)
         known: list[int | None] = []
-        for target in targets:
+        for target in block.successors:
             tally = self.program.blocks[target].tally if target >= 0 else ()
             alone = bool(tally) and len(before[target - first]) == 1 and target != first
+            alone &= target != block.reconvergence or not count.diverged
             known.append(self.of[self.number_of[tally[0]]].warps if alone else None)
         every = count.warps + (count.diverged or 0)
         if count.diverged == 0 and count.taken in (0, count.threads):

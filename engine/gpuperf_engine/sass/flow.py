@@ -57,10 +57,15 @@ class Executions:
     solutions: Solutions | None = None
 
     @property
+    def certain(self) -> dict[int, int]:
+        """The executions of blocks that are what all solutions say."""
+        unsure = self.open | self.unexplained if self.whole else frozenset(self.blocks)
+        return {index: count for index, count in self.blocks.items() if index not in unsure}
+
+    @property
     def never(self) -> frozenset[int]:
         """Blocks that are certainly not executed."""
-        unsure = self.open | self.unexplained if self.whole else frozenset(self.blocks)
-        return frozenset(index for index, count in self.blocks.items() if not count) - unsure
+        return frozenset(index for index, count in self.certain.items() if not count)
 
 
 @dataclass(slots=True)
@@ -87,14 +92,17 @@ def executions(
     *,
     threads: bool,
     never: frozenset[int] = frozenset(),
+    most: Mapping[int, int] | None = None,
 ) -> Executions | None:
-    """Executions of the blocks by warps, or by threads. ``never``: blocks that are known not to be executed.
+    """Executions of the blocks by warps, or by threads. ``never``: blocks that are known not to be executed; ``most``: upper bounds of
+    others.
 
     ``None`` if no solution was found.
     """
     flow = _Flow()
     reached = [graph.blocks[index] for index in sorted(graph.reached - never)]
-    _conserve(flow, graph, reached, counts.threads if threads else counts.warps, joined=not threads)
+    entered = counts.threads if threads else counts.warps
+    _conserve(flow, graph, reached, entered, joined=not threads, most=most or {})
     anchors = anchors_of(graph, graph.reached - never, instructions, counts, threads=threads)
     for anchor in anchors:
         row = Counter({flow.block[block]: times for block, times in anchor.blocks})
@@ -137,12 +145,24 @@ def _settled(flow: _Flow, graph: Graph, measure: Mapping[int, int]) -> Solution 
         flow.missed = [variable for variable in flow.missed if variable not in outvoted]
 
 
-def _conserve(flow: _Flow, graph: Graph, reached: Sequence[Block], entered: int, *, joined: bool) -> None:
-    """A row for what comes into each block, and one for what goes out. A call goes on as often as it is made."""
+def _conserve(
+    flow: _Flow,
+    graph: Graph,
+    reached: Sequence[Block],
+    entered: int,
+    *,
+    joined: bool,
+    most: Mapping[int, int],
+) -> None:
+    """A row for what comes into each block, and one for what goes out. A call goes on as often as it is made, by warps at least that:
+    lanes that part in a function and do not meet there return one after the other (``_return_apart``)."""
     program = flow.program
     inside = {block.index for block in reached}
     into: defaultdict[int, list[int]] = defaultdict(list)
     going_on: dict[int, int] = {}
+    calls: defaultdict[int, list[int]] = defaultdict(list)
+    # where what is called is in a register, what returns to where is not known
+    apart = joined and not any(block.callee == -1 for block in reached)
     for block in reached:
         flow.block[block.index] = program.variable()
     for block in reached:
@@ -150,6 +170,14 @@ def _conserve(flow: _Flow, graph: Graph, reached: Sequence[Block], entered: int,
         targets = [target for target in block.successors if target in inside]
         if block.callee is not None:
             _call(program, graph, block, executed, into)
+        if apart and block.kind == "call" and targets and block.callee is not None:
+            onward = program.variable()
+            program.equal({onward: 1, executed: -1, program.variable(): -1}, 0)
+            if targets[0] in most:
+                program.equal({onward: 1, program.variable(): 1}, most[targets[0]])
+            calls[block.callee].append(onward)
+            into[targets[0]].append(onward)
+            continue
         leaves = [program.variable()] if block.kind in ("exit", "return") and targets else []
         if len(targets) + len(leaves) == 1 and not (joined and block.kind == "join"):
             into[targets[0]].append(executed)
@@ -174,6 +202,7 @@ def _conserve(flow: _Flow, graph: Graph, reached: Sequence[Block], entered: int,
         row[flow.block[block.index]] -= 1
         program.equal(row, -entered if block.index == graph.entries[0] else 0)
     if joined:
+        _return_apart(flow, graph, reached, calls)
         _pair(flow, graph, reached, going_on)
 
 
@@ -192,6 +221,18 @@ def _call(
         row[part] += 1
     if len(row) > 1:
         program.equal(row, 0)
+
+
+def _return_apart(
+    flow: _Flow, graph: Graph, reached: Sequence[Block], calls: Mapping[int, Sequence[int]]
+) -> None:
+    """Calls of a function go on as often as it returns."""
+    for entry, going_on in calls.items():
+        row, number = Counter(going_on), graph.blocks[entry].function
+        for block in reached:
+            if block.kind == "return" and block.function == number:
+                row[flow.block[block.index]] -= 1
+        flow.program.equal(row, 0)
 
 
 def _can_part(last: Decoded) -> bool:

@@ -71,7 +71,9 @@ def _known(by_flow: Counted | None, assembly: Assembly, why: str = "") -> Counte
 
 def _by_flow(graph: Graph, instructions: Sequence[Instruction], counts: PtxCounts) -> Counted | None:
     threads = executions(graph, instructions, counts, threads=True)
-    warps = threads and executions(graph, instructions, counts, threads=False, never=threads.never)
+    warps = threads and executions(
+        graph, instructions, counts, threads=False, never=threads.never, most=threads.certain
+    )
     if warps is None or threads is None:
         return None
     greatest = max(warps.least, min(warps.greatest, threads.greatest))

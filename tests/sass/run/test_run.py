@@ -213,6 +213,34 @@ def test_a_call_returns_to_where_it_was_made(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @stands_in
+def test_lanes_that_part_in_a_function_meet_where_the_region_of_the_caller_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two warps, whose even and odd lanes part in the function and return apart: two executions of what follows the call, one behind
+    the end of the region."""
+    machine = """
+    IMAD.MOV.U32 R1, RZ, RZ, R0
+    LOP3.LUT P0, RZ, R0, 0x1, RZ, 0xc0, !PT
+    BSSY B0, `(.L_met)
+    MOV R6, 0x80
+    CALL.REL.NOINC `(odd)
+    BSYNC B0
+.L_met:
+    STG.E [R2.64], R1 # 9
+    EXIT # 10
+    .function odd
+    @!P0 BRA `(.L_even)
+    IMAD R1, R1, 0x3, RZ
+.L_even:
+    RET.REL.NODEC R6 `(k)
+    """
+    body = "mov.u32 %r1, %r0;\nand.b32 %r2, %r0, 1;\nsetp.eq.u32 %p, %r2, 0;\n@!%p mul.lo.u32 %r1, %r1, 3;\n"
+    code = by_hand(monkeypatch, tmp_path, body, machine)
+    assert "run" in code.ways
+    assert warps_at(code) == [*[(2, 64)] * 5, (4, 64), *[(2, 64)] * 2, (2, 64), (2, 32), (4, 64)]
+
+
+@stands_in
 def test_code_that_does_something_else_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     code = by_hand(monkeypatch, tmp_path, "add.u32 %r1, %r0, 1;\n", "IADD3 R1, R0, 0x2, RZ # 4\n" + END)
     assert code.ways == "flow"

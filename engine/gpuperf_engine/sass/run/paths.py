@@ -104,7 +104,10 @@ class _Walk:
         last = self.items[block.end - 1]
         if state.regions:
             region = state.regions[-1]
-            inner = _State(state.regions[:-1], state.calls)
+            # where the region ends, calls that were made inside have returned
+            opened = len(state.regions) - 1
+            calls = tuple(call for call in state.calls if call[1] <= opened)
+            inner = _State(state.regions[:-1], calls)
             self.meeting.append((node, (self.block_at[region.meets].index, inner)))
         else:
             self.outside.append(node)

@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # The tests start Python hundreds of times; where this is set, each start compiles the engine anew, which takes four times as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast check compare bench docs fuzz hardware-kit hardware clean
+.PHONY: help demo test test-fast accuracy check compare bench docs fuzz hardware-kit hardware clean
 
 help: ## Lists what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ test: $(READY) ## Runs all tests, then the gate on the examples
 
 test-fast: $(READY) ## Runs the tests that need no ptxas, start no process and sweep nothing, in a minute
 	$(BIN)/python -m pytest -n auto --dist worksteal --fast
+
+accuracy: $(READY) ## Says how far every model is from every measurement in the repository, by GPU and kernel
+	$(BIN)/python -m benchmarks.accuracy_models
 
 check: $(READY) ## Lints, checks types and layers, and that the generated pages are current
 	$(BIN)/ruff check .

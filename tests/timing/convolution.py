@@ -162,6 +162,6 @@ def launch(row: Row) -> TimingInput:
 
 
 @cache
-def error(row: Row) -> float:
+def error(row: Row, model: str = "kleimenov-popova") -> float:
     """Predicted over measured time, less one."""
-    return estimate(launch(row), row.machine, caches="warm").time_us / row.microseconds - 1
+    return estimate(launch(row), row.machine, model=model, caches="warm").time_us / row.microseconds - 1

@@ -116,9 +116,9 @@ def _profile(iterations: int, ctas: int) -> ge.Profile:
 
 
 @cache
-def predicted(row: Roofline) -> float:
+def predicted(row: Roofline, model: str = "kleimenov-popova") -> float:
     """GFLOP/s: as many CTAs as the machine holds, the launch overhead left out, at the measured clock."""
     machine = replace(load_machine(MACHINES[row.gpu]), clock_mhz=row.clock, launch_overhead_us=0.0)
     ctas = machine.sm_count * (machine.max_threads_per_sm // THREADS)
-    found = estimate(_profile(row.iterations, ctas), machine)
+    found = estimate(_profile(row.iterations, ctas), machine, model=model)
     return row.flops * THREADS * ctas / found.time_us / 1e3

@@ -11,11 +11,14 @@ from pathlib import Path
 import numpy as np
 
 import gpuperf_engine as ge
+from gpuperf_engine.profile.build import LaunchRecord
 from gpuperf_engine.results import Resources
 from gpuperf_engine.timing.adapt import timing_input
 from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.inputs import MemoryTraffic, TimingInput
 from gpuperf_engine.timing.machine import Machine, load_machine
+from gpuperf_engine.timing.simulation import NotRun, simulated
+from gpuperf_engine.timing.targets import can_run
 
 DATA = Path(__file__).parent / "data"
 ELEMENTS = 1 << 28
@@ -94,6 +97,37 @@ def launch(kernel: str, threads: int, ctas_per_sm: int, machine_id: str) -> Timi
         warp_instructions={unit: count * factor for unit, count in small.warp_instructions.items()},
         memory=MemoryTraffic(**traffic),
     )
+
+
+@cache
+def _small(kernel: str, threads: int) -> LaunchRecord:
+    """A launch of PTX that assemblers of earlier CUDA versions know too."""
+    text = (DATA / "stream.ptx").read_text(encoding="utf-8").replace(".version 9.5", ".version 8.0")
+    count, device = SMALL_GRID * threads, ge.Device()
+    arrays = [device.array(np.ones(count)) for _ in range(4)]
+    kernel_ = ge.parse(text, path="stream.ptx")[kernel]
+    profile: ge.Profile = device.launch(kernel_, SMALL_GRID, threads, [*arrays, np.int32(count)])
+    record: LaunchRecord = profile.records[0]
+    return record
+
+
+def simulated_error(row: Row) -> float:
+    """The same by the simulation, with arrays of full size; raises ``MachineError`` or ``NotRun`` where that is not possible."""
+    machine = row.machine
+    given = launch(row.kernel, row.threads, row.ctas_per_sm, machine.id)
+    record = _small(row.kernel, row.threads)
+    if not can_run(record.program.kernel.module.target, machine):
+        raise NotRun(f"the PTX cannot run on {machine.id}")
+    raw = bytearray(record.plan.parameters)
+    for number in range(4):
+        # 2 GiB each, at addresses whose words have numbers of 32 bits
+        raw[8 * number : 8 * number + 8] = ((number + 1) * (8 * ELEMENTS + (1 << 20))).to_bytes(8, "little")
+    raw[32:36] = ELEMENTS.to_bytes(4, "little")
+    shared = given.shared_bytes
+    plan = replace(
+        record.plan, grid=given.grid, dynamic_shared=shared, shared_bytes=shared, parameters=bytes(raw)
+    )
+    return simulated(replace(record, plan=plan), machine).time_us / row.microseconds - 1
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -30,7 +31,9 @@ def template_dir() -> Path:
     return installed if installed.is_dir() else here.parent / "templates"
 
 
+@cache
 def _environment(*, html: bool) -> Environment:
+    """One of each per process: it keeps its templates compiled."""
     environment = Environment(
         loader=FileSystemLoader(template_dir()),
         undefined=StrictUndefined,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes.util
+import email.parser
 import importlib.metadata
 import json
 from pathlib import Path
@@ -17,12 +19,14 @@ import yaml
 import gpuperf_engine.jit.backend
 import gpuperf_engine.profile.total
 import gpuperf_engine.ptx.parse
+import gpuperf_engine.timing.estimate
 import pytest_gpuperf.hooks.session
 import pytest_gpuperf.hooks.worker
 import pytest_gpuperf.judge.judge
+import pytest_gpuperf.report.render
 
 # In-process runs forget the modules they imported, and these may be imported once per process or are slow to.
-PRELOADED = (deepdiff, gpuperf_engine, jinja2, lark, numpy, pytest_gpuperf, yaml)
+PRELOADED = (ctypes.util, deepdiff, email.parser, gpuperf_engine, jinja2, lark, numpy, pytest_gpuperf, yaml)
 
 HERE = Path(__file__).resolve().parent
 SCHEMA = jsonschema.Draft202012Validator(
@@ -34,6 +38,10 @@ INSTALLED = any(
     point.value == "pytest_gpuperf.plugin" for point in importlib.metadata.entry_points(group="pytest11")
 )
 PLUGIN = ["-p", "no:hypothesispytest", *([] if INSTALLED else ["-p", "pytest_gpuperf.plugin"])]
+# What a run in this process goes without: looking through all that is installed for plugins, and those of pytest's own that no test
+# here has a use for, take a third of its time.
+UNUSED = ("debugging", "faulthandler", "legacypath", "pastebin", "stepwise")
+LEAN = ["-p", "pytest_gpuperf.plugin", *(part for name in UNUSED for part in ("-p", f"no:{name}"))]
 
 HEAD = """\
 .version 8.0
@@ -71,6 +79,15 @@ def test_scale(gpuperf):
 """
 
 
+def in_process(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
+    """A run of pytest in this process, with pytest-xdist only where it is asked for."""
+    if any(arg.startswith("-n") for arg in args):
+        return pytester.runpytest_inprocess(*PLUGIN, *args)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+        return pytester.runpytest_inprocess(*LEAN, *args)
+
+
 class Project:
     """A folder with kernels, tests and baselines, and pytest in it."""
 
@@ -89,10 +106,10 @@ class Project:
         self.write(f"{name}.ptx", ptx(extra, name))
 
     def run(self, *args: str) -> pytest.RunResult:
-        return self.pytester.runpytest_inprocess(*PLUGIN, "--gpuperf", *args)
+        return self.plain("--gpuperf", *args)
 
     def plain(self, *args: str) -> pytest.RunResult:
-        return self.pytester.runpytest_inprocess(*PLUGIN, *args)
+        return in_process(self.pytester, *args)
 
     def update(self, *args: str) -> pytest.RunResult:
         return self.run("--gpuperf-update", *args)

@@ -12,7 +12,7 @@ import yaml
 
 import gpuperf_engine
 
-from .conftest import PLUGIN
+from .conftest import PLUGIN, in_process
 
 SAXPY = """\
 .version 8.0
@@ -423,7 +423,7 @@ def test_accesses_past_the_end_of_an_array(pytester: pytest.Pytester) -> None:
     """A compare-and-swap of the word that a tensor of two bytes lies in: a note, an error or nothing, as the settings say."""
 
     def run(*args: str) -> pytest.RunResult:
-        return pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider", "--gpuperf", *args)
+        return in_process(pytester, "-p", "no:cacheprovider", "--gpuperf", *args)
 
     pytester.path.joinpath("cas.ptx").write_text(
         ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry cas(.param .u64 x) { .reg .b64 a; .reg .b32 r;\n"
@@ -458,7 +458,7 @@ def test_a_note_of_many_cases_is_told_once(pytester: pytest.Pytester) -> None:
         "import pytest\n@pytest.mark.parametrize('n', range(5))\ndef test_c(gpuperf, n):\n"
         "    gpuperf.check('k.ptx', grid=1, block=32, args=[None])\n"
     )
-    result = pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider", "--gpuperf-update")
+    result = in_process(pytester, "-p", "no:cacheprovider", "--gpuperf-update")
     said = [line for line in result.stdout.lines if "9.99" in line]
     assert said == [
         "note: test_c[0]/k and 4 more: .version 9.99 is newer than 9.5: new instructions are unknown"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 import yaml
 
-from tests.plugin.conftest import HERE, PLUGIN, ptx
+from tests.plugin.conftest import HERE, ptx
 from tests.plugin.hooks.test_stale import CONFTEST
 
 LIVES = int(os.environ.get("GPUPERF_LIVES", "2"))
@@ -189,9 +189,8 @@ def test_the_life_of_a_baseline(world, seed):
         fates = {fate for _, fate in world.tests.values()}
         if "crashes" in fates:  # this process must live on
             arguments = ("-n2",)
-        world.project.pytester.runpytest_inprocess(
-            *PLUGIN, "--gpuperf", *([mode] if mode else []), *arguments, "-q", "--max-worker-restart=3"
-        )
+        restarts = ["--max-worker-restart=3"] if "-n2" in arguments else []
+        world.project.run(*([mode] if mode else []), *arguments, *restarts, "-q")
         check_step(world, before, arguments, mode)
     world.tests = {key: (extra, "passes") for key, (extra, _) in world.tests.items()} or {
         ("test_a", "test_0"): (1, "passes")

@@ -78,6 +78,7 @@ SMALL = (
     ("a flag that is loaded, too", "arrays", "ld.global.u32 %r9, [%rd0+256]; or.b32 %r9, %r9, 1; st.global.u32 [%rd0], %r9;"),
     ("a flag beside a counter", "arrays", "red.global.add.u32 [%rd0], %r4; st.global.u32 [%rd0+4], %r4;"),
     ("scatter by a permutation", "arrays", f"{_INDEX} st.global.u32 [%rd2], %r3;"),
+    ("sums by a permutation", "arrays", f"{_INDEX} ld.global.u32 %r10, [%rd2]; add.u32 %r10, %r10, %r3; st.global.u32 [%rd2], %r10;"),
     ("a surface to a surface", 1, f"suld.b.2d.b32.trap %r9, [%rd1, {{%r7, %r6}}]; {_SUST}, %r9;"),
     ("a surface to itself", 1, f"suld.b.2d.b32.trap %r9, [%rd0, {{%r7, %r6}}]; {_SUST}, %r9;"),
     ("a surface of four channels", 4, "sust.b.2d.v4.b32.trap [%rd0, {%r8, %r6}], {%r0, %r1, %r2, %r3};"),

@@ -38,7 +38,7 @@ _Saver = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes
 _FUNCTIONS = {
     **dict.fromkeys(("run", "run_clusters"), _Run),
     **dict.fromkeys(("visit", "proceed", "visit_cluster", "expire", "force_yield"), _Visit),
-    **dict.fromkeys(("begin_cluster", "race_settle"), _Begin),
+    **dict.fromkeys(("begin_cluster", "race_settle", "race_settle_words"), _Begin),
     **dict.fromkeys(("visited", "settle_again"), _Run),
 }
 #: most of what a launch allocates that is kept for the next

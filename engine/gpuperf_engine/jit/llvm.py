@@ -70,7 +70,7 @@ _RACES = (
     "race_barrier", "race_begin", "race_begin_cluster", "race_bulk", "race_bulk_groups", "race_cluster", "race_commit_products",
     "race_complete_cluster", "race_complete_mbarrier", "race_copies", "race_fence", "race_flag", "race_groups", "race_lanes",
     "race_loose", "race_me", "race_pieces", "race_products", "race_proxy", "race_range", "race_renew", "race_row", "race_settle",
-    "race_source", "race_texels", "race_wait_products", "races_settle",
+    "race_settle_words",    "race_source", "race_texels", "race_wait_products", "races_settle",
 )  # fmt: skip
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
@@ -124,6 +124,7 @@ _FILES = {
             "races_shared",
             "races_lines",
             "races_warps",
+            "races_words",
             "races_global",
             "races_accesses",
             "races_settle",

@@ -72,13 +72,15 @@ def observation_of(launch: Launch) -> Observation:
 
 
 def _settle_races(launch: Launch) -> None:
-    """Compare accesses in lines of global memory by CTAs that may have run at the same time."""
+    """Compare accesses in lines and words of global memory by CTAs that may have run at the same time."""
     if not launch.races.pairs_unsettled:
         return
     first = min(context.get(Context.RACE_LOWEST) for context in launch.contexts)
     if launch.races.spans_lines(first):
         last = max(context.get(Context.RACE_HIGHEST) for context in launch.contexts)
         launch.functions["race_settle"](launch.contexts[0].address, first, last)
+    if launch.races.shared_words:
+        launch.functions["race_settle_words"](launch.contexts[0].address, 0, launch.races.shared_words)
 
 
 def _race_remarks(launch: Launch) -> Iterator[str]:

@@ -13,7 +13,19 @@ from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from .host_arrays import address_of, aligned
 from .ir.abi import Context
-from .ir.race_records import Line, LineRoom, Race, RaceMbarrier, RaceWarp, Segment, Segments, Window
+from .ir.race_records import (
+    Accessor,
+    Accessors,
+    Line,
+    LineRoom,
+    Race,
+    RaceMbarrier,
+    RaceWarp,
+    Segment,
+    Segments,
+    Window,
+    Word,
+)
 from .races import race_flags
 
 __all__ = ["RaceMemory"]
@@ -39,6 +51,8 @@ class RaceMemory:
         #: whether CTAs may order accesses of one another
         self.orders = among and not program.order_free
         self._windows = bool(kinds & Race.WITHIN) and not self.orders
+        self._by_words = bool(kinds & Race.WORDS)
+        self._counts: NDArray[np.int64] | None = None
         self.checked = self._windows or self.orders or bool(kinds & Race.CHECKED)
         self._segments = memory.race_segments(Segment.MOST * Segment.BYTES) if self.orders else None
         self._proxies = bool(kinds & Race.ASYNC_PROXY)
@@ -48,29 +62,57 @@ class RaceMemory:
         self.fields = {Context.RACE_SITES: address_of(self.flags), **self._lines(among)}
 
     def _lines(self, among: bool) -> dict[int, int]:
-        """Fields of ``Context`` about the lines of global memory."""
+        """Fields of ``Context`` about the lines and words of global memory."""
+        fields: dict[int, int] = dict.fromkeys(
+            (
+                Context.RACE_LINES, Context.RACE_ROOMS, Context.RACE_LOCKED, Context.RACE_SEGMENTS,
+                Context.RACE_WORDS, Context.RACE_ACCESSOR, Context.RACE_ACCESSORS_END,
+            ), 0,
+        )  # fmt: skip
         if not among and not self._windows:
-            return dict.fromkeys((Context.RACE_LINES, Context.RACE_LOCKED, Context.RACE_SEGMENTS), 0)
-        first = self._memory.race_numbers(self._plan.ctas)
-        lines = self._memory.race_lines(Line.BYTES, Line.CELL + LineRoom.BYTES) if among else None
-        return {
-            Context.RACE_LINES: 0 if lines is None else address_of(lines),
-            Context.RACE_ROOMS: 0
-            if lines is None
-            else address_of(lines) + len(lines) // (Line.CELL + LineRoom.BYTES) * Line.CELL,
+            return fields
+        fields |= {
             Context.RACE_FROM: GLOBAL_BASE,
             Context.RACE_SPAN: self._memory.global_span,
-            Context.RACE_FIRST: first,
-            Context.RACE_LOCKED: 0,
+            Context.RACE_FIRST: self._memory.race_numbers(self._plan.ctas),
             Context.RACE_LOWEST: _NO_LINE,
             Context.RACE_HIGHEST: 0,
-            Context.RACE_SEGMENTS: 0 if self._segments is None else address_of(self._segments),
             Context.RACE_SEGMENT_COUNT: 0,
             Context.RACE_RELEASES: 1,
         }
+        if among:
+            lines = self._memory.race_lines(Line.BYTES, Line.CELL + LineRoom.BYTES)
+            rooms = len(lines) // (Line.CELL + LineRoom.BYTES) * Line.CELL
+            fields[Context.RACE_LINES] = address_of(lines)
+            fields[Context.RACE_ROOMS] = address_of(lines) + rooms
+        if self._segments is not None:
+            fields[Context.RACE_SEGMENTS] = address_of(self._segments)
+        if self._by_words:
+            fields |= self._words()
+        return fields
+
+    def _words(self) -> dict[int, int]:
+        """The same of words."""
+        words, accessors, cells = self._memory.race_words(
+            Word.BYTES,
+            Accessors.ROWS + (Word.NUMBERS + 1) * Accessor.BYTES,
+            Word.MOST_SHARED * (Line.CELL + LineRoom.BYTES),
+            most=Word.NUMBERS // 2,
+        )
+        counts = accessors[: Accessors.ROWS].view(np.int64)
+        counts[Accessors.NEXT // 8] = max(1, counts[Accessors.NEXT // 8])
+        counts[Accessors.CELLS // 8] = 0
+        self._counts = counts
+        return {
+            Context.RACE_WORDS: address_of(words),
+            Context.RACE_ACCESSORS: address_of(accessors),
+            Context.RACE_ACCESSORS_FROM: int(counts[Accessors.NEXT // 8]),
+            Context.RACE_CELLS: address_of(cells),
+        }
 
     def lock_lines(self) -> bool:
-        """Several threads will run CTAs: each locks the lines of global memory that it looks at. Returns whether there are lines."""
+        """Several threads will run CTAs: each locks the lines and words of global memory that it looks at. Returns whether there are
+        any."""
         lines = bool(self.fields[Context.RACE_LINES])
         if lines:
             self.fields[Context.RACE_LOCKED] = 1
@@ -80,6 +122,11 @@ class RaceMemory:
     def pairs_unsettled(self) -> bool:
         """Whether lines hold accesses of CTAs that are compared after the launch."""
         return bool(self.fields[Context.RACE_LINES]) and not self.orders
+
+    @property
+    def shared_words(self) -> int:
+        """How many words with cells of their own several CTAs accessed."""
+        return 0 if self._counts is None else min(int(self._counts[Accessors.CELLS // 8]), Word.MOST_SHARED)
 
     # ------------------------------------------------------------------------------------------------ records of a CTA
 

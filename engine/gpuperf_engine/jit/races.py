@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..flow.dependence import Access, Aliases, Object, objects
 from ..isa.effects import ATOMIC, LOAD, TENSOR_COPY, TENSOR_PRODUCT, TEXTURE
 from ..memory.image_rows import Images
-from ..ptx.syntax import Address, Instruction, Variable
+from ..ptx.syntax import Address, Instruction, Register, Variable
 from ..results import Race, RaceAccess
 from ..results.races import LAUNCH_END, PROXY_FENCE
 from ..simt.effects import is_strong
@@ -92,6 +92,10 @@ def _decided(program: Program, plan: LaunchPlan, images: Images) -> NDArray[np.u
         bits = _apart(program, plan, place, touched)
         flags = flags.copy()
         flags[[*bits]] &= Layout.ALL - np.array([*bits.values()], np.uint16)
+        scattered = [
+            number for number, bit in bits.items() if bit & Layout.WORDS and flags[number] & Layout.AMONG
+        ]
+        flags[scattered] |= Layout.WORDS
     if flags[len(program.sites)] and not clustered and warps >= _WORTH_IT:
         flags = flags & _where_conflicts(program, plan)
     return flags
@@ -148,10 +152,59 @@ def _sites_apart(
         item: _bits_of_the_same(sites, forms, plan) | _bits_apart(sites, forms, plan)
         for item, sites in of_object.items()
     }
-    return {
+    bits = {
         site.index: reduce(and_, (left[item] for item in items), Layout.GLOBAL)
         for site, items in touched.items()
     }
+    if program.order_free and plan.cluster_ctas == 1:
+        among = {item for item, bit in left.items() if not bit & Layout.AMONG}
+        for number in _by_words(touched, among, of_object, forms):
+            bits[number] |= Layout.WORDS
+    return bits
+
+
+def _by_words(
+    touched: Mapping[Site, frozenset[Object]],
+    among: set[Object],
+    of_object: Mapping[Object, Sequence[Site]],
+    forms: Forms,
+) -> Iterable[int]:
+    """The numbers of the sites that access objects which all sites access by whole words, and some at addresses that depend on
+    data."""
+    count = len(forms.program.sites)
+
+    def is_whole(site: Site) -> bool:
+        return site.index < count and site.bytes in (4, 8, 16)
+
+    chosen = {
+        item
+        for item in among
+        if all(map(is_whole, of_object[item]))
+        and any(_depends_on_data(forms.program, site.instruction) for site in of_object[item])
+    }
+    while True:
+        mixed = {item for items in touched.values() if items & chosen and items - chosen for item in items}
+        if not mixed & chosen:
+            return [site.index for site, items in touched.items() if items and items <= chosen]
+        chosen -= mixed
+
+
+def _depends_on_data(program: Program, instruction: Instruction) -> bool:
+    """Whether an address comes from what is loaded from global or shared memory."""
+    graph = dependence_of(program)
+    bases = [item.base for item in instruction.operands if isinstance(item, Address)]
+    left = [*graph.origins_of(instruction, [base for base in bases if isinstance(base, Register)])]
+    seen = set(left)
+    while left:
+        node = left.pop()
+        if isinstance(node, Instruction) and any(
+            not access.spaces.isdisjoint(("global", "shared")) for access in graph.reads_memory(node)
+        ):
+            return True
+        more = seen.symmetric_difference(seen.union(graph.sources(node)))
+        seen |= more
+        left += more
+    return False
 
 
 def _bits_apart(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> int:

@@ -36,6 +36,7 @@ class ArenaPages:
         #: while the footprint is observed: a byte each for the bytes of the arena, 1 where a launch read, and where it wrote
         self.touched: tuple[NDArray[np.uint8], NDArray[np.uint8]] | None = None
         self._race_lines: NDArray[np.uint8] | None = None
+        self._race_words: tuple[NDArray[np.uint8], ...] | None = None
         self._race_segments: NDArray[np.uint8] | None = None
         self._race_number = 1
         self._store_shadow: StoreShadow | None = None
@@ -70,7 +71,7 @@ class ArenaPages:
         """The number of the first of so many CTAs of a launch: those of earlier launches are lower, so that nothing has to be
         cleared."""
         if self._race_number + ctas >= _MOST_NUMBERS:
-            self._race_lines = None
+            self._race_lines = self._race_words = None
             self._race_number = 1
         first = self._race_number
         self._race_number += ctas
@@ -81,6 +82,21 @@ class ArenaPages:
         if self._race_lines is None:
             self._race_lines = self._reserve(-(-self.global_span // line) * cell)
         return self._race_lines
+
+    def race_words(
+        self, word: int, accessors: int, cells: int, *, most: int
+    ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
+        """``word`` bytes for each four bytes of global memory, for what is known of who accessed it; and so many bytes of accessors
+        and of cells, zero where no launch has written to them. ``most``: the first number of accessors, which is the first word of
+        theirs, from which on all begin anew."""
+        if self._race_words is not None and int(self._race_words[1][:8].view(np.int64)[0]) >= most:
+            self._race_words = None
+        if self._race_words is None:
+            # huge pages where accesses are anywhere
+            small = reserve(accessors, accessors - 1), reserve(cells, cells - 1)
+            self._race_words = (reserve(self.global_span // 4 * word), *small)
+        words, rows, rooms = self._race_words
+        return words, rows, rooms
 
     def race_segments(self, size: int) -> NDArray[np.uint8]:
         """So many bytes, zero where no launch has written to them."""

@@ -130,7 +130,9 @@ class Context(Record):
     RACE_FROM = U64(616)  # where global memory begins, and its bytes
     RACE_SPAN = U64(624)
     RACE_FIRST = U64(632)  # number of the first CTA of the launch, of all launches
-    RACE_LOCKED = U64(640)  # 1: several threads run CTAs, so that a line is locked while it is looked at
+    RACE_LOCKED = U64(
+        640
+    )  # 1: several threads run CTAs, so that a line or word is locked while it is looked at
     # what the warp that runs knows of the order of accesses; 0: races in shared memory are not looked for
     RACE_WARP: Pointer[RaceWarp] = Pointer(648)
     # the mbarrier that the last lane of an instruction has arrived at; 0: it is the first
@@ -164,7 +166,14 @@ class Context(Record):
     VALUE_RANGE = U64(848)
     VALUE_SLOT = U64(856)
     TENSOR_WORK: Pointer[TensorWork] = Pointer(864)  # for matrices of ``tcgen05``
-    BYTES = 872
+    # host address of the words of global memory (``Word``), 0: none is looked at; and of the cells of those that several CTAs access
+    RACE_WORDS = U64(872)
+    RACE_CELLS = U64(912)
+    RACE_ACCESSORS = U64(880)  # host address of ``Accessors``, and the first one of the launch
+    RACE_ACCESSORS_FROM = U64(888)
+    RACE_ACCESSOR = U64(896)  # the last one, and the first one that may not be used; 0: there was none
+    RACE_ACCESSORS_END = U64(904)
+    BYTES = 920
 
 
 class Range(Record):

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from .abi import Cta
 
 __all__ = [
+    "Accessor",
+    "Accessors",
     "Line",
     "LineAccess",
     "LineEntry",
@@ -23,6 +25,7 @@ __all__ = [
     "Segment",
     "Segments",
     "Window",
+    "Word",
 ]
 
 
@@ -62,6 +65,9 @@ class Race(Record):
         160
     )  # warps that have an agent for their groups of bulk copies, from the last one of mbarriers on down
     AGAIN = U64(152)  # 1: times have begun anew; 2: and what was noted before is forgotten
+    OLDEST = U64(
+        168
+    )  # accessors of global memory (``Accessors``) below this one are from before times began anew
     CLOCKS = 192
     # clocks of the CTA, by number: its barriers, then those of what was released by atomics and flags, and to the cluster; of the
     # barrier of the cluster, and of its last completion
@@ -108,6 +114,8 @@ class Race(Record):
     WITHIN = 128
     GLOBAL = AMONG | WITHIN
     ALL = (1 << 16) - 1
+    #: they are held against those of other CTAs word by word (``Word``), not line by line
+    WORDS = 1 << 13
     #: in ``Context.SCRATCH``, of the places of up to 32 pieces of 16 bytes
     PLACES = 7168
     MOST_SITES = 1 << 18
@@ -172,19 +180,63 @@ class RaceWarp(Record):
     CLOCK = Array32(896)  # then that of the last fence
 
 
+class Accessors(Record):
+    """Who accessed words of global memory: numbers of ``Accessor`` rows, which are in no order. The first one of a launch is beyond
+    all of earlier launches, so that nothing has to be cleared."""
+
+    NEXT = U64(0)  # the first number that is free; host threads take so many at once
+    SOME = 256
+    CELLS = U64(8)  # how many cells of shared words are in use
+    ROWS = 16
+
+
+class Accessor(Record):
+    """A warp, or a copy, between two times."""
+
+    CTA = U32(0)  # the number of its CTA or cluster, of all launches
+    EPOCH = U32(4)
+    BYTES = 8
+
+
+class Word(Record):
+    """What is known of the accesses to four bytes of global memory that are accessed as a whole, where CTAs cannot wait for one
+    another. While one CTA has the word, its last store and its last load: what is behind the epoch, and from bit 32 on the number of
+    the accessor (``Accessors``), and flags."""
+
+    STORED = U64(0)
+    LOADED = U64(8)
+    BYTES = 16
+    BEHIND = (1 << 32) - 1
+    NUMBERS = (1 << 27) - 1
+    # flags of STORED: a thread looks at the words that are locked together, of which this is the first (the sign); several CTAs have
+    # accessed the word, and the lower half is the number of its cell; the window of the CTA knows of it, too; nobody has stored there
+    LOCKED = -(1 << 63)
+    UNLOCKED = (1 << 63) - 1
+    SHARED = 1 << 62
+    WINDOWED = 1 << 61
+    NONE = 1 << 60
+    # of LOADED: nobody has loaded it (the sign); from this bit on, the bytes that held several values
+    NOTHING = -(1 << 63)
+    DIFFERS = 59
+    #: the number of the accessor with all flags but LOCKED
+    FLAGGED = (1 << 31) - 1
+    #: bytes of the words that are locked together
+    LOCKS = 64
+    #: cells of words that several CTAs access
+    MOST_SHARED = 1 << 22
+
+
 class Line(Record):
-    """A cell: what is known of the accesses to 64 bytes of global memory, by pairs of entries (``LineEntry``): of those who stored and
-    of those who loaded. The first pair is in the cell, so that a line that one warp accesses takes no more room; the others are in the
-    line's room (``LineRoom``), if they are in use. As long as a line is accessed by one warp alone, its cell among those of all CTAs
-    stands for that of the window (``Window``)."""
+    """A cell: what is known of the accesses to 64 bytes of global memory, or to a word that several CTAs access, by pairs of entries
+    (``LineEntry``): of those who stored and of those who loaded. The first pair is in the cell, so that a line that one warp accesses
+    takes no more room; the others are in its room (``LineRoom``), if they are in use."""
 
     LAUNCH = U32(0)  # ``RACE_FIRST`` of the launch
-    LOCK = 4  # a byte: whether it is held
-    OWNER = U32(8)  # who alone has accessed the line, or SHARED
-    FULL = U8(12)  # whether its room is in use
-    SUSPECT = U8(13)  # whether several CTAs met
-    DIFFERS = U64(16)  # bytes that held several values
-    PAIR = 24
+    OWNER = U32(4)  # who alone has accessed the line, or SHARED; of a word the number of its line
+    DIFFERS = U64(8)  # bytes that held several values
+    LOCK = 16  # a byte: whether it is held
+    FULL = U8(17)  # whether its room is in use
+    PAIR = 18
     CELL = 64
     BITS = 6
     BYTES = 1 << BITS
@@ -192,20 +244,21 @@ class Line(Record):
 
 
 class LineRoom(Record):
-    """The room of a line."""
+    """The room of a line or of a shared word."""
 
     STORED = U64(0)  # bytes to which any CTA stored
     # the CTA to whose window the first pair belongs, as it was; 0: there is none, or it is there
     KEPT_OF = U32(8)
+    SUSPECT = U8(12)  # whether several CTAs met
     KEPT = 16
-    VALUES = 56  # in windows, what the CTA stored last; else what was there when the pair was kept
+    VALUES = 64  # in windows, what the CTA stored last; else what was there when the pair was kept
     # ``RACE_FIRST`` of the launch << 32 | the highest number of a CTA in the entries of stores, and in those of loads, since all are
     # in use: CTAs with higher ones change nothing there
     STORERS = U64(VALUES + Line.BYTES)
     LOADERS = U64(STORERS + 8)
     MORE = LOADERS + 8  # further pairs
     PAIRS = 4
-    BYTES = MORE + (PAIRS - 1) * 2 * 20
+    BYTES = MORE + (PAIRS - 1) * 2 * 23 + 6
 
 
 class LineEntry(Record):
@@ -218,7 +271,8 @@ class LineEntry(Record):
     # where the last access lies in the line: its first byte, the logarithm of the bytes of a lane, and bytes in all − 1
     AT = U16(16)
     STRONG = U8(18)  # 1 strong, 4 among the CTAs of a cluster too, 2 among all
-    BYTES = 20
+    EPOCH = U32(19)  # of the last access
+    BYTES = 23
     POWER = Line.BITS
     LENGTH = Line.BITS + 3
 
@@ -255,7 +309,9 @@ class LineAccess(Record):
     MASK = U64(96)
     SHAPE = U64(104)  # as ``LineEntry.AT``
     RANK = U64(112)  # of the CTA in its cluster
+    ACCESSOR = U64(120)  # its number among ``Accessors``
     BUFFER = 128  # of the bytes of a line
+    PAIR = 256  # two entries of a line
     PLACE = 7424
 
 

@@ -31,10 +31,12 @@ __all__ = [
     "WORDS",
     "Translation",
     "acquire64",
+    "add64",
     "alike",
     "bits_count",
     "call",
     "compare_swap",
+    "compare_swap64",
     "copy",
     "differing",
     "fill",
@@ -51,6 +53,7 @@ __all__ = [
     "parameters",
     "pieces_loaded",
     "pieces_stored",
+    "prefetch",
     "release8",
     "release64",
     "sectors_of",
@@ -167,6 +170,21 @@ def compare_swap(address: int, expected: int, value: int) -> int:
     raise NotImplementedError
 
 
+def compare_swap64(address: int, expected: int, value: int) -> int:
+    """The same of a number at a host address that is a multiple of 8."""
+    raise NotImplementedError
+
+
+def add64(address: int, value: int) -> int:
+    """Add to such a number, atomically; gives the one before."""
+    raise NotImplementedError
+
+
+def prefetch(address: int) -> None:
+    """Have what lies at a host address brought near: it will be written soon."""
+    raise NotImplementedError
+
+
 def acquire64(address: int) -> int:
     """The number at a host address that is a multiple of 8, loaded by ``memory_order_acquire``."""
     raise NotImplementedError
@@ -205,6 +223,7 @@ _DECLARATIONS = """\
 declare i64 @llvm.cttz.i64(i64, i1)
 declare i64 @llvm.ctlz.i64(i64, i1)
 declare i64 @llvm.ctpop.i64(i64)
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 """
 
 
@@ -572,11 +591,17 @@ def _call_warp(to: Emitter, code: Ref, context: Ref, cta: Ref, state: Ref) -> Re
     return to.zext(status, "i64")
 
 
-def _compare_swap(to: Emitter, address: Ref, expected: Ref, value: Ref) -> Ref:
-    pointer = to.pointer(address)
-    old, new = to.trunc(expected, "i8"), to.trunc(value, "i8")
-    pair = to.op(f"cmpxchg ptr {pointer}, i8 {old}, i8 {new} seq_cst seq_cst")
-    return to.zext(to.ref("i8", f"extractvalue {{i8, i1}} {pair}, 0"), "i64")
+def _compare_swap(to: Emitter, bits: int, address: Ref, expected: Ref, value: Ref) -> Ref:
+    pointer, kind = to.pointer(address), f"i{bits}"
+    old, new = (item if bits == 64 else to.trunc(item, kind) for item in (expected, value))
+    pair = to.op(f"cmpxchg ptr {pointer}, {kind} {old}, {kind} {new} seq_cst seq_cst, align {bits // 8}")
+    content = to.ref(kind, f"extractvalue {{{kind}, i1}} {pair}, 0")
+    return content if bits == 64 else to.zext(content, "i64")
+
+
+def _prefetch(to: Emitter, address: Ref) -> Ref:
+    to.do(f"call void @llvm.prefetch.p0(ptr {to.pointer(address)}, i32 1, i32 3, i32 1)")
+    return _ZERO
 
 
 def _acquire64(to: Emitter, address: Ref) -> Ref:
@@ -599,9 +624,14 @@ _WORDS: dict[str, Callable[..., Ref]] = {
     "trailing_zeros": lambda to, value: to.intrinsic("cttz.i64", "i64", value, _NO),
     "leading_zeros": lambda to, value: to.intrinsic("ctlz.i64", "i64", value, _NO),
     "bits_count": lambda to, value: to.intrinsic("ctpop.i64", "i64", value),
+    "add64": lambda to, address, value: to.ref(
+        "i64", f"atomicrmw add ptr {to.pointer(address)}, i64 {value} seq_cst, align 8"
+    ),
     "call": _call_warp,
-    "compare_swap": _compare_swap,
+    "compare_swap": lambda to, *given: _compare_swap(to, 8, *given),
+    "compare_swap64": lambda to, *given: _compare_swap(to, 64, *given),
     "acquire64": _acquire64,
+    "prefetch": _prefetch,
     "release8": _release8,
     "release64": _release64,
 }

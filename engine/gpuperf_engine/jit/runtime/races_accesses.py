@@ -17,6 +17,8 @@ from .compile_python import (
 from .races_blocks import race_again
 from .races_clocks import race_epoch, race_shared
 from .races_global import race_line
+from .races_lines import race_strength
+from .races_words import race_accessor, race_scattered
 
 
 def race_row(context: Context, site: int, mask: int, first: int, values: int, size: int, how: int) -> int:
@@ -56,6 +58,9 @@ def race_anywhere(
         lane = 63 - leading_zeros(mask)
         start = load64(addresses + lane * 8)
         return race_line(context, access, lane, start, size, race_image(access, start, start - lane * size))
+    lane = trailing_zeros(mask)
+    if mask >> lane & 2 == 0 or load64(addresses + lane * 8 + 8) != load64(addresses + lane * 8) + size:
+        mask = race_scattered(context, access, mask, addresses)
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
@@ -158,11 +163,7 @@ def race_access(context: Context, site: int, values: int, size: int, how: int) -
     access.CTA = cta
     access.RECORD = record
     access.FLAGS = flags
-    access.STRONG = 0
-    if flags & Race.IS_STRONG:
-        access.STRONG = 1
-        if flags & Race.NARROW == 0:
-            access.STRONG = 5 + 2 * (flags & Race.IN_CLUSTER == 0)
+    access.STRONG = race_strength(flags)
     access.STORES = how & 4
     access.VALUES = values
     access.SIZE = size
@@ -175,6 +176,8 @@ def race_access(context: Context, site: int, values: int, size: int, how: int) -
         access.EPOCH = race_epoch(context, record.RANK)
     if context.CLUSTER_CTAS > 1:
         race_in_cluster(context, access)
+    if flags & Race.WORDS:
+        access.ACCESSOR = race_accessor(context, access.NUMBER, access.EPOCH)
     return access
 
 

@@ -62,6 +62,7 @@ def race_begin(context: Context, cta: Cta) -> int:
         me.CLOCK[Race.OF_OTHERS] = 1
         warp += 1
     record.AGAIN = 0
+    record.OLDEST = 0
     if context.RACE_SEGMENTS:
         race_begin_blocks(record, warps)
     return 0

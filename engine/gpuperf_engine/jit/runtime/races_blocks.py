@@ -148,6 +148,7 @@ def race_again(context: Context, record: Race) -> int:
     if record.AGAIN != 1:
         return 0
     record.AGAIN = 2
+    record.OLDEST = context.RACE_ACCESSOR + 1
     if record.WINDOW:
         fill(record.WINDOW + Window.TAGS, 0, Window.LINES * 8)
     own = record.SEGMENTS

@@ -1,15 +1,15 @@
-"""Runtime of generated code: accesses of global memory are held against one another, line by line.
+"""Runtime of generated code: accesses of global memory are held against one another, line by line or word by word.
 
 Where no CTA can wait for another one, nothing orders accesses of several CTAs, and these may run at the same time, in any order. What
-a cell keeps of a line does not depend on that: the CTAs with the lowest numbers, and which bytes held several values. When all have
-ended, ``race_settle`` looks at the lines that several accessed. Accesses of one CTA are held against one another as it runs, and so
-are those of CTAs that may wait for one another, see ``races_warps``.
+a cell keeps of a line or a word does not depend on that: the CTAs with the lowest numbers, and which bytes held several values. When
+all have ended, ``race_settle`` looks at the lines and words that several accessed. Accesses of one CTA are held against one another as
+it runs, and so are those of CTAs that may wait for one another, see ``races_warps``.
 """
 
 from __future__ import annotations
 
 from ..ir.abi import Context
-from ..ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race, Window
+from ..ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race, Window, Word
 from .compile_python import (
     acquire64,
     compare_swap,
@@ -29,21 +29,39 @@ from .races_lines import (
     race_set,
     race_valued,
 )
-from .races_warps import race_cell, race_ordered, race_place, race_room, race_stale, race_tagged, race_within
+from .races_warps import (
+    race_cell,
+    race_ordered,
+    race_place,
+    race_replayed,
+    race_room,
+    race_stale,
+    race_tagged,
+    race_within,
+)
+from .races_words import (
+    race_accessor_at,
+    race_accessor_of,
+    race_in_line,
+    race_lock,
+    race_unlock,
+    race_word_alone,
+    race_word_at,
+    race_word_cell,
+    race_word_room,
+    race_word_shared,
+    race_word_window,
+)
 
 
 def race_line(context: Context, access: LineAccess, lane: int, start: int, part: int, image: int) -> int:
     """Lanes from ``lane`` on access ``part`` bytes within a line."""
-    offset = start & (Line.BYTES - 1)
-    if part > Line.BYTES - offset:
+    if part > Line.BYTES - (start & (Line.BYTES - 1)):
         return 0
-    access.START = start
-    access.MASK = -1
-    if part < Line.BYTES:
-        access.MASK = ((1 << part) - 1) << offset
-    access.INFO = (access.INFO & -32) | lane
-    access.SHAPE = offset | trailing_zeros(access.SIZE) << LineEntry.POWER | (part - 1) << LineEntry.LENGTH
     access.IMAGE = image
+    if access.FLAGS & Race.WORDS:
+        return race_words_in_line(context, access, lane, start, part)
+    race_part(access, lane, start, part)
     if context.RACE_SEGMENTS:
         return race_ordered(context, access)
     place = start - context.RACE_FROM
@@ -72,6 +90,67 @@ def race_line(context: Context, access: LineAccess, lane: int, start: int, part:
     return 0
 
 
+def race_part(access: LineAccess, lane: int, start: int, part: int) -> int:
+    """What is accessed now: as in ``race_line``."""
+    offset = start & (Line.BYTES - 1)
+    access.START = start
+    access.MASK = -1
+    if part < Line.BYTES:
+        access.MASK = ((1 << part) - 1) << offset
+    access.INFO = (access.INFO & -32) | lane
+    access.SHAPE = offset | trailing_zeros(access.SIZE) << LineEntry.POWER | (part - 1) << LineEntry.LENGTH
+    return 0
+
+
+def race_words_in_line(context: Context, access: LineAccess, lane: int, start: int, part: int) -> int:
+    """As ``race_line``, word by word."""
+    if access.ACCESSOR == 0 or not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
+        return 0
+    power = trailing_zeros(access.SIZE)
+    done = race_in_line(context, access, lane, start, part, access.IMAGE)
+    while done < part:
+        race_part(access, lane + (done >> power), start + done, 4)
+        race_check_word(context, access)
+        done += 4
+    return 0
+
+
+def race_check_word(context: Context, access: LineAccess) -> int:
+    """Hold an access of a word against others of its CTA, and note it for when all CTAs have ended."""
+    start = access.START
+    word = race_word_at(context, start)
+    first = context.RACE_ACCESSORS_FROM
+    stored = acquire64(word + Word.STORED)
+    if stored & Word.SHARED and race_accessor_of(stored) >= first:
+        cell = race_word_cell(context, stored)
+        if race_changes_nothing(context, access, cell, race_word_room(context, stored)):
+            if access.FLAGS & Race.WITHIN and race_word_window(access):
+                race_within(context, access)
+            return 0
+    lock = Word(race_lock(context, word))
+    stored = word.STORED
+    held = stored & Word.LOCKED
+    stored = stored & Word.UNLOCKED
+    loaded = word.LOADED
+    if race_accessor_of(stored) < first:
+        stored = 0
+    if race_accessor_of(loaded) < first:
+        loaded = 0
+    known = race_accessor_of(stored)
+    if known == 0:
+        known = race_accessor_of(loaded)
+    if stored & Word.SHARED == 0:
+        if known == 0 or race_accessor_at(context, known).CTA == access.NUMBER:
+            word.STORED = held | race_word_alone(context, access, word, stored, loaded)
+            return race_unlock(context, lock)
+        stored = race_word_shared(context, access, stored, loaded)
+        if stored:
+            release64(word + Word.STORED, held | stored)
+    if stored:
+        race_several(context, access, race_word_cell(context, stored), race_word_room(context, stored))
+    return race_unlock(context, lock)
+
+
 def race_changes_nothing(context: Context, access: LineAccess, cell: Line, room: LineRoom) -> int:
     """Whether CTAs with lower numbers are all that the cell of a line will keep, and the value of what is stored is not the first
     other one. The line is not locked: where all CTAs store to one flag, they need not wait for one another."""
@@ -93,6 +172,21 @@ def race_changes_nothing(context: Context, access: LineAccess, cell: Line, room:
     if access.FLAGS & Race.IS_STRONG:
         return 0
     return race_differs(access, race_host(context, access.START), left) == 0
+
+
+def race_several(context: Context, access: LineAccess, cell: Line, room: LineRoom) -> int:
+    """As ``race_check_word``, of one that several CTAs access."""
+    if access.STORES:
+        stored = room.STORED
+        race_stored(context, access, cell, stored & access.MASK)
+        room.STORED = stored | access.MASK
+    if access.FLAGS & Race.WITHIN and race_word_window(access):
+        if room.KEPT_OF == access.NUMBER:
+            room.KEPT_OF = 0
+            race_replayed(context, access, LineEntry(room + LineRoom.KEPT), room + LineRoom.VALUES)
+        if race_within(context, access) and access.STORES == 0:
+            return 0
+    return race_among(context, access, cell, room)
 
 
 def race_first(context: Context, access: LineAccess, cell: Line, room: LineRoom) -> int:
@@ -229,15 +323,16 @@ def race_among(context: Context, access: LineAccess, cell: Line, room: LineRoom)
         key = who << 1 | (entry.STRONG != 0)
         conflicts = (access.STORES or index & 1 == 0) and strong & entry.STRONG == 0
         if who and who != number and conflicts and mask & entry.MASK:
-            race_suspect(context, cell, access.START)
+            race_suspect(context, room, access)
         if index & 1 == (access.STORES == 0):
             if who == 0:
                 free += 1
                 if own == 0:
                     own = entry
             elif key == mine:
-                if access.STORES == 0 and entry.MASK & mask == mask:
-                    # as where the line is that of one CTA, whoever came first
+                again = access.FLAGS & Race.WORDS == 0 or entry.EPOCH == access.EPOCH
+                if access.STORES == 0 and entry.MASK & mask == mask and again:
+                    # as where the line or word is that of one CTA, whoever came first
                     return 0
                 return race_kept(access, entry)
             elif key > highest:
@@ -271,10 +366,12 @@ def race_publish(context: Context, access: LineAccess, cell: Line, room: LineRoo
     return release64(last, context.RACE_FIRST << 32 | highest)
 
 
-def race_suspect(context: Context, cell: Line, start: int) -> int:
-    """CTAs have perhaps accessed the same bytes of a line."""
-    line = (start - context.RACE_FROM) >> Line.BITS
-    cell.SUSPECT = 1
+def race_suspect(context: Context, room: LineRoom, access: LineAccess) -> int:
+    """CTAs have perhaps accessed the same bytes of a line or a word."""
+    room.SUSPECT = 1
+    if access.FLAGS & Race.WORDS:
+        return 0
+    line = (access.START - context.RACE_FROM) >> Line.BITS
     if line < context.RACE_LOWEST:
         context.RACE_LOWEST = line
     if line > context.RACE_HIGHEST:

@@ -13,7 +13,6 @@ def race_fresh(cell: Line, launch: int) -> int:
     cell.LAUNCH = launch
     cell.OWNER = 0
     cell.FULL = 0
-    cell.SUSPECT = 0
     cell.DIFFERS = 0
     LineEntry(cell + Line.PAIR).WHO = 0
     LineEntry(cell + Line.PAIR + LineEntry.BYTES).WHO = 0
@@ -26,6 +25,7 @@ def race_filled(cell: Line, room: LineRoom) -> int:
         return 0
     cell.FULL = 1
     room.KEPT_OF = 0
+    room.SUSPECT = 0
     room.STORERS = 0
     room.LOADERS = 0
     entry = LineEntry(room + LineRoom.MORE)
@@ -49,6 +49,7 @@ def race_set(access: LineAccess, entry: LineEntry, who: int, strong: int) -> int
     entry.MASK = access.MASK
     entry.AT = access.SHAPE
     entry.STRONG = strong
+    entry.EPOCH = access.EPOCH
     return 0
 
 
@@ -57,6 +58,7 @@ def race_kept(access: LineAccess, entry: LineEntry) -> int:
     info = access.INFO
     shape = access.SHAPE
     entry.MASK = entry.MASK | access.MASK
+    entry.EPOCH = access.EPOCH
     if (entry.BY ^ info) < 32:
         last = entry.AT
         end = (last & (Line.BYTES - 1)) + (last >> LineEntry.LENGTH) + 1
@@ -92,6 +94,15 @@ def race_valued(access: LineAccess, host: int) -> int:
 def race_host(context: Context, start: int) -> int:
     """Where the bytes of a line lie."""
     return (start & (0 - Line.BYTES)) + context.ARENA
+
+
+def race_strength(flags: int) -> int:
+    """As ``LineEntry.STRONG``, of a site with these flags."""
+    if flags & Race.IS_STRONG == 0:
+        return 0
+    if flags & Race.NARROW:
+        return 1
+    return 5 + 2 * (flags & Race.IN_CLUSTER == 0)
 
 
 def race_report_line(

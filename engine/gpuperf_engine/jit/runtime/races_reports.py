@@ -38,7 +38,10 @@ def race_report(
         table.COUNT = count + 1
         row.KEY = key
         row.COUNT = 0
-    if row.COUNT == 0 or number < row.CTA or (number == row.CTA and other < row.OTHER):
+    # cells of words are in no order
+    same = context.RACE_WORDS and number != other and number == row.CTA and other == row.OTHER
+    earlier = number < row.CTA or (number == row.CTA and other < row.OTHER)
+    if row.COUNT == 0 or earlier or (same and place < row.PLACE):
         row.CTA = number
         row.OTHER = other
         row.BEFORE = before

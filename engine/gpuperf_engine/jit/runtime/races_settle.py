@@ -1,4 +1,4 @@
-"""Runtime of generated code: CTAs that nothing orders have ended, and what lines of global memory keep of them is compared.
+"""Runtime of generated code: CTAs that nothing orders have ended, and what lines and words of global memory keep of them is compared.
 
 See ``races_global``.
 """
@@ -8,22 +8,34 @@ from __future__ import annotations
 from ..ir.abi import Context
 from ..ir.race_records import Line, LineEntry, LineRoom, Race
 from .races_lines import race_entry_at, race_report_line
+from .races_words import race_word_cell, race_word_room
 
 
 def race_settle(context: Context, line: int, last: int) -> int:
     """All CTAs have ended: note the races in these lines."""
     while line <= last:
         cell = Line(context.RACE_LINES + line * Line.CELL)
-        if cell.LAUNCH == context.RACE_FIRST and cell.SUSPECT:
-            room = LineRoom(context.RACE_ROOMS + line * LineRoom.BYTES)
+        room = LineRoom(context.RACE_ROOMS + line * LineRoom.BYTES)
+        if cell.LAUNCH == context.RACE_FIRST and cell.FULL and room.SUSPECT:
             race_pairs(context, cell, room, context.RACE_FROM + line * Line.BYTES)
         line += 1
     return 0
 
 
+def race_settle_words(context: Context, number: int, last: int) -> int:
+    """All CTAs have ended: note the races in the words with these cells."""
+    while number < last:
+        cell = race_word_cell(context, number)
+        room = race_word_room(context, number)
+        if room.SUSPECT:
+            race_pairs(context, cell, room, context.RACE_FROM + cell.OWNER * Line.BYTES)
+        number += 1
+    return 0
+
+
 def race_pairs(context: Context, cell: Line, room: LineRoom, start: int) -> int:
-    """Of each two entries of a line, the first one of stores, whether they are a race. The CTA with the lower number comes first,
-    whichever ran first."""
+    """Of each two entries of a line or a word, the first one of stores, whether they are a race. The CTA with the lower number comes
+    first, whichever ran first."""
     number = 0
     while number < 2 * LineRoom.PAIRS * LineRoom.PAIRS:
         one = race_entry_at(cell, room, number // (2 * LineRoom.PAIRS) * 2)

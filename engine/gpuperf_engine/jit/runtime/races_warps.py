@@ -30,13 +30,8 @@ def race_within(context: Context, access: LineAccess) -> int:
     if record == 0 or record.NOW == Race.LAST:
         return 0
     window = record.WINDOW
-    start = access.START
-    cell = race_cell(window, start)
-    tag = race_tagged(access, start)
-    if window.TAGS[race_place(start)] != tag:
-        race_fresh(cell, 0)
-        window.TAGS[race_place(start)] = tag
-    room = race_room(window, start)
+    cell = race_window_cell(access, window)
+    room = race_room(window, access.START)
     me = context.RACE_WARP
     strong = access.STRONG
     repeats = strong == 0 or (access.IMAGE == 0 and (strong & 2 or context.CLUSTER_CTAS < 2))
@@ -54,6 +49,65 @@ def race_within(context: Context, access: LineAccess) -> int:
     if access.IMAGE and context.RACE_LINES:
         race_valued(access, room + LineRoom.VALUES)
     return known
+
+
+def race_replayed(context: Context, access: LineAccess, pair: LineEntry, host: int) -> int:
+    """Note in the window of the CTA what its warps did to a word that it had alone, a store and a load, before what one of them does
+    now. ``host``: where the bytes of the line lie, as they were then."""
+    record = Race(access.RECORD)
+    if record.AGAIN or record.NOW == Race.LAST:
+        return 0
+    start = access.START
+    window = record.WINDOW
+    cell = race_window_cell(access, window)
+    room = race_room(window, start)
+    me = context.RACE_WARP
+    mask = access.MASK
+    info = access.INFO
+    shape = access.SHAPE
+    strong = access.STRONG
+    stores = access.STORES
+    flags = access.FLAGS
+    epoch = access.EPOCH
+    image = access.IMAGE
+    access.FLAGS = flags & ~Race.IMAGE
+    me.TURN = access.RANK
+    index = 0
+    while index < 2:
+        if pair.WHO:
+            access.MASK = pair.MASK
+            access.INFO = pair.BY
+            access.SHAPE = pair.AT
+            access.STRONG = pair.STRONG
+            access.EPOCH = pair.EPOCH
+            access.STORES = 4 * (index == 0)
+            access.IMAGE = host
+            race_entry(context, access, cell, room, (pair.EPOCH & me.MASK) + 1, pair.EPOCH)
+            if index == 0:
+                race_valued(access, room + LineRoom.VALUES)
+        pair = LineEntry(pair + LineEntry.BYTES)
+        index += 1
+    me.TURN = 0
+    access.MASK = mask
+    access.INFO = info
+    access.SHAPE = shape
+    access.STRONG = strong
+    access.STORES = stores
+    access.FLAGS = flags
+    access.EPOCH = epoch
+    access.IMAGE = image
+    return 0
+
+
+def race_window_cell(access: LineAccess, window: Window) -> Line:
+    """The cell in a window of the line that is accessed; of another one nothing is known any more."""
+    start = access.START
+    cell = race_cell(window, start)
+    tag = race_tagged(access, start)
+    if window.TAGS[race_place(start)] != tag:
+        race_fresh(cell, 0)
+        window.TAGS[race_place(start)] = tag
+    return cell
 
 
 def race_repeats(context: Context, access: LineAccess, cell: Line, room: LineRoom, me: RaceWarp) -> int:

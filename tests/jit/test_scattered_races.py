@@ -1,0 +1,109 @@
+"""Races of accesses at addresses that depend on data, which are looked at word by word, held against NumPy on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import gpuperf_engine as ge
+from gpuperf_engine.jit.ir.race_records import Race as Layout
+from gpuperf_engine.jit.races import race_flags
+
+HEAD = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 to, .param .u64 index) {
+.reg .b32 %r<12>; .reg .b64 %rd<6>; .reg .pred %p<3>;
+ld.param.u64 %rd0, [to]; ld.param.u64 %rd1, [index];
+mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mad.lo.u32 %r3, %r1, %r2, %r0;
+mul.wide.u32 %rd2, %r3, 4; add.u64 %rd2, %rd1, %rd2; ld.global.u32 %r4, [%rd2];
+mul.wide.u32 %rd3, %r4, 4; add.u64 %rd3, %rd0, %rd3;
+"""
+STORE = "st.global.u32 [%rd3], %r3;\n"
+SUM = "ld.global.u32 %r5, [%rd3]; add.u32 %r5, %r5, %r3;\nst.global.u32 [%rd3], %r5;\n"
+GRID, BLOCK = 160, 64
+
+
+@pytest.fixture(params=(1, 4))
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: request.param)
+    monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+    return int(request.param)
+
+
+def launched(body: str, index: NDArray[np.int64], launches: int = 1) -> tuple[ge.Race, ...]:
+    device = ge.Device(observe=set(), memory_bytes=1 << 20)
+    kernel = ge.parse(f"{HEAD}{body}ret; }}\n", path="k.ptx")["k"]
+    to, given = device.zeros(GRID * BLOCK, np.uint32, name="to"), device.array(index.astype(np.uint32))
+    races = {device.launch(kernel, GRID, BLOCK, [to, given]).races for _ in range(launches)}
+    assert len(races) == 1
+    return races.pop()
+
+
+def permutation() -> NDArray[np.int64]:
+    return np.random.default_rng(5).permutation(GRID * BLOCK)
+
+
+def pairs(races: tuple[ge.Race, ...]) -> set[tuple[str, int, int]]:
+    return {(race.kind, race.first.block[0], race.second.block[0]) for race in races}
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("body", [STORE, SUM, SUM + "bar.sync 0;\n" + SUM])
+def test_a_permutation_is_no_race(body: str) -> None:
+    assert launched(body, permutation(), launches=3) == ()
+
+
+@pytest.mark.usefixtures("threads")
+def test_two_blocks_at_one_word_among_sixteen_of_a_line() -> None:
+    """More blocks than a line keeps: one word of all is stored by two of them."""
+    index = permutation()
+    one, other = 100 * BLOCK + 7, 150 * BLOCK + 9
+    index[other] = index[one]
+    (race,) = launched(STORE, index, launches=2)
+    assert (race.kind, race.object) == ("WAW", f"to + {4 * index[one]}")
+    assert (race.first.block[0], race.first.thread[0]) == (100, 7)
+    assert (race.second.block[0], race.second.thread[0]) == (150, 9)
+    assert pairs(launched(SUM, index)) == {(kind, 100, 150) for kind in ("RAW", "WAR", "WAW")}
+
+
+@pytest.mark.usefixtures("threads")
+def test_the_first_blocks_that_share_a_word() -> None:
+    index = np.random.default_rng(8).integers(0, GRID * BLOCK, GRID * BLOCK)
+    owners: dict[int, list[int]] = {}
+    for place, block in sorted({(int(word), thread // BLOCK) for thread, word in enumerate(index)}):
+        owners.setdefault(place, []).append(block)
+    first = min((blocks[0], blocks[1]) for blocks in owners.values() if len(blocks) > 1)
+    among = [race for race in launched(STORE, index) if race.first.block != race.second.block]
+    assert pairs(tuple(among)) == {("WAW", *first)}
+
+
+@pytest.mark.usefixtures("threads")
+def test_warps_of_one_block_that_share_a_word() -> None:
+    index = permutation()
+    index[70 * BLOCK + 40] = index[70 * BLOCK + 3]
+    (race,) = launched(STORE, index)
+    assert (race.kind, race.first.block[0], race.second.block[0]) == ("WAW", 70, 70)
+    assert (race.first.thread[0], race.second.thread[0]) == (3, 40)
+    ordered = "setp.lt.u32 %p0, %r0, 32;\n@%p0 st.global.u32 [%rd3], %r3;\nbar.sync 0;\n@!%p0 st.global.u32 [%rd3], %r3;\n"
+    assert launched(ordered, index) == ()
+
+
+@pytest.mark.usefixtures("threads")
+def test_one_value_from_several_blocks_is_no_race() -> None:
+    index = permutation() % 512
+    assert launched("mov.u32 %r5, 7; add.u32 %r5, %r5, 0;\nst.global.u32 [%rd3], %r5;\n", index) == ()
+
+
+def test_words_are_for_addresses_that_depend_on_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def noted(*given: object) -> NDArray[np.uint16]:
+        seen.append(race_flags(*given))  # type: ignore[arg-type]
+        return seen[-1]
+
+    monkeypatch.setattr("gpuperf_engine.jit.race_memory.race_flags", noted)
+    for body in (STORE, STORE.replace("%rd3]", "%rd0]"), "st.global.u8 [%rd3], %r3;\n"):
+        launched(body, permutation())
+    assert [bool(flags[1] & Layout.WORDS) for flags in seen] == [True, False, False]

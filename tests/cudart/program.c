@@ -96,6 +96,9 @@ static void works(void)
     OK(cudaStreamEndCapture(stream, &graph));
     OK(cudaGraphInstantiate(&ready, graph, 0));
     IS(device[0] == 0);
+    int *pointer = device;
+    WANT(cudaMemset(&pointer, 0, sizeof pointer), 1); /* a pointer to the pointer: memory of the host */
+    IS(pointer == device);
     for (int i = 0; i < 3; i++)
         OK(cudaGraphLaunch(ready, stream));
     IS(host[0] == 9 && host[31] == 9);

@@ -21,7 +21,7 @@ from .arrays import Copy3D, cudaMemcpy3D
 from .calls import function
 from .codes import CudaError
 from .launches import Dim3, prepared, shape_of
-from .memory import copy
+from .memory import copy, fill
 from .registration import kernel_of
 from .state import State
 
@@ -236,11 +236,11 @@ def cudaGraphAddMemsetNode(state: State, out: int, graph: int, before: int, coun
     value = asked.value.to_bytes(4, "little")[: asked.size]
     target, pitch, width, height = asked.target, asked.pitch, asked.width, asked.height
 
-    def fill() -> None:
+    def fill_rows() -> None:
         for row in range(max(1, height)):
-            state.device.fill_bytes(target + row * pitch, value, width)
+            fill(state, target + row * pitch, value, width)
 
-    add_node(state, out, graph, before, count, fill)
+    add_node(state, out, graph, before, count, fill_rows)
 
 
 @function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)

@@ -12,7 +12,7 @@ from .codes import CudaError
 from .registration import symbol_address
 from .state import State
 
-__all__ = ["Extent", "Pitched", "copy", "copy_rows"]
+__all__ = ["Extent", "Pitched", "copy", "copy_rows", "fill"]
 
 _PITCH = 512
 _KINDS = range(5)
@@ -271,23 +271,28 @@ def cudaMemcpyFromSymbolAsync(
 # -- fills ----------------------------------------------------------------------------------------------------------------
 
 
-def _fill(state: State, target: int | None, value: int, size: int) -> None:
-    if not size:
+def fill(state: State, target: int | None, value: bytes, count: int) -> None:
+    """``value`` so many times from an address on. Raises ``CudaError`` unless that is memory which kernels may access."""
+    if not count:
         return
-    if not target:
-        raise CudaError(1, "a memset of a null pointer")
+    if not target or state.device.array_at(target) is None:
+        raise CudaError(1, f"a memset of {target or 0:#x}, where no device memory is")
     try:
-        state.device.fill_bytes(target, bytes([value & 0xFF]), size)
+        state.device.fill_bytes(target, value, count)
     except LaunchError as error:
         raise CudaError(1, str(error)) from None
 
 
-def _fill_rows(state: State, target: int, pitch: int, value: int, width: int, height: int) -> None:
+def _fill(state: State, target: int | None, value: int, size: int) -> None:
+    fill(state, target, bytes([value & 0xFF]), size)
+
+
+def _fill_rows(state: State, target: int | None, pitch: int, value: int, width: int, height: int) -> None:
     if width == pitch:
         _fill(state, target, value, width * height)
         return
     for row in range(height):
-        _fill(state, target + row * pitch, value, width)
+        _fill(state, (target or 0) + row * pitch, value, width)
 
 
 @function(c_void_p, c_int, c_size_t)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from ctypes import Structure, c_int, c_size_t, c_uint, c_ulonglong, c_ushort, c_void_p
 
-from ...errors import LaunchError
 from ..arrays import CudaArray
 from ..calls import function
 from ..codes import CudaError
 from ..graphs import add_node
 from ..memory import copy, copy_rows, cudaMallocPitch
+from ..memory import fill as fill_bytes
 from ..state import State
 
 __all__ = ["Copy2D", "Copy3D"]
@@ -173,11 +173,8 @@ def _fill(state: State, target: int, pitch: int, value: int, element: int, width
     raw = (value & (1 << 8 * element) - 1).to_bytes(element, "little")
     if width * element == pitch:
         width, height = width * height, 1
-    try:
-        for row in range(height if width else 0):
-            state.device.fill_bytes(target + row * pitch, raw, width)
-    except LaunchError as error:
-        raise CudaError(1, str(error)) from None
+    for row in range(height if width else 0):
+        fill_bytes(state, target + row * pitch, raw, width)
 
 
 def _fills(element: int, value: type) -> None:
@@ -291,9 +288,9 @@ def cuPointerSetAttribute(state: State, value: int, attribute: int, address: int
 
 @function(c_void_p, c_void_p, c_uint, c_uint)
 def cuStreamWriteValue32(state: State, stream: int, address: int, value: int, flags: int) -> None:
-    state.enqueue(stream, lambda: state.device.fill_bytes(address, value.to_bytes(4, "little"), 1))
+    state.enqueue(stream, lambda: fill_bytes(state, address, value.to_bytes(4, "little"), 1))
 
 
 @function(c_void_p, c_void_p, c_ulonglong, c_uint)
 def cuStreamWriteValue64(state: State, stream: int, address: int, value: int, flags: int) -> None:
-    state.enqueue(stream, lambda: state.device.fill_bytes(address, value.to_bytes(8, "little"), 1))
+    state.enqueue(stream, lambda: fill_bytes(state, address, value.to_bytes(8, "little"), 1))

@@ -137,8 +137,43 @@ def test_values_that_are_structured_but_for_a_boundary_are_a_note() -> None:
     assert finding.waste == 4 * (_COUNT - 32) and "in 96.9 %" in finding.message
 
 
+_FLAG = (
+    head("7.8", "sm_80")
+    + """.visible .entry k(.param .u64 x, .param .u32 step, .param .u32 threads) {
+    .reg .b64 %a; .reg .b32 %i, %step, %last; .reg .pred %out;
+    ld.param.u64 %a, [x]; ld.param.u32 %step, [step]; ld.param.u32 %last, [threads];
+    mov.u32 %i, %tid.x; setp.ge.u32 %out, %i, %last; @%out ret;
+    mad.lo.u32 %i, %i, %step, 1;
+    st.global.u32 [%a], %i;
+    ret;
+}"""
+)
+
+
+@pytest.mark.parametrize(
+    ("elements", "step", "threads", "rules"),
+    [
+        (1, 0, 100, ["single-value", "silent-stores"]),  # as bfs of Rodinia says that it is not done yet
+        (1, 1, 100, []),  # each thread another value
+        (1, 0, 1, []),  # one store alone
+        (2, 0, 100, ["silent-stores"]),  # the other element is not known
+    ],
+)
+def test_a_flag_that_all_threads_set_is_a_single_value(
+    elements: int, step: int, threads: int, rules: list[str]
+) -> None:
+    device = ge.Device(observe={"accesses"}, memory_bytes=1 << 20, races="off")
+    x = device.array(np.zeros(elements, np.uint32), name="flag")
+    device.launch(ge.parse(_FLAG)["k"], 1, 128, [x, np.uint32(step), np.uint32(threads)])
+    findings = ge.find_patterns(device)
+    assert [finding.rule for finding in findings] == rules
+    if "single-value" in rules:
+        assert (findings[0].severity, findings[0].waste) == ("note", 4 * (threads - 1))
+
+
 def test_the_error_of_approximate_values_is_that_of_all_accesses() -> None:
     (finding,) = _findings("f32", _CLOSE.astype(np.float32))
+    assert (finding.evidence["narrower"], finding.evidence["narrower_error"]) == ("f16", 2.0**-11)
     off = _CLOSE.astype(np.float32).astype(np.float64) - 0.9375
     assert finding.evidence["rmse"] == pytest.approx(np.sqrt((off * off).mean()), rel=1e-9)
     assert finding.evidence["rmse"] < finding.evidence["bound"]

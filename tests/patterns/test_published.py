@@ -85,6 +85,13 @@ def test_instructions_carry_what_is_expected_and_nothing_else(
     assert {item.object for item in carried} == {array}
 
 
+def test_op3_fits_a_half_but_for_its_rounding(findings: tuple[ge.Finding, ...]) -> None:
+    """What ``Type Overuse`` says there: 1 + i / 10,000 is less than 2, where halves are 2^-10 apart."""
+    close = [item for item in findings if item.kernel == "op3" and item.rule == "approximate-values"]
+    assert {item.evidence["narrower"] for item in close} == {"f16"}
+    assert {item.evidence["narrower_error"] for item in close} == {2.0**-11}
+
+
 def test_what_goes_beyond_it_is_so(findings: tuple[ge.Finding, ...]) -> None:
     """The zeros of op2 are overwritten unread, and every second 3 of op4; what op1 stores it may have read itself."""
     dead = {item.kernel: item.evidence["bytes"] for item in findings if item.rule == "dead-stores"}

@@ -243,6 +243,34 @@ def test_an_approximation_says_its_error(scale: float) -> None:
     assert evidence["rmse"] / middle == pytest.approx(np.sqrt(((values / middle - 1) ** 2).mean()))
 
 
+@pytest.mark.parametrize(
+    ("scale", "dtype", "narrower", "rounded"),
+    [
+        (1.0, np.float32, "f16", lambda values: values.astype(np.float16)),
+        (40000.0, np.float32, "f16", lambda values: values.astype(np.float16)),
+        (2.0**20, np.float32, "bf16", lambda values: (values.view(np.uint32) + 0x8000 >> 16 << 16).view(np.float32)),
+        (1e30, np.float64, "f32", lambda values: values.astype(np.float32)),
+    ],
+)  # fmt: skip
+def test_an_approximation_says_what_a_narrower_type_loses(
+    scale: float, dtype: type, narrower: str, rounded: Callable[[NDArray[Any]], NDArray[Any]]
+) -> None:
+    values = (scale * (1 + 0.02 * np.random.default_rng(3).random(4000))).astype(dtype)
+    (pattern,) = describe(values, values.shape, Thresholds(mantissa=((4, 3), (8, 3))))
+    evidence = dict(pattern.evidence)
+    lost = np.abs(rounded(values).astype(np.float64) - values).max()
+    assert evidence["narrower"] == narrower
+    assert 0.9 * evidence["narrower_error"] < lost <= evidence["narrower_error"]
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e39])
+def test_no_narrower_type_where_none_is_exact_to_its_fraction(scale: float) -> None:
+    """Below the normal numbers of a float, or above all."""
+    values = scale * (1 + 0.02 * np.random.default_rng(3).random(4000))
+    (pattern,) = describe(values, values.shape, Thresholds(mantissa=((8, 3),)))
+    assert pattern.rule == "approximate-values" and "narrower" not in dict(pattern.evidence)
+
+
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64])
 def test_large_integers_are_not_rounded(dtype: type) -> None:
     """As floats the first are all the same, and the second lie on no line or on one."""

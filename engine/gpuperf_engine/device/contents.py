@@ -6,6 +6,7 @@ pattern, ``thresholds`` says. Every answer is about all elements: what is looked
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,11 +17,16 @@ from numpy.typing import NDArray
 
 from .thresholds import Thresholds
 
-__all__ = ["Contents", "describe"]
+__all__ = ["Contents", "describe", "half_as_wide"]
 
 _PIECE = 1 << 16
 _BINARY = {2: (np.uint16, 10), 4: (np.uint32, 23), 8: (np.uint64, 52)}
 """By bytes of a floating-point number: the integer of its size, and the bits of its mantissa."""
+#: types of half the bytes and more: PTX's name, bits of the fraction, largest number, least normal one
+_HALVES = {
+    4: (("f16", 10, 65504.0, 2.0**-14), ("bf16", 7, 2.0**127 * (2 - 2.0**-7), 2.0**-126)),
+    8: (("f32", 23, 2.0**127 * (2 - 2.0**-23), 2.0**-126),),
+}
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 _BINNED = 1 << 17
 #: so many elements are sorted, without a look at their hashes
@@ -307,5 +313,20 @@ def _approximate(values: NDArray[Any], low: Any, high: Any, thresholds: Threshol
     )
     rmse = error * float(np.sqrt(squares / len(values)))
     text = f"{middle:.6g} within {error:.3g} ({kept} bits of the mantissa; root mean square error {rmse:.3g})"
+    evidence: tuple[tuple[str, Any], ...]
     evidence = (("value", f"{middle:.6g}"), ("mantissa", kept), ("rmse", rmse), ("error", error))
+    half = half_as_wide(float(low), float(high), width)
+    if half is not None:
+        text += f", what {half[0]} holds within {half[1]:.2g}"
+        evidence += ("narrower", half[0]), ("narrower_error", half[1])
     yield Contents("approximate-values", text, evidence, 0)
+
+
+def half_as_wide(low: float, high: float, width: int) -> tuple[str, float] | None:
+    """A float of half as many bytes as ``width`` that holds values between these, of one sign, as normal numbers: its name, and the
+    most by which rounding to it changes one, half of the distance between its numbers."""
+    least, largest = sorted((abs(low), abs(high)))
+    for name, fraction, most, normal in _HALVES.get(width, ()):
+        if normal <= least and largest <= most:
+            return name, math.ldexp(1.0, math.frexp(largest)[1] - fraction - 2)
+    return None

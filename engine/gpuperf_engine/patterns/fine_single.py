@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ..device.contents import half_as_wide
 from ..device.thresholds import Thresholds
 from ..results import ValueRecord
 from .matches import Match
@@ -12,14 +13,26 @@ __all__ = ["approximate_values", "single_value"]
 
 
 def single_value(record: ValueRecord, thresholds: Thresholds) -> Match | None:
-    """All accesses carry one value; zero, of either sign, by a rule of its own. Accesses of one element are none: they say nothing
-    of the others."""
-    if not record.single or not record.several_elements:
+    """All accesses carry one value; zero, of either sign, by a rule of its own. Accesses of one element are none, since they say
+    nothing of the others, but stores to an object that has no others, as a flag is."""
+    flag = record.kind == "store" and record.elements == 1 and record.count > 1
+    if not record.single or not (record.several_elements or flag):
         return None
     zero = record.zeros == record.count
     value = 0 if zero else record.top[0][0] if record.top else record.minimum
+    rule = "single-zero" if zero else "single-value"
+    if flag:
+        return Match(
+            rule,
+            1.0,
+            f"all are {value}, and it is the only element",
+            record.bytes - record.width,
+            "let one thread store it, or only those that find another value there",
+            severity="note",
+            evidence={"value": value},
+        )
     return Match(
-        "single-zero" if zero else "single-value",
+        rule,
         1.0,
         f"all are {value}",
         record.bytes,
@@ -47,10 +60,12 @@ def approximate_values(record: ValueRecord, thresholds: Thresholds) -> Match | N
     if record.mean is not None and record.deviation is not None:
         rmse = math.hypot(record.deviation, record.mean - middle)
     error = "" if rmse is None else f" (root mean square error {rmse:.2g})"
+    half = half_as_wide(low, high, record.width)
+    rounded = "" if half is None else f"; {half[0]} holds them within {half[1]:.2g}"
     return Match(
         "approximate-values",
         1.0,
-        f"all are {middle:.6g} to {bits} bits of the mantissa, none further off than {spread / 2:.2g}{error}",
+        f"all are {middle:.6g} to {bits} bits of the mantissa, none further off than {spread / 2:.2g}{error}{rounded}",
         record.bytes,
         "if the result bears it, use the one value, or a type with a shorter mantissa",
         severity="note",
@@ -59,5 +74,6 @@ def approximate_values(record: ValueRecord, thresholds: Thresholds) -> Match | N
             "bits": bits,
             "bound": spread / 2,
             **({} if rmse is None else {"rmse": rmse}),
+            **({} if half is None else {"narrower": half[0], "narrower_error": half[1]}),
         },
     )

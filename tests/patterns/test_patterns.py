@@ -448,6 +448,23 @@ def test_reads_of_what_nobody_wrote_and_memory_that_nobody_uses(device: ge.Devic
     }
 
 
+def test_copies_to_allocated_memory_that_nobody_reads(device: ge.Device, run: Launch) -> None:
+    """As programs in C do, which allocate first: weights of a layer that only training reads. What a launch writes is none."""
+    names = ("unread", "half", "fetched", "overwritten", "target")
+    arrays = {name: device.empty(32, np.uint32, name=name) for name in names}
+    for name in names[:-1]:
+        arrays[name].copy_from(NUMBERS)
+    run(COPY, arrays["half"], arrays["target"], block=16)
+    arrays["fetched"].numpy()
+    run(STORE, arrays["overwritten"], 16, 5)
+    unused = {
+        item.object: (item.waste, item.traffic[0].copied)
+        for item in ge.find_patterns(device.program)
+        if item.rule == "unused-values" and item.traffic
+    }
+    assert unused == {"unread": (128, 128), "half": (64, 64), "overwritten": (64, 64)}
+
+
 def test_equal_ranges_are_duplicates(device: ge.Device) -> None:
     first, second = device.array(NUMBERS, name="first"), device.empty(40, np.uint32, name="second")
     second[8:].copy_from(NUMBERS)

@@ -146,6 +146,15 @@ class Recorder:
         counts = self._of(allocation).flags.counts(Span(0, allocation.size))
         return counts.get(0, 0), counts.get(_WRITTEN, 0)
 
+    def never_read(self, allocation: Allocation) -> dict[int, int]:
+        """By the number of the event that wrote them last the bytes that nobody has ever read."""
+        known = self._of(allocation)
+        never = known.flags.part(slice(0, allocation.size)) == _WRITTEN
+        if not known.writers or not never.any():
+            return {}
+        lost = known.unread.counts(Span(0, allocation.size, never))
+        return {known.writers[code - 1]: size for code, size in lost.items() if code}
+
     def _whole(self, array: DeviceArray) -> DeviceArray:
         """The array that a view is of."""
         whole = self.array_of(array.allocation)

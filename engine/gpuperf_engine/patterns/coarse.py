@@ -284,12 +284,13 @@ class UninitializedReads:
 
 
 class UnusedValues:
-    """Memory that is written by the host and that nobody reads, or that nobody touches at all."""
+    """Memory that the host writes and that nobody reads, or that nobody touches at all."""
 
     rules = ("unused-values",)
 
     def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
-        """One finding for each array, at the step that made it."""
+        """One finding for each array, at the step that made it, and for each copy from the host to one that was there."""
+        copies = {step.event.number: step for step in steps if step.event.kind == "copy-in"}
         launches = any(step.event.kind == "launch" for step in steps)
         seen = set()
         for step in steps if launches else ():
@@ -300,24 +301,25 @@ class UnusedValues:
                 untouched, unread = step.untouched(array)
                 by_host = step.event.kind == "copy-in"
                 lost = untouched + (unread if by_host else 0)
-                if not lost:
-                    continue
-                what = "nobody reads" if by_host else "nobody touches"
-                yield (
-                    step,
-                    step.finding(
-                        "unused-values",
-                        array,
-                        f"{lost:,} of {array.allocation.size:,} bytes of {step.name(array)!r} {what}",
-                        severity="note",
-                        waste=lost if by_host else 0,
-                        advice="copy or allocate only what is used",
-                        traffic=[Traffic(step.event.number, copied=lost, way=step.event.kind)]
-                        if by_host
-                        else (),
-                        bytes=lost,
-                    ),
-                )
+                if lost:
+                    yield step, self._finding(step, array, lost, by_host)
+                for number, size in () if by_host else step.never_read(array).items():
+                    if number in copies:
+                        yield copies[number], self._finding(copies[number], array, size, True)
+
+    def _finding(self, step: Step, array: DeviceArray, lost: int, by_host: bool) -> Finding:
+        copied = Traffic(step.event.number, copied=lost, way=step.event.kind)
+        return step.finding(
+            "unused-values",
+            array,
+            f"{lost:,} of {array.allocation.size:,} bytes of {step.name(array)!r} "
+            + ("nobody reads" if by_host else "nobody touches"),
+            severity="note",
+            waste=lost if by_host else 0,
+            advice="copy or allocate only what is used",
+            traffic=[copied] if by_host else (),
+            bytes=lost,
+        )
 
 
 PATTERNS: tuple[Pattern, ...] = (

@@ -84,6 +84,11 @@ class Step:
         recorder = self.device.recorder
         return recorder.untouched(array.allocation) if recorder is not None else (0, 0)
 
+    def never_read(self, array: DeviceArray) -> Mapping[int, int]:
+        """Of an array by the number of the event that wrote them last the bytes that nobody has read until now."""
+        recorder = self.device.recorder
+        return recorder.never_read(array.allocation) if recorder is not None else {}
+
     def finding(
         self,
         rule: str,

@@ -67,3 +67,22 @@ def test_nothing_has_to_be_stored_where_it_is_there_already(times: int) -> None:
     assert severities["redundant-values", "y", ""] == "fail"
     assert severities["silent-stores", "y", "store"] == "note"
     assert severities["single-zero", "y", ""] == severities["single-zero", "y", "store"] == "note"
+
+
+@pytest.mark.parametrize(
+    ("overwritten", "severities"),
+    [
+        (SIZE, {"dead-stores": "fail", "single-zero": "note"}),  # neither a copy nor a memset is needed
+        (SIZE // 2, {"dead-stores": "fail", "single-zero": "fail"}),  # the other half is
+    ],
+)
+def test_what_values_nobody_reads_have_does_not_matter(overwritten: int, severities: dict[str, str]) -> None:
+    device = ge.Device(observe={"memory", "values"}, memory_bytes=1 << 20)
+    source = device.array(np.random.default_rng(1).normal(size=SIZE).astype(np.float32), name="x")
+    target = device.empty(SIZE, np.float32, name="y")
+    target.copy_from(np.zeros(SIZE, np.float32))
+    device.launch(COPY, 1, overwritten, [source, target])
+    target.numpy()
+    findings = {item.rule: item.severity for item in ge.find_patterns(device.program) if item.object == "y"}
+    findings.pop("duplicate-values", None)  # that y is a copy of x
+    assert findings == severities

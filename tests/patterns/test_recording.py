@@ -232,6 +232,24 @@ def test_each_pattern_and_a_near_miss(values: NDArray[Any], rules: list[str]) ->
     assert _rules(values) == rules
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("zeros", "rules"), [(4, ["frequent-values"]), (3, [])])
+def test_zeros_of_either_sign_are_one_value(dtype: type, zeros: int, rules: list[str]) -> None:
+    """Of ten elements 4 or 3 are 0, as many are -0, and the others differ, as what is rounded to multiples."""
+    place = np.arange(20_000) % 10
+    values = np.where(
+        place < zeros, 0.0, np.where(place < 2 * zeros, -0.0, 1 + np.random.default_rng(3).random(20_000))
+    )
+    patterns = [
+        item
+        for item in describe(values.astype(dtype), values.shape, Thresholds())
+        if item.rule != "heavy-type"
+    ]
+    assert [item.rule for item in patterns] == rules
+    for pattern in patterns:
+        assert dict(pattern.evidence)["count"] == 16_000 and pattern.text == "0.0 in 80.0 %"
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e-200, 1e200])
 def test_an_approximation_says_its_error(scale: float) -> None:
     """Also where the squares of the values are more than a float holds."""

@@ -29,6 +29,8 @@ _HALVES = {
 }
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 _BINNED = 1 << 17
+#: the hash of the sign alone; that of zero is 0
+_MINUS_ZERO = 1 << 15
 #: so many elements are sorted, without a look at their hashes
 _SORTED = 1 << 12
 
@@ -73,7 +75,7 @@ def _patterns(
         patterns += _structured(values, shape if whole else (len(values),), low, high, thresholds)
     counted = _counted(values, thresholds)
     if counted is not None:
-        patterns += _frequent(values.dtype, len(values), *counted, thresholds)
+        patterns += _frequent(values.dtype, len(values), *_one_zero(*counted), thresholds)
     if numbers and not any(pattern.rule == "structured-values" for pattern in patterns):
         distinct = len(counted[0]) if counted is not None else None
         patterns += _heavy(values, low, high, distinct, thresholds)
@@ -120,6 +122,8 @@ def _counted(values: NDArray[Any], thresholds: Thresholds) -> tuple[NDArray[Any]
     step = min(_BINNED, 3 * count // 10 + 1)
     for start in range(0, count if count > _SORTED else 0, step):
         bins += np.bincount(_hashes(words[start : start + step]), minlength=1 << 16)
+        if values.dtype.kind == "f":
+            bins[0], bins[_MINUS_ZERO] = bins[0] + bins[_MINUS_ZERO], 0
         left, fullest = max(0, count - start - step), int(bins.max())
         used = int(np.count_nonzero(bins))
         if used <= thresholds.dictionary or left + fullest >= thresholds.most * count:
@@ -133,6 +137,18 @@ def _counted(values: NDArray[Any], thresholds: Thresholds) -> tuple[NDArray[Any]
     different, counts = np.unique(words, return_counts=True)
     order = np.lexsort((different, -counts))
     return different[order].view(values.dtype), counts[order]
+
+
+def _one_zero(different: NDArray[Any], counts: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Different values, the most frequent first, of which 0 and −0 are one."""
+    zeros = np.flatnonzero(different == 0)
+    if different.dtype.kind != "f" or len(zeros) < 2:
+        return different, counts
+    counts = np.append(counts, counts[zeros].sum())
+    different = np.append(different, different.dtype.type(0))
+    different, counts = (np.delete(item, zeros) for item in (different, counts))
+    order = np.argsort(-counts, kind="stable")
+    return different[order], counts[order]
 
 
 def _most_different(dtype: np.dtype[Any], count: int, thresholds: Thresholds) -> float:

@@ -243,10 +243,12 @@ class DeadStores:
         for dead_steps in calls.values():
             dead_each_time = [item for item in dead_steps if item is not None]
             if len(dead_each_time) == len(dead_steps):
+                whole = all(size == use.bytes_written for _, use, size, _ in dead_each_time)
                 for step, use, size, last in dead_each_time:
-                    yield step, self._finding(step, use, size, last, not left[step.event.number])
+                    in_vain = not left[step.event.number]
+                    yield step, self._finding(step, use, size, last, in_vain, whole)
 
-    def _finding(self, step: Step, use: Use, size: int, last: Step, in_vain: bool) -> Finding:
+    def _finding(self, step: Step, use: Use, size: int, last: Step, in_vain: bool, whole: bool) -> Finding:
         return step.finding(
             "dead-stores",
             use.array,
@@ -256,6 +258,7 @@ class DeadStores:
             advice="leave the first of the two out, or write only what the second does not",
             traffic=written_less(step, size, in_vain),
             bytes=size,
+            whole=whole,
             written_at=last.place,
         )
 

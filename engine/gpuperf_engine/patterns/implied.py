@@ -22,6 +22,11 @@ _VALUES = (
     "frequent-values",
     "approximate-values",
 )
+#: where the first holds of all that a step writes, the others do not matter
+_NEEDLESS = {
+    "redundant-values": _VALUES,
+    "dead-stores": (*_VALUES, "silent-stores", "dead-stores"),
+}
 #: what remedies the first remedies the others
 _SAME_REMEDY = {
     "redundant-values": ("redundant-values", "silent-stores"),
@@ -51,13 +56,13 @@ def _marked(finding: Finding, alike: list[Finding]) -> Finding:
 def _implies(strong: Finding, weak: Finding) -> bool:
     if strong is weak or strong.instruction:
         return False
-    if strong.rule == "redundant-values" and weak.rule in _VALUES:
-        # nothing has to be stored where everything is there already
+    if strong.rule in _NEEDLESS and weak.rule in _NEEDLESS[strong.rule]:
+        # nothing has to be stored where everything is there already, or where nobody reads it
         return (
             strong.severity == "fail"
             and weak.evidence.get("kind") != "load"
             and set(weak.steps) <= set(strong.steps)
-            and strong.evidence.get("unchanged") == strong.evidence.get("written")
+            and _is_whole(strong)
         )
     if not weak.instruction:
         return False
@@ -68,3 +73,9 @@ def _implies(strong: Finding, weak: Finding) -> bool:
     kind = "loads" if weak.evidence.get("kind") == "load" else "stores"
     gone = {item.step for item in strong.traffic if getattr(item, kind) > 0}
     return bool(gone) and gone.issuperset(weak.steps)
+
+
+def _is_whole(finding: Finding) -> bool:
+    """Whether a finding is about all that its call writes to the object, each time."""
+    evidence = finding.evidence
+    return bool(evidence.get("whole", evidence.get("unchanged") == evidence.get("written")))

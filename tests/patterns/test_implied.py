@@ -86,3 +86,37 @@ def test_what_values_nobody_reads_have_does_not_matter(overwritten: int, severit
     findings = {item.rule: item.severity for item in ge.find_patterns(device.program) if item.object == "y"}
     findings.pop("duplicate-values", None)  # that y is a copy of x
     assert findings == severities
+
+
+#: y[i] = value, so many times
+AGAIN = ge.parse(
+    head("8.0", "sm_80")
+    + """.visible .entry again(.param .u64 y, .param .u32 value, .param .u32 times) {
+    .reg .b64 %y, %o; .reg .b32 %i, %v, %n; .reg .pred %p;
+    ld.param.u64 %y, [y]; ld.param.u32 %v, [value]; ld.param.u32 %n, [times];
+    mov.u32 %i, %tid.x; mul.wide.u32 %o, %i, 4; add.u64 %y, %y, %o; add.u32 %v, %v, %i;
+loop:
+    st.global.u32 [%y], %v;
+    sub.u32 %n, %n, 1; setp.ne.u32 %p, %n, 0; @%p bra loop;
+    ret;
+}""",
+    path="again.ptx",
+)["again"]
+
+
+@pytest.mark.parametrize(
+    ("held", "severities"),
+    [
+        (9, {"dead-stores": "fail", "silent-stores": "note"}),  # the last store is needed
+        (5, {"dead-stores": "fail", "silent-stores": "fail"}),  # it is there already as well
+    ],
+)
+def test_stores_of_one_value_again_and_again_are_dead_before_they_are_silent(
+    held: int, severities: dict[str, str]
+) -> None:
+    device = ge.Device(observe={"accesses"}, memory_bytes=1 << 20)
+    target = device.array(np.arange(SIZE, dtype=np.uint32) + held, name="y")
+    device.launch(AGAIN, 1, SIZE, [target, np.uint32(5), np.uint32(8)])
+    findings = {item.rule: item.severity for item in ge.find_patterns(device)}
+    findings.pop("structured-values")
+    assert findings == severities

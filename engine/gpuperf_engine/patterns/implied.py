@@ -54,8 +54,10 @@ def _marked(finding: Finding, alike: list[Finding]) -> Finding:
 
 
 def _implies(strong: Finding, weak: Finding) -> bool:
-    if strong is weak or strong.instruction:
+    if strong is weak:
         return False
+    if strong.instruction:
+        return _stores_last_alone(strong, weak)
     if strong.rule in _NEEDLESS and weak.rule in _NEEDLESS[strong.rule]:
         # nothing has to be stored where everything is there already, or where nobody reads it
         return (
@@ -73,6 +75,18 @@ def _implies(strong: Finding, weak: Finding) -> bool:
     kind = "loads" if weak.evidence.get("kind") == "load" else "stores"
     gone = {item.step for item in strong.traffic if getattr(item, kind) > 0}
     return bool(gone) and gone.issuperset(weak.steps)
+
+
+def _stores_last_alone(strong: Finding, weak: Finding) -> bool:
+    """Whether an instruction whose threads store their last value alone stores no more of those that are there already."""
+    same = (strong.instruction, strong.kernel, strong.call) == (weak.instruction, weak.kernel, weak.call)
+    return (
+        same
+        and (strong.rule, weak.rule) == ("dead-stores", "silent-stores")
+        and strong.severity == "fail"
+        and set(weak.steps) <= set(strong.steps)
+        and strong.waste >= weak.waste
+    )
 
 
 def _is_whole(finding: Finding) -> bool:

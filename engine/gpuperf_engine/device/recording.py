@@ -149,9 +149,10 @@ class Recorder:
     def never_read(self, allocation: Allocation) -> dict[int, int]:
         """By the number of the event that wrote them last the bytes that nobody has ever read."""
         known = self._of(allocation)
-        never = known.flags.part(slice(0, allocation.size)) == _WRITTEN
-        if not known.writers or not never.any():
+        if not known.writers or known.flags.uniform not in (None, _WRITTEN):
             return {}
+        whole = slice(0, allocation.size)
+        never = None if known.flags.uniform is not None else known.flags.part(whole) == _WRITTEN
         lost = known.unread.counts(Span(0, allocation.size, never))
         return {known.writers[code - 1]: size for code, size in lost.items() if code}
 

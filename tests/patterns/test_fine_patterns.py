@@ -171,6 +171,41 @@ def test_a_flag_that_all_threads_set_is_a_single_value(
         assert (findings[0].severity, findings[0].waste) == ("note", 4 * (threads - 1))
 
 
+_COLUMNS = (
+    head("7.8", "sm_80")
+    + """.visible .entry k(.param .u64 x, .param .u32 rows) {
+    .reg .b64 %a, %o; .reg .b32 %i, %n, %rows, %v;
+    ld.param.u64 %a, [x]; ld.param.u32 %rows, [rows];
+    mov.u32 %i, %ctaid.x; mov.u32 %n, %ntid.x; mad.lo.u32 %n, %i, %n, 0; mov.u32 %i, %tid.x; add.u32 %i, %i, %n;
+    div.s32 %i, %i, %rows;
+    mul.wide.u32 %o, %i, 4; add.s64 %a, %a, %o;
+    ld.global.s32 %v, [%a]; add.s32 %v, %v, %v;
+    ret;
+}"""
+)
+
+
+@pytest.mark.parametrize(("columns", "shown"), [(64, True), (24, False)])
+def test_a_boundary_at_the_start_is_left_out_of_a_line(backend: str, columns: int, shown: bool) -> None:
+    """Columns to the west, as srad of Rodinia loads them, each for 64 rows: the first two are column 0, through which a line of slope
+    0 goes. What was loaded before the right one is drawn may be a quarter."""
+    device = ge.Device(observe={"accesses"}, memory_bytes=1 << 20, backend=backend)
+    west = device.array(np.maximum(np.arange(columns, dtype=np.int32) - 1, 0), name="west")
+    launch = device.launch(ge.parse(_COLUMNS)["k"], columns, 64, [west, np.int32(64)])
+    (record,) = launch.values
+    assert record.affine is not None
+    assert (record.affine.slope, record.affine.at_zero) == (1, -1)
+    assert record.affine.fits + record.affine.before == record.count == 64 * columns
+    assert 128 < record.affine.before <= 8 * 64
+    (finding,) = (item for item in ge.find_patterns(device) if item.rule != "repeated-loads")
+    assert finding.rule == ("structured-values" if shown else "heavy-type")
+    if shown:
+        assert (finding.severity, finding.evidence["fraction"]) == (
+            "note",
+            round(record.affine.fits / record.count, 4),
+        )
+
+
 def test_the_error_of_approximate_values_is_that_of_all_accesses() -> None:
     (finding,) = _findings("f32", _CLOSE.astype(np.float32))
     assert (finding.evidence["narrower"], finding.evidence["narrower_error"]) == ("f16", 2.0**-11)

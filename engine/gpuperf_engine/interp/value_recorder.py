@@ -78,8 +78,6 @@ class _Record:
     highest: int = 0
     #: how far from the first access of the line one must be for the slope to be drawn again, along each axis; 1: there is none yet
     farther: list[int] = field(default_factory=list)
-    #: accesses since the line was drawn
-    seen: int = 0
     #: the first value of floats, and by lane the sums of differences from it and of their squares; ``None``: one is more than that
     near: bool = True
     reference: float | None = None
@@ -249,7 +247,7 @@ def _reduce(record: _Record) -> None:
         if _floats(record.kind):
             _differences(record, lanes, batch)
     item = record.carried
-    if item.line == SLOPED and record.seen >= LINE_TRIAL and 2 * item.fits < record.seen:
+    if item.line == SLOPED and item.seen >= LINE_TRIAL and 2 * item.fits < item.seen:
         _again(record)
     _top(record, words)
     record.batches.clear()
@@ -304,7 +302,7 @@ def _line(record: _Record, indices: Lanes, words: Lanes) -> None:
         _again(record)
         return
     item.fits += fits
-    record.seen += len(words)
+    item.seen += len(words)
 
 
 def _differences(record: _Record, lanes: Lanes, words: Lanes) -> None:
@@ -327,7 +325,7 @@ def _again(record: _Record) -> None:
     item = record.carried
     item.tries += 1
     item.line = BROKEN if item.tries >= LINES else 0
-    item.fits = record.seen = 0
+    item.fits = item.seen = 0
 
 
 def _coordinates(item: Carried, index: Lanes) -> list[Lanes]:

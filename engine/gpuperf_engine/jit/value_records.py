@@ -149,6 +149,7 @@ def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> I
             run=int(raw[row, Values.RUN : Values.RUN + 4].view(np.uint32)[0]),
             tries=head[Values.TRIES // 8],
             fits=head[Values.FITS // 8],
+            seen=head[Values.SEEN // 8],
             spread=(references[row], *(math.fsum(of_lanes[row]) for of_lanes in sums)) if near[row] else None,
             top_error=head[Values.TOP_ERROR // 8],
             top={value & mask: count for value, count in zip(values, own) if count},

@@ -10,13 +10,14 @@ __all__ = ["structured_values"]
 
 
 def structured_values(record: ValueRecord, thresholds: Thresholds) -> Match | None:
-    """``base + slope · i``, of an array of several axes with a slope along each, for at least the part ``fits`` of the accesses; a
-    function without slopes is a single value."""
+    """``base + slope · i``, of an array of several axes with a slope along each, for at least the part ``fits`` of the accesses that
+    are held against it, if those before are a quarter at most; a function without slopes is a single value."""
     line = record.affine
     if (
         line is None
         or not any(line.slopes)
-        or line.fits < thresholds.fits * record.count
+        or line.fits < thresholds.fits * (record.count - line.before)
+        or 4 * line.before > record.count
         or record.distinct < thresholds.line
     ):
         return None

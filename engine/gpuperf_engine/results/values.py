@@ -15,7 +15,7 @@ class AffineFit:
     modulo 2^32 or 2^64, floats to their rounding. Of an array of two or three
     axes ``slope`` is that of the last one, ``beyond`` has those of the axes before it, the last one first, and ``sizes`` the elements
     of the last axis, and of the last two. ``fits`` of the accesses carried the value of the function; it goes through one
-    access, and along each axis through one elsewhere."""
+    access, and along each axis through one elsewhere. ``before``: accesses before that one, which are not held against it."""
 
     start: int
     base: int | float
@@ -24,6 +24,7 @@ class AffineFit:
     beyond: tuple[int | float, ...] = ()
     sizes: tuple[int, ...] = ()
     every: int = 1
+    before: int = 0
 
     @property
     def slopes(self) -> tuple[int | float, ...]:

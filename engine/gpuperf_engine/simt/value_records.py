@@ -204,6 +204,8 @@ class Carried:
     plane: int = 0
     tries: int = 0
     fits: int = 0
+    #: accesses since the line was drawn
+    seen: int = 0
     spread: tuple[float, float, float] | None = None
     top_error: int = 0
     top: dict[int, int] = field(default_factory=dict)
@@ -398,6 +400,7 @@ def _affine(kind: ValueKind, item: Carried) -> AffineFit | None:
         tuple(slopes[1:axes]),
         (item.row, item.plane)[: axes - 1],
         every,
+        item.count - item.seen,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
+import numpy as np
+
 from ..isa.types import SCALAR_TYPES
 from ..ptx.module import Function
 from ..ptx.syntax import Instruction, Register
@@ -42,10 +44,9 @@ def live_sets(function: Function, blocks: Sequence[BasicBlock]) -> None:
         used.append(use)
         killed.append(kill)
     live_in, live_out = _solve(blocks, used, killed)
-    registers = function.registers
+    sets = _Sets(function)
     for index, block in enumerate(blocks):
-        block.live_in = frozenset(registers[bit] for bit in _bits(live_in[index]))
-        block.live_out = frozenset(registers[bit] for bit in _bits(live_out[index]))
+        block.live_in, block.live_out = sets[live_in[index]], sets[live_out[index]]
 
 
 def live_within(
@@ -74,7 +75,8 @@ def live_within(
         used.append(use)
         killed.append(kill)
     live_in, _ = _solve(blocks, used, killed)
-    return [frozenset(function.registers[bit] for bit in _bits(live)) for live in live_in]
+    sets = _Sets(function)
+    return [sets[live] for live in live_in]
 
 
 def _solve(
@@ -99,13 +101,17 @@ def _solve(
     return live_in, live_out
 
 
-def _bits(mask: int) -> list[int]:
-    positions = []
-    while mask:
-        low = mask & -mask
-        positions.append(low.bit_length() - 1)
-        mask ^= low
-    return positions
+class _Sets(dict[int, frozenset[Register]]):
+    """Sets of registers by their bits; equal ones, as at both ends of most edges, are one object."""
+
+    def __init__(self, function: Function) -> None:
+        self.registers = function.registers
+
+    def __missing__(self, bits: int) -> frozenset[Register]:
+        content = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
+        positions = np.flatnonzero(np.unpackbits(content, bitorder="little")).tolist()
+        self[bits] = registers = frozenset(map(self.registers.__getitem__, positions))
+        return registers
 
 
 def pressure(blocks: Sequence[BasicBlock]) -> tuple[int, int]:

@@ -42,6 +42,8 @@ from .terminators import write_terminator
 __all__ = ["BlockWriter"]
 
 PRED = scalar_type("pred")
+#: instructions of LLVM in one of its basic blocks: selecting and scheduling them takes more than linear time in their number
+_LONGEST = 1000
 
 
 class BlockWriter:
@@ -95,6 +97,7 @@ class BlockWriter:
             instructions = instructions[:-1]
         for instruction in instructions:
             self.instruction(instruction)
+            writer.split(_LONGEST)
         self.check_faults()
         self.current = block.terminator
         if self.current is not None and self.current in self.refused:

@@ -31,6 +31,7 @@ class Emitter(Instructions):
     def __init__(self) -> None:
         super().__init__()
         self.block = "entry"
+        self._first = 0
 
     def label(self, hint: str) -> str:
         """A fresh label."""
@@ -41,6 +42,12 @@ class Emitter(Instructions):
         """Begin a basic block; values splatted before stay usable only if it is dominated by them."""
         self.lines.append(f"{label}:")
         self.block = label
+        self._first = len(self.lines)
+
+    def split(self, longest: int) -> None:
+        """Go on in a new basic block if the one being written has more instructions than ``longest``."""
+        if len(self.lines) - self._first > longest:
+            self.enter(self.label("part"))
 
     def jump(self, label: str) -> None:
         self.lines.append(f"  br label %{label}")

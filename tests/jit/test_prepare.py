@@ -36,6 +36,9 @@ def refuse(self):
     raise RuntimeError("can't start new thread")
 threading.Thread.start = refuse
 assert launch(ge.Device())
+# the first kernel of an installation does not wait for functions that it does not need
+from gpuperf_engine.jit import llvm as native_jit
+assert {*native_jit._libraries} == {"script", "global_4"}
 """
 FORKED = """
 import os, signal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import struct
 from collections.abc import Callable
@@ -131,3 +132,27 @@ def test_fill_and_copy(tmp_path: Path, size: int) -> None:
     run(tmp_path / "f.py", body, ctypes.addressof(memory) + 3, size)
     half = (bytes(3) + b"\xa5" * size).ljust(512, b"\0")
     assert memory.raw == half * 2
+
+
+def test_signatures_are_those_of_the_syntax_trees() -> None:
+    """They are read off the text."""
+    paths = [path for files in llvm._FILES.values() for path in files]
+    for path in paths:
+        functions = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
+        assert [
+            (item.name, item.parameters, item.returns, item.node is not None)
+            for item in compile_python.signatures([path])
+        ] == [
+            (node.name, len(node.args.args), ast.unparse(node.returns or ast.Constant("")), _returns(node))
+            for node in functions
+        ]
+
+
+def _returns(node: ast.FunctionDef) -> bool:
+    """Whether it only returns an expression."""
+    statements = [
+        item
+        for item in node.body
+        if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant))
+    ]
+    return len(statements) == 1 and isinstance(statements[0], ast.Return) and bool(statements[0].value)

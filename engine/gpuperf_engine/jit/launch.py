@@ -22,7 +22,7 @@ from .codegen.recursion import CAPACITY
 from .compiled import Code
 from .host_arrays import HostTable, address_of, aligned
 from .ir.abi import Cluster, Context, Cta
-from .llvm import Library, load_races, runtime_library
+from .llvm import generation, load_races, runtime_addresses
 from .race_memory import RaceMemory
 from .slots import Group, Slot
 from .value_records import LaunchValues
@@ -94,7 +94,7 @@ class Launch:
         self.races = RaceMemory(program, plan, memory)
         self._near = code.tables.near(plan.shared_bytes > 0, code.generated.watch)
         #: functions of the runtime, by name
-        self.functions = _functions(runtime_library())
+        self.functions = _functions(generation())
         if self.races.any:
             load_races()
 
@@ -290,10 +290,18 @@ def _thread_ids(block: tuple[int, int, int]) -> HostTable:
     return HostTable(raw.view(np.int32))
 
 
+class _Functions(dict[str, Callable[..., int]]):
+    """Functions of the runtime as Python calls them, loaded at first use."""
+
+    def __missing__(self, name: str) -> Callable[..., int]:
+        function = self[name] = _FUNCTIONS[name](runtime_addresses((name,))[name])
+        return function
+
+
 @lru_cache(maxsize=8)
-def _functions(library: Library) -> dict[str, Callable[..., int]]:
-    """Functions of the runtime as Python calls them; they keep their library."""
-    return {name: prototype(library.addresses[name]) for name, prototype in _FUNCTIONS.items()}
+def _functions(generation: int) -> _Functions:
+    """Those of now: better ones come with another number."""
+    return _Functions()
 
 
 _NO_SYMBOLS = HostTable(np.zeros(1, np.uint64))

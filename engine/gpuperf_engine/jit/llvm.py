@@ -53,16 +53,15 @@ __all__ = [
 
 _RUNTIME = Path(__file__).resolve().parent / "runtime"
 _SCHEDULE = (
-    "begin", "visit", "proceed", "run", "expire", "settle_again", "force_yield", "warpgroup_complete", "begin_cluster",
-    "visit_cluster", "visited", "run_clusters",
+    "begin", "visit", "proceed", "run", "expire", "warpgroup_complete", "unsettled",
 )  # fmt: skip
 _MBARRIER = (
     "mbarrier_lanes", "mbarrier_multicast", "mbarrier_wait", "others_can_run", "bulk_lanes", "fill_lanes",
 )  # fmt: skip
 _MEMORY = (
-    "cluster_cta", "matrix_words", "reach", "reach_one", "load_lanes", "store_lanes", "store_parts", "mark_lanes", "seen_lanes",
-    "copy_lanes", "sectors_of", "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows",
-    "count_wavefronts", "wavefronts_of",
+    "cluster_cta", "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes", "copy_lanes", "sectors_of",
+    "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts", "wavefronts_of", "find",
+    "move", "refill",
 )  # fmt: skip
 #: of the object of races, by way of entries in ``script``
 _RACES = (
@@ -72,23 +71,34 @@ _RACES = (
     "race_loose", "race_me", "race_pieces", "race_products", "race_proxy", "race_range", "race_renew", "race_row", "race_settle",
     "race_settle_words",    "race_source", "race_texels", "race_wait_products", "races_settle",
 )  # fmt: skip
+#: of the object of paths that wait, also by way of entries in ``script``
+_PATHS = ("settle", "arrive_lanes", "release_lanes")
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
     "bump", "cluster_cta", "count_words", "fault", "mark", "near", "note", "race_acquire_mbarrier", "race_arrive_mbarrier",
     "race_arrive_relaxed", "race_bulk", "race_complete_mbarrier", "race_range", "race_source", "reach",
 )  # fmt: skip
 _SIGNALLING = ("in_rank", "refuse_mbarrier", "signal_copied", "mbarrier_of_copy")
-#: functions written in the subset of ``compile_python``: an object that every kernel needs, one for races, one for mbarriers and bulk
-#: copies, one for tensor copies, one for tensor memory
+#: functions written in the subset of ``compile_python``: an object that every kernel needs, and others that are loaded where they are
+#: needed: for races, paths that wait, clusters, matrices and pieces of words, recorded values, mbarriers and bulk copies, tensors,
+#: the simulator, tensor memory
 _SCRIPTS = {
-    "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES, INSTALL, *VALUES_IMPORTS))),
+    "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES, INSTALL))),
     "races": _RACES,
+    "paths": (*_PATHS, "settle_again", "force_yield"),
+    "clusters": ("begin_cluster", "visit_cluster", "visited", "run_clusters"),
+    "matrices": ("matrix_words", "store_parts"),
+    "values": VALUES_IMPORTS,
     "copies": (*_MBARRIER, *_SIGNALLING),
     "tensors": ("tensor_lanes", "replace_lanes"),
     "simulator": ("sm_run", "sm_stream"),
     "tensor_memory": ("tensor_place", "tensor_alloc", "tensor_free", "tensor_copy", "tensor_multiply"),
 }
 _IMPORTS = {
+    "paths": ("race_cluster", "race_complete_cluster", "races_settle"),
+    "clusters": ("begin", "visit", "race_begin_cluster", "race_renew"),
+    "matrices": ("mark", "move", "note", "reach", "refill", "race_pieces", "race_products"),
+    "values": ("find",),
     "copies": _CALLED,
     "tensors": (*_CALLED, *_SIGNALLING),
     "tensor_memory": ("reach", "refuse_mbarrier"),
@@ -99,18 +109,17 @@ _FILES = {
         for stem in (
             "memory",
             "access_lanes",
-            "parts",
-            "matrix",
             "count",
-            "stack_entries",
-            "waiting_paths",
-            "diverged_barriers",
             "schedule",
             "cluster",
-            "values",
-            "values_dead",
         )
     ),
+    "paths": tuple(
+        _RUNTIME / f"{stem}.py" for stem in ("stack_entries", "waiting_paths", "diverged_barriers")
+    ),
+    "clusters": (_RUNTIME / "cluster_sweeps.py",),
+    "matrices": tuple(_RUNTIME / f"{stem}.py" for stem in ("parts", "matrix")),
+    "values": tuple(_RUNTIME / f"{stem}.py" for stem in ("values", "values_dead")),
     "races": tuple(
         _RUNTIME / f"{stem}.py"
         for stem in (
@@ -326,8 +335,10 @@ _hasty: dict[str, str] = {}
 #: seconds that launches of programs with a hasty function of ``_PARTICULAR`` took
 _taken: Counter[str] = Counter()
 _Install = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-#: the objects of which the first calls the functions for races of the second
-_installed: tuple[Library | None, Library | None] = None, None
+#: entries in ``script`` for functions of other objects, in the order of their table
+_ENTRIES = {"races": _RACES, "paths": _PATHS}
+#: the objects of which the first has entries for the functions of the second
+_installed: dict[str, tuple[Library, Library]] = {}
 _generation = [0]
 
 
@@ -343,14 +354,16 @@ def _library(name: str) -> Library:
             library = _libraries.get(name)
             if library is None:
                 library = _libraries[name] = _load_runtime(name)
+                _install_loaded()
     return library
 
 
 def _runtime_text(name: str) -> str:
     if name == "script":
-        known = compile_python.parameters(_FILES["races"])
-        entries = entry_functions({entry: known[entry] for entry in _RACES})
-        text = compile_python.translate(_FILES[name], _CONSTANTS, _FILES["races"], declared=False)
+        others = [path for group in _ENTRIES for path in _FILES[group]]
+        known = {item.name: item.parameters for item in compile_python.signatures(others)}
+        entries = entry_functions({entry: known[entry] for group in _ENTRIES.values() for entry in group})
+        text = compile_python.translate(_FILES[name], _CONSTANTS, others, declared=False)
         return text + vector_words(host().wide) + entries
     if name == "races":
         return (
@@ -360,9 +373,9 @@ def _runtime_text(name: str) -> str:
         )
     if name == "simulator":
         return compile_python.translate(_FILES[name], vars(sm_records), exported=_SCRIPTS[name])
-    if name in ("copies", "tensors", "tensor_memory"):
-        others = ("script", "races", *(() if name == "copies" else ("copies",)))
-        called = [path for other in others for path in _FILES[other]]
+    if name in _SCRIPTS:
+        groups = ("script", "races", *(("copies",) if name in ("tensors", "tensor_memory") else ()))
+        called = [path for group in groups for path in _FILES[group]]
         return compile_python.translate(_FILES[name], _CONSTANTS, called)
     if is_access(name):
         return access_functions(name, host().wide)
@@ -420,6 +433,7 @@ def _load_together(names: Iterable[str]) -> None:
         except RuntimeError:
             return
         _libraries.update(dict.fromkeys(contents, library))
+        _install_loaded()
 
 
 def _stored(name: str) -> bytes | None:
@@ -488,8 +502,7 @@ def _improve(texts: dict[str, str]) -> None:
             better = link([content], *_links(name))
             _replaced.append(_libraries[name])
             _libraries[name] = better
-            if "races" in _libraries:
-                _install_races()
+            _install_loaded()
     _generation[0] += 1
 
 
@@ -512,21 +525,32 @@ def runtime_library() -> Library:
 
 def load_races() -> None:
     """Let code that runs from now on look for races."""
-    if _installed != (_libraries.get("script"), _libraries.get("races")):
-        with _lock:
-            _install_races()
+    runtime_library()
+    _library("races")
 
 
-def _install_races() -> None:
-    global _installed
-    script, races = _library("script"), _library("races")
-    _installed = script, races
-    # code that was linked to a script since replaced may run
-    for library in (script, *_replaced):
+def _install_loaded() -> None:
+    """Let every script, also one that was replaced and to which running code is linked, call what is loaded for its entries."""
+    script = _libraries.get("script")
+    if script is None:
+        return
+    number = 0
+    for group, names in _ENTRIES.items():
+        library = _libraries.get(group)
+        if library is not None and _installed.get(group) != (script, library):
+            _installed[group] = script, library
+            _install(number, [library.addresses[name] for name in names])
+        elif library is None and group == "paths":
+            _install(number, [script.addresses["unsettled"]] * 2)
+        number += len(names)
+
+
+def _install(first: int, addresses: Sequence[int]) -> None:
+    for library in (_libraries["script"], *_replaced):
         if INSTALL in library.addresses:
             install = _Install(library.addresses[INSTALL])
-            for number, name in enumerate(_RACES):
-                install(number, races.addresses[name])
+            for number, address in enumerate(addresses, first):
+                install(number, address)
 
 
 def runtime_addresses(names: tuple[str, ...]) -> dict[str, int]:

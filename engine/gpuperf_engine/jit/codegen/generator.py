@@ -43,6 +43,10 @@ class Generated:
     constants: tuple[dict[int, int], ...]
 
 
+#: events after which paths of a warp may wait; until one comes there is nothing for the other events of paths to look after
+_OF_PATHS = frozenset((Event.PARK, Event.SPIN, Event.DIVERGENT_BARRIER, Event.ARRIVES))
+
+
 class CodeGenerator:
     """Everything that code generation of one program shares.
 
@@ -114,6 +118,8 @@ class CodeGenerator:
         if event:
             self.writer.set_field("%st", State.EVENT, constant("i32", event))
             self.writer.set_field("%st", State.DETAIL, typed("i32", detail))
+        if event in _OF_PATHS:
+            self.writer.needs.setdefault("settle", "declare i64 @settle(i64, i64, i64)")
         self.writer.jump(f"leave{status}")
 
     def guarded_stop(self, test: Ref, pc: int, event: int, detail: int | str = 0) -> None:

@@ -1,17 +1,13 @@
-"""Runtime of generated code: clusters of CTAs that run together.
+"""Runtime of generated code: where a CTA is in its cluster, and which others it reaches.
 
-Written in the subset of ``compile_python`` and compiled, never run as Python. A sweep visits each CTA of the cluster that has not
-ended, in order of rank.
+Written in the subset of ``compile_python`` and compiled, never run as Python.
 """
 
 from __future__ import annotations
 
 from ...isa.rules import Noted
-from ..ir.abi import Breach, Breaches, Cluster, Context, Cta, Presence, State
-from ..ir.codes import Status, Wait
+from ..ir.abi import Breach, Breaches, Context, Cta, Presence
 from .compile_python import unsigned_less
-from .races_barriers import race_begin_cluster, race_renew
-from .schedule import begin, visit
 
 
 def place_in_cluster(context: Context, cta: Cta, number: int) -> int:
@@ -85,92 +81,3 @@ def cluster_cta(context: Context, cta: Cta, site: int, lane: int, address: int, 
     if arrives and breach(context, cta, Noted.ARRIVAL, site, lane, address) == 0:
         return peer
     return Cta(0)
-
-
-def begin_cluster(context: Context, cluster: Cluster, number: int) -> int:
-    """Make all CTAs of a cluster ready."""
-    size = cluster.SIZE
-    cluster.NUMBER = number
-    cluster.LEFT = size
-    cluster.POSITION = 0
-    cluster.LIVE = size * context.WARPS
-    cluster.ARRIVED = 0
-    race_renew(context, cluster)
-    rank = 0
-    while rank < size:
-        cta = cluster.PEERS[rank]
-        cta.PRESENCE = Presence.WAITING
-        begin(context, cta, number * size + rank)
-        rank += 1
-    race_begin_cluster(context, cluster)
-    return 0
-
-
-def any_warp(context: Context, cta: Cta, one: int, other: int) -> int:
-    """Whether a warp of a CTA is in one of two states between time slices."""
-    state = cta.STATES
-    warps = context.WARPS
-    while warps:
-        if state.WAIT == one or state.WAIT == other:
-            return 1
-        state = State(state + context.STATE_BYTES)
-        warps -= 1
-    return 0
-
-
-def visited(context: Context, cluster: Cluster, cta: Cta, status: int) -> int:
-    """Note the end of the visit of a CTA; 0 if it has not come to its end, or the CTA can never go on."""
-    if status == Status.DONE:
-        cta.PRESENCE = Presence.ENDED
-        cluster.LEFT -= 1
-        return 1
-    if status == Status.SLICE_OVER or status == Status.SUSPENDED:
-        return 1
-    return status == Status.BLOCKED and any_warp(context, cta, Wait.CLUSTER, Wait.CLUSTER)
-
-
-def visit_cluster(context: Context, cluster: Cluster) -> int:
-    """The rest of a sweep: from the CTA at ``POSITION`` on. Stops with the status of a CTA whose visit does not come to its end by
-    itself, then the one at ``POSITION``. Else gives DONE, SLICE_OVER, SUSPENDED where only waits on mbarriers are left, or STUCK where
-    none of the CTAs can go on."""
-    rank = cluster.POSITION
-    while rank < cluster.SIZE:
-        cta = cluster.PEERS[rank]
-        if cta.PRESENCE != Presence.ENDED:
-            cta.PRESENCE = Presence.RUNNING
-            status = visit(context, cta)
-            if visited(context, cluster, cta, status) == 0:
-                cluster.POSITION = rank
-                return status
-        rank += 1
-    cluster.POSITION = 0
-    if cluster.LEFT == 0:
-        return Status.DONE
-    rank = 0
-    result = Status.STUCK
-    while rank < cluster.SIZE:
-        cta = cluster.PEERS[rank]
-        if cta.PRESENCE != Presence.ENDED:
-            if any_warp(context, cta, Wait.RUNNABLE, Wait.SLICE_OVER):
-                return Status.SLICE_OVER
-            if any_warp(context, cta, Wait.SUSPENDED, Wait.GATHERS):
-                result = Status.SUSPENDED
-        rank += 1
-    return result
-
-
-def run_clusters(context: Context, cluster: Cluster, first: int, last: int) -> int:
-    """Clusters ``first … last − 1``, one after the other, as long as each comes to its end by sweeps in each of which a CTA ends or a
-    barrier completes; gives status + 16 · next number."""
-    while first < last:
-        begin_cluster(context, cluster, first)
-        status = Status.SLICE_OVER
-        while status != Status.DONE:
-            before = context.PASSED - cluster.LEFT
-            status = visit_cluster(context, cluster)
-            same = before == context.PASSED - cluster.LEFT
-            going = status == Status.SLICE_OVER or status == Status.SUSPENDED
-            if status != Status.DONE and (not going or same):
-                return status + 16 * first
-        first += 1
-    return Status.DONE + 16 * first

@@ -14,11 +14,11 @@ field, ``state.MEMBERS[lane]`` that of an element; both can be assigned. Where a
 from __future__ import annotations
 
 import ast
-import copy as copies
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..ir.emitter import Emitter
 from ..ir.operands import Ref, constant
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WORDS",
+    "Signature",
     "Translation",
     "acquire64",
     "add64",
@@ -50,13 +51,13 @@ __all__ = [
     "most_alike",
     "neighbours",
     "numbers",
-    "parameters",
     "pieces_loaded",
     "pieces_stored",
     "prefetch",
     "release8",
     "release64",
     "sectors_of",
+    "signatures",
     "store8",
     "store16",
     "store32",
@@ -200,12 +201,14 @@ def release64(address: int, value: int) -> int:
     raise NotImplementedError
 
 
-WORDS = frozenset(__all__) - {"WORDS", "Translation", "parameters", "translate"}
+WORDS = frozenset(__all__) - {"WORDS", "Signature", "Translation", "signatures", "translate"}
 
 #: they are functions, of ``vector_intrinsics``
 _VECTOR_WORDS = (
     "alike", "differing", "first_of", "in_row", "most_alike", "neighbours", "numbers", "pieces_loaded", "pieces_stored", "sectors_of",
 )  # fmt: skip
+#: they are loops, in functions of each object that has them
+_LOOPS = ("copy", "fill")
 _BINARY = {
     ast.Add: Emitter.add,
     ast.Sub: Emitter.sub,
@@ -225,6 +228,20 @@ declare i64 @llvm.ctlz.i64(i64, i1)
 declare i64 @llvm.ctpop.i64(i64)
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 """
+#: name, parameters and record of a function at the top of a file
+_HEAD = re.compile(r"^def (\w+)\(([^)]*)\) -> ([^:]+):.*\n", re.MULTILINE)
+#: what follows it in a function that only returns an expression
+_SHORT = re.compile(r'(?: {4}"""(?:[^"]|"(?!""))*"""\n)?\n* {4}return ')
+
+
+class Signature(NamedTuple):
+    """A function of another object: how it is called."""
+
+    name: str
+    parameters: int
+    returns: str
+    #: of one that only returns an expression
+    node: ast.FunctionDef | None
 
 
 def translate(
@@ -238,30 +255,35 @@ def translate(
     functions of ``others`` can be called, and are declared unless the caller defines them. ``exported``: the functions that other
     objects call; None: all. Raises ``ValueError`` for a name that two
     files define."""
-    functions, outside = _functions(paths), _functions(others)
-    returned: dict[str, ast.expr | None] = {}
-    for node in (*functions, *outside):
-        if node.name in returned:
-            raise ValueError(
-                f"{node.name} is defined twice, in files that become one object: rename one of them"
-            )
-        returned[node.name] = node.returns
-    heads = [f"declare i64 @{node.name}({', '.join(['i64'] * len(node.args.args))})\n" for node in outside]
+    functions, outside = _functions(paths), signatures(others)
+    returned: dict[str, str] = {}
+    for name, returns in (
+        *((node.name, ast.unparse(node.returns) if node.returns else "") for node in functions),
+        *((item.name, item.returns) for item in outside),
+    ):
+        if name in returned:
+            raise ValueError(f"{name} is defined twice, in files that become one object: rename one of them")
+        returned[name] = returns
+    heads = [f"declare i64 @{item.name}({', '.join(['i64'] * item.parameters)})\n" for item in outside]
     records = {name: value for name, value in constants.items() if _is_record(value)}
-    results = {name: records.get(ast.unparse(node)) if node else None for name, node in returned.items()}
-    short = {node.name: node for node in functions if _expression(node)}
-    texts = (Translation(node, results, records, constants, short).text() for node in functions)
+    results = {name: records.get(returns) for name, returns in returned.items()}
+    # an entry that the caller defines may stand for a function that is not there
+    short = {item.name: item.node for item in outside if item.node and declared}
+    short |= {node.name: node for node in functions if _expression(node)}
+    texts = [Translation(node, results, records, constants, short).text() for node in functions]
     if exported is not None:
-        texts = (
+        texts = [
             text if node.name in exported else text.replace("define ", "define internal ", 1)
             for node, text in zip(functions, texts)
-        )
+        ]
+    texts += [_loop(name) for name in _LOOPS if any(f"call i64 @{name}(" in text for text in texts)]
     return _DECLARATIONS + "".join(heads if declared else ()) + "\n".join(texts)
 
 
-def parameters(paths: Sequence[Path]) -> dict[str, int]:
-    """How many parameters each function has."""
-    return {node.name: len(node.args.args) for node in _functions(paths)}
+def signatures(paths: Sequence[Path]) -> list[Signature]:
+    """How the functions of some files are called. Read off the text: syntax trees of all files that an object may call take longer
+    than the object's own."""
+    return [signature for path in paths for signature in _signatures_of(path)]
 
 
 def _functions(paths: Sequence[Path]) -> list[ast.FunctionDef]:
@@ -274,6 +296,25 @@ def _functions_of(path: Path) -> list[ast.FunctionDef]:
     return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
 
 
+@lru_cache(64)
+def _signatures_of(path: Path) -> list[Signature]:
+    text = path.read_text(encoding="utf-8")
+    heads = list(_HEAD.finditer(text))
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    found = []
+    for head, end in zip(heads, ends):
+        name, given, returns = head.groups()
+        node = _alone(text[head.start() : end]) if _SHORT.match(text, head.end()) else None
+        found.append(Signature(name, sum(bool(part.strip()) for part in given.split(",")), returns, node))
+    return found
+
+
+def _alone(text: str) -> ast.FunctionDef:
+    node = ast.parse(text).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    return node
+
+
 def _expression(node: ast.FunctionDef) -> ast.expr | None:
     """What a function returns that does nothing else."""
     *others, last = node.body
@@ -281,14 +322,17 @@ def _expression(node: ast.FunctionDef) -> ast.expr | None:
     return last.value if isinstance(last, ast.Return) and (documented or not others) else None
 
 
-class _Renamed(ast.NodeTransformer):
-    """Parameters of a function under names that no other variable has."""
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.copy_location(ast.Name(self.names.get(node.id, node.id), node.ctx), node)
+def _assigned(statements: Sequence[ast.stmt]) -> set[str]:
+    """Names of the variables that statements assign."""
+    names = set()
+    for node in statements:
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name):
+                names.add(target.id)
+        elif isinstance(node, (ast.If, ast.While)):
+            names |= _assigned(node.body) | _assigned(node.orelse)
+    return names
 
 
 def _is_record(value: object) -> TypeGuard[type[Record]]:
@@ -316,23 +360,35 @@ class Translation:
         self.records = records
         self.constants = constants
         self.to = Emitter()
-        #: variables, and the record whose address they are
+        #: names of values, and the record whose address they are
         self.locals: dict[str, type[Record] | None] = {}
+        #: those that are never assigned, which need no memory
+        self.fixed: dict[str, Ref] = {}
+        #: the others
+        self.variables: list[str] = []
         self.loops: list[tuple[str, str]] = []
 
     def text(self) -> str:
         """The function as LLVM IR."""
         parameters = self.node.args.args
+        assigned = _assigned(self.node.body)
         for item in parameters:
-            self.locals[item.arg] = (
-                self.records.get(ast.unparse(item.annotation)) if item.annotation else None
-            )
-            self.to.put("i64", f"%a.{item.arg}", f"%v.{item.arg}")
+            given = Ref("i64", f"%a.{item.arg}")
+            self.locals[item.arg] = self._annotated(item)
+            if item.arg in assigned:
+                self.variables.append(item.arg)
+                self.to.put("i64", given, f"%v.{item.arg}")
+            else:
+                self.fixed[item.arg] = given
         self._body(self.node.body)
         self.to.give(_ZERO)
         head = ", ".join(f"i64 %a.{item.arg}" for item in parameters)
-        self.to.lines[:0] = [f"  %v.{name} = alloca i64" for name in self.locals]
+        self.to.lines[:0] = [f"  %v.{name} = alloca i64" for name in self.variables]
         return self.to.function(f"i64 @{self.node.name}({head})")
+
+    def _annotated(self, parameter: ast.arg) -> type[Record] | None:
+        """The record whose address a parameter is."""
+        return self.records.get(ast.unparse(parameter.annotation)) if parameter.annotation else None
 
     def _refuse(self, node: ast.AST, why: str = "cannot be translated") -> ValueError:
         return ValueError(f"{self.node.name}, line {getattr(node, 'lineno', 0)}: {ast.unparse(node)} {why}")
@@ -368,7 +424,10 @@ class Translation:
         if isinstance(target, ast.Name):
             record = self._record_of(node)
             value = self._value(node)
-            if self.locals.setdefault(target.id, record) not in (None, record):
+            if target.id not in self.locals:
+                self.locals[target.id] = record
+                self.variables.append(target.id)
+            elif self.locals[target.id] not in (None, record):
                 raise self._refuse(target, "is the address of a record, and is assigned something else")
             self.to.store(value, f"%v.{target.id}")
             return
@@ -420,7 +479,7 @@ class Translation:
     def _condition(self, node: ast.expr) -> Ref:
         """The value of a condition, 0 or 1, by way of a variable."""
         name = self.to.label("condition")
-        self.locals[name] = None
+        self.variables.append(name)
         yes, no, after = self.to.label("l"), self.to.label("l"), self.to.label("l")
         self._branch(node, yes, no)
         for label, value in ((yes, 1), (no, 0)):
@@ -488,6 +547,8 @@ class Translation:
         known = self._known(node)
         if known is not None:
             return Ref("i64", str(known))
+        if isinstance(node, ast.Name) and node.id in self.fixed:
+            return self.fixed[node.id]
         if isinstance(node, ast.Name) and node.id in self.locals:
             return self.to.load("i64", f"%v.{node.id}")
         if isinstance(node, (ast.Attribute, ast.Subscript)) and (named := self._field(node)):
@@ -529,7 +590,7 @@ class Translation:
     def _call(self, node: ast.Call, name: str, given: list[Ref]) -> Ref:
         if name in self.short and name != self.node.name:
             return self._written_here(self.short[name], given)
-        if name in self.results or name in _VECTOR_WORDS:
+        if name in self.results or name in _VECTOR_WORDS or name in _LOOPS:
             return self.to.run(name, given)
         if name in self.records and len(given) == 1:
             return given[0]
@@ -539,8 +600,6 @@ class Translation:
                 return self._load(given[0], bits)
             self._store(given[0], given[1], bits)
             return _ZERO
-        if name in ("copy", "fill"):
-            return self._loop(name, given)
         if name in _WORDS:
             return _WORDS[name](self.to, *given)
         raise self._refuse(node)
@@ -549,40 +608,43 @@ class Translation:
         """The expression that a function returns, for these arguments."""
         expression = _expression(function)
         assert expression is not None
-        names = {item.arg: self.to.label(item.arg) for item in function.args.args}
-        for item, value in zip(function.args.args, given):
-            record = self.records.get(ast.unparse(item.annotation)) if item.annotation else None
-            self.locals[names[item.arg]] = record
-            self.to.put("i64", value, f"%v.{names[item.arg]}")
-        return self._value(_Renamed(names).visit(copies.deepcopy(expression)))
+        parameters = function.args.args
+        outside = self.locals, self.fixed
+        self.locals = {item.arg: self._annotated(item) for item in parameters}
+        self.fixed = {item.arg: value for item, value in zip(parameters, given)}
+        result = self._value(expression)
+        self.locals, self.fixed = outside
+        return result
 
-    def _loop(self, name: str, given: list[Ref]) -> Ref:
-        """``copy`` and ``fill`` by words of eight bytes and then bytes, ``fill`` first by eight words at once: no library function is
-        called."""
-        target, source, size = given
-        index = self.to.label("loop")
-        self.locals[index] = None
-        cell = f"%v.{index}"
-        self.to.put("i64", 0, cell)
-        patterns: dict[int, Ref] = {}
-        if name == "fill":
-            pattern = self.to.mul(source, 0x0101010101010101)
-            patterns = {512: self.to.splat(pattern, 8), 64: pattern, 8: self.to.trunc(pattern, "i8")}
-        for bits in patterns or (64, 8):
-            head, body, after = self.to.label("l"), self.to.label("l"), self.to.label("l")
-            self.to.enter(head)
-            here = self.to.load("i64", cell)
-            end = self.to.add(here, bits // 8)
-            self.to.branch(self.to.icmp("ule", end, size), body, after)
-            self.to.start(body)
-            value = patterns.get(bits)
-            if value is None:
-                value = self.to.load(f"i{bits}", self.to.pointer(self.to.add(source, here)), 1)
-            self.to.store(value, self.to.pointer(self.to.add(target, here)), 1)
-            self.to.store(end, cell)
-            self.to.jump(head)
-            self.to.start(after)
-        return _ZERO
+
+def _loop(name: str) -> str:
+    """``copy`` or ``fill`` as a function: by words of eight bytes and then bytes, ``fill`` first by eight words at once. No library
+    function is called."""
+    to = Emitter()
+    target, source, size = (Ref("i64", f"%{item}") for item in ("target", "source", "size"))
+    cell = "%index"
+    to.do(f"{cell} = alloca i64")
+    to.put("i64", 0, cell)
+    patterns: dict[int, Ref] = {}
+    if name == "fill":
+        pattern = to.mul(source, 0x0101010101010101)
+        patterns = {512: to.splat(pattern, 8), 64: pattern, 8: to.trunc(pattern, "i8")}
+    for bits in patterns or (64, 8):
+        head, body, after = to.label("l"), to.label("l"), to.label("l")
+        to.enter(head)
+        here = to.load("i64", cell)
+        end = to.add(here, bits // 8)
+        to.branch(to.icmp("ule", end, size), body, after)
+        to.start(body)
+        value = patterns.get(bits)
+        if value is None:
+            value = to.load(f"i{bits}", to.pointer(to.add(source, here)), 1)
+        to.store(value, to.pointer(to.add(target, here)), 1)
+        to.store(end, cell)
+        to.jump(head)
+        to.start(after)
+    to.give(_ZERO)
+    return to.function(f"internal i64 @{name}(i64 %target, i64 %source, i64 %size)")
 
 
 def _call_warp(to: Emitter, code: Ref, context: Ref, cta: Ref, state: Ref) -> Ref:

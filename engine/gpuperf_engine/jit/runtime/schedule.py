@@ -325,6 +325,12 @@ def expire(context: Context, cta: Cta) -> int:
     return expired
 
 
+def unsettled(context: Context, cta: Cta, state: State) -> int:
+    """What stands for the functions that look after paths that wait until these are loaded: programs that leave a warp for paths need
+    them, so Python finds that this one should not have."""
+    return Status.EVENT + 8
+
+
 def run(context: Context, cta: Cta, first: int, last: int) -> int:
     """CTAs ``first … last − 1``, one after the other, as long as each ends in one visit; gives status + 16 · next index."""
     while first < last:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ..ir.emitter import Emitter
-from ..ir.operands import LANES, Ref, constant, numbers, vector_of
+from ..ir.operands import LANES, Ref, constant, element_of, numbers, vector_of
 from .access_text import V1, V64
 
 __all__ = ["race_words", "vector_words"]
@@ -17,6 +17,8 @@ __all__ = ["race_words", "vector_words"]
 _Make = Callable[[Emitter, Ref, Ref], None]
 _HALF = vector_of(16, "i32")
 _NONE, _WHICH = Ref("i32", "0"), Ref("i64", "%lanes")
+#: functions with loops over lanes, which lie in memory there
+_LOOPING = ("sectors_of", "first_of", "most_alike")
 _HEADS = {
     "numbers": "i64 %target, i64 %source, i64 %down, i64 %keep, i64 %group",
     "sectors_of": "i64 %source, i64 %lanes",
@@ -59,6 +61,8 @@ def race_words() -> str:
 def _function(name: str, make: Callable[[Emitter], None], linkage: str = "") -> str:
     to = Emitter()
     to.start("entry")
+    if name in _LOOPING:
+        to.do(f"%cells = alloca {V64}, align 64")
     make(to)
     return to.function(f"{linkage}i64 @{name}({_HEADS[name]})")
 
@@ -107,14 +111,12 @@ def _sectors_of(to: Emitter, wide: bool) -> None:
 
 
 def _sectors_each(to: Emitter, given: Ref, mask: Ref) -> None:
-    fresh = [_NONE, _NONE]
-    for lane in range(LANES):
-        one = to.pick(given, [lane] * LANES)
+    def add(fresh: list[Ref], lane: Ref, one: Ref) -> list[Ref]:
         changed = to.xor(given, one)
-        for number, bits in enumerate((1, 4)):
-            same = to.bits(to.icmp("ult", changed, bits))
-            fresh[number] = _if_first(to, fresh[number], same, mask, lane)
-    _counted(to, [to.and_(item, mask) for item in fresh])
+        same = [to.bits(to.icmp("ult", changed, bits)) for bits in (1, 4)]
+        return [_if_first(to, before, lanes, mask, lane) for before, lanes in zip(fresh, same)]
+
+    _counted(to, [to.and_(item, mask) for item in _over_lanes(to, given, 2, add)])
 
 
 def _sectors_wide(to: Emitter, given: Ref, mask: Ref) -> None:
@@ -171,16 +173,36 @@ def _first_wide(to: Emitter, given: Ref, mask: Ref) -> None:
 
 
 def _first_each(to: Emitter, given: Ref, mask: Ref) -> None:
-    first_lanes = _NONE
-    for lane, same in enumerate(_same(to, given)):
-        first_lanes = _if_first(to, first_lanes, same, mask, lane)
+    def add(first_lanes: list[Ref], lane: Ref, one: Ref) -> list[Ref]:
+        same = to.bits(to.icmp("eq", given, one))
+        return [_if_first(to, first_lanes[0], same, mask, lane)]
+
+    (first_lanes,) = _over_lanes(to, given, 1, add)
     first_lanes = to.and_(first_lanes, mask)
     to.give(to.zext(first_lanes, "i64"))
 
 
-def _if_first(to: Emitter, first_lanes: Ref, same: Ref, mask: Ref, lane: int) -> Ref:
+def _over_lanes(
+    to: Emitter, given: Ref, results: int, add: Callable[[list[Ref], Ref, Ref], list[Ref]]
+) -> list[Ref]:
+    """A loop over the lanes, which is compiled far sooner than 32 copies of its body: ``add`` takes the masks so far, the number of a
+    lane, and what is given for that lane, in all lanes."""
+    scalar = element_of(given.type)
+    to.store(given, "%cells", 64)
+    before = to.block
+    with to.count_to(LANES) as index:
+        masks = [to.phi("i32", (0, before)) for _ in range(results)]
+        cell = to.place("%cells", to.mul(index, int(scalar[1:]) // 8))
+        added = add([*masks], to.trunc(index, "i32"), to.splat(to.load(scalar, cell)))
+        for mask, more in zip(masks, added):
+            mask.come(more)
+    return added
+
+
+def _if_first(to: Emitter, first_lanes: Ref, same: Ref, mask: Ref, lane: Ref) -> Ref:
     """``first_lanes`` and the lane, if no lane of the mask below is among those with the same number."""
-    others = to.and_(to.and_(same, mask), (1 << lane) - 1)
+    below = to.sub(to.shl(Ref("i32", "1"), lane), 1)
+    others = to.and_(to.and_(same, mask), below)
     new = to.zext(to.icmp("eq", others, 0), "i32")
     return to.or_(first_lanes, to.shl(new, lane))
 
@@ -225,20 +247,13 @@ def _most_wide(to: Emitter, given: Ref, mask: Ref) -> None:
 
 
 def _most_each(to: Emitter, given: Ref, mask: Ref) -> None:
-    most = _NONE
-    for same in _same(to, given):
-        count = to.ref("i32", f"call i32 @llvm.ctpop.i32(i32 {to.and_(same, mask)})")
-        most = to.ref("i32", f"call i32 @llvm.umax.i32(i32 {most}, i32 {count})")
+    def add(most: list[Ref], lane: Ref, one: Ref) -> list[Ref]:
+        same = to.and_(to.bits(to.icmp("eq", given, one)), mask)
+        count = to.ref("i32", f"call i32 @llvm.ctpop.i32(i32 {same})")
+        return [to.ref("i32", f"call i32 @llvm.umax.i32(i32 {most[0]}, i32 {count})")]
+
+    (most,) = _over_lanes(to, given, 1, add)
     to.give(to.zext(most, "i64"))
-
-
-def _same(to: Emitter, given: Ref) -> list[Ref]:
-    """For each lane, those that have its number."""
-    tests = []
-    for lane in range(LANES):
-        one = to.pick(given, [lane] * LANES)
-        tests.append(to.bits(to.icmp("eq", given, one)))
-    return tests
 
 
 def _neighbours(to: Emitter) -> None:

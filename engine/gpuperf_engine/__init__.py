@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._gc import uncollected
 from .errors import (
     BudgetExceeded,
     Deadlock,
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
         FlowEdge,
         FlowGraph,
         Kernel,
-        MachineCode,
-        MachineCounts,
-        MachineInstruction,
         Module,
         Pattern,
         Step,
@@ -76,6 +74,7 @@ if TYPE_CHECKING:
         Traffic,
         ValueRecord,
     )
+    from .sass.code import MachineCode, MachineCounts, MachineInstruction
 
 __version__ = "0.1.0"
 
@@ -152,13 +151,24 @@ _RESULTS = (
     "Resources",
     "ValueRecord",
 )
+_SASS = ("MachineCode", "MachineCounts", "MachineInstruction")
 
 
 def __getattr__(name: str) -> Any:
     """Load the engine on first use: importing the package alone costs nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = _load(name)
+    globals()[name] = value
+    return value
+
+
+@uncollected
+def _load(name: str) -> Any:
+    if name in _SASS:
+        from .sass import code
+
+        return getattr(code, name)
     from . import api, results
 
-    globals()[name] = value = getattr(results if name in _RESULTS else api, name)
-    return value
+    return getattr(results if name in _RESULTS else api, name)

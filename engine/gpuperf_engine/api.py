@@ -26,14 +26,9 @@ from .profile.threads import Sample, Threads
 from .ptx.module import Function, Kernel, Module
 from .ptx.parse import parse
 from .results import Estimate, Finding, KernelAttributes, Profile, Resources, Traffic, ValueRecord, race_error
-from .sass.code import MachineCode, MachineCounts, MachineInstruction
-from .sass.code import machine_code as _machine_code
-from .sass.code import machine_counts as _machine_counts
-from .sass.code import machine_instructions as _machine_instructions
-from .sass.resources import ptxas_resources
-from .sass.tools import find_tool
 
 if TYPE_CHECKING:
+    from .sass.code import MachineCode, MachineCounts, MachineInstruction
     from .timing.estimate import Predictor
     from .timing.machine import Machine
 
@@ -45,9 +40,6 @@ __all__ = [
     "FlowEdge",
     "FlowGraph",
     "Kernel",
-    "MachineCode",
-    "MachineCounts",
-    "MachineInstruction",
     "Module",
     "Pattern",
     "Step",
@@ -140,7 +132,7 @@ class Device(Runtime):
             keep=keep,
             threads_of=threads_of,
         )
-        resources = ptxas_resources(kernel, plan.dynamic_shared) if self.resources == "ptxas" else None
+        resources = self._assembled(kernel, plan.dynamic_shared)
         profile = build_profile(program, plan, observation, resources, start)
         if profile.races and self.races == "error":
             raise race_error(profile.kernel, profile.races)
@@ -150,10 +142,17 @@ class Device(Runtime):
         """What is known of a kernel before a launch; registers come from where the device's ``resources`` say. Raises ``LaunchError``,
         ``PtxError`` and, with ``ptxas``, ``MachineError``."""
         program = self.program_of(kernel)
-        resources = ptxas_resources(kernel) if self.resources == "ptxas" else None
+        resources = self._assembled(kernel)
         return attributes_of(
             program, resources or Resources(program.registers, program.shared_static, program.local_bytes)
         )
+
+    def _assembled(self, kernel: Function, dynamic_shared: int = 0) -> Resources | None:
+        if self.resources != "ptxas":
+            return None
+        from .sass.resources import ptxas_resources
+
+        return ptxas_resources(kernel, dynamic_shared)
 
     def sample(
         self,
@@ -262,20 +261,26 @@ def machine_code(
     Raises ``UnknownName`` for a machine that is none, ``MachineError`` if the PTX does not run there and for what the programs
     cannot do, ``NotObserved`` if the profile's counters are gone.
     """
+    from .sass import code
+
     described, architecture = _assembled_for(profile.kernel, profile.target, machine, search)
-    return _machine_code(profile, architecture, described.id, running=running)
+    return code.machine_code(profile, architecture, described.id, running=running)
 
 
 def machine_counts(profile: Profile, machine: str | Machine, search: Iterable[str] = ()) -> MachineCounts:
     """``machine_code`` without its instructions, kept in the cache of compiled code under all that decides it; arguments and errors as
     there."""
+    from .sass import code
+
     described, architecture = _assembled_for(profile.kernel, profile.target, machine, search)
-    return _machine_counts(profile, architecture, described.id)
+    return code.machine_counts(profile, architecture, described.id)
 
 
 def machine_code_tools() -> tuple[str, str]:
     """The versions of the ``ptxas`` and the ``nvdisasm`` that ``machine_code`` uses (``ptxas 13.0.88``). Raises ``MachineError`` if
     one is not there, or does not run."""
+    from .sass.tools import find_tool
+
     assembler, disassembler = (find_tool(name) for name in ("ptxas", "nvdisasm"))
     return f"ptxas {assembler.full_version}", f"nvdisasm {disassembler.full_version}"
 
@@ -284,8 +289,10 @@ def machine_instructions(
     kernel: Function, machine: str | Machine, search: Iterable[str] = ()
 ) -> tuple[MachineInstruction, ...]:
     """The machine code of a kernel for a machine, in its order and without executions; arguments and errors as ``machine_code``."""
+    from .sass import code
+
     _, architecture = _assembled_for(kernel.name, kernel.module.target, machine, search)
-    return _machine_instructions(kernel, architecture)
+    return code.machine_instructions(kernel, architecture)
 
 
 def _assembled_for(

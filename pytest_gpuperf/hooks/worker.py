@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpuperf_engine._gc import uncollected
+
 from ..authoring.fixture import PROGRESS, RECORDER
 from ..config.declared import check_marker
 from ..config.settings import Settings
@@ -32,6 +34,7 @@ def is_case(item: pytest.Item) -> bool:
 class GateWorker:
     """Hooks of the process that runs tests; without xdist that is the only one."""
 
+    @uncollected  # it imports half of the engine
     def __init__(self, settings: Settings, config: pytest.Config) -> None:
         from ..judge.judge import Judge
 

@@ -10,10 +10,9 @@ from ..profile.build import LaunchRecord
 from ..results import Estimate, Profile, Resources
 from .adapt import launch_key, timing_input
 from .hong_kim import HONG_KIM_MODELS, estimate_hong_kim
-from .inputs import TimingInput
+from .inputs import SIMULATION, TimingInput
 from .machine import Machine, load_machine
 from .occupancy import Occupancy, occupancy
-from .simulation import SIMULATION, NotRun, simulated
 from .targets import can_run
 from .wave_model import MODELS as WAVE_MODELS
 from .wave_model import WaveModel
@@ -178,6 +177,8 @@ class Predictor:
         if self.model != SIMULATION:
             given = timing_input(record, self.machine, resources)
             return _Launch(given, _predict(given, self.machine, self.model, self.caches), record, resources)
+        from .simulation import NotRun, simulated
+
         try:
             found = simulated(record, self.machine, warm=self.caches == CACHES[1])
             observed = record.observation.sites is not None

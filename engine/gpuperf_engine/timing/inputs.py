@@ -10,8 +10,20 @@ from typing import TypeAlias
 from ..results import CodeLine
 from .occupancy import WARP_SIZE
 
-__all__ = ["NO_ORIGIN", "Block", "Instruction", "Loop", "MemoryTraffic", "Origin", "Path", "TimingInput"]
+__all__ = [
+    "NO_ORIGIN",
+    "SIMULATION",
+    "Block",
+    "Instruction",
+    "Loop",
+    "MemoryTraffic",
+    "Origin",
+    "Path",
+    "TimingInput",
+]
 
+SIMULATION = "simulation"
+"""The model that takes a launch and its machine code instead; here, so that ``timing.simulation`` need not be imported."""
 NO_ORIGIN = -1
 """``Instruction.origin`` of what comes from no PTX instruction."""
 

@@ -9,13 +9,13 @@ from ..sass.sm.numbers import SmNumbers
 from .bounds import WAVEFRONT
 from .caches import KEPT_NONE, KEPT_WHOLE
 from .contention import contention
+from .inputs import SIMULATION
 from .machine import Machine
 from .occupancy import WARP_SIZE, occupancy
 from .targets import assembled_for
 
-__all__ = ["SIMULATION", "NotRun", "numbers_of", "simulated"]
+__all__ = ["NotRun", "numbers_of", "simulated"]
 
-SIMULATION = "simulation"
 _DECIDES = 0.8
 """A resource limits a launch of which it needs this part of the time; else latency does."""
 

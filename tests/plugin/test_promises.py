@@ -73,7 +73,7 @@ def test_01_three_hundred_cases_updated_in_parallel_give_the_serial_bytes(separa
     serial = separate.baseline()
     for _ in range(REPEATS):
         (separate.path / "baselines" / "test_k.yaml").unlink()
-        assert separate.update("-q", "-n4").ret == 0
+        assert separate.update("-q", "-n3").ret == 0
         assert len(entries(separate)) == 300
         assert separate.baseline() == serial
 
@@ -248,11 +248,9 @@ def test_11_the_terminal_text_is_this(project):
 
 
 SURROUNDINGS = {
-    "warnings are errors": ("-W", "error", "--strict-markers", "--strict-config"),
-    "importlib": ("--import-mode=importlib",),
-    "no xdist": ("-p", "no:xdist"),
+    "warnings are errors, no capture": ("-W", "error", "--strict-markers", "--strict-config", "-s"),
+    "importlib, no xdist": ("--import-mode=importlib", "-p", "no:xdist"),
     "xdist": ("-n2",),
-    "no capture": ("-s",),
     "optimised": (),
 }
 
@@ -269,8 +267,9 @@ def test_it_works_in_all_surroundings(separate, name):
     separate.write(f"{home.name}/pytest.ini", "[pytest]\naddopts = -p no:cacheprovider\n")
     separate.path = home
     environment = {"PYTHONDONTWRITEBYTECODE": "1"}
-    if name == "optimised":  # compiled once, elsewhere, for both processes
-        environment = {"PYTHONOPTIMIZE": "2", "PYTHONPYCACHEPREFIX": str(separate.path.parent / "compiled")}
+    if name == "optimised":  # compiled once, elsewhere, for both processes and for later runs
+        compiled = HERE.parents[1] / "build" / "pycache-optimised"
+        environment = {"PYTHONOPTIMIZE": "2", "PYTHONPYCACHEPREFIX": str(compiled)}
     arguments = SURROUNDINGS[name]
     made = in_own_process(separate, "--gpuperf-update", *arguments, **environment)
     assert made.returncode == 0, made.stdout + made.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,10 @@ class Arena:
         self._refresh()
         if not self._starts.size:
             return np.zeros(addresses.shape, np.bool_), True
+        number = self._of_all(addresses, size, writes, reaches, parameters)
+        if number is not None:
+            self._tell((number,))
+            return np.ones(addresses.shape, np.bool_), bool(self._initialized[number])
         index = np.searchsorted(self._starts, addresses, side="right") - 1
         known = index >= 0
         index = np.maximum(index, 0)
@@ -116,13 +121,27 @@ class Arena:
             good &= (np.uint64(reaches) >> kinds & np.uint64(1)) != 0
         if reaches == bit_of("param"):
             good &= self._starts[index] == np.uint64(parameters)
-        self._tell(index[good])
+        self._tell(index[good].tolist())
         return good, bool((self._initialized[index[good]] != 0).all())
 
-    def _tell(self, indices: Lanes) -> None:
+    def _of_all(self, addresses: Lanes, size: int, writes: bool, reaches: int, parameters: int) -> int | None:
+        """The number of the one allocation that all accesses lie in, if they do and each is good."""
+        if not addresses.size:
+            return None
+        index = int(self._starts.searchsorted(addresses.min(), side="right")) - 1
+        if index < 0 or int(addresses.max()) + size > int(self._ends[index]):
+            return None
+        kind = int(self._kinds[index]) % PADDED
+        if (writes and kind != KINDS["global"]) or (reaches != ANY and not reaches >> kind & 1):
+            return None
+        if reaches == bit_of("param") and int(self._starts[index]) != parameters:
+            return None
+        return index
+
+    def _tell(self, indices: Sequence[int]) -> None:
         """Accesses are about to be made to the allocations with these numbers."""
         if self.memory.on_access is not None:
-            for number in np.unique(indices).tolist():
+            for number in sorted({*indices}):
                 if number < len(self.memory.allocations):  # the others are blocks of the heap
                     self.memory.on_access(self.memory.allocations[number])
 
@@ -139,5 +158,5 @@ class Arena:
         begins = (pads % 2 == 1) & (piece > 0) & (last - np.uint64(piece) < ends)
         good = known & (pads > 0) & (self._kinds[index] % PADDED == KINDS["global"])
         good &= begins | ((pads % 2 == 0) & (last <= ends + pads // 2))
-        self._tell(index[good])
+        self._tell(index[good].tolist())
         return good, ends

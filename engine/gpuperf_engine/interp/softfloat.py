@@ -168,11 +168,16 @@ def _host(raw: Raw, form: Format) -> npt.NDArray[Any]:
 
 
 def _from_host(value: npt.NDArray[Any], form: Format) -> Raw:
-    return np.where(np.isnan(value), form.dtype.type(form.nan), value.view(form.dtype))
+    nan = np.isnan(value)
+    raw = value.view(form.dtype)
+    return np.where(nan, form.dtype.type(form.nan), raw) if nan.any() else raw
 
 
-@np.errstate(all="ignore")
-def to_double(raw: Raw, form: Format) -> npt.NDArray[np.float64]:
+#: arithmetic that never warns
+_QUIET = np.errstate(all="ignore")
+
+
+def _to_double(raw: Raw, form: Format) -> npt.NDArray[np.float64]:
     """The values in f64, exact for every format (NaN payloads are not kept)."""
     if form.name == "f16":
         return cast("npt.NDArray[np.float64]", raw.view(np.float16).astype(np.float64))
@@ -182,8 +187,10 @@ def to_double(raw: Raw, form: Format) -> npt.NDArray[np.float64]:
     return cast("npt.NDArray[np.float64]", _host(raw, form).astype(np.float64))
 
 
-@np.errstate(all="ignore")
-def from_double(value: npt.NDArray[np.float64], form: Format, rounding: str = "rn") -> Raw:
+to_double = _QUIET(_to_double)
+
+
+def _from_double(value: npt.NDArray[np.float64], form: Format, rounding: str = "rn") -> Raw:
     """f64 values rounded to a format."""
     if form is _F64:
         return _from_host(value, form)
@@ -194,9 +201,13 @@ def from_double(value: npt.NDArray[np.float64], form: Format, rounding: str = "r
     return _finish(packed, form, number.nan, number.infinite, number.sign)
 
 
+from_double = _QUIET(_from_double)
+
+
+@_QUIET
 def convert(raw: Raw, source: Format, target: Format, rounding: str = "rn") -> Raw:
     """Patterns of one format as patterns of another, rounded."""
-    return from_double(to_double(raw, source), target, rounding)
+    return _from_double(_to_double(raw, source), target, rounding)
 
 
 def from_integer(value: npt.NDArray[Any], form: Format, rounding: str = "rn") -> Raw:
@@ -231,13 +242,13 @@ def _odd_sum(
     return word.view(np.float64)
 
 
-@np.errstate(all="ignore")
+@_QUIET
 def add(a: Raw, b: Raw, form: Format, rounding: str = "rn") -> Raw:
     """``a + b``."""
     if rounding == "rn" and form.bits >= 32 and not form.low:
         return _from_host(_host(a, form) + _host(b, form), form)
     if form is not _F64:
-        return from_double(_odd_sum(to_double(a, form), to_double(b, form), rounding), form, rounding)
+        return _from_double(_odd_sum(_to_double(a, form), _to_double(b, form), rounding), form, rounding)
     return _exact_sum(_unpack(a, form), None, _unpack(b, form), form, rounding)
 
 
@@ -246,26 +257,26 @@ def subtract(a: Raw, b: Raw, form: Format, rounding: str = "rn") -> Raw:
     return add(a, b ^ form.dtype.type(1 << (form.bits - 1)), form, rounding)
 
 
-@np.errstate(all="ignore")
+@_QUIET
 def multiply(a: Raw, b: Raw, form: Format, rounding: str = "rn") -> Raw:
     """``a · b``."""
     if rounding == "rn" and form.bits >= 32 and not form.low:
         return _from_host(_host(a, form) * _host(b, form), form)
     if form is not _F64:
-        return from_double(to_double(a, form) * to_double(b, form), form, rounding)
+        return _from_double(_to_double(a, form) * _to_double(b, form), form, rounding)
     left, right = _unpack(a, form), _unpack(b, form)
     sign, exponent, high, low, nan, infinite = _product(left, right)
     packed = _pack(sign, exponent, high | (low != 0), form, rounding)
     return _finish(packed, form, nan, infinite, sign)
 
 
-@np.errstate(all="ignore")
+@_QUIET
 def fma(a: Raw, b: Raw, c: Raw, form: Format, rounding: str = "rn") -> Raw:
     """``a · b + c``, rounded once."""
     if form is not _F64:
         # The product of two significands of at most 24 bits is exact in f64.
-        product = to_double(a, form) * to_double(b, form)
-        return from_double(_odd_sum(product, to_double(c, form), rounding), form, rounding)
+        product = _to_double(a, form) * _to_double(b, form)
+        return _from_double(_odd_sum(product, _to_double(c, form), rounding), form, rounding)
     return _exact_sum(_unpack(a, form), _unpack(b, form), _unpack(c, form), form, rounding)
 
 
@@ -318,14 +329,14 @@ def _exact_sum(a: _Number, b: _Number | None, c: _Number, form: Format, rounding
     return _finish(packed, form, nan, infinite | c.infinite, np.where(c.infinite, c.sign, sign))
 
 
-@np.errstate(all="ignore")
+@_QUIET
 def divide(a: Raw, b: Raw, form: Format, rounding: str = "rn") -> Raw:
     """``a / b``."""
     if rounding == "rn":
         if form.bits >= 32 and not form.low:
             return _from_host(_host(a, form) / _host(b, form), form)
         # 53 bits are more than twice the format's plus two: rounding twice is rounding once (Figueroa).
-        return from_double(to_double(a, form) / to_double(b, form), form)
+        return _from_double(_to_double(a, form) / _to_double(b, form), form)
     left, right = _unpack(a, form), _unpack(b, form)
     sign = left.sign ^ right.sign
     zero_divisor = right.significand == 0
@@ -346,13 +357,13 @@ def divide(a: Raw, b: Raw, form: Format, rounding: str = "rn") -> Raw:
     return _finish(packed, form, nan, left.infinite | zero_divisor, sign)
 
 
-@np.errstate(all="ignore")
+@_QUIET
 def square_root(a: Raw, form: Format, rounding: str = "rn") -> Raw:
     """``√a``; −0 for −0, NaN for other negative numbers."""
     if rounding == "rn":
         if form.bits >= 32 and not form.low:
             return _from_host(np.sqrt(_host(a, form)), form)
-        return from_double(np.sqrt(to_double(a, form)), form)
+        return _from_double(np.sqrt(_to_double(a, form)), form)
     number = _unpack(a, form)
     zero = number.significand == 0
     odd = (number.exponent & 1).astype(np.uint64)

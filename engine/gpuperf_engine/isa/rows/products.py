@@ -8,6 +8,7 @@ in another order and with fewer bits; the manual leaves both open.) For ``.f64``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from ..formats import FORMATS, decode
 from ..fragments import LANES, Layout, Place, gather, layouts, tile_of
@@ -117,22 +118,42 @@ PER_REGISTER = {
 }
 
 
+class Route:
+    """Where every lane finds the element of a matrix that it uses, see ``gather``; one object for the same places."""
+
+    def __init__(self, steps: Sequence[tuple[int, tuple[int, ...], tuple[bool, ...]]]) -> None:
+        self.steps = steps
+
+
+@lru_cache(maxsize=4096)
+def _route(layout: Layout, elements: int, wanted: tuple[Place, ...]) -> Route:
+    return Route(gather(layout, elements, wanted))
+
+
 class Fetched:
     """The elements of one matrix in the lanes that use them; each distribution over the lanes is computed once."""
 
     def __init__(self, fragment: Sequence[Value], layout: Layout, type: ScalarType) -> None:
         self.fragment, self.layout, self.type = fragment, layout, type
         self.moved: dict[tuple[int, tuple[int, ...]], Value] = {}
+        self.fetched: dict[Route, Value] = {}
 
     def __call__(self, wanted: list[Place]) -> Value:
         """In every lane the element that it uses."""
-        chosen: Value | None = None
-        for element, lanes, marked in gather(self.layout, len(self.fragment), tuple(wanted)):
+        return self.along(_route(self.layout, len(self.fragment), tuple(wanted)))
+
+    def along(self, route: Route) -> Value:
+        """The same, where the way is known."""
+        chosen = self.fetched.get(route)
+        if chosen is not None:
+            return chosen
+        for element, lanes, marked in route.steps:
             value = self.moved.get((element, lanes))
             if value is None:
                 value = self.moved[element, lanes] = permute(self.fragment[element], lanes).convert(self.type)
             chosen = value if chosen is None else choose(marked, value, chosen)
         assert chosen is not None
+        self.fetched[route] = chosen
         return chosen
 
 
@@ -141,12 +162,27 @@ Pairs = Callable[[list[Place]], Iterator[tuple[Value, Value]]]
 
 
 def dense(first: Fetched, second: Fetched, depth: int) -> Pairs:
+    layouts = first.layout, len(first.fragment), second.layout, len(second.fragment)
+
     def pairs(places: list[Place]) -> Iterator[tuple[Value, Value]]:
-        for k in range(depth):
-            x = first([(pair, row, k) for pair, row, _ in places])
-            yield x, second([(pair, k, column) for pair, _, column in places])
+        for left, right in _dense_routes(*layouts, depth, tuple(places)):
+            yield first.along(left), second.along(right)
 
     return pairs
+
+
+@lru_cache(maxsize=1024)
+def _dense_routes(
+    left: Layout, lefts: int, right: Layout, rights: int, depth: int, places: tuple[Place, ...]
+) -> list[tuple[Route, Route]]:
+    """The ways to both factors of each product."""
+    return [
+        (
+            _route(left, lefts, tuple((pair, row, k) for pair, row, _ in places)),
+            _route(right, rights, tuple((pair, k, column) for pair, _, column in places)),
+        )
+        for k in range(depth)
+    ]
 
 
 def _add_up(

@@ -42,7 +42,7 @@ SHAPES = {
 DEFINED = ("structured", "gathered", "tangled")
 BLOCKS: tuple[Any, ...] = (1, 5, 31, 32, 33, 64, 96, (8, 5), (3, 2), (16, 2))
 #: threads that take one lock one by one, which costs the reference backend the square of their number
-MOST_IN_LINE = 36
+MOST_IN_LINE = 33
 MORE = int(os.environ.get("GPUPERF_RANDOM_KERNELS", "4"))
 FIRST = int(os.environ.get("GPUPERF_RANDOM_FIRST", "0"))
 
@@ -60,7 +60,7 @@ class Drawn:
 def check(choices: Choices, shape: str, show: Callable[[str], None]) -> None:
     block, grid = BLOCKS[choices.number(0, len(BLOCKS) - 1)], choices.number(1, 3)
     if shape == "ordered" and np.prod(block) * grid > MOST_IN_LINE:
-        block, grid = ((33, 1), (17, 2), (12, 3))[grid - 1]
+        block, grid = ((33, 1), (12, 2), (8, 3))[grid - 1]
     text = SHAPES[shape](choices)
     show(text)
     threads = int(np.prod(block)) * grid

@@ -73,13 +73,14 @@ Shape = int | tuple[int, ...]
 class Device(Runtime):
     """A GPU on the CPU: memory with named arrays, and launches that count exactly.
 
-    ``Device(observe={"memory"}, memory_bytes=4 << 30, backend="llvm", resources="estimate")``: ``observe`` is a
+    ``Device(observe={"memory"}, memory_bytes=None, backend="llvm", resources="estimate")``: ``observe`` is a
     subset of ``memory`` (the default), ``accesses``, ``footprint``, ``inputs`` (what memory held before each launch, for
     ``machine_code``), ``threads`` and ``values``; ``backend`` is ``llvm`` or ``reference`` (NumPy: slow, same results);
     ``resources`` is ``estimate`` (from liveness) or ``ptxas``; ``races`` is ``off``, ``note`` (accesses that nothing orders are in
     ``profile.races`` and in its notes) or ``error`` (they raise ``RaceError``); ``thresholds`` say when values are a pattern.
     ``mapped``: device addresses are addresses of this process, so that the host can access device memory by pointer, and kernels
-    memory that it ``adopt``s (Linux; one such device at a time). ``history``: how many of the last steps are kept as ``events``
+    memory that it ``adopt``s (Linux; one such device at a time). ``memory_bytes``: ``None`` for 4 GiB, mapped 64 GiB where the
+    host reserves that. ``history``: how many of the last steps are kept as ``events``
     at least, instead of all.
     """
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_engine.errors import LaunchError
-
 from .._engine import engine
 
 if TYPE_CHECKING:
@@ -20,7 +18,6 @@ __all__ = ["DEFAULT_MACHINE", "Launch", "Observer", "ProgramDevice", "observe"]
 
 DEFAULT_MACHINE = "h100-sxm"
 """Where none is declared."""
-_ROOMS = (64 << 30, 4 << 30)
 
 
 @dataclass(frozen=True)
@@ -107,21 +104,11 @@ class ProgramDevice:
 
 
 def _mapped(options: dict[str, Any]) -> Device:
-    """The mapped device of this process, with as much room as the host lets it reserve."""
+    """The mapped device of this process."""
     global _shared
     if _shared is None:
-        _shared = _reserved({"history": 0, "printer": _print, **options})
+        _shared = engine.Device(mapped=True, **{"history": 0, "printer": _print, **options})
     return _shared
-
-
-def _reserved(options: dict[str, Any]) -> Device:
-    for room in _ROOMS[:-1]:
-        try:
-            return engine.Device(mapped=True, memory_bytes=room, **options)
-        except LaunchError as error:
-            if "cannot reserve" not in error.message:
-                raise
-    return engine.Device(mapped=True, memory_bytes=_ROOMS[-1], **options)
 
 
 def _print(text: str) -> None:

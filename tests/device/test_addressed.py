@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.memory import arena_pages
 from tests.support import head
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="memory is mapped on Linux only")
@@ -115,6 +116,24 @@ def test_its_addresses_are_free_again_afterwards() -> None:
         gc.collect()
         held = [line.split()[0].split("-") for line in Path("/proc/self/maps").read_text().splitlines()]
         assert not any(int(start, 16) <= address < int(end, 16) for start, end in held)
+
+
+@linux
+def test_programs_find_as_much_memory_as_the_host_reserves(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ge.Device(mapped=True).memory_left == (64 << 30, 64 << 30)
+    gc.collect()
+    map_at = arena_pages.map_at
+
+    def limited(address: int, size: int, huge_from: int = 0) -> np.ndarray:
+        if size > 16 << 30:
+            raise ge.LaunchError(f"cannot reserve {size:,} bytes for device memory: Cannot allocate memory")
+        return map_at(address, size, huge_from)
+
+    monkeypatch.setattr(arena_pages, "map_at", limited)
+    assert ge.Device(mapped=True).memory_left == (4 << 30, 4 << 30)
+    gc.collect()
+    with pytest.raises(ge.LaunchError, match="cannot reserve"):
+        ge.Device(mapped=True, memory_bytes=32 << 30)
 
 
 @linux

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import LaunchError, NotObserved
 from ..flow.slicing import Slice
 from ..isa.rules import STRICTNESS
-from ..memory.arena import DEFAULT_BYTES, Allocation, Memory, Saved
+from ..memory.arena import Allocation, Memory, Saved
 from ..memory.arrays import DeviceArray, as_whole
 from ..memory.heap import HEAP_BYTES
 from ..ptx.module import Function, make_current
@@ -139,14 +139,14 @@ class Runtime(AddressedMemory):
     ``observe`` is a subset of ``options.OBSERVABLE``; ``resources`` says where registers come from: ``estimate`` or ``ptxas``.
     ``printer`` is given what each launch printed, also if it fails. ``strict``: what becomes of breaches of rules that work on
     today's GPUs, one of ``isa.rules.STRICTNESS``. ``thresholds``: when values are a pattern, if others than the defaults. For
-    ``mapped`` and ``history`` see ``DeviceMemory``.
+    ``memory_bytes``, ``mapped`` and ``history`` see ``DeviceMemory``.
     """
 
     def __init__(
         self,
         observe: Iterable[str] = ("memory",),
         *,
-        memory_bytes: int = DEFAULT_BYTES,
+        memory_bytes: int | None = None,
         backend: str = "llvm",
         max_instructions: int = MAX_INSTRUCTIONS,
         resources: str = "estimate",

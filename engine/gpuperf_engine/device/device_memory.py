@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import LaunchError, UnknownName
-from ..memory.arena import Allocation, Memory
+from ..memory.arena import DEFAULT_BYTES, MAPPED_BYTES, Allocation, Memory
 from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, axes_of, converted
 from ..memory.images import ImageObject, surface_row, texture_row
 from ..ptx.module import Function, Module, make_current
@@ -37,18 +37,31 @@ def check_kernel(kernel: object) -> None:
         raise LaunchError(f"a {type(kernel).__name__} is not a kernel", hint='write module["name"]')
 
 
+def _memory(capacity: int | None, heap_bytes: int, mapped: bool) -> Memory:
+    """Of so many bytes; ``None``: the default, or as many of it as the host reserves. Raises ``LaunchError``."""
+    if capacity is not None:
+        return Memory(as_whole(capacity, "memory_bytes", 0), heap_bytes, mapped)
+    if mapped:
+        try:
+            return Memory(MAPPED_BYTES, heap_bytes, mapped)
+        except LaunchError as error:  # a host that limits address space, or reserves no more than it has
+            if "cannot reserve" not in error.message:
+                raise
+    return Memory(DEFAULT_BYTES, heap_bytes, mapped)
+
+
 class DeviceMemory:
     """Memory, the arrays in it, and the recorded program of what was done with them.
 
-    ``observe`` is a subset of ``options.OBSERVABLE``; ``thresholds``: when values are a pattern, if others than the defaults;
-    ``mapped``: whether device addresses are addresses of the host; ``history``: how many of the last steps are kept as ``events`` at
-    least (``None``: all of them).
+    ``observe`` is a subset of ``options.OBSERVABLE``; ``memory_bytes``: ``None`` for 4 GiB, mapped 64 GiB where that is reserved;
+    ``thresholds``: when values are a pattern, if others than the defaults; ``mapped``: whether device addresses are addresses of the
+    host; ``history``: how many of the last steps are kept as ``events`` at least (``None``: all of them).
     """
 
     def __init__(
         self,
         observe: Iterable[str],
-        memory_bytes: int,
+        memory_bytes: int | None,
         heap_bytes: int,
         thresholds: Thresholds | None,
         mapped: bool = False,
@@ -63,8 +76,7 @@ class DeviceMemory:
                 f"history={history!r} on a device that observes {', '.join(sorted(self.observe))}",
                 hint="the whole program is needed: leave history out",
             )
-        capacity = as_whole(memory_bytes, "memory_bytes", 0)
-        self.memory = Memory(capacity, as_whole(heap_bytes, "heap_bytes", 0), mapped)
+        self.memory = _memory(memory_bytes, as_whole(heap_bytes, "heap_bytes", 0), mapped)
         self._contents = KnownContents(self.memory)
         self.events: list[Event] = []
         #: how many there were

@@ -43,6 +43,7 @@ __all__ = [
     "GAP",
     "GLOBAL_BASE",
     "LOCAL_WINDOW",
+    "MAPPED_BYTES",
     "PADDED",
     "READ_ONLY",
     "SHARED_WINDOW",
@@ -61,6 +62,8 @@ ARENA_BASE = min(WINDOWS["const"][0], WINDOWS["param"][0])
 ALIGNMENT = 256
 GAP = 4096
 DEFAULT_BYTES = 4 << 30
+#: of a device that programs see, whose sizes are those of a GPU
+MAPPED_BYTES = 64 << 30
 #: in the column of kinds of ``Memory.table``
 PADDED = 256
 #: kinds of memory in windows of their own, which kernels do not write

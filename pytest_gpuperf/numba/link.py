@@ -1,22 +1,12 @@
-"""Several PTX texts as one module, as a linker makes a program of several objects (PTX ISA, "Linking Directives")."""
+"""What Numba links: PTX, and of ``libcudadevrt`` the barrier over the grid."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+
+from gpuperf_engine.ptx.linking import link as linked
 
 __all__ = ["GRID_SYNC", "link"]
-
-_TOKEN = re.compile(
-    r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{};]|^[ \t]*\.(?:version|target|address_size|file)\b[^\n]*',
-    re.DOTALL | re.MULTILINE,
-)
-_NAMED = re.compile(r"(?:\.entry|\.func)\s*(?:\([^)]*\)\s*)?([\w$%]+)")
-_VARIABLE = re.compile(r"\.(?:global|const)\b[^;={]*?([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\]\s*)*(?:=|;)")
-_FILE = re.compile(r"^(\s*\.file\s+)(\d+)", re.MULTILINE)
-_LOCATION = re.compile(r"^(\s*\.loc\s+)(\d+)", re.MULTILINE)
-_INLINED = re.compile(r"(\binlined_at\s+)(\d+)")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 GRID_SYNC = """
 .version 7.0
@@ -68,66 +58,8 @@ of the counter changes with the last of them: the first CTA adds 2^31 - (CTAs - 
 
 
 def link(texts: Sequence[str]) -> str:
-    """One module of several. Of what is defined in more than one (``.weak``, ``.common``), the first definition stays."""
+    """One module of several, with the barrier over the grid where they call it. Raises ``PtxError``."""
     texts = [text.strip("\0") for text in texts]
     if any("cudaCGSynchronize" in text or "cudaCGGetIntrinsicHandle" in text for text in texts):
         texts = [*texts, GRID_SYNC]
-    if len(texts) == 1:
-        return texts[0]
-    kept, seen, files = [], set(), 0
-    for number, text in enumerate(texts):
-        text, files = _renumbered(text, files)
-        for statement in _statements(text):
-            bare = _COMMENT.sub("", statement).strip()
-            if number and re.match(r"\.(version|target|address_size|section)\b", bare):
-                continue
-            defined = _definition(bare)
-            if defined in seen and defined is not None:
-                continue
-            seen.add(defined)
-            kept.append(statement)
-    return "".join(kept)
-
-
-def _statements(text: str) -> Iterator[str]:
-    """What stands side by side in a module, with the space before it."""
-    start, depth = 0, 0
-    for match in _TOKEN.finditer(text):
-        token = match[0]
-        if token == "{":
-            depth += 1
-        elif token == "}":
-            depth -= 1
-        line = token.lstrip().startswith(".")
-        if depth or not (token in ("}", ";") or line):
-            continue
-        if token == "}" and text[match.end() : match.end() + 8].lstrip().startswith(";"):
-            continue  # of an initialiser
-        if line and text[start : match.start()].strip():
-            yield text[start : match.start()]
-            start = match.start()
-        yield text[start : match.end()]
-        start = match.end()
-    yield text[start:]
-
-
-def _definition(statement: str) -> str | None:
-    """The name that a statement defines, if it does."""
-    function = _NAMED.search(statement.partition("{")[0])
-    if function is not None:
-        return function[1] if "{" in statement else None
-    variable = _VARIABLE.match(re.sub(r"^(\.(?:visible|weak|common)\s+)*", "", statement))
-    return variable[1] if variable is not None and ".extern" not in statement else None
-
-
-def _renumbered(text: str, before: int) -> tuple[str, int]:
-    """Files are numbered through."""
-    most = max((int(found[1]) for found in _FILE.findall(text)), default=0)
-
-    def shifted(match: re.Match[str]) -> str:
-        return f"{match[1]}{int(match[2]) + before}"
-
-    if before and most:
-        for pattern in (_FILE, _LOCATION, _INLINED):
-            text = pattern.sub(shifted, text)
-    return text, before + most
+    return linked(texts)

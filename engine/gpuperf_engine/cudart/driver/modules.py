@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...binaries import is_binary
 from ...errors import EngineError
+from ...ptx.linking import link
 from ..calls import function
 from ..codes import CudaError, code_of
 from ..launches import (
@@ -18,7 +19,6 @@ from ..launches import (
     launch_attributes,
     prepared,
 )  # fmt: skip
-from ..linking import linked
 from ..registration import Library, kernel_of, library_of, program_name, ptx_of
 from ..state import State
 
@@ -390,7 +390,7 @@ def cuLinkComplete(state: State, handle: int, out: int, size: int | None) -> Non
     texts = [_text(image.raw[:-1], state) for image in images]
     if not texts:
         raise CudaError(1, "nothing was added to link")
-    data = linked(texts).encode()
+    data = link(texts).encode()
     images.append(ctypes.create_string_buffer(data, len(data) + 1))
     c_void_p.from_address(out).value = ctypes.addressof(images[-1])
     if size:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import Structure, c_char, c_int, c_size_t, c_uint, c_void_p
+from functools import partial
 
 from ..errors import EngineError, LaunchError
 from ..ptx.module import Function as Kernel
 from ..timing.occupancy import occupancy
 from .calls import function
 from .codes import CudaError
+from .device_runtime import COPY, FILL, Record, take_records
 from .registration import kernel_of
 from .state import Counted, State
 
@@ -86,10 +88,12 @@ def prepared(
         table = (c_void_p * len(kernel.params)).from_address(pointers or 0)
         for param, source in zip(kernel.params, table):
             raw[param.offset : param.offset + param.size] = ctypes.string_at(source or 0, param.size)
-    return _Launch(state, kernel, grid, block, bytes(raw), shared, cluster, cooperative)
+    return _Launch(state, kernel, grid, block, bytes(raw), shared, cluster, cooperative, state.launch_site())
 
 
 class _Launch:
+    """``site``: the address in the program that asked for it, of what kernels launch that of the first launch."""
+
     def __init__(
         self,
         state: State,
@@ -100,13 +104,65 @@ class _Launch:
         shared: int,
         cluster: Shape | None,
         cooperative: bool,
+        site: int,
     ) -> None:
         self.state, self.kernel, self.raw = state, kernel, raw
         self.grid, self.block, self.shared = grid, block, shared
         self.cluster, self.cooperative = cluster, cooperative
-        self.site = state.launch_site()
+        self.site = site
 
     def __call__(self) -> None:
+        waiting: list[Callable[[], None]] = [self]
+        while waiting and not self.state.sticky:
+            one = waiting.pop()
+            if not isinstance(one, _Launch):
+                one()
+                continue
+            try:
+                one.run()
+            except CudaError as error:
+                if one is self:
+                    raise
+                said = LaunchError(f"launched by kernel {self.kernel.name!r}: {error.message}")
+                self.state.execute(partial(_again, said))
+            waiting += reversed([*one.launched()])
+
+    def launched(self) -> Iterator[Callable[[], None]]:
+        """What the grid has asked for, to be done now."""
+        state = self.state
+        try:
+            for record in take_records(state.device, self.kernel.module):
+                first, second, count = record.parameters[:3]
+                if record.function == COPY:
+                    yield partial(state.device.copy_bytes, first, second, count)
+                elif record.function == FILL:
+                    yield partial(state.device.fill_bytes, first, bytes([second & 0xFF]), count)
+                else:
+                    yield self._launched(record)
+        except LaunchError as error:
+            state.execute(partial(_again, error))
+
+    def _launched(self, record: Record) -> _Launch:
+        kernel = self.state.device.function_at(record.function)
+        if kernel is None or not kernel.is_entry:
+            raise LaunchError(
+                f"kernel {self.kernel.name!r} launches {record.function:#x}, which is no kernel"
+            )
+        raw = bytes(record.parameters)[: kernel.param_bytes]
+        return _Launch(
+            self.state,
+            kernel,
+            _three(record.grid),
+            _three(record.block),
+            raw,
+            record.shared,
+            None,
+            False,
+            self.site,
+        )
+
+    def run(self) -> None:
+        """The grid alone. A kernel that fails leaves the device in error."""
         state, kernel = self.state, self.kernel
         shape = {"shared_bytes": self.shared, "cluster": self.cluster, "cooperative": self.cooperative}
         try:
@@ -114,7 +170,7 @@ class _Launch:
         except LaunchError as error:
             raise CudaError(1 if "shared" in error.message else 9, str(error)) from None
         except EngineError as error:
-            state.execute(lambda error=error: _again(error))  # type: ignore[misc]
+            state.execute(partial(_again, error))
             return
         if state.launches is not None:
             state.launches.add(profile, self.site)
@@ -124,6 +180,11 @@ class _Launch:
         counted.launches += 1
         counted.thread_instructions += profile.thread_instructions
         counted.warp_instructions += profile.warp_instructions
+
+
+def _three(values: Sequence[int]) -> Shape:
+    x, y, z = values
+    return x, y, z
 
 
 def _again(error: EngineError) -> None:

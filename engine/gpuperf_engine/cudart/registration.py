@@ -13,12 +13,12 @@ from typing import Any
 
 from ..api import parse
 from ..binaries import is_binary, read_images
-from ..ptx.linking import link
 from ..ptx.module import Function as Kernel
 from ..ptx.module import Module
 from ..timing.targets import most_specific
 from .calls import function
 from .codes import CudaError
+from .device_runtime import linked
 from .state import State
 
 __all__ = [
@@ -68,7 +68,7 @@ class Library:
                 lacking = error
         if not found:
             raise lacking
-        return parse(link([text for text, _ in found]), f"{name}[{found[0][1]}]")
+        return parse(linked([text for text, _ in found]), f"{name}[{found[0][1]}]")
 
 
 def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..errors import LaunchError
 from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray, as_whole
-from ..ptx.module import Module
+from ..ptx.module import Function, Module
 from .device_memory import DeviceMemory
 
 __all__ = ["AddressedMemory"]
@@ -173,6 +173,10 @@ class AddressedMemory(DeviceMemory):
         """The array of a variable of a module. Raises ``UnknownName``."""
         return self._variable(module, name)
 
+    def function_at(self, address: int) -> Function | None:
+        """The function whose address a kernel has taken; ``None`` where it is no address of a function."""
+        return self._symbols.function_at(address)
+
     def unload(self, module: Module) -> None:
         """Give back the memory of a module's variables; a later launch loads them anew."""
         for item in module.variables.values():
@@ -209,7 +213,7 @@ class AddressedMemory(DeviceMemory):
             return holder
         if holder is None and not self.memory.is_arena(address, size):
             return None
-        near = "in no array" if holder is None else f"past the end of {holder.name!r} ({holder.size:,} bytes)"
+        near = "in no array" if holder is None else f"past the end of {holder.called} ({holder.size:,} bytes)"
         raise LaunchError(f"cannot {what} {size:,} bytes at {address:#x}: that is {near}")
 
     def _host(self, address: int) -> int:

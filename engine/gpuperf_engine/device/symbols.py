@@ -113,6 +113,14 @@ class Symbols:
             start = self._functions[module] = FUNCTION_BASE + FUNCTION_STEP * before
         return start + FUNCTION_STEP * list(module.functions).index(target.name)
 
+    def function_at(self, address: int) -> Function | None:
+        """The function whose address this is."""
+        for module, start in self._functions.items():
+            index, rest = divmod(address - start, FUNCTION_STEP)
+            if rest == 0 and 0 <= index < len(module.functions):
+                return list(module.functions.values())[index]
+        return None
+
     @property
     def description(self) -> Callable[[int], str]:
         """``describe`` for those who must not keep the device's memory: profiles outlive it."""
@@ -123,10 +131,7 @@ class Symbols:
         """What is at an address, in words."""
         if address == 0:
             return "null"
-        for module, start in self._functions.items():
-            index, rest = divmod(address - start, FUNCTION_STEP)
-            if rest == 0 and 0 <= index < len(module.functions):
-                name = list(module.functions)[index]
-                return f"that of {name!r} of {module.path}"
+        if (function := self.function_at(address)) is not None:
+            return f"that of {function.name!r} of {function.module.path}"
         holder = self._memory.resolve(address)
         return "of nothing" if holder is None else f"in {holder.name!r} ({holder.kind} memory)"

@@ -102,7 +102,7 @@ def _arena_fault(memory: Memory, access: Access, what: str) -> MemoryFault:
     holder = memory.resolve(address, access.size)
     if holder is not None and access.kind != "load" and holder.kind != "global":
         word = "constant" if holder.kind == "const" else "parameter"
-        return _fault(access, f"{what} {where}: {holder.name!r} is {word} memory", None)
+        return _fault(access, f"{what} {where}: {holder.called} is {word} memory", None)
     freed = memory.heap.below(address) if memory.heap.holds(address) else None
     if freed is not None and not freed.live and address < freed.address + freed.size:
         block = f"in a block of {freed.size:,} bytes at {freed.address:#x} that was freed"
@@ -155,7 +155,7 @@ def _misplaced(memory: Memory, access: Access) -> tuple[str, str, str] | None:
         if not only_parameters:
             return None
     elif not only_parameters:
-        return f"{holder.name!r} is {words(bit_of(holder.kind))} memory", where, hint
+        return f"{holder.called} is {words(bit_of(holder.kind))} memory", where, hint
     own = memory.resolve(access.parameters)
     if holder is not None and holder is own:
         return None
@@ -182,10 +182,10 @@ def _neighbour(memory: Memory, address: int, size: int, named: str) -> str:
     above = near[index] if index < len(near) else None
     former = (item for item in reversed(memory.former) if item.address <= address < item.end)
     for item in former:
-        return f"inside {item.name!r} ({item.size:,} bytes at {item.address - base:#x}), which was freed"
+        return f"inside {item.called} ({item.size:,} bytes at {item.address - base:#x}), which was freed"
     if below is not None and below.size and (above is None or address - below.end <= above.address - address):
         over = address + size - below.end
-        return f"{over:,} bytes past the end of {below.name!r} ({below.size:,} bytes at {below.address - base:#x})"
+        return f"{over:,} bytes past the end of {below.called} ({below.size:,} bytes at {below.address - base:#x})"
     if above is not None:
-        return f"{above.address - address:,} bytes before {above.name!r} ({above.size:,} bytes at {above.address - base:#x})"
+        return f"{above.address - address:,} bytes before {above.called} ({above.size:,} bytes at {above.address - base:#x})"
     return "no allocation is near"

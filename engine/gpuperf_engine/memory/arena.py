@@ -104,6 +104,11 @@ class Allocation:
     def end(self) -> int:
         return self.address + self.size
 
+    @property
+    def called(self) -> str:
+        """For messages: arrays of programs have no names."""
+        return repr(self.name) if self.name else "an array"
+
 
 #: allocations with whether they were initialised, their bytes and their shadow
 Contents: TypeAlias = "list[tuple[Allocation, bool, NDArray[np.uint8], NDArray[np.uint8]]]"
@@ -191,7 +196,7 @@ class Memory(ArenaPages):
             raise LaunchError(f"{size:,} bytes at {address:#x} are no memory of the host")
         if below is not None and below.end > address and size:
             raise LaunchError(
-                f"{size:,} bytes at {address:#x} overlap {below.name!r} ({below.size:,} bytes at {below.address:#x})",
+                f"{size:,} bytes at {address:#x} overlap {below.called} ({below.size:,} bytes at {below.address:#x})",
                 hint="free that first",
             )
         allocation = Allocation(name, address, size, "global", True, self._made, pad, adopted=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ...binaries import is_binary
 from ...errors import EngineError
-from ...ptx.linking import link
 from ..calls import function
 from ..codes import CudaError, code_of
+from ..device_runtime import linked
 from ..launches import (
     code_versions,
     cudaFuncSetAttribute,
@@ -390,7 +390,7 @@ def cuLinkComplete(state: State, handle: int, out: int, size: int | None) -> Non
     texts = [_text(image.raw[:-1], state) for image in images]
     if not texts:
         raise CudaError(1, "nothing was added to link")
-    data = link(texts).encode()
+    data = linked(texts).encode()
     images.append(ctypes.create_string_buffer(data, len(data) + 1))
     c_void_p.from_address(out).value = ctypes.addressof(images[-1])
     if size:

@@ -70,6 +70,8 @@ def environment(
     return {
         "LD_LIBRARY_PATH": _joined(os.pathsep, str(libraries), os.environ.get("LD_LIBRARY_PATH")),
         "LD_PRELOAD": _joined(" ", str(libraries / PRELOAD), os.environ.get("LD_PRELOAD")),
+        # CuPy's wheel has CUB as machine code alone, and passes over the errors that come of it
+        "CUPY_ACCELERATORS": os.environ.get("CUPY_ACCELERATORS", ""),
         "GPUPERF_RUN_PATH": os.pathsep.join(filter(None, sys.path)),
         "GPUPERF_RUN_PYTHON": sys.executable,
         "GPUPERF_RUN_LIBPYTHON": str(_python_library()),

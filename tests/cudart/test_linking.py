@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import ctypes.util
+import sys
 
+import pytest
+
+from gpuperf_engine.cudart.launch_log import object_at
 from gpuperf_engine.cudart.registration import images_at
 from tests.binaries.build import entry, fatbin
 
@@ -23,3 +28,14 @@ def test_a_linked_program_names_what_it_was_linked_from():
     assert images_at(ctypes.addressof(wrapper)) == [buffer.raw[:-1] for buffer in kept]
     wrapper[0] = 1 << 32 | 0x466243B1
     assert images_at(ctypes.addressof(wrapper)) == [machine_code.raw[:-1]]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the dynamic linker of Linux")
+def test_kernels_are_those_of_the_library_that_holds_them():
+    """CuPy's, say, not Python's."""
+    name = ctypes.util.find_library("z") or ctypes.util.find_library("m")
+    library = ctypes.CDLL(name)
+    function = library.zlibVersion if name.startswith("libz") else library.cos
+    file, _ = object_at(ctypes.cast(function, ctypes.c_void_p).value)
+    assert file.name.startswith(name.partition(".so")[0])
+    assert object_at(ctypes.addressof(ctypes.create_string_buffer(1 << 20))) is None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuperf_engine.cudart import properties
+from gpuperf_engine.cudart import build, properties
 from gpuperf_engine.cudart.build import LIBRARIES, build_libraries, names
 from gpuperf_engine.cudart.calls import FUNCTIONS
 from gpuperf_engine.cudart.program import check_program
@@ -230,14 +230,16 @@ def test_programs_that_can_be_run(tmp_path):
 
 
 @needs_compiler
-def test_a_program_without_cuda(tmp_path, capfd):
+def test_a_program_without_cuda(tmp_path, capfd, monkeypatch):
     """It is run, and the user told that the emulator had no part in it."""
     script = tmp_path / "script"
-    script.write_text("#!/bin/sh\necho hello\nexit 3\n")
+    script.write_text('#!/bin/sh\necho "hello ${CUPY_ACCELERATORS-unset}"\nexit 3\n')
     script.chmod(0o755)
+    monkeypatch.delenv("CUPY_ACCELERATORS", raising=False)
     assert main(["run", "--", str(script)]) == 3
     out, err = capfd.readouterr()
-    assert out == "hello\n"
+    # CuPy's sums need CUB, of which its wheel has machine code alone
+    assert out == "hello \n"
     assert f"{script} has called no function of CUDA: nothing was run on the emulator" in err
     assert "--triton" in err
 
@@ -250,6 +252,22 @@ def test_usage(capsys):
     ):
         assert main(arguments) == 2
         assert line in capsys.readouterr().err
+
+
+@needs_compiler
+def test_libraries_are_built_again_where_anything_of_their_making_differs(monkeypatch, tmp_path):
+    built = []
+    monkeypatch.setattr(build, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(
+        build, "_compile", lambda sources, library, *rest: built.append((library.name, *rest))
+    )
+    folders = {build_libraries()}
+    assert [name for name, *_ in built] == [*LIBRARIES, build.PRELOAD]
+    for name, value in (("_LIBC", dict.fromkeys(build._LIBC, "GLIBC_2.99")), ("_OPTIONS", ("-O0",))):
+        with monkeypatch.context() as patched:
+            patched.setattr(build, name, value)
+            folders.add(build_libraries())
+    assert len(folders) == 3
 
 
 def test_without_a_compiler(monkeypatch, tmp_path):

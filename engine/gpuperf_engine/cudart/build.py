@@ -100,12 +100,21 @@ def build_libraries() -> Path:
         preload,
         *(_generated(library, shim, machine, inside=True) for library in LIBRARIES[:2]),
     ]
-    folder = _folder() / f"cudart-{cache.key('cudart', repr(sources), _OPTIONS, machine)}"
+    linked = {library: _linking(library, machine) for library in sources}
+    folder = _folder() / f"cudart-{cache.key('cudart', repr(sources), _OPTIONS, repr(linked), machine)}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for library, texts in sources.items():
         if not (folder / library).is_file():
-            _compile(texts, folder / library, machine)
+            _compile(texts, folder / library, *linked[library])
     return folder
+
+
+def _linking(library: str, machine: str) -> tuple[list[str], str]:
+    """Options of the linker, and the text of ``versions``, a file that they may name."""
+    if library == PRELOAD:
+        return ["-ldl", "-Wl,-z,initfirst"], ""
+    versions = f"{_LIBC[machine]} {{ __cxa_atexit; }};\n{library} {{ *; }};\n"
+    return ["-ldl", f"-Wl,-soname,{library}", "-Wl,--version-script=versions"], versions
 
 
 def _folder() -> Path:
@@ -155,7 +164,7 @@ def _table(prefix: str, library: str) -> list[str]:
     ]
 
 
-def _compile(sources: list[str], library: Path, machine: str) -> None:
+def _compile(sources: list[str], library: Path, options: list[str], versions: str) -> None:
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if not compiler:
         raise MachineError(
@@ -167,14 +176,8 @@ def _compile(sources: list[str], library: Path, machine: str) -> None:
         files = [f"{number}.c" for number in range(len(sources))]
         for name, source in zip(files, sources):
             (Path(folder) / name).write_text(source, encoding="utf-8")
-        command = [*compiler.split(), *_OPTIONS, *files, "-ldl"]
-        if library.name == PRELOAD:
-            command.append("-Wl,-z,initfirst")
-        else:
-            (Path(folder) / "versions").write_text(
-                f"{_LIBC[machine]} {{ __cxa_atexit; }};\n{library.name} {{ *; }};\n"
-            )
-            command += [f"-Wl,-soname,{library.name}", "-Wl,--version-script=versions"]
+        (Path(folder) / "versions").write_text(versions)
+        command = [*compiler.split(), *_OPTIONS, *files, *options]
         try:
             done = subprocess.run(
                 command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False

@@ -22,7 +22,7 @@ from ..ptx.module import Module
 from ..results import Profile
 from .calls import say
 
-__all__ = ["LaunchLog", "LaunchSite", "LoggedCase", "LoggedLaunches", "read_launches"]
+__all__ = ["LaunchLog", "LaunchSite", "LoggedCase", "LoggedLaunches", "object_at", "read_launches"]
 
 _SCHEMA = 1
 _LOG, _BEGUN = ".launches.json", ".begun"
@@ -133,13 +133,21 @@ class _Info(ctypes.Structure):
     ]
 
 
+def object_at(address: int) -> tuple[Path, Any] | None:
+    """The file of the program or library that the dynamic linker has mapped there, and what it knows of it (``Dl_info``)."""
+    info = _Info()
+    if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(info)):
+        return None
+    file = Path(os.fsdecode(info.file or b""))
+    return (file if file.is_file() else Path("/proc/self/exe")).resolve(), info
+
+
 def _located(address: int) -> LaunchSite:
     """What the dynamic linker knows of a return address: the call ends one byte before it."""
-    info = _Info()
-    if not address or not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address - 1), ctypes.byref(info)):
+    known = object_at(address - 1) if address else None
+    if known is None:
         return LaunchSite()
-    file = os.fsdecode(info.file or b"")
-    path = Path("/proc/self/exe").resolve() if not Path(file).is_file() else Path(file).resolve()
+    path, info = known
     with path.open("rb") as stream:
         fixed = stream.read(18)[16:18] == b"\x02\x00"  # ET_EXEC: addresses in the file are those in memory
     base = 0 if fixed else info.base or 0

@@ -19,6 +19,7 @@ from ..timing.targets import most_specific
 from .calls import function
 from .codes import CudaError
 from .device_runtime import linked
+from .launch_log import object_at
 from .state import State
 
 __all__ = [
@@ -54,7 +55,8 @@ class Library:
     @cached_property
     def module(self) -> Module:
         """The PTX that the device takes. Raises ``CudaError`` (no kernel image) where there is none."""
-        name = program_name()
+        known = object_at(self.address)
+        name = known[0].name if known else program_name()
         data = images_at(self.address)
         if len(data) == 1 and not is_binary(data[0]):
             return parse(data[0].decode("utf-8", "replace"), f"{name}[PTX]")

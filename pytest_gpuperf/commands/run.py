@@ -56,6 +56,12 @@ def add_parser(commands: Subcommands) -> None:
         metavar="FILE.json",
         help="of a CUDA program: write there what was counted, by kernel",
     )
+    parser.add_argument(
+        "--max-instructions",
+        metavar="N",
+        type=int,
+        help="of a CUDA program: warp instructions that one warp may execute, or the kernel is ended (default: 100000000)",
+    )
     gate = parser.add_argument_group(
         "gate", "of a CUDA program; configured as pytest is, by the ini file of this folder"
     )
@@ -85,8 +91,10 @@ def run(arguments: argparse.Namespace) -> int:
     command = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if not command:
         raise UsageError("say what to run: gpuperf run -- PROGRAM ARGUMENTS")
-    if arguments.triton and (arguments.races or arguments.output):
-        raise UsageError("--races and -o are for CUDA programs: leave out --triton")
+    if arguments.triton and (arguments.races or arguments.output or arguments.max_instructions):
+        raise UsageError("--races, --max-instructions and -o are for CUDA programs: leave out --triton")
+    if arguments.max_instructions is not None and arguments.max_instructions < 1:
+        raise UsageError(f"--max-instructions {arguments.max_instructions}: at least 1")
     idle = [option for name, option in _OF_GATE.items() if getattr(arguments, name)]
     if idle and not arguments.gate:
         raise UsageError(f"{', '.join(idle)} {'does' if len(idle) == 1 else 'do'} nothing without --gate")
@@ -109,7 +117,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.triton:
         return _start([program, *command[1:]], triton_environment(target, []))
     check_program(Path(program))
-    variables = environment(target, device={"races": arguments.races or "off"}, output=arguments.output)
+    device: dict[str, object] = {"races": arguments.races or "off"}
+    if arguments.max_instructions:
+        device["max_instructions"] = arguments.max_instructions
+    variables = environment(target, device=device, output=arguments.output)
     with tempfile.TemporaryDirectory(prefix="gpuperf-") as folder:
         used = Path(folder) / "used"
         code = _start([program, *command[1:]], {**variables, "GPUPERF_RUN_USED": str(used)})

@@ -43,6 +43,8 @@ def gate(arguments: argparse.Namespace, command: Sequence[str]) -> int:
         options += ["-o", f"gpuperf_baseline_dir={arguments.baselines}"]
     if arguments.report:
         options.append(f"--gpuperf-report={arguments.report}")
+    if arguments.max_instructions:
+        options.append(f"--gpuperf-max-instructions={arguments.max_instructions}")
     if arguments.budget:
         options.append(f"--gpuperf-budget={arguments.budget}")
     options += [f"--gpuperf-kernels={pattern}" for pattern in arguments.kernels or ()]

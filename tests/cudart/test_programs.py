@@ -233,13 +233,16 @@ def test_programs_that_can_be_run(tmp_path):
 def test_a_program_without_cuda(tmp_path, capfd, monkeypatch):
     """It is run, and the user told that the emulator had no part in it."""
     script = tmp_path / "script"
-    script.write_text('#!/bin/sh\necho "hello ${CUPY_ACCELERATORS-unset}"\nexit 3\n')
+    script.write_text(
+        '#!/bin/sh\necho "hello ${CUPY_ACCELERATORS-unset}"\necho "$GPUPERF_RUN_DEVICE"\nexit 3\n'
+    )
     script.chmod(0o755)
     monkeypatch.delenv("CUPY_ACCELERATORS", raising=False)
-    assert main(["run", "--", str(script)]) == 3
+    assert main(["run", "--max-instructions", "5000", "--", str(script)]) == 3
     out, err = capfd.readouterr()
     # CuPy's sums need CUB, of which its wheel has machine code alone
-    assert out == "hello \n"
+    hello, device = out.splitlines()
+    assert hello == "hello " and json.loads(device) == {"races": "off", "max_instructions": 5000}
     assert f"{script} has called no function of CUDA: nothing was run on the emulator" in err
     assert "--triton" in err
 
@@ -247,6 +250,7 @@ def test_a_program_without_cuda(tmp_path, capfd, monkeypatch):
 def test_usage(capsys):
     for arguments, line in (
         (["run"], "say what to run: gpuperf run -- PROGRAM ARGUMENTS"),
+        (["run", "--max-instructions", "0", "--", "true"], "--max-instructions 0: at least 1"),
         (["run", "--", "./no/such"], "./no/such: no such program"),
         (["run", "--target", "h200-sx", "--", "true"], "--target 'h200-sx' is not known; did you mean"),
     ):

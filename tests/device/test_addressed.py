@@ -151,6 +151,34 @@ def test_nothing_is_committed_up_front() -> None:
     assert resident() - before < 8 << 20
 
 
+@linux
+def test_what_the_host_sets_or_copies_whole_costs_no_more_than_that() -> None:
+    """Of memory set to zero nothing is committed; what is known of each byte costs nothing where the host wrote all of them."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    device = ge.Device(mapped=True)
+    size = 64 << 20
+    zero, copied = device.allocate(size), device.allocate(size)
+    host = np.full(size, 7, np.uint8)
+    device.launch(ge.parse(ADD)["k"], 1, 64, [zero, 64])  # writes a part of it
+    before = resident()
+    device.fill_bytes(zero, b"\0\0\0\0", size // 4)
+    assert resident() - before < 8 << 20
+    device.copy_bytes(copied, host.ctypes.data, size)
+    assert resident() - before < size + (8 << 20)
+    assert device.read_bytes(zero, 4096) == bytes(4096) and device.read_bytes(copied + size - 1, 1) == b"\x07"
+    profile = device.launch(ge.parse(ADD)["k"], 1, 64, [zero + 4096, 64])
+    assert not any("uninitialised" in note for note in profile.notes)
+    assert device.read_bytes(zero + 4096, 8) == struct.pack("<2I", 3, 3)
+    for address in (zero, copied):
+        device.free(address)
+    assert device.allocate(size) != zero
+    again = [device.launch(ge.parse(ADD)["k"], 1, 64, [device.allocate(4096), 64]) for _ in range(2)]
+    assert all(any("reads uninitialised memory" in note for note in one.notes) for one in again)
+
+
 def test_freed_memory_is_a_fault_and_is_given_again(backend: str) -> None:
     device = ge.Device(backend=backend, memory_bytes=1 << 20)
     kernel = ge.parse(ADD)["k"]
@@ -308,3 +336,26 @@ def test_estimated_registers_leave_room_for_the_block_that_a_kernel_declares(
     attributes = ge.Device().attributes(module["k"])
     assert (attributes.registers, attributes.largest_block) == (registers, largest)
     assert attributes.spill_bytes == 4 * (184 - registers)
+
+
+def test_memory_written_by_the_host_beside_memory_that_nobody_wrote(backend: str) -> None:
+    """One instruction reads from both: only lanes of the second are reported, and none once they have been written."""
+    text = (
+        head("8.0", "sm_80")
+        + """
+.visible .entry k(.param .u64 x, .param .u64 y) {
+    .reg .b64 %rd<4>; .reg .b32 %r<4>; .reg .pred %p;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+    mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 1; setp.eq.u32 %p, %r2, 0; selp.b64 %rd3, %rd1, %rd2, %p;
+    mad.wide.u32 %rd3, %r1, 4, %rd3; ld.global.u32 %r3, [%rd3]; add.u32 %r3, %r3, 1; st.global.u32 [%rd3], %r3;
+    ret; }"""
+    )
+    device = ge.Device(backend=backend, races="off")
+    kernel = ge.parse(text)["k"]
+    x, y = device.array(np.arange(32, dtype=np.uint32)), device.empty(32, np.uint32)
+    for times in (1, 2):
+        notes = device.launch(kernel, 1, 32, [x, y]).notes
+        assert sum("uninitialised" in note for note in notes) == (times == 1)
+        even = np.arange(32) % 2 == 0
+        assert x.numpy().tolist() == (np.arange(32) + times * even).tolist()
+        assert y.numpy().tolist() == (times * ~even).tolist()

@@ -121,7 +121,10 @@ class AddressedMemory(DeviceMemory):
         if not size:
             return
         to = self._holder(target, size, "write")
-        if value.count(value[0]) == len(value):
+        whole = to is not None and not to.adopted and (target, size) == (to.address, to.size)
+        if to is not None and whole and not to.initialized and not any(value):
+            self.memory.zero(to)
+        elif value.count(value[0]) == len(value):
             ctypes.memset(self._host(target), value[0], size)
         else:
             ctypes.memmove(self._host(target), value * count, size)

@@ -126,6 +126,19 @@ class Part(NamedTuple):
     inside: Lanes | None = None
 
 
+def _by_shadow(
+    region: Region, lanes: Lanes, offsets: Lanes, initialized: Lanes, inside: Lanes | None = None
+) -> list[Part]:
+    """Apart where the shadow tells what was written, which it does not of what is ``initialized``."""
+    if not lanes.size or bool(initialized.all()) or not initialized.any():
+        return [Part(region, lanes, offsets, bool(initialized.all()), inside)] if lanes.size else []
+    ways = (initialized, True), (~initialized, False)
+    return [
+        Part(region, lanes[way], offsets[way], whole, None if inside is None else inside[way])
+        for way, whole in ways
+    ]
+
+
 #: lane, address, space, size of the space
 _Refusal = tuple[int, int, str, int]
 _RANK_SHIFT, _OFFSET = np.uint64(RANK_SHIFT), np.uint64((1 << RANK_SHIFT) - 1)
@@ -254,22 +267,23 @@ class MemoryStep:
         parts: list[Part] = []
         if not good.all():
             piece = 0 if warp.cta.plan.strict == "error" else self.piece
-            runs_past, ends = arena.beyond(addresses, self.bytes, piece, self.reaches)
+            runs_past, ends, behind = arena.beyond(addresses, self.bytes, piece, self.reaches)
             runs_past &= ~good & aligned
             if runs_past.any() and self.site is not None:
                 inside = np.where(ends > addresses, ends - addresses, 0).astype(np.int64)[runs_past]
                 for lane, address, end in zip(lanes[runs_past], addresses[runs_past], ends[runs_past]):
                     self._runs_past(warp, int(lane), int(address), int(end))
-                parts = [Part(arena.region, lanes[runs_past], offsets[runs_past], False, inside)]
+                parts += _by_shadow(
+                    arena.region, lanes[runs_past], offsets[runs_past], behind[runs_past], inside
+                )
                 lanes, addresses, offsets = lanes[~runs_past], addresses[~runs_past], offsets[~runs_past]
-                good, aligned = good[~runs_past], aligned[~runs_past]
+                good, aligned, initialized = good[~runs_past], aligned[~runs_past], initialized[~runs_past]
         good &= aligned
         space = "const" if self.space == "const" else "global"
         refused = [
             (int(lanes[index]), int(addresses[index]), space, 0) for index in np.flatnonzero(~good)[:1]
         ]
-        if lanes.size:
-            parts.append(Part(arena.region, lanes, offsets, initialized))
+        parts += _by_shadow(arena.region, lanes, offsets, initialized)
         return refused, parts
 
     def _runs_past(self, warp: ReferenceWarp, lane: int, address: int, end: int) -> None:

@@ -98,16 +98,17 @@ class Arena:
 
     def check(
         self, addresses: Lanes, size: int, writes: bool, reaches: int = ANY, parameters: int = 0
-    ) -> tuple[Lanes, bool]:
-        """Whether each access lies in one allocation that may be reached (and written), and whether all of those are initialised.
-        ``reaches``: bits of ``spaces``; ``parameters``: where those of the kernel are."""
+    ) -> tuple[Lanes, Lanes]:
+        """Whether each access lies in one allocation that may be reached (and written), and whether that is initialised; where none
+        is reached, the second is true. ``reaches``: bits of ``spaces``; ``parameters``: where those of the kernel are."""
         self._refresh()
         if not self._starts.size:
-            return np.zeros(addresses.shape, np.bool_), True
+            return np.zeros(addresses.shape, np.bool_), np.ones(addresses.shape, np.bool_)
         number = self._of_all(addresses, size, writes, reaches, parameters)
         if number is not None:
             self._tell((number,))
-            return np.ones(addresses.shape, np.bool_), bool(self._initialized[number])
+            initialized = bool(self._initialized[number])
+            return np.ones(addresses.shape, np.bool_), np.full(addresses.shape, initialized)
         index = np.searchsorted(self._starts, addresses, side="right") - 1
         known = index >= 0
         index = np.maximum(index, 0)
@@ -122,7 +123,7 @@ class Arena:
         if reaches == bit_of("param"):
             good &= self._starts[index] == np.uint64(parameters)
         self._tell(index[good].tolist())
-        return good, bool((self._initialized[index[good]] != 0).all())
+        return good, ~good | (self._initialized[index] != 0)
 
     def _of_all(self, addresses: Lanes, size: int, writes: bool, reaches: int, parameters: int) -> int | None:
         """The number of the one allocation that all accesses lie in, if they do and each is good."""
@@ -145,11 +146,12 @@ class Arena:
                 if number < len(self.memory.allocations):  # the others are blocks of the heap
                     self.memory.on_access(self.memory.allocations[number])
 
-    def beyond(self, addresses: Lanes, size: int, piece: int, reaches: int) -> tuple[Lanes, Lanes]:
-        """Of accesses that no allocation holds whole: which may run into the padding behind one (see ``simt.padding``), and where that
-        one ends. ``piece``: bytes that must begin inside."""
+    def beyond(self, addresses: Lanes, size: int, piece: int, reaches: int) -> tuple[Lanes, Lanes, Lanes]:
+        """Of accesses that no allocation holds whole: which may run into the padding behind one (see ``simt.padding``), where that one
+        ends, and whether it is initialised. ``piece``: bytes that must begin inside."""
         if not self._starts.size:
-            return np.zeros(addresses.shape, np.bool_), addresses
+            none = np.zeros(addresses.shape, np.bool_)
+            return none, addresses, none
         index = np.searchsorted(self._starts, addresses, side="right") - 1
         known = (index >= 0) & bool(reaches & bit_of("global"))
         index = np.maximum(index, 0)
@@ -159,4 +161,4 @@ class Arena:
         good = known & (pads > 0) & (self._kinds[index] % PADDED == KINDS["global"])
         good &= begins | ((pads % 2 == 0) & (last <= ends + pads // 2))
         self._tell(index[good].tolist())
-        return good, ends
+        return good, ends, self._initialized[index] != 0

@@ -7,7 +7,7 @@ space, below. ``host address = arena base + (device address − ARENA_BASE)``; i
 Linux puts programs and libraries, and memory of the host can be an allocation too (``adopt``).
 
 The shadow has one byte per byte of the arena: 0 means never written. A kernel's store writes 1 there unless its allocation
-is ``initialized``.
+is ``initialized``: what the host writes whole has nothing in its shadow.
 
 Generic addresses (PTX manual, "Generic Addressing"): the shared and local windows lie outside the arena, so a generic
 address belongs to exactly one state space. All addresses here are generic.
@@ -307,11 +307,10 @@ class Memory(ArenaPages):
         if allocation.initialized:
             return
         if offset == 0 and size == allocation.size:
-            self.shadow_of(allocation)[:] = 1
+            # its shadow is not looked at again: pages of it would cost as much as the array
             self.set_initialized(allocation, True)
         else:
-            shadow = self.shadow_of(allocation)
-            shadow[offset : offset + size] = 1
+            self.shadow_of(allocation)[offset : offset + size] = 1
 
     def set_initialized(self, allocation: Allocation, initialized: bool) -> None:
         """Note whether every byte of an allocation has been written."""
@@ -326,6 +325,11 @@ class Memory(ArenaPages):
         if index is not None and index < self._filled:
             self._rows[index, 3] = initialized
         self.generation += 1
+
+    def zero(self, allocation: Allocation) -> None:
+        """Note that the host sets all of an allocation to zero; pages that no kernel writes afterwards stay uncommitted."""
+        give_back(self.host + allocation.address - self.origin, allocation.size)
+        self.set_initialized(allocation, True)
 
     def clear(self, allocation: Allocation) -> None:
         """Note that a fresh allocation is zero as was asked for, or that the host writes to it; its pages stay uncommitted."""
@@ -378,7 +382,9 @@ class Memory(ArenaPages):
             self.view(item)[:] = contents
             self.shadow_of(item)[:] = shadow
         for item in self.allocations:
-            if item not in known and item.kind == "global" and bool(self.shadow_of(item).any()):
+            if item in known or item.kind != "global":
+                continue
+            if item.initialized or bool(self.shadow_of(item).any()):
                 self.view(item)[:] = 0
                 self.shadow_of(item)[:] = 0
                 self.set_initialized(item, item.size == 0)

@@ -299,7 +299,7 @@ def budget(place: Place, block: BasicBlock, executed: int, mask: int) -> BudgetE
         f"{executed:,} warp instructions executed, {place.plan.max_instructions:,} allowed: the kernel does not seem to end",
         span=block.instructions[0].span if block.instructions else None,
         details=[place.thread(lanes_of(mask)[0] if mask else 0)],
-        hint="raise max_instructions (--gpuperf-max-instructions) if it does end",
+        hint="raise max_instructions (--gpuperf-max-instructions, of gpuperf run --max-instructions) if it does end",
     )
 
 

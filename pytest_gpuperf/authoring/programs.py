@@ -37,13 +37,19 @@ if TYPE_CHECKING:
 
     from .fixture import Gpuperf
 
-__all__ = ["NO_RUNTIME", "ProgramError", "environment", "run_program"]
+__all__ = ["ProgramError", "environment", "run_program", "say_nothing_ran"]
 
-NO_RUNTIME = (
-    "has called no function of CUDA: nothing was run on the emulator\n"
-    "  programs of Triton need --triton, others CUDA 12 or 13, not stripped"
-)
 _SHOWN = 20
+
+
+def say_nothing_ran(program: str, has_cuda: bool) -> None:
+    """On stderr; ``has_cuda``: the program could have called CUDA, and ended before it did."""
+    print(
+        f"gpuperf: {program} has called no function of CUDA: nothing was run on the emulator",
+        *(() if has_cuda else ["  programs of Triton need --triton, others CUDA 12 or 13, not stripped"]),
+        sep="\n",
+        file=sys.stderr,
+    )
 
 
 class ProgramError(subprocess.CalledProcessError):
@@ -108,7 +114,7 @@ def run_program(
             "no program was given", hint='for example gpuperf.run(["build/app", "--size", "1000"])'
         )
     words = [_program(command[0], item), *(os.fspath(word) for word in command[1:])]
-    check_program(Path(words[0]))
+    has_cuda = check_program(Path(words[0]))
     rules = case_settings(settings, item, declared)
     machine = next(iter((*rules.targets, *rules.skipped_targets)), DEFAULT_MACHINE)
     with tempfile.TemporaryDirectory(prefix="gpuperf-") as folder:
@@ -134,7 +140,7 @@ def run_program(
         except OSError as error:
             raise EngineError(f"{words[0]} cannot be run: {error.strerror or error}") from None
         if not captured and not any(Path(folder).iterdir()):
-            print(f"gpuperf: {command[0]} {NO_RUNTIME}", file=sys.stderr)
+            say_nothing_ran(os.fspath(command[0]), has_cuda)
         logged = read_launches(Path(folder), parse)
     sys.stdout.write(done.stdout or "")
     sys.stderr.write(done.stderr or "")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpuperf_engine.cudart.program import check_program
 
-from ..authoring.programs import NO_RUNTIME, environment
+from ..authoring.programs import environment, say_nothing_ran
 from ..programs.device import DEFAULT_MACHINE
 from ..triton.activation import environment as triton_environment
 from .common import Subcommands, UsageError, check_targets
@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     target = targets[0] if targets else DEFAULT_MACHINE
     if arguments.triton:
         return _start([program, *command[1:]], triton_environment(target, []))
-    check_program(Path(program))
+    has_cuda = check_program(Path(program))
     device: dict[str, object] = {"races": arguments.races or "off"}
     if arguments.max_instructions:
         device["max_instructions"] = arguments.max_instructions
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
         used = Path(folder) / "used"
         code = _start([program, *command[1:]], {**variables, "GPUPERF_RUN_USED": str(used)})
         if not used.exists():
-            print(f"gpuperf: {command[0]} {NO_RUNTIME}", file=sys.stderr)
+            say_nothing_ran(command[0], has_cuda)
     return code
 
 

@@ -17,6 +17,7 @@ from gpuperf_engine.cudart.build import LIBRARIES, build_libraries, names
 from gpuperf_engine.cudart.calls import FUNCTIONS
 from gpuperf_engine.cudart.program import check_program
 from gpuperf_engine.errors import MachineError
+from pytest_gpuperf.authoring.programs import say_nothing_ran
 from pytest_gpuperf.cli import main
 from tests.binaries.build import elf, entry, fatbin
 
@@ -218,15 +219,26 @@ def test_programs_that_cannot_be_run(tmp_path, data, lines):
 
 
 def test_programs_that_can_be_run(tmp_path):
-    for data in (
-        linked("libcudart.so.12"),
-        linked("libcuda.so.1", "libnvrtc.so.13"),
-        linked("libc.so.6", symbols=("cudaMalloc",)),
-        linked("libc.so.6", fat=False),
-        b"#!/bin/sh\n",
+    for data, has_cuda in (
+        (linked("libcudart.so.12"), True),
+        (linked("libcuda.so.1", "libnvrtc.so.13"), True),
+        (linked("libc.so.6", symbols=("cudaMalloc",)), True),
+        (linked("libc.so.6", fat=False), False),
+        (b"#!/bin/sh\n", False),
     ):
         (tmp_path / "app").write_bytes(data)
-        check_program(tmp_path / "app")
+        assert check_program(tmp_path / "app") == has_cuda
+
+
+def test_a_program_that_ends_before_it_calls_cuda_is_not_asked_what_it_is(capsys):
+    """It may have refused its arguments."""
+    for has_cuda in (True, False):
+        say_nothing_ran("./app", has_cuda)
+        err = capsys.readouterr().err
+        assert err.startswith(
+            "gpuperf: ./app has called no function of CUDA: nothing was run on the emulator\n"
+        )
+        assert ("--triton" in err) is not has_cuda
 
 
 @needs_compiler

@@ -26,12 +26,12 @@ _NEEDED = 1
 _ENTRY = struct.Struct("<QQ")
 
 
-def check_program(path: Path) -> None:
-    """Raises ``MachineError`` for a program of CUDA that cannot be run, with what it needs, by name, and what to do; ``BinaryError``
-    for one that is damaged."""
+def check_program(path: Path) -> bool:
+    """Whether a program has functions of CUDA itself. Raises ``MachineError`` for a program of CUDA that cannot be run, with what it
+    needs, by name, and what to do; ``BinaryError`` for one that is damaged."""
     with path.open("rb") as stream:
         if stream.read(len(MAGIC)) != MAGIC:
-            return  # a script, which may start programs
+            return False  # a script, which may start programs
         data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
     file = read_elf(data, path.name, (".dynamic", ".dynstr", ".strtab", ".nv_fatbin"))
     sections = {
@@ -72,6 +72,7 @@ def check_program(path: Path) -> None:
             f"{path.name} is linked to the runtime of CUDA {versions[0]}",
             hint="programs of CUDA 12 and 13 can be run: compile it with one of these",
         )
+    return bool(versions or contained or "libcuda.so.1" in needed)
 
 
 def _text(strings: bytes, start: int) -> str:

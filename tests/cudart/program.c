@@ -27,6 +27,7 @@ int cudaGraphAddMemsetNode(handle *, handle, handle *, size_t, void *), cudaGrap
 int cudaGraphAddMemcpyNode1D(handle *, handle, handle *, size_t, void *, void *, size_t, int);
 int cudaGraphAddDependencies(handle, handle *, handle *, void *, size_t); /* of CUDA 13 */
 int cudaDeviceSynchronize(void), cudaGetLastError(void), cudaIpcGetMemHandle(void *, void *), cudaDeviceReset(void);
+int cudaDeviceDisablePeerAccess(int), cudaDeviceGetP2PAttribute(int *, int, int, int);
 int cudaDeviceGetAttribute(int *, int, int), cudaEventCreate(handle *), cudaEventRecord(handle, handle), cudaEventElapsedTime(float *, handle, handle);
 const char *cudaGetErrorName(int);
 
@@ -150,6 +151,8 @@ static void errors(void)
     WANT(cudaMemcpy(host, device + 32, 16, 2), 1);
     WANT(cudaMemcpyFromSymbol(host, host, 4, 0, 2), 13);
     WANT(cudaIpcGetMemHandle(host, device), 801);
+    WANT(cudaDeviceDisablePeerAccess(1), 101);
+    WANT(cudaDeviceGetP2PAttribute(host, 1, 0, 1), 101);
     OK(cudaFree(device));
     WANT(cudaFree(device), 1);
     OK(cudaMalloc((void **)&device, 128));

@@ -134,6 +134,8 @@ def test_errors_are_codes_of_cuda_and_messages(program):
         "cudaLaunchKernel: block.x is 2,000",
         "is the host function of no kernel",
         "cudaIpcGetMemHandle is not supported (cudaErrorNotSupported)",
+        "cudaDeviceDisablePeerAccess: device 1 is no peer: there is one device",
+        "cudaDeviceGetP2PAttribute: devices 0 and 1 are no peers: there is one device",
         "is no address that was allocated, or was freed before",
         "program[sm_80]:17:5: out-of-bounds st.global.u32",
         "program[sm_80]:20:55: trap executed",

@@ -228,9 +228,14 @@ def cudaDeviceCanAccessPeer(state: State, out: int, device: int, peer: int) -> N
     c_int.from_address(out).value = 0
 
 
-@function(c_int, c_uint)
-def cudaDeviceEnablePeerAccess(state: State, peer: int, _: int) -> None:
-    raise CudaError(101, "there is one device: it has no peers")
+@function(c_int, also=("cudaDeviceDisablePeerAccess",))
+def cudaDeviceEnablePeerAccess(state: State, peer: int) -> None:
+    raise CudaError(101, f"device {peer} is no peer: there is one device")
+
+
+@function(c_void_p, c_int, c_int, c_int)
+def cudaDeviceGetP2PAttribute(state: State, out: int, attribute: int, device: int, peer: int) -> None:
+    raise CudaError(101, f"devices {device} and {peer} are no peers: there is one device")
 
 
 @function(c_void_p, c_int, c_int)

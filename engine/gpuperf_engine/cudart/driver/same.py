@@ -8,6 +8,7 @@ from ..calls import FUNCTIONS
 __all__ = ["SAME"]
 
 SAME = """
+cuCtxDisablePeerAccess cudaDeviceEnablePeerAccess
 cuCtxEnablePeerAccess cudaDeviceEnablePeerAccess
 cuCtxGetCacheConfig cudaDeviceGetCacheConfig
 cuCtxGetLimit cudaDeviceGetLimit
@@ -23,6 +24,7 @@ cuDeviceGetAttribute cudaDeviceGetAttribute
 cuDeviceGetByPCIBusId cudaDeviceGetByPCIBusId
 cuDeviceGetDefaultMemPool cudaDeviceGetDefaultMemPool
 cuDeviceGetMemPool cudaDeviceGetMemPool
+cuDeviceGetP2PAttribute cudaDeviceGetP2PAttribute
 cuDeviceGetPCIBusId cudaDeviceGetPCIBusId
 cuDeviceSetMemPool cudaDeviceSetMemPool
 cuEventCreate cudaEventCreateWithFlags

@@ -120,3 +120,25 @@ def test_warp_groups_and_numbers_of_eight_bits(name: str) -> None:
     for machine in ("h100-sxm", "rtx-4090") if name == "qgemm_mma" else ("h100-sxm",):
         code = ge.machine_code(profiles[0], machine)
         assert (code.ways, code.residue, code.notes) == ("flow and run", 0.0, ())
+
+
+ALIGNED = """.visible .entry k(.param .u32 n, .param .align 64 .b8 map[64], .param .u64 data)
+{
+.reg .b32 %d, %t, %e; .reg .b64 %a, %g; .reg .pred %p;
+mov.u32 %t, %tid.x; ld.param.u64 %a, [data]; mad.wide.u32 %g, %t, 4, %a; ld.param.u32 %d, [map+60]; ld.param.u32 %e, [n];
+add.u32 %d, %d, %e; elect.sync _|%p, 0xffffffff; @%p add.u32 %d, %d, 5; st.global.b32 [%g], %d; ret;
+}
+"""
+
+
+def test_parameters_lie_where_alignment_puts_them_in_the_bank() -> None:
+    """Parameters of sm_90 begin at 0x210: what is aligned to 64 bytes lies at 0x240, not 64 bytes behind the first. And one
+    lane of the warp is elected."""
+    device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)
+    kernel = ge.parse(head("8.0", "sm_90") + ALIGNED, path="k.ptx")["k"]
+    data, words = device.zeros(32, np.uint32), np.arange(100, 116, dtype=np.uint32)
+    profile = device.launch(kernel, 1, 32, [np.int32(7), words.tobytes(), data])
+    assert data.numpy().tolist() == [115 + 7 + 5, *[115 + 7] * 31]
+    for machine in ("h100-sxm", "b200"):
+        code = ge.machine_code(profile, machine)
+        assert "run" in code.ways, (machine, code.notes)

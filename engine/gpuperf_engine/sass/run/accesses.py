@@ -273,6 +273,19 @@ def _vote(op: Op, to: Writer) -> None:
         to.put_flag(made, flag)
 
 
+@opcodes("ELECT")
+def _elect(op: Op, to: Writer) -> None:
+    """The first of the lanes that execute it."""
+    flag, target, others = op.operands
+    if not isinstance(target, Register) or not target.is_zero or to.predicate(others) != "%PT":
+        raise NotRun(f"{op.item.text} is not known here")
+    mask, all_lanes, below = to.fresh("r"), to.fresh("r"), to.fresh("r")
+    to.line(f"activemask.b32 {all_lanes}")
+    to.line(f"vote.sync.ballot.b32 {mask}, {to.guard.strip()[1:] or '%PT'}, {all_lanes}")
+    to.line(f"mov.u32 {below}, %lanemask_lt")
+    to.put_flag(flag, to.p("setp.eq.u32", to.r("and.b32", mask, below), 0))
+
+
 @opcodes("MATCH")
 def _match(op: Op, to: Writer) -> None:
     op.allow("ANY", "U32", "U64")

@@ -14,6 +14,7 @@ from ..graph import JOINS, Graph
 from ..listing import Decoded
 from ..resources import resources_of
 from . import accesses, floats, halves, integers, warpgroups
+from .banks import BANKS, NEW, moved
 from .cubin import Cubin, read_cubin
 from .operands import Register, read_operand
 from .paths import Node, nodes_of
@@ -30,24 +31,6 @@ _RESERVED = 0x400
 _PIECE = re.compile(r"[^A-Za-z0-9_]")
 
 
-@dataclass(frozen=True, slots=True)
-class _Bank:
-    """Of the constants of a launch where ``ptxas`` expects parameters, the shape of a block and of the grid, the end of the stack,
-    what describes global memory, and the shape of a cluster. ``ctas``: where the CTAs of a cluster are counted, by their number, and
-    that from which copies of it are indexed."""
-
-    parameters: int
-    block: int
-    grid: int
-    stack: int
-    memory: int
-    cluster: int | None = None
-    ctas: tuple[int, ...] = ()
-
-
-_OLD = _Bank(0x160, 0x0, 0xC, 0x28, 0x118)
-_BANKS = {7: _OLD, 8: _OLD, 9: _Bank(0x210, 0x0, 0xC, 0x28, 0x208, 0x188)}
-_NEW = _Bank(0x380, 0x360, 0x370, 0x37C, 0x358, ctas=(0x36C, 0x2CC))
 #: where the window of local memory begins, as two words
 _LOCAL_WINDOW = {0x20: 0, 0x24: 0x200}
 
@@ -102,13 +85,14 @@ class Translator:
         self.cubin = cubin
         self.architecture = assembly.architecture
         number = int(assembly.architecture[3:].rstrip("af"))
-        self.bank = _BANKS.get(number // 10, _NEW)
+        self.bank = BANKS.get(number // 10, NEW)
         self.resources = resources_of(assembly)
         self.shared = self.resources.shared_bytes + (_RESERVED if number >= 90 else 0) + 1024
         self.stack = -(-self.resources.local_bytes // 16) * 16 + 16
         self.to = Writer(self.constant)
         self.literals = cubin.sections.get(f".nv.constant2.{kernel.name}", b"")
         self.parameters = -(-kernel.param_bytes // 16) * 16
+        self.moved = moved(kernel, self.bank.parameters)
         self.variables: dict[str, int] = {}
         self.places: dict[int, list[int]] = {}
         self.accesses: dict[int, int] = {}
@@ -130,7 +114,7 @@ class Translator:
 
     def launch_constant(self, to: Writer, offset: int, index: str, kind: str) -> str:
         where = self.bank
-        within = offset - where.parameters
+        within = self.parameter_at(offset)
         if within >= 0 and (index or within < self.parameters):
             return self.parameter(to, within, index, kind)
         if where.ctas and offset == where.ctas[bool(index)]:
@@ -141,13 +125,21 @@ class Translator:
         for start, name in shapes:
             if start is not None and start <= offset < start + 12:
                 return to.r("mov.u32", f"%{name}.{'xyz'[(offset - start) // 4]}")
+        if where.inverse is not None and where.inverse <= offset < where.inverse + 12:
+            axis = "xyz"[(offset - where.inverse) // 4]
+            return to.r("rcp.rn.f32", to.r("cvt.rn.f32.u32", to.r("mov.u32", f"%cluster_nctaid.{axis}")))
         if offset == where.stack:
             return to.r("add.s32", "%STACK", self.stack)
         if where.memory <= offset < where.memory + 8:
             return "0"
-        if self.bank is not _NEW and offset in _LOCAL_WINDOW:
+        if self.bank is not NEW and offset in _LOCAL_WINDOW:
             return str(_LOCAL_WINDOW[offset])
         raise NotRun(f"constant {offset:#x} of the launch is not known here")
+
+    def parameter_at(self, offset: int) -> int:
+        """Where in the parameter buffer a constant of bank 0 is; below zero for what lies in front."""
+        front = (0, self.bank.parameters)
+        return offset - max((place for place in self.moved if place[0] <= offset), default=front)[1]
 
     def parameter(self, to: Writer, offset: int, index: str, kind: str = "b32") -> str:
         made = to.fresh("r")
@@ -333,6 +325,11 @@ class Translator:
                 flag = to.p("not.pred", flag[1:]) if flag.startswith("!") else flag
                 condition = to.p("and.pred", condition, flag)
             to.guard = f"@{condition} "
+        if ".U.ANY" in item.opcode and to.guard:
+            flag, mask, every = to.guard.strip()[1:], to.fresh("r"), to.fresh("p")
+            to.line(f"activemask.b32 {mask}")
+            to.line(f"vote.sync.any.pred {every}, {flag}, {mask}")
+            to.guard = f"@{every} "
         self.branches.append((len(to.lines), node.meets))
         to.do(f"bra N{target.index}")
 

@@ -1,0 +1,43 @@
+"""Where ``ptxas`` expects parameters and what describes a launch: constants of bank 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ptx.module import Function
+
+__all__ = ["BANKS", "NEW", "Bank", "moved"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """Of the constants of a launch where ``ptxas`` expects parameters, the shape of a block and of the grid, the end of the stack,
+    what describes global memory, and the shape of a cluster. ``ctas``: where the CTAs of a cluster are counted, by their number, and
+    that from which copies of it are indexed. ``pointer``: the generic address of the parameters, ``inverse``: 1 / the shape of
+    a cluster, in single precision."""
+
+    parameters: int
+    block: int
+    grid: int
+    stack: int
+    memory: int
+    cluster: int | None = None
+    ctas: tuple[int, ...] = ()
+    pointer: int | None = None
+    inverse: int | None = None
+
+
+_OLD = Bank(0x160, 0x0, 0xC, 0x28, 0x118)
+BANKS = {7: _OLD, 8: _OLD, 9: Bank(0x210, 0x0, 0xC, 0x28, 0x208, 0x188, pointer=0x198, inverse=0x150)}
+NEW = Bank(0x380, 0x360, 0x370, 0x37C, 0x358, ctas=(0x36C, 0x2CC))
+
+
+def moved(kernel: Function, start: int) -> list[tuple[int, int]]:
+    """Of each parameter where it lies in bank 0, and by how much behind its place in the parameter buffer: in the bank
+    alignment counts from its beginning, not from that of the parameters."""
+    places, end = [], start
+    for item in kernel.params:
+        place = -(-end // item.align) * item.align
+        places.append((place, place - item.offset))
+        end = place + item.size
+    return places

@@ -303,9 +303,9 @@ the calibration and this page's statistics have been run on stand-ins for the dr
   spills, occupancy by shared memory, unrolling, redundant loads, divergence, atomics on one address, depth of a pipeline, double
   for float).
 - *Machine numbers*: none was measured with these tools. Those that are marked `assumed` in `gpuperf targets --all` were
-  measured by nobody for that chip, what the register file gives on most of them among them. No model uses, and nobody here has
-  measured: the wake-up at an mbarrier, the issue and latency of bulk and tensor copies, the fence, commit and wait of `wgmma`,
-  shared memory of other CTAs.
+  measured by nobody for that chip, what the register file gives on most of them among them. Nobody here
+  has measured the wake-up at an mbarrier, the issue and latency of bulk and tensor copies, the fence, commit and wait of `wgmma`,
+  and shared memory of other CTAs; the simulation takes latencies that others measured on an H800.
 - *The collector itself* on a real driver, its time of less than ten minutes on an H200, and the format of `ncu` beyond samples."""
 
 STREAMS = """Six streaming kernels (`init read scale triad stencil3pt stencil5pt`) on 2²⁸ doubles over all occupancies, published by

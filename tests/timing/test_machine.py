@@ -39,7 +39,8 @@ def test_a_machine_goes_to_another_process_and_stays_what_it_is(toy: Machine) ->
 def test_shipped_machine_is_complete(identifier: str) -> None:
     machine = load_machine(identifier)
     assert machine.id == identifier
-    assert {rule.path for rule in QUANTITIES} <= set(machine.quantities)  # the link to the host too
+    # the link to the host too; the clock of busy tensor cores where it is another one
+    assert {rule.path for rule in QUANTITIES} - {"chip.tensor_clock"} <= set(machine.quantities)
     for path, quantity in machine.quantities.items():
         assert quantity.source, path
         assert quantity.source != "assumed" or quantity.note, path

@@ -44,6 +44,14 @@ class Inputs:
         digest.update(self.saved.heap[1])
         return digest.digest()
 
+    def bytes_at(self, address: int, size: int) -> bytes | None:
+        """What global memory held; ``None`` where nothing had been written."""
+        for item, _, contents, _ in self.saved.contents:
+            start = address - item.address
+            if start >= 0 and start + size <= item.size:
+                return bytes(contents[start : start + size])
+        return None
+
     def run(self, program: Program, plan: LaunchPlan, parameters: bytes) -> tuple[Observation, bytes]:
         """Runs a program on it: what was counted, and a digest of what global memory held then. Memory is afterwards what it was."""
         results: list[bytes] = []

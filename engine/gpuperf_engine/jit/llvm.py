@@ -91,7 +91,7 @@ _SCRIPTS = {
     "values": VALUES_IMPORTS,
     "copies": (*_MBARRIER, *_SIGNALLING),
     "tensors": ("tensor_lanes", "replace_lanes"),
-    "simulator": ("sm_run", "sm_stream"),
+    "simulator": ("sm_run", "sm_stream", "sm_copied"),
     "tensor_memory": ("tensor_place", "tensor_alloc", "tensor_free", "tensor_copy", "tensor_multiply"),
 }
 _IMPORTS = {
@@ -145,7 +145,18 @@ _FILES = {
         *(_RUNTIME / f"{stem}.py" for stem in ("tensor_memory", "tensor_matrices", "tensor_multiply")),
         _RUNTIME.parents[1] / "isa" / "tensor_layouts.py",
     ),
-    "simulator": tuple(_RUNTIME / f"{stem}.py" for stem in ("sm_trace", "sm_memory", "sm_core")),
+    "simulator": tuple(
+        _RUNTIME / f"{stem}.py"
+        for stem in (
+            "sm_trace",
+            "sm_copies",
+            "sm_choice",
+            "sm_mbarriers",
+            "sm_memory",
+            "sm_asynchronous",
+            "sm_core",
+        )
+    ),
 }
 _CONSTANTS = {
     **{name: getattr(stack_entries, name) for name in ("CALL_FRAME", "RECONVERGE", "PENDING", "WAIT")},

@@ -8,10 +8,12 @@ from functools import lru_cache
 from .listing import NEVER, Decoded
 from .run.operands import Address, Constant, Operand, Predicate, Register, read_operand
 
-__all__ = ["PREDICATES", "REGISTERS", "UNIFORM_PREDICATES", "Accesses", "Source", "accesses_of"]
+__all__ = ["COPIES", "PREDICATES", "REGISTERS", "UNIFORM_PREDICATES", "Accesses", "Source", "accesses_of"]
 
 #: the number of a uniform register, predicate and uniform predicate behind those of the 256 registers, and how many numbers there are
 _UNIFORM, PREDICATES, UNIFORM_PREDICATES, REGISTERS = 256, 512, 520, 528
+#: bulk and tensor copies
+COPIES = frozenset(["UTMALDG", "UTMASTG", "UTMAREDG", "UTMAPF", "UBLKCP", "UBLKRED", "UBLKPF"])
 _ALL_PREDICATES = tuple(range(PREDICATES, PREDICATES + 7))
 
 _NO_RESULT = frozenset([
@@ -19,7 +21,7 @@ _NO_RESULT = frozenset([
     "RET", "EXIT", "KILL", "BSSY", "BSYNC", "BREAK", "WARPSYNC", "MEMBAR", "ERRBAR", "CCTL", "CCTLL", "DEPBAR", "LDGDEPBAR",
     "NANOSLEEP", "NOP", "YIELD", "BPT", "FENCE", "UTMALDG", "UTMASTG", "UTMAREDG", "UBLKCP", "UBLKRED", "UTMAPF", "UTMACCTL",
     "UTMACMDFLUSH", "ARRIVES", "WARPGROUP", "PREEXIT", "ACQBULK", "LDGSTSBAR", "UCGABAR_ARV", "UCGABAR_WAIT", "CGAERRBAR",
-    "BMOV", "SUST", "SURED", "STAS", "REDAS",
+    "BMOV", "SUST", "SURED", "STAS", "REDAS", "UBLKPF",
 ])  # fmt: skip
 _SETS = frozenset(
     ["ISETP", "FSETP", "DSETP", "HSETP2", "PSETP", "PLOP3", "UISETP", "UPLOP3", "UPSETP", "UFSETP", "CSETP"]
@@ -95,6 +97,8 @@ def _accesses(text: str) -> Accesses:
             for part in operand.parts:
                 if not part.is_zero:
                     width = 2 if "64" in part.words or _is_wide(item, part) else 1
+                    if base in COPIES:
+                        width = _described(item, place)
                     deciding += _numbers(part, width)
                     if not part.uniform:
                         sources.append(Source(slot, part.number, width))
@@ -102,6 +106,11 @@ def _accesses(text: str) -> Accesses:
         elif isinstance(operand, Constant):
             if operand.index is not None and not operand.index.is_zero:
                 reads += _numbers(operand.index, 1)
+            slot += 1
+        elif item.operands[place].startswith("gdesc["):
+            described = read_operand(item.operands[place].partition("]")[0].removeprefix("gdesc["))
+            if isinstance(described, Register) and not described.is_zero:
+                reads += _numbers(described, 4)
             slot += 1
         elif "PR" in item.operands[place]:
             (writes if base == "R2P" else reads).extend(_ALL_PREDICATES)
@@ -120,6 +129,18 @@ def _is_wide(item: Decoded, part: Register) -> bool:
         and "E" in item.opcode.split(".")[1:]
         and item.base[-1] != "S"
     )
+
+
+def _described(item: Decoded, place: int) -> int:
+    """Registers behind an operand of a copy: of a tensor the address in shared memory, the mbarrier of a load and the coordinates,
+    or the address of the map; of bytes the address in global memory, or in shared memory with the mbarrier of a load."""
+    words = item.opcode.split(".")
+    if item.base.startswith("UBLK"):
+        return 2
+    if place:
+        return 2
+    axes = next((int(word[0]) for word in words if len(word) == 2 and word[1] == "D"), 5)
+    return axes + {"UTMALDG": 2, "UTMAPF": 0}.get(item.base, 1)
 
 
 def _results(base: str, operands: list[Operand | None]) -> frozenset[int]:
@@ -182,6 +203,8 @@ def _result_width(item: Decoded) -> int:
         return next((_WIDE_WORDS[word] for word in words if word in _WIDE_WORDS), 1)
     if base == "CS2R":
         return 1 if "32" in words else 2
+    if base == "SYNCS":
+        return 2
     if base in _PAIRS or "WIDE" in words:
         return 2
     if base in ("F2F", "I2F", "F2I") and words[1:2] and words[1] in _PAIR_TYPES:

@@ -49,6 +49,8 @@ class Machine:
     compute_capability: tuple[int, int]
     sm_count: int
     clock_mhz: float
+    #: while the tensor cores are busy; ``None``: ``clock_mhz``
+    tensor_clock_mhz: float | None
     sub_partitions: int
     issue_rate: float
     max_warps_per_sm: int
@@ -104,8 +106,10 @@ class Machine:
         """A rate in GB/s (10⁹ bytes) as bytes per SM clock cycle."""
         return gigabytes_per_second * 1e3 / self.clock_mhz
 
-    def microseconds(self, cycles: float) -> float:
-        return cycles / self.clock_mhz
+    def microseconds(self, cycles: float, tensor: float = 0.0) -> float:
+        """``tensor``: the part of the cycles in which the tensor cores are busy; their power lowers the clock accordingly."""
+        lower = self.clock_mhz - (self.tensor_clock_mhz or self.clock_mhz)
+        return cycles / (self.clock_mhz - lower * min(1.0, tensor))
 
     def __reduce__(self) -> tuple[object, ...]:
         """For other processes: the tables as plain dictionaries."""

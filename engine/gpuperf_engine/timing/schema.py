@@ -13,11 +13,12 @@ UNITS = ("fma", "alu", "imad", "fp64", "fp16", "xu", "lsu", "cbu", "adu", "unifo
 
 LATENCIES = (
     "fma", "alu", "imad", "fp64", "fp16", "xu", "cbu", "adu", "uniform", "tensor", "tex",
-    "shuffle", "shared", "barrier", "l1", "l2", "l2_far", "dram",
+    "shuffle", "shared", "barrier", "l1", "l2", "l2_far", "dram", "tma_l2", "tma_dram", "cluster",
 )  # fmt: skip
 """Names of latencies: of a result of a unit, of a warp shuffle, and of a load served at a level of memory, ``l2_far`` in another
 partition of L2 than the SM's (where that is not given, it is as ``l2``); ``barrier``: from the arrival of the last warp to the next
-instruction."""
+instruction; ``tma_l2``, ``tma_dram``: from a bulk copy to the use of what it brought to shared memory, as a pointer chase has it;
+``cluster``: of a load from the shared memory of another CTA of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class QuantityRule:
 QUANTITIES = (
     QuantityRule("chip", "sm_count", "sm_count", "SMs"),
     QuantityRule("chip", "clock", "clock_mhz", "MHz", whole=False),
+    QuantityRule("chip", "tensor_clock", "tensor_clock_mhz", "MHz", whole=False, needed=False),
     QuantityRule("sm", "sub_partitions", "sub_partitions", "sub-partitions"),
     QuantityRule(
         "sm", "issue_rate", "issue_rate", "warp instructions/clk/sub-partition", whole=False, minimum=0.01

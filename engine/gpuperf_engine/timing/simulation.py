@@ -42,8 +42,9 @@ def simulated(record: LaunchRecord, machine: Machine, *, warm: bool = False) -> 
     if record.observation.sites is not None:
         bounds["atomics"] = contention(record, machine).operations / machine.atomic_rate
     cycles = max(timed.cycles, *bounds.values())
-    exec_us = machine.microseconds(cycles)
-    in_us = {name: machine.microseconds(bound) for name, bound in bounds.items() if bound > 0.0}
+    tensor = bounds.get("tensor", 0.0) / cycles
+    exec_us = machine.microseconds(cycles, tensor)
+    in_us = {name: machine.microseconds(bound, tensor) for name, bound in bounds.items() if bound > 0.0}
     return Estimate(
         machine=machine.id,
         machine_revision=machine.revision,

@@ -7,22 +7,36 @@ import numpy as np
 from gpuperf_engine.jit.ir.sm_records import END
 from gpuperf_engine.sass.graph import build_graph
 from gpuperf_engine.sass.listing import Decoded, Listing
+from gpuperf_engine.sass.sm.asynchronous import Copies, Moved
 from gpuperf_engine.sass.sm.numbers import SmNumbers
 from gpuperf_engine.sass.sm.operations import Operations
 from gpuperf_engine.sass.sm.sharing import Group
 from gpuperf_engine.sass.sm.simulate import Memory, Simulated, simulate
 from gpuperf_engine.sass.sm.streams import Class, Classes
 
-__all__ = ["TOY", "access", "decoded", "run"]
+__all__ = [
+    "TOY",
+    "access",
+    "arrives",
+    "asks",
+    "copied",
+    "decoded",
+    "expects",
+    "initial",
+    "moves",
+    "run",
+    "run_roles",
+]
 
 TOY = SmNumbers(
     architecture=86,
     sm_count=1,
     parts=4,
     issue_rate=1.0,
-    lanes={"fma": 32, "alu": 16, "imad": 16, "xu": 4, "lsu": 4, "adu": 4, "cbu": 16, "fp64": 1},
+    lanes={"fma": 32, "alu": 16, "imad": 16, "xu": 4, "lsu": 4, "adu": 4, "cbu": 16, "fp64": 1, "tensor": 16},
     pipes={"imad": "fma"},
-    latencies={"fma": 4, "alu": 4, "imad": 4, "xu": 20, "shuffle": 25, "shared": 25, "barrier": 20, "l1": 30, "l2": 200, "dram": 500},
+    latencies={"fma": 4, "alu": 4, "imad": 4, "xu": 20, "shuffle": 25, "shared": 25, "barrier": 20, "l1": 30, "l2": 200, "dram": 500,
+               "tensor": 30, "tma_l2": 300, "tma_dram": 600, "cluster": 180},
     queue=5,
     address_clocks=4,
     lsu_clocks=2,
@@ -83,4 +97,69 @@ def run(
     only = Class(stream, starts, np.zeros(lines, np.uint8), np.arange(lines, dtype=np.int64))
     classes = Classes((only,), (Group("global", False, (0, 0, 0)),), {}, (ctas, 1, 1))
     memory = Memory(l1_lines, l2_rate, dram_rate, (share,))
-    return simulate(Operations(graph, numbers), classes, numbers, memory, [0] * ctas, resident, len(warps))
+    return simulate(
+        Operations(graph, numbers), classes, Copies(), numbers, memory, [0] * ctas, resident, len(warps)
+    )
+
+
+def initial(number: int, count: int, rank: int = 0) -> list[int]:
+    """What a stream has of ``mbarrier.init`` in the CTA of a rank: the state that ``ptxas`` writes."""
+    return [1, number | rank << 8 | 1 << 16, 2 * (2**20 - count)]
+
+
+def arrives(number: int, lanes: int = 1, rank: int = 0) -> list[int]:
+    return [1, number | rank << 8 | lanes << 16, 0]
+
+
+def expects(number: int, size: int, rank: int = 0) -> list[int]:
+    """An arrival that expects bytes."""
+    return [1, number | rank << 8 | 1 << 16, size]
+
+
+def asks(number: int, parity: int, rank: int = 0) -> list[int]:
+    return [1, number | rank << 8 | 1 << 16, parity << 31]
+
+
+def copied(kind: int, number: int = 255, mask: int = 0, rank: int = 0) -> list[int]:
+    """A copy of a kind that an mbarrier is told of, to the CTAs of the mask."""
+    return [kind | number << 8 | rank << 16, mask]
+
+
+def moves(size: int, way: int = 0, share: float = 0.0) -> Moved:
+    """A kind of copies, of so many bytes."""
+    return Moved(size, size // 32, -(-size // 128), way, 0, 0, 1.0, share)
+
+
+def run_roles(
+    roles: list[list[str]],
+    warps: list[tuple[int, list[int]]],
+    *,
+    numbers: SmNumbers = TOY,
+    kinds: tuple[Moved, ...] = (),
+    mbarriers: int = 8,
+    cluster: list[list[tuple[int, list[int]]]] | None = None,
+    ctas: int = 1,
+    resident: int = 1,
+    dram_rate: float = 8.0,
+    l2_rate: float = 64.0,
+) -> Simulated:
+    """CTAs of ``warps``, each of which executes the code of one of two roles once; ``cluster``: the warps of further CTAs of a
+    cluster."""
+    texts = ["@P0 BRA `(.L_1)", *roles[0], "EXIT", *(roles[1] if len(roles) > 1 else []), "EXIT"]
+    plain = decoded(texts)
+    listing = Listing(plain.instructions, {"k": 0, ".L_1": len(roles[0]) + 2}, frozenset())
+    graph = build_graph(listing, "k")
+    blocks = {block.start: block.index for block in graph.blocks}
+    first = [blocks[1], blocks[len(roles[0]) + 2]]
+    classes = []
+    for own in (warps, *(cluster or [])):
+        parts = [np.array([0, first[role], *words, END], np.uint32) for role, words in own]
+        stream = np.concatenate(parts)
+        starts = int(stream.ctypes.data) + 4 * np.cumsum([0, *map(len, parts[:-1])])
+        classes.append(Class(stream, starts.astype(np.int64), np.zeros(0, np.uint8), np.zeros(0, np.int64)))
+    every = Classes(tuple(classes), (), {}, (ctas, 1, 1), len(classes))
+    memory = Memory(1, l2_rate, dram_rate, (), tuple(kind.distinct for kind in kinds))
+    copies = Copies(kinds, mbarriers)
+    return simulate(
+        Operations(graph, numbers), every, copies, numbers, memory, [0] * ctas, resident, len(warps)
+    )

@@ -16,6 +16,7 @@ from gpuperf_engine.timing.machine import load_machine, machine_ids
 from gpuperf_engine.timing.simulation import numbers_of
 
 from .machines import access, run
+from .pipelines import pipeline, plain, shared_b, tiles
 
 NUMBERS = {name: numbers_of(load_machine(name)) for name in machine_ids()}
 WARPS, RESIDENT, CTAS = 8, 2, 4
@@ -199,6 +200,37 @@ def test_the_faster_version_is_predicted_faster_on_every_machine(name: str) -> N
         if any(one >= other for one, other in pairwise(times)):
             wrong[machine] = times
     assert not wrong
+
+
+#: machines with products of warpgroups
+WARPGROUPS = {name: numbers for name, numbers in NUMBERS.items() if numbers.architecture == 90}
+#: with copies, mbarriers and products of warpgroups, likewise: 24 stages of 32 KiB and four products
+ASYNCHRONOUS: dict[str, tuple[Callable[[SmNumbers], float], ...]] = {
+    "stages of a pipeline": tuple(
+        lambda numbers, depth=depth: pipeline(numbers, 24, depth, 32768, 4) for depth in (4, 2, 1)
+    ),
+    "warp-specialised": (
+        lambda numbers: pipeline(numbers, 24, 3, 32768, 4),
+        lambda numbers: plain(numbers, 24, 32768, 4),
+    ),
+    "multicast in a cluster": (
+        lambda numbers: shared_b(numbers, multicast=True),
+        lambda numbers: shared_b(numbers, multicast=False),
+    ),
+    "persistent": (
+        lambda numbers: tiles(numbers, persistent=True),
+        lambda numbers: tiles(numbers, persistent=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASYNCHRONOUS)
+def test_the_faster_asynchronous_version_is_predicted_faster_on_every_machine(name: str) -> None:
+    assert {"h100-sxm", "h100-pcie", "h200-sxm", "gh200"} == WARPGROUPS.keys()
+    for machine, numbers in WARPGROUPS.items():
+        times = [version(numbers) for version in ASYNCHRONOUS[name]]
+        # by more than a twentieth each
+        assert all(1.05 * one < other for one, other in pairwise(times)), (machine, times)
 
 
 FIXED = [stored(4), product("LDG.E", 4, 16), counted(4), ahead(1)]

@@ -15,8 +15,10 @@ __all__ = [
     "NONE",
     "SUB_CORES",
     "Block",
+    "Copy",
     "Kind",
     "Line",
+    "Mbarrier",
     "Op",
     "Program",
     "Slot",
@@ -37,7 +39,8 @@ SUB_CORES, _PIPES = 4, 16
 
 
 class Kind:
-    """What an instruction does besides occupying a pipe; from ``SHARED`` on, it goes through the memory queue."""
+    """What an instruction does besides occupying a pipe; from ``SHARED`` on, it goes through the memory queue. ``MATRIX``: a
+    product of a warpgroup, ``TRANSFER``: a bulk or tensor copy; from ``INIT`` on, what an mbarrier is told and asked."""
 
     (
         PLAIN,
@@ -45,6 +48,12 @@ class Kind:
         ARRIVE,
         COMMIT,
         WAIT,
+        MATRIX,
+        MATRIX_ARRIVE,
+        MATRIX_WAIT,
+        CLUSTER_ARRIVE,
+        CLUSTER_WAIT,
+        TRANSFER,
         SHARED,
         SHUFFLE,
         LOAD,
@@ -53,7 +62,12 @@ class Kind:
         LOCAL_LOAD,
         LOCAL_STORE,
         COPY,
-    ) = range(13)
+        INIT,
+        SIGNAL,
+        EXPECT,
+        TEST,
+        COPIES_SIGNAL,
+    ) = range(24)
 
 
 class Op(Record):
@@ -102,9 +116,43 @@ class Line(Record):
     BYTES = 32
 
 
+class Copy(Record):
+    """A kind of bulk or tensor copies: ``BYTES`` in shared memory; ``SECTORS`` and ``REQUESTS`` of global memory; ``WAY``: 0 to shared
+    memory, 1 from it, 2 reduction, 3 to L2, 4 to shared memory of another CTA. ``SHARE`` / 2¹⁶ of the sectors come from DRAM, ``SUM``:
+    what is left over of them."""
+
+    BYTES_MOVED = U64(0)
+    SECTORS = U64(8)
+    REQUESTS = U64(16)
+    WAY = U64(24)
+    SHARE = U64(32)
+    SUM = U64(40)
+    #: where the tensor map, or the copied bytes, are: set as streams are made
+    KEY = U64(48)
+    FORM = U64(56)
+    BYTES = 64
+
+
+class Mbarrier(Record):
+    """``COUNT`` arrivals of each phase, of which ``PENDING`` are left, with ``EXPECTED`` bytes; ``READY``: when the last of
+    those so far was there. ``PHASE``: its number; ``DONE``: when the last even and the last odd phase were complete.
+    ``TOKENS``: by warp the parity of the phase that it arrived in last."""
+
+    COUNT = U64(0)
+    PENDING = U64(8)
+    EXPECTED = U64(16)
+    READY = U64(24)
+    PHASE = U64(32)
+    DONE = Array64(40)
+    TOKENS = U64(56)
+    BYTES = 64
+
+
 class Warp(Record):
-    """``STATE``: 0 not there, 1 runs, 2 waits at a barrier. ``AT``: when its operands are ready; ``SINCE``: when the instruction
-    before
+    """``STATE``: 0 not there, 1 runs, 2 to 17 waits at a barrier, 40 at that of the cluster, 48 to 55 for the others of a
+    warpgroup, from 64 on at an mbarrier for the phase of ``PARITY``. ``TESTS``: 1 + the mbarrier whose phase is not complete.
+    ``NUMBER``: of the warp in its CTA. ``PRODUCTS``: when those of each group are complete, ``PRODUCED`` many of them.
+    ``CLUSTER``: arrivals at the barrier of the cluster. ``AT``: when its operands are ready; ``SINCE``: when the instruction before
     was issued. ``GROUPS``: when its copies of each group are complete, ``COMMITTED`` many of them; ``COPIED``: those of the open
     one."""
 
@@ -119,8 +167,14 @@ class Warp(Record):
     COPIED = U64(64)
     COMMITTED = U64(72)
     GROUPS = Array64(80)
-    READY = Array32(144)
-    BYTES = 144 + 4 * 528
+    PRODUCTS = Array64(144)
+    PRODUCED = U64(208)
+    PARITY = U64(216)
+    TESTS = U64(224)
+    NUMBER = U64(232)
+    CLUSTER = U64(240)
+    READY = Array32(248)
+    BYTES = 248 + 4 * 528
 
 
 class Program(Record):
@@ -134,7 +188,9 @@ class Program(Record):
 
 
 class Slot(Record):
-    """Room for a CTA, started at ``SINCE``. ``LIVE`` warps; ``LINES``: its first; ``ARRIVED``: at each of 16 barriers."""
+    """Room for a CTA, started at ``SINCE``. ``LIVE`` warps; ``LINES``: its first; ``ARRIVED``: at each of 16 barriers. ``MBARRIERS``:
+    its first. ``WARPGROUPS``: warps of each of 8 that are ready for a product. Of the cluster, in the slot of its first CTA:
+    warps that have ``GATHERED`` at its barrier, its ``PHASE``, and since when."""
 
     LIVE = U64(0)
     LINES = U64(8)
@@ -142,11 +198,16 @@ class Slot(Record):
     PROGRAM: Pointer[Program] = Pointer(24)
     SINCE = U64(32)
     ARRIVED = Array64(40)
-    BYTES = 40 + 128
+    MBARRIERS = U64(168)
+    GATHERED = U64(176)
+    PHASE = U64(184)
+    PHASE_AT = U64(192)
+    WARPGROUPS = Array64(200)
+    BYTES = 200 + 8 * 8
 
 
 class Sm(Record):
-    """One SM, and the numbers of its machine."""
+    """One SM, and the numbers of its machine. The CTAs of a cluster run on ``GROUP`` SMs, of which the first is at ``PEERS``."""
 
     CTAS = U64(0)
     RESIDENT = U64(8)
@@ -210,12 +271,27 @@ class Sm(Record):
     WAVES_ALIKE = U64(_STEADY + 32)
     SKIPPED = U64(_STEADY + 40)
     SKIPPED_CLOCKS = U64(_STEADY + 48)
-    BYTES = _STEADY + 56
+    PEERS = U64(_STEADY + 56)
+    GROUP = U64(_STEADY + 64)
+    COPIES = U64(_STEADY + 72)
+    MBARRIERS = U64(_STEADY + 80)
+    LATENCY_SHARED = U64(_STEADY + 88)
+    LATENCY_TMA_L2 = U64(_STEADY + 96)
+    LATENCY_TMA_DRAM = U64(_STEADY + 104)
+    LATENCY_CLUSTER = U64(_STEADY + 112)
+    REQUEST_CLOCKS = U64(_STEADY + 120)
+    # when the unit of copies, and the reader of operands in shared memory (in 1/256 clock), are free
+    TMA = U64(_STEADY + 128)
+    OPERANDS = U64(_STEADY + 136)
+    # clocks (1/256) of the path to shared memory for operands and copies
+    COPIED = U64(_STEADY + 144)
+    BYTES = _STEADY + 152
 
 
 class Stream(Record):
     """What a warp recorded, and what becomes of it. ``WORDS`` of 32 bits from ``AT`` to ``ENDS``; ``BLOCKS``: by number of the block
-    where its sites begin in ``SITES`` and end; ``TABLE``: lines that the CTA touches, ``MASK`` + 1 cells of 16 bytes."""
+    where its sites begin in ``SITES`` and end; ``TABLE``: lines that the CTA touches, ``MASK`` + 1 cells of 16 bytes.
+    ``MBARRIERS``: their words of shared memory, ``COPIES``: kinds of copies (``Copy``), as met so far in all streams."""
 
     WORDS = U64(0)
     COUNT = U64(8)
@@ -229,4 +305,8 @@ class Stream(Record):
     LINES = U64(72)
     WARP = U64(80)
     SCRATCH = U64(88)
-    BYTES = 96
+    MBARRIERS = U64(96)
+    MBARRIER_COUNT = U64(104)
+    COPIES = U64(112)
+    COPY_COUNT = U64(120)
+    BYTES = 128

@@ -7,8 +7,24 @@ the times at which the servers on its way are free; so the SM steps from issue t
 
 from __future__ import annotations
 
-from ..ir.sm_records import ALIKE, ALIKE_PART, END, FRACTION, NONE, Kind, Line, Op, Program, Slot, Sm, Warp
+from ..ir.sm_records import (
+    ALIKE,
+    ALIKE_PART,
+    END,
+    FRACTION,
+    NONE,
+    Kind,
+    Line,
+    Mbarrier,
+    Op,
+    Program,
+    Slot,
+    Sm,
+    Warp,
+)
 from .compile_python import fill, load16, load32, load64, store32, store64
+from .sm_asynchronous import sm_cluster, sm_gathered, sm_product, sm_together, sm_transfer
+from .sm_choice import sm_again, sm_choose
 from .sm_memory import sm_forget, sm_memory
 
 
@@ -28,6 +44,10 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
     slot.LIVE = sm.WARPS
     fill(slot.LINES, 0, program.LINES * Line.BYTES)
     fill(slot + Slot.ARRIVED, 0, 128)
+    fill(slot + Slot.WARPGROUPS, 0, 64)
+    fill(slot.MBARRIERS, 0, sm.MBARRIERS * Mbarrier.BYTES)
+    slot.GATHERED = 0
+    slot.PHASE = 0
     index = (slot - sm.SLOT) // Slot.BYTES
     count = 0
     while count < sm.WARPS:
@@ -37,15 +57,13 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
         fill(warp, 0, Warp.BYTES)
         warp.STATE = 1
         warp.SLOT = slot
+        warp.NUMBER = count
         warp.AGE = number * 64 + count
         warp.PLACE = load64(program.STREAMS + 8 * count)
         warp.SINCE = at
         sm_next(sm, warp, at)
         count += 1
-    part = 0
-    while part < sm.PARTS:
-        sm_choose(sm, part)
-        part += 1
+    sm_again(sm)
     return 0
 
 
@@ -76,7 +94,11 @@ def sm_wave(sm: Sm, now: int) -> int:
     if sm.WAVES_ALIKE == ALIKE and left and sm.SKIPPED == 0:
         sm.SKIPPED = left
         sm.SKIPPED_CLOCKS = left // sm.RESIDENT * (now - sm.WAVE_FIRST) // ALIKE
-        sm.CTAS -= left
+        rank = 0
+        while rank < sm.GROUP:
+            peer = Sm(sm.PEERS + rank * Sm.BYTES)
+            peer.CTAS -= left
+            rank += 1
     return 0
 
 
@@ -90,8 +112,6 @@ def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
     if slot.LIVE == 0:
         store64(sm.FINISHED + 8 * slot.NUMBER, now)
         sm.DONE += 1
-        if sm.DONE % sm.RESIDENT == 0:
-            sm_wave(sm, now)
         program = slot.PROGRAM
         line = Line(slot.LINES)
         ends = line + program.LINES * Line.BYTES
@@ -99,13 +119,36 @@ def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
             if line.VALID:
                 sm_forget(sm, line)
             line = Line(line + Line.BYTES)
-        sm_start(sm, slot, now + sm.TURNAROUND)
+        sm_follow(sm, slot, now)
     else:
         barrier = 0
         while barrier < 16:
             if slot.ARRIVED[barrier] and slot.ARRIVED[barrier] >= slot.LIVE:
                 sm_release(sm, slot, barrier, now)
             barrier += 1
+        sm_gathered(sm, slot, now)
+    return 0
+
+
+def sm_follow(sm: Sm, slot: Slot, now: int) -> int:
+    """A CTA has ended: once all of its cluster have, those of the next one start."""
+    first = Sm(sm.PEERS)
+    offset = slot - sm.SLOT
+    rank = 0
+    while rank < sm.GROUP:
+        peer = Sm(sm.PEERS + rank * Sm.BYTES)
+        if Slot(peer.SLOT + offset).LIVE:
+            sm_gathered(sm, slot, now)
+            return 0
+        rank += 1
+    done = first.DONE
+    if done % sm.RESIDENT == 0:
+        sm_wave(first, now)
+    rank = 0
+    while rank < sm.GROUP:
+        peer = Sm(sm.PEERS + rank * Sm.BYTES)
+        sm_start(peer, Slot(peer.SLOT + offset), now + sm.TURNAROUND)
+        rank += 1
     return 0
 
 
@@ -139,10 +182,17 @@ def sm_next(sm: Sm, warp: Warp, at: int) -> int:
             at = ready
         registers += 2
     if op.KIND == Kind.WAIT:
-        left = op.ARGUMENT
+        left = op.ARGUMENT & 255
         group = warp.COMMITTED
         if group > left:
-            ready = warp.GROUPS[(group - left - 1) % 8]
+            ready = warp.GROUPS[(group - left - 1) % 8] - (op.ARGUMENT >> 8)
+            if ready > at:
+                at = ready
+    if op.KIND == Kind.MATRIX_WAIT:
+        left = op.ARGUMENT
+        group = warp.PRODUCED
+        if group > left:
+            ready = warp.PRODUCTS[(group - left - 1) % 8]
             if ready > at:
                 at = ready
     warp.AT = at
@@ -162,62 +212,7 @@ def sm_release(sm: Sm, slot: Slot, barrier: int, now: int) -> int:
             if warp.AT < now + sm.LATENCY_BARRIER:
                 warp.AT = now + sm.LATENCY_BARRIER
         count += 1
-    part = 0
-    while part < sm.PARTS:
-        sm_choose(sm, part)
-        part += 1
-    return 0
-
-
-def sm_earliest(sm: Sm, part: int, warp: Warp) -> int:
-    """When a warp could issue, as far as its operands, its pipe and the memory queue decide."""
-    op = warp.OP
-    at = warp.AT
-    pipes = sm + Sm.PIPES + part * 128
-    free = load64(pipes + 8 * op.PIPE)
-    if op.OTHER != NONE:
-        other = load64(pipes + 8 * op.OTHER)
-        if other < free:
-            free = other
-    if free > at:
-        at = free
-    kind = op.KIND
-    if kind >= Kind.SHARED:
-        pushed = sm.PUSHED[part]
-        if pushed >= sm.QUEUE:
-            free = sm.QUEUES[part * 32 + pushed % sm.QUEUE]
-            if free > at:
-                at = free
-    return at
-
-
-def sm_choose(sm: Sm, part: int) -> int:
-    """Which warp of a sub-partition issues next, and when: the last one while it can, else the youngest."""
-    slot = sm.FREE[part]
-    last = Warp(sm.LAST[part])
-    if last and last.STATE == 1 and sm_earliest(sm, part, last) <= slot:
-        sm.NEXT_AT[part] = slot
-        sm.NEXT[part] = last
-        return 0
-    best = 1 << 60
-    chosen = Warp(0)
-    age = 0
-    warp = Warp(sm.WARP + part * sm.EACH * Warp.BYTES)
-    ends = warp + sm.EACH * Warp.BYTES
-    while warp < ends:
-        if warp.STATE == 1:
-            at = warp.AT
-            if at <= best:
-                at = sm_earliest(sm, part, warp)
-                if at < slot:
-                    at = slot
-                if at < best or (at == best and (warp == last or (chosen != last and warp.AGE > age))):
-                    best = at
-                    chosen = warp
-                    age = warp.AGE
-        warp = Warp(warp + Warp.BYTES)
-    sm.NEXT_AT[part] = best
-    sm.NEXT[part] = chosen
+    sm_again(sm)
     return 0
 
 
@@ -242,14 +237,20 @@ def sm_issue(sm: Sm, part: int) -> int:
     pipe = pipes + 8 * op.PIPE
     if op.OTHER != NONE and load64(pipes + 8 * op.OTHER) < load64(pipe):
         pipe = pipes + 8 * op.OTHER
-    store64(pipe, now + op.BUSY)
+    until = now + op.BUSY
     ready = now + op.LATENCY
     if kind >= Kind.SHARED:
         ready = sm_memory(sm, part, warp, op, now)
+    elif kind == Kind.MATRIX:
+        until = sm_product(sm, warp, op, now)
+        ready = now + 1
+    elif kind == Kind.TRANSFER:
+        sm_transfer(sm, warp, now)
     elif kind == Kind.COMMIT:
         warp.GROUPS[warp.COMMITTED % 8] = warp.COPIED
         warp.COMMITTED += 1
         warp.COPIED = 0
+    store64(pipe, until)
     registers = op.REGISTERS + 2 * op.READS
     ends = registers + 2 * op.WRITES
     target = warp + Warp.READY
@@ -270,27 +271,43 @@ def sm_issue(sm: Sm, part: int) -> int:
             warp.STATE = barrier + 2
         if slot.ARRIVED[barrier] >= expected:
             sm_release(sm, slot, barrier, now)
+    elif kind == Kind.TEST and warp.TESTS:
+        warp.STATE = 63 + warp.TESTS
+        warp.TESTS = 0
+    elif kind == Kind.MATRIX_ARRIVE:
+        sm_together(sm, warp, now)
+    elif kind == Kind.CLUSTER_ARRIVE or kind == Kind.CLUSTER_WAIT:
+        sm_cluster(sm, warp, kind, now)
     sm_choose(sm, part)
     return 0
 
 
 def sm_run(sm: Sm) -> int:
-    """All CTAs; 1 if all have ended."""
+    """All CTAs of the SMs of a cluster, of which this is the first; 1 if all have ended."""
+    ends = sm + sm.GROUP * Sm.BYTES
     count = 0
     while count < sm.RESIDENT:
-        sm_start(sm, Slot(sm.SLOT + count * Slot.BYTES), sm.TURNAROUND)
+        peer = sm
+        while peer < ends:
+            sm_start(peer, Slot(peer.SLOT + count * Slot.BYTES), sm.TURNAROUND)
+            peer = Sm(peer + Sm.BYTES)
         count += 1
     never = 1 << 60
     while 1:
         part = 0
-        at = sm.NEXT_AT[0]
-        other = 1
-        while other < sm.PARTS:
-            if sm.NEXT_AT[other] < at:
-                at = sm.NEXT_AT[other]
-                part = other
-            other += 1
+        at = never
+        chosen = sm
+        peer = sm
+        while peer < ends:
+            other = 0
+            while other < peer.PARTS:
+                if peer.NEXT_AT[other] < at:
+                    at = peer.NEXT_AT[other]
+                    part = other
+                    chosen = peer
+                other += 1
+            peer = Sm(peer + Sm.BYTES)
         if at >= never:
             break
-        sm_issue(sm, part)
+        sm_issue(chosen, part)
     return sm.DONE == sm.CTAS

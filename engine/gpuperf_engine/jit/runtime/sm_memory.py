@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..ir.sm_records import FRACTION, Kind, Line, Op, Slot, Sm, Warp
 from .compile_python import bits_count, load8, load32, load64, store64
+from .sm_mbarriers import sm_told
 
 
 def sm_forget(sm: Sm, line: Line) -> int:
@@ -160,10 +161,28 @@ def sm_local_stored(sm: Sm, slot: Slot, word: int) -> int:
     return 0
 
 
+def sm_queued(sm: Sm, part: int, cost: int, now: int) -> int:
+    """When an instruction comes to the unit that all sub-partitions share, which it occupies for ``cost`` clocks."""
+    start = sm.ADDRESS[part]
+    if start < now:
+        start = now
+    sm.ADDRESS[part] = start + sm.ADDRESS_CLOCKS
+    if start < sm.LSU:
+        start = sm.LSU
+    sm.LSU = start + cost
+    sm.QUEUES[part * 32 + sm.PUSHED[part] % sm.QUEUE] = start
+    sm.PUSHED[part] += 1
+    return start
+
+
 def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     """A memory instruction on its way: when its result is there."""
     place = warp.PLACE
     kind = op.KIND
+    if kind >= Kind.INIT:
+        start = sm_queued(sm, part, sm.LSU_CLOCKS, now)
+        sm.LSU_BUSY += sm.LSU_CLOCKS
+        return sm_told(sm, warp, op, start)
     head = 65537
     if kind != Kind.SHUFFLE:
         head = load32(place)
@@ -177,12 +196,6 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     warp.PLACE = place + 4 * lines
     if head == 0:
         return now + op.LATENCY
-    start = sm.ADDRESS[part]
-    if start < now:
-        start = now
-    sm.ADDRESS[part] = start + sm.ADDRESS_CLOCKS
-    if start < sm.LSU:
-        start = sm.LSU
     passes = (head & 255) * sm.WAVE
     cost = passes + more * sm.WAVE
     looked = (lines + sm.TAGS - 1) // sm.TAGS
@@ -190,12 +203,13 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         cost = looked
     if cost < sm.LSU_CLOCKS:
         cost = sm.LSU_CLOCKS
-    sm.LSU = start + cost
+    start = sm_queued(sm, part, cost, now)
     sm.LSU_BUSY += cost
-    sm.QUEUES[part * 32 + sm.PUSHED[part] % sm.QUEUE] = start
-    sm.PUSHED[part] += 1
     if kind == Kind.SHARED or kind == Kind.SHUFFLE:
         return start + op.LATENCY + passes - sm.WAVE
+    if lines == 0 and kind != Kind.COPY:
+        # a generic address in shared memory: that of a CTA of the cluster
+        return start + sm.LATENCY_CLUSTER + passes - sm.WAVE
     slot = Slot(warp.SLOT)
     # SMs start CTAs together and drift apart: the SM leads others by half the clocks of the CTA in the mean, at most
     sm.LEAD = start - slot.SINCE << FRACTION - 1

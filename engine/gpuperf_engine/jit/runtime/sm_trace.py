@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ..ir.sm_records import END, Stream
 from .compile_python import load8, load32, load64, store8, store32, store64
+from .sm_copies import sm_copy, sm_signals
 
 
 def sm_line(s: Stream, group: int, line: int) -> int:
@@ -116,10 +117,29 @@ def sm_most(words: int) -> int:
     return most
 
 
+def sm_elsewhere(words: int) -> int:
+    """Whether the upper words of generic addresses say that they lie in shared memory."""
+    lane = 0
+    while lane < 32:
+        if load32(words + 4 * lane) != END:
+            return load32(words + 128 + 4 * lane) == 256
+        lane += 1
+    return 0
+
+
 def sm_access(s: Stream, words: int, site: int, out: int) -> int:
-    """One access: where the stream goes on. Of a site: the kind of memory (0 shared, 1 global, 2 local), words of a lane, group,
+    """One access: where the stream goes on. Of a site: the kind of memory (0 shared, 1 global, 2 local; 3 an mbarrier, 4 what is told
+    to it, 5 a copy, 6 generic), words of a lane, group,
     1 for an atomic, and how often its lanes are halved · 2."""
     space = load8(site)
+    if space == 3:
+        return sm_signals(s, words, out)
+    if space == 4:  # the value of the signal before
+        return out
+    if space == 5:
+        return sm_copy(s, words, site, out)
+    if space == 6:
+        space = 1 - sm_elsewhere(words)
     width = load8(site + 1)
     group = load8(site + 2)
     atomic = load8(site + 3) & 1
@@ -179,6 +199,16 @@ def sm_access(s: Stream, words: int, site: int, out: int) -> int:
     return at + 4 * count
 
 
+def sm_off(words: int, mask: int, space: int) -> int:
+    """Lanes that did not execute a block recorded nothing; what a copy names is no lane's."""
+    lane = 0
+    while lane < 32 and space != 5:
+        if (mask >> lane & 1) == 0:
+            store32(words + 4 * lane, END)
+        lane += 1
+    return 0
+
+
 def sm_stream(s: Stream) -> int:
     """The stream of a warp from what it recorded; gives where it ends."""
     at = s.WORDS
@@ -186,12 +216,15 @@ def sm_stream(s: Stream) -> int:
     out = s.OUT
     while at < ends:
         block = load32(at)
+        mask = load32(at + 4)
         store32(out, block)
         out += 4
         at += 8
         site = load32(s.FIRST_SITE + 4 * block)
         last = load32(s.FIRST_SITE + 4 * block + 4)
         while site < last:
+            if mask != END:
+                sm_off(at, mask, load8(s.SITES + 4 * site))
             out = sm_access(s, at, s.SITES + 4 * site, out)
             at += 128
             site += 1

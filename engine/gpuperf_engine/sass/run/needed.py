@@ -6,7 +6,7 @@ from functools import cache
 
 from ..graph import Graph
 from ..listing import NEVER, Decoded
-from ..registers import PREDICATES, REGISTERS, UNIFORM_PREDICATES, accesses_of
+from ..registers import COPIES, PREDICATES, REGISTERS, UNIFORM_PREDICATES, accesses_of
 from .operands import Predicate, read_operand
 from .paths import Node
 
@@ -140,6 +140,8 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
         behind.read(guard, _bits(accesses.reads))
     elif base in LOADS or base in STORES:
         behind.read(guard, _bits(accesses.deciding))
+    if base in COPIES or base in ("SYNCS", "ARRIVES"):
+        behind.read(guard, _bits(accesses.reads))
 
 
 @cache

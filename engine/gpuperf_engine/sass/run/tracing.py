@@ -2,6 +2,9 @@
 
 For each block that a warp executes it writes the number of the block, the lanes that execute it, and for each access of the block the
 addresses of the 32 lanes, in words of four bytes.
+
+Nothing waits for an mbarrier: the simulation says when warps go on (``sass.sm``). What signals and tests of them name is recorded, by
+lanes, and what a bulk or tensor copy names, in a word for each field (``FIELDS``).
 """
 
 from __future__ import annotations
@@ -21,11 +24,13 @@ from ...simt.program import build_program
 from ..assemble import Assembly
 from ..graph import Graph
 from ..listing import NEVER, Decoded
+from ..registers import COPIES
+from .asynchronous import COORDINATES, HIGH, LOW, MASK, PARAMETERS, copy_fields, recorded, without_waiting
 from .needed import LOADS, STORES, Needed, needed_of
 from .operands import Address, read_operand
 from .paths import Node
 from .translate import Translator, cubin_of, meeting
-from .writer import NotRun
+from .writer import NotRun, Writer
 
 __all__ = ["OFF", "Site", "Trace", "Tracer"]
 #: the address of a lane that is off
@@ -34,11 +39,15 @@ OFF = 0xFFFFFFFF
 _HEAD, _LANES = 2, 32
 _MOST_WORDS = 1 << 28
 _FIRST_WORDS = 1 << 16
+#: words that a block with copies records, at most
+_MOST_OF_BLOCK = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An access that is recorded: the position of its instruction, which address of it, and the memory that it accesses."""
+    """An access that is recorded: the position of its instruction, which address of it, and the memory that it accesses; ``mbarrier``
+    and ``value``: where a signal or test of one goes, and its operand, ``copy``: the fields of a copy; ``generic``: global, or
+    shared where the upper words of the addresses, which ``window`` records, say so."""
 
     position: int
     operand: int
@@ -57,13 +66,18 @@ class Trace:
 
 
 class _Tracing(Translator):
-    own_bytes = 64
+    own_bytes = 80
 
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
         super().__init__(kernel, assembly, graph, cubin_of(assembly))
         self.needed: Needed = needed_of(graph, self.nodes)
         if self.needed.spaces & {"global", "any"}:
             raise NotRun("what it loads from global memory decides where it goes or what it accesses")
+        items = graph.listing.instructions
+        if "shared" in self.needed.spaces and any(item.base in COPIES for item in items):
+            raise NotRun(
+                "what it loads from shared memory, where copies write, decides where it goes or what it accesses"
+            )
         self.sites: list[Site] = []
         self.of_block: dict[int, list[int]] = {}
         for block in graph.blocks:
@@ -88,7 +102,7 @@ class _Tracing(Translator):
                     number += 1
                 if position == node.block.end - 1 and self.control(node, item):
                     continue
-                if position in self.needed.positions:
+                if position in self.needed.positions and not without_waiting(item, to):
                     self.ordinary(item)
             except NotRun as reason:
                 to.stop(f"{reason} ({item.address:#06x} {item.text})")
@@ -98,9 +112,18 @@ class _Tracing(Translator):
         size = _HEAD + _LANES * len(self.of_block[block])
         to.guard = ""
         to.line("ld.global.u32 %Tnow, [%Tcursor]")
+        copies = any(self.sites[site].space == "copy" for site in self.of_block[block])
+        # of CTAs of which copies alone are recorded a warp ends when it has recorded enough
+        if copies:
+            to.line("setp.gt.u32 %Troom, %Tnow, %Tenough")
+            to.line("@%Troom exit")
         to.line(f"add.u32 %Tend, %Tnow, {size}")
+        if not copies:
+            to.line("selp.u32 %Tend, %Tend, %Tnow, %Tall")
         to.line("st.global.u32 [%Tcursor], %Tend")
         to.line("setp.le.u32 %Troom, %Tend, %Tcapacity")
+        if not copies:
+            to.line("and.pred %Troom, %Troom, %Tall")
         to.line("mad.wide.u32 %Tplace, %Tnow, 4, %Twords")
         to.line("activemask.b32 %Tmask")
         to.line(f"mov.u32 %Tblock, {block}")
@@ -109,11 +132,26 @@ class _Tracing(Translator):
             to.line("add.u64 %Tplace, %Tplace, %Tlane")
 
     def record(self, item: Decoded, operand: int, site: int, number: int) -> None:
-        to = self.to
+        to, space = self.to, self.sites[site].space
+        if space == "copy":
+            self.record_copy(item, number)
+            return
+        if space == "value":
+            held = to.r("mov.b32", OFF)
+            value = read_operand(item.operands[operand])
+            to.do(f"mov.b32 {held}, {'0' if isinstance(value, Address) else to.word(value)}")
+            to.line(f"@%Troom st.global.u32 [%Tplace+{4 * (_HEAD + _LANES * number)}], {held}")
+            return
         where = read_operand(item.operands[operand])
-        text = to.address32(where) if self.sites[site].space in ("shared", "local") else to.address64(where)
+        if space == "window":
+            held = to.r("mov.b32", OFF)
+            to.do(f"mov.b32 {held}, {to.high(to.pointer(where))}")
+            to.line(f"@%Troom st.global.u32 [%Tplace+{4 * (_HEAD + _LANES * number)}], {held}")
+            return
+        near = space in ("shared", "local", "mbarrier")
+        text = to.address32(where) if near else to.address64(where)
         base, sign, offset = _ADDRESS.match(text).groups()  # type: ignore[union-attr]
-        if self.sites[site].space in ("shared", "local"):
+        if near:
             word = to.r("shr.u32", to.r("add.u32", base, f"{sign or ''}{offset or 0}".lstrip("+")), 2)
         else:
             moved = to.q("add.u64", base, f"{sign or ''}{offset or 0}".lstrip("+"))
@@ -123,12 +161,46 @@ class _Tracing(Translator):
         to.line(f"@%Troom st.global.u32 [%Tplace+{4 * (_HEAD + _LANES * number)}], {held}")
         to.do(f"st.global.u32 [%Tlast+{4 * site}], {word}")
 
+    def record_copy(self, item: Decoded, number: int) -> None:
+        """The fields of a copy, as the first lane has them that issues it."""
+        to = self.to
+        fields = copy_fields(item, to)
+        lanes, below, mask = to.fresh("r"), to.fresh("r"), to.fresh("r")
+        to.line(f"activemask.b32 {lanes}")
+        to.line(f"mov.u32 {below}, %lanemask_lt")
+        to.line(f"vote.sync.ballot.b32 {mask}, {to.guard.strip()[1:] or '%PT'}, {lanes}")
+        start = to.q("sub.u64", "%Tplace", "%Tlane")
+
+        def store(lanes: str, guarded: str, field: int, value: str) -> None:
+            first = to.p("and.pred", to.p("setp.eq.u32", to.r("and.b32", lanes, below), 0), guarded)
+            to.line(f"@{first} st.global.u32 [{start}+{4 * (_HEAD + _LANES * number + field)}], {value}")
+
+        for field in (LOW, HIGH):
+            store(lanes, "%Troom", field, str(OFF))
+        guard = to.predicate(read_operand(item.predicate[1:])) if item.predicate else "%PT"
+        issued = to.p("and.pred", guard, "%Troom")
+        for field in range(COORDINATES + 5):
+            store(mask, issued, field, fields.get(field, "0" if field == MASK else str(OFF)))
+
+    def launch_constant(self, to: Writer, offset: int, index: str, kind: str) -> str:
+        within = offset - (self.bank.pointer or 0)
+        if self.bank.pointer is not None and within in (0, 4) and not index:
+            return str(PARAMETERS) if within else str(self.bank.parameters)
+        return super().launch_constant(to, offset, index, kind)
+
+    def ordinary(self, item: Decoded) -> None:
+        """What would wait for warps of which nothing is recorded does not, where copies alone are recorded."""
+        if item.base == "BAR" and not self.to.guard:
+            self.to.guard = "@%Tall "
+        super().ordinary(item)
+
     def setup(self, offset: int) -> list[str]:
         names = ("words", "cursors", "last", "table")
         lines = [
             ".reg .b32 %Tnow, %Tend, %Tcapacity, %Tmask, %Tblock, %Tcta, %Twarp, %Tx, %Ty, %Tz, %TX, %TY, %TZ, %Tn, %Tm;",
+            ".reg .b32 %Tenough, %Tcx, %Tcy, %Tcz, %Tcn, %Trank;",
             ".reg .b64 %Tplace, %Twords, %Tcursor, %Tlane, %Tlast, %Tq, %Tcursors, %Ttable, %Tfirst;",
-            ".reg .pred %Troom;",
+            ".reg .pred %Troom, %Tall;",
             *(f"ld.param.u64 %T{name}, [C+{offset + 8 * number}];" for number, name in enumerate(names)),
             *(f"ld.param.u32 %T{axis}, [C+{offset + 32 + 4 * number}];" for number, axis in enumerate("XYZ")),
             # the warp in its CTA, and among all
@@ -136,8 +208,17 @@ class _Tracing(Translator):
             "mov.u32 %Tm, %ntid.x; mov.u32 %Tblock, %tid.x; mad.lo.u32 %Tn, %Tn, %Tm, %Tblock; shr.u32 %Tn, %Tn, 5;",
             f"mov.u32 %Tcta, %ctaid.x; ld.param.u32 %Tm, [C+{offset + 44}]; mad.lo.u32 %Twarp, %Tcta, %Tm, %Tn;",
             # of each CTA its place in the grid, the words that a warp may record, and where those of its first warp begin
-            "mad.wide.u32 %Tq, %Tcta, 24, %Ttable; ld.global.u32 %Tx, [%Tq]; ld.global.u32 %Ty, [%Tq+4];",
+            "mad.wide.u32 %Tq, %Tcta, 32, %Ttable; ld.global.u32 %Tx, [%Tq]; ld.global.u32 %Ty, [%Tq+4];",
             "ld.global.u32 %Tz, [%Tq+8]; ld.global.u32 %Tcapacity, [%Tq+12]; ld.global.u64 %Tfirst, [%Tq+16];",
+            # of CTAs of which copies alone are recorded how many words, and of which warps
+            "ld.global.u32 %Tenough, [%Tq+24]; ld.global.u32 %Tm, [%Tq+28]; setp.eq.u32 %Tall, %Tenough, 0xFFFFFFFF;",
+            "shr.u32 %Tm, %Tm, %Tn; and.b32 %Tm, %Tm, 1; setp.eq.u32 %Troom, %Tm, 0; @%Troom exit;",
+            *(
+                f"ld.param.u32 %Tc{axis}, [C+{offset + 48 + 4 * number}];"
+                for number, axis in enumerate("xyz")
+            ),
+            "mul.lo.u32 %Tcn, %Tcx, %Tcy; mul.lo.u32 %Tcn, %Tcn, %Tcz; rem.u32 %Trank, %Tz, %Tcz;",
+            *(f"rem.u32 %Tm, %T{a}, %Tc{a}; mad.lo.u32 %Trank, %Trank, %Tc{a}, %Tm;" for a in "yx"),
             "mul.wide.u32 %Tq, %Tn, %Tcapacity; add.u64 %Tq, %Tq, %Tfirst; shl.b64 %Tq, %Tq, 2; add.u64 %Twords, %Twords, %Tq;",
             "mad.wide.u32 %Tcursor, %Twarp, 4, %Tcursors;",
             f"mul.wide.u32 %Tq, %Twarp, {4 * max(1, len(self.sites))}; add.u64 %Tlast, %Tlast, %Tq;",
@@ -146,8 +227,10 @@ class _Tracing(Translator):
         # the grid that is launched is one of the CTAs that are looked at
         for axis in "xyz":
             replaced = ((f"%ctaid.{axis}", f"%T{axis}"), (f"%nctaid.{axis}", f"%T{axis.upper()}"))
-            for old, new in replaced:
+            for old, new in (*replaced, (f"%cluster_nctaid.{axis}", f"%Tc{axis}")):
                 self.to.lines = [line.replace(old, new) for line in self.to.lines]
+        for old, new in (("%cluster_ctarank", "%Trank"), ("%cluster_nctarank", "%Tcn")):
+            self.to.lines = [line.replace(old, new) for line in self.to.lines]
         return [
             statement.strip() + ";" for line in lines for statement in line.split(";") if statement.strip()
         ]
@@ -158,13 +241,17 @@ _ADDRESS = re.compile(r"\[(%?\w+)([+-])?(\d+)?\]$")
 
 def _recorded(item: Decoded) -> list[tuple[int, str]]:
     """Of an instruction the operands that are addresses which are recorded, and in what memory they are."""
-    if item.predicate in NEVER or (item.base not in LOADS and item.base not in STORES):
+    if item.predicate in NEVER:
         return []
+    if item.base not in LOADS and item.base not in STORES:
+        return recorded(item)
     places = [place for place, text in enumerate(item.operands) if isinstance(read_operand(text), Address)]
     if item.base == "LDGSTS":
         return [(places[0], "shared"), (places[1], "global")]
     space = LOADS.get(item.base) or STORES[item.base]
-    return [(places[0], "global" if space == "any" else space)] if places else []
+    if space == "any" and places:
+        return [(places[0], "generic"), (places[0], "window")]
+    return [(places[0], space)] if places else []
 
 
 class Tracer:
@@ -175,6 +262,8 @@ class Tracer:
         self.translation = written.whole()
         self.sites, self.of_block = written.sites, written.of_block
         self.reads_shared = "shared" in written.needed.spaces
+        #: where in the parameter buffer a constant of bank 0 is
+        self.parameter_at = written.parameter_at
         self.graph = graph
         try:
             self.kernel = parse(self.translation.text, path="machine code")["machine_code"]
@@ -183,11 +272,19 @@ class Tracer:
         except EngineError as error:
             raise NotRun(f"it has no PTX that does the same: {error.message}") from None
 
+    def copies(self, record: LaunchRecord, ctas: list[tuple[int, int, int]], words: int, warps: int) -> Trace:
+        """Of these CTAs what the first copies record, so many words of each warp among ``warps`` (bits)."""
+        # what such warps load from shared memory may be what others have stored
+        mask = 0xFFFFFFFF if self.reads_shared else warps
+        trace, _ = self._attempt(record, ctas, len(ctas), words + _MOST_OF_BLOCK, (words, mask))
+        assert trace is not None
+        return trace
+
     def trace(self, record: LaunchRecord, ctas: list[tuple[int, int, int]], full: int) -> Trace:
         """Of these CTAs of a launch, with all that the first ``full`` of them record; of the others only ``last``."""
         capacity = _FIRST_WORDS
         while True:
-            trace, wanted = self._attempt(record, ctas, full, capacity)
+            trace, wanted = self._attempt(record, ctas, full, capacity, (OFF, 0xFFFFFFFF))
             if trace is not None:
                 return trace
             capacity = -(-wanted // 1024) * 1024
@@ -195,7 +292,12 @@ class Tracer:
                 raise NotRun("its CTAs execute too much to be recorded")
 
     def _attempt(
-        self, record: LaunchRecord, ctas: list[tuple[int, int, int]], full: int, capacity: int
+        self,
+        record: LaunchRecord,
+        ctas: list[tuple[int, int, int]],
+        full: int,
+        capacity: int,
+        copies: tuple[int, int],
     ) -> tuple[Trace | None, int]:
         plan, warps, sites = record.plan, record.plan.warps_per_cta, max(1, len(self.sites))
         total = capacity * warps * full
@@ -205,8 +307,9 @@ class Tracer:
         words = device.empty(max(1, total), np.uint32)
         cursors = device.zeros(warps * len(ctas), np.uint32)
         last = device.array(np.full(warps * len(ctas) * sites, OFF, np.uint32))
-        table = np.zeros((len(ctas), 6), np.uint32)
+        table = np.zeros((len(ctas), 8), np.uint32)
         table[:, :3] = ctas
+        table[:, 6:] = copies
         table[:full, 3] = capacity
         firsts = np.arange(len(ctas), dtype=np.uint64) * np.uint64(capacity * warps)
         table[:, 4], table[:, 5] = firsts & np.uint64(0xFFFFFFFF), firsts >> np.uint64(32)
@@ -214,7 +317,10 @@ class Tracer:
         addresses = [array.address for array in (words, cursors, last, listed)]
         raw = plan.parameters.ljust(-(-len(plan.parameters) // 16) * 16, b"\0") + self.translation.constants
         raw += bytes(8 * len(self.translation.variables))
-        own = np.array(addresses, np.uint64).tobytes() + np.array([*plan.grid, warps], np.uint32).tobytes()
+        own = (
+            np.array(addresses, np.uint64).tobytes()
+            + np.array([*plan.grid, warps, *plan.cluster], np.uint32).tobytes()
+        )
         raw = raw.ljust(self.kernel.param_bytes - _Tracing.own_bytes, b"\0") + own.ljust(
             _Tracing.own_bytes, b"\0"
         )
@@ -225,8 +331,10 @@ class Tracer:
             raise NotRun(self.translation.reasons.get(line, error.message)) from None
         used = cursors.numpy()
         most = int(used[: warps * full].max(initial=0))
-        if most > capacity:
+        if most > capacity and copies[0] == OFF:
             return None, most
+        if copies[0] != OFF:
+            used = np.minimum(used, capacity)
         recorded = device.memory.view(words.allocation).view(np.uint32)
         split = [
             [

@@ -16,6 +16,7 @@ from ..graph import Graph, build_graph
 from ..resources import resources_of
 from ..run.tracing import Tracer
 from ..run.writer import NotRun
+from .asynchronous import Copies
 from .numbers import SmNumbers
 from .operations import Operations
 from .sharing import Group, Reuse, reuse_of
@@ -31,9 +32,8 @@ _WAVES = 4
 _LINE, _SECTOR = 128, 32
 #: units that are not simulated
 _UNKNOWN = frozenset([
-    "TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ", "SULD", "SUST", "SUATOM", "SURED", "SUQUERY", "UTMALDG", "UTMASTG",
-    "UTMAREDG", "UTMAPF", "UBLKCP", "UBLKRED", "UBLKPF", "SYNCS", "HGMMA", "IGMMA", "QGMMA", "BGMMA", "UTCHMMA", "UTCIMMA",
-    "UTCQMMA", "UTCOMMA", "UTCBAR", "UTCCP", "UTCSHIFT", "LDTM", "STTM", "STAS", "REDAS", "UCGABAR_ARV", "UCGABAR_WAIT",
+    "TEX", "TLD", "TLD4", "TMML", "TXD", "TXQ", "SULD", "SUST", "SUATOM", "SURED", "SUQUERY", "UTCHMMA", "UTCIMMA",
+    "UTCQMMA", "UTCOMMA", "UTCBAR", "UTCCP", "UTCSHIFT", "LDTM", "STTM", "STAS", "REDAS",
 ])  # fmt: skip
 
 
@@ -79,15 +79,21 @@ class Traced:
         """On a machine, with so many CTAs on an SM at most, each with so much shared memory; ``warm``: L2 holds what the launch before
         left there."""
         plan = self.record.plan
-        ctas = -(-plan.ctas // numbers.sm_count)
+        size = plan.cluster_ctas
+        # the CTAs of a cluster run on SMs of their own
+        clusters = max(1, numbers.sm_count // size)
+        ctas = -(-(plan.ctas // size) // clusters)
         resident = min(resident, ctas)
+        copies = self._copies(numbers, resident)
         memory = self._memory(numbers, resident, shared_per_cta, warm)
         operations = Operations(self.graph, numbers)
-        kinds = [self.classes.of(number * numbers.sm_count) for number in range(ctas)]
+        kinds = [self.classes.of(number * clusters) for number in range(ctas)]
 
         def run(count: int, at_once: int) -> Simulated:
             ran = kinds[:count]
-            return simulate(operations, self.classes, numbers, memory, ran, at_once, plan.warps_per_cta)
+            return simulate(
+                operations, self.classes, copies, numbers, memory, ran, at_once, plan.warps_per_cta
+            )
 
         alone = run(1, 1)
         count, before = _waves(ctas, resident, alone.instructions)
@@ -107,6 +113,10 @@ class Traced:
         )
         return Timed(cycles, bounds, stalled, seen, ctas)
 
+    def _copies(self, numbers: SmNumbers, resident: int) -> Copies:
+        copying = self.classes.copying
+        return Copies() if copying is None else copying.of(resident * numbers.sm_count)
+
     def _memory(self, numbers: SmNumbers, resident: int, shared_per_cta: int, warm: bool) -> Memory:
         """What L1 holds, the SM's part of the rates, and how much of what it touches comes from DRAM."""
         plan = self.record.plan
@@ -119,7 +129,10 @@ class Traced:
             found.append(
                 self._reuse(number, lines, group, resident * numbers.sm_count) if of_global else None
             )
-        footprint = sum(one.once_of_all for one in found if one is not None) * _LINE
+        copies = self._copies(numbers, resident)
+        footprint = sum(one.once_of_all for one in found if one is not None) * _LINE + copies.footprint(
+            plan.ctas
+        )
         kept = footprint <= numbers.l2_kept
         left = 0.0
         if warm:
@@ -141,11 +154,16 @@ class Traced:
             share *= 1.0 - left
             shares.append(share)
             moved[group.store] += share * int((typical.groups == number).sum())
+        copied = []
+        for item in copies.moved:
+            share = copies.share(item, kept, plan.ctas) * (1.0 - left)
+            copied.append(share)
+            moved[item.way in (1, 2)] += share * item.sectors * item.count / (_LINE // _SECTOR)
         lesser = min(moved.values()) / max(1e-9, sum(moved.values()))
         mix = min(1.0, 4.0 * lesser)
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
-        return Memory(l1, numbers.l2_rate / active, dram / active, tuple(shares))
+        return Memory(l1, numbers.l2_rate / active, dram / active, tuple(shares), tuple(copied))
 
     def _reuse(self, number: int, lines: NDArray[np.int64], group: Group, running: int) -> Reuse:
         key = number, min(running, self.record.plan.ctas)
@@ -206,8 +224,6 @@ def trace_launch(record: LaunchRecord, architecture: str) -> Traced:
 
 def _traced(record: LaunchRecord, assembly: Assembly) -> Traced:
     kernel = record.program.kernel
-    if record.plan.cluster_ctas > 1:
-        raise NotRun("clusters are not simulated")
     graph = build_graph(disassemble(assembly), kernel.name)
     unknown = sorted(
         {item.base for block in sorted(graph.reached) for item in graph.instructions(graph.blocks[block])}

@@ -41,3 +41,4 @@ class SmNumbers:
     mixed: float
     turnaround: int
     cta_rate: float
+    tma_clocks: int = 1

@@ -12,7 +12,7 @@ from ...jit.ir.sm_records import Block as BlockRecord
 from ..graph import Graph
 from ..listing import NEVER, Decoded
 from ..pipes import pipe_of
-from ..registers import Accesses, accesses_of
+from ..registers import COPIES, Accesses, accesses_of
 from ..run.needed import LOADS, STORES
 from ..run.operands import Immediate, read_operand
 from .numbers import SmNumbers
@@ -40,6 +40,8 @@ _HALF = frozenset(["HFMA2", "HADD2", "HMUL2", "HADD2_32", "HFMA2_32", "HMUL2_32"
 _ATOMICS = frozenset(["ATOM", "ATOMG", "RED", "REDG"])
 _SHUFFLES = frozenset(["SHFL", "MATCH", "REDUX", "MOVM"])
 _BRANCHES = frozenset(["BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BSYNC", "WARPSYNC", "BREAK"])
+_WARPGROUP = frozenset(["HGMMA", "IGMMA", "QGMMA", "BGMMA"])
+_TOLD = {"EXCH": Kind.INIT, "PHASECHK": Kind.TEST, "ARRIVE": Kind.SIGNAL}
 #: half the multiply-adds of an instruction are those of m16n8k8 in half precision
 _PRODUCTS = {"1688": 1, "16816": 2, "8816": 0.5, "8832": 0.5, "16832": 2, "16864": 2, "884": 0.5}
 
@@ -68,12 +70,24 @@ class Operations:
         for position, (item, accesses) in enumerate(zip(self.items, known)):
             self._fill(position, item, accesses, ports[position], place)
             place += 2 * (len(accesses.reads) + len(accesses.writes))
+        self._read_only_waits()
         start = int(self.table.ctypes.data)
         self.blocks: NDArray[np.uint64] = np.array(
             [[start + Op.BYTES * block.start, start + Op.BYTES * block.end] for block in graph.blocks],
             np.uint64,
         )
         assert BlockRecord.BYTES == 16
+
+    def _read_only_waits(self) -> None:
+        """A wait for bulk copies that have read their source (``.read``) is one that no ``CCTL`` follows: L2 need not have
+        answered."""
+        bases = [item.base for item in self.items]
+        if "UTMACMDFLUSH" not in bases or "LDGSTS" in bases:
+            return
+        for position, base in enumerate(bases):
+            if base == "DEPBAR" and "CCTL" not in bases[position + 1 : position + 3]:
+                words = self.table[position * Op.BYTES : (position + 1) * Op.BYTES].view(np.uint64)
+                words[Op.ARGUMENT // 8] |= np.uint64(self.numbers.latencies["l2"] << 8)
 
     def counted(self, field: int) -> NDArray[np.uint64]:
         """A field of 64 bits of all instructions."""
@@ -119,7 +133,10 @@ class Operations:
             return _PIPES.index("lsu"), NONE, 1
         lanes = numbers.lanes.get(unit, numbers.lanes["alu"])
         busy = max(1, round(32 / lanes))
-        if unit == "tensor":
+        if item.base in _WARPGROUP:
+            # what one warp of four computes, in products of 16 x 8 x 32 bytes
+            busy = max(1, round(shape_of(item)[1] / 8 * 2 * busy))
+        elif unit == "tensor":
             words = item.opcode.split(".")
             busy = max(1, round(busy * next((_PRODUCTS[word] for word in words if word in _PRODUCTS), 1)))
         pipe = numbers.pipes.get(unit, unit)
@@ -149,11 +166,12 @@ def _kind(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:
         return (Kind.LOCAL_LOAD if base in LOADS else Kind.LOCAL_STORE), latencies["l1"], 0
     if space is not None:
         return (Kind.LOAD if base in LOADS else Kind.STORE), latencies["l1"], 0
-    if base == "LDGDEPBAR":
+    if base in ("LDGDEPBAR", "UTMACMDFLUSH"):
         return Kind.COMMIT, 1, 0
     if base == "DEPBAR" and len(item.operands) == 2:
-        count = read_operand(item.operands[1])
-        return Kind.WAIT, 1, (count.value or 0) if isinstance(count, Immediate) else 0
+        return Kind.WAIT, 1, _count(item)
+    if asynchronous := _asynchronous(item, numbers):
+        return asynchronous
     if base == "BAR":
         return _barrier(item)
     if base in ("S2R", "S2UR", "CS2R", "R2UR", "VOTEU"):
@@ -161,6 +179,50 @@ def _kind(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:
     if base == "LDC":
         return Kind.PLAIN, latencies["l1"], 0
     return Kind.PLAIN, plain, 0
+
+
+def _asynchronous(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int] | None:
+    """Of what concerns warpgroups, mbarriers, copies and clusters."""
+    base, words = item.base, item.opcode.split(".")
+    if base in _WARPGROUP:
+        rows, columns = shape_of(item)
+        # of 32 bytes along k; B is read once for the four warps
+        read = columns * 32 // 4 + (rows * 32 // 4 if item.operands[1].startswith("gdesc") else 0)
+        return (
+            Kind.MATRIX,
+            numbers.latencies["tensor"],
+            read << 1 | any(text.startswith("gsb") for text in item.operands),
+        )
+    if base == "WARPGROUP" and "ARRIVE" in words:
+        return Kind.MATRIX_ARRIVE, 1, 0
+    if base == "WARPGROUP" and "DEPBAR" in words:
+        return Kind.MATRIX_WAIT, 1, _count(item)
+    if base == "UCGABAR_ARV":
+        return Kind.CLUSTER_ARRIVE, 1, 0
+    if base == "UCGABAR_WAIT":
+        return Kind.CLUSTER_WAIT, 1, 0
+    if base in COPIES:
+        return Kind.TRANSFER, 1, 0
+    if base == "ARRIVES":
+        return Kind.COPIES_SIGNAL, 1, 0
+    if base == "SYNCS" and words[1] in _TOLD:
+        kind = _TOLD[words[1]]
+        if kind == Kind.SIGNAL and "A1T0" not in words:
+            kind = Kind.EXPECT
+        return kind, numbers.latencies["shared"], 0
+    return None
+
+
+def _count(item: Decoded) -> int:
+    """Of a wait for groups how many may be left."""
+    count = read_operand(item.operands[1])
+    return (count.value or 0) if isinstance(count, Immediate) else 0
+
+
+def shape_of(item: Decoded) -> tuple[int, int]:
+    """Rows and columns of a product of a warpgroup."""
+    rows, columns, *_ = item.opcode.split(".")[1].split("x")
+    return int(rows), int(columns)
 
 
 def _barrier(item: Decoded) -> tuple[int, int, int]:

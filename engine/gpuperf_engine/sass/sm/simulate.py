@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...jit.ir.sm_records import FRACTION, Line, Op, Slot, Sm, Warp
+from ...jit.ir.sm_records import FRACTION, SUB_CORES, Line, Mbarrier, Op, Slot, Sm, Warp
 from ...jit.ir.sm_records import Program as ProgramRecord
 from ...jit.llvm import runtime_addresses
 from ..run.writer import NotRun
+from .asynchronous import Copies
 from .numbers import SmNumbers
 from .operations import Operations
 from .streams import Classes
@@ -25,12 +26,13 @@ _SECTOR = 32
 class Memory:
     """Lines of 128 bytes that L1 holds; bytes per clock that an SM has of L2 and of DRAM; by number of the group the part (0 to 1)
     of its
-    first touches that come from DRAM."""
+    first touches that come from DRAM, and of ``copied`` kinds of copies that of all that they move."""
 
     l1_lines: int
     l2_rate: float
     dram_rate: float
     shares: tuple[float, ...]
+    copied: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Simulated:
 def simulate(
     operations: Operations,
     classes: Classes,
+    copies: Copies,
     numbers: SmNumbers,
     memory: Memory,
     ctas: list[int],
@@ -66,57 +69,83 @@ def simulate(
 
     Raises ``NotRun`` if warps wait for one another for ever.
     """
-    sm = np.zeros(Sm.BYTES // 8, np.uint64)
+    group = classes.cluster
     resident = min(resident, len(ctas))
     each = -(-resident * warps // numbers.parts)
     most = max(1, *(len(item.lines) for item in classes.classes))
-    room = np.zeros(resident * most * Line.BYTES, np.uint8)
-    slots = np.zeros((resident, Slot.BYTES // 8), np.uint64)
-    slots[:, Slot.LINES // 8] = int(room.ctypes.data) + np.arange(resident, dtype=np.uint64) * np.uint64(
-        most * Line.BYTES
-    )
-    held = np.zeros(numbers.parts * each * Warp.BYTES, np.uint8)
     programs = np.array(
         [[item.starts.ctypes.data, len(item.lines), item.groups.ctypes.data] for item in classes.classes],
         np.uint64,
     )
     assert programs.shape[1] * 8 == ProgramRecord.BYTES
-    order, finished = np.array(ctas, np.uint64), np.zeros(len(ctas), np.uint64)
+    finished = np.zeros((group, len(ctas)), np.uint64)
+    orders = np.array(ctas, np.uint64)[None, :] + np.arange(group, dtype=np.uint64)[:, None]
     parts = np.zeros(256, np.uint64)
     parts[: len(memory.shares)] = [round(65536 * share) for share in memory.shares]
-    sums = np.zeros(256, np.uint64)
-    sums[:] = 32768
+    sums = np.full((group, 256), 32768, np.uint64)
+    kinds = copies.records(memory.copied)
     operations.reset()
 
     def cost(bandwidth: float) -> int:
         return round(_SECTOR / bandwidth * (1 << FRACTION))
 
+    latencies = numbers.latencies
+    shared, cluster = latencies["shared"], latencies.get("cluster", latencies["l2"])
+    # of the way from issue to use of what a copy brings, mbarrier and load of shared memory are simulated themselves
+    behind = shared // 2 + shared
+    rooms = [np.zeros(resident * most * Line.BYTES, np.uint8) for _ in range(group)]
+    told = [
+        np.zeros((resident, max(1, copies.mbarriers), Mbarrier.BYTES // 8), np.uint64) for _ in range(group)
+    ]
+    slots = np.zeros((group, resident, Slot.BYTES // 8), np.uint64)
+    held = [np.zeros(numbers.parts * each * Warp.BYTES, np.uint8) for _ in range(group)]
+    sms = np.zeros((group, Sm.BYTES // 8), np.uint64)
     values = {
         Sm.CTAS: len(ctas), Sm.RESIDENT: resident, Sm.WARPS: warps, Sm.EACH: each, Sm.PARTS: numbers.parts,
-        Sm.WARP: held.ctypes.data, Sm.SLOT: slots.ctypes.data, Sm.BLOCK: operations.blocks.ctypes.data,
-        Sm.CLASSES: order.ctypes.data, Sm.PROGRAMS: programs.ctypes.data, Sm.FINISHED: finished.ctypes.data,
+        Sm.BLOCK: operations.blocks.ctypes.data, Sm.PROGRAMS: programs.ctypes.data,
         Sm.QUEUE: numbers.queue, Sm.ADDRESS_CLOCKS: numbers.address_clocks, Sm.LSU_CLOCKS: numbers.lsu_clocks,
         Sm.WAVE: numbers.wavefront_clocks, Sm.TAGS: numbers.tag_rate,
-        Sm.LATENCY_L1: numbers.latencies["l1"], Sm.LATENCY_L2: numbers.latencies["l2"],
-        Sm.LATENCY_DRAM: numbers.latencies["dram"], Sm.LATENCY_BARRIER: numbers.latencies.get("barrier", numbers.latencies["shared"]),
+        Sm.LATENCY_L1: latencies["l1"], Sm.LATENCY_L2: latencies["l2"],
+        Sm.LATENCY_DRAM: latencies["dram"], Sm.LATENCY_BARRIER: latencies.get("barrier", shared),
+        Sm.LATENCY_SHARED: shared, Sm.LATENCY_CLUSTER: cluster,
+        Sm.LATENCY_TMA_L2: max(1, latencies.get("tma_l2", latencies["l2"] + behind) - behind),
+        Sm.LATENCY_TMA_DRAM: max(1, latencies.get("tma_dram", latencies["dram"] + behind) - behind),
+        Sm.REQUEST_CLOCKS: numbers.tma_clocks,
         Sm.PORT_COST: cost(numbers.port_rate), Sm.L2_COST: cost(memory.l2_rate), Sm.DRAM_COST: cost(memory.dram_rate),
         Sm.TURNAROUND: numbers.turnaround,
         Sm.GAP: round(numbers.sm_count / numbers.cta_rate), Sm.L1_LINES: max(1, memory.l1_lines),
-        Sm.SHARES: parts.ctypes.data, Sm.SUMS: sums.ctypes.data,
+        Sm.SHARES: parts.ctypes.data, Sm.PEERS: sms.ctypes.data, Sm.GROUP: group, Sm.COPIES: kinds.ctypes.data,
+        Sm.MBARRIERS: copies.mbarriers,
     }  # fmt: skip
-    for field, value in values.items():
-        sm[field // 8] = int(value)
-    sm[Sm.NEXT_AT // 8 : Sm.NEXT_AT // 8 + 4] = 1 << 60
+    places = np.arange(resident, dtype=np.uint64)
+    for rank, sm in enumerate(sms):
+        slots[rank, :, Slot.LINES // 8] = int(rooms[rank].ctypes.data) + places * np.uint64(most * Line.BYTES)
+        slots[rank, :, Slot.MBARRIERS // 8] = int(told[rank].ctypes.data) + places * np.uint64(
+            told[rank][0].nbytes
+        )
+        own = {
+            Sm.WARP: held[rank].ctypes.data, Sm.SLOT: slots[rank].ctypes.data, Sm.CLASSES: orders[rank].ctypes.data,
+            Sm.FINISHED: finished[rank].ctypes.data, Sm.SUMS: sums[rank].ctypes.data,
+        }  # fmt: skip
+        for field, value in {**values, **own}.items():
+            sm[field // 8] = int(value)
+        sm[Sm.NEXT_AT // 8 : Sm.NEXT_AT // 8 + SUB_CORES] = 1 << 60
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(runtime_addresses(("sm_run",))["sm_run"])
-    if not function(int(sm.ctypes.data)):
+    if not function(int(sms.ctypes.data)):
         raise NotRun("its warps wait for one another for ever")
 
-    def of(field: int) -> int:
-        return int(sm[field // 8])
+    def most_of(*fields: int) -> int:
+        return int(max(sms[:, field // 8].max() for field in fields))
+
+    def mean_of(field: int) -> int:
+        return round(int(sms[:, field // 8].sum()) / group)
 
     # stores, and loads that nothing waits for, are still under way when the last warp ends
-    cycles = max(of(Sm.ENDED), of(Sm.LSU), *(of(field) >> FRACTION for field in (Sm.PORT, Sm.L2, Sm.DRAM)))
+    queued = most_of(Sm.PORT, Sm.L2, Sm.DRAM) >> FRACTION
+    cycles = max(most_of(Sm.ENDED, Sm.LSU, Sm.TMA), queued)
+    busy = [int(sm[Sm.LSU_BUSY // 8]) + (int(sm[Sm.COPIED // 8]) >> FRACTION) for sm in sms]
     return Simulated(
-        cycles, of(Sm.ENDED), finished, of(Sm.ISSUED), operations.counted(Op.ISSUED), operations.counted(Op.STALLED),
-        of(Sm.L2_SECTORS), of(Sm.DRAM_SECTORS), of(Sm.LSU_BUSY), of(Sm.SKIPPED), of(Sm.SKIPPED_CLOCKS),
+        cycles, most_of(Sm.ENDED), finished.max(axis=0), mean_of(Sm.ISSUED),
+        operations.counted(Op.ISSUED) // np.uint64(group), operations.counted(Op.STALLED) // np.uint64(group),
+        mean_of(Sm.L2_SECTORS), mean_of(Sm.DRAM_SECTORS), max(busy), int(sms[0, Sm.SKIPPED // 8]), int(sms[0, Sm.SKIPPED_CLOCKS // 8]),
     )  # fmt: skip

@@ -12,12 +12,22 @@ from ...jit.ir.sm_records import Stream
 from ...jit.llvm import runtime_addresses
 from ...profile.build import LaunchRecord
 from ..run.needed import LOADS
-from ..run.tracing import OFF, Trace, Tracer
+from ..run.tracing import OFF, Tracer
+from .asynchronous import Copying, Named, ctas_of, way_of
 from .sharing import Group
 
 __all__ = ["Class", "Classes", "classes_of"]
 
-_SPACES = {"shared": 0, "global": 1, "local": 2}
+_SPACES = {
+    "shared": 0,
+    "global": 1,
+    "local": 2,
+    "mbarrier": 3,
+    "value": 4,
+    "window": 4,
+    "copy": 5,
+    "generic": 6,
+}
 _WIDTHS = {"64": 2, "128": 4, "256": 8}
 _MOST_CLASSES = 6
 Place = tuple[int, int, int]
@@ -37,15 +47,18 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """``of_place``: the class by where a CTA lies along each axis: 0 first, 1 between, 2 last."""
+    """``of_place``: the class by where a CTA lies along each axis: 0 first, 1 between, 2 last; of clusters that of its first
+    CTA by where the cluster lies, those of the others follow. ``copying``: bulk and tensor copies."""
 
     classes: tuple[Class, ...]
     groups: tuple[Group, ...]
     of_place: dict[Place, int]
     grid: tuple[int, int, int]
+    cluster: int = 1
+    copying: Copying | None = None
 
     def of(self, cta: int) -> int:
-        """The class of a CTA."""
+        """The class of a CTA, or of the first CTA of a cluster."""
         wide, tall, _ = self.grid
         place = (cta % wide, cta // wide % tall, cta // (wide * tall))
         x, y, z = (0 if at == 0 else 2 if at == size - 1 else 1 for at, size in zip(place, self.grid))
@@ -53,8 +66,10 @@ class Classes:
 
 
 def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
-    """Traces a CTA in the middle of the grid, its neighbours, and those at the edges. Raises ``NotRun``."""
-    grid = record.plan.grid
+    """Traces a CTA in the middle of the grid, its neighbours, and those at the edges; of a launch in clusters all CTAs of these.
+    Raises ``NotRun``."""
+    plan = record.plan
+    count, grid = plan.cluster_ctas, plan.clusters
     x, y, z = (size // 2 for size in grid)
     signs = [1 if at + 1 < size else -1 for at, size in zip((x, y, z), grid)]
     moved = [size > 1 for size in grid]
@@ -66,24 +81,27 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
     ]
     axes = [sorted({0, at, size - 1}) for at, size in zip(middle, grid)]
     edges: list[Place] = [(x, y, z) for x in axes[0] for y in axes[1] for z in axes[2]]
-    trace = tracer.trace(record, [middle, *steps, *edges], 1)
-    used = [tuple(row) for row in trace.used.tolist()]
+    trace = tracer.trace(record, ctas_of([middle, *steps, *edges], plan.cluster), count)
+    used = [tuple(row) for row in trace.used.reshape(-1, count * plan.warps_per_cta).tolist()]
     kinds = list(dict.fromkeys([used[0], *used[4:]]))[:_MOST_CLASSES]
-    last = trace.last[:4]
+    # how accesses move is seen on the first CTAs of clusters
+    last = trace.last[: 4 * count : count]
     if len(kinds) > 1:
         chosen = [middle, *(edges[used[4:].index(kind)] for kind in kinds[1:])]
-        trace = tracer.trace(record, [*chosen, *steps], len(chosen))
-        last = trace.last[[0, *range(len(chosen), len(chosen) + 3)]]
-    groups, of_site = _groups(tracer, last, moved, signs)
+        trace = tracer.trace(record, ctas_of([*chosen, *steps], plan.cluster), len(chosen) * count)
+        last = trace.last[::count][[0, *range(len(chosen), len(chosen) + 3)]]
+    groups, of_site = _groups(tracer, last, moved, [sign * size for sign, size in zip(signs, plan.cluster)])
     of_place: dict[Place, int] = {}
     for place, kind in zip(edges, used[4:]):
         number = kinds.index(kind) if kind in kinds else 0
         for x in _places(place[0], grid[0]):
             for y in _places(place[1], grid[1]):
                 for z in _places(place[2], grid[2]):
-                    of_place[x, y, z] = number
-    classes = tuple(_class(tracer, trace, number, of_site) for number in range(len(kinds)))
-    return Classes(classes, groups, of_place, grid)
+                    of_place[x, y, z] = number * count
+    named = _named(tracer, of_site)
+    classes = tuple(_class(named, trace.words[number]) for number in range(len(kinds) * count))
+    copying = Copying(tracer, record, named, trace.words[:count])
+    return Classes(classes, groups, of_place, grid, count, copying)
 
 
 def _places(at: int, size: int) -> list[int]:
@@ -101,9 +119,10 @@ def _groups(
         item = tracer.graph.listing.instructions[site.position]
         store = item.base not in LOADS and not (item.base == "LDGSTS" and site.operand)
         moves: tuple[int, ...] | None = (0, 0, 0)
-        if site.space == "global":
+        space = "global" if site.space == "generic" else site.space
+        if space == "global":
             moves = _moves(last[:, :, index].astype(np.int64), moved, signs)
-        group = Group(site.space, store and site.space == "global", moves)  # type: ignore[arg-type]
+        group = Group(space, store and space == "global", moves)  # type: ignore[arg-type]
         of_site.append(min(254, numbers.setdefault(group, len(numbers))))
     return tuple(numbers), of_site
 
@@ -115,29 +134,36 @@ def _moves(last: NDArray[np.int64], moved: list[bool], signs: list[int]) -> tupl
             found.append(0)
             continue
         known = (last[0] != OFF) & (last[axis + 1] != OFF)
-        steps = np.unique((last[axis + 1] - last[0])[known]) * signs[axis]
+        # those of a cluster, of which so many CTAs lie along the axis
+        steps = np.unique((last[axis + 1] - last[0])[known]) // signs[axis]
         if len(steps) != 1:
             return None
         found.append((int(steps[0]) + (1 << 31)) % (1 << 32) - (1 << 31))
     return tuple(found)
 
 
-def _class(tracer: Tracer, trace: Trace, number: int, of_site: list[int]) -> Class:
-    """The streams of one traced CTA."""
+def _named(tracer: Tracer, of_site: list[int]) -> Named:
+    """The sites of a trace as streams are made of them."""
     listing = tracer.graph.listing.instructions
     sites = np.zeros((len(tracer.sites) + 1, 4), np.uint8)
     for index, site in enumerate(tracer.sites):
         item = listing[site.position]
         words = item.opcode.split(".")
         width = next((_WIDTHS[word] for word in words if word in _WIDTHS), 1)
-        flags = int(item.base.startswith(("ATOM", "RED")))
+        group, flags = of_site[index], int(item.base.startswith(("ATOM", "RED")))
         if item.base == "LDSM":
             width = 4
             flags = {"4": 0, "2": 2}.get(words[-1], 4)
-        sites[index] = _SPACES[site.space], width, of_site[index], flags
+        if site.space == "copy":
+            width, group, flags = min(255, index), way_of(item), int(item.base.startswith("UBLK"))
+        sites[index] = _SPACES[site.space], width, group, flags
     firsts = np.zeros(len(tracer.of_block) + 1, np.uint32)
     firsts[1:] = np.cumsum([len(tracer.of_block[block]) for block in sorted(tracer.of_block)])
-    warps = trace.words[number]
+    return Named(sites, firsts)
+
+
+def _class(named: Named, warps: list[NDArray[np.uint32]]) -> Class:
+    """The streams of one traced CTA."""
     total = sum(map(len, warps))
     accesses = total // 32 + 1
     cells = 1 << max(10, (2 * min(accesses * 32, 1 << 22)).bit_length())
@@ -145,7 +171,7 @@ def _class(tracer: Tracer, trace: Trace, number: int, of_site: list[int]) -> Cla
     stream = np.zeros(2 * total + 64 * len(warps) + 64, np.uint32)
     groups, lines = np.zeros(cells, np.uint8), np.zeros(cells, np.int64)
     scratch = np.zeros(64 + 32 * 32 * 8, np.uint64)
-    given = np.zeros(Stream.BYTES // 8, np.uint64)
+    given = named.given()
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(
         runtime_addresses(("sm_stream",))["sm_stream"]
     )
@@ -154,8 +180,7 @@ def _class(tracer: Tracer, trace: Trace, number: int, of_site: list[int]) -> Cla
         given[field // 8] = value
 
     for field, array in (
-        (Stream.FIRST_SITE, firsts), (Stream.SITES, sites), (Stream.TABLE, table), (Stream.GROUPS, groups), (Stream.LINES, lines),
-        (Stream.SCRATCH, scratch),
+        (Stream.TABLE, table), (Stream.GROUPS, groups), (Stream.LINES, lines), (Stream.SCRATCH, scratch),
     ):  # fmt: skip
         put(field, array.ctypes.data)
     put(Stream.MASK, cells - 1)
@@ -167,6 +192,7 @@ def _class(tracer: Tracer, trace: Trace, number: int, of_site: list[int]) -> Cla
         put(Stream.WARP, warp)
         starts.append(out)
         out = function(int(given.ctypes.data))
+    named.keep(given)
     unique = int(given[Stream.UNIQUE // 8])
     end = (out - int(stream.ctypes.data)) // 4
     kept = stream[:end].copy()

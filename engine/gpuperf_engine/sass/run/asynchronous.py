@@ -1,0 +1,113 @@
+"""What a trace records of mbarriers and of bulk and tensor copies, and how code goes on that would wait."""
+
+from __future__ import annotations
+
+from ..listing import Decoded
+from ..registers import COPIES
+from .operands import Address, Predicate, Register, read_operand
+from .writer import NotRun, Writer, opcode_row
+
+__all__ = [
+    "COORDINATES",
+    "FIELDS",
+    "HIGH",
+    "LOW",
+    "MASK",
+    "PARAMETERS",
+    "TOKEN",
+    "copy_fields",
+    "recorded",
+    "without_waiting",
+]
+
+#: words of a copy: the address in shared memory and the mbarrier, or the one that is read; the CTAs that it goes to, or its bytes /
+#: 16; the address of the map, or in global memory; and the coordinates
+FIELDS = SHARED, MBARRIER, MASK, LOW, HIGH, COORDINATES = range(6)
+#: the upper word of the address of the parameters
+PARAMETERS = 0xFFFE0000
+#: the upper word of the state of an mbarrier: what waits for it waits for the phase in which the warp arrived
+TOKEN = 0x40000000
+
+
+def recorded(item: Decoded) -> list[tuple[int, str]]:
+    """The operands of an instruction that are recorded, and as what."""
+    if item.base in COPIES:
+        return [(0, "copy")]
+    if item.base not in ("SYNCS", "ARRIVES") or "CCTL" in item.opcode:
+        return []
+    place = next(at for at, text in enumerate(item.operands) if isinstance(read_operand(text), Address))
+    return [(place, "mbarrier"), (place + (item.base == "SYNCS"), "value")]
+
+
+def copy_fields(item: Decoded, to: Writer) -> dict[int, str]:
+    """By number of the field the register that holds it."""
+    first, second = (_uniform(item, place) for place in (0, 1))
+    base, words = item.base, item.opcode.split(".")[1:]
+
+    def word(register: Register, above: int) -> str:
+        return to.word(Register(True, register.number + above))
+
+    fields: dict[int, str] = {}
+    if base.startswith("UBLK"):
+        loads = words[0] == "S"
+        place, other = (second, first) if loads else (first, second)
+        fields |= {LOW: word(place, 0), HIGH: word(place, 1)}
+        if base != "UBLKPF":
+            fields[SHARED] = word(other, 0)
+        if loads:
+            fields[MBARRIER] = word(other, 1)
+        size = read_operand(item.operands[-1])
+        fields[MASK] = to.word(size)
+        return fields
+    fields |= {LOW: word(second, 0), HIGH: word(second, 1)}
+    start = 0
+    if base != "UTMAPF":
+        fields[SHARED], start = word(first, 0), 1
+    if base == "UTMALDG":
+        fields[MBARRIER], start = word(first, 1), 2
+    axes = next((int(part[0]) for part in words if len(part) == 2 and part[1] == "D"), 0)
+    if not axes:
+        raise NotRun(f"{item.text} is not known here")
+    fields |= {COORDINATES + axis: word(first, start + axis) for axis in range(axes)}
+    if len(item.operands) > 2:
+        fields[MASK] = to.word(read_operand(item.operands[2]))
+    return fields
+
+
+def _uniform(item: Decoded, place: int) -> Register:
+    where = read_operand(item.operands[place]) if place < len(item.operands) else None
+    if isinstance(where, Register) and where.uniform:
+        return where
+    if not isinstance(where, Address) or len(where.parts) != 1 or where.offset or not where.parts[0].uniform:
+        raise NotRun(f"{item.text} is not known here")
+    return where.parts[0]
+
+
+def without_waiting(item: Decoded, to: Writer) -> bool:
+    """Writes an instruction that a trace carries out otherwise, if it is one: whether it was."""
+    base = item.base
+    if base in ("HGMMA", "IGMMA", "QGMMA", "BGMMA"):
+        raise NotRun("what products leave decides where it goes or what it accesses")
+    row = opcode_row(item)
+    if row is None:
+        return False
+    _, op = row
+    target = op.operands[0] if op.operands else None
+    if base in ("CS2R", "S2R", "S2UR") and op.texts[1] in (
+        "SR_GLOBALTIMERLO",
+        "SR_GLOBALTIMERHI",
+        "SR_CLOCKLO",
+        "SR_CLOCKHI",
+    ):
+        to.put(target, "0")
+        if base == "CS2R" and "32" not in op:
+            to.put(target, "0", 1)
+        return True
+    if base != "SYNCS":
+        return False
+    if isinstance(target, Predicate):
+        to.put_flag(target, "%PT")
+    elif isinstance(target, Register):
+        to.put(target, "0")
+        to.put(target, str(TOKEN), 1)
+    return True

@@ -1,0 +1,244 @@
+"""Bulk and tensor copies of a launch: how much each kind of them moves, and how much of that comes from DRAM."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...jit.ir.sm_records import Copy, Stream
+from ...jit.llvm import runtime_addresses
+from ...memory.tensor_maps import MAP_BYTES, Layout
+from ...profile.build import LaunchRecord
+from ..listing import Decoded
+from ..run.asynchronous import PARAMETERS
+from ..run.tracing import Tracer
+from ..run.writer import NotRun
+
+__all__ = ["BULK", "Copies", "Copying", "Moved", "Named", "ctas_of", "way_of"]
+
+LOAD, STORE, REDUCTION, PREFETCH, BETWEEN = range(5)
+#: in the form of a kind: its copies are of bytes, of which 16 · (form >> 16) are moved
+BULK = 1 << 8
+#: words that are recorded of CTAs that run at once, of each warp: some 50 copies
+WINDOW = 4096
+_MOST = 255
+_LINE, _SECTOR = 128, 32
+_ROW = 8
+Place = tuple[int, int, int]
+
+
+def way_of(item: Decoded) -> int:
+    """From where to where a copy goes."""
+    words = item.opcode.split(".")
+    if item.base in ("UTMAPF", "UBLKPF"):
+        return PREFETCH
+    if item.base in ("UTMAREDG", "UBLKRED"):
+        return REDUCTION
+    if item.base == "UBLKCP":
+        return {("S", "G"): LOAD, ("G", "S"): STORE}.get((words[1], words[2]), BETWEEN)
+    return STORE if item.base == "UTMASTG" else LOAD
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A kind of copies: ``bytes`` in shared memory, ``sectors`` and ``requests`` (parts of 128 bytes) of global memory,
+    ``way``; ``lines`` of the whole tensor, 0 where that is not known. A CTA makes ``count`` of them; of those that CTAs
+    running at once make at the same time, the part ``distinct`` is of other bytes. ``key``: the tensor."""
+
+    bytes: int
+    sectors: int
+    requests: int
+    way: int
+    lines: int
+    key: int
+    count: float
+    distinct: float
+
+
+@dataclass(eq=False)
+class Named:
+    """Mbarriers and kinds of copies, numbered as the streams of all CTAs name them. ``sites``: of the trace, four bytes each,
+    and where those of a block begin (``firsts``)."""
+
+    sites: NDArray[np.uint8]
+    firsts: NDArray[np.uint32]
+    mbarriers: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(_MOST + 1, np.uint32))
+    kinds: NDArray[np.uint64] = field(
+        default_factory=lambda: np.zeros((_MOST + 1, Copy.BYTES // 8), np.uint64)
+    )
+    mbarrier_count: int = 0
+    kind_count: int = 0
+
+    def given(self) -> NDArray[np.uint64]:
+        """A ``Stream`` that goes on with these numbers."""
+        given = np.zeros(Stream.BYTES // 8, np.uint64)
+        for place, array in (
+            (Stream.SITES, self.sites), (Stream.FIRST_SITE, self.firsts), (Stream.MBARRIERS, self.mbarriers), (Stream.COPIES,
+            self.kinds),
+        ):  # fmt: skip
+            given[place // 8] = array.ctypes.data
+        given[Stream.MBARRIER_COUNT // 8], given[Stream.COPY_COUNT // 8] = (
+            self.mbarrier_count,
+            self.kind_count,
+        )
+        return given
+
+    def keep(self, given: NDArray[np.uint64]) -> None:
+        """Takes over what was numbered."""
+        self.mbarrier_count = int(given[Stream.MBARRIER_COUNT // 8])
+        self.kind_count = int(given[Stream.COPY_COUNT // 8])
+        if max(self.mbarrier_count, self.kind_count) >= _MOST:
+            raise NotRun("its CTAs name more mbarriers, or kinds of copies, than are told apart")
+
+    def copies(self, warps: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+        """What warps copy: a row for each copy, its kind in front."""
+        function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(
+            runtime_addresses(("sm_copied",))["sm_copied"]
+        )
+        room = np.zeros(sum(map(len, warps)) // 34 * _ROW + _ROW, np.uint32)
+        given = self.given()
+        given[Stream.OUT // 8] = room.ctypes.data
+        for words in warps:
+            given[Stream.WORDS // 8], given[Stream.COUNT // 8] = words.ctypes.data, len(words)
+            given[Stream.OUT // 8] = function(int(given.ctypes.data))
+        self.keep(given)
+        return room[: (int(given[Stream.OUT // 8]) - int(room.ctypes.data)) // 4].reshape(-1, _ROW)
+
+
+@dataclass(eq=False)
+class Copies:
+    """Of a launch of which so many CTAs run at once. ``moved``: by number of the kind; ``mbarriers``: how many there are."""
+
+    moved: tuple[Moved, ...] = ()
+    mbarriers: int = 0
+
+    def footprint(self, ctas: int) -> float:
+        """Bytes of global memory that ``ctas`` CTAs copy, each once."""
+        tensors = {item.key: item.lines for item in self.moved if item.lines}
+        others = sum(item.bytes * item.count * item.distinct for item in self.moved if not item.lines)
+        return float(sum(tensors.values()) * _LINE + others * ctas)
+
+    def share(self, item: Moved, kept: bool, ctas: int) -> float:
+        """The part of what copies of a kind move that comes from DRAM, or goes there; ``kept``: L2 holds all that the launch
+        touches."""
+        if item.way == BETWEEN:
+            return 0.0
+        if item.way in (STORE, REDUCTION):
+            return item.distinct
+        total = item.sectors * item.count * ctas
+        if kept and item.lines and total:
+            return min(1.0, item.lines * (_LINE // _SECTOR) / total)
+        return item.distinct
+
+    def records(self, shares: Sequence[float]) -> NDArray[np.uint64]:
+        """``Copy`` for each kind."""
+        table = np.zeros((len(self.moved) + 1, Copy.BYTES // 8), np.uint64)
+        for row, item, share in zip(table, self.moved, shares):
+            row[:6] = item.bytes, item.sectors, item.requests, item.way, round(65536 * share), 32768
+        return table
+
+
+@dataclass(eq=False)
+class Copying:
+    """The copies of a launch, before it is known how many CTAs run at once. ``words``: what the CTAs of one cluster recorded."""
+
+    tracer: Tracer
+    record: LaunchRecord
+    named: Named
+    words: list[list[NDArray[np.uint32]]]
+    _known: dict[int, Copies] = field(default_factory=dict)
+
+    @cached_property
+    def each(self) -> list[NDArray[np.uint32]]:
+        """By warp what it copies."""
+        return [self.named.copies([words]) for cta in self.words for words in cta]
+
+    def of(self, running: int) -> Copies:
+        """With what is seen of the first copies of CTAs that run at once."""
+        plan, size = self.record.plan, self.record.plan.cluster_ctas
+        wide, tall, deep = plan.clusters
+        count = min(wide * tall * deep, max(1, running // size))
+        if not any(site.space == "copy" for site in self.tracer.sites):
+            return Copies(mbarriers=self.named.mbarrier_count)
+        if count not in self._known:
+            warps = {number % plan.warps_per_cta for number, rows in enumerate(self.each) if len(rows)}
+            clusters = [
+                (number % wide, number // wide % tall, number // (wide * tall)) for number in range(count)
+            ]
+            mask = sum(1 << warp for warp in warps)
+            window = self.tracer.copies(self.record, ctas_of(clusters, plan.cluster), WINDOW, mask)
+            together = self.named.copies([words for cta in window.words for words in cta if len(words)])
+            own = np.concatenate(self.each)
+            self._known[count] = self._seen(own, together)
+        return self._known[count]
+
+    def _seen(self, own: NDArray[np.uint32], together: NDArray[np.uint32]) -> Copies:
+        size, moved = self.record.plan.cluster_ctas, []
+        for number in range(self.named.kind_count):
+            key, form = (int(value) for value in self.named.kinds[number, Copy.KEY // 8 : Copy.FORM // 8 + 1])
+            rows = together[together[:, 0] == number, 1:]
+            distinct = len(np.unique(rows, axis=0)) / len(rows) if len(rows) else 1.0
+            count = int((own[:, 0] == number).sum()) / size
+            moved.append(_moved(self.record, self.tracer.parameter_at, key, form, count, distinct))
+        return Copies(tuple(moved), self.named.mbarrier_count)
+
+
+def ctas_of(clusters: list[Place], size: Place) -> list[Place]:
+    """The CTAs of clusters, by rank."""
+    ranks = [(x, y, z) for z in range(size[2]) for y in range(size[1]) for x in range(size[0])]
+    return [(x * size[0] + a, y * size[1] + b, z * size[2] + c) for x, y, z in clusters for a, b, c in ranks]
+
+
+def _moved(
+    record: LaunchRecord,
+    parameter_at: Callable[[int], int],
+    key: int,
+    form: int,
+    count: float,
+    distinct: float,
+) -> Moved:
+    way = form & 255
+    if form & BULK:
+        size = 16 * (form >> 16)
+        return Moved(size, -(-size // _SECTOR), -(-size // _LINE), way, 0, key, count, distinct)
+    layout = Layout.decode(_map_bytes(record, parameter_at, key & 0xFFFFFFFF, key >> 32))
+    if layout is None:
+        raise NotRun("a tensor map that is made while the launch runs, or by other means than the engine's")
+    unit, counts = layout.unit, layout.counts()
+    if layout.mode:
+        counts = [layout.pixel_units, layout.pixels]
+    rows, inner = prod(counts[1:]), counts[0] * unit.size
+    tensor = prod(layout.shape[: layout.rank]) * layout.element.size // layout.element.elements
+    return Moved(
+        prod(counts) * unit.held,
+        rows * -(-inner // _SECTOR),
+        rows * -(-inner // _LINE),
+        way,
+        -(-tensor // _LINE),
+        key,
+        count,
+        distinct,
+    )
+
+
+def _map_bytes(record: LaunchRecord, parameter_at: Callable[[int], int], low: int, high: int) -> bytes:
+    """The tensor map at an address, or at a place of the parameters."""
+    if high == PARAMETERS:
+        start = parameter_at(low)
+        return record.plan.parameters[start : start + MAP_BYTES].ljust(MAP_BYTES, b"\0")
+    inputs = record.plan.inputs
+    if inputs is None:
+        raise NotRun(
+            "its tensor maps lie in global memory, and what that held before the launch was not kept"
+        )
+    address = low | high << 32
+    contents = inputs.bytes_at(address, MAP_BYTES)
+    if contents is None:
+        raise NotRun("a tensor map that is not in global memory")
+    return contents

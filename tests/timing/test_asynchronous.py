@@ -15,7 +15,7 @@ pytestmark = needs_assembler
 KERNELS = Path(__file__).parents[2] / "examples" / "kernels"
 #: copies so many bytes %r1 times, one copy after the other; then runs ``END``
 CHASE = """.version 8.0
-.target sm_90a
+.target sm_90
 .address_size 64
 .visible .entry k(.param .u32 turns, .param .align 64 .b8 unused[64], .param .u64 a)
 {
@@ -39,20 +39,21 @@ ret;
 """
 
 
-def chased(ends: str) -> ge.Estimate:
+def chased(ends: str, machine: str = "h100-sxm") -> ge.Estimate:
     device = ge.Device(races="off")
     kernel = ge.parse(CHASE.replace("END", ends), path="chase.ptx")["k"]
     profile = device.launch(kernel, 1, 1, [np.int32(64), bytes(64), device.zeros(1 << 16, np.uint8)])
-    return ge.estimate(profile, "h100-sxm", model="simulation")
+    return ge.estimate(profile, machine, model="simulation")
 
 
-def test_a_chase_of_bulk_copies_takes_their_latency() -> None:
-    found = chased("ld.shared.u32 %r6, [%r2]; add.u32 %r2, %r2, 0; st.shared.u32 [%r2+4], %r6;")
-    h100 = load_machine("h100-sxm")
+@pytest.mark.parametrize("name", ["h100-sxm", "b200"])
+def test_a_chase_of_bulk_copies_takes_their_latency(name: str) -> None:
+    found = chased("ld.shared.u32 %r6, [%r2]; add.u32 %r2, %r2, 0; st.shared.u32 [%r2+4], %r6;", name)
+    machine = load_machine(name)
     assert found.model == "simulation"
     # beside the latency, which is that of a few bytes, what 1024 take through the port
-    step = (found.cycles - h100.cta_turnaround) / 64
-    assert step == pytest.approx(h100.latencies["tma_dram"] + 1024 / h100.l2_sm_bandwidth, rel=0.05)
+    step = (found.cycles - machine.cta_turnaround) / 64
+    assert step == pytest.approx(machine.latencies["tma_dram"] + 1024 / machine.l2_sm_bandwidth, rel=0.05)
     assert found.bounds["l2"] < found.time_us
 
 

@@ -205,3 +205,18 @@ def test_a_better_machine_is_never_slower() -> None:
         replace(numbers, latencies={**numbers.latencies, "tma_l2": 250}),
     ):
         assert pipeline(better, 16, 3, 32768, 4) <= now
+
+
+def test_sms_that_copy_the_same_stay_in_step() -> None:
+    """Four times 4 KiB after a chain: where SMs drift apart, an SM may have used half of the clocks before of L2 ahead of its part."""
+    chain = ["FFMA R1, R1, R2, R1"] * 1000 + ["FADD R3, R1, R1"]
+    words = [*initial(0, 1), *expects(0, 16384), *copied(0, 0) * 4, *asks(0, 0)]
+    code = [INIT, *chain, EXPECT, *[COPY] * 4, TEST, USE]
+    own, alike = (
+        run_roles(
+            [code], [(0, words)], kinds=(replace(moves(4096), distinct=part),), l2_rate=8.0, dram_rate=64.0
+        ).ended
+        for part in (1.0, 0.5)
+    )
+    # at 8 bytes a clock, or at the 64 of the port
+    assert alike - own == pytest.approx(16384 / 8 - 16384 / 64, rel=0.05)

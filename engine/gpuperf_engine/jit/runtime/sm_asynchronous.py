@@ -46,10 +46,13 @@ def sm_product(sm: Sm, warp: Warp, op: Op, now: int) -> int:
     return until
 
 
-def sm_received(sm: Sm, slot: Slot, start: int, near: int, far: int, count: int) -> int:
+def sm_received(sm: Sm, slot: Slot, copy: Copy, start: int, far: int, count: int) -> int:
     """How late what an SM receives is, that ``count`` SMs receive: each has its part of the reads of L2 and DRAM, and all of it comes
-    through its port."""
+    through its port. SMs that copy the same wait for the same, and stay in step: none leads others."""
     sm.LEAD = start - slot.SINCE << FRACTION - 1
+    if copy.IN_STEP:
+        sm.LEAD = 0
+    near = copy.SECTORS - far
     own = (near + count - 1) // count
     own_far = (far + count - 1) // count
     late = 0
@@ -76,7 +79,6 @@ def sm_arrived(sm: Sm, warp: Warp, copy: Copy, place: int, start: int, far: int)
         mask = 1
     elif mask == 0:
         mask = 1 << (word >> 16 & 255)
-    near = copy.SECTORS - far
     latency = sm.LATENCY_TMA_L2
     if far:
         latency = sm.LATENCY_TMA_DRAM
@@ -85,7 +87,7 @@ def sm_arrived(sm: Sm, warp: Warp, copy: Copy, place: int, start: int, far: int)
     while rank < sm.GROUP:
         if mask >> rank & 1:
             peer = Sm(sm.PEERS + rank * Sm.BYTES)
-            behind = sm_received(peer, Slot(peer.SLOT + offset), start, near, far, bits_count(mask))
+            behind = sm_received(peer, Slot(peer.SLOT + offset), copy, start, far, bits_count(mask))
             if behind > late:
                 late = behind
             peer.COPIED += copy.BYTES_MOVED * sm.WAVE << FRACTION >> 7
@@ -137,7 +139,7 @@ def sm_transfer(sm: Sm, warp: Warp, now: int) -> int:
         far = copy.SECTORS
     if copy.WAY == 0:
         return sm_arrived(sm, warp, copy, place, start, far)
-    late = sm_received(sm, Slot(warp.SLOT), start, copy.SECTORS - far, far, 1)
+    late = sm_received(sm, Slot(warp.SLOT), copy, start, far, 1)
     if late < clocks:
         late = clocks
     if copy.WAY < 3:

@@ -141,6 +141,7 @@ class Copies:
         table = np.zeros((len(self.moved) + 1, Copy.BYTES // 8), np.uint64)
         for row, item, share in zip(table, self.moved, shares):
             row[:6] = item.bytes, item.sectors, item.requests, item.way, round(65536 * share), 32768
+            row[Copy.IN_STEP // 8] = item.distinct < 1.0
         return table
 
 

@@ -157,7 +157,7 @@ def run_roles(
         stream = np.concatenate(parts)
         starts = int(stream.ctypes.data) + 4 * np.cumsum([0, *map(len, parts[:-1])])
         classes.append(Class(stream, starts.astype(np.int64), np.zeros(0, np.uint8), np.zeros(0, np.int64)))
-    every = Classes(tuple(classes), (), {}, (ctas, 1, 1), len(classes))
+    every = Classes(tuple(classes), (), {}, (ctas, 1, 1), cluster=len(classes))
     memory = Memory(1, l2_rate, dram_rate, (), tuple(kind.distinct for kind in kinds))
     copies = Copies(kinds, mbarriers)
     return simulate(

@@ -288,3 +288,15 @@ def test_parse_target() -> None:
 def test_a_machine_knows_its_targets() -> None:
     assert load_machine("h100-sxm").targets == ("sm_90", "sm_90a")
     assert load_machine("v100-sxm2").targets == ("sm_70",)
+
+
+def test_busy_tensor_cores_lower_the_clock() -> None:
+    """To the one at which the data sheet states its peak: 989.4 TFLOP/s are 132 · 4096 operations at 1830 MHz."""
+    h100 = load_machine("h100-sxm")
+    assert 132 * 4096 / h100.microseconds(1.0, 1.0) / 1e6 == pytest.approx(989.4, rel=1e-3)
+    assert h100.microseconds(1980.0) == 1.0
+    times = [h100.microseconds(1e6, part / 10) for part in range(11)]
+    assert times == sorted(times)
+    # more clocks in which they are not busy take more time
+    assert h100.microseconds(1.1e6, 1 / 1.1) > h100.microseconds(1e6, 1.0)
+    assert load_machine("a100-sxm-80gb").microseconds(1410.0, 1.0) == 1.0

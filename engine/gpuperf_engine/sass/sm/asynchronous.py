@@ -160,6 +160,13 @@ class Copying:
         """By warp what it copies."""
         return [self.named.copies([words]) for cta in self.words for words in cta]
 
+    @property
+    def of_inputs(self) -> bool:
+        """Whether tensor maps lie in global memory, so that what that held before the launch decides."""
+        kinds = self.named.kinds[: self.named.kind_count]
+        tensors = [int(row[Copy.KEY // 8]) for row in kinds if not int(row[Copy.FORM // 8]) & BULK]
+        return any(key >> 32 != PARAMETERS for key in tensors)
+
     def of(self, running: int) -> Copies:
         """With what is seen of the first copies of CTAs that run at once."""
         plan, size = self.record.plan, self.record.plan.cluster_ctas

@@ -71,6 +71,11 @@ class Traced:
     #: by group and number of CTAs that run at once: the same on all machines that hold so many
     reuse: dict[tuple[int, int], Reuse] = field(default_factory=dict)
 
+    @property
+    def of_inputs(self) -> bool:
+        """Whether what memory held before the launch decides too."""
+        return self.classes.copying is not None and self.classes.copying.of_inputs
+
     @cached_property
     def resources(self) -> Resources:
         return resources_of(self.assembly, self.record.plan.dynamic_shared)
@@ -211,8 +216,10 @@ def trace_launch(record: LaunchRecord, architecture: str) -> Traced:
     if isinstance(known, tuple) and known[0] == key:
         if isinstance(known[1], str):
             raise NotRun(known[1])
-        assert isinstance(known[1], Traced)
-        return replace(known[1], record=record)
+        traced = known[1]
+        assert isinstance(traced, Traced)
+        if traced.record.plan.inputs is plan.inputs or not traced.of_inputs:
+            return replace(traced, record=record)
     try:
         traced = _traced(record, assembly)
     except NotRun as reason:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-import numpy as np
-
 from ..isa.types import SCALAR_TYPES
 from ..ptx.module import Function
 from ..ptx.syntax import Instruction, Register
@@ -102,16 +100,22 @@ def _solve(
 
 
 class _Sets(dict[int, frozenset[Register]]):
-    """Sets of registers by their bits; equal ones, as at both ends of most edges, are one object."""
+    """Sets of registers by their bits, each from the one before it: neighbours have most in common, and many are equal."""
 
     def __init__(self, function: Function) -> None:
-        self.registers = function.registers
+        self._registers = function.registers
+        self._bits, self._before = 0, frozenset[Register]()
 
     def __missing__(self, bits: int) -> frozenset[Register]:
-        content = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
-        positions = np.flatnonzero(np.unpackbits(content, bitorder="little")).tolist()
-        self[bits] = registers = frozenset(map(self.registers.__getitem__, positions))
-        return registers
+        registers, others = self._registers, bits ^ self._bits
+        changed = []
+        while others:
+            low = others & -others
+            changed.append(registers[low.bit_length() - 1])
+            others ^= low
+        self[bits] = self._before = self._before.symmetric_difference(changed)
+        self._bits = bits
+        return self._before
 
 
 def pressure(blocks: Sequence[BasicBlock]) -> tuple[int, int]:

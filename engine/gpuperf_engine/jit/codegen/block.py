@@ -97,7 +97,7 @@ class BlockWriter:
             instructions = instructions[:-1]
         for instruction in instructions:
             self.instruction(instruction)
-            writer.split(_LONGEST)
+            writer.go_on(_LONGEST)
         self.check_faults()
         self.current = block.terminator
         if self.current is not None and self.current in self.refused:

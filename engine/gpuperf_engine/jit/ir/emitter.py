@@ -44,7 +44,7 @@ class Emitter(Instructions):
         self.block = label
         self._first = len(self.lines)
 
-    def split(self, longest: int) -> None:
+    def go_on(self, longest: int) -> None:
         """Go on in a new basic block if the one being written has more instructions than ``longest``."""
         if len(self.lines) - self._first > longest:
             self.enter(self.label("part"))

@@ -102,4 +102,4 @@ def test_all_warps_store_what_one_has_loaded() -> None:
             (race.kind, *(int(item.location.split(":")[1]) - BEFORE for item in (race.first, race.second)))
             for race in launched(load + store, grid=1, block=1024).races
         }
-        assert found == {("WAR", 1, 2) if warp == 0 else ("RAW", 2, 1)}
+        assert found == {*[("RAW", 2, 1)] * (warp > 0), *[("WAR", 1, 2)] * (warp < 31)}

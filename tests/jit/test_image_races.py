@@ -56,8 +56,8 @@ STALE = {
 RACES = {
     "a surface": (PUT + GET, [("RAW", 1, 2, 0, 32), ("WAR", 2, 1, 0, 32)]),
     "a texture": (PUT + FETCH, [("RAW", 1, 2, 0, 32), ("WAR", 2, 1, 0, 32)]),
-    "several values": ("sust.b.1d.b32.trap [%rd0, {8}], %r3;\n", [("WAW", 1, 1, 31, 32)]),
-    "formatted": ("sust.p.1d.b32.trap [%rd0, {2}], {%r3};\n", [("WAW", 1, 1, 31, 32)]),
+    "several values": ("sust.b.1d.b32.trap [%rd0, {8}], %r3;\n", [("WAW", 1, 1, 31, 63)]),
+    "formatted": ("sust.p.1d.b32.trap [%rd0, {2}], {%r3};\n", [("WAW", 1, 1, 31, 63)]),
     "a pointer": (
         "st.global.u32 [%rd5], %r3;\n" + GET,
         [("RAW", 1, 2, 0, 32), ("WAR", 2, 1, 0, 32)],

@@ -296,7 +296,7 @@ RACES_OF_WARPS = {
         f"st.global.u32 [%rd2], %r4; bar.sync 0;\n{OTHER}\nst.global.u32 [%rd2], %r6;",
         ("WAR", 0, 32),
     ),
-    "several values": ("st.global.u32 [%rd6], %r0;", ("WAW", 31, 32)),
+    "several values": ("st.global.u32 [%rd6], %r0;", ("WAW", 31, 63)),
     "a barrier of one warp": (f"st.global.u32 [%rd2], %r4; bar.warp.sync -1;\n{OTHER}", ("RAW", 0, 32)),
     "an atomic and a load": ("red.global.add.u32 [%rd2], 1;\n" + OTHER, ("RAW", 0, 32)),
     "copies that nobody waits for": (

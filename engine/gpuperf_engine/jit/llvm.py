@@ -29,6 +29,7 @@ from .ir.vectors import vector_function
 from .runtime import compile_python
 from .runtime.access import access_functions, access_names, is_access
 from .runtime.matrix_functions import PREFIX, matrix_function
+from .runtime.races_claims import claims_words
 from .runtime.races_entries import INSTALL, entry_functions
 from .runtime.races_pieces import pieces_words
 from .runtime.tensor_products import TENSOR_PREFIX, tensor_function
@@ -380,7 +381,8 @@ def _runtime_text(name: str) -> str:
         return (
             compile_python.translate(_FILES[name], _CONSTANTS, exported=_RACES)
             + pieces_words()
-            + race_words()
+            + claims_words()
+            + race_words(host().wide)
         )
     if name == "simulator":
         return compile_python.translate(_FILES[name], vars(sm_records), exported=_SCRIPTS[name])

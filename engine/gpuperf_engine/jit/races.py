@@ -1,6 +1,7 @@
 """Races: accesses of different warps to the same memory, at least one of them a store, that nothing orders.
 
-Which instructions are checked and what they order is worked out here; the runtime finds the races, see ``jit.runtime.races_clocks``.
+Which instructions are checked and what they order is worked out here; the runtime finds the races, see ``jit.runtime.races_clocks``,
+and ``race_findings`` reads them off.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.dependence import Access, Aliases, Object, objects
-from ..isa.effects import ATOMIC, LOAD, TENSOR_COPY, TENSOR_PRODUCT, TEXTURE
+from ..flow.operands import writes
+from ..isa.effects import TENSOR_COPY, TENSOR_PRODUCT, TEXTURE
 from ..memory.image_rows import Images
 from ..ptx.syntax import Address, Instruction, Register, Variable
-from ..results import Race, RaceAccess
-from ..results.races import LAUNCH_END, PROXY_FENCE
 from ..simt.effects import is_strong
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program, Site
@@ -30,9 +30,8 @@ from .disjoint import are_apart, are_threads_apart
 from .ir.race_records import Race as Layout
 from .linear_addresses import Forms
 
-__all__ = ["race_flags", "races_of"]
+__all__ = ["race_flags"]
 
-_KINDS = {Layout.RAW: "RAW", Layout.WAR: "WAR", Layout.WAW: "WAW"}
 #: stands for all objects
 _ANYTHING: Object = ("global", "anything")
 #: warps of a launch for which it is found out which accesses of shared memory need no check: of fewer ones the checks cost less
@@ -180,7 +179,7 @@ def _by_words(
         item
         for item in among
         if all(map(is_whole, of_object[item]))
-        and any(_depends_on_data(forms.program, site.instruction) for site in of_object[item])
+        and any(_depends_on_data(forms.program, site.instruction, forms) for site in of_object[item])
     }
     while True:
         mixed = {item for items in touched.values() if items & chosen and items - chosen for item in items}
@@ -189,8 +188,8 @@ def _by_words(
         chosen -= mixed
 
 
-def _depends_on_data(program: Program, instruction: Instruction) -> bool:
-    """Whether an address comes from what is loaded from global or shared memory."""
+def _depends_on_data(program: Program, instruction: Instruction, forms: Forms) -> bool:
+    """Whether an address comes from what the lanes of a warp load from several places in global or shared memory."""
     graph = dependence_of(program)
     bases = [item.base for item in instruction.operands if isinstance(item, Address)]
     left = [*graph.origins_of(instruction, [base for base in bases if isinstance(base, Register)])]
@@ -200,11 +199,23 @@ def _depends_on_data(program: Program, instruction: Instruction) -> bool:
         if isinstance(node, Instruction) and any(
             not access.spaces.isdisjoint(("global", "shared")) for access in graph.reads_memory(node)
         ):
-            return True
+            if not _is_of_warp(program, node, forms):
+                return True
+            continue
         more = seen.symmetric_difference(seen.union(graph.sources(node)))
         seen |= more
         left += more
     return False
+
+
+def _is_of_warp(program: Program, load: Instruction, forms: Forms) -> bool:
+    """Whether all lanes of a warp load from one place."""
+    function = program.blocks[program.block_of[load]].function
+    if all(register in program.uniformity[function].uniform for register in writes(load)):
+        return True
+    number = program.site_of.get(load)
+    form = None if number is None else forms.of(program.sites[number])
+    return form is not None and form.is_of_warp(forms.plan.block)
 
 
 def _bits_apart(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> int:
@@ -391,114 +402,3 @@ def _is_in_async_proxy(instruction: Instruction) -> bool:
         spaces = [str(form.modifier(name) or "") for name in ("src", "dst")]
         return spaces[0].startswith("shared") or spaces[1] == "global"
     return form.opcode.startswith("wgmma.mma_async")
-
-
-def races_of(program: Program, plan: LaunchPlan, tables: Iterable[NDArray[np.int64]]) -> tuple[Race, ...]:
-    """What the workers found: of those of the same instructions the one of the first CTA."""
-    rows: dict[int, list[int]] = {}
-    for table in tables:
-        for row in table[1 : 1 + int(table[0]) * Layout.COLUMNS].reshape(-1, Layout.COLUMNS).tolist():
-            known = rows.setdefault(row[0], row)
-            if known is not row:
-                total = known[5] + row[5]
-                rows[row[0]] = kept = min(known, row, key=lambda item: (item[1], item[6]))
-                kept[5] = total
-    rows = {key: row for key, row in rows.items() if not _seeds(program, row)}
-    if plan.cluster_ctas > 1:
-        for key, row in rows.items():
-            if key & Layout.FAR:
-                row[1], row[6] = (_in_cluster(plan, number) for number in (row[1], row[6]))
-    exact = {key for key in rows if key & Layout.FAR and not key & Layout.NEAR_BY}
-    if exact:
-        rows = {key: row for key, row in rows.items() if key in exact or not key & Layout.FAR}
-    found = sorted(rows.values(), key=lambda row: (row[1], row[6], row[0]))
-    return tuple(_race(program, plan, row) for row in found)
-
-
-def _seeds(program: Program, row: list[int]) -> bool:
-    """Whether it is a plain load of what ``atom.cas`` exchanges at the same address: the first try of a loop, as the headers of CUDA
-    have it for types without an atomic of their own. The exchange fails if the value is an old one."""
-    sites = [(info & 0xFFFFFFFF) >> 14 for info in row[2:4]]
-    if not row[0] & Layout.FAR or max(sites) >= len(program.sites):
-        return False
-    pair = sorted((program.sites[number].instruction for number in sites), key=lambda item: item.effect.name)
-    places = [
-        (item.base, item.offset)
-        for instruction in pair
-        for item in instruction.operands
-        if isinstance(item, Address)
-    ]
-    effects = [instruction.effect for instruction in pair]
-    return effects == [ATOMIC, LOAD] and "cas" in pair[0].opcode.split(".") and places[0] == places[1]
-
-
-def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:
-    key, cta, before, after, place, count, other = row
-    first, second = (
-        _access(program, plan, info & 0xFFFFFFFF, _block(plan, number))
-        for info, number in ((before, cta), (after, other))
-    )
-    kind = _KINDS[key & 3]
-    if key & Layout.FAR:
-        # how often depends on which CTAs ran at the same time
-        missing = LAUNCH_END if key & Layout.UNFENCED else ""
-        return Race(kind, "global", _object(plan, place), place, first, second, missing=missing)
-    owner, place = place >> 32, place & 0xFFFFFFFF
-    name = _variable(program, place)
-    if owner and _block(plan, owner - 1) != second.block:
-        name += f" of block {_block(plan, owner - 1)}"
-    missing = PROXY_FENCE if key & Layout.UNFENCED else ""
-    return Race(kind, "shared", name, place, first, second, count, missing)
-
-
-def _in_cluster(plan: LaunchPlan, number: int) -> int:
-    """The CTA of a cluster and of a rank in it."""
-    cluster, rank = divmod(number, 1 << Layout.RANK_BITS)
-    index, below = 0, 1
-    for wide, inner in zip(plan.grid, plan.cluster):
-        index += below * (cluster % (wide // inner) * inner + rank % inner)
-        cluster, rank, below = cluster // (wide // inner), rank // inner, below * wide
-    return index
-
-
-def _block(plan: LaunchPlan, cta: int) -> tuple[int, int, int]:
-    wide, tall, _ = plan.grid
-    return cta % wide, cta // wide % tall, cta // (wide * tall)
-
-
-def _access(program: Program, plan: LaunchPlan, info: int, block: tuple[int, int, int]) -> RaceAccess:
-    thread = (info >> 9 & 31) * 32 + (info & 31)
-    wide, tall, _ = plan.block
-    where = (thread % wide, thread // wide % tall, thread // (wide * tall))
-    instruction = _instruction(program, info >> 14)
-    if instruction is None:
-        return RaceAccess(str(program.kernel.span), "", "", block, where)
-    source = "" if instruction.location is None else str(instruction.location)
-    return RaceAccess(str(instruction.span), source, instruction.opcode, block, where)
-
-
-def _instruction(program: Program, number: int) -> Instruction | None:
-    """What has a number among flags; ``None`` for what is no site's."""
-    count = len(program.sites)
-    if number < count:
-        return program.sites[number].instruction
-    return [None, *program.images][number - count]
-
-
-def _object(plan: LaunchPlan, address: int) -> str:
-    """``x + 12``, of an argument."""
-    for (start, size), name in zip(plan.pointed_at, plan.names):
-        if name and start <= address < start + size:
-            return f"{name} + {address - start}" if address > start else name
-    return plan.describe(address)
-
-
-def _variable(program: Program, place: int) -> str:
-    """``tile + 12``, of a variable in shared memory."""
-    starts = [(start, variable.name) for variable, start in program.shared.items() if start <= place]
-    if place >= program.shared_static and program.dynamic_shared:
-        starts.append((program.shared_static, program.dynamic_shared[0].name))
-    if not starts:
-        return f"shared memory + {place}"
-    start, name = max(starts)
-    return f"{name} + {place - start}" if place > start else name

@@ -278,8 +278,9 @@ class LineEntry(Record):
 
 
 class Window(Record):
-    """Of a CTA, or of a cluster, that is of its first CTA: cells of its own for the lines of global memory that it accessed last, with
-    a tag each, the number of the CTA or cluster << 32 | line; and their rooms."""
+    """Of a CTA, or of a cluster, that is of its first CTA: cells of its own for the lines of global memory that it accessed last, or
+    for words where these are looked at, with a tag each, the number of the CTA or cluster << 32 | whether it is a word << 31 | the
+    number of the line or word; and their rooms."""
 
     LINES = 2048
     TAGS = Array64(LINES * Line.CELL)

@@ -14,6 +14,7 @@ from .access_text import (
     MASK,
     MASK64,
     SITE,
+    V1,
     V32,
     V64,
     AccessEmitter,
@@ -183,12 +184,12 @@ class _Global:
         to.branch(to.icmp("eq", outside, 0), "gather", "slow")
         to.start("gather")
         to.store(ADDRESSES, "%area", 64)
-        self._checked("anywhere", to.number("%area"))
+        stored = self._checked("anywhere", to.number("%area"))
         pointers = to.pointers(to.pointer(self.arena), ADDRESSES, form)
         shadows = to.pointer(to.context(Context.SHADOW))
         gathered = None
         if self.stores:
-            to.scatter(self.value, pointers, ACTIVE, form)
+            to.scatter(self.value, pointers, stored, form)
         else:
             gathered = to.gather(pointers, ACTIVE, form)
             if not form.alone:
@@ -275,9 +276,10 @@ class _Global:
 
     # -- what both ways have in common ---------------------------------------------------------------------------------------
 
-    def _checked(self, way: str, where: Ref) -> None:
-        """Hold an access against those of other CTAs, if its site is checked; ``race_row`` and ``race_anywhere`` say how."""
-        to, form = self.to, self.form
+    def _checked(self, way: str, where: Ref) -> Ref:
+        """Hold an access against those of other CTAs, if its site is checked; ``race_row`` and ``race_anywhere`` say how. The lanes
+        whose values are to be stored."""
+        to, form, before = self.to, self.form, self.to.block
         to.branch(to.icmp("ne", to.and_(self.flags, Race.GLOBAL), 0), f"{way}asked", f"{way}free")
         to.start(f"{way}asked")
         values = Ref("i64", "0")
@@ -290,8 +292,14 @@ class _Global:
         if self.stores and form.alone and form.size <= 8 and way == "anywhere":
             how = to.or_(how, to.shl(to.zext(self._is_one(), "i64"), 5))
         items = (number, SITE, MASK64, where, values, form.size, how)
-        to.run(f"race_{way}", items)
+        left = to.run(f"race_{way}", items)
+        if way == "row":
+            to.enter(f"{way}free")
+            return ACTIVE
+        lanes = to.bitcast(to.trunc(left, "i32"), V1)
+        asked = to.block
         to.enter(f"{way}free")
+        return to.phi(V1, (ACTIVE, before), (lanes, asked))
 
     def _is_one(self) -> Ref:
         """Whether all lanes store one value in one place."""

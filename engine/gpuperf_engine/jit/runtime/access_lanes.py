@@ -6,8 +6,10 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ..ir.abi import Context, Cta, State
+from ..ir.race_records import Race
 from .compile_python import (
     fill,
+    last_of,
     load8,
     load16,
     load32,
@@ -98,6 +100,9 @@ def move_lanes(
     how: int,
 ) -> int:
     context.RACE_WIDTH = width
+    if how & 4 and load16(context.RACE_SITES + 2 * site) & Race.GLOBAL:
+        # of lanes that store to one place the last one is held against others, which are not to find other values there
+        mask = last_of(addresses, mask)
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)

@@ -36,6 +36,8 @@ __all__ = [
     "alike",
     "bits_count",
     "call",
+    "claimed",
+    "claimed_beside",
     "compare_swap",
     "compare_swap64",
     "copy",
@@ -43,6 +45,7 @@ __all__ = [
     "fill",
     "first_of",
     "in_row",
+    "last_of",
     "leading_zeros",
     "load8",
     "load16",
@@ -122,6 +125,11 @@ def first_of(source: int, lanes: int) -> int:
     raise NotImplementedError
 
 
+def last_of(source: int, lanes: int) -> int:
+    """The lanes that have a number behind all others that have it."""
+    raise NotImplementedError
+
+
 def most_alike(source: int, lanes: int) -> int:
     """How many lanes have the number that most of them have."""
     raise NotImplementedError
@@ -158,6 +166,20 @@ def pieces_stored(
     record: int, me: int, epoch: int, info: int, each: int, lanes: int, places: int, limit: int
 ) -> int:  # fmt: skip
     """The same of stores."""
+    raise NotImplementedError
+
+
+def claimed(
+    lanes: int, addresses: int, words: int, from_: int, data: int, span: int, claim: int, first: int, stores: int, count: int,
+    notes: int
+) -> int:  # fmt: skip
+    """The lanes whose words of global memory others have accessed, and << 32 those that have stored there; the others are noted
+    (see ``races_claims``)."""
+    raise NotImplementedError
+
+
+def claimed_beside(at: int, count: int, claim: int, first: int, power: int, stores: int) -> int:
+    """How many words side by side are noted, until others have accessed one."""
     raise NotImplementedError
 
 
@@ -205,7 +227,8 @@ WORDS = frozenset(__all__) - {"WORDS", "Signature", "Translation", "signatures",
 
 #: they are functions, of ``vector_intrinsics``
 _VECTOR_WORDS = (
-    "alike", "differing", "first_of", "in_row", "most_alike", "neighbours", "numbers", "pieces_loaded", "pieces_stored", "sectors_of",
+    "alike", "claimed", "claimed_beside", "differing", "first_of", "in_row", "last_of", "most_alike", "neighbours", "numbers",
+    "pieces_loaded", "pieces_stored", "sectors_of",
 )  # fmt: skip
 #: they are loops, in functions of each object that has them
 _LOOPS = ("copy", "fill")

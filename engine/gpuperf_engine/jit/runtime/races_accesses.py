@@ -8,6 +8,7 @@ from .compile_python import (
     alike,
     copy,
     in_row,
+    last_of,
     leading_zeros,
     load16,
     load32,
@@ -18,7 +19,7 @@ from .races_blocks import race_again
 from .races_clocks import race_epoch, race_shared
 from .races_global import race_line
 from .races_lines import race_strength
-from .races_words import race_accessor, race_scattered
+from .races_words import race_accessor, race_beside, race_scattered
 
 
 def race_row(context: Context, site: int, mask: int, first: int, values: int, size: int, how: int) -> int:
@@ -33,6 +34,10 @@ def race_row(context: Context, site: int, mask: int, first: int, values: int, si
         mask = mask & ~(((1 << lanes) - 1) << lane)
         start = first + lane * size
         end = start + lanes * size
+        if access.FLAGS & Race.WORDS:
+            done = race_beside(context, access, lane, start, end - start)
+            start += done
+            lane += done >> power
         while start < end:
             part = Line.BYTES - (start & (Line.BYTES - 1))
             if part > end - start:
@@ -51,32 +56,28 @@ def race_image(access: LineAccess, start: int, first: int) -> int:
 def race_anywhere(
     context: Context, site: int, mask: int, addresses: int, values: int, size: int, how: int
 ) -> int:
-    """As ``race_row``, of lanes at any addresses. ``how``: 32 all store one value in one place."""
+    """As ``race_row``, of lanes at any addresses. ``how``: 32 all store one value in one place. Gives the lanes whose values are to be
+    stored."""
     access = race_access(context, site, values, size, how)
     power = trailing_zeros(size)
     if how & 32 and mask:
         lane = 63 - leading_zeros(mask)
         start = load64(addresses + lane * 8)
-        return race_line(context, access, lane, start, size, race_image(access, start, start - lane * size))
+        race_line(context, access, lane, start, size, race_image(access, start, start - lane * size))
+        return mask
+    if how & 4 and context.RACE_LOCKED:
+        # of lanes that store to one place the last one stays: others are not to find the value of another one there
+        mask = last_of(addresses, mask)
+    given = mask
     lane = trailing_zeros(mask)
     if mask >> lane & 2 == 0 or load64(addresses + lane * 8 + 8) != load64(addresses + lane * 8) + size:
         mask = race_scattered(context, access, mask, addresses)
+    if how & 4 and mask:
+        mask = last_of(addresses, mask)
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
         start = load64(addresses + lane * 8)
-        if how & 4 and mask and load64(addresses + trailing_zeros(mask) * 8) == start:
-            # where all threads set a flag, the last one that stores the same value stands for those before; of several values in
-            # one place the last one stays, and those between the first and the last are of no consequence to others
-            there = race_first_of(alike(addresses, lane, 8), mask)
-            same = 0
-            if how & 16 == 0:
-                same = race_first_of(race_alike(access, lane) & there, mask)
-            if same:
-                lane = 63 - leading_zeros(same)
-                mask = mask & ~same
-            else:
-                mask = mask & ~there | 1 << (63 - leading_zeros(there))
         first = start - lane * size
         lanes = 1
         if mask >> lane & 2 and load64(addresses + lane * 8 + 8) == start + size:
@@ -96,7 +97,7 @@ def race_anywhere(
             # a place that all lanes load from
             mask = mask & ~race_first_of(alike(addresses, lane, 8), mask)
         race_line(context, access, lane, start, end - start, race_image(access, start, first))
-    return 0
+    return given
 
 
 def race_texels(context: Context, site: int, mask: int, addresses: int, sizes: int) -> int:
@@ -123,14 +124,6 @@ def race_loose(context: Context, site: int, mask: int, addresses: int, values: i
         mask = mask & (mask - 1)
         race_row(context, site, 1 << lane, load64(addresses + lane * 8) - lane * size, values, size, 4)
     return 0
-
-
-def race_alike(access: LineAccess, lane: int) -> int:
-    """The lanes that store the value that a lane stores."""
-    size = access.SIZE
-    if access.VALUES == 0 or size > 8:
-        return 0
-    return alike(access.VALUES, lane, size)
 
 
 def race_first_of(lanes: int, mask: int) -> int:

@@ -50,6 +50,7 @@ from .races_words import (
     race_word_cell,
     race_word_room,
     race_word_shared,
+    race_word_weaker,
     race_word_window,
 )
 
@@ -107,11 +108,14 @@ def race_words_in_line(context: Context, access: LineAccess, lane: int, start: i
     if access.ACCESSOR == 0 or not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
         return 0
     power = trailing_zeros(access.SIZE)
-    done = race_in_line(context, access, lane, start, part, access.IMAGE)
+    done = race_in_line(context, access, lane, start, 0, part, access.IMAGE)
     while done < part:
-        race_part(access, lane + (done >> power), start + done, 4)
-        race_check_word(context, access)
-        done += 4
+        some = done + 16
+        while done < part and done < some:
+            race_part(access, lane + (done >> power), start + done, 4)
+            race_check_word(context, access)
+            done += 4
+        done = race_in_line(context, access, lane, start, done, part, access.IMAGE)
     return 0
 
 
@@ -140,7 +144,11 @@ def race_check_word(context: Context, access: LineAccess) -> int:
     if known == 0:
         known = race_accessor_of(loaded)
     if stored & Word.SHARED == 0:
-        if known == 0 or race_accessor_at(context, known).CTA == access.NUMBER:
+        last = stored
+        if access.STORES == 0:
+            last = loaded
+        own = known == 0 or race_accessor_at(context, known).CTA == access.NUMBER
+        if own and race_word_weaker(context, access, last) == 0:
             word.STORED = held | race_word_alone(context, access, word, stored, loaded)
             return race_unlock(context, lock)
         stored = race_word_shared(context, access, stored, loaded)
@@ -217,7 +225,7 @@ def race_first(context: Context, access: LineAccess, cell: Line, room: LineRoom)
             agent = context.RACE_WARP.MASK
         alone = cell.OWNER == number and (known == 0 or (known ^ epoch) & agent == 0)
         # unless what the window knew has given way to another line
-        kept = window != 0 and (fresh or race_tag(window, start) == race_tagged(access, start))
+        kept = window != 0 and (fresh or race_tag(access, window, start) == race_tagged(access, start))
         if alone and (kept or window == 0) and (other == 0 or (other ^ epoch) & agent == 0):
             if access.FLAGS & Race.IMAGE:
                 race_stale(context, access, room, beside)
@@ -229,7 +237,7 @@ def race_first(context: Context, access: LineAccess, cell: Line, room: LineRoom)
                 elif same and entry.MASK & mask == mask:
                     return 0
                 if window and fresh:
-                    window.TAGS[race_place(start)] = race_tagged(access, start)
+                    window.TAGS[race_place(access, start)] = race_tagged(access, start)
                 if same:
                     return race_kept(access, entry)
                 return race_set(access, entry, epoch, strong)
@@ -247,9 +255,9 @@ def race_first(context: Context, access: LineAccess, cell: Line, room: LineRoom)
     return race_among(context, access, cell, room)
 
 
-def race_tag(window: Window, start: int) -> int:
+def race_tag(access: LineAccess, window: Window, start: int) -> int:
     """The tag of the cell of a line in a window."""
-    return window.TAGS[race_place(start)]
+    return window.TAGS[race_place(access, start)]
 
 
 def race_split(context: Context, cell: Line, room: LineRoom, kept: int, start: int) -> int:
@@ -277,11 +285,11 @@ def race_moved(context: Context, access: LineAccess, window: Window, room: LineR
     """What one warp did to a line goes to the window of its CTA, unless another line has come there since."""
     start = access.START
     room.KEPT_OF = 0
-    if race_tag(window, start) != race_tagged(access, start) or Race(access.RECORD).AGAIN:
+    if race_tag(access, window, start) != race_tagged(access, start) or Race(access.RECORD).AGAIN:
         return 0
-    cell = race_cell(window, start)
+    cell = race_cell(access, window, start)
     race_fresh(cell, 0)
-    copy(race_room(window, start) + LineRoom.VALUES, room + LineRoom.VALUES, Line.BYTES)
+    copy(race_room(access, window, start) + LineRoom.VALUES, room + LineRoom.VALUES, Line.BYTES)
     copy(cell + Line.PAIR, room + LineRoom.KEPT, 2 * LineEntry.BYTES)
     who = race_entry_at(cell, room, 0).WHO
     if who == 0:

@@ -31,7 +31,7 @@ def race_within(context: Context, access: LineAccess) -> int:
         return 0
     window = record.WINDOW
     cell = race_window_cell(access, window)
-    room = race_room(window, access.START)
+    room = race_room(access, window, access.START)
     me = context.RACE_WARP
     strong = access.STRONG
     repeats = strong == 0 or (access.IMAGE == 0 and (strong & 2 or context.CLUSTER_CTAS < 2))
@@ -44,7 +44,7 @@ def race_within(context: Context, access: LineAccess) -> int:
     ):
         return 0
     me.TURN = access.RANK
-    known = race_entry(context, access, cell, room, (access.EPOCH & me.MASK) + 1, access.EPOCH)
+    known = race_entry(context, access, cell, room, (access.EPOCH & me.MASK) + 1, access.EPOCH, 1)
     me.TURN = 0
     if access.IMAGE and context.RACE_LINES:
         race_valued(access, room + LineRoom.VALUES)
@@ -60,7 +60,7 @@ def race_replayed(context: Context, access: LineAccess, pair: LineEntry, host: i
     start = access.START
     window = record.WINDOW
     cell = race_window_cell(access, window)
-    room = race_room(window, start)
+    room = race_room(access, window, start)
     me = context.RACE_WARP
     mask = access.MASK
     info = access.INFO
@@ -82,7 +82,8 @@ def race_replayed(context: Context, access: LineAccess, pair: LineEntry, host: i
             access.EPOCH = pair.EPOCH
             access.STORES = 4 * (index == 0)
             access.IMAGE = host
-            race_entry(context, access, cell, room, (pair.EPOCH & me.MASK) + 1, pair.EPOCH)
+            # they have been held against one another, and nobody else has accessed the word
+            race_entry(context, access, cell, room, (pair.EPOCH & me.MASK) + 1, pair.EPOCH, 0)
             if index == 0:
                 race_valued(access, room + LineRoom.VALUES)
         pair = LineEntry(pair + LineEntry.BYTES)
@@ -100,13 +101,13 @@ def race_replayed(context: Context, access: LineAccess, pair: LineEntry, host: i
 
 
 def race_window_cell(access: LineAccess, window: Window) -> Line:
-    """The cell in a window of the line that is accessed; of another one nothing is known any more."""
+    """The cell in a window of the line or the word that is accessed; of another one nothing is known any more."""
     start = access.START
-    cell = race_cell(window, start)
+    cell = race_cell(access, window, start)
     tag = race_tagged(access, start)
-    if window.TAGS[race_place(start)] != tag:
+    if window.TAGS[race_place(access, start)] != tag:
         race_fresh(cell, 0)
-        window.TAGS[race_place(start)] = tag
+        window.TAGS[race_place(access, start)] = tag
     return cell
 
 
@@ -158,24 +159,30 @@ def race_repeats(context: Context, access: LineAccess, cell: Line, room: LineRoo
     return 1
 
 
-def race_place(start: int) -> int:
-    """The number of the cell of a line in a window."""
-    return start >> Line.BITS & (Window.LINES - 1)
+def race_unit(access: LineAccess, start: int) -> int:
+    """The number of the line, or of the word if words are looked at, that lies at an address."""
+    return start >> (Line.BITS - (Line.BITS - 2) * (access.FLAGS & Race.WORDS != 0))
 
 
-def race_room(window: Window, start: int) -> LineRoom:
-    """The room of a line in a window."""
-    return LineRoom(window + Window.ROOMS + race_place(start) * LineRoom.BYTES)
+def race_place(access: LineAccess, start: int) -> int:
+    """The number of the cell of a line or a word in a window."""
+    return race_unit(access, start) & (Window.LINES - 1)
 
 
-def race_cell(window: Window, start: int) -> Line:
-    """The cell of a line in a window."""
-    return Line(window + race_place(start) * Line.CELL)
+def race_room(access: LineAccess, window: Window, start: int) -> LineRoom:
+    """The room of a line or a word in a window."""
+    return LineRoom(window + Window.ROOMS + race_place(access, start) * LineRoom.BYTES)
+
+
+def race_cell(access: LineAccess, window: Window, start: int) -> Line:
+    """The cell of a line or a word in a window."""
+    return Line(window + race_place(access, start) * Line.CELL)
 
 
 def race_tagged(access: LineAccess, start: int) -> int:
-    """The tag of a line that the CTA has accessed."""
-    return access.NUMBER << 32 | (start >> Line.BITS & 4294967295)
+    """The tag of a line or a word that the CTA has accessed."""
+    words = (access.FLAGS & Race.WORDS != 0) << 31
+    return access.NUMBER << 32 | words | (race_unit(access, start) & 2147483647)
 
 
 def race_ordered(context: Context, access: LineAccess) -> int:
@@ -198,14 +205,14 @@ def race_ordered(context: Context, access: LineAccess) -> int:
     if cell.LAUNCH != context.RACE_FIRST:
         race_fresh(cell, context.RACE_FIRST)
     who = (race_number(context, cta) << 7 | (access.EPOCH & 127)) + 1
-    return race_entry(context, access, cell, room, who, segment)
+    return race_entry(context, access, cell, room, who, segment, 1)
 
 
 def race_entry(
-    context: Context, access: LineAccess, cell: Line, room: LineRoom, who: int, number: int
+    context: Context, access: LineAccess, cell: Line, room: LineRoom, who: int, number: int, held: int
 ) -> int:
-    """Hold an access of an agent (``who``) against those in the cell of its line, and note it there under a number; whether the same
-    was there already."""
+    """Hold an access of an agent (``who``) against those in the cell of its line, unless ``held`` is 0, and note it there under a
+    number; whether the same was there already."""
     strong = access.STRONG
     mask = access.MASK
     owner = cell.OWNER
@@ -228,12 +235,15 @@ def race_entry(
     race_filled(cell, room)
     if owner != who:
         cell.OWNER = Line.SHARED
-    return race_entries(context, access, cell, room, number)
+    return race_entries(context, access, cell, room, number, held)
 
 
-def race_entries(context: Context, access: LineAccess, cell: Line, room: LineRoom, number: int) -> int:
-    """As ``race_entry``, of a line that others have accessed too. What comes before, in the same bytes, is forgotten: whoever has a
-    race with it has one with this access."""
+def race_entries(
+    context: Context, access: LineAccess, cell: Line, room: LineRoom, number: int, held: int
+) -> int:
+    """As ``race_entry``, of a line that others have accessed too. Loads that come before a load of the same bytes are forgotten, and
+    stores before a store: whoever has a race with them has one with this access. Loads before a store are not, unless they come before
+    the last barrier of all warps: a store of the same value is a race with them alone."""
     mask = access.MASK
     strong = access.STRONG
     stores = access.STORES
@@ -241,6 +251,8 @@ def race_entries(context: Context, access: LineAccess, cell: Line, room: LineRoo
     free = 0
     early = 0
     index = 0
+    me = context.RACE_WARP
+    lonely = context.RACE_SEGMENTS == 0 and context.CLUSTER_CTAS < 2
     entry = race_entry_at(cell, room, 0)
     while index < 2 * LineRoom.PAIRS:
         known = entry.WHO
@@ -255,14 +267,15 @@ def race_entries(context: Context, access: LineAccess, cell: Line, room: LineRoo
             before = known == number or race_precedes(context, access, known)
             if before and same:
                 early = entry
-            if before and overlap and (stores or index & 1) and strong & ~entry.STRONG == 0:
+            gone = same or (stores and lonely and known < me.BASE)
+            if before and overlap and gone and strong & ~entry.STRONG == 0:
                 overlap = entry.MASK & ~mask
                 entry.MASK = overlap
                 if overlap == 0:
                     entry.WHO = 0
                     if same:
                         free = entry
-            elif before == 0 and overlap and (stores or index & 1 == 0):
+            elif before == 0 and held and overlap and (stores or index & 1 == 0):
                 race_of_warps(context, access, known, room, entry, index & 1, overlap)
             elif before and overlap and index & 1 == 0 and access.FLAGS & Race.IMAGE:
                 race_stale(context, access, room, entry)
@@ -271,6 +284,9 @@ def race_entries(context: Context, access: LineAccess, cell: Line, room: LineRoo
         if index == 2:
             entry = LineEntry(room + LineRoom.MORE)
     if own:
+        if stores == 0 and LineEntry(own).MASK & mask == mask:
+            # as where one warp has the line
+            return 1
         return race_kept(access, LineEntry(own))
     if free == 0:
         free = early

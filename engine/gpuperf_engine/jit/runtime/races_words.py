@@ -12,15 +12,16 @@ from ..ir.race_records import Accessor, Accessors, Line, LineAccess, LineEntry, 
 from .compile_python import (
     acquire64,
     add64,
+    claimed,
+    claimed_beside,
     compare_swap64,
     copy,
+    last_of,
     load16,
     load32,
     load64,
-    prefetch,
     release64,
     store32,
-    store64,
     trailing_zeros,
     unsigned_less,
 )
@@ -174,8 +175,17 @@ def race_bytes_differ(bits: int) -> int:
 # -- a word of several CTAs --------------------------------------------------------------------------------------------------
 
 
+def race_word_weaker(context: Context, access: LineAccess, content: int) -> int:
+    """Whether the last store or load of a word would not be forgotten for an access of the same kind, as that is atomic, say."""
+    if access.STRONG == 0 or content == 0 or content < 0 or content & Word.NONE:
+        return 0
+    site = (content & Word.BEHIND) >> 14
+    return access.STRONG & ~race_strength(load16(context.RACE_SITES + 2 * site))
+
+
 def race_word_shared(context: Context, access: LineAccess, stored: int, loaded: int) -> int:
-    """Another CTA accesses a word that one CTA has had: it gets a cell. Gives the new ``STORED``; 0: there is no cell left."""
+    """A word that one CTA has had gets a cell: another CTA accesses it, or the same one in another way. Gives the new ``STORED``; 0:
+    there is no cell left."""
     number = add64(context.RACE_ACCESSORS + Accessors.CELLS, 1)
     if number >= Word.MOST_SHARED:
         return 0
@@ -248,40 +258,28 @@ def race_scattered(context: Context, access: LineAccess, mask: int, addresses: i
     if me == 0 or count == 0 or access.FLAGS & (Race.IS_STRONG | Race.WORDS) != Race.WORDS:
         return mask
     claim = me << 32 | access.INFO
-    first = context.RACE_ACCESSORS_FROM
-    words = context.RACE_WORDS
-    origin = context.RACE_FROM
-    span = context.RACE_SPAN
-    stores = access.STORES
-    left = mask
-    while left:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
-        prefetch(words + ((load64(addresses + lane * 8) - origin) >> 2) * Word.BYTES)
-    # the lanes whose words nobody has accessed, and of all, those that find what they have noted before
-    fresh = 0
-    again = 0
-    left = mask
-    while left:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
-        place = load64(addresses + lane * 8) - origin
-        if not unsigned_less(place, span):
-            return mask
-        word = Word(words + (place >> 2) * Word.BYTES)
-        storer = word.STORED >> 32 & Word.NUMBERS
-        fresh = fresh | ((storer < first) & (word.LOADED >> 32 & Word.NUMBERS < first)) << lane
-        again = again | (storer == me) << lane
-    rest = mask & ~fresh
-    if context.RACE_LOCKED or count > 1:
-        rest = mask
-    left = mask & ~rest
-    part = (stores == 0) * Word.LOADED
-    while left:
-        lane = trailing_zeros(left)
-        left = left & (left - 1)
-        store64(words + ((load64(addresses + lane * 8) - origin) >> 2) * Word.BYTES + part, claim | lane)
-    left = rest
+    locked = context.RACE_LOCKED
+    result = claimed(
+        mask,
+        addresses,
+        context.RACE_WORDS,
+        context.RACE_FROM,
+        context.RACE_FROM + context.ARENA,
+        context.RACE_SPAN,
+        claim,
+        context.RACE_ACCESSORS_FROM,
+        access.STORES,
+        count,
+        locked == 0,
+    )
+    left = result & 4294967295
+    again = result >> 32
+    if locked and count == 1:
+        left = left | race_scattered_locked(context, access, mask & ~left, addresses, claim)
+    elif locked:
+        left = mask
+    if left and access.STORES:
+        left = last_of(addresses, left)
     rest = 0
     while left:
         lane = trailing_zeros(left)
@@ -293,23 +291,72 @@ def race_scattered(context: Context, access: LineAccess, mask: int, addresses: i
     return rest
 
 
-def race_in_line(context: Context, access: LineAccess, lane: int, start: int, part: int, image: int) -> int:
-    """Note accesses within a line by lanes side by side from ``lane`` on, of whole words; gives the bytes up to those that are left,
-    which others have accessed."""
-    if access.FLAGS & Race.IS_STRONG:
+def race_scattered_locked(context: Context, access: LineAccess, mask: int, addresses: int, claim: int) -> int:
+    """Note accesses of single words by lanes, which nobody had accessed a moment ago. Gives the lanes that are left."""
+    words = context.RACE_WORDS
+    origin = context.RACE_FROM
+    first = context.RACE_ACCESSORS_FROM
+    arena = context.ARENA
+    me = access.ACCESSOR
+    stores = access.STORES
+    values = access.VALUES
+    rest = 0
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        start = load64(addresses + lane * 8)
+        word = Word(words + ((start - origin) << 2))
+        lock = Word(word & (0 - Word.LOCKS))
+        held = lock.STORED
+        if held < 0 or compare_swap64(lock + Word.STORED, held, held | Word.LOCKED) != held:
+            rest = rest | 1 << lane
+            continue
+        stored = word.STORED
+        loader = word.LOADED >> 32 & Word.NUMBERS
+        if stored >> 32 & Word.NUMBERS < first and (loader < first or (stores and loader == me)):
+            if stores:
+                if values:
+                    store32(start + arena, load32(values + lane * 4))
+                word.STORED = claim | lane | stored & Word.LOCKED
+            else:
+                word.LOADED = claim | lane
+        else:
+            rest = rest | 1 << lane
+        release64(lock + Word.STORED, lock.STORED & Word.UNLOCKED)
+    return rest
+
+
+def race_beside(context: Context, access: LineAccess, lane: int, start: int, length: int) -> int:
+    """Note accesses by lanes side by side, however many lines they lie in; gives the bytes up to those that others have accessed."""
+    if access.ACCESSOR == 0 or context.RACE_LOCKED or access.FLAGS & Race.IS_STRONG:
         return 0
+    if not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
+        return 0
+    at = race_word_at(context, start)
+    claim = access.ACCESSOR << 32 | access.INFO | lane
+    power = trailing_zeros(access.SIZE >> 2)
+    return claimed_beside(at, length >> 2, claim, context.RACE_ACCESSORS_FROM, power, access.STORES) << 2
+
+
+def race_in_line(
+    context: Context, access: LineAccess, lane: int, start: int, done: int, part: int, image: int
+) -> int:
+    """Note accesses by lanes side by side from ``lane`` on, of ``part`` bytes of whole words, after the first ``done`` ones; gives the
+    bytes up to those that others have accessed. ``image``: where their values would begin if those of the line did there."""
+    if access.FLAGS & Race.IS_STRONG:
+        return done
     claim = access.ACCESSOR << 32 | (access.INFO & -32) | lane
-    if context.RACE_LOCKED == 0 and race_line_fresh(context, access, start, part):
-        power = trailing_zeros(access.SIZE)
-        at = race_word_at(context, start) + (access.STORES == 0) * Word.LOADED
-        done = 0
-        while done < part:
-            store64(at + done * 4, claim + (done >> power))
-            done += 4
-        return part
-    done = 0
+    power = trailing_zeros(access.SIZE)
     while done < part:
         place = start + done
+        if context.RACE_LOCKED == 0:
+            at = race_word_at(context, place)
+            some = claim + (done >> power)
+            first = context.RACE_ACCESSORS_FROM
+            done += claimed_beside(at, (part - done) >> 2, some, first, power - 2, access.STORES) << 2
+            if done == part:
+                break
+            place = start + done
         size = 16 - (place & 15)
         if size > part - done:
             size = part - done
@@ -318,23 +365,6 @@ def race_in_line(context: Context, access: LineAccess, lane: int, start: int, pa
             break
         done += size
     return done
-
-
-def race_line_fresh(context: Context, access: LineAccess, start: int, part: int) -> int:
-    """Whether nobody has stored words side by side, or, if they are loaded, nobody else, and nobody else has loaded them."""
-    first = context.RACE_ACCESSORS_FROM
-    at = context.RACE_WORDS + ((start - context.RACE_FROM) >> 2) * Word.BYTES
-    end = at + part * 4
-    me = access.ACCESSOR
-    storer = me + ((access.STORES != 0) << 31)
-    fresh = 1
-    while at < end:
-        stored = load64(at + Word.STORED) >> 32 & Word.FLAGGED
-        loaded = load64(at + Word.LOADED) >> 32
-        fresh = fresh & ((stored & Word.NUMBERS < first) | (stored == storer))
-        fresh = fresh & ((loaded & Word.NUMBERS < first) | (loaded == me))
-        at += Word.BYTES
-    return fresh
 
 
 def race_noted(
@@ -347,6 +377,8 @@ def race_noted(
     me = access.ACCESSOR
     stores = access.STORES
     power = trailing_zeros(access.SIZE)
+    if not unsigned_less(place - context.RACE_FROM, context.RACE_SPAN):
+        return 0
     word = race_word_at(context, place)
     lock = Word(race_lock(context, word))
     end = word + count * Word.BYTES

@@ -18,11 +18,14 @@ _Make = Callable[[Emitter, Ref, Ref], None]
 _HALF = vector_of(16, "i32")
 _NONE, _WHICH = Ref("i32", "0"), Ref("i64", "%lanes")
 #: functions with loops over lanes, which lie in memory there
-_LOOPING = ("sectors_of", "first_of", "most_alike")
+_LOOPING = ("sectors_of", "first_of", "last_of", "most_alike")
+_CONFLICTS = "declare <16 x i32> @llvm.x86.avx512.conflict.d.512(<16 x i32>)"
+_REVERSAL = "declare i32 @llvm.bitreverse.i32(i32)"
 _HEADS = {
     "numbers": "i64 %target, i64 %source, i64 %down, i64 %keep, i64 %group",
     "sectors_of": "i64 %source, i64 %lanes",
     "first_of": "i64 %source, i64 %lanes",
+    "last_of": "i64 %source, i64 %lanes",
     "most_alike": "i64 %source, i64 %lanes",
     "neighbours": "i64 %source, i64 %distance",
     "alike": "i64 %source, i64 %lane, i64 %size",
@@ -37,14 +40,16 @@ def vector_words(wide: bool) -> str:
         "numbers": _numbers,
         "sectors_of": partial(_sectors_of, wide=wide),
         "first_of": partial(_first_of, wide=wide),
+        "last_of": partial(_last_of, wide=wide),
         "most_alike": partial(_most_alike, wide=wide),
         "neighbours": _neighbours,
     }
     declared = [
-        "declare <16 x i32> @llvm.x86.avx512.conflict.d.512(<16 x i32>)" if wide else "",
+        _CONFLICTS if wide else "",
         "declare <16 x i32> @llvm.ctpop.v16i32(<16 x i32>)",
         "declare <16 x i32> @llvm.umax.v16i32(<16 x i32>, <16 x i32>)",
         "declare i32 @llvm.vector.reduce.umax.v16i32(<16 x i32>)",
+        _REVERSAL,
         "declare i32 @llvm.ctpop.i32(i32)",
         "declare i32 @llvm.umax.i32(i32, i32)",
         "declare i32 @llvm.cttz.i32(i32, i1)",
@@ -52,10 +57,13 @@ def vector_words(wide: bool) -> str:
     return "\n".join([*declared, *(_function(name, make) for name, make in makers.items()), ""])
 
 
-def race_words() -> str:
-    """The functions ``alike``, ``differing`` and ``in_row``."""
-    makers = {"alike": _alike, "differing": _differing, "in_row": _in_row}
-    return "".join(_function(name, make, "internal ") for name, make in makers.items())
+def race_words(wide: bool) -> str:
+    """The functions ``alike``, ``differing``, ``in_row`` and ``last_of``; ``wide`` as in ``vector_words``."""
+    makers: dict[str, Callable[[Emitter], None]] = {
+        "alike": _alike, "differing": _differing, "in_row": _in_row, "last_of": partial(_last_of, wide=wide),
+    }  # fmt: skip
+    declared = [_CONFLICTS if wide else "", _REVERSAL, ""]
+    return "\n".join(declared) + "".join(_function(name, make, "internal ") for name, make in makers.items())
 
 
 def _function(name: str, make: Callable[[Emitter], None], linkage: str = "") -> str:
@@ -167,19 +175,42 @@ def _first_of(to: Emitter, wide: bool) -> None:
     _narrow(to, _lanes(to), mask, _first_each, _first_wide if wide else _first_each)
 
 
+def _last_of(to: Emitter, wide: bool) -> None:
+    """The lanes that have a number behind all others of the mask that have it: the first ones, from the last lane on."""
+    mask = _reversed(to, to.trunc(_WHICH, "i32"))
+    given = to.pick(_lanes(to), range(LANES - 1, -1, -1))
+    _narrow(to, given, mask, _last_each, _last_wide if wide else _last_each)
+
+
+def _reversed(to: Emitter, lanes: Ref) -> Ref:
+    return to.ref("i32", f"call i32 @llvm.bitreverse.i32(i32 {lanes})")
+
+
+def _last_wide(to: Emitter, given: Ref, mask: Ref) -> None:
+    first_lanes = to.and_(_fresh(to, _with_own(to, given, mask)), mask)
+    to.give(to.zext(_reversed(to, first_lanes), "i64"))
+
+
+def _last_each(to: Emitter, given: Ref, mask: Ref) -> None:
+    to.give(to.zext(_reversed(to, _first_lanes(to, given, mask)), "i64"))
+
+
 def _first_wide(to: Emitter, given: Ref, mask: Ref) -> None:
     first_lanes = to.and_(_fresh(to, _with_own(to, given, mask)), mask)
     to.give(to.zext(first_lanes, "i64"))
 
 
 def _first_each(to: Emitter, given: Ref, mask: Ref) -> None:
+    to.give(to.zext(_first_lanes(to, given, mask), "i64"))
+
+
+def _first_lanes(to: Emitter, given: Ref, mask: Ref) -> Ref:
     def add(first_lanes: list[Ref], lane: Ref, one: Ref) -> list[Ref]:
         same = to.bits(to.icmp("eq", given, one))
         return [_if_first(to, first_lanes[0], same, mask, lane)]
 
     (first_lanes,) = _over_lanes(to, given, 1, add)
-    first_lanes = to.and_(first_lanes, mask)
-    to.give(to.zext(first_lanes, "i64"))
+    return to.and_(first_lanes, mask)
 
 
 def _over_lanes(

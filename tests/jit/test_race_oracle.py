@@ -1,0 +1,60 @@
+"""Races of random kernels in global memory, held against a comparison of every two accesses (``race_oracle``)."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpuperf_engine as ge
+from tests.jit.race_oracle import Finding, Kernel, Pairs, pairs_of
+
+#: kernels that once showed a defect
+WHOLE, ANY = (6, 8, 12, 256, 290), (1, 107, 275)
+KINDS = ("RAW", "WAR", "WAW")
+
+
+def found_by(kernel: Kernel) -> list[Finding]:
+    device = ge.Device(observe=set(), memory_bytes=1 << 20)
+    to, index = device.zeros(1 << 16, "uint32", name="to"), device.array(kernel.table.astype("uint32"))
+    profile = device.launch(ge.parse(kernel.text, path="k.ptx")["k"], kernel.grid, kernel.block, [to, index])
+    return [
+        Finding(
+            race.kind,
+            (race.first.block[0], race.second.block[0]),
+            tuple(int(item.location.split(":")[1]) for item in (race.first, race.second)),  # type: ignore[arg-type]
+            (race.first.thread[0] // 32, race.second.thread[0] // 32),
+            int(race.object.partition(" + ")[2] or 0),
+        )
+        for race in profile.races
+    ]
+
+
+def check(found: list[Finding], pairs: Pairs, exact: bool) -> None:
+    """``exact``: words are looked at, so instructions and warps are known, and the first blocks of each kind."""
+    assert [item for item in found if not pairs.has(item, exact)] == []
+    for within in (True, False):
+        kinds = {item.kind for item in found if (item.blocks[0] == item.blocks[1]) == within}
+        assert pairs.kinds_of(within, pairs.first_of_word if exact else pairs.first_of_line) <= kinds
+    for kind in KINDS if exact else ():
+        among = [item.blocks for item in found if item.kind == kind and item.blocks[0] != item.blocks[1]]
+        assert min(among, default=None) == pairs.first_blocks(kind)
+
+
+@pytest.mark.parametrize(
+    ("seed", "words"),
+    [(seed, words) for seed in WHOLE for words in (False, True)] + [(seed, None) for seed in ANY],
+)
+def test_every_finding_is_a_race_and_no_kind_is_missing(
+    seed: int, words: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``words``: whether objects are looked at word by word; ``None``: as decided by their addresses."""
+    monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_FORMS", 1)
+    monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+    if words is not None:
+        monkeypatch.setattr("gpuperf_engine.jit.races._depends_on_data", lambda *given: words)
+    kernel = Kernel(seed, whole=seed in WHOLE)
+    found = []
+    for threads in (1, 4):
+        monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
+        found.append(found_by(kernel))
+    assert found[0] == found[1]
+    check(found[0], pairs_of(kernel), bool(words))

@@ -67,9 +67,12 @@ mov.u32 %r4, 1; and.b32 %r5, %r3, 1023; shr.u32 %r6, %r3, 10; shl.b32 %r7, %r5, 
 """
 _INDEX = """mul.wide.u32 %rd2, %r3, 4; add.u64 %rd2, %rd1, %rd2; ld.global.u32 %r9, [%rd2];
 mul.wide.u32 %rd2, %r9, 4; add.u64 %rd2, %rd0, %rd2;"""
+_ROW = """mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd1, %rd2; ld.global.u32 %r9, [%rd2]; mad.lo.u32 %r9, %r9, %r2, %r0;
+mul.wide.u32 %rd2, %r9, 4; add.u64 %rd2, %rd0, %rd2;"""
+_SUM = "ld.global.u32 %r10, [%rd2]; add.u32 %r10, %r10, %r3; st.global.u32 [%rd2], %r10;"
 _SUST = "sust.b.2d.b32.trap [%rd0, {%r7, %r6}]"
-#: what 2,048 blocks of 256 threads do and nothing else: name, what they are given (arrays, surfaces of so many channels, a texture and
-#: a surface), and the body
+#: what 2,048 blocks of 256 threads do and nothing else: name, what they are given (arrays, of which the second one numbers threads or
+#: blocks; surfaces of so many channels; a texture and a surface), and the body
 SMALL = (
     ("a flag that all threads set", "arrays", "st.global.u32 [%rd0], %r4;"),
     ("a flag that one thread of each block sets", "arrays", "setp.eq.u32 %p0, %r0, 0; @%p0 st.global.u32 [%rd0], %r4;"),
@@ -78,7 +81,10 @@ SMALL = (
     ("a flag that is loaded, too", "arrays", "ld.global.u32 %r9, [%rd0+256]; or.b32 %r9, %r9, 1; st.global.u32 [%rd0], %r9;"),
     ("a flag beside a counter", "arrays", "red.global.add.u32 [%rd0], %r4; st.global.u32 [%rd0+4], %r4;"),
     ("scatter by a permutation", "arrays", f"{_INDEX} st.global.u32 [%rd2], %r3;"),
-    ("sums by a permutation", "arrays", f"{_INDEX} ld.global.u32 %r10, [%rd2]; add.u32 %r10, %r10, %r3; st.global.u32 [%rd2], %r10;"),
+    ("sums by a permutation", "arrays", f"{_INDEX} {_SUM}"),
+    ("sums by a permutation, four times between barriers", "arrays", f"{_INDEX} {f'{_SUM} bar.sync 0; ' * 4}"),
+    ("rows by a permutation", "rows", f"{_ROW} st.global.u32 [%rd2], %r3;"),
+    ("sums of rows by a permutation", "rows", f"{_ROW} {_SUM}"),
     ("a surface to a surface", 1, f"suld.b.2d.b32.trap %r9, [%rd1, {{%r7, %r6}}]; {_SUST}, %r9;"),
     ("a surface to itself", 1, f"suld.b.2d.b32.trap %r9, [%rd0, {{%r7, %r6}}]; {_SUST}, %r9;"),
     ("a surface of four channels", 4, "sust.b.2d.v4.b32.trap [%rd0, {%r8, %r6}], {%r0, %r1, %r2, %r3};"),
@@ -91,8 +97,9 @@ def small(given: str | int, body: str, races: str) -> Callable[[], float]:
     device = ge.Device(races=races)
     kernel = ge.parse(f"{_HEAD}.reg .pred %p<2>; {body}\nret; }}\n", path="small.ptx")["k"]
     blocks, block = 2048, 256
-    if given == "arrays":
-        index = np.random.default_rng(1).permutation(blocks * block).astype(np.uint32)
+    if given in ("arrays", "rows"):
+        count = blocks * block if given == "arrays" else blocks
+        index = np.random.default_rng(1).permutation(count).astype(np.uint32)
         args: list[Any] = [device.zeros(blocks * block, np.uint32), device.array(index)]
     else:
         channels = given if isinstance(given, int) else 1

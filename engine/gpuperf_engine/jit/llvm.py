@@ -135,6 +135,7 @@ _FILES = {
             "races_lines",
             "races_warps",
             "races_words",
+            "races_scattered",
             "races_global",
             "races_accesses",
             "races_settle",

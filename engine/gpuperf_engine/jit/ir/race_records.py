@@ -313,6 +313,7 @@ class LineAccess(Record):
     ACCESSOR = U64(120)  # its number among ``Accessors``
     BUFFER = 128  # of the bytes of a line
     PAIR = 256  # two entries of a line
+    BEFORE = U64(304)  # an accessor whose accesses come before this one; or 0
     PLACE = 7424
 
 

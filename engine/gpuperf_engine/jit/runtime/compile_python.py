@@ -173,8 +173,7 @@ def claimed(
     lanes: int, addresses: int, words: int, from_: int, data: int, span: int, claim: int, first: int, stores: int, count: int,
     notes: int
 ) -> int:  # fmt: skip
-    """The lanes whose words of global memory others have accessed, and << 32 those that have stored there; the others are noted
-    (see ``races_claims``)."""
+    """The lanes whose words of global memory others have accessed; the others are noted (see ``races_claims``)."""
     raise NotImplementedError
 
 

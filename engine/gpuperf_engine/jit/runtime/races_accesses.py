@@ -19,7 +19,8 @@ from .races_blocks import race_again
 from .races_clocks import race_epoch, race_shared
 from .races_global import race_line
 from .races_lines import race_strength
-from .races_words import race_accessor, race_beside, race_scattered
+from .races_scattered import race_beside, race_scattered
+from .races_words import race_accessor
 
 
 def race_row(context: Context, site: int, mask: int, first: int, values: int, size: int, how: int) -> int:
@@ -171,6 +172,7 @@ def race_access(context: Context, site: int, values: int, size: int, how: int) -
         race_in_cluster(context, access)
     if flags & Race.WORDS:
         access.ACCESSOR = race_accessor(context, access.NUMBER, access.EPOCH)
+        access.BEFORE = 0
     return access
 
 

@@ -1,7 +1,7 @@
 """Words of global memory (``Word``) that one warp alone has accessed, for all lanes of an access at once, as LLVM IR.
 
-Words of ``compile_python``, see ``races_words``. Sixteen bytes of each word are loaded on their own: gathering takes longer on most
-hosts.
+Words of ``compile_python``, see ``races_scattered``. Sixteen bytes of each word are loaded on their own: gathering takes longer on
+most hosts.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def claims_words() -> str:
 
 def _claimed() -> str:
     """``claimed(lanes, addresses, words, from, data, span, claim, first, stores, count, notes)``: the lanes whose words somebody else
-    has accessed, or that lie anywhere else; << 32 those that store where they have stored before. All others are noted if ``notes``
-    is not 0: ``count`` words of each lane."""
+    has accessed, that lie anywhere else, or that store where they have stored before. All others are noted if ``notes`` is not 0:
+    ``count`` words of each lane."""
     to = Emitter()
     to.start("entry")
     to.do(f"%starts = alloca {V64}, align 64")
@@ -137,8 +137,8 @@ class _Claims:
     def write(self) -> None:
         to, count = self.to, self.count
         tests = [self._part(lane) for lane in range(0, LANES, LANES // count)]
-        rest, again, noted = (self._joined(items) for items in zip(*tests))
-        result = to.or_(to.zext(rest, "i64"), to.shl(to.zext(again, "i64"), 32))
+        rest, noted = (self._joined(items) for items in zip(*tests))
+        result = to.zext(rest, "i64")
         labels = [f"{label}{count}" for label in ("noting", "all", "some", "done")]
         noting, all_, some, done = labels
         to.branch(to.icmp("ne", Ref("i64", "%notes"), 0), noting, done)
@@ -177,8 +177,8 @@ class _Claims:
         for word in range(self.count):
             self.to.store(content, self.to.place(first, word * Word.BYTES))
 
-    def _part(self, lane: int) -> tuple[Ref, Ref, Ref]:
-        """Of 32 words, those of the lanes from one on: bits of lanes that are left, that store again, and that are to be noted."""
+    def _part(self, lane: int) -> tuple[Ref, Ref]:
+        """Of 32 words, those of the lanes from one on: bits of lanes that are left, and that are to be noted."""
         to, count = self.to, self.count
         each = 2 * count
         pieces = []
@@ -203,7 +203,7 @@ class _Claims:
         first = to.splat(to.trunc(Ref("i64", "%first"), "i32"))
         storer, loader = to.and_(stored, _NUMBERS), to.and_(loaded, _NUMBERS)
         unstored, unloaded = (to.bits(to.icmp("ult", number, first)) for number in (storer, loader))
-        mine, again = (to.bits(to.icmp("eq", item, me)) for item in (to.and_(stored, _FLAGGED), storer))
+        mine = to.bits(to.icmp("eq", to.and_(stored, _FLAGGED), me))
         loaded_once, of_me = (
             to.bits(to.icmp("eq", item, me)) for item in (to.and_(loaded, _signed(_LOADER)), loader)
         )
@@ -214,12 +214,11 @@ class _Claims:
         noted = to.and_(free, to.or_(unloaded, to.select(stores, of_me, Ref("i32", "0"))))
         rest = to.not_(done)
         if count == 1:
-            return rest, again, noted
+            return rest, noted
         # a lane is left if one of its words is, and then none is noted
         rest = self._of_lanes(rest)
-        again = self._of_lanes(again)
         noted = to.and_(self._of_lanes(noted), to.not_(rest))
-        return rest, again, noted
+        return rest, noted
 
     def _of_lanes(self, bits: Ref) -> Ref:
         """The lanes of a part that have any of these words."""

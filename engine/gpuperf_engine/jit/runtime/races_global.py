@@ -29,6 +29,7 @@ from .races_lines import (
     race_set,
     race_valued,
 )
+from .races_scattered import race_in_line
 from .races_warps import (
     race_cell,
     race_ordered,
@@ -42,7 +43,6 @@ from .races_warps import (
 from .races_words import (
     race_accessor_at,
     race_accessor_of,
-    race_in_line,
     race_lock,
     race_unlock,
     race_word_alone,
@@ -320,6 +320,7 @@ def race_among(context: Context, access: LineAccess, cell: Line, room: LineRoom)
     mask = access.MASK
     strong = access.STRONG & 2
     mine = number << 1 | (strong != 0)
+    known = 0
     own = 0
     free = 0
     highest = 0
@@ -338,15 +339,18 @@ def race_among(context: Context, access: LineAccess, cell: Line, room: LineRoom)
                 if own == 0:
                     own = entry
             elif key == mine:
-                again = access.FLAGS & Race.WORDS == 0 or entry.EPOCH == access.EPOCH
-                if access.STORES == 0 and entry.MASK & mask == mask and again:
-                    # as where the line or word is that of one CTA, whoever came first
-                    return 0
-                return race_kept(access, entry)
+                known = entry
             elif key > highest:
                 highest = key
                 last = entry
         index += 1
+    if known:
+        entry = LineEntry(known)
+        again = access.FLAGS & Race.WORDS == 0 or entry.EPOCH == access.EPOCH
+        if access.STORES == 0 and entry.MASK & mask == mask and again:
+            # as where the line or word is that of one CTA, whoever came first
+            return 0
+        return race_kept(access, entry)
     # those with the lowest numbers stay, whichever came first
     if own == 0 and highest > mine:
         own = last

@@ -96,14 +96,55 @@ def test_one_value_from_several_blocks_is_no_race() -> None:
     assert launched("mov.u32 %r5, 7; add.u32 %r5, %r5, 0;\nst.global.u32 [%rd3], %r5;\n", index) == ()
 
 
-def test_words_are_for_addresses_that_depend_on_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
+@pytest.fixture
+def flags(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.uint16]]:
+    """Those of each launch, by site."""
+    seen: list[NDArray[np.uint16]] = []
 
     def noted(*given: object) -> NDArray[np.uint16]:
         seen.append(race_flags(*given))  # type: ignore[arg-type]
         return seen[-1]
 
     monkeypatch.setattr("gpuperf_engine.jit.race_memory.race_flags", noted)
+    return seen
+
+
+def test_words_are_for_addresses_that_depend_on_data(flags: list[NDArray[np.uint16]]) -> None:
     for body in (STORE, STORE.replace("%rd3]", "%rd0]"), "st.global.u8 [%rd3], %r3;\n"):
         launched(body, permutation())
-    assert [bool(flags[1] & Layout.WORDS) for flags in seen] == [True, False, False]
+    assert [bool(some[1] & Layout.WORDS) for some in flags] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        ("mov.u32 %r6, %r1;", False),
+        ("shr.u32 %r6, %r0, 5;", False),
+        ("and.b32 %r6, %r0, 32;", False),
+        ("shr.u32 %r6, %r0, 4;", True),
+        ("mov.u32 %r6, %r0;", True),
+    ],
+)
+def test_rows_whose_number_is_the_same_in_a_warp_are_lines(
+    number: str, words: bool, flags: list[NDArray[np.uint16]]
+) -> None:
+    """``number``: where the number of the row is loaded from."""
+    body = f"""{number} mul.wide.u32 %rd2, %r6, 4; add.u64 %rd2, %rd1, %rd2; ld.global.u32 %r6, [%rd2];
+    and.b32 %r6, %r6, 127; mad.lo.u32 %r6, %r6, {BLOCK}, %r0; mul.wide.u32 %rd2, %r6, 4; add.u64 %rd2, %rd0, %rd2;
+    st.global.u32 [%rd2], %r3;
+    """
+    launched(body, np.arange(GRID * BLOCK))
+    assert bool(flags[0][-2] & Layout.WORDS) == words
+
+
+@pytest.mark.parametrize("backend", ["llvm", "reference"])
+def test_lanes_that_store_to_their_own_memory_at_one_address(backend: str) -> None:
+    """Of lanes that store to one place in global memory the last one counts; local memory of each lane is a place of its own."""
+    body = """.local .align 4 .b8 own[16]; mov.u64 %rd2, own; cvta.local.u64 %rd2, %rd2;
+    mul.wide.u32 %rd4, %r3, 4; add.u64 %rd4, %rd0, %rd4; setp.gt.u32 %p0, %r3, 100000; selp.b64 %rd2, %rd4, %rd2, %p0;
+    st.u32 [%rd2], %r3; ld.u32 %r5, [%rd2]; st.global.u32 [%rd4], %r5;
+    """
+    device = ge.Device(backend=backend)
+    to, index = device.zeros(256, np.uint32), device.zeros(256, np.uint32)
+    device.launch(ge.parse(f"{HEAD}{body}ret; }}\n", path="k.ptx")["k"], 4, 64, [to, index])
+    assert to.numpy().tolist() == list(range(256))

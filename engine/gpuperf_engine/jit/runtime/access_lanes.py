@@ -100,9 +100,10 @@ def move_lanes(
     how: int,
 ) -> int:
     context.RACE_WIDTH = width
+    held = mask
     if how & 4 and load16(context.RACE_SITES + 2 * site) & Race.GLOBAL:
         # of lanes that store to one place the last one is held against others, which are not to find other values there
-        mask = last_of(addresses, mask)
+        held = last_of(addresses, mask)
     while mask:
         lane = trailing_zeros(mask)
         mask = mask & (mask - 1)
@@ -115,11 +116,12 @@ def move_lanes(
         if host:
             note(context, address, size, how)
         else:
-            host = reach(context, cta, state, site, lane, address, size, how)
+            host = reach(context, cta, state, site, lane, address, size, how | (held >> lane & 1 ^ 1) << 5)
             local = is_local(context, address, how & 3)
             if host == 0:
                 return 1
-        move(host, elements, size, width, lane, local, how & 4)
+        if held >> lane & 1 or local:
+            move(host, elements, size, width, lane, local, how & 4)
     context.RACE_VALUE = 0
     return 0
 

@@ -115,7 +115,10 @@ def predicted(case: Any, machine: str, caches: str) -> float:
     """What the engine says of a timed case, in microseconds."""
     import gpuperf_engine as ge
 
-    return sum(ge.estimate(profile, machine, caches=caches).time_us for profile in profiles(case))
+    return sum(
+        ge.estimate(profile, machine, model="kleimenov-popova", caches=caches).time_us
+        for profile in profiles(case)
+    )
 
 
 def own(document: Any, predict: Callable[[Any, str, str], float] = predicted) -> list[str]:

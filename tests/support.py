@@ -32,6 +32,12 @@ needs_assembler = pytest.mark.skipif(
 )
 
 
+@pytest.fixture
+def no_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predicted times are those of the model that needs none, and do not depend on the programs of the machine."""
+    monkeypatch.setenv("GPUPERF_NVDISASM", "/nonexistent/nvdisasm")
+
+
 def head(version: str, target: str) -> str:
     """The directives that a module begins with."""
     return f".version {version}\n.target {target}\n.address_size 64\n"

@@ -226,9 +226,9 @@ def saving_us(finding: Finding, profiles: Mapping[int, Profile], machine: str | 
     and memsets save what their bytes take at the rate of the link to the host, or of device memory (``Predictor.copy_us``). For
     errors see ``estimate``.
     """
-    from .timing.estimate import Predictor
+    from .timing.estimate import MODELS, Predictor
 
-    predictor = machine if isinstance(machine, Predictor) else Predictor(machine)
+    predictor = machine if isinstance(machine, Predictor) else Predictor(machine, model=MODELS[0])
     return sum(_saved(gone, profiles.get(gone.step), predictor) for gone in finding.traffic)
 
 
@@ -242,11 +242,11 @@ def _saved(gone: Traffic, profile: Profile | None, predictor: Predictor) -> floa
     return predictor.saving_us(profile, loads=gone.loads, stores=gone.stores)
 
 
-def predictor(machine: str | Machine, search: Iterable[str] = ()) -> Predictor:
+def predictor(machine: str | Machine, search: Iterable[str] = (), **options: Any) -> Predictor:
     """Predicts times on one machine, those of launches that are alike once; see ``timing.estimate.Predictor``."""
     from .timing.estimate import Predictor
 
-    return Predictor(machine, search=search)
+    return Predictor(machine, search=search, **options)
 
 
 def machine_code(

@@ -143,6 +143,7 @@ def _rejudged(
                 "on_improvement": rules["on_improvement"],
                 "on_unmodelled": rules["on_unmodelled"],
                 "judge": rules.get("judge", "auto"),
+                "time_model": rules.get("time_model", "auto"),
             },
             case=case,
             unexplained=False,

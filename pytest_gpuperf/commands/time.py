@@ -196,8 +196,9 @@ def _lines(
     lines = [head, "", *columns(rows, right=(2, 3))]
     for target, found in estimates.items():
         for estimate in found:
-            why = list(why_lines(estimate.stalls, estimate.advice, estimate.time_us, from_here))
-            why += _stalled(estimate)
+            waits = _stalled(estimate)
+            told = () if waits else estimate.stalls
+            why = [*waits, *why_lines(told, estimate.advice, estimate.time_us, from_here)]
             lines += ["", f"{target}, {estimate.model}:", *(f"  {line}" for line in why)] if why else []
         if target in not_simulated:
             lines += ["", f"{target}, {one_line(not_simulated[target])}"]

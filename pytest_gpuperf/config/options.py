@@ -26,6 +26,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "on_unmodelled": ("fail", "warn"),
     "resources": ("estimate", "ptxas"),
     "judge": ("auto", "machine", "ptx"),
+    "time_model": ("auto", "simulation", "kleimenov-popova"),
     "uninitialized": ("warn", "error", "ignore"),
     "strict": ("note", "error", "off"),
     "races": ("note", "error", "off"),
@@ -179,6 +180,12 @@ def add_options(parser: pytest.Parser) -> None:
     ini(
         "gpuperf_judge",
         "what decides: machine code, counts of PTX (ptx), or machine code where ptxas and nvdisasm are there (auto)",
+        type="string",
+        default="auto",
+    )
+    ini(
+        "gpuperf_time_model",
+        "what predicts time: simulation, kleimenov-popova, or that of the baseline, else the simulation where it can (auto)",
         type="string",
         default="auto",
     )

@@ -61,6 +61,7 @@ class Settings:
     functional: bool
     resources: str
     judge: str
+    time_model: str
     uninitialized: str
     strict: str
     races: str
@@ -133,6 +134,7 @@ def _read(config: pytest.Config) -> Settings:
         functional=_truth(config, "gpuperf_functional"),
         resources=values["resources"],
         judge=values["judge"],
+        time_model=values["time_model"],
         uninitialized=values["uninitialized"],
         strict=values["strict"],
         races=values["races"],

@@ -69,10 +69,19 @@ class MachineEntry(TypedDict, total=False):
     residue: float
 
 
+class PredictedBy(TypedDict):
+    """What predicted a time, where that was not Kleimenov-Popova: the model, its revision, and what made the machine code."""
+
+    name: str
+    revision: int
+    assembler: str
+
+
 class TargetEntry(TypedDict, total=False):
     """What a baseline stores of the predicted time, and the machine code, on a target."""
 
     machine: int
+    model: PredictedBy
     time_us: float
     limiter: str
     occupancy: float
@@ -448,6 +457,7 @@ class PlaceRow(TypedDict):
 
 class _PolicyMore(TypedDict, total=False):
     judge: Annotated[str, _one_of("auto", "machine", "ptx")]
+    time_model: Annotated[str, _one_of("auto", "simulation", "kleimenov-popova")]
 
 
 class Policy(_PolicyMore):

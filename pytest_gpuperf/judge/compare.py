@@ -9,6 +9,7 @@ from ..core.metric import MACHINE, PLUGINS, Metric, Table
 from ..core.metrics import TABLE, UNKNOWN
 from ..core.numbers import signed
 from ..core.records import Entry, Row
+from ..core.time_model import other_model
 from ..core.verdict import fails
 from .machine_code import decided, not_judged, other_assembler, with_residue
 
@@ -36,8 +37,8 @@ def compare_case(
     A metric that one of the two does not have, because it was made before there was that metric, is ``unjudged``.
     A group of metrics (resources, time of one target, …) is ``incomparable`` where its meaning or its machine changed. Where both
     have machine code, that decides (``machine_code.decided``).
-    ``policy`` holds ``on_improvement``, ``on_unmodelled`` and ``judge``. ``unexplained`` says that kernel and inputs are those of the
-    baseline: whatever moved, the kernel did not move it.
+    ``policy`` holds ``on_improvement``, ``on_unmodelled``, ``judge`` and ``time_model``. ``unexplained`` says that kernel and inputs
+    are those of the baseline: whatever moved, the kernel did not move it.
     """
     rows = list(_numbers(new, old, stored_analysis, analysis, policy, case, unexplained, metrics))
     if old is not None:
@@ -90,7 +91,10 @@ def _numbers(
             metric = with_residue(metric, target, new, old)
         tolerance = case.tolerance(metric.name, target, metric.unit, metric.default_tolerance)
         reason = _incomparable(metric, target, new, old, stored_analysis, analysis)
-        if reason:
+        verdict, modelled = other_model(target, new, old, policy) if metric.group == "time" else ("", "")
+        if verdict and not reason:
+            reason = modelled
+        elif reason:
             verdict = "incomparable"
         elif not tolerance.exceeded(previous, value):
             verdict = "ok"

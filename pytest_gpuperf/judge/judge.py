@@ -6,7 +6,7 @@ the test report.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -25,6 +25,7 @@ from ..core.fingerprint import same_work
 from ..core.metric import Table
 from ..core.metrics import ANALYSIS
 from ..core.records import Case, Detail, Entry, Judged, Policy
+from ..core.time_model import model_of, models_of
 from ..sources.paths import SourcePaths
 from ..store.baseline import Baseline, BaselineError, baseline_path
 from ..store.files import read_files, read_module, shown_file
@@ -97,6 +98,10 @@ class Judge:
         paths = [self._paths(item, case) for case in cases]
         launches = {launch.event.number: launch.profile for case in cases for launch in case.launches}
         prediction = Prediction(launches, self.settings.target_files, self._machine_code)
+        stored = [
+            baseline.cases.get(f"{test}/{storable(case.key)}") if isinstance(baseline, Baseline) else None
+            for case in cases
+        ]
         measured = [
             measure(
                 case,
@@ -107,12 +112,9 @@ class Judge:
                 self.settings.metrics,
                 self.settings.findings,
                 self.settings.report_dir is not None,
+                self._models(old),
             )
-            for case, own_findings, files in zip(cases, findings, paths, strict=True)
-        ]
-        stored = [
-            baseline.cases.get(f"{test}/{storable(case.key)}") if isinstance(baseline, Baseline) else None
-            for case in cases
+            for case, own_findings, files, old in zip(cases, findings, paths, stored, strict=True)
         ]
         unexplained = all(
             old is not None and same_work(old, m.entry) for old, m in zip(stored, measured, strict=True)
@@ -123,6 +125,12 @@ class Judge:
             self._record(module, test, case, m, files, old, baseline, unexplained)
             for case, m, files, old in zip(cases, measured, paths, stored, strict=True)
         ]
+
+    def _models(self, old: Entry | None) -> Callable[[str], str]:
+        """What predicts the time of a case on a target: the model of its baseline, unless that is written anew."""
+        model = model_of(self.settings.time_model, self.settings.judge)
+        known = {} if self.settings.update else models_of(old, model)
+        return lambda target: known.get(target, model)
 
     def _baseline(self, module: str) -> Baseline | BaselineError | None:
         if module not in self._baselines:
@@ -171,6 +179,7 @@ class Judge:
             "on_improvement": settings.on_improvement,
             "on_unmodelled": settings.on_unmodelled,
             "judge": settings.judge,
+            "time_model": settings.time_model,
         }
         readable = baseline if isinstance(baseline, Baseline) and old is not None else None
         stored_analysis = readable.analysis_of(key) if readable is not None else ANALYSIS
@@ -230,6 +239,7 @@ class Judge:
             "on_improvement": self.settings.on_improvement,
             "on_unmodelled": self.settings.on_unmodelled,
             "judge": self.settings.judge,
+            "time_model": self.settings.time_model,
         }
 
     def _paths(self, item: pytest.Item, case: CaseRecord) -> SourcePaths:

@@ -16,6 +16,7 @@ from ..core.escaping import storable
 from ..core.metric import PLUGINS, Table, put, significant
 from ..core.metrics import TABLE
 from ..core.records import Detail, Entry, Explanation, FindingRow
+from ..core.time_model import ALWAYS, BEST
 from ..sources.paths import SourcePaths
 from ..store.baseline import ordered
 from .accesses import access_rows
@@ -78,10 +79,11 @@ def measure(
     metrics: Table = TABLE,
     rules: FindingRules = NO_RULES,
     reported: bool = True,
+    models: Callable[[str], str] = lambda target: BEST,
 ) -> Measured:
     """Sums the launches of a case. ``findings`` are those that belong to it, ``paths`` says how reports write those of its source,
     ``prediction`` is that of the test, of time and of machine code; ``reported``: whether stalls, advice, what notes would save
-    and the machine code instruction by instruction are asked for."""
+    and the machine code instruction by instruction are asked for; ``models``: what predicts the time on a target."""
     profiles = [launch.profile for launch in case.launches]
     total = engine.add_profiles(profiles)
 
@@ -89,7 +91,7 @@ def measure(
         return storable(paths.place(position))
 
     targets, target_detail, failures = measure_targets(
-        total, case.settings.targets, prediction, metrics, reported=reported, shown_at=shown_at
+        total, case.settings.targets, prediction, metrics, models, reported=reported, shown_at=shown_at
     )
     weighed = weigh(findings, prediction, case.settings, rules, reported)
     entry: dict[str, object] = {
@@ -134,6 +136,7 @@ def measure_targets(
     targets: Iterable[str],
     prediction: Prediction,
     metrics: Table = TABLE,
+    models: Callable[[str], str] = lambda target: BEST,
     *,
     reported: bool = False,
     shown_at: Callable[[str], str] = str,
@@ -147,7 +150,7 @@ def measure_targets(
     listed = reported
     for target in sorted(targets):
         try:
-            estimate = prediction.estimate(total, target, why=reported)
+            estimate = prediction.estimate(total, target, models(target), why=reported)
         except Unsupported as error:
             failures[target] = ("unmodelled", str(error))
             continue
@@ -155,6 +158,12 @@ def measure_targets(
             failures[target] = ("error", str(error))
             continue
         stored[target] = {"machine": int(estimate.machine_revision), "limiter": estimate.limiter}
+        if estimate.model != ALWAYS:
+            stored[target]["model"] = {
+                "name": estimate.model,
+                "revision": int(estimate.model_revision),
+                "assembler": estimate.assembler,
+            }
         for metric in metrics.of_estimate:
             put(stored[target], metric.path, metric.measured(estimate))
         shown[target] = {

@@ -9,6 +9,7 @@ from gpuperf_engine.errors import EngineError
 
 from .._engine import engine
 from ..core.metric import significant
+from ..core.time_model import ALWAYS
 
 if TYPE_CHECKING:
     from gpuperf_engine import Estimate, Finding, MachineCode, MachineCounts, Profile
@@ -27,11 +28,11 @@ class Prediction:
         self.profiles = profiles
         self.search = search
         self.counted = machine_code
-        self._known: dict[str, Predictor] = {}
+        self._known: dict[tuple[str, str], Predictor] = {}
 
-    def estimate(self, total: Profile, target: str, *, why: bool = False) -> Estimate:
+    def estimate(self, total: Profile, target: str, model: str, *, why: bool = False) -> Estimate:
         """All launches of a kernel, one after the other; ``why``: with stalls and advice. Raises ``EngineError``."""
-        return self._of(target).estimate(total, why=why)
+        return self._of(target, model).estimate(total, why=why)
 
     def machine_counts(self, total: Profile, target: str) -> MachineCounts | None:
         """The machine code of all launches of a kernel, ``None`` where it is not asked for. Raises ``EngineError``."""
@@ -42,18 +43,20 @@ class Prediction:
         return engine.machine_code(total, target, search=self.search, running=running)
 
     def saving_us(self, finding: Finding, targets: Iterable[str]) -> dict[str, float]:
-        """By target what launches and copies take less if the advice is followed; nothing where none is concerned."""
+        """By target what launches and copies take less if the advice is followed, on every host alike; nothing where none is
+        concerned."""
         saving: dict[str, float] = {}
         known = any(gone.copied or gone.step in self.profiles for gone in finding.traffic)
         for target in targets if known else ():
             try:
-                saved = engine.saving_us(finding, self.profiles, self._of(target))
+                saved = engine.saving_us(finding, self.profiles, self._of(target, ALWAYS))
             except EngineError:
                 continue  # the prediction itself says why
             saving[target] = significant(saved)
         return saving
 
-    def _of(self, target: str) -> Predictor:
-        if target not in self._known:
-            self._known[target] = engine.predictor(target, self.search)
-        return self._known[target]
+    def _of(self, target: str, model: str) -> Predictor:
+        key = target, model
+        if key not in self._known:
+            self._known[key] = engine.predictor(target, self.search, model=model)
+        return self._known[key]

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .._engine import engine
+from ..core.time_model import ALWAYS
 
 if TYPE_CHECKING:
     from gpuperf_engine import Device, Kernel, Profile
@@ -66,7 +67,9 @@ class ProgramDevice:
 
     @cached_property
     def _predictor(self) -> Any:
-        return engine.predictor(self.machine, self.search)
+        return engine.predictor(
+            self.machine, self.search, model=ALWAYS
+        )  # programs see it: the same on all hosts
 
     def during_launch(self, arguments: Iterable[Any]) -> AbstractContextManager[None]:
         """What holds while a kernel runs with these arguments."""

@@ -35,26 +35,39 @@ def updating(records: Iterable[Case], option: str = "--gpuperf-update") -> str:
     return commands.pop() if len(commands) == 1 else f"pytest --gpuperf {option}"
 
 
+_TIMES = ("time_us", "occupancy")
+"""Metrics that another model may have predicted than that of the baseline."""
+
 _MACHINE_CODE = "machine.warp_instructions"
 """The metric of machine code that says for all of them why they are not judged."""
 
 
 def unjudged(records: Iterable[Case]) -> str:
-    """What of the records is not judged: metrics that what they are compared with does not have yet, and machine code that was counted
-    there and not here, or otherwise; empty if there is none."""
+    """What of the records is not judged: metrics that what they are compared with does not have yet, and machine code and predicted
+    times that were made there and not here, or otherwise; empty if there is none."""
     metrics: dict[str, None] = {}
     kernels = 0
     reasons: Counter[str] = Counter()
+    predicted: Counter[str] = Counter()
     for record in records:
         rows = [row for row in record["rows"] if row["verdict"] == "unjudged"]
         elsewhere = {row["note"] for row in rows if row["metric"] == _MACHINE_CODE and row["old"] is not None}
         reasons.update(elsewhere)
+        others = {
+            row["note"] for row in rows if row["metric"] in _TIMES and None not in (row["old"], row["new"])
+        }
+        predicted.update(others)
+        elsewhere |= others
         lacking = [row["metric"] for row in rows if row["note"] not in elsewhere]
         metrics.update(dict.fromkeys(lacking))
         kernels += bool(lacking)
     sentences = [
         f"counts of PTX decide for {counted(number, 'kernel')}: {reason}"
         for reason, number in reasons.items()
+    ]
+    sentences += [
+        f"predicted times of {counted(number, 'kernel')} are not judged: {reason}"
+        for reason, number in predicted.items()
     ]
     if metrics:
         sentences.append(

@@ -57,6 +57,7 @@ _AHEAD = (
 
 OPTIONAL = {
     "analysis", "compiler", "by_category", "opcodes", "flops", PLUGINS, "findings", "lines", "targets", "machine_code",
+    "model",
 }  # fmt: skip
 """What a writer leaves out where there is none of it; a file without the rest was truncated or edited."""
 
@@ -101,6 +102,7 @@ CASE = _shape(_LAYOUT, [row for row in TABLE.single if row.kind != "set" and not
 TARGET = _shape(
     {
         "machine": "count",
+        "model": {"name": "text", "revision": "count", "assembler": "text"},
         "time_us": ...,
         "limiter": "text",
         ...: None,

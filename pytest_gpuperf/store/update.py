@@ -13,6 +13,7 @@ from ..core.metric import PLUGINS
 from ..core.metrics import ANALYSIS
 from ..core.program_cases import is_program
 from ..core.records import Case, Entry, TargetEntry
+from ..core.time_model import with_simulated
 from .baseline import Baseline, BaselineError, check_place, remove_leftovers, write_if_changed
 from .files import CASES, digest_of, read_files, read_module, render_files, shown_file
 from .outcomes import ModuleState, Outcomes, TestState
@@ -182,7 +183,7 @@ def _accept(
     new = measured.copy()
     if targets:
         new["targets"] = targets
-    merged = with_machine_code(with_absent(new, old, plugins), old)
+    merged = with_machine_code(with_simulated(with_absent(new, old, plugins), old, record["policy"]), old)
     same = {name: value for name, value in old.items() if name != "analysis"} == merged
     if not same or baseline.analysis_of(key) != ANALYSIS:
         plan.changed.append(key)

@@ -13,6 +13,9 @@ from gpuperf_engine.device.device import program_of
 from gpuperf_engine.errors import EngineError
 from gpuperf_engine.profile.merged import DISTINCT, MergedLaunches
 from gpuperf_engine.profile.stored import StoredError, profile_from, stored
+from tests.support import needs_assembler
+
+MODEL = "kleimenov-popova"
 
 #: 3 instructions, 4 in each of n rounds and 2 at the end; the atomics of all threads go to one address
 LOOP = ge.parse(
@@ -54,7 +57,7 @@ def test_equal_launches_are_one_with_their_number():
     # 2 CTAs of 2 warps of 32 threads: 3 + 4 · 5 + 2
     assert (profile.warp_instructions, profile.thread_instructions) == (1000 * 4 * 25, 1000 * 128 * 25)
     assert profile.memory.global_atomic_hottest == 1000 * 128 * 5
-    alone, all_ = (ge.estimate(item, "a100-sxm-80gb") for item in (one, profile))
+    alone, all_ = (ge.estimate(item, "a100-sxm-80gb", model=MODEL) for item in (one, profile))
     assert all_.time_us == pytest.approx(1000 * alone.time_us, rel=1e-12)
     assert "1000" not in str(profile.notes)
 
@@ -71,9 +74,20 @@ def test_few_that_differ_are_kept_apart_and_many_added_up():
     assert (merged.launches, total.launches) == (100, 100)
     assert total.thread_instructions == 128 * sum(5 + 4 * n for n in rounds)
     assert total.opcodes["red.global.add.u32"] == 128 * sum(rounds)
-    exact = ge.estimate(ge.add_profiles(every), "a100-sxm-80gb").time_us
-    assert ge.estimate(total, "a100-sxm-80gb").time_us == pytest.approx(exact, rel=0.02)
+    exact = ge.estimate(ge.add_profiles(every), "a100-sxm-80gb", model=MODEL).time_us
+    assert ge.estimate(total, "a100-sxm-80gb", model=MODEL).time_us == pytest.approx(exact, rel=0.02)
     assert any("is that of their mean" in note for note in total.notes)
+
+
+@needs_assembler
+def test_no_launch_is_simulated_for_the_mean_of_several():
+    merged = MergedLaunches()
+    for profile in launches([1 + number for number in range(DISTINCT + 2)]):
+        merged.add(profile)
+    *each, rest = merged.profiles()
+    assert ge.estimate(each[0], "a100-sxm-80gb").model == "simulation"
+    found = ge.estimate(rest, "a100-sxm-80gb")
+    assert found.model == "kleimenov-popova" and "mean of launches that differ" in found.notes[0]
 
 
 def test_what_is_stored_is_what_is_read():
@@ -96,7 +110,9 @@ def test_what_is_stored_is_what_is_read():
             assert getattr(again, name) == getattr(profile, name), name
         assert sorted(again.notes) == sorted(profile.notes)
         for caches in ("cold", "warm"):
-            first, second = (ge.estimate(item, "h100-sxm", caches=caches) for item in (profile, again))
+            first, second = (
+                ge.estimate(item, "h100-sxm", model=MODEL, caches=caches) for item in (profile, again)
+            )
             assert first == second
         assert ge.explain(again) == ge.explain(profile)
 

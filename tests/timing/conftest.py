@@ -7,8 +7,18 @@ from pathlib import Path
 import pytest
 
 from gpuperf_engine.timing.machine import Machine, load_machine
+from tests.support import no_assembler
+
+__all__ = ["MACHINES", "no_assembler"]
 
 MACHINES = Path(__file__).parents[1] / "machines"
+
+
+@pytest.fixture(autouse=True)
+def _models_alone(request: pytest.FixtureRequest) -> None:
+    """Without an assembler, but where the simulation is tested."""
+    if request.node.path.name != "test_simulation.py":
+        request.getfixturevalue("no_assembler")
 
 
 @pytest.fixture(scope="session")

@@ -110,9 +110,46 @@ def test_what_cannot_be_simulated_is_said() -> None:
     # an address that is loaded
     gather = "cvt.rzi.u32.f32 %r6, %f1; mul.wide.u32 %q6, %r6, 4; add.s64 %q7, %q1, %q6;"
     given = profile(COPY + gather + "ld.global.f32 %f2, [%q7]; st.global.f32 [%q5], %f2;", 4, 64, 1 << 12)
-    found, other = ge.estimate(given, "rtx-a6000", model="simulation"), ge.estimate(given, "rtx-a6000")
+    found, other = (
+        ge.estimate(given, "rtx-a6000", model=model) for model in ("simulation", "kleimenov-popova")
+    )
     assert (found.model, found.time_us) == (other.model, other.time_us)
     assert "decides where it goes or what it accesses" in found.notes[0]
+
+
+@needs_assembler
+def test_it_is_the_default_and_says_so() -> None:
+    given = profile(COPY, 512, 256, 1 << 17)
+    found, asked = ge.estimate(given, "rtx-a6000"), ge.estimate(given, "rtx-a6000", model="simulation")
+    assert found == asked
+    assert found.assembler == ge.machine_code_tools()[0] and found.assembler in found.notes[0]
+    explained = ge.estimate(given, "rtx-a6000", why=True)
+    other = ge.estimate(given, "rtx-a6000", model="kleimenov-popova", why=True)
+    assert (explained.model, explained.time_us, explained.stalls) == (
+        "simulation",
+        found.time_us,
+        other.stalls,
+    )
+    assert [item.gain_us / explained.time_us for item in explained.advice] == pytest.approx(
+        [item.gain_us / other.time_us for item in other.advice]
+    )
+    assert explained.advice and "those of kleimenov-popova" in explained.notes[-1]
+
+
+@needs_assembler
+def test_what_was_simulated_is_read_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUPERF_CACHE", str(tmp_path))
+    given = profile(COPY, 512, 256, 1 << 17)
+    found = ge.estimate(given, "rtx-a6000")
+
+    def again(*_: object) -> None:
+        raise AssertionError("it is simulated again")
+
+    monkeypatch.setattr("gpuperf_engine.sass.sm.kept.trace_launch", again)
+    assert ge.estimate(profile(COPY, 512, 256, 1 << 17), "rtx-a6000") == found
+    for other in (profile(COPY, 511, 256, 1 << 17), profile(COPY + "add.f32 %f2, %f1, %f1;", 1, 32, 64)):
+        with pytest.raises(AssertionError):
+            ge.estimate(other, "rtx-a6000")
 
 
 def test_without_an_assembler_the_other_model_stands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,5 +182,5 @@ def test_a_machine_file_of_an_earlier_version(tmp_path: Path, toy: Machine) -> N
     ours = profile(COPY, 8, 256, 1 << 11)
     found = ge.estimate(ours, load_machine("toy", search=[tmp_path]), model="simulation")
     assert found.model == "kleimenov-popova"
-    assert found.time_us == ge.estimate(ours, toy).time_us
+    assert found.time_us == ge.estimate(ours, toy, model="kleimenov-popova").time_us
     assert any("lacks sm.memory_queue" in note for note in found.notes)

@@ -38,7 +38,8 @@ MOST_ENTRIES = 4000
 _STILL_USED = 60.0
 _SOURCES = (".py", ".lark")
 _PACKAGES = (
-    "isa", "isa/rows", "ptx", "flow", "memory", "simt", "interp", "jit", "jit/codegen", "jit/ir", "jit/runtime", "sass",
+    "isa", "isa/rows", "ptx", "flow", "memory", "simt", "interp", "jit", "jit/codegen", "jit/ir", "jit/runtime",
+    "sass", "sass/run", "sass/sm",
 )  # fmt: skip
 #: nanoseconds after which no file system gives a change the same time as one before
 _SETTLED = 2_000_000_000

@@ -78,9 +78,11 @@ class MergedLaunches:
         if self._rest is not None:
             rest = self._rest
             hottest = rest.observation.hottest.times(rest.times)
-            records.append(replace(rest, observation=replace(rest.observation, hottest=hottest)))
+            plan = rest.plan
             if rest.times > 1:
                 notes.append(_MEAN.format(rest.times))
+                plan = replace(plan, parameters=b"")  # of one launch alone, and they differ
+            records.append(replace(rest, plan=plan, observation=replace(rest.observation, hottest=hottest)))
         if records:
             first = records[0]
             told = replace(

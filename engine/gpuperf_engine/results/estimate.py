@@ -28,9 +28,10 @@ class Estimate:
     """Predicted time of one profile on one machine. ``bounds`` maps each resource to the time in µs below which it cannot
     go; ``time_us`` includes ``launch_us`` and is never below any bound; ``limiter`` names what decides.
 
-    ``stalled``: where the warps of one SM waited, in the order of the machine code; empty unless it was simulated. ``stalls``, those
-    of the most cycles first, and ``advice``, that of the largest predicted gain first, are there where they were asked for
-    (``why``) and the default model predicted."""
+    ``assembler``: what made the machine code that was simulated (``ptxas 13.0.88``), and ``stalled``: where the warps of one SM
+    waited, in its order; both empty unless it was simulated. ``model_revision`` is raised whenever the simulation comes to predict
+    other times, and 0 of all other models. ``stalls``, those of the most cycles first, and ``advice``, that of the largest predicted
+    gain first, are there where they were asked for (``why``) and the simulation or Kleimenov-Popova predicted."""
 
     machine: str
     machine_revision: int
@@ -49,3 +50,5 @@ class Estimate:
     stalled: tuple[StalledInstruction, ...] = ()
     stalls: tuple[Stall, ...] = ()
     advice: tuple[Advice, ...] = ()
+    assembler: str = ""
+    model_revision: int = 0

@@ -18,12 +18,17 @@ from .wave_model import MODELS as WAVE_MODELS
 from .wave_model import WaveModel
 from .why import add_advice, add_stalls, advice, stalls
 
-__all__ = ["CACHES", "MODELS", "SIMULATION", "Predictor", "estimate"]
+__all__ = ["AUTO", "CACHES", "MODELS", "SIMULATION", "Predictor", "estimate"]
 
 CACHES = ("cold", "warm")
 
 MODELS = (*WAVE_MODELS, *HONG_KIM_MODELS)
-"""The default first, then those that it can be compared with."""
+"""Those that need no assembler: the one that stands in for the simulation first, then those that it can be compared with."""
+
+_OF_ANOTHER = f"stalls and advice are those of {MODELS[0]}, gains in proportion to its time"
+
+AUTO = "auto"
+"""The simulation where there is an assembler and the launch can be simulated, else the first of ``MODELS``."""
 
 
 def estimate(
@@ -31,7 +36,7 @@ def estimate(
     machine: Machine | str,
     *,
     resources: Resources | None = None,
-    model: str = "kleimenov-popova",
+    model: str = AUTO,
     caches: str = "cold",
     search: Iterable[str] = (),
     why: bool = False,
@@ -41,9 +46,10 @@ def estimate(
     ``profile`` is what ``Device.launch`` returned, or a :class:`TimingInput`; ``machine`` an id or a loaded machine;
     ``resources`` replaces the profile's registers and shared memory where given; ``caches``: ``cold``, or ``warm`` for a launch
     that is run again and again, so that it finds in L2 what it left there; ``search`` adds folders of machine files; ``why`` adds
-    ``stalls`` and ``advice``, which take several further predictions (only the default model has them).
-    ``model``: one of ``MODELS``, or ``simulation``, that of an SM on machine code; where there is no assembler, or the launch
-    cannot be simulated, the first of ``MODELS`` predicts, and a note says why.
+    ``stalls`` and ``advice``, which take several further predictions (those of Kleimenov-Popova, which says them of a simulated launch
+    too, gains in proportion).
+    ``model``: ``auto``, ``simulation`` (of an SM on machine code), or one of ``MODELS``. With the first two, where there is no
+    assembler or the launch cannot be simulated, the first of ``MODELS`` predicts; ``model`` of the result and a note say so and why.
 
     In the result ``bounds`` are µs by resource: ``launch``, ``latency``, ``issue``, a unit, ``l1`` (with ``shared``, the
     part of shared memory in it), ``l2``, ``dram``, ``atomics`` (those at the hottest address follow each other), ``dispatch`` (CTAs
@@ -60,17 +66,25 @@ def estimate(
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """Launches of one program that are alike: what the models see, and what they predict; ``None``: a launch whose memory was not
-    observed, simulated on its machine code."""
+    """Launches of one program that are alike, and what is predicted of them. ``record`` and ``resources`` are ``None`` where what the
+    models see was given."""
 
-    given: TimingInput | None
     estimate: Estimate
     record: LaunchRecord | None = None
     resources: Resources | None = None
+    #: what the models see, once it is known; a simulated launch does without
+    seen: list[TimingInput] = field(default_factory=list)
     #: the estimate with stalls and advice, once they were asked for
     explained: list[Estimate] = field(default_factory=list)
     #: µs that they take less without these shares of their loads and stores
     saved: dict[tuple[float, float], float] = field(default_factory=dict)
+
+    def given(self, machine: Machine) -> TimingInput:
+        """What the models see. Raises ``NotObserved``."""
+        if not self.seen:
+            assert self.record is not None and self.resources is not None
+            self.seen.append(timing_input(self.record, machine, self.resources))
+        return self.seen[0]
 
 
 class Predictor:
@@ -84,7 +98,7 @@ class Predictor:
         machine: Machine | str,
         *,
         search: Iterable[str] = (),
-        model: str = MODELS[0],
+        model: str = AUTO,
         caches: str = CACHES[0],
     ) -> None:
         self.model, self.caches = _checked(model, caches)
@@ -99,19 +113,25 @@ class Predictor:
         return _sum([(self._explained(launch) if why else launch.estimate, times) for launch, times in alike])
 
     def _explained(self, launch: _Launch) -> Estimate:
-        """With stalls and advice, where the default model predicted it."""
-        given, default = launch.given, MODELS[0]
-        if given is None or launch.estimate.model != default:
-            return launch.estimate
+        """With stalls and advice, where the simulation or the first of ``MODELS`` predicted it."""
+        found = launch.estimate
+        observed = launch.record is None or launch.record.observation.sites is not None
+        if found.model not in (SIMULATION, MODELS[0]) or not observed:
+            return found
         if not launch.explained:
 
             def occupied(given: TimingInput) -> Occupancy:
                 return _occupancy(given, self.machine)
 
-            model = WaveModel(given, self.machine, occupied(given), self.caches == CACHES[1], default)
+            given = launch.given(self.machine)
+            model = WaveModel(given, self.machine, occupied(given), self.caches == CACHES[1], MODELS[0])
             waits = stalls(model)
             helps = advice(model, waits, launch.record, launch.resources, occupied)
-            launch.explained.append(replace(launch.estimate, stalls=waits, advice=helps))
+            if found.model == SIMULATION:
+                scale = found.time_us / model.estimate().time_us
+                helps = tuple(replace(item, gain_us=item.gain_us * scale) for item in helps)
+                found = replace(found, notes=(*found.notes, _OF_ANOTHER))
+            launch.explained.append(replace(found, stalls=waits, advice=helps))
         return launch.explained[0]
 
     def saving_us(self, profile: Profile | TimingInput, *, loads: float = 0.0, stores: float = 0.0) -> float:
@@ -136,11 +156,7 @@ class Predictor:
 
     def _saved(self, launch: _Launch, gone: tuple[float, float]) -> float:
         if gone not in launch.saved:
-            given = launch.given
-            if given is None:
-                raise NotObserved(
-                    "what a launch saves without some of its traffic needs its memory behaviour"
-                )
+            given = launch.given(self.machine)
             loads, stores = gone
             smaller = replace(given, memory=given.memory.scaled(1.0 - loads, 1.0 - stores))
             before, after = (_predict(one, self.machine, self.model, self.caches) for one in (given, smaller))
@@ -152,7 +168,8 @@ class Predictor:
     ) -> list[tuple[_Launch, int]]:
         """Launches that are alike, each with its number."""
         if isinstance(profile, TimingInput):  # it has no machine code: never simulated
-            return [(_Launch(profile, _predict(profile, self.machine, self.model, self.caches)), 1)]
+            found = _predict(profile, self.machine, self.model, self.caches)
+            return [(_Launch(found, seen=[profile]), 1)]
         if not can_run(profile.target, self.machine):
             capability = ".".join(map(str, self.machine.compute_capability))
             raise MachineError(
@@ -164,30 +181,35 @@ class Predictor:
         for record in profile.records:
             used = resources or replace(profile.resources, shared_bytes=record.plan.shared_bytes)
             each = record.each
-            key = launch_key(each), used
+            key = self._key(each), used
             numbers[key] = numbers.get(key, 0) + record.times
             if key not in self._known:
-                self._known[key] = self._launch(each, used)
+                self._known[key] = self._launch(each, used, resources)
         if not numbers:
             raise NotObserved(f"the profile of {profile.kernel!r} holds no launch to predict the time of")
         return [(self._known[key], times) for key, times in numbers.items()]
 
-    def _launch(self, record: LaunchRecord, resources: Resources) -> _Launch:
-        """One launch; where it cannot be simulated though that was asked for, by the default model, with a note."""
-        if self.model != SIMULATION:
-            given = timing_input(record, self.machine, resources)
-            return _Launch(given, _predict(given, self.machine, self.model, self.caches), record, resources)
-        from .simulation import NotRun, simulated
+    def _key(self, record: LaunchRecord) -> Hashable:
+        """Equal for launches that this model predicts alike."""
+        plan, key = record.plan, launch_key(record)
+        simulated = self.model in (AUTO, SIMULATION)
+        return (key, plan.dynamic_shared, plan.parameters) if simulated else key
 
-        try:
-            found = simulated(record, self.machine, warm=self.caches == CACHES[1])
-            observed = record.observation.sites is not None
-            return _Launch(timing_input(record, self.machine, resources) if observed else None, found)
-        except (MachineError, NotRun) as reason:
-            given = timing_input(record, self.machine, resources)
-            found = _predict(given, self.machine, self.model, self.caches)
-            note = f"simulation: not possible, so {found.model} is used: {getattr(reason, 'message', reason)}"
-            return _Launch(given, replace(found, notes=(note, *found.notes)), record, resources)
+    def _launch(self, record: LaunchRecord, used: Resources, given: Resources | None) -> _Launch:
+        """One launch; where it cannot be simulated though the model is to, by the first of ``MODELS``, with a note."""
+        notes: tuple[str, ...] = ()
+        if self.model in (AUTO, SIMULATION):
+            from .simulation import NotRun, simulated
+
+            try:
+                warm = self.caches == CACHES[1]
+                return _Launch(simulated(record, self.machine, warm=warm, resources=given), record, used)
+            except (MachineError, NotRun) as reason:
+                said = getattr(reason, "message", reason)
+                notes = (f"simulation: not possible, so {MODELS[0]} is used: {said}",)
+        seen = timing_input(record, self.machine, used)
+        found = _predict(seen, self.machine, self.model, self.caches)
+        return _Launch(replace(found, notes=(*notes, *found.notes)), record, used, [seen])
 
 
 def _machine(machine: Machine | str, search: Iterable[str]) -> Machine:
@@ -195,7 +217,7 @@ def _machine(machine: Machine | str, search: Iterable[str]) -> Machine:
 
 
 def _checked(model: str, caches: str) -> tuple[str, str]:
-    models = (*MODELS, SIMULATION)
+    models = (AUTO, SIMULATION, *MODELS)
     if model not in models:
         raise UnknownName(f"unknown model of time {model!r}", hint=nearest(model, models, noun="model"))
     if caches not in CACHES:
@@ -207,7 +229,7 @@ def _checked(model: str, caches: str) -> tuple[str, str]:
 
 def _predict(given: TimingInput, machine: Machine, model: str, state: str) -> Estimate:
     _check_units(given, machine)
-    if model == SIMULATION:
+    if model in (AUTO, SIMULATION):
         model = MODELS[0]
     resident = _occupancy(given, machine)
     if model in HONG_KIM_MODELS:

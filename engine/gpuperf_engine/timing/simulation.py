@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ..profile.build import LaunchRecord
-from ..results import Estimate, StalledInstruction
-from ..sass.sm.launch import NotRun, Timed, trace_launch
+from ..results import Estimate, Resources, StalledInstruction
+from ..sass.sm.kept import assembled_resources, timed_launch
+from ..sass.sm.launch import NotRun, Timed
 from ..sass.sm.numbers import SmNumbers
+from ..sass.tools import find_tool
 from .bounds import WAVEFRONT
 from .caches import KEPT_NONE, KEPT_WHOLE
 from .contention import contention
@@ -16,28 +18,36 @@ from .targets import assembled_for
 
 __all__ = ["NotRun", "numbers_of", "simulated"]
 
+REVISION = 1
+"""Raise it when launches that were simulated before come to take another time: stored times are incomparable then."""
 _DECIDES = 0.8
 """A resource limits a launch of which it needs this part of the time; else latency does."""
 
 
-def simulated(record: LaunchRecord, machine: Machine, *, warm: bool = False) -> Estimate:
-    """The predicted time of one launch on a machine that runs its PTX; ``warm``: L2 holds what the same launch left there.
+def simulated(
+    record: LaunchRecord, machine: Machine, *, warm: bool = False, resources: Resources | None = None
+) -> Estimate:
+    """The predicted time of one launch on a machine that runs its PTX; ``warm``: L2 holds what the same launch left there;
+    ``resources`` stand in for those that ``ptxas`` assigns.
 
     Raises ``MachineError`` where ``ptxas`` or ``nvdisasm`` is missing or fails, ``NotRun`` for what is not simulated, and
     ``LaunchError`` where no CTA fits on an SM.
     """
     numbers = numbers_of(machine)
-    architecture = assembled_for(record.program.kernel.module.target, machine)
-    assert architecture is not None
-    traced = trace_launch(record, architecture)
-    resources, plan = traced.resources, record.plan
+    assembler = f"ptxas {find_tool('ptxas').full_version}"
+    target = record.program.kernel.module.target
+    architecture = assembled_for(target, machine)
+    if architecture is None:
+        raise NotRun(f"PTX for {target} cannot run on {machine.id}")
+    plan = record.plan
+    resources = resources or assembled_resources(record, architecture)
     resident = occupancy(
         machine,
         threads_per_cta=plan.threads_per_cta,
         registers_per_thread=resources.registers,
         shared_bytes=resources.shared_bytes,
     )
-    timed = traced.timed(numbers, resident.ctas_per_sm, resident.shared_per_cta, warm)
+    timed = timed_launch(record, architecture, numbers, resident.ctas_per_sm, resident.shared_per_cta, warm)
     bounds = dict(timed.bounds)
     if record.observation.sites is not None:
         bounds["atomics"] = contention(record, machine).operations / machine.atomic_rate
@@ -58,7 +68,9 @@ def simulated(record: LaunchRecord, machine: Machine, *, warm: bool = False) -> 
         ctas_per_sm=resident.ctas_per_sm,
         occupancy_limiter=resident.limiter,
         waves=plan.ctas / (resident.ctas_per_sm * machine.sm_count),
-        notes=_notes(timed),
+        assembler=assembler,
+        model_revision=REVISION,
+        notes=_notes(timed, assembler),
         stalled=tuple(
             StalledInstruction(item.address, item.text, item.issued, item.stalled)
             for item in timed.instructions
@@ -73,12 +85,13 @@ def _limiter(bounds: dict[str, float], cycles: float, launched: bool) -> str:
     return most if bounds[most] >= _DECIDES * cycles else "latency"
 
 
-def _notes(timed: Timed) -> tuple[str, ...]:
-    if timed.simulated == timed.ctas:
-        return ()
-    return (
-        f"simulation: {timed.simulated} of the {timed.ctas} CTAs of an SM; further waves take as long as the last of these",
-    )
+def _notes(timed: Timed, assembler: str) -> tuple[str, ...]:
+    part = ""
+    if timed.simulated != timed.ctas:
+        part = (
+            f": {timed.simulated} of its {timed.ctas} CTAs; further waves take as long as the last of these"
+        )
+    return (f"simulation of one SM on the machine code of {assembler}{part}",)
 
 
 def numbers_of(machine: Machine) -> SmNumbers:

@@ -1,0 +1,79 @@
+"""Simulated launches in the cache of compiled code, under all that decides them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+
+from ...jit import cache
+from ...profile.build import LaunchRecord
+from ...results import Resources
+from ..assemble import assemble
+from ..resources import resources_of
+from ..run.writer import NotRun
+from ..tools import find_tool
+from .launch import Stalled, Timed, trace_launch
+from .numbers import SmNumbers
+
+__all__ = ["assembled_resources", "timed_launch"]
+
+
+def assembled_resources(record: LaunchRecord, architecture: str) -> Resources:
+    """Registers, shared and local memory of a launch as ``ptxas`` assigns them. Raises ``MachineError``."""
+    kernel, shared = record.program.kernel, record.plan.dynamic_shared
+    tool = find_tool("ptxas")
+    name = cache.key(
+        "resources", tool.full_version, architecture, kernel.name, kernel.module.text, str(shared)
+    )
+    known = cache.read(name)
+    if known is not None:
+        return Resources(**json.loads(known))
+    resources = resources_of(assemble(kernel, architecture), shared)
+    cache.keep(name, json.dumps(asdict(resources)).encode())
+    return resources
+
+
+def timed_launch(
+    record: LaunchRecord,
+    architecture: str,
+    numbers: SmNumbers,
+    resident: int,
+    shared_per_cta: int,
+    warm: bool,
+) -> Timed:
+    """``Traced.timed`` of a launch. Raises ``NotRun`` for what cannot be simulated, ``MachineError`` for what the assembler or the
+    disassembler cannot do."""
+    kernel, plan = record.program.kernel, record.plan
+    if len(plan.parameters) < kernel.param_bytes:
+        raise NotRun("its counters are the mean of launches that differ")
+    name = cache.key(
+        "simulation",
+        find_tool("ptxas").full_version,
+        find_tool("nvdisasm").full_version,
+        architecture,
+        kernel.name,
+        kernel.module.text,
+        repr((plan.grid, plan.block, plan.cluster, plan.dynamic_shared, plan.parameters)),
+        repr((numbers, resident, shared_per_cta, warm)),
+    )
+    return _read_or(
+        name, lambda: trace_launch(record, architecture).timed(numbers, resident, shared_per_cta, warm)
+    )
+
+
+def _read_or(name: str, simulate: Callable[[], Timed]) -> Timed:
+    known = cache.read(name)
+    if known is not None:
+        stored = json.loads(known)
+        if "refused" in stored:
+            raise NotRun(stored["refused"])
+        return Timed(**{**stored, "instructions": tuple(Stalled(*row) for row in stored["instructions"])})
+    try:
+        timed = simulate()
+    except NotRun as reason:
+        cache.keep(name, json.dumps({"refused": str(reason)}).encode())
+        raise
+    rows = [[item.address, item.text, item.issued, item.stalled] for item in timed.instructions]
+    cache.keep(name, json.dumps({**asdict(timed), "instructions": rows}).encode())
+    return timed

@@ -56,9 +56,8 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Of some CTAs of a launch. ``words[cta][warp]``: what a warp recorded; ``last[cta, warp, site]``: the word that the last
-    access of
-    each site accessed, ``OFF`` if it made none; ``used[cta, warp]``: words that a warp would record."""
+    """Of some CTAs of a launch. ``words[cta][warp]``: what a warp recorded; ``last[cta, warp, site]``: the word that the last access
+    of each site of global memory accessed, ``OFF`` if it made none; ``used[cta, warp]``: words that a warp would record."""
 
     words: list[list[NDArray[np.uint32]]]
     last: NDArray[np.uint32]
@@ -159,7 +158,8 @@ class _Tracing(Translator):
         held = to.r("mov.b32", OFF)
         to.do(f"mov.b32 {held}, {word}")
         to.line(f"@%Troom st.global.u32 [%Tplace+{4 * (_HEAD + _LANES * number)}], {held}")
-        to.do(f"st.global.u32 [%Tlast+{4 * site}], {word}")
+        if space in ("global", "generic"):
+            to.do(f"st.global.u32 [%Tlast+{4 * site}], {word}")
 
     def record_copy(self, item: Decoded, number: int) -> None:
         """The fields of a copy, as the first lane has them that issues it."""
@@ -276,20 +276,21 @@ class Tracer:
         """Of these CTAs what the first copies record, so many words of each warp among ``warps`` (bits)."""
         # what such warps load from shared memory may be what others have stored
         mask = 0xFFFFFFFF if self.reads_shared else warps
-        trace, _ = self._attempt(record, ctas, len(ctas), words + _MOST_OF_BLOCK, (words, mask))
-        assert trace is not None
-        return trace
+        return self._attempt(record, ctas, len(ctas), words + _MOST_OF_BLOCK, (words, mask))
 
     def trace(self, record: LaunchRecord, ctas: list[tuple[int, int, int]], full: int) -> Trace:
         """Of these CTAs of a launch, with all that the first ``full`` of them record; of the others only ``last``."""
-        capacity = _FIRST_WORDS
-        while True:
-            trace, wanted = self._attempt(record, ctas, full, capacity, (OFF, 0xFFFFFFFF))
-            if trace is not None:
-                return trace
-            capacity = -(-wanted // 1024) * 1024
-            if capacity * record.plan.warps_per_cta * full > _MOST_WORDS:
-                raise NotRun("its CTAs execute too much to be recorded")
+        everything = OFF, 0xFFFFFFFF
+        first = self._attempt(record, ctas, full, _FIRST_WORDS, everything)
+        wanted = int(first.used[:full].max(initial=0))
+        if wanted <= _FIRST_WORDS:
+            return first
+        capacity = -(-wanted // 1024) * 1024
+        if capacity * record.plan.warps_per_cta * full > _MOST_WORDS:
+            raise NotRun("its CTAs execute too much to be recorded")
+        # of the others all is known
+        again = self._attempt(record, ctas[:full], full, capacity, everything)
+        return Trace(again.words, first.last, first.used)
 
     def _attempt(
         self,
@@ -298,7 +299,8 @@ class Tracer:
         full: int,
         capacity: int,
         copies: tuple[int, int],
-    ) -> tuple[Trace | None, int]:
+    ) -> Trace:
+        """``words`` of no more than ``capacity`` for each warp: where ``used`` is more, they are cut off."""
         plan, warps, sites = record.plan, record.plan.warps_per_cta, max(1, len(self.sites))
         total = capacity * warps * full
         # what is in shared memory is of no consequence, where nothing needed reads it
@@ -330,19 +332,16 @@ class Tracer:
             line = error.span.line if error.span is not None else 0
             raise NotRun(self.translation.reasons.get(line, error.message)) from None
         used = cursors.numpy()
-        most = int(used[: warps * full].max(initial=0))
-        if most > capacity and copies[0] == OFF:
-            return None, most
         if copies[0] != OFF:
             used = np.minimum(used, capacity)
         recorded = device.memory.view(words.allocation).view(np.uint32)
         split = [
             [
-                recorded[start : start + int(used[number])]
+                recorded[start : start + min(capacity, int(used[number]))]
                 for number in range(cta * warps, (cta + 1) * warps)
                 for start in [number * capacity]
             ]
             for cta in range(full)
         ]
         seen = device.memory.view(last.allocation).view(np.uint32)[: warps * len(ctas) * sites]
-        return Trace(split, seen.reshape(len(ctas), warps, sites).copy(), used.reshape(len(ctas), warps)), 0
+        return Trace(split, seen.reshape(len(ctas), warps, sites).copy(), used.reshape(len(ctas), warps))

@@ -81,19 +81,20 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
     ]
     axes = [sorted({0, at, size - 1}) for at, size in zip(middle, grid)]
     edges: list[Place] = [(x, y, z) for x in axes[0] for y in axes[1] for z in axes[2]]
-    trace = tracer.trace(record, ctas_of([middle, *steps, *edges], plan.cluster), count)
-    used = [tuple(row) for row in trace.used.reshape(-1, count * plan.warps_per_cta).tolist()]
-    kinds = list(dict.fromkeys([used[0], *used[4:]]))[:_MOST_CLASSES]
+    traced = list(dict.fromkeys([middle, *steps, *edges]))
+    trace = tracer.trace(record, ctas_of(traced, plan.cluster), count)
+    rows = trace.used.reshape(-1, count * plan.warps_per_cta).tolist()
+    used = {place: tuple(row) for place, row in zip(traced, rows)}
     # how accesses move is seen on the first CTAs of clusters
-    last = trace.last[: 4 * count : count]
+    last = trace.last[::count][[traced.index(place) for place in (middle, *steps)]]
+    kinds = list(dict.fromkeys([used[middle], *map(used.__getitem__, edges)]))[:_MOST_CLASSES]
     if len(kinds) > 1:
-        chosen = [middle, *(edges[used[4:].index(kind)] for kind in kinds[1:])]
-        trace = tracer.trace(record, ctas_of([*chosen, *steps], plan.cluster), len(chosen) * count)
-        last = trace.last[::count][[0, *range(len(chosen), len(chosen) + 3)]]
+        others = [next(place for place in edges if used[place] == kind) for kind in kinds[1:]]
+        trace = tracer.trace(record, ctas_of([middle, *others], plan.cluster), (1 + len(others)) * count)
     groups, of_site = _groups(tracer, last, moved, [sign * size for sign, size in zip(signs, plan.cluster)])
     of_place: dict[Place, int] = {}
-    for place, kind in zip(edges, used[4:]):
-        number = kinds.index(kind) if kind in kinds else 0
+    for place in edges:
+        number = kinds.index(used[place]) if used[place] in kinds else 0
         for x in _places(place[0], grid[0]):
             for y in _places(place[1], grid[1]):
                 for z in _places(place[2], grid[2]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -105,11 +106,107 @@ def test_more_is_never_faster_and_never_below_a_bound() -> None:
         before = found.time_us
 
 
+def inputs_of(
+    body: str, first: np.ndarray, grid: int, block: int = 64, kept: bool = True
+) -> tuple[ge.Profile, ge.DeviceArray]:
+    """A launch on an array, of which what it held before is kept."""
+    device = ge.Device(observe={"memory", "inputs"} if kept else {"memory"}, memory_bytes=1 << 26)
+    kernel = ge.parse(HEAD + body + "\nret;\n}\n", path="own.ptx")["k"]
+    out = device.zeros(len(first) + grid * block, np.float32)
+    return device.launch(kernel, grid, block, [device.array(first), out]), out
+
+
+GATHER = """mul.wide.u32 %q3, %r4, 4; add.s64 %q4, %q1, %q3; ld.global.u32 %r6, [%q4];
+mul.wide.u32 %q3, %r6, 4; add.s64 %q6, %q2, %q3; ld.global.f32 %f1, [%q6];
+mul.wide.u32 %q3, %r4, 4; add.s64 %q5, %q2, %q3; st.global.f32 [%q5], %f1;"""
+ROUNDS = """mul.wide.u32 %q3, %r4, 4; add.s64 %q4, %q1, %q3; ld.global.u32 %r6, [%q4]; mov.f32 %f1, 0f00000000;
+mov.u32 %r5, 0;
+N: add.rn.f32 %f1, %f1, 0f3F800000; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, %r6;
+@%p1 bra N;
+add.s64 %q5, %q2, %q3; st.global.f32 [%q5], %f1;"""
+
+
+@needs_assembler
+@pytest.mark.parametrize("ctas", [5, 12])
+def test_loaded_values_decide_how_often_a_loop_runs(ctas: int) -> None:
+    rounds = np.random.default_rng(3).integers(1, 40, ctas * 64).astype(np.uint32)
+    given, _ = inputs_of(ROUNDS, rounds, ctas)
+    # on one SM, so that all CTAs are those that are simulated
+    alone = replace(load_machine("rtx-a6000"), sm_count=1)
+    found = ge.estimate(given, alone, model="simulation")
+    assert found.model == "simulation"
+    counted = ge.machine_code(given, "rtx-a6000")
+    assert counted.ways.endswith("run")
+    assert sum(item.issued for item in found.stalled) == counted.warp_instructions
+    assert f"{ctas}, evenly over the grid, stand for all" in found.notes[0]
+
+
+@needs_assembler
+def test_ctas_that_differ_stand_for_those_beside_them() -> None:
+    # the loop runs once more in each CTA
+    body = loop("fma.rn.f32 %f1, %f1, %f1, %f1;", 8).replace(", 8;", ", %r9;")
+    text = "mov.f32 %f1, 0f00000000; add.u32 %r9, %r2, 1;\n" + body + "st.global.f32 [%q2], %f1;"
+    given = profile(text, 84 * 12, 64, 64, frozenset(("memory", "inputs")))
+    found = ge.estimate(given, "rtx-a6000", model="simulation")
+    assert "12, evenly over the grid, stand for all" in found.notes[0]
+    counted = ge.machine_code(given, "rtx-a6000")
+    assert counted.ways.endswith("run")
+    issued = sum(item.issued for item in found.stalled)
+    assert issued * 84 == pytest.approx(counted.warp_instructions, rel=0.05)
+    # one SM runs them all: none are left out as if waves were alike
+    alone = replace(load_machine("rtx-a6000"), sm_count=1)
+    whole = ge.estimate(given, alone, model="simulation")
+    assert sum(item.issued for item in whole.stalled) == pytest.approx(counted.warp_instructions, rel=0.05)
+
+
+@needs_assembler
+def test_the_longest_of_its_warps_decides_a_cta() -> None:
+    rounds = np.full(84 * 64, 4, np.uint32)
+    times = []
+    for most in (4, 4000):
+        rounds[::64] = most  # one lane of each CTA
+        times.append(ge.estimate(inputs_of(ROUNDS, rounds, 84)[0], "rtx-a6000", model="simulation").cycles)
+    latency = load_machine("rtx-a6000").latencies["fma"]
+    assert times[1] - times[0] >= 3996 * latency
+
+
+@needs_assembler
+def test_scattered_gathers_take_longer() -> None:
+    words = 1 << 18
+    beside = np.arange(words, dtype=np.uint32)
+    scattered = np.random.default_rng(5).permutation(words).astype(np.uint32)
+    before, after = (
+        ge.estimate(inputs_of(GATHER, indices, words // 256, 256)[0], "rtx-a6000", model="simulation")
+        for indices in (beside, scattered)
+    )
+    assert {before.model, after.model} == {"simulation"}
+    # a sector for each lane in place of one for eight
+    assert after.bounds["l2"] > 3 * before.bounds["l2"]
+    assert after.time_us > before.time_us
+
+
+@needs_assembler
+def test_another_content_is_another_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUPERF_CACHE", str(tmp_path))
+    rounds = [np.full(256, number, np.uint32) for number in (3, 300, 3)]
+    few, many, again = (
+        ge.estimate(inputs_of(ROUNDS, item, 4)[0], "rtx-a6000", model="simulation").time_us for item in rounds
+    )
+    assert few == again < many
+
+
+@needs_assembler
+def test_what_atomics_return_is_not_known() -> None:
+    ticket = "atom.global.add.u32 %r6, [%q1], 1; mul.wide.u32 %q6, %r6, 4; add.s64 %q7, %q2, %q6;"
+    given, _ = inputs_of(ticket + "st.global.f32 [%q7], 0f00000000;", np.zeros(64, np.uint32), 4)
+    found = ge.estimate(given, "rtx-a6000", model="simulation")
+    assert found.model == "kleimenov-popova" and "what its atomics return decides" in found.notes[0]
+
+
 @needs_assembler
 def test_what_cannot_be_simulated_is_said() -> None:
-    # an address that is loaded
-    gather = "cvt.rzi.u32.f32 %r6, %f1; mul.wide.u32 %q6, %r6, 4; add.s64 %q7, %q1, %q6;"
-    given = profile(COPY + gather + "ld.global.f32 %f2, [%q7]; st.global.f32 [%q5], %f2;", 4, 64, 1 << 12)
+    # an address that is loaded, and nobody kept what was there
+    given, _ = inputs_of(GATHER, np.arange(4 * 64, dtype=np.uint32), 4, kept=False)
     found, other = (
         ge.estimate(given, "rtx-a6000", model=model) for model in ("simulation", "kleimenov-popova")
     )

@@ -74,6 +74,9 @@ FAR = 0xFFFFFF00
 _FORMER = 1000
 
 
+_NOTHING = np.zeros(0, np.uint8)
+
+
 def _gap(kind: str) -> int:
     """Bytes after an allocation that belong to none; windows are too small for pages of them."""
     return GAP if kind == "global" else 1
@@ -181,6 +184,26 @@ class Memory(ArenaPages):
         if size:
             self._pending[allocation] = None
         return allocation
+
+    def mirror(self, saved: Saved, others: Iterable[Allocation]) -> None:
+        """Into an empty memory the allocations of another one at the addresses that they have there, with what they held then;
+        ``others``, of which nothing was saved, hold nothing."""
+        held = {id(row[0]): row[1:] for row in saved.contents}
+        for item in {id(item): item for item in (*others, *(row[0] for row in saved.contents))}.values():
+            if item.kind == "param" or item.adopted:
+                continue
+            initialized, contents, shadow = held.get(id(item), (False, _NOTHING, _NOTHING))
+            copied = Allocation(item.name, item.address, item.size, item.kind, False, self._made, item.pad)
+            self._insert(copied)
+            if len(contents):
+                self.view(copied)[:] = contents
+                self.shadow_of(copied)[:] = shadow if len(shadow) else initialized
+            if initialized:
+                self.set_initialized(copied, True)
+            elif item.size:
+                self._pending[copied] = None
+            room = self._room[item.kind]
+            room[0] = max(room[0], item.end + (item.pad or 0) + _gap(item.kind))
 
     def adopt(self, address: int, size: int, name: str, pad: int | None = 0) -> Allocation:
         """An allocation of memory that the host has, outside the arena; all of it counts as written. Raises ``LaunchError``."""

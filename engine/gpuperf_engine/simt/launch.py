@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LaunchError
-from ..memory.arena import Allocation, Memory
+from ..memory.arena import Allocation, Memory, Saved
 from ..memory.tensor_descriptions import TensorMap
 from ..ptx.module import Function
 from ..ptx.syntax import Variable
@@ -74,6 +74,12 @@ _SHARED_LIMITS |= {90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121
 
 class Inputs(Protocol):
     """Memory as it was before a launch (``device.inputs``)."""
+
+    @property
+    def memory(self) -> Memory: ...
+
+    @property
+    def saved(self) -> Saved: ...
 
     @property
     def digest(self) -> bytes: ...

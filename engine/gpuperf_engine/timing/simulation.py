@@ -86,12 +86,14 @@ def _limiter(bounds: dict[str, float], cycles: float, launched: bool) -> str:
 
 
 def _notes(timed: Timed, assembler: str) -> tuple[str, ...]:
-    part = ""
+    parts = [f"simulation of one SM on the machine code of {assembler}"]
     if timed.simulated != timed.ctas:
-        part = (
-            f": {timed.simulated} of its {timed.ctas} CTAs; further waves take as long as the last of these"
+        parts.append(
+            f"{timed.simulated} of its {timed.ctas} CTAs; further waves take as long as the last of these"
         )
-    return (f"simulation of one SM on the machine code of {assembler}{part}",)
+    if timed.strata:
+        parts.append(f"CTAs differ: {timed.strata}, evenly over the grid, stand for all")
+    return ("; ".join(parts),)
 
 
 def numbers_of(machine: Machine) -> SmNumbers:

@@ -44,11 +44,13 @@ _PREDICATE_BITS = (1 << REGISTERS) - (1 << PREDICATES)
 
 
 class Needed:
-    """``positions`` of the instructions that are needed; ``spaces``: memory whose contents decide."""
+    """``positions`` of the instructions that are needed; ``spaces``: memory whose contents decide; ``atomics``: whether what atomics
+    of global memory return does."""
 
     def __init__(self) -> None:
         self.positions: set[int] = set()
         self.spaces: set[str] = set()
+        self.atomics = False
 
 
 def needed_of(graph: Graph, nodes: list[Node]) -> Needed:
@@ -128,6 +130,7 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
         found.spaces.add(LOADS[base])
     if base in _ATOMICS and wanted:
         found.spaces.add(STORES[base])
+        found.atomics |= STORES[base] != "shared"
     if base in STORES and (STORES[base] in found.spaces or "any" in found.spaces):
         wanted = True
         if base == "LDGSTS":

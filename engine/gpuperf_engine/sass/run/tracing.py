@@ -70,10 +70,13 @@ class _Tracing(Translator):
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
         super().__init__(kernel, assembly, graph, cubin_of(assembly))
         self.needed: Needed = needed_of(graph, self.nodes)
-        if self.needed.spaces & {"global", "any"}:
-            raise NotRun("what it loads from global memory decides where it goes or what it accesses")
+        if self.needed.atomics:  # CTAs that are not traced take part in them
+            raise NotRun("what its atomics return decides where it goes or what it accesses")
         items = graph.listing.instructions
-        if "shared" in self.needed.spaces and any(item.base in COPIES for item in items):
+        copies = any(item.base in COPIES for item in items)
+        if copies and self.needed.spaces & {"global", "any"}:
+            raise NotRun("what it loads from global memory decides where it goes or what it accesses")
+        if copies and "shared" in self.needed.spaces:
             raise NotRun(
                 "what it loads from shared memory, where copies write, decides where it goes or what it accesses"
             )
@@ -261,7 +264,9 @@ class Tracer:
         written = _Tracing(kernel, assembly, graph)
         self.translation = written.whole()
         self.sites, self.of_block = written.sites, written.of_block
-        self.reads_shared = "shared" in written.needed.spaces
+        #: whether what it loads decides where it goes or what it accesses
+        self.reads_memory = bool(written.needed.spaces & {"global", "any"})
+        self.reads_shared = bool(written.needed.spaces & {"shared", "any"})
         #: where in the parameter buffer a constant of bank 0 is
         self.parameter_at = written.parameter_at
         self.graph = graph
@@ -292,6 +297,32 @@ class Tracer:
         again = self._attempt(record, ctas[:full], full, capacity, everything)
         return Trace(again.words, first.last, first.used)
 
+    def _device(self, record: LaunchRecord, room: int) -> Runtime:
+        """With so many bytes of memory, and with that of the launch if it is read. Raises ``NotRun`` if that was not kept."""
+        plan = record.plan
+        if not self.reads_memory:
+            return Runtime(set(), memory_bytes=room, races="off", max_instructions=1 << 40)
+        if plan.inputs is None:
+            raise NotRun(
+                "what it loads from global memory decides where it goes or what it accesses, and what memory held was not kept "
+                '(observe={"inputs"})'
+            )
+        theirs = plan.inputs.memory
+        if theirs.mapped:
+            raise NotRun(
+                "what it loads from global memory decides where it goes or what it accesses, and that is the memory of a program"
+            )
+        device = Runtime(set(), memory_bytes=room + theirs.capacity, races="off", max_instructions=1 << 40)
+        device.memory.mirror(plan.inputs.saved, theirs.allocations)
+        return device
+
+    def _address_of(self, record: LaunchRecord, name: str) -> bytes:
+        """Of a variable of the module, where that matters."""
+        inputs = record.plan.inputs
+        if not self.reads_memory or inputs is None:
+            return bytes(8)
+        return inputs.address(record.program.kernel.module.variable(name)).to_bytes(8, "little")
+
     def _attempt(
         self,
         record: LaunchRecord,
@@ -305,7 +336,7 @@ class Tracer:
         total = capacity * warps * full
         # what is in shared memory is of no consequence, where nothing needed reads it
         shared = self.translation.shared_bytes + plan.dynamic_shared if self.reads_shared else 0
-        device = Runtime(set(), memory_bytes=4 * total + (64 << 20), races="off", max_instructions=1 << 40)
+        device = self._device(record, 4 * total + (64 << 20))
         words = device.empty(max(1, total), np.uint32)
         cursors = device.zeros(warps * len(ctas), np.uint32)
         last = device.array(np.full(warps * len(ctas) * sites, OFF, np.uint32))
@@ -318,7 +349,7 @@ class Tracer:
         listed = device.array(table.reshape(-1))
         addresses = [array.address for array in (words, cursors, last, listed)]
         raw = plan.parameters.ljust(-(-len(plan.parameters) // 16) * 16, b"\0") + self.translation.constants
-        raw += bytes(8 * len(self.translation.variables))
+        raw += b"".join(self._address_of(record, name) for name in self.translation.variables)
         own = (
             np.array(addresses, np.uint64).tobytes()
             + np.array([*plan.grid, warps, *plan.cluster], np.uint32).tobytes()

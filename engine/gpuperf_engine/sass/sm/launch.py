@@ -51,13 +51,15 @@ class Stalled:
 @dataclass(frozen=True, slots=True)
 class Timed:
     """``cycles`` of the launch without its overhead; ``bounds``: cycles that each resource alone needs; ``instructions`` of what was
-    simulated, ``simulated`` many of the SM's ``ctas``."""
+    simulated, ``simulated`` many of the SM's ``ctas``; ``strata``: how many CTAs stand for all of a launch in which each does
+    something else, 0 for another."""
 
     cycles: float
     bounds: dict[str, float]
     instructions: tuple[Stalled, ...]
     simulated: int
     ctas: int
+    strata: int = 0
 
 
 @dataclass(eq=False)
@@ -92,7 +94,7 @@ class Traced:
         copies = self._copies(numbers, resident)
         memory = self._memory(numbers, resident, shared_per_cta, warm)
         operations = Operations(self.graph, numbers)
-        kinds = [self.classes.of(number * clusters) for number in range(ctas)]
+        kinds = self.classes.on_sm(ctas, clusters)
 
         def run(count: int, at_once: int) -> Simulated:
             ran = kinds[:count]
@@ -116,7 +118,8 @@ class Traced:
             Stalled(item.address, item.text, int(issued), int(waited))
             for item, issued, waited in zip(operations.items, whole.issued, whole.stalled)
         )
-        return Timed(cycles, bounds, stalled, seen, ctas)
+        strata = 0 if self.classes.of_place else len(self.classes.classes)
+        return Timed(cycles, bounds, stalled, seen, ctas, strata)
 
     def _copies(self, numbers: SmNumbers, resident: int) -> Copies:
         copying = self.classes.copying
@@ -126,14 +129,16 @@ class Traced:
         """What L1 holds, the SM's part of the rates, and how much of what it touches comes from DRAM."""
         plan = self.record.plan
         active = min(plan.ctas, numbers.sm_count)
-        classes, typical = self.classes, self.classes.classes[0]
+        classes, typical = self.classes, self.classes.typical
         found: list[Reuse | None] = []
         for number, group in enumerate(classes.groups):
             lines = typical.lines[typical.groups == number]
-            of_global = group.space == "global" and len(lines) > 0 and group.moves is not None
-            found.append(
-                self._reuse(number, lines, group, resident * numbers.sm_count) if of_global else None
-            )
+            if group.space != "global" or not len(lines):
+                found.append(None)
+            elif group.moves is not None:
+                found.append(self._reuse(number, lines, group, resident * numbers.sm_count))
+            else:
+                found.append(self._scattered(number, resident * numbers.sm_count))
         copies = self._copies(numbers, resident)
         footprint = sum(one.once_of_all for one in found if one is not None) * _LINE + copies.footprint(
             plan.ctas
@@ -169,6 +174,19 @@ class Traced:
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
         return Memory(l1, numbers.l2_rate / active, dram / active, tuple(shares), tuple(copied))
+
+    def _scattered(self, number: int, running: int) -> Reuse:
+        """Of a group whose lines do not move with the CTAs: as many different ones as so many that are drawn from its arrays."""
+        plan, each = self.record.plan, self.classes.classes
+        lines = [item.lines[item.groups == number] for item in each]
+        mean = sum(map(len, lines)) / len(lines)
+        touched = np.unique(np.concatenate(lines))
+        room = 0
+        for start, size in plan.pointed_at:
+            first, last = (at // _LINE % (1 << 27) for at in (start, start + max(1, size) - 1))
+            if ((touched >= first) & (touched <= last)).any():
+                room += last - first + 1
+        return Reuse.drawn(mean, room, min(plan.ctas, running), plan.ctas)
 
     def _reuse(self, number: int, lines: NDArray[np.int64], group: Group, running: int) -> Reuse:
         key = number, min(running, self.record.plan.ctas)
@@ -211,7 +229,9 @@ def trace_launch(record: LaunchRecord, architecture: str) -> Traced:
     """Raises ``NotRun`` for what cannot be simulated, ``MachineError`` for what the assembler cannot do."""
     kernel, plan = record.program.kernel, record.plan
     assembly = assemble(kernel, architecture)
-    key = (plan.grid, plan.block, plan.dynamic_shared, plan.parameters)
+    tracer = kernel.memo.get((Tracer, architecture, assembly.tool))
+    inputs = plan.inputs if isinstance(tracer, Tracer) and tracer.reads_memory else None
+    key = (plan.grid, plan.block, plan.dynamic_shared, plan.parameters, inputs)
     known = kernel.memo.get((Traced, architecture, assembly.tool))
     if isinstance(known, tuple) and known[0] == key:
         if isinstance(known[1], str):
@@ -225,6 +245,7 @@ def trace_launch(record: LaunchRecord, architecture: str) -> Traced:
     except NotRun as reason:
         kernel.memo[Traced, architecture, assembly.tool] = key, str(reason)
         raise
+    key = (*key[:-1], plan.inputs if traced.classes.of_inputs else None)
     kernel.memo[Traced, architecture, assembly.tool] = key, traced
     return traced
 

@@ -5,6 +5,7 @@ Addresses of a group of accesses move with the place of the CTA in the grid by t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,19 @@ class Reuse:
     summed: int
     once_of_all: int
     summed_of_all: int
+
+    @classmethod
+    def drawn(cls, each: float, room: int, running: int, ctas: int) -> Reuse:
+        """CTAs that touch ``each`` so many of ``room`` lines, whichever: the expected number of different ones among those drawn."""
+
+        def once(summed: float) -> int:
+            different = room * -math.expm1(summed * math.log1p(-1 / room)) if room > 1 else min(room, summed)
+            return max(1, round(min(different, summed)))
+
+        sums = [max(1.0, each * count) for count in (running, ctas)]
+        if not room:
+            return cls(*(round(value) for value in (sums[0], sums[0], sums[1], sums[1])))
+        return cls(once(sums[0]), round(sums[0]), once(sums[1]), round(sums[1]))
 
 
 def reuse_of(

@@ -13,6 +13,7 @@ from ...jit.llvm import runtime_addresses
 from ...profile.build import LaunchRecord
 from ..run.needed import LOADS
 from ..run.tracing import OFF, Tracer
+from ..run.writer import NotRun
 from .asynchronous import Copying, Named, ctas_of, way_of
 from .sharing import Group
 
@@ -30,6 +31,8 @@ _SPACES = {
 }
 _WIDTHS = {"64": 2, "128": 4, "256": 8}
 _MOST_CLASSES = 6
+#: CTAs that stand for all, evenly over the grid, where each does something else
+_STRATA = 12
 Place = tuple[int, int, int]
 
 
@@ -48,7 +51,8 @@ class Class:
 @dataclass(frozen=True, slots=True)
 class Classes:
     """``of_place``: the class by where a CTA lies along each axis: 0 first, 1 between, 2 last; of clusters that of its first
-    CTA by where the cluster lies, those of the others follow. ``copying``: bulk and tensor copies."""
+    CTA by where the cluster lies, those of the others follow; empty where each class is a CTA that stands for as many of those beside
+    it. ``copying``: bulk and tensor copies; ``of_inputs``: what memory held before the launch decides too."""
 
     classes: tuple[Class, ...]
     groups: tuple[Group, ...]
@@ -56,6 +60,20 @@ class Classes:
     grid: tuple[int, int, int]
     cluster: int = 1
     copying: Copying | None = None
+    of_inputs: bool = False
+
+    @property
+    def typical(self) -> Class:
+        """The one in the middle of the grid."""
+        return self.classes[0 if self.of_place else len(self.classes) // 2]
+
+    def on_sm(self, ctas: int, step: int) -> list[int]:
+        """The classes of an SM's CTAs, of which each is so many behind the one before in the grid. Those that stand for all come in
+        turn: any part of the CTAs is then of all of them."""
+        if self.of_place:
+            return [self.of(number * step) for number in range(ctas)]
+        count = len(self.classes)
+        return [number % count if ctas > count else number * count // ctas for number in range(ctas)]
 
     def of(self, cta: int) -> int:
         """The class of a CTA, or of the first CTA of a cluster."""
@@ -66,8 +84,8 @@ class Classes:
 
 
 def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
-    """Traces a CTA in the middle of the grid, its neighbours, and those at the edges; of a launch in clusters all CTAs of these.
-    Raises ``NotRun``."""
+    """Traces a CTA in the middle of the grid, its neighbours, and those at the edges, of a launch in clusters all CTAs of these; where
+    those inside differ, or loaded values decide, some all over the grid. Raises ``NotRun``."""
     plan = record.plan
     count, grid = plan.cluster_ctas, plan.clusters
     x, y, z = (size // 2 for size in grid)
@@ -79,14 +97,29 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
         (x, y + signs[1] * moved[1], z),
         (x, y, z + signs[2] * moved[2]),
     ]
+    if tracer.reads_memory and count > 1:
+        raise NotRun(
+            "what it loads from global memory decides where it goes or what it accesses, and it runs in clusters"
+        )
+    if tracer.reads_memory:
+        return _strata(tracer, record, [middle, *steps], moved, signs)
     axes = [sorted({0, at, size - 1}) for at, size in zip(middle, grid)]
     edges: list[Place] = [(x, y, z) for x in axes[0] for y in axes[1] for z in axes[2]]
-    traced = list(dict.fromkeys([middle, *steps, *edges]))
+    # of three or fewer along an axis all are looked at
+    inner: list[Place] = [
+        (*middle[:axis], at, *middle[axis + 1 :])  # type: ignore[misc]
+        for axis, size in enumerate(grid)
+        for at in (size // 4, middle[axis] + signs[axis])
+        if size > 3
+    ]
+    traced = list(dict.fromkeys([middle, *steps, *edges, *inner]))
     trace = tracer.trace(record, ctas_of(traced, plan.cluster), count)
     rows = trace.used.reshape(-1, count * plan.warps_per_cta).tolist()
     used = {place: tuple(row) for place, row in zip(traced, rows)}
     # how accesses move is seen on the first CTAs of clusters
     last = trace.last[::count][[traced.index(place) for place in (middle, *steps)]]
+    if count == 1 and any(used[place] != used[middle] for place in inner):
+        return _strata(tracer, record, [middle, *steps], moved, signs)
     kinds = list(dict.fromkeys([used[middle], *map(used.__getitem__, edges)]))[:_MOST_CLASSES]
     if len(kinds) > 1:
         others = [next(place for place in edges if used[place] == kind) for kind in kinds[1:]]
@@ -103,6 +136,24 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
     classes = tuple(_class(named, trace.words[number]) for number in range(len(kinds) * count))
     copying = Copying(tracer, record, named, trace.words[:count])
     return Classes(classes, groups, of_place, grid, count, copying)
+
+
+def _strata(
+    tracer: Tracer, record: LaunchRecord, near: list[Place], moved: list[bool], signs: list[int]
+) -> Classes:
+    """CTAs all over the grid; ``near``: the one in its middle and its neighbours, which tell how addresses move."""
+    grid = record.plan.grid
+    wide, tall, deep = grid
+    ctas = wide * tall * deep
+    count = min(ctas, _STRATA)
+    numbers = [(2 * number + 1) * ctas // (2 * count) for number in range(count)]
+    chosen = [(cta % wide, cta // wide % tall, cta // (wide * tall)) for cta in numbers]
+    trace = tracer.trace(record, [*chosen, *near], count)
+    groups, of_site = _groups(tracer, trace.last[count:], moved, signs)
+    named = _named(tracer, of_site)
+    classes = tuple(_class(named, trace.words[number]) for number in range(count))
+    copying = Copying(tracer, record, named, trace.words[:1])
+    return Classes(classes, groups, {}, grid, 1, copying, tracer.reads_memory)
 
 
 def _places(at: int, size: int) -> list[int]:

@@ -123,10 +123,10 @@ def sets() -> list[Set]:
         ),
         Set(
             "Convolution",
-            list(convolution.measured()),
+            list(convolution.measured(convolution.DEVELOPMENT)),
             lambda row: (row.machine, f"filter of {row.filter} × {row.filter}"),
             lambda row: float(row.microseconds),
-            partial(of_error, convolution.error),
+            _convolved,
         ),
     ]
 
@@ -140,6 +140,18 @@ def _streamed(row: Any, model: str) -> float | None:
         return float((1 + streams.error(row, model)) * row.microseconds)
     try:
         return float((1 + streams.simulated_error(row)) * row.microseconds)
+    except (EngineError, NotRun):
+        return None
+
+
+def _convolved(row: Any, model: str) -> float | None:
+    from gpuperf_engine.errors import EngineError
+    from gpuperf_engine.timing.simulation import NotRun
+    from tests.timing import convolution
+
+    error = convolution.simulated_error if model == _SIMULATION else partial(convolution.error, model=model)
+    try:
+        return float((1 + error(row)) * row.microseconds)
     except (EngineError, NotRun):
         return None
 

@@ -20,8 +20,10 @@ from gpuperf_engine.timing.adapt import timing_input
 from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.inputs import MemoryTraffic, TimingInput
 from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.timing.simulation import simulated
 
 DATA = Path(__file__).parent / "data" / "convolution.csv"
+DEVELOPMENT = DATA.with_name("convolution_development.csv")
 IMAGE = 4096
 SMALL_GRID = (2, 2)
 
@@ -52,8 +54,9 @@ class Row:
         return x, y
 
 
-def measured() -> Iterator[Row]:
-    with DATA.open(encoding="utf-8", newline="") as file:
+def measured(path: Path = DATA) -> Iterator[Row]:
+    """The rows that tests judge, or ``DEVELOPMENT``: all that the rules of the simulation were chosen on."""
+    with path.open(encoding="utf-8", newline="") as file:
         for line in csv.DictReader(file):
             number = {
                 name: int(line[name])
@@ -135,14 +138,31 @@ ret;
 
 
 @cache
-def launch(row: Row) -> TimingInput:
-    """The kernel on the whole image, from a launch of a few CTAs."""
-    machine = load_machine(row.machine)
+def small_launch(row: Row) -> ge.Profile:
+    """A launch of a few CTAs."""
     device = ge.Device()
     rows = SMALL_GRID[1] * row.block[1] * row.tile[1] + row.filter
     given = [device.zeros((rows, IMAGE + row.filter), np.float32) for _ in range(2)]
     kernel = ge.parse(ptx(row), path="convolution.ptx")["convolution"]
-    profile = device.launch(kernel, grid=SMALL_GRID, block=row.block, args=given, demand="addresses")
+    return device.launch(kernel, grid=SMALL_GRID, block=row.block, args=given, demand="addresses")
+
+
+def simulated_error(row: Row) -> float:
+    """``error`` of the simulation; raises ``MachineError`` or ``NotRun`` where that is not possible."""
+    (record,) = small_launch(row).records
+    side = 4 * (IMAGE + row.filter // 2 * 2 + row.block[1] * row.tile[1]) ** 2
+    # far enough apart that nothing of the whole image overlaps
+    addresses = np.array([side + (1 << 20), 3 * side + (1 << 20)], np.uint64).tobytes()
+    parameters = addresses + record.plan.parameters[len(addresses) :]
+    plan = replace(record.plan, grid=(*row.grid, 1), parameters=parameters)
+    found = simulated(replace(record, plan=plan), load_machine(row.machine), warm=True)
+    return found.time_us / row.microseconds - 1
+
+
+@cache
+def launch(row: Row) -> TimingInput:
+    """The kernel on the whole image, from a launch of a few CTAs."""
+    machine, profile = load_machine(row.machine), small_launch(row)
     small = timing_input(profile.records[0], machine, profile.resources)
     factor = row.grid[0] * row.grid[1] / (SMALL_GRID[0] * SMALL_GRID[1])
     traffic = {

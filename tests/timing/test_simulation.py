@@ -11,6 +11,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.timing.machine import Machine, load_machine
 from tests.support import needs_assembler
+from tests.timing import convolution
 from tests.timing.conftest import MACHINES
 
 HEAD = """.version 8.0
@@ -281,3 +282,18 @@ def test_a_machine_file_of_an_earlier_version(tmp_path: Path, toy: Machine) -> N
     assert found.model == "kleimenov-popova"
     assert found.time_us == ge.estimate(ours, toy, model="kleimenov-popova").time_us
     assert any("lacks sm.memory_queue" in note for note in found.notes)
+
+
+@needs_assembler
+def test_lanes_that_leave_a_region_early_are_followed() -> None:
+    # on Turing the assembler writes BREAK for the ways out of the middle of what it nests
+    rows = convolution.measured(convolution.DEVELOPMENT)
+    row = next(row for row in rows if (row.machine, row.block, row.tile) == ("rtx-2080-ti", (2, 32), (4, 1)))
+    given = convolution.small_launch(row)
+    code = ge.machine_code(given, row.machine, running=False)
+    assert any(item.opcode.startswith("BREAK") for item in code.instructions)
+    found = ge.estimate(given, row.machine, model="simulation")
+    assert found.model == "simulation"
+    # four CTAs on as many SMs; what the counts of PTX leave open are rows of the border
+    issued = 4 * sum(item.issued for item in found.stalled)
+    assert code.residue < 0.01 and issued == pytest.approx(code.warp_instructions, rel=0.01)

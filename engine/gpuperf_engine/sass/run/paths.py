@@ -53,15 +53,24 @@ class Node:
         return [*self.onward.values(), *([] if self.next is None else [self.next])]
 
 
-def nodes_of(graph: Graph) -> list[Node]:
+def nodes_of(graph: Graph, breaks: bool = False) -> list[Node]:
     """All nodes that the entry leads to, in the order of the text as far as can be. Raises ``NotRun`` for code whose barriers are not
-    nested."""
-    return _Walk(graph).nodes()
+    nested.
+
+    ``breaks``: lanes may leave a region before it ends (``BREAK``). Those that stay meet at its end on a GPU; here they meet the
+    others, where the region around it ends, so that few instructions in between are executed by more parts of a warp.
+    """
+    return _Walk(graph, breaks).nodes()
 
 
 class _Walk:
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, breaks: bool) -> None:
         self.graph = graph
+        self.breaks = breaks
+        #: barriers of regions that lanes leave
+        self.left_early = {
+            item.operands[0] for item in graph.listing.instructions if breaks and item.base == "BREAK"
+        }
         self.items = graph.listing.instructions
         self.labels = graph.listing.labels
         self.block_at = {block.start: block for block in graph.blocks}
@@ -102,12 +111,13 @@ class _Walk:
         for item in self.graph.instructions(block):
             state = self.after(item, block, state)
         last = self.items[block.end - 1]
-        if state.regions:
-            region = state.regions[-1]
+        whole = [place for place, region in enumerate(state.regions) if region.name not in self.left_early]
+        if whole:
+            opened = whole[-1]
+            region = state.regions[opened]
             # where the region ends, calls that were made inside have returned
-            opened = len(state.regions) - 1
             calls = tuple(call for call in state.calls if call[1] <= opened)
-            inner = _State(state.regions[:-1], calls)
+            inner = _State(state.regions[:opened], calls)
             self.meeting.append((node, (self.block_at[region.meets].index, inner)))
         else:
             self.outside.append(node)
@@ -128,6 +138,8 @@ class _Walk:
         opened = [region.name for region in state.regions]
         if item.opcode == "BMOV.32.CLEAR" and item.operands[0] == "RZ" and item.operands[1] not in opened:
             return state  # Turing clears a barrier before it is used
+        if item.base == "BREAK" and self.breaks:
+            return state
         if item.base in ("BREAK", "BMOV", "JMX", "BRXU", "JMXU"):
             raise NotRun(f"{item.base} is not known here")
         if item.base != "BSSY":
@@ -164,12 +176,23 @@ class _Walk:
         block = node.block
         places = [self.labels[name] for name in last.targets if name in self.labels]
         following = [self.graph.blocks[index].start for index in block.successors]
+        taken = self.without_broken(block, last, state)
         for position in places if block.kind in ("jump", "branch") else ():
-            node.onward[position] = self.node(position, state)
+            node.onward[position] = self.node(position, taken)
         if block.kind == "jump":
             node.next = node.onward[places[0]]
         elif block.end in following:
             node.next = self.node(block.end, state)
+
+    def without_broken(self, block: Block, last: Decoded, state: _State) -> _State:
+        """The state of lanes that a branch takes out of the regions that they have left before it."""
+        broken = [item for item in self.graph.instructions(block) if item.base == "BREAK"]
+        for item in broken:
+            inner = bool(state.regions) and state.regions[-1].name == item.operands[0]
+            if not inner or item.predicate != last.predicate:
+                raise NotRun("a BREAK that is not known here")
+            state = _State(state.regions[:-1], state.calls)
+        return state
 
 
 def _synchronised(node: Node, graph: Graph) -> Node | None:

@@ -78,6 +78,8 @@ class Translator:
     """Writes one kernel. ``own_bytes``: of parameters behind all others, for what ``setup`` writes in front of the code."""
 
     own_bytes = 0
+    #: whether lanes may leave a convergence region before it ends (``nodes_of``)
+    breaks = False
 
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph, cubin: Cubin) -> None:
         self.kernel = kernel
@@ -97,7 +99,7 @@ class Translator:
         self.places: dict[int, list[int]] = {}
         self.accesses: dict[int, int] = {}
         self.branches: list[tuple[int, Node | None]] = []
-        self.nodes = nodes_of(graph)
+        self.nodes = nodes_of(graph, self.breaks)
 
     # -- constants -----------------------------------------------------------------------------------------------------
 
@@ -277,7 +279,7 @@ class Translator:
         return f"@{inverted}{name} "
 
     def ordinary(self, item: Decoded) -> None:
-        if item.base in ("BSSY", "BMOV"):
+        if item.base in ("BSSY", "BMOV", "BREAK"):
             return
         row = opcode_row(item)
         if row is None:

@@ -63,7 +63,7 @@ def timed_launch(
         return _timed(known)
     try:
         traced = trace_launch(record, architecture)
-        if traced.classes.of_inputs:
+        if traced.of_inputs:
             cache.keep(name, _OF_INPUTS)
             name = _with_inputs(name, record)
         timed = traced.timed(numbers, resident, shared_per_cta, warm)

@@ -76,7 +76,8 @@ class Traced:
     @property
     def of_inputs(self) -> bool:
         """Whether what memory held before the launch decides too."""
-        return self.classes.copying is not None and self.classes.copying.of_inputs
+        copying = self.classes.copying
+        return self.classes.of_inputs or (copying is not None and copying.of_inputs)
 
     @cached_property
     def resources(self) -> Resources:

@@ -91,8 +91,20 @@ def stand_in(device: TritonDevice) -> dict[str, Any]:
     def nothing(*_: Any, **__: Any) -> None:
         pass
 
+    generator = torch.default_generator
+
     def seeded(seed: int) -> None:
-        torch.default_generator.manual_seed(seed)
+        generator.manual_seed(seed)
+
+    def state_of_generator(*_: Any) -> Any:
+        return generator.get_state()
+
+    def set_state(state: Any, *_: Any) -> None:
+        generator.set_state(state)
+
+    def set_states(states: Any) -> None:
+        for state in states:
+            generator.set_state(state)
 
     def used(*_: Any, **__: Any) -> int:
         left, every = device.device.memory_left
@@ -107,7 +119,12 @@ def stand_in(device: TritonDevice) -> dict[str, Any]:
         "current_stream": lambda *_: stream, "default_stream": lambda *_: stream, "empty_cache": nothing,
         "is_current_stream_capturing": lambda: False, "memory_allocated": used, "max_memory_allocated": used,
         "memory_reserved": used, "reset_peak_memory_stats": nothing, "mem_get_info": lambda *_: device.device.memory_left,
-        "manual_seed": seeded, "manual_seed_all": seeded, "ipc_collect": nothing,
+        "manual_seed": seeded, "manual_seed_all": seeded, "seed": generator.seed, "seed_all": generator.seed,
+        "initial_seed": generator.initial_seed, "get_rng_state": state_of_generator, "set_rng_state": set_state,
+        "get_rng_state_all": lambda: [generator.get_state()], "set_rng_state_all": set_states,
+        "get_arch_list": lambda: [f"sm_{major}{minor}"], "can_device_access_peer": lambda *_: False,
+        "max_memory_reserved": used, "reset_max_memory_allocated": nothing, "memory_stats": lambda *_: {},
+        "ipc_collect": nothing,
     }  # fmt: skip
     return {name: _own(name, value) for name, value in names.items()}
 

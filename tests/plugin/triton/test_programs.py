@@ -146,6 +146,14 @@ def test_tensors_are_given_back():
     for _ in range(300):
         torch.empty(1 << 16, device="cuda")
     assert torch.cuda.mem_get_info()[0] == free
+
+
+def test_state_of_the_generator():
+    state = torch.cuda.get_rng_state()
+    first = torch.rand(4, device="cuda")
+    torch.cuda.set_rng_state(state)
+    assert torch.equal(torch.rand(4, device="cuda"), first)
+    assert torch.cuda.initial_seed() == torch.initial_seed()
 """
 
 SHIPPED = """
@@ -200,7 +208,7 @@ def run(project: Path, *command: str, code: int = 0) -> str:
 
 
 def test_a_suite_passes_unchanged(project: Path) -> None:
-    assert "12 passed" in run(project, "pytest", "-q")
+    assert "13 passed" in run(project, "pytest", "-q")
 
 
 def test_every_launch_is_gated(project: Path) -> None:

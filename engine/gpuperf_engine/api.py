@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .device.attributes import attributes_of
 from .device.device import Runtime
 from .device.events import Event
+from .device.recorded import Program, RecordedProgram
 from .device.thresholds import Thresholds
 from .errors import MachineError
 from .memory.arrays import DeviceArray
@@ -42,6 +43,7 @@ __all__ = [
     "Kernel",
     "Module",
     "Pattern",
+    "RecordedProgram",
     "Step",
     "TensorMap",
     "Thresholds",
@@ -319,7 +321,7 @@ def machine_ids(search: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(listed(search))
 
 
-def find_patterns(program: Device, patterns: Iterable[Pattern] = PATTERNS) -> tuple[Finding, ...]:
+def find_patterns(program: Program, patterns: Iterable[Pattern] = PATTERNS) -> tuple[Finding, ...]:
     """What these patterns find in everything recorded on a device, in the order of its steps, without repetition.
 
     Raises ``NotObserved`` unless it observes ``values``, of whole objects, or ``accesses``, of single instructions.
@@ -327,7 +329,7 @@ def find_patterns(program: Device, patterns: Iterable[Pattern] = PATTERNS) -> tu
     return _find_patterns(program, patterns)
 
 
-def flow_graph(program: Device) -> FlowGraph:
+def flow_graph(program: Program) -> FlowGraph:
     """Where the values of everything recorded on a device came from and went, with the findings of its calls. Raises ``NotObserved``
     unless it observes ``values``."""
     findings = find_patterns(program)

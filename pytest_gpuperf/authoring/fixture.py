@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..programs.device import Launch
     from .kernel import Kernel
     from .launches import LaunchStreams
+    from .observed import ObservedProgram
     from .progress import Progress
     from .record import CaseRecord
     from .variants import Source
@@ -70,6 +71,8 @@ class Gpuperf:
         self._recorder = Recorder(settings.rootdir)
         self._progress = item.config.stash.get(PROGRESS, None)
         self._launch_streams: LaunchStreams | None = None
+        #: what programs did that the test ran
+        self._observed: list[ObservedProgram] = []
         self._rules: CaseSettings | None = None
         self._spent: Budget | None = None
         self.judged = False
@@ -302,12 +305,13 @@ class Gpuperf:
             self._launch_streams = LaunchStreams(self._recorder, self._settings.kernels)
         return self._launch_streams
 
-    def _launched(self, launch: Launch) -> None:
-        """A launch through a driver of ours."""
+    def _launched(self, launch: Launch) -> CaseRecord | None:
+        """A launch through a driver of ours; the case that it is part of."""
         if self._rules is None:
             self._rules = case_settings(self._settings, self._item, {})
-        self._streams.launched(launch, self._rules)
+        case = self._streams.launched(launch, self._rules)
         self._spend(launch.profile)
+        return case
 
     @_quiet
     def run(
@@ -322,6 +326,7 @@ class Gpuperf:
         targets: Sequence[str] | None = None,
         tolerance: Mapping[str, object] | None = None,
         limits: Mapping[str, float] | None = None,
+        values: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Runs a CUDA program, unchanged, on the emulator; each kernel, line of the host that launches it and shape is a case.
 
@@ -329,24 +334,38 @@ class Gpuperf:
         rootdir, then to the current folder. ``check``, ``input``, ``cwd``, ``env`` and ``timeout`` (seconds) are those of
         ``subprocess.run``, and so is the result, with ``returncode``, ``stdout`` and ``stderr`` as text; what the program writes is
         shown by pytest as well. The program finds the first of the targets. ``targets``, ``tolerance`` and ``limits`` as for
-        ``kernel``.
+        ``kernel``. ``values``: whether value patterns are sought with the gate, ``off``, of whole ``objects``, or of single
+        ``accesses`` too (``None``: as ``gpuperf_program_values`` says).
 
         Raises ``subprocess.CalledProcessError`` for another exit code than 0 unless ``check`` is false, ``TimeoutExpired``, and
         ``EngineError`` for a program that cannot be run, and one that exceeds the budget of the test.
         """
         __tracebackhide__ = True
+        from ..config.declared import unknown
+        from .observed import VALUES
         from .programs import run_program
 
         declared = {"targets": targets, "tolerance": tolerance, "limits": limits}
         site = self._recorder.site()
         settings = self._settings
+        if values is not None and values not in VALUES:
+            raise unknown(f"gpuperf.run at {site}: values={values!r}", values, tuple(VALUES))
         check_declaration(declared, f"gpuperf.run at {site}", settings.metrics, settings.target_files)
         if self.judged:
             raise self._too_late()
         words = [command] if isinstance(command, (str, os.PathLike)) else [*command]
         with step(self._progress, f"running {os.fspath(words[0]) if words else 'a program'}"):
             return run_program(
-                self, words, declared, site, check=check, input=input, cwd=cwd, env=env, timeout=timeout
+                self,
+                words,
+                declared,
+                site,
+                check=check,
+                input=input,
+                cwd=cwd,
+                env=env,
+                timeout=timeout,
+                values=values,
             )
 
     def _too_late(self) -> LaunchError:

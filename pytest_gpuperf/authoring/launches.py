@@ -16,6 +16,7 @@ from gpuperf_engine.profile.merged import MergedLaunches
 from ..config.declared import CaseSettings
 from ..core.fingerprint import digest_bytes, digest_parts, kernel_digest
 from ..core.mangling import function_name, stable_name
+from ..programs.device import BETWEEN
 from ..sources.base import PtxSource
 from .record import CallSite, CaseRecord, LaunchRecord, Recorder, shown_path
 
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LaunchStreams", "digest_of", "fits", "program_site"]
 
-#: packages between a program and the driver
-_BETWEEN = ("pytest_gpuperf", "gpuperf_engine", "triton", "torch", "numba", "cuda", "contextlib")
+_OWN = ("pytest_gpuperf", "gpuperf_engine")
 #: of contents of so many bytes and more the size alone is taken for what went in
 _DIGESTED = 64 << 20
 
@@ -53,11 +53,11 @@ class LaunchStreams:
         self._kernels = kernels
         self._known: dict[Hashable, _Stream] = {}
 
-    def launched(self, launch: Launch, rules: CaseSettings) -> None:
-        """A launch by the line of the program that is being executed."""
+    def launched(self, launch: Launch, rules: CaseSettings) -> CaseRecord | None:
+        """A launch by the line of the program that is being executed; the case that it is part of."""
         kernel, profile = launch.kernel, launch.profile
         if not fits(kernel.name, self._kernels):
-            return
+            return None
         site = program_site(self._recorder.rootdir)
         key = kernel, site, profile.grid, profile.block, profile.cluster, profile.resources.shared_bytes
         stream = self._known.get(key)
@@ -69,6 +69,7 @@ class LaunchStreams:
         stream.merged.add(profile)
         inputs = digest_parts([profile.grid, profile.block, profile.cluster, launch.inputs], 16)
         stream.inputs = digest_parts([stream.inputs, inputs], 16) if stream.inputs else inputs
+        return stream.case
 
     @staticmethod
     def _settle(stream: _Stream) -> None:
@@ -139,7 +140,10 @@ def _part(argument: Any) -> str:
 def program_site(rootdir: Path) -> CallSite:
     """The innermost line of the program."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _BETWEEN:
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in (
+        *_OWN,
+        *BETWEEN,
+    ):
         frame = frame.f_back
     if frame is None:
         return CallSite("", 0, "")

@@ -27,7 +27,8 @@ from ..programs.device import DEFAULT_MACHINE
 from .budget import over_budget
 from .device import check_uninitialized
 from .launches import fits
-from .record import CallSite, LaunchRecord
+from .observed import OFF, observed, observing
+from .record import CallSite, CaseRecord, LaunchRecord
 from .sites import source_lines
 
 if TYPE_CHECKING:
@@ -106,9 +107,12 @@ def run_program(
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
     captured: bool = True,
+    values: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """``Gpuperf.run``; unless ``captured``, what the program writes goes where this process writes."""
     item, settings = gpuperf._item, gpuperf._settings
+    values = settings.program_values if values is None else values
+    values = values if settings.enabled else OFF
     if not command:
         raise EngineError(
             "no program was given", hint='for example gpuperf.run(["build/app", "--size", "1000"])'
@@ -121,7 +125,7 @@ def run_program(
         variables = environment(
             machine,
             search=settings.target_files,
-            device=_device_options(gpuperf),
+            device={**_device_options(gpuperf), **observing(values)},
             folder=folder,
             budget=_left(gpuperf),
         )
@@ -150,7 +154,7 @@ def run_program(
         raise ProgramError(done.returncode, words, done.stdout, done.stderr)
     if settings.enabled:
         _check_complete(logged, words[0])
-        _record(gpuperf, logged, rules, site)
+        _record(gpuperf, logged, rules, site, values)
     return done
 
 
@@ -206,12 +210,16 @@ def _check_complete(logged: LoggedLaunches, program: str) -> None:
         )
 
 
-def _record(gpuperf: Gpuperf, logged: LoggedLaunches, rules: CaseSettings, site: CallSite) -> None:
+def _record(
+    gpuperf: Gpuperf, logged: LoggedLaunches, rules: CaseSettings, site: CallSite, values: str
+) -> None:
     recorder, settings = gpuperf._recorder, gpuperf._settings
     races = way(settings, gpuperf._item, "races")
     lines = source_lines([case.site for case in logged.cases], recorder.rootdir)
+    cases: list[CaseRecord | None] = []
     for case in logged.cases:
         if not fits(case.kernel.name, settings.kernels):
+            cases.append(None)
             continue
         profiles = [check_uninitialized(profile, settings) for profile in case.profiles]
         for profile in profiles:
@@ -222,10 +230,13 @@ def _record(gpuperf: Gpuperf, logged: LoggedLaunches, rules: CaseSettings, site:
         where = f"{Path(case.site.file).name}:{case.site.address:#x}"
         record = gpuperf._streams.case_of(case.kernel, place, profiles[0], "", rules, where)
         record.inputs_known = False
+        record.values = "" if values == OFF else values
+        cases.append(record)
         for profile in profiles:
             record.launches.append(
                 LaunchRecord(profile, _inputs(case, profile), place, _event(gpuperf, case))
             )
+    gpuperf._observed += observed(logged, cases)
 
 
 def _event(gpuperf: Gpuperf, case: LoggedCase) -> Any:

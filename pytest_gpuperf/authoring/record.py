@@ -91,6 +91,8 @@ class CaseRecord:
     shape: tuple[object, ...] = ()
     #: whether ``inputs`` say all that went into the launches
     inputs_known: bool = True
+    #: of a program what its values were observed of: ``objects`` or ``accesses``
+    values: str = ""
     launches: list[LaunchRecord] = field(default_factory=list)
 
     @property

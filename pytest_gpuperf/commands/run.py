@@ -12,7 +12,9 @@ from pathlib import Path
 
 from gpuperf_engine.cudart.program import check_program
 
+from ..authoring.observed import OFF, observing
 from ..authoring.programs import environment, say_nothing_ran
+from ..config.options import CHOICES
 from ..programs.device import DEFAULT_MACHINE
 from ..triton.activation import environment as triton_environment
 from .common import Subcommands, UsageError, check_targets
@@ -33,7 +35,7 @@ def add_parser(commands: Subcommands) -> None:
     parser = commands.add_parser(
         "run",
         help="run a program, unchanged, on the emulator; --gate compares its launches with a baseline",
-        usage="gpuperf run [--target ID] [--triton | --races MODE -o FILE.json | --gate …] -- PROGRAM [ARGUMENT …]",
+        usage="gpuperf run [--target ID] [--triton | --races MODE --values WHAT -o FILE.json | --gate …] -- PROGRAM [ARGUMENT …]",
         epilog="example: gpuperf run --gate --update --target h100-sxm -- build/app --size 1000",
     )
     parser.add_argument(
@@ -51,10 +53,16 @@ def add_parser(commands: Subcommands) -> None:
         help="of a CUDA program: whether races are looked for (default: off; with --gate as configured)",
     )
     parser.add_argument(
+        "--values",
+        choices=CHOICES["program_values"],
+        help="of a CUDA program: look for value patterns of its objects, or of single accesses too (default: off; with --gate as "
+        "configured)",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         metavar="FILE.json",
-        help="of a CUDA program: write there what was counted, by kernel",
+        help="of a CUDA program: write there what was counted, by kernel, and what --values found",
     )
     parser.add_argument(
         "--max-instructions",
@@ -91,8 +99,11 @@ def run(arguments: argparse.Namespace) -> int:
     command = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if not command:
         raise UsageError("say what to run: gpuperf run -- PROGRAM ARGUMENTS")
-    if arguments.triton and (arguments.races or arguments.output or arguments.max_instructions):
-        raise UsageError("--races, --max-instructions and -o are for CUDA programs: leave out --triton")
+    of_cuda = arguments.races or arguments.output or arguments.max_instructions or arguments.values
+    if arguments.triton and of_cuda:
+        raise UsageError(
+            "--races, --values, --max-instructions and -o are for CUDA programs: leave out --triton"
+        )
     if arguments.max_instructions is not None and arguments.max_instructions < 1:
         raise UsageError(f"--max-instructions {arguments.max_instructions}: at least 1")
     idle = [option for name, option in _OF_GATE.items() if getattr(arguments, name)]
@@ -117,15 +128,24 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.triton:
         return _start([program, *command[1:]], triton_environment(target, []))
     has_cuda = check_program(Path(program))
-    device: dict[str, object] = {"races": arguments.races or "off"}
+    values = arguments.values or OFF
+    device = {"races": arguments.races or "off", **observing(values)}
     if arguments.max_instructions:
         device["max_instructions"] = arguments.max_instructions
-    variables = environment(target, device=device, output=arguments.output)
     with tempfile.TemporaryDirectory(prefix="gpuperf-") as folder:
+        logged = Path(folder) / "launches"
+        logged.mkdir()
+        variables = environment(
+            target, device=device, output=arguments.output, folder=str(logged) if values != OFF else ""
+        )
         used = Path(folder) / "used"
         code = _start([program, *command[1:]], {**variables, "GPUPERF_RUN_USED": str(used)})
         if not used.exists():
             say_nothing_ran(command[0], has_cuda)
+        elif values != OFF:
+            from .run_values import report_values
+
+            report_values(logged, target, arguments.output)
     return code
 
 

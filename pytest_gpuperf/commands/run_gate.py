@@ -39,6 +39,8 @@ def gate(arguments: argparse.Namespace, command: Sequence[str]) -> int:
         options += ["-o", "gpuperf_targets=" + "\n".join(arguments.target)]
     if arguments.races:
         options += ["-o", f"gpuperf_races={arguments.races}"]
+    if arguments.values:
+        options += ["-o", f"gpuperf_program_values={arguments.values}"]
     if arguments.baselines:
         options += ["-o", f"gpuperf_baseline_dir={arguments.baselines}"]
     if arguments.report:

@@ -70,6 +70,8 @@ class CaseSettings:
     limits: Mapping[str, float] = field(default_factory=dict)
     tolerances: tuple[tuple[tuple[str, str], ...], ...] = ()
     accept: Mapping[str, str] = field(default_factory=dict)
+    #: of these the keys that hold for all tests
+    accepted_by_all: frozenset[str] = frozenset()
 
     def tolerance(self, metric: str, target: str, unit: str, default: str) -> Tolerance:
         """The tolerance of a metric: of the closest source that names it, there its own name before a glob, a later glob
@@ -284,8 +286,10 @@ def case_settings(settings: Settings, item: pytest.Item, call: Mapping[str, obje
         limits=limits,
         tolerances=(settings.override, *tolerances, settings.tolerances),
         accept={
-            key: why for source in reversed(sources) for key, why in (source.get("accept") or {}).items()
+            **dict(settings.accept),
+            **{key: why for source in reversed(sources) for key, why in (source.get("accept") or {}).items()},
         },
+        accepted_by_all=frozenset(key for key, _ in settings.accept),
     )
 
 

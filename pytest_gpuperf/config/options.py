@@ -20,6 +20,9 @@ MARKER = (
     "arguments are defaults for its kernels."
 )
 
+FINDINGS_BYTES, FINDINGS_US = "1024", "0.05"
+"""What a finding must save to fail."""
+
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "stale": ("fail", "warn", "ignore"),
     "on_improvement": ("fail", "warn", "ignore"),
@@ -31,6 +34,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "strict": ("note", "error", "off"),
     "races": ("note", "error", "off"),
     "values": ("objects", "accesses"),
+    "program_values": ("off", "objects", "accesses"),
     "backend": ("auto", "llvm", "reference"),
     "baseline_layout": ("module", "case"),
 }
@@ -132,12 +136,17 @@ def add_options(parser: pytest.Parser) -> None:
         type="linelist",
         default=[],
     )
-    ini("gpuperf_findings_bytes", "bytes that a finding must save to fail", type="string", default="1024")
+    ini(
+        "gpuperf_findings_bytes",
+        "bytes that a finding must save to fail",
+        type="string",
+        default=FINDINGS_BYTES,
+    )
     ini(
         "gpuperf_findings_us",
         "predicted time that a finding must save to fail",
         type="string",
-        default="0.05",
+        default=FINDINGS_US,
     )
     ini("gpuperf_stale", "unused baseline entries: fail, warn or ignore", type="string", default="fail")
     ini(
@@ -212,6 +221,18 @@ def add_options(parser: pytest.Parser) -> None:
         "value patterns of whole objects alone (objects), or of each instruction too (accesses)",
         type="string",
         default="objects",
+    )
+    ini(
+        "gpuperf_program_values",
+        "value patterns of programs (gpuperf.run, --gpuperf-triton, --gpuperf-numba): off, objects or accesses",
+        type="string",
+        default="off",
+    )
+    ini(
+        "gpuperf_accept",
+        "value findings that are intended, one 'rule:object = reason' per line; both may be globs",
+        type="linelist",
+        default=[],
     )
     ini("gpuperf_backend", "emulator: auto, llvm or reference", type="string", default="auto")
     ini("gpuperf_min_cases", "fail if fewer kernels were analysed", type="string", default="1")

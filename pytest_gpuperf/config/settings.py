@@ -66,6 +66,8 @@ class Settings:
     strict: str
     races: str
     values: str
+    program_values: str
+    accept: tuple[tuple[str, str], ...]
     backend: str
     rootdir: Path
     metrics: Table
@@ -139,6 +141,8 @@ def _read(config: pytest.Config) -> Settings:
         strict=values["strict"],
         races=values["races"],
         values=values["values"],
+        program_values=values["program_values"],
+        accept=_accept(config),
         backend=values["backend"],
         rootdir=rootdir,
         metrics=metrics,
@@ -175,6 +179,18 @@ def _findings(config: pytest.Config) -> FindingRules:
         raise pytest.UsageError("gpuperf_findings_us must be at least 0")
     least_bytes = _integer(config, "gpuperf_findings_bytes", minimum=0)
     return FindingRules(tuple(severities), least_bytes or 0, least_us)
+
+
+def _accept(config: pytest.Config) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for line in config.getini("gpuperf_accept"):
+        key, _, reason = (part.strip() for part in str(line).partition("="))
+        if not key or not reason:
+            raise pytest.UsageError(
+                f"gpuperf_accept: {line!r} is not RULE:OBJECT = REASON, for example single-zero:mask = cleared for the next frame"
+            )
+        pairs.append((key, reason))
+    return tuple(pairs)
 
 
 def _backend(config: pytest.Config, name: str) -> str:

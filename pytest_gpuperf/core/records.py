@@ -97,6 +97,7 @@ class Entry(TypedDict, total=False):
     kernel: str
     inputs: str
     compiler: str
+    values: str
     counts: Counts
     branches: dict[str, float]
     resources: dict[str, str | int]

@@ -14,6 +14,7 @@ from ..config.settings import Settings
 
 if TYPE_CHECKING:
     from ..authoring.fixture import Gpuperf
+    from ..authoring.observed import ObservedWindow
     from ..programs.device import Launch
 
 __all__ = ["ProgramGate", "switch_on"]
@@ -21,6 +22,7 @@ __all__ = ["ProgramGate", "switch_on"]
 
 def switch_on(config: pytest.Config) -> None:
     """Before tests and their conftest.py are imported. Raises ``pytest.UsageError`` for a target that does not exist."""
+    from ..authoring.observed import VALUES, observing
     from ..programs.device import DEFAULT_MACHINE
 
     lines = [part.strip() for line in config.getini("gpuperf_targets") for part in str(line).split(",")]
@@ -34,6 +36,9 @@ def switch_on(config: pytest.Config) -> None:
         options = {"races": races, "strict": str(config.getini("gpuperf_strict")).strip()}
     else:
         options = {"races": "off"}
+    values = str(config.getini("gpuperf_program_values")).strip()
+    if enabled(given) and values in VALUES:
+        options |= observing(values)
     backend = str(config.getini("gpuperf_backend")).strip()
     if backend != "auto":
         options["backend"] = backend
@@ -54,19 +59,27 @@ class ProgramGate:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
-    @pytest.hookimpl(wrapper=True)
+    # inside of that of ``GateWorker``, which judges what is recorded here
+    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
         from ..authoring.launches import digest_of
+        from ..authoring.observed import ObservedWindow
         from ..programs.device import Observer, observe
 
-        observe(Observer(digest_of, lambda launch: self._launched(item, launch)))
+        window = ObservedWindow()
+        observe(Observer(digest_of, lambda launch: self._launched(item, launch, window)))
         try:
             return (yield)
         finally:
             observe(None)
+            if window.cases:
+                self._gpuperf(item)._observed.append(window.program())
 
-    def _launched(self, item: pytest.Item, launch: Launch) -> None:
-        self._gpuperf(item)._launched(launch)
+    def _launched(self, item: pytest.Item, launch: Launch, window: ObservedWindow) -> None:
+        case = self._gpuperf(item)._launched(launch)
+        if case is not None and launch.event >= 0:
+            case.values = self.settings.program_values
+        window.launched(launch, case)
 
     def _gpuperf(self, item: pytest.Item) -> Gpuperf:
         from ..authoring.fixture import RECORDER, Gpuperf

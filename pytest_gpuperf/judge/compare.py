@@ -208,6 +208,10 @@ def _findings(
         reason = _other_meaning("findings", stored_analysis, analysis)
         verdict = "incomparable" if unknown else "unjudged"
         return [*rows, _row(metric, "", len(was), len(now), "none new", verdict, policy, reason)]
+    observed = [side.get("values", "no values") for side in (old, new)]
+    if observed[0] != observed[1] and (gone or added):
+        note = f"{observed[0]} were observed for the baseline, {observed[1]} now (gpuperf_program_values)"
+        return [*rows, _row(metric, "", len(was), len(now), "none new", "unjudged", policy, note)]
     for before, after in _renamed(gone, added):
         gone.remove(before)
         added.remove(after)

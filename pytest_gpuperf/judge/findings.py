@@ -57,8 +57,12 @@ def _rank(item: Weighed) -> tuple[bool, float, int, str]:
 
 
 def unused_accepts(findings: Sequence[Finding], case: CaseSettings) -> list[str]:
-    """What is accepted and was not found."""
-    return [key for key in case.accept if not any(_fits(key, finding) for finding in findings)]
+    """What the test accepts and was not found."""
+    return [
+        key
+        for key in case.accept
+        if key not in case.accepted_by_all and not any(_fits(key, finding) for finding in findings)
+    ]
 
 
 def _severity(finding: Finding, rules: FindingRules) -> str:

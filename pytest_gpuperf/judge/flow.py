@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -11,28 +13,50 @@ from ..core.escaping import storable
 from ..core.records import Flow, SiteRow
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Device
+    from gpuperf_engine import FlowGraph
+    from gpuperf_engine.device.recorded import Program
 
 __all__ = ["flow_of"]
 
 
-def flow_of(device: Device, rootdir: Path) -> Flow:
-    """The graph of everything that was done on the device. Paths are those below the rootdir; calls from elsewhere are left out."""
-    flow = cast(Flow, engine.flow_graph(device.program).to_dict())
-    for vertex in flow["vertices"]:
-        vertex["label"] = storable(vertex["label"])
-        sites = [_site(site, rootdir) for site in vertex["path"]]
-        vertex["path"] = [site for site in sites if not Path(site["path"]).is_absolute()] or sites[:1]
-        vertex["findings"] = [storable(text) for text in vertex["findings"]]
-    for edge in flow["edges"]:
-        edge["name"] = storable(edge["name"])
+def flow_of(programs: Iterable[Program], rootdir: Path) -> Flow:
+    """The graph of everything that was done on the device, and by each process of a program. Paths are those below the rootdir; calls
+    from elsewhere are left out."""
+    flow: Flow = {"vertices": [], "edges": []}
+    for program in programs:
+        graph = _moved(engine.flow_graph(program), len(flow["vertices"]))
+        shown = cast(Flow, graph.to_dict())
+        for vertex, source in zip(shown["vertices"], graph.vertices, strict=True):
+            vertex["label"] = storable(vertex["label"])
+            sites = [_site(site, call.file, rootdir) for site, call in zip(vertex["path"], source.path)]
+            vertex["path"] = [site for site in sites if not Path(site["path"]).is_absolute()] or sites[:1]
+            vertex["findings"] = [storable(text) for text in vertex["findings"]]
+        for edge in shown["edges"]:
+            edge["name"] = storable(edge["name"])
+        flow["vertices"] += shown["vertices"]
+        flow["edges"] += shown["edges"]
     return flow
 
 
-def _site(site: SiteRow, rootdir: Path) -> SiteRow:
+def _moved(graph: FlowGraph, first: int) -> FlowGraph:
+    """The graph with its vertices numbered from ``first`` on."""
+    if not first:
+        return graph
+    return replace(
+        graph,
+        vertices=tuple(replace(vertex, number=vertex.number + first) for vertex in graph.vertices),
+        edges=tuple(
+            replace(edge, source=edge.source + first, target=edge.target + first, object=edge.object + first)
+            for edge in graph.edges
+        ),
+        findings={number + first: rules for number, rules in graph.findings.items()},
+    )
+
+
+def _site(site: SiteRow, path: str, rootdir: Path) -> SiteRow:
     return {
         "text": storable(site["text"]),
-        "path": shown_path(site["path"], rootdir),
+        "path": shown_path(path, rootdir),
         "line": site["line"],
         "function": storable(site["function"]),
     }

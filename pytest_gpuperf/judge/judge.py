@@ -37,8 +37,10 @@ from .prediction import Prediction
 
 if TYPE_CHECKING:
     from gpuperf_engine import Finding, Pattern
+    from gpuperf_engine.device.recorded import Program
 
     from ..authoring.fixture import Gpuperf
+    from ..authoring.observed import ObservedProgram
 
 __all__ = ["UNEXCUSED", "Judge", "failing", "module_of", "test_of"]
 
@@ -97,6 +99,8 @@ class Judge:
         findings = _assigned(cases, gpuperf, self._patterns)
         paths = [self._paths(item, case) for case in cases]
         launches = {launch.event.number: launch.profile for case in cases for launch in case.launches}
+        for program in gpuperf._observed:
+            launches.update(program.profiles)
         prediction = Prediction(launches, self.settings.target_files, self._machine_code)
         stored = [
             baseline.cases.get(f"{test}/{storable(case.key)}") if isinstance(baseline, Baseline) else None
@@ -120,7 +124,7 @@ class Judge:
             old is not None and same_work(old, m.entry) for old, m in zip(stored, measured, strict=True)
         )
         if self.settings.report_dir is not None:
-            measured[0].detail["flow"] = flow_of(gpuperf.device, self.settings.rootdir)
+            measured[0].detail["flow"] = flow_of(_programs(gpuperf), self.settings.rootdir)
         return [
             self._record(module, test, case, m, files, old, baseline, unexplained)
             for case, m, files, old in zip(cases, measured, paths, stored, strict=True)
@@ -282,6 +286,10 @@ def _assigned(cases: list[CaseRecord], gpuperf: Gpuperf, patterns: Sequence[Patt
     """The findings of the test's program, each with the case it belongs to: that of the launch it is about; findings of
     allocations, copies and memsets belong to the first case. Of PTX variants each has a program in which it alone ran."""
     result: list[list[Finding]] = [[] for _ in cases]
+    for program in gpuperf._observed:
+        _assign(result, cases, program, patterns)
+    if gpuperf._device is None:
+        return result
     seen = [index for index, case in enumerate(cases) if not case.shadowed]
     for index, finding in _findings(cases, seen, gpuperf, patterns):
         result[index].append(finding)
@@ -292,6 +300,37 @@ def _assigned(cases: list[CaseRecord], gpuperf: Gpuperf, patterns: Sequence[Patt
                 if index == alone and finding.kernel:
                     result[alone].append(finding)
     return result
+
+
+def _assign(
+    result: list[list[Finding]],
+    cases: list[CaseRecord],
+    observed: ObservedProgram,
+    patterns: Sequence[Pattern],
+) -> None:
+    """Adds the findings of a program that the test ran to those of its cases; those of launches that are no cases are left out. What
+    several processes show counts once."""
+    from gpuperf_engine.patterns.program import more
+
+    from .._engine import engine
+
+    numbers = {id(case): number for number, case in enumerate(cases)}
+    for finding in engine.find_patterns(observed.program, patterns):
+        owner = next((observed.cases[step] for step in finding.steps if step in observed.cases), None)
+        if finding.kernel and owner is None:
+            continue
+        own = result[numbers[id(owner)] if owner is not None else 0]
+        again = next((place for place, known in enumerate(own) if known.identity == finding.identity), None)
+        if again is None:
+            own.append(finding)
+        else:
+            own[again] = more(own[again], finding)
+
+
+def _programs(gpuperf: Gpuperf) -> list[Program]:
+    """What the test did on its device, and what programs did that it ran."""
+    own = [gpuperf.device.program] if gpuperf._device is not None or not gpuperf._observed else []
+    return [*own, *(item.program for item in gpuperf._observed)]
 
 
 def _findings(

@@ -27,7 +27,7 @@ from .why import advice_rows, stall_rows
 if TYPE_CHECKING:
     from gpuperf_engine import Finding, MachineInstruction, Profile
 
-__all__ = ["Measured", "measure", "measure_targets"]
+__all__ = ["Measured", "finding_row", "measure", "measure_targets"]
 
 _EXPLAINED = 100
 """Loops and branches that a report explains, per case."""
@@ -98,6 +98,7 @@ def measure(
         "kernel": case.digest,
         "inputs": case.inputs,
         **({"compiler": case.source.compiler} if case.source.compiler else {}),
+        **({"values": case.values} if case.values else {}),
         "resources": {"from": total.resources.source},
         "findings": sorted(storable(item.finding.of_case) for item in weighed if item.severity == "fail"),
         "targets": targets,
@@ -113,7 +114,7 @@ def measure(
         "ptx_target": total.target,
         "ptx_version": ".".join(str(part) for part in total.version),
         "targets": target_detail,
-        "findings": [_finding_row(item, rootdir) for item in weighed],
+        "findings": [finding_row(item, rootdir) for item in weighed],
         "lines": _lines(total, case.source.path),
         "notes": [
             *total.notes,
@@ -231,7 +232,8 @@ def _instruction(item: MachineInstruction) -> list[object]:
     ]
 
 
-def _finding_row(item: Weighed, rootdir: Path) -> FindingRow:
+def finding_row(item: Weighed, rootdir: Path) -> FindingRow:
+    """As reports have it, with paths below the rootdir."""
     finding = item.finding
     row: FindingRow = {
         "identity": storable(finding.of_case),
@@ -261,8 +263,9 @@ def _finding_row(item: Weighed, rootdir: Path) -> FindingRow:
 def _shown(text: str, finding: Finding, rootdir: Path) -> str:
     """What a finding says, with the place in the host program as reports write it."""
     at = str(finding.evidence.get("written_at", ""))
-    path, _, line = at.rpartition(":")
-    return text.replace(at, f"{shown_path(path, rootdir)}:{line}") if path else text
+    path, colon, line = at.rpartition(":")
+    path = path if colon else at
+    return text.replace(at, f"{shown_path(path, rootdir)}{colon}{line if colon else ''}") if path else text
 
 
 def _lines(total: Profile, path: str) -> list[list[int]]:

@@ -29,6 +29,8 @@ class NumbaDevice(ProgramDevice):
     """Memory and launches by address. ``lines``: kernels are compiled with their lines, also where the program does not ask."""
 
     lines = False
+    #: the names of the arrays that the kernel takes which Numba is about to launch, in order
+    array_names: Sequence[str] = ()
 
     def attribute(self, number: int) -> int:
         """Of the machine (``CUdevice_attribute``)."""
@@ -57,6 +59,9 @@ class NumbaDevice(ProgramDevice):
     ) -> None:
         """Run a kernel with numbers, some of them addresses. Raises ``EngineError``."""
         fields = [(param.offset, param.size) for param in kernel.params]
+        pointers = [value for value in map(self._array_address, arguments) if value]
+        named = dict(zip(reversed(pointers), reversed(self.array_names)))
+        named = named if len(pointers) == len(self.array_names) else {}
         self.run(
             kernel,
             grid,
@@ -67,15 +72,21 @@ class NumbaDevice(ProgramDevice):
             cluster=cluster,
             cooperative=cooperative,
             compiler=compiler,
+            named=named,
         )
+
+    def _array_address(self, argument: Any) -> int:
+        """The argument if it is the address of an array, else 0."""
+        if isinstance(argument, bool) or not isinstance(argument, int) or argument <= 0:
+            return 0
+        return argument if self.device.array_at(argument) is not None else 0
 
     def _contents(self, argument: Any) -> Any:
         """For an address what lies there, for others the value: addresses differ from one run to the next."""
-        if isinstance(argument, bool) or not isinstance(argument, int) or argument <= 0:
-            return getattr(argument, "value", argument)
-        held = self.device.array_at(argument)
+        address = self._array_address(argument)
+        held = self.device.array_at(address) if address else None
         if held is None:
-            return argument
+            return getattr(argument, "value", argument)
         return self._bytes_at(held.address, held.nbytes)
 
     @staticmethod

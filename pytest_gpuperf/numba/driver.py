@@ -7,6 +7,7 @@ device, streams and launches of ``cuda.core``, and the views of arrays, whose li
 
 from __future__ import annotations
 
+import inspect
 import uuid
 from collections import namedtuple
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from cuda.bindings import driver as binding
 from cuda.core._utils.cuda_utils import CUDAError
-from numba.cuda import codegen, dispatcher
+from numba.cuda import codegen, dispatcher, types
 from numba.cuda.cudadrv import devicearray, devices
 from numba.cuda.cudadrv import driver as numba_driver
 from numba.cuda.memory_management import nrt
@@ -224,6 +225,8 @@ def activate(device: NumbaDevice) -> Functions:
         module.LaunchConfig = _configuration
     if device.lines:
         _keep_lines()
+    if device.device.recorder is not None:
+        _keep_names(device)
     # what Numba keeps on disk must not be taken for machine code, nor the other way round
     magic = codegen.JITCUDACodegen.magic_tuple
     codegen.JITCUDACodegen.magic_tuple = lambda self: (*magic(self), "gpuperf")
@@ -251,6 +254,23 @@ def _three(shape: int | Sequence[int]) -> tuple[int, int, int]:
     sizes = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
+
+
+def _keep_names(device: NumbaDevice) -> None:
+    """Tell the device what the arrays are called that each launch is given."""
+    launch = dispatcher._Kernel.launch
+
+    def with_names(self: Any, *arguments: Any, **options: Any) -> None:
+        names = inspect.signature(self.py_func).parameters
+        device.array_names = tuple(
+            name for name, kind in zip(names, self.argument_types) if isinstance(kind, types.Array)
+        )
+        try:
+            launch(self, *arguments, **options)
+        finally:
+            device.array_names = ()
+
+    dispatcher._Kernel.launch = with_names
 
 
 def _keep_lines() -> None:

@@ -114,19 +114,19 @@ class Functions:
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    def _allocated(self, size: int, written: bool) -> int:
+    def _allocated(self, size: int, host: str) -> int:
         if not size:
             raise LaunchError("an allocation of no bytes")
-        return self.device.device.allocate(int(size), name="a device array", written=written)
+        return self.device.device.allocate(int(size), name="a device array", host=host)
 
     def cuMemAlloc(self, size: int) -> Any:
-        return binding.CUdeviceptr(self._allocated(size, False))
+        return binding.CUdeviceptr(self._allocated(size, ""))
 
     def cuMemAllocManaged(self, size: int, flags: int) -> Any:
-        return binding.CUdeviceptr(self._allocated(size, True))
+        return binding.CUdeviceptr(self._allocated(size, "managed"))
 
     def cuMemHostAlloc(self, size: int, flags: int) -> int:
-        return self._allocated(size, True)
+        return self._allocated(size, "pinned")
 
     def cuMemFree(self, address: Any) -> None:
         self.device.device.free(int(address))
@@ -136,7 +136,7 @@ class Functions:
     def cuMemHostRegister(self, address: Any, size: int, flags: int) -> None:
         array = (
             self.device.device.adopt(int(address), int(size), name="pinned memory")
-            if flags & _DEVICE_MAP
+            if flags & _DEVICE_MAP and self.device.device.recorder is None
             else None
         )
         self._registered[int(address)] = array

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
+
+from gpuperf_engine.device.events import call_path
 
 from .._engine import engine
 from ..core.time_model import ALWAYS
@@ -15,20 +17,38 @@ from ..core.time_model import ALWAYS
 if TYPE_CHECKING:
     from gpuperf_engine import Device, Kernel, Profile
 
-__all__ = ["DEFAULT_MACHINE", "Launch", "Observer", "ProgramDevice", "observe"]
+__all__ = [
+    "BETWEEN",
+    "DEFAULT_MACHINE",
+    "MOST_EVENTS",
+    "UNNAMED",
+    "Launch",
+    "Observer",
+    "ProgramDevice",
+    "observe",
+    "shared_device",
+]
 
 DEFAULT_MACHINE = "h100-sxm"
 """Where none is declared."""
+MOST_EVENTS = 10_000
+"""Steps of a test that values are observed of."""
+BETWEEN = ("triton", "torch", "numba", "cuda", "contextlib")
+"""Packages between a program and its device."""
+UNNAMED = ("array", "a tensor", "a device array", "an array of the host")
+"""What arrays are called before a kernel is given them."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch that has ended. ``inputs`` is what the observer said of its arguments; ``compiler`` what made the kernel."""
+    """A launch that has ended. ``inputs`` is what the observer said of its arguments; ``compiler`` what made the kernel; ``event`` the
+    number of the step where values are observed, else −1."""
 
     kernel: Kernel
     profile: Profile
     inputs: str
     compiler: str
+    event: int = -1
 
 
 @dataclass(frozen=True)
@@ -48,6 +68,11 @@ def observe(observer: Observer | None) -> None:
     """Have the launches of all programs of this process observed, or no longer."""
     global _observer
     _observer = observer
+
+
+def shared_device() -> Device | None:
+    """The device of this process, once a program has used it."""
+    return _shared
 
 
 class ProgramDevice:
@@ -71,9 +96,11 @@ class ProgramDevice:
             self.machine, self.search, model=ALWAYS
         )  # programs see it: the same on all hosts
 
-    def during_launch(self, arguments: Iterable[Any]) -> AbstractContextManager[None]:
-        """What holds while a kernel runs with these arguments."""
-        return nullcontext()
+    def during_launch(
+        self, arguments: Iterable[Any]
+    ) -> AbstractContextManager[Mapping[int, tuple[int, int]]]:
+        """What holds while a kernel runs with these arguments; of memory that stands elsewhere meanwhile the bytes and the address."""
+        return nullcontext({})
 
     def run(
         self,
@@ -87,10 +114,16 @@ class ProgramDevice:
         cluster: tuple[int, int, int] | None = None,
         cooperative: bool = False,
         compiler: str = "",
+        named: Mapping[int, str] | None = None,
     ) -> None:
-        """Run a kernel with the bytes of its parameter buffer, made of ``arguments``. Raises ``EngineError``."""
+        """Run a kernel with the bytes of its parameter buffer, made of ``arguments``; ``named``: the arguments that are addresses.
+        Raises ``EngineError``."""
         inputs = "" if _observer is None else _observer.before(tuple(arguments))
-        with self.during_launch(arguments):
+        with self.during_launch(arguments) as moved:
+            if moved:
+                parameters = _moved(parameters, moved)
+            if self.device.recorder is not None:
+                self._name_arrays(named or {}, moved)
             profile = self.device.launch(
                 kernel,
                 grid,
@@ -103,14 +136,45 @@ class ProgramDevice:
         if self.timing:
             self.elapsed_us += self._predictor.estimate(profile).time_us
         if _observer is not None:
-            _observer.after(Launch(kernel, profile, inputs, compiler))
+            events = self.device.events
+            event = events[-1].number if self.device.recorder is not None and events else -1
+            _observer.after(Launch(kernel, profile, inputs, compiler, event))
+
+    def _name_arrays(self, named: Mapping[int, str], moved: Mapping[int, tuple[int, int]]) -> None:
+        """Arrays without a name of their own have that of the first argument that they are."""
+        for given, name in named.items():
+            address = _address(given, moved)
+            array = self.device.array_at(address)
+            if array is not None and array.name.partition("#")[0] in UNNAMED:
+                self.device.name_array(address, name)
+
+
+def _moved(parameters: bytes, moved: Mapping[int, tuple[int, int]]) -> bytes:
+    """A parameter buffer with the addresses that its pointers have now."""
+    words = (parameters[at : at + 8] for at in range(0, len(parameters), 8))
+    return b"".join(
+        _address(int.from_bytes(word, "little"), moved).to_bytes(8, "little") if len(word) == 8 else word
+        for word in words
+    )
+
+
+def _address(address: int, moved: Mapping[int, tuple[int, int]]) -> int:
+    """Where what was at an address is now."""
+    for start, (size, new) in moved.items():
+        if start <= address < start + size:
+            return new + address - start
+    return address
 
 
 def _mapped(options: dict[str, Any]) -> Device:
     """The mapped device of this process."""
     global _shared
     if _shared is None:
-        _shared = engine.Device(mapped=True, **{"history": 0, "printer": _print, **options})
+        kept = {} if "values" in options.get("observe", ()) else {"history": 0}
+        _shared = engine.Device(mapped=True, **{"printer": _print, **kept, **options})
+        _shared.call_path = partial(call_path, BETWEEN)
+        if not kept:
+            _shared.begin_program(MOST_EVENTS)
     return _shared
 
 

@@ -37,17 +37,20 @@ def updating(records: Iterable[Case], option: str = "--gpuperf-update") -> str:
 
 _TIMES = ("time_us", "occupancy")
 """Metrics that another model may have predicted than that of the baseline."""
+_OTHER_VALUES = "(gpuperf_program_values)"
+"""Ends the note about findings where values were observed otherwise."""
 
 _MACHINE_CODE = "machine.warp_instructions"
 """The metric of machine code that says for all of them why they are not judged."""
 
 
 def unjudged(records: Iterable[Case]) -> str:
-    """What of the records is not judged: metrics that what they are compared with does not have yet, and machine code and predicted
-    times that were made there and not here, or otherwise; empty if there is none."""
+    """What of the records is not judged: metrics that what they are compared with does not have yet, machine code and predicted times
+    that were made there and not here, or otherwise, and findings of values that were observed there otherwise; empty if there is
+    none."""
     metrics: dict[str, None] = {}
     kernels = 0
-    reasons: Counter[str] = Counter()
+    reasons, values = Counter[str](), Counter[str]()
     predicted: Counter[str] = Counter()
     for record in records:
         rows = [row for row in record["rows"] if row["verdict"] == "unjudged"]
@@ -57,7 +60,9 @@ def unjudged(records: Iterable[Case]) -> str:
             row["note"] for row in rows if row["metric"] in _TIMES and None not in (row["old"], row["new"])
         }
         predicted.update(others)
-        elsewhere |= others
+        otherwise = {row["note"] for row in rows if _OTHER_VALUES in row["note"]}
+        values.update(otherwise)
+        elsewhere |= others | otherwise
         lacking = [row["metric"] for row in rows if row["note"] not in elsewhere]
         metrics.update(dict.fromkeys(lacking))
         kernels += bool(lacking)
@@ -68,6 +73,10 @@ def unjudged(records: Iterable[Case]) -> str:
     sentences += [
         f"predicted times of {counted(number, 'kernel')} are not judged: {reason}"
         for reason, number in predicted.items()
+    ]
+    sentences += [
+        f"findings of {counted(number, 'kernel')} are not judged: {reason}"
+        for reason, number in values.items()
     ]
     if metrics:
         sentences.append(
@@ -197,7 +206,10 @@ def _explained(record: Case, rows: Iterable[Row]) -> list[str]:
             saving = f" (saves {', '.join(saved)})" if saved else ""
             lines.append(f"    advice: {one_line(finding['advice'])}{saving}")
         key = f"{finding['rule']}:{finding['object']}"
-        lines.append(f"    to accept it: @pytest.mark.gpuperf(accept={{{key!r}: 'the reason'}})")
+        where = f"@pytest.mark.gpuperf(accept={{{key!r}: 'the reason'}})"
+        if is_program(record["module"]):
+            where = f"gpuperf_accept = {key} = the reason (in the ini file)"
+        lines.append(f"    to accept it: {where}")
     return lines
 
 

@@ -57,7 +57,7 @@ _AHEAD = (
 
 OPTIONAL = {
     "analysis", "compiler", "by_category", "opcodes", "flops", PLUGINS, "findings", "lines", "targets", "machine_code",
-    "model",
+    "model", "values",
 }  # fmt: skip
 """What a writer leaves out where there is none of it; a file without the rest was truncated or edited."""
 
@@ -66,6 +66,7 @@ _LAYOUT: Mapping[object, object] = {
     "kernel": "text",
     "inputs": "text",
     "compiler": "text",
+    "values": "text",
     ...: None,
     "counts": {...: None, "by_category": "counts", "opcodes": "counts"},
     "flops": "counts",

@@ -20,6 +20,7 @@ _FIRST = min(metric.since for metric in METRICS)
 _SAID = {
     "kernel": "Digest of the canonical PTX: no comments, names, .loc.",
     "inputs": "Digest of launch shapes, scalars and first contents of arrays.",
+    "values": "Of a program's kernel what its values were observed of, objects or accesses; absent where they were not.",
     "compiler": "What made the PTX for the test, with its version; absent for PTX that was there.",
 }
 _OF_PLUGIN = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}

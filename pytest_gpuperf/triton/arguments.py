@@ -8,10 +8,10 @@ numbers are rounded to its type.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["pack", "pairs", "pointer_of"]
+__all__ = ["argument_names", "named_pointers", "pack", "pairs", "pointer_of"]
 
 _INTEGERS = {"i1": 1, "u1": 1, **{f"{sign}{8 * size}": size for sign in "iu" for size in (1, 2, 4, 8)}}
 _FLOATS = {"fp16": "<e", "fp32": "<f", "f32": "<f", "fp64": "<d"}
@@ -46,6 +46,28 @@ def pointer_of(value: Any) -> int:
     raise TypeError(
         f"a {type(value).__name__} is no pointer: accepted are tensors, arrays, addresses and None"
     )
+
+
+def argument_names(signature: Mapping[Any, Any], function: Any) -> tuple[str, ...]:
+    """The names of a kernel's parameters: those of Triton's signatures, or their places in the function."""
+    names = list(getattr(function, "arg_names", ()))
+    return tuple(
+        key if isinstance(key, str) else names[key] if key < len(names) else f"argument {key}"
+        for key in signature
+    )
+
+
+def named_pointers(
+    names: Sequence[str], signature: Sequence[Any], arguments: Sequence[Any]
+) -> dict[int, str]:
+    """By the addresses that a launch is given the parameters that they are for; the first one of each."""
+    named: dict[int, str] = {}
+    for name, type_, value in zip(names, signature, arguments) if len(names) == len(signature) else ():
+        for number, (kind, item) in enumerate(pairs((type_,), (value,))):
+            if kind.startswith("*") and item is not None:
+                several = isinstance(type_, (tuple, list))
+                named.setdefault(pointer_of(item), f"{name}[{number}]" if several else name)
+    return named
 
 
 def pack(signature: Sequence[Any], arguments: Sequence[Any], more: Sequence[int] = ()) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,9 @@ class TritonDevice(ProgramDevice):
         super().__init__(machine, search, **options)
         self.memory = TorchMemory(self.device)
 
-    def during_launch(self, arguments: Iterable[Any]) -> AbstractContextManager[None]:
+    def during_launch(
+        self, arguments: Iterable[Any]
+    ) -> AbstractContextManager[Mapping[int, tuple[int, int]]]:
         """Tensors and arrays are memory of the device, and none is freed."""
         return self.memory.during_launch(arguments)
 
@@ -74,6 +76,7 @@ class TritonDevice(ProgramDevice):
         ctas: int = 1,
         cooperative: bool = False,
         compiler: str = "",
+        named: Mapping[int, str] | None = None,
     ) -> None:
         """Run a kernel. ``grid``: in clusters of ``ctas`` along x. Raises ``KernelError``."""
         if not all(grid):
@@ -91,6 +94,7 @@ class TritonDevice(ProgramDevice):
                 cluster=(ctas, 1, 1) if ctas > 1 else None,
                 cooperative=cooperative,
                 compiler=compiler,
+                named=named,
             )
         except EngineError as error:
             raise as_cuda(error) from error

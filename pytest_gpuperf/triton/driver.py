@@ -16,7 +16,7 @@ from triton.runtime import _allocation
 from triton.runtime.driver import driver as active_driver
 
 from . import benchmark
-from .arguments import pack, pairs, pointer_of
+from .arguments import argument_names, named_pointers, pack, pairs, pointer_of
 from .device import TritonDevice
 
 __all__ = ["EngineDriver", "activate"]
@@ -86,6 +86,7 @@ class Launcher:
         signature = dict(src.signature.items())
         tensor_maps = getattr(metadata, "tensordesc_meta", None)
         self._signature = expand_signature(signature.values(), tensor_maps, "nvTmaDesc")
+        self._names = () if tensor_maps else argument_names(signature, src.fn)
         self._metadata = metadata
         self._launch = wrap_handle_tensordesc_impl(
             self._launch_expanded, signature, tensor_maps, nvidia_driver.make_tensordesc_arg
@@ -140,6 +141,7 @@ class Launcher:
             ctas=metadata.num_ctas,
             cooperative=metadata.launch_cooperative_grid,
             compiler=f"triton {triton.__version__}",
+            named=named_pointers(self._names, self._signature, arguments),
         )
         if leave is not None:
             leave(launch_metadata)

@@ -11,7 +11,7 @@ import atexit
 import ctypes
 import errno
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ __all__ = ["TorchMemory"]
 _LIBRARY = "libc10.so"
 #: of torch's CUDA allocator (c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize): addresses are multiples of it
 _ALIGNMENT = 512
+_FOREIGN = "an array of the host"
 _Allocate = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t)
 _Free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -80,7 +81,9 @@ class TorchMemory:
                 self._busy += 1
                 try:
                     align = max(alignment, _ALIGNMENT)
-                    address = self.device.allocate(size, name="a tensor", align=align, pad=None, written=True)
+                    address = self.device.allocate(
+                        size, name="a tensor", align=align, pad=None, host="managed"
+                    )
                 finally:
                     self._busy -= 1
                 self._settle()
@@ -112,22 +115,36 @@ class TorchMemory:
     # -- for launches -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def during_launch(self, arguments: Iterable[Any]) -> Iterator[None]:
-        """Nothing is freed meanwhile, and all of these arguments that are tensors or arrays are memory of the device. Raises
-        ``EngineError``."""
+    def during_launch(self, arguments: Iterable[Any]) -> Iterator[Mapping[int, tuple[int, int]]]:
+        """Nothing is freed meanwhile, and all of these arguments that are tensors or arrays are memory of the device: where values are
+        observed, which they are in memory of the device alone, what it has not allocated is copied there and back. Gives where.
+        Raises ``EngineError``."""
         with self._lock:
             self._busy += 1
             adopted: list[DeviceArray] = []
+            copied: dict[int, tuple[int, int]] = {}
             try:
-                adopted += self._adopted(arguments)
-                yield
+                for start, size in self._foreign(arguments):
+                    if self.device.recorder is None:
+                        adopted.append(self.device.adopt(start, size, name=_FOREIGN))
+                    else:
+                        copied[start] = (
+                            size,
+                            self.device.allocate(size, name=_FOREIGN, pad=None, host="managed"),
+                        )
+                        ctypes.memmove(copied[start][1], start, size)
+                yield copied
             finally:
                 for array in adopted:
                     self.device.free(array)
+                for start, (size, address) in copied.items():
+                    ctypes.memmove(start, address, size)
+                    self.device.free(address)
                 self._busy -= 1
                 self._settle()
 
-    def _adopted(self, arguments: Iterable[Any]) -> Iterator[DeviceArray]:
+    def _foreign(self, arguments: Iterable[Any]) -> Iterator[tuple[int, int]]:
+        """Address and bytes of what the device has not allocated."""
         bounds: dict[int, int] = {}
         for argument in arguments:
             start, size = _storage(argument)
@@ -138,7 +155,7 @@ class TorchMemory:
             if start < end:
                 continue  # a part of one that is there already
             end = start + size
-            yield self.device.adopt(start, size, name="an array of the host")
+            yield start, size
 
 
 def _storage(argument: Any) -> tuple[int, int]:

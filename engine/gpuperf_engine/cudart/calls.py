@@ -68,8 +68,11 @@ def bound(name: str, library: str, state: State) -> Any:
         with state.lock:
             if state.sticky and not always:
                 return state.sticky
+            state.called = plain
             try:
                 value = implementation(state, *arguments)
+                if state.observed and state.launches is not None:
+                    state.launches.bound()
                 return 0 if value is None else value
             except CudaError as error:
                 code = error.code

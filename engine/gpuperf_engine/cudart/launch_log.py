@@ -9,20 +9,29 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..api import Device
 from ..device.device import program_of
+from ..device.recorded import RecordedProgram
 from ..profile.budget import Budget
-from ..profile.merged import MergedLaunches
+from ..profile.merged import MergedLaunches, one_launch
 from ..profile.stored import StoredError, profile_from, stored
+from ..profile.stored_program import program_from, stored_program
 from ..ptx.module import Function as Kernel
 from ..ptx.module import Module
 from ..results import Profile
+from .call_paths import located
 from .calls import say
 
-__all__ = ["LaunchLog", "LaunchSite", "LoggedCase", "LoggedLaunches", "object_at", "read_launches"]
+__all__ = ["LaunchLog", "LaunchSite", "LoggedCase", "LoggedLaunches", "LoggedProgram", "read_launches"]
+
+MOST_STEPS = 10_000
+"""Steps of a program that values are observed of."""
+MOST_RECORDS = 100_000
+"""Records of what accesses carry after which observation ends, 1 KiB each."""
 
 _SCHEMA = 1
 _LOG, _BEGUN = ".launches.json", ".begun"
@@ -49,25 +58,41 @@ class LoggedCase:
 
 
 @dataclass(frozen=True, slots=True)
+class LoggedProgram:
+    """What a process recorded while values were observed. ``launches``: by the number of its event the case of a launch, as its place
+    in ``LoggedLaunches.cases``, and one launch of it as a profile. Events of several processes have numbers of their own."""
+
+    program: RecordedProgram
+    launches: Mapping[int, tuple[int, Profile]]
+
+
+@dataclass(frozen=True, slots=True)
 class LoggedLaunches:
     """Of all processes of a program, in the order in which they began. ``over``: why one was ended, if it exceeded its budget;
-    ``lost``: how many ended without their launches having been written."""
+    ``lost``: how many ended without their launches having been written; ``programs``: of those that observed values."""
 
     cases: tuple[LoggedCase, ...]
     over: str
     lost: int
+    programs: tuple[LoggedProgram, ...] = ()
 
 
 class LaunchLog:
     """``folder`` is that of the gate, one file for each process."""
 
-    def __init__(self, folder: Path, budget: Budget) -> None:
+    def __init__(self, folder: Path, budget: Budget, device: Device) -> None:
+        self._device = device
+        #: of launches that were recorded, by the number of the event the case and the profile
+        self._recorded: dict[int, tuple[int, int]] = {}
+        self._records = 0
+        self._program: RecordedProgram | None = None
         self._pid = os.getpid()
         # names sort in the order in which processes begin
         self._name = f"{time.monotonic_ns():020}-{self._pid}"
         self._folder = folder
         self._budget = budget
         self._cases: dict[Hashable, MergedLaunches] = {}
+        self._places: dict[Hashable, int] = {}
         (folder / (self._name + _BEGUN)).touch()
 
     def add(self, profile: Profile, site: int) -> None:
@@ -80,10 +105,26 @@ class LaunchLog:
         case = self._cases.get(key)
         if case is None:
             case = self._cases[key] = MergedLaunches()
-        case.add(profile)
+            self._places[key] = len(self._places)
+        which = case.add(profile)
+        if "values" in self._device.observe:
+            number = self._device.events[-1].number
+            self._recorded[number] = self._places[key], which
+            self._records += len(self._device.carried.get(number, ()))
         over = self._budget.spend(profile)
         if over:
             self._end(over)
+
+    def bound(self) -> None:
+        """Ends the observation of values where so much was recorded that memory would not be bounded."""
+        device = self._device
+        if "values" not in device.observe:
+            return
+        if len(device.events) >= MOST_STEPS or self._records >= MOST_RECORDS:
+            self._program = replace(RecordedProgram.of(device), observed_all=False)
+            device.end_observation()
+            device.events.clear()
+            device.carried.clear()
 
     def _end(self, over: str) -> NoReturn:
         self.write(over)
@@ -104,7 +145,7 @@ class LaunchLog:
                 {
                     "module": number,
                     "kernel": kernel.name,
-                    "site": asdict(_located(site)),
+                    "site": asdict(LaunchSite(*located(site))),
                     "launches": launches,
                 }
             )
@@ -114,44 +155,27 @@ class LaunchLog:
             "modules": [{"path": module.path, "text": module.text} for module in modules],
             "cases": cases,
         }
+        program = self._program
+        if program is None and "values" in self._device.observe:
+            program = RecordedProgram.of(self._device)
+        if program is not None:
+            kernels = dict.fromkeys(key[0] for key in self._cases)  # type: ignore[index]
+            document["program"] = {
+                **stored_program(program, tuple(kernels)),
+                "kernels": [[modules[kernel.module], kernel.name] for kernel in kernels],
+                "launches": {str(number): list(pair) for number, pair in self._recorded.items()},
+            }
         path = self._folder / (self._name + _LOG)
         try:
-            path.with_suffix(".part").write_text(json.dumps(document), encoding="utf-8")
+            path.with_suffix(".part").write_text(json.dumps(document, default=_plain), encoding="utf-8")
             os.replace(path.with_suffix(".part"), path)
         except OSError as error:
             say(f"{path}: not written: {error.strerror or error}")
 
 
-class _Info(ctypes.Structure):
-    """``Dl_info``."""
-
-    _fields_ = [
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-        ("at", ctypes.c_void_p),
-    ]
-
-
-def object_at(address: int) -> tuple[Path, Any] | None:
-    """The file of the program or library that the dynamic linker has mapped there, and what it knows of it (``Dl_info``)."""
-    info = _Info()
-    if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(info)):
-        return None
-    file = Path(os.fsdecode(info.file or b""))
-    return (file if file.is_file() else Path("/proc/self/exe")).resolve(), info
-
-
-def _located(address: int) -> LaunchSite:
-    """What the dynamic linker knows of a return address: the call ends one byte before it."""
-    known = object_at(address - 1) if address else None
-    if known is None:
-        return LaunchSite()
-    path, info = known
-    with path.open("rb") as stream:
-        fixed = stream.read(18)[16:18] == b"\x02\x00"  # ET_EXEC: addresses in the file are those in memory
-    base = 0 if fixed else info.base or 0
-    return LaunchSite(str(path), address - 1 - base, (info.symbol or b"").decode("utf-8", "replace"))
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as a number of Python."""
+    return value.item()
 
 
 def read_launches(folder: Path, parse: Callable[[str, str], Module]) -> LoggedLaunches:
@@ -161,32 +185,53 @@ def read_launches(folder: Path, parse: Callable[[str, str], Module]) -> LoggedLa
     can have written.
     """
     known: dict[Hashable, LoggedCase] = {}
+    programs: list[LoggedProgram] = []
     over = ""
     for path in sorted(folder.glob("*" + _LOG)):
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             over = over or _text(document, "over")
-            for case in _cases(document, parse):
+            modules = [
+                parse(_text(row, "text"), _text(row, "path")) for row in _of(document, "modules", list)
+            ]
+            cases = _cases(document, modules)
+            places = []
+            for case in cases:
                 first = case.profiles[0]
                 shape = first.grid, first.block, first.cluster, first.resources.shared_bytes
                 key = case.kernel.name, case.kernel.module, case.site, shape
                 before = known.get(key)
                 merged = case.profiles if before is None else (*before.profiles, *case.profiles)
                 known[key] = LoggedCase(case.kernel, case.site, merged)
-        except (OSError, ValueError, RecursionError, StoredError) as error:
+                places.append([*known].index(key))
+            if "program" in document:
+                programs.append(_program(document["program"], modules, cases, places, len(programs)))
+        except (OSError, ValueError, IndexError, TypeError, RecursionError, StoredError) as error:
             raise StoredError(
                 f"{path.name}: what the program launched cannot be read: {getattr(error, 'message', error)}",
                 hint="run it again; if that fails too, please report this",
             ) from None
     begun = Counter(path.name.removesuffix(_BEGUN) for path in folder.glob("*" + _BEGUN))
     written = {path.name.removesuffix(_LOG) for path in folder.glob("*" + _LOG)}
-    return LoggedLaunches(tuple(known.values()), over, len(begun.keys() - written))
+    return LoggedLaunches(tuple(known.values()), over, len(begun.keys() - written), tuple(programs))
 
 
-def _cases(document: object, parse: Callable[[str, str], Module]) -> list[LoggedCase]:
+def _program(
+    row: object, modules: list[Module], cases: list[LoggedCase], places: list[int], before: int
+) -> LoggedProgram:
+    """What a process recorded, with numbers of events that those ``before`` it have not; ``places``: of its cases among all."""
+    first = (before + 1) << 32
+    kernels = [modules[number][name] for number, name in _of(row, "kernels", list)]
+    launches = {}
+    for number, (place, which) in _of(row, "launches", dict).items():
+        profile = cases[place].profiles[which]
+        launches[int(number) + first] = places[place], one_launch(profile)
+    return LoggedProgram(program_from(row, kernels, first), launches)
+
+
+def _cases(document: object, modules: list[Module]) -> list[LoggedCase]:
     if _of(document, "schema_version", int) != _SCHEMA:
         raise StoredError(f"its schema_version is not {_SCHEMA}")
-    modules = [parse(_text(row, "text"), _text(row, "path")) for row in _of(document, "modules", list)]
     return [_case(row, modules) for row in _of(document, "cases", list)]
 
 

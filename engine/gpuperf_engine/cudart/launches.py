@@ -165,6 +165,7 @@ class _Launch:
         """The grid alone. A kernel that fails leaves the device in error."""
         state, kernel = self.state, self.kernel
         shape = {"shared_bytes": self.shared, "cluster": self.cluster, "cooperative": self.cooperative}
+        state.launching = self.site
         try:
             profile = state.device.launch(kernel, self.grid, self.block, self.raw, **shape)  # type: ignore[arg-type]
         except LaunchError as error:
@@ -172,6 +173,8 @@ class _Launch:
         except EngineError as error:
             state.execute(partial(_again, error))
             return
+        finally:
+            state.launching = 0
         if state.launches is not None:
             state.launches.add(profile, self.site)
         if not state.output:

@@ -18,6 +18,7 @@ _PITCH = 512
 _KINDS = range(5)
 #: ``cudaPointerAttributes``: unregistered, host, device, managed
 _HOST, _DEVICE, _MANAGED = 1, 2, 3
+_ACCESSED = {_HOST: "pinned", _DEVICE: "", _MANAGED: "managed"}
 _NO_DEVICE = -2
 
 
@@ -50,11 +51,9 @@ def _allocate(state: State, out: int, size: int, kind: int) -> None:
         c_void_p.from_address(out).value = None
         return
     try:
-        address = state.device.allocate(size)
+        address = state.device.allocate(size, host=_ACCESSED[kind])
     except LaunchError as error:
         raise CudaError(2, str(error)) from None
-    if kind != _DEVICE:
-        state.device.note_written(address, size)
     state.objects["memory", address] = kind
     c_void_p.from_address(out).value = address
 
@@ -124,15 +123,17 @@ def cudaFreeAsync(state: State, address: int, stream: int) -> None:
 def cudaHostRegister(state: State, address: int, size: int, flags: int) -> None:
     if ("host", address) in state.objects:
         raise CudaError(712)
-    state.objects["host", address] = state.device.adopt(address, size)
+    # while values are observed, kernels access memory of the device alone
+    state.objects["host", address] = None if state.observed else state.device.adopt(address, size)
 
 
 @function(c_void_p)
 def cudaHostUnregister(state: State, address: int) -> None:
-    array = state.objects.pop(("host", address), None)
-    if array is None:
+    if ("host", address) not in state.objects:
         raise CudaError(713)
-    state.device.free(array)
+    array = state.objects.pop(("host", address))
+    if array is not None:
+        state.device.free(array)
 
 
 @function(c_void_p, c_void_p, c_uint)

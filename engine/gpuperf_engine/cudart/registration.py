@@ -16,10 +16,10 @@ from ..binaries import is_binary, read_images
 from ..ptx.module import Function as Kernel
 from ..ptx.module import Module
 from ..timing.targets import most_specific
+from .call_paths import object_at
 from .calls import function
 from .codes import CudaError
 from .device_runtime import linked
-from .launch_log import object_at
 from .state import State
 
 __all__ = [
@@ -218,7 +218,7 @@ def __cudaInitModule(state: State, handle: int) -> int:
     for library in _libraries(state):
         for symbol in library.variables:
             ctypes.c_void_p.from_address(symbol.pointer).value = symbol.address
-            state.device.note_written(symbol.address, symbol.size)
+            state.device.note_managed(symbol.address, symbol.size)
         library.variables.clear()
     return 1
 

@@ -16,6 +16,7 @@ from ..api import Device
 from ..errors import EngineError
 from ..profile.budget import Budget
 from ..timing.machine import Machine, load_machine
+from .call_paths import CallPaths
 from .calls import say
 from .codes import CudaError, code_of
 from .launch_log import LaunchLog
@@ -55,6 +56,10 @@ class State:
     launches: LaunchLog | None = None
     #: of each library, the address to which the launch of this thread returns
     callers: list[Callable[[], int | None]] = field(default_factory=list)
+    #: whether values are observed; then the function that was called, and the address behind the launch that is being made
+    observed: bool = False
+    called: str = ""
+    launching: int = 0
     _next: int = 0x1000
 
     @classmethod
@@ -77,12 +82,16 @@ class State:
         ]
         machine = load_machine(environment.get("GPUPERF_RUN_TARGET") or _DEFAULT_MACHINE, search)
         options = json.loads(environment.get("GPUPERF_RUN_DEVICE") or "{}")
-        device = Device(mapped=True, history=0, printer=printed, **{"races": "off", **options})
+        observed = "values" in options.get("observe", ())
+        kept = {} if observed else {"history": 0}
+        device = Device(mapped=True, printer=printed, **{"races": "off", **kept, **options})
         state = cls(device, machine, environment.get("GPUPERF_RUN_OUTPUT", ""))
         if folder := environment.get("GPUPERF_RUN_LAUNCHES"):
-            state.launches = LaunchLog(
-                Path(folder), Budget(**json.loads(environment.get("GPUPERF_RUN_BUDGET") or "{}"))
-            )
+            budget = Budget(**json.loads(environment.get("GPUPERF_RUN_BUDGET") or "{}"))
+            state.launches = LaunchLog(Path(folder), budget, device)
+        state.observed = observed
+        if observed:
+            device.call_path = CallPaths(lambda: state.launching, lambda: state.called)
         return state
 
     def launch_site(self) -> int:

@@ -12,8 +12,13 @@ from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray, as_whole
 from ..ptx.module import Function, Module
 from .device_memory import DeviceMemory
+from .element_types import UNKNOWN
+from .options import HOST_ACCESS, check_name
 
 __all__ = ["AddressedMemory"]
+
+#: bytes of freed objects that stay while findings may refer to them
+_FREED_BYTES = 256 << 20
 
 
 class AddressedMemory(DeviceMemory):
@@ -24,16 +29,25 @@ class AddressedMemory(DeviceMemory):
     """
 
     def allocate(
-        self, size: int, *, name: str = "", align: int = 1, pad: int | None = 0, written: bool = False
+        self, size: int, *, name: str = "", align: int = 1, pad: int | None = 0, host: str = ""
     ) -> int:
-        """The address of so many bytes, a multiple of 256 (and of ``align``), zero and never written, unless it counts as ``written``
-        because the host writes to it by pointer. Raises ``LaunchError`` if there is no room. ``pad``: see ``array``."""
+        """The address of so many bytes, a multiple of 256 (and of ``align``), zero and never written, unless the ``host`` writes to it
+        by pointer: to ``managed`` memory, or to ``pinned`` memory, which copies take for the host's own. Raises ``LaunchError`` if
+        there is no room. ``pad``: see ``array``."""
+        check_name(host, HOST_ACCESS, "no access {} of the host", "access")
         whole = as_whole(size, "size", 0)
+        if self.recorder is not None:  # by names it is known what accesses were to
+            name = self._unique(name or "array")
         allocation = self.memory.allocate(whole, name, align=as_whole(align, "align", 1), pad=pad)
-        if written:
+        if host:
+            allocation.host = host
             self.memory.clear(allocation)
         self._know(allocation)
-        self._append("allocate", (self.array_of[allocation],), whole)
+        if host == "managed" and self.recorder is not None:
+            # most of what the host allocates there no kernel is given
+            self._late[allocation] = self.call_path()
+        else:
+            self._append("allocate", (self.array_of[allocation],), whole)
         return allocation.address
 
     def adopt(self, memory: NDArray[np.generic] | int, size: int = 0, *, name: str = "") -> DeviceArray:
@@ -73,8 +87,8 @@ class AddressedMemory(DeviceMemory):
     def free(self, memory: DeviceArray | int) -> None:
         """Give memory back: an array, or what lies at an address that ``allocate`` gave. Kernels that access it afterwards fail.
 
-        Raises ``LaunchError`` for views, variables of modules, and what was freed before. While ``accesses``, ``inputs`` or ``values``
-        are observed, the bytes stay for what refers to them.
+        Raises ``LaunchError`` for views, variables of modules, and what was freed before. While ``accesses`` or ``values`` are
+        observed, the last 256 MiB stay as they are for what refers to them; while ``inputs`` are, all of it does.
         """
         address = memory.address if isinstance(memory, DeviceArray) else memory
         allocation = (
@@ -86,13 +100,35 @@ class AddressedMemory(DeviceMemory):
                 f"{where} cannot be freed",
                 hint="accepted: arrays and addresses that this device gave, whole, once",
             )
-        self.memory.free(allocation, again=not self._refers_back)
+        untouched = self._late.pop(allocation, None) is not None
+        followed = self._refers_back and not (untouched and "inputs" not in self.observe)
+        self.memory.free(allocation, again=not followed)
         self._contents.unknown.pop(allocation, None)
-        if not self._refers_back:
+        if not followed:
             del self._arrays[allocation], self.array_of[allocation], self.origins[allocation]
             self._taken.discard(allocation.name)
+            self._untyped.discard(allocation)
         else:
             self.ends[allocation] = self._steps
+            if "inputs" not in self.observe:
+                self._freed.append(allocation)
+                self._freed_bytes += allocation.size
+            while self._freed_bytes > _FREED_BYTES:
+                self._forget(self._freed.popleft())
+
+    def _forget(self, allocation: Allocation) -> None:
+        self._freed_bytes -= allocation.size
+        if self.recorder is not None:
+            self.recorder.forget(allocation)
+        self._untyped.discard(allocation)
+        self.memory.give_again(allocation)
+
+    def _by_copies(self, *allocations: Allocation | None) -> tuple[Allocation | None, ...]:
+        """Before the sides of a copy: what the host did to managed memory is known; pinned memory is its own."""
+        if self.recorder is not None:
+            self._touch(item for item in allocations if item)
+            self.recorder.host_accessed(item for item in allocations if item and item.host == "managed")
+        return tuple(None if item is not None and item.host == "pinned" else item for item in allocations)
 
     def copy_bytes(self, target: int, source: int, size: int) -> None:
         """Copy so many bytes from one address to another, as ``memmove`` does. Raises ``LaunchError`` for addresses of no memory, and
@@ -102,17 +138,19 @@ class AddressedMemory(DeviceMemory):
         to, by = self._holder(target, size, "write"), self._holder(source, size, "read")
         if by is not None:
             self._contents.require(by, "this copy")
+        holder, (to, by) = to, self._by_copies(to, by)
         ctypes.memmove(self._host(target), self._host(source), size)
+        if holder is not None:
+            self._contents.overwritten(holder, size)
+            self.memory.mark(holder, target - holder.address, size)
         if to is not None:
-            self._contents.overwritten(to, size)
-            self.memory.mark(to, target - to.address, size)
             objects = tuple(
                 self._view(item, start, size) for item, start in ((to, target), (by, source)) if item
             )
             self._record("copy" if by is not None else "copy-in", objects, size)
         elif by is not None:
             view = self._view(by, source, size)
-            uses = () if self.recorder is None else self.recorder.host_reads(view)
+            uses = () if self.recorder is None else self.recorder.host_reads(self._steps, view)
             self._append("copy-out", (view,), size, uses)
 
     def fill_bytes(self, target: int, value: bytes, count: int) -> None:
@@ -121,6 +159,7 @@ class AddressedMemory(DeviceMemory):
         if not size:
             return
         to = self._holder(target, size, "write")
+        (followed,) = self._by_copies(to)
         whole = to is not None and not to.adopted and (target, size) == (to.address, to.size)
         if to is not None and whole and not to.initialized and not any(value):
             self.memory.zero(to)
@@ -131,7 +170,8 @@ class AddressedMemory(DeviceMemory):
         if to is not None:
             self._contents.overwritten(to, size)
             self.memory.mark(to, target - to.address, size)
-            self._record("memset", (self._view(to, target, size),), size)
+        if followed is not None:
+            self._record("memset", (self._view(followed, target, size),), size)
 
     def read_bytes(self, source: int, size: int) -> bytes:
         """So many bytes at an address. Raises ``LaunchError``, and ``NotObserved`` for contents that a launch did not compute."""
@@ -149,6 +189,20 @@ class AddressedMemory(DeviceMemory):
         holder = self._holder(address, size, "write")
         if holder is not None:
             self.memory.mark(holder, address - holder.address, size)
+
+    def name_array(self, address: int, name: str) -> None:
+        """Give the array that an address lies in a name, or one of that beginning that no other array has. Raises ``LaunchError``."""
+        holder = self._holder(address, 1, "name")
+        if holder is not None:
+            self._taken.discard(holder.name)
+            holder.name = self._unique(name)
+
+    def note_managed(self, address: int, size: int) -> None:
+        """The host accesses these bytes by pointer, as ``managed`` memory."""
+        self.note_written(address, size)
+        holder = self._holder(address, size, "write")
+        if holder is not None:
+            holder.host = "managed"
 
     def array_at(self, address: int) -> DeviceArray | None:
         """The array or variable that an address lies in, ``None`` if there is none."""
@@ -193,7 +247,10 @@ class AddressedMemory(DeviceMemory):
     # -- addresses ------------------------------------------------------------------------------------------------------
 
     def _know(self, allocation: Allocation, array: DeviceArray | None = None) -> None:
-        known = array or DeviceArray(self, allocation, 0, (allocation.size,), np.dtype(np.uint8))
+        kind = UNKNOWN if self.recorder is not None else np.dtype(np.uint8)
+        known = array or DeviceArray(self, allocation, 0, (allocation.size,), kind)
+        if known.dtype == UNKNOWN:
+            self._untyped.add(allocation)
         self.array_of[allocation] = self._arrays[allocation] = known.recorded()
         self.origins[allocation] = self._steps
         self._taken.add(allocation.name)

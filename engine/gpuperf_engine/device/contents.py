@@ -104,7 +104,8 @@ def _single(values: NDArray[Any]) -> Contents | None:
         return None
     if not words[0].any():
         return Contents("single-zero", "zero", (), 0)
-    return Contents("single-value", str(values[0]), (("value", str(values[0])),), 0)
+    shown = str(values[0]) if values.dtype.kind != "V" else f"0x{values[0].tobytes()[::-1].hex()}"
+    return Contents("single-value", shown, (("value", shown),), 0)
 
 
 # -- frequent values -----------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from ..memory.arena import Allocation, Memory, Saved
 from ..memory.arrays import DeviceArray, as_whole
 from ..memory.heap import HEAP_BYTES
 from ..ptx.module import Function, make_current
-from ..results import ValueRecord
 from ..simt.clusters import check_cluster, cluster_remark
 from ..simt.console import PRINTF_BYTES, Console
 from ..simt.counters import Observation
@@ -39,6 +38,7 @@ from ..symbolic.known_contents import resolve_demand
 from ..symbolic.slice_program import reduced
 from .addressed_memory import AddressedMemory
 from .device_memory import check_kernel
+from .element_types import accessed_types, dtype_of, recorded_types
 from .events import Use
 from .footprint import take_footprint
 from .inputs import Inputs, InputsKeeper
@@ -169,8 +169,6 @@ class Runtime(AddressedMemory):
         self.printf_bytes = as_whole(printf_bytes, "printf_bytes", 0)
         self._printer = printer
         self.max_instructions = as_whole(max_instructions, "max_instructions", 1)
-        #: what launches accessed, by the number of the event, while ``accesses`` are observed
-        self.carried: dict[int, tuple[ValueRecord, ...]] = {}
         self._launches = 0
         self._backend = _backend(backend)
         self._inputs = InputsKeeper(self.memory) if "inputs" in self.observe else None
@@ -377,15 +375,20 @@ class Runtime(AddressedMemory):
         saved = None if keep else self.memory.save()
         recorder = self.recorder if "values" in observe else None
         if recorder is not None:
-            recorder.begin()
+            variables = (array.allocation for array in self._symbols.variables.values())
+            self._touch(pointed)
+            recorder.starts((*pointed, *variables))
         if "footprint" in observe:
             self.memory.observe_footprint()
+        observation: Observation | None = None
         try:
             observation = self._observe(program, running, plan, executed, observe)
         finally:
             if keep and self._printer is not None and plan.console.text:
                 self._printer(plan.console.text)
             last = "footprint" not in observe
+            if recorder is not None and keep:
+                self._settle_types(program, plan, pointed, observation)
             uses = recorder.end(self._steps, keep, last) if recorder is not None else ()
             footprint = () if last else take_footprint(self.memory)
             self.memory.settle((*pointed, *(array.allocation for array in self._symbols.variables.values())))
@@ -394,6 +397,28 @@ class Runtime(AddressedMemory):
         if "footprint" in observe:
             observation.footprint = footprint
         return observation, uses
+
+    def _settle_types(
+        self,
+        program: Program,
+        plan: LaunchPlan,
+        pointed: tuple[Allocation, ...],
+        observation: Observation | None,
+    ) -> None:
+        """The types of elements that the launch tells, of objects that were allocated as bytes."""
+        records = observation.values if observation is not None and observation.values is not None else ()
+        variables = self._symbols.variables
+        given = {array.allocation for item, array in variables.items() if item in program.symbols}
+        if not self._untyped or not (records or self._untyped & {*pointed, *given}):
+            return
+        types = accessed_types(program, plan.parameters, plan.symbols.tolist(), self.memory)
+        named = {item.name: item for item in self._untyped if item.name}
+        for allocation, names in recorded_types(records, named).items():
+            types.setdefault(allocation, set()).update(names)
+        for allocation, names in types.items():
+            dtype = dtype_of(names) if allocation in self._untyped else None
+            if dtype is not None:
+                self._retype(allocation, dtype)
 
     def _observe(
         self,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +20,10 @@ from ..memory.arena import DEFAULT_BYTES, MAPPED_BYTES, Allocation, Memory
 from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, axes_of, converted
 from ..memory.images import ImageObject, surface_row, texture_row
 from ..ptx.module import Function, Module, make_current
+from ..results import ValueRecord
 from ..symbolic.known_contents import KnownContents
-from .events import Event, Use, call_path
+from .element_types import UNKNOWN
+from .events import CallSite, Event, Use, call_path
 from .options import check_observe
 from .recording import Recorder
 from .symbols import Symbols
@@ -71,11 +74,23 @@ class DeviceMemory:
         self.history = None if history is None else as_whole(history, "history", 0)
         #: whether findings or inputs refer to what was there before
         self._refers_back = bool(self.observe & {"accesses", "inputs", "values"})
+        #: bytes of freed objects that stay for that
+        self._freed: deque[Allocation] = deque()
+        self._freed_bytes = 0
+        #: whether all steps were observed
+        self.observed_all = True
+        #: of managed memory that no launch or copy has touched yet, where it was allocated
+        self._late: dict[Allocation, tuple[CallSite, ...]] = {}
+        #: how many events there were before ``begin_program``; how many there may be since
+        self._first = 0
+        self.most_events: int | None = None
         if self.history is not None and self._refers_back:
             raise LaunchError(
                 f"history={history!r} on a device that observes {', '.join(sorted(self.observe))}",
                 hint="the whole program is needed: leave history out",
             )
+        #: where in the host program something is asked for
+        self.call_path: Callable[[], tuple[CallSite, ...]] = call_path
         self.memory = _memory(memory_bytes, as_whole(heap_bytes, "heap_bytes", 0), mapped)
         self._contents = KnownContents(self.memory)
         self.events: list[Event] = []
@@ -88,6 +103,10 @@ class DeviceMemory:
         self.ends: dict[Allocation, int] = {}
         #: arrays and variables of modules
         self.array_of: dict[Allocation, DeviceArray] = {}
+        #: those of them that were allocated as bytes, until it is known what their elements are
+        self._untyped: set[Allocation] = set()
+        #: what launches accessed, by the number of the event, while ``accesses`` are observed
+        self.carried: dict[int, tuple[ValueRecord, ...]] = {}
         self.thresholds = Thresholds() if thresholds is None else thresholds
         self.recorder = (
             Recorder(self.memory, self.array_of.get, self.thresholds) if "values" in self.observe else None
@@ -205,7 +224,7 @@ class DeviceMemory:
         """Copy out, recorded. Raises ``NotObserved`` for contents that a launch did not compute."""
         self._own(array)
         self._contents.require(array.allocation, "numpy()")
-        uses = () if self.recorder is None else self.recorder.host_reads(array)
+        uses = () if self.recorder is None else self.recorder.host_reads(self._steps, array)
         self._append("copy-out", (array,), array.nbytes, uses)
         copied: NDArray[Any] = array.bytes().copy().view(array.dtype).reshape(array.shape)
         return copied
@@ -253,7 +272,11 @@ class DeviceMemory:
         make_current(self)
 
     def _loaded(self, array: DeviceArray, initial: bool) -> None:
-        """A variable of a module is in memory now."""
+        """A variable of a module is in memory now. Compilers declare arrays of any type as bytes: of programs it is not known
+        otherwise what they are, tests take them as they are declared."""
+        if self.recorder is not None and self.memory.mapped and array.dtype == np.uint8 and array.nbytes > 1:
+            self._untyped.add(array.allocation)
+            array = replace(array, shape=(array.nbytes,), dtype=UNKNOWN)
         self.array_of[array.allocation] = array.recorded()
         if initial and self.recorder is not None:
             self.recorder.load(array.allocation)
@@ -386,7 +409,59 @@ class DeviceMemory:
         self._steps += 1
         if self.history == 0:
             return
+        if self.most_events is not None and len(self.events) >= self.most_events:
+            self.observed_all = False
+            self.carried.pop(number, None)
+            return
         recorded = tuple(array.recorded() for array in objects)
-        self.events.append(Event(kind, call_path(), recorded, name, size, uses, number, kept, kernel))
+        self.events.append(Event(kind, self.call_path(), recorded, name, size, uses, number, kept, kernel))
         if self.history is not None and len(self.events) >= 2 * self.history:
             del self.events[: -self.history]
+
+    def begin_program(self, most_events: int) -> None:
+        """What is recorded from now on is a program of its own, of so many events at most; memory is as it was left."""
+        self.events.clear()
+        self.carried.clear()
+        for allocation in self.recorder.dropped() if self.recorder is not None else ():
+            for known in (self._arrays, self.array_of, self.origins, self.ends):
+                known.pop(allocation, None)
+        self._first, self.most_events, self.observed_all = self._steps, most_events, True
+
+    def _touch(self, allocations: Iterable[Allocation]) -> None:
+        """Record where managed memory was allocated, before it is touched for the first time."""
+        for allocation in [item for item in allocations if item in self._late] if self._late else ():
+            path, array = self._late.pop(allocation), self.array_of[allocation]
+            self.origins[allocation] = self._steps
+            ask, self.call_path = self.call_path, lambda path=path: path  # type: ignore[misc]
+            self._append("allocate", (array,), array.nbytes)
+            self.call_path = ask
+
+    def untouched(self, allocation: Allocation) -> tuple[int, int]:
+        """Bytes of an object that nobody has read or written, and bytes that were written and that nobody has read."""
+        return (0, 0) if self.recorder is None else self.recorder.untouched(allocation)
+
+    def never_read(self, allocation: Allocation) -> dict[int, int]:
+        """By the number of the event that wrote them last the bytes of an object that nobody has ever read."""
+        return {} if self.recorder is None else self.recorder.never_read(allocation)
+
+    def end_observation(self) -> None:
+        """Record no more steps, so that a program may make any number of them. What was recorded stays; memory in use does not."""
+        self.observe -= {"accesses", "values"}
+        self.recorder, self._refers_back, self.observed_all, self.history = None, False, False, 0
+        self.memory.touched = None
+        while self._freed:
+            self.memory.give_again(self._freed.popleft())
+
+    def _retype(self, allocation: Allocation, dtype: np.dtype[Any]) -> None:
+        """The elements of an object that was allocated as bytes are of this type, in the steps before too."""
+        self._untyped.discard(allocation)
+        whole = DeviceArray(self, allocation, 0, (allocation.size // dtype.itemsize,), dtype).recorded()
+        self.array_of[allocation] = whole
+        if allocation in self._arrays:
+            self._arrays[allocation] = whole
+        for number, change in self.recorder.typed(whole).items() if self.recorder is not None else ():
+            place = number - self._first
+            if 0 <= place < len(self.events):
+                event = self.events[place]
+                uses = tuple(change(use) if use.array.allocation is allocation else use for use in event.uses)
+                self.events[place] = replace(event, uses=uses)

@@ -16,12 +16,24 @@ __all__ = ["CallSite", "Event", "Same", "Use", "call_path", "call_site"]
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """A line of the host program: its text without indentation, path and number, and the function that it is in."""
+    """A line of the host program: its text without indentation, path and number, and the function that it is in. Where no line is
+    known, ``path`` is a program or library, ``address`` that of the call in it, and ``text`` says what is called and where."""
 
     text: str
     path: str
     line: int
     function: str = ""
+    address: int = 0
+
+    @property
+    def file(self) -> str:
+        """The path; with the address where there is no line: ``path+0x1234``."""
+        return f"{self.path}+{self.address:#x}" if self.address and not self.line else self.path
+
+    @property
+    def place(self) -> str:
+        """``path:line``, or ``path+0x1234``."""
+        return self.file if self.address and not self.line else f"{self.path}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +103,17 @@ class Event:
         return tuple(use for use in self.uses if use.written)
 
 
-def call_path() -> tuple[CallSite, ...]:
-    """The lines on the call stack that are neither this project's nor pytest's, the innermost first."""
+def call_path(between: tuple[str, ...] = ()) -> tuple[CallSite, ...]:
+    """The lines on the call stack that are neither this project's nor pytest's, nor of packages ``between`` a program and this
+    one, the innermost first."""
     frame: Any = sys._getframe(1)
     sites: list[CallSite] = []
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if not module.startswith(("gpuperf_engine", "pytest_gpuperf")):
+        if (
+            not module.startswith(("gpuperf_engine", "pytest_gpuperf"))
+            and module.partition(".")[0] not in between
+        ):
             if module.startswith(("_pytest.", "pluggy.")) and sites:
                 break
             path, line, code = frame.f_code.co_filename, frame.f_lineno, frame.f_code

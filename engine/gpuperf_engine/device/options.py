@@ -8,6 +8,7 @@ from ..errors import UnknownName, nearest, warn_renamed
 
 __all__ = [
     "FORMER_BACKENDS",
+    "HOST_ACCESS",
     "OBSERVABLE",
     "RACES",
     "RESOURCES",
@@ -16,6 +17,8 @@ __all__ = [
     "check_observe",
 ]
 
+HOST_ACCESS = ("", "managed", "pinned")
+"""How the host accesses what was allocated, besides by copies."""
 OBSERVABLE = ("accesses", "footprint", "inputs", "memory", "threads", "values")
 BACKENDS = ("llvm", "reference")
 

@@ -9,24 +9,28 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..memory.arena import Allocation, Memory
 from ..memory.arrays import DeviceArray
-from .contents import describe
+from .element_types import UNKNOWN
 from .events import Same, Use
 from .spans import Marks, Span, all_of_elements, any_of_elements, equal_elements, marked
 from .thresholds import Thresholds
+from .untyped import WrittenBytes, patterns_of, use_as
 
 __all__ = ["Recorder"]
 
 _READ, _WRITTEN = 1, 2
 _MOST_WRITERS = 250
 _PIECE = 1 << 16
+#: bytes of what the host wrote that are kept until the type of the elements is known
+_WAITING_BYTES = 256 << 20
 
 
 @dataclass(slots=True)
@@ -48,6 +52,9 @@ class _Known:
     keys: dict[tuple[int, int], bytes] = field(default_factory=dict)
     #: every byte was written, by one step
     complete: bool = False
+    #: while the type of the elements is not known: the events that touched it, and what waits for the type
+    events: list[int] = field(default_factory=list)
+    waiting: list[WrittenBytes] = field(default_factory=list)
 
 
 class Recorder:
@@ -68,6 +75,11 @@ class Recorder:
         self._alike: dict[bytes, dict[tuple[Allocation, int], None]] = {}
         self._touched: dict[Allocation, None] = {}
         self._lock = threading.Lock()
+        self._waiting_bytes = 0
+        #: managed objects that the launch is given
+        self._managed: set[Allocation] = set()
+        #: of objects that were forgotten what ``untouched`` and ``never_read`` say
+        self._forgotten: dict[Allocation, tuple[tuple[int, int], dict[int, int]]] = {}
 
     # -- steps -----------------------------------------------------------------------------------------------------------------------
 
@@ -88,24 +100,46 @@ class Recorder:
         if source is not None and source.allocation is not target.allocation:
             read = Span(source.offset, source.offset + source.nbytes)
             uses.append(self._use(number, self._whole(source), read, None, True))
+            self._reconsider(number, source.allocation)
         within: Span | None = None
         if source is not None and source.allocation is target.allocation:
             within = Span(source.offset, source.offset + source.nbytes)
+        if whole.dtype == UNKNOWN:
+            self._wait(number, target.allocation, span)
         use = self._use(number, whole, within, span, True, kind)
         uses.append(use)
+        self._reconsider(number, target.allocation)
         if kind == "copy-in":
             self._of(target.allocation).on_host.append((span.start, span.end))
         return tuple(sorted(uses, key=lambda item: item.array.allocation.address))
 
-    def host_reads(self, array: DeviceArray) -> tuple[Use, ...]:
+    def host_reads(self, number: int, array: DeviceArray) -> tuple[Use, ...]:
         """A copy to the host has read an array or view."""
         span = Span(array.offset, array.offset + array.nbytes)
         known = self._of(array.allocation)
         has = any(start <= span.start and span.end <= end for start, end in known.on_host)
         if not has:
             known.on_host.append((span.start, span.end))
-        use = self._use(0, self._whole(array), span, None, True)
+        use = self._use(number, self._whole(array), span, None, True)
+        self._reconsider(number, array.allocation)
         return (replace(use, bytes_held=span.count if has else 0),)
+
+    def host_accessed(self, allocations: Iterable[Allocation]) -> None:
+        """The host may have read memory by pointer, and has written what differs from what it held."""
+        for allocation in allocations:
+            known, whole = self._of(allocation), Span(0, allocation.size)
+            changed = self._changed(allocation)
+            if changed is not None:
+                self._keep(allocation, known, changed, True)
+            known.flags.add(whole, _READ)
+            known.unread.put(whole, 0)
+            known.on_host = [(0, allocation.size)]
+
+    def starts(self, pointed: Iterable[Allocation]) -> None:
+        """A launch starts that is given pointers to these objects: of managed ones the others are not followed."""
+        self._managed = {item for item in pointed if item.host == "managed"}
+        self.host_accessed(self._managed)
+        self.begin()
 
     def begin(self) -> None:
         """A launch begins, perhaps again, with memory as it was."""
@@ -127,13 +161,15 @@ class Recorder:
         uses = []
         images = {item for item in self.memory.images.allocations if item is not None}
         for allocation in sorted({*self._touched, *images}, key=lambda item: item.address):
-            array = self.array_of(allocation)
+            followed = not allocation.host or allocation in self._managed
+            array = self.array_of(allocation) if followed else None
             maps = self._maps(allocation)
             reads, writes = spans = [marked(touched[: allocation.size]) for touched in maps]
             if allocation in images:  # their accesses are in no map
                 reads, writes = Span(0, allocation.size), self._changed(allocation)
             if array is not None and (reads is not None or writes is not None):
                 uses.append(self._use(number, array, reads, writes, kept))
+                self._reconsider(number, allocation)
             for touched, span in zip(maps, spans) if clear else ():
                 # a map that nobody marked has no memory of its own yet
                 if span is not None:
@@ -143,11 +179,15 @@ class Recorder:
 
     def untouched(self, allocation: Allocation) -> tuple[int, int]:
         """Bytes that nobody has read or written, and bytes that were written and that nobody has read."""
+        if allocation in self._forgotten:
+            return self._forgotten[allocation][0]
         counts = self._of(allocation).flags.counts(Span(0, allocation.size))
         return counts.get(0, 0), counts.get(_WRITTEN, 0)
 
     def never_read(self, allocation: Allocation) -> dict[int, int]:
         """By the number of the event that wrote them last the bytes that nobody has ever read."""
+        if allocation in self._forgotten:
+            return self._forgotten[allocation][1]
         known = self._of(allocation)
         if not known.writers or known.flags.uniform not in (None, _WRITTEN):
             return {}
@@ -155,6 +195,48 @@ class Recorder:
         never = None if known.flags.uniform is not None else known.flags.part(whole) == _WRITTEN
         lost = known.unread.counts(Span(0, allocation.size, never))
         return {known.writers[code - 1]: size for code, size in lost.items() if code}
+
+    def forget(self, allocation: Allocation) -> None:
+        """An object was freed, and its memory is given again."""
+        self._forgotten[allocation] = self.untouched(allocation), self.never_read(allocation)
+        known = self._known.pop(allocation, None)
+        for (start, _), key in known.keys.items() if known is not None else ():
+            self._alike[key].pop((allocation, start), None)
+
+    def dropped(self) -> tuple[Allocation, ...]:
+        """What was forgotten; nobody asks for it again."""
+        gone = tuple(self._forgotten)
+        self._forgotten.clear()
+        return gone
+
+    # -- elements whose type is not known yet ----------------------------------------------------------------------------------------
+
+    def _wait(self, number: int, allocation: Allocation, span: Span) -> None:
+        """Keep what a copy or memset wrote until the type is known, if there is room."""
+        self._waiting_bytes += 2 * span.count
+        if self._waiting_bytes > _WAITING_BYTES:
+            return
+        known = self._of(allocation)
+        now = self.memory.view(allocation)[span.slice].copy()
+        written = None if known.complete else (known.flags.part(span.slice) & _WRITTEN) != 0
+        known.waiting.append(WrittenBytes(number, span.start, now, known.held[span.slice].copy(), written))
+
+    def _reconsider(self, number: int, allocation: Allocation) -> None:
+        """Note that an event touched an object, if its type is not known."""
+        array = self.array_of(allocation)
+        if array is not None and array.dtype == UNKNOWN:
+            self._of(allocation).events.append(number)
+
+    def typed(self, array: DeviceArray) -> dict[int, Callable[[Use], Use]]:
+        """The type of an object's elements is known from now on: by number of an event what its use of the object is then."""
+        known = self._of(array.allocation)
+        waiting = {item.number: item for item in known.waiting}
+        changes: dict[int, Callable[[Use], Use]] = {
+            number: partial(use_as, array, waiting.get(number), self.thresholds) for number in known.events
+        }
+        known.events.clear()
+        known.waiting.clear()
+        return changes
 
     def _whole(self, array: DeviceArray) -> DeviceArray:
         """The array that a view is of."""
@@ -224,9 +306,6 @@ class Recorder:
             same &= touched
         values = now.view(array.dtype)
         values = values if touched is None or touched.all() else values[touched]
-        contents = describe(values, array.shape, self.thresholds, len(values) == use.elements)
-        strongest = contents[0] if contents else None
-        single = strongest is not None and strongest.rule.startswith("single")
         unchanged = int(np.count_nonzero(same))
         return replace(
             use,
@@ -234,10 +313,8 @@ class Recorder:
             unchanged=unchanged,
             bytes_written=writes.count,
             bytes_unchanged=min(unchanged * width, writes.count),
-            contents=contents,
-            single=str(values[0]) if single else None,
-            zero=single and strongest is not None and strongest.rule == "single-zero",
             digest=self._digest(allocation, writes) if kind in ("copy-in", "memset") else "",
+            **patterns_of(values, array, self.thresholds, len(values) == use.elements),
         )
 
     def _digest(self, allocation: Allocation, writes: Span) -> str:

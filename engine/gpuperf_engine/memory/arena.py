@@ -89,7 +89,8 @@ class Allocation:
     ``pad`` are the bytes behind it that may be accessed too; ``None``: those of an element that begins inside (``padding``). ``axes``:
     of an array of two or three axes longer than one element the bytes of the last one, and of the last two if there are three.
     ``adopted``: memory of the host, outside the arena. ``freed``: no longer there. ``cleared``: initialized
-    from the start, so that nothing is in its shadow."""
+    from the start, so that nothing is in its shadow. ``host``: how the host accesses it besides by copies: ``pinned`` memory is the
+    host's own, ``managed`` memory is of both; empty: not at all."""
 
     name: str
     address: int
@@ -102,6 +103,7 @@ class Allocation:
     adopted: bool = False
     freed: bool = False
     cleared: bool = False
+    host: str = ""
 
     @property
     def end(self) -> int:
@@ -239,8 +241,8 @@ class Memory(ArenaPages):
         self.generation += 1
 
     def free(self, allocation: Allocation, again: bool = True) -> None:
-        """Take an allocation away: its pages go back to the host, its addresses are given again unless ``again`` is false. That the
-        allocation is there is the caller's to know."""
+        """Take an allocation away, and give its memory ``again`` unless that is left to ``give_again``. That the allocation is there
+        is the caller's to know."""
         index = self._index(allocation)
         assert index is not None
         del self.allocations[index], self._starts[index]
@@ -256,9 +258,13 @@ class Memory(ArenaPages):
         if allocation.kind == "global":
             self.used -= allocation.size
         if again:
-            for host in (self.host, self.host_shadow)[: 1 if allocation.cleared else 2]:
-                give_back(host + allocation.address - self.origin, allocation.size)
-        if again and allocation.kind == "global":
+            self.give_again(allocation)
+
+    def give_again(self, allocation: Allocation) -> None:
+        """The pages of an allocation that was freed go back to the host, and its addresses are given again."""
+        for host in (self.host, self.host_shadow)[: 1 if allocation.cleared else 2]:
+            give_back(host + allocation.address - self.origin, allocation.size)
+        if allocation.kind == "global":
             self._holes.put(allocation.address, allocation.end + (allocation.pad or 0) + GAP)
 
     def _index(self, allocation: Allocation) -> int | None:

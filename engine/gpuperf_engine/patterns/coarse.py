@@ -50,7 +50,7 @@ class RedundantValues:
                     step.finding(
                         "redundant-values",
                         use.array,
-                        f"{step} writes {use.written:,} elements of {step.name(use.array)!r}; {use.unchanged:,} "
+                        f"{step} writes {use.written:,} {_unit(use.array)} of {step.name(use.array)!r}; {use.unchanged:,} "
                         f"({share:.1f} %) already held the same value",
                         waste=use.bytes_unchanged,
                         advice=_SKIP_COPY if step.event.kind != "launch" else _SKIP_STORE,
@@ -140,7 +140,7 @@ class ContentsOf:
         return step.finding(
             rule,
             use.array,
-            f"after {step} {count} elements of {step.name(use.array)!r} {verb} {contents.text}",
+            f"after {step} {count} {_unit(use.array)} of {step.name(use.array)!r} {verb} {contents.text}",
             severity="fail" if single and always and use.written == use.elements else "note",
             waste=int(use.written * (width - contents.width)),
             advice=_ADVICE[rule, step.event.kind == "launch"],
@@ -150,6 +150,11 @@ class ContentsOf:
 
 
 _SINGLE = ("single-zero", "single-value")
+
+
+def _unit(array: DeviceArray) -> str:
+    """What an array is made of, in words."""
+    return "elements" if array.dtype.kind != "V" or array.dtype.itemsize > 1 else "bytes of unknown type"
 
 
 def _target(step: Step, use: Use) -> tuple[str, str, str]:
@@ -200,7 +205,7 @@ class DuplicateValues:
                     step.finding(
                         "duplicate-values",
                         use.array,
-                        f"after {step} {held} holds the same {same.bytes // width:,} elements as {where} "
+                        f"after {step} {held} holds the same {same.bytes // width:,} {_unit(use.array)} as {where} "
                         f"(written by {origin} at {origin.place})",
                         severity="note" if step.event.kind == "copy" else "fail",
                         waste=min(same.bytes, use.bytes_written),
@@ -272,7 +277,7 @@ class UninitializedReads:
         """One finding for each array of a step; variables of modules are loaded with zeros."""
         for step in steps:
             for use in step.event.uses:
-                if use.bytes_blank and use.array in step.arrays:
+                if use.bytes_blank and step.is_array(use.array):
                     yield (
                         step,
                         step.finding(
@@ -296,9 +301,9 @@ class UnusedValues:
         copies = {step.event.number: step for step in steps if step.event.kind == "copy-in"}
         launches = any(step.event.kind == "launch" for step in steps)
         seen = set()
-        for step in steps if launches else ():
+        for step in steps if launches and steps[0].program.observed_all else ():
             for array in step.event.objects[:1]:
-                if array.allocation in seen or array not in step.arrays:
+                if array.allocation in seen or not step.is_array(array):
                     continue
                 seen.add(array.allocation)
                 untouched, unread = step.untouched(array)

@@ -87,7 +87,7 @@ class FinePatterns:
         """What each instruction of a launch accesses, and the findings about it."""
         few = _of_few_values(steps)
         for step in steps:
-            thresholds = self.thresholds or step.device.thresholds
+            thresholds = self.thresholds or step.program.thresholds
             names = _instruction_names(step.carried)
             moved = _moved(step.carried)
             for record in step.carried:
@@ -129,7 +129,7 @@ def _holds(match: Match, record: ValueRecord, step: Step, few: frozenset[str]) -
     """Few values may be due to few elements that an instruction loads again and again. Where objects are observed, they say so."""
     table = match.evidence.get("narrower") == "dictionary"
     return (
-        not table or record.space != "global" or "values" not in step.device.observe or record.object in few
+        not table or record.space != "global" or "values" not in step.program.observe or record.object in few
     )
 
 
@@ -189,7 +189,7 @@ def _finding(
         object=record.object or "memory",
         call=step.call,
         message=f"{what} {'from' if record.kind == 'load' else 'to'} {record.object or 'memory'!r}: {match.text}",
-        path=step.event.site.path,
+        path=step.event.site.file,
         line=step.event.site.line,
         kernel=step.event.kernel,
         # what shared memory is cleared with and padded by is no traffic with memory

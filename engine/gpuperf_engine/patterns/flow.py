@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from ..device.device import Runtime
 from ..device.events import CallSite, Event, Use
+from ..device.recorded import Program
 from ..errors import NotObserved
 from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray
@@ -106,7 +106,7 @@ class FlowGraph:
         marked = {}
         for vertex in self.vertices:
             kernel = vertex.label if vertex.kind == "launch" else ""
-            place = (vertex.path[0].path, vertex.path[0].line, kernel) if vertex.path else ("", 0, "")
+            place = (vertex.path[0].file, vertex.path[0].line, kernel) if vertex.path else ("", 0, "")
             if vertex.kind != "allocation" and place in rules:
                 marked[vertex.number] = tuple(dict.fromkeys(rules[place]))
         return FlowGraph(self.vertices, self.edges, marked)
@@ -156,7 +156,7 @@ def _reached(start: int, edges: Sequence[FlowEdge], ends: Callable[[FlowEdge], t
     return reached
 
 
-def flow_graph(device: Runtime) -> FlowGraph:
+def flow_graph(device: Program) -> FlowGraph:
     """The value flow graph of the program recorded so far. Raises ``NotObserved`` unless the device observes ``values``."""
     if "values" not in device.observe:
         raise NotObserved(
@@ -169,7 +169,7 @@ def flow_graph(device: Runtime) -> FlowGraph:
 
 
 class _Builder:
-    def __init__(self, device: Runtime) -> None:
+    def __init__(self, device: Program) -> None:
         self.device = device
         self._numbers: dict[tuple[object, ...], int] = {}
         self._vertices: list[Vertex] = []
@@ -251,7 +251,7 @@ class _Builder:
 
     def _vertex(self, kind: str, label: str, path: tuple[CallSite, ...], calls: int = 1) -> int:
         """The number of a vertex, and one call more of it. Calls from the same lines are one."""
-        places = tuple((site.path, site.line, site.function) for site in path)
+        places = tuple((site.place, site.function) for site in path)
         key = (kind, label, places)
         number = self._numbers.setdefault(key, len(self._vertices))
         if number == len(self._vertices):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ..device.device import Runtime
-from ..device.events import Event
+from ..device.events import CallSite, Event
+from ..device.recorded import Program
 from ..errors import NotObserved
 from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray
@@ -36,7 +36,7 @@ class Step:
     call: str
     names: Mapping[Allocation, str]
     sites: Mapping[Allocation, str]
-    device: Runtime
+    program: Program
 
     def __str__(self) -> str:
         event = self.event
@@ -45,12 +45,12 @@ class Step:
     @property
     def place(self) -> str:
         """``path:line`` of the call."""
-        return f"{self.event.site.path}:{self.event.site.line}"
+        return self.event.site.place
 
     @property
     def carried(self) -> tuple[ValueRecord, ...]:
         """What the accesses of a launch carried, if that was observed."""
-        return self.device.carried.get(self.event.number, ())
+        return self.program.carried.get(self.event.number, ())
 
     def name(self, array: DeviceArray) -> str:
         """The name of an array; nameless ones are numbered in the order they were made."""
@@ -71,23 +71,21 @@ class Step:
         """Whether the step is part of allocating an array, as ``zeros`` is."""
         event = self.event
         return (
-            event.kind == "memset" and self.device.origins.get(array.allocation, event.number) == event.number
+            event.kind == "memset"
+            and self.program.origins.get(array.allocation, event.number) == event.number
         )
 
-    @property
-    def arrays(self) -> Collection[DeviceArray]:
-        """The arrays of the program; variables of modules are none."""
-        return self.device.arrays
+    def is_array(self, array: DeviceArray) -> bool:
+        """Whether this is an array of the program that it accesses by launches and copies alone: variables of modules are none."""
+        return array.allocation in self.names and not array.allocation.host
 
     def untouched(self, array: DeviceArray) -> tuple[int, int]:
-        """Bytes of an array that nobody touched until now, and bytes that were written and that nobody read."""
-        recorder = self.device.recorder
-        return recorder.untouched(array.allocation) if recorder is not None else (0, 0)
+        """Bytes of an array that nobody touched until the end, and bytes that were written and that nobody read."""
+        return self.program.untouched(array.allocation)
 
     def never_read(self, array: DeviceArray) -> Mapping[int, int]:
         """Of an array by the number of the event that wrote them last the bytes that nobody has read until now."""
-        recorder = self.device.recorder
-        return recorder.never_read(array.allocation) if recorder is not None else {}
+        return self.program.never_read(array.allocation)
 
     def finding(
         self,
@@ -109,7 +107,7 @@ class Step:
             object=self.name(array),
             call=self.call,
             message=message,
-            path=event.site.path,
+            path=event.site.file,
             line=event.site.line,
             kernel=event.kernel,
             severity=severity,
@@ -132,7 +130,7 @@ class Pattern(Protocol):
         """The findings of a whole program, each with its step. Findings of equal identity count once."""
 
 
-def find_patterns(device: Runtime, patterns: Iterable[Pattern]) -> tuple[Finding, ...]:
+def find_patterns(device: Program, patterns: Iterable[Pattern]) -> tuple[Finding, ...]:
     """All findings of the program recorded so far, in the order of its steps, without repetition: where a call makes one again, its
     bytes are added to the first.
 
@@ -171,7 +169,7 @@ def more(known: Finding, again: Finding) -> Finding:
     )
 
 
-def steps_of(device: Runtime) -> tuple[Step, ...]:
+def steps_of(device: Program) -> tuple[Step, ...]:
     """The steps of the program recorded so far."""
     names = {
         array.allocation: array.name or f"array#{number}" for number, array in enumerate(device.arrays, 1)
@@ -183,15 +181,16 @@ def steps_of(device: Runtime) -> tuple[Step, ...]:
     )
 
 
-def _sites(device: Runtime) -> dict[Allocation, str]:
+def _sites(device: Program) -> dict[Allocation, str]:
     """Where arrays were allocated: the function and the text of the line, with an ordinal among those of equal text that are there at
     once: an array that takes the place of a freed one, as in a loop, has its ordinal."""
     events = {event.number: event for event in device.events}
     there: dict[str, list[Allocation]] = {}
     sites = {}
     for allocation, number in device.origins.items():
-        call = events[number].site
-        text = f"{call.text} in {call.function.rpartition('.')[2]}".strip() if call.path else ""
+        call = events[number].site if number in events else CallSite("", "", 0)
+        inside = f" in {call.function.rpartition('.')[2]}" if call.function or not call.address else ""
+        text = f"{call.text}{inside}".strip() if call.path else ""
         alike = there.setdefault(text, [])
         freed = (place for place, other in enumerate(alike) if device.ends.get(other, number + 1) <= number)
         place = next(freed, len(alike))
@@ -202,13 +201,13 @@ def _sites(device: Runtime) -> dict[Allocation, str]:
 
 def _calls(events: Iterable[Event]) -> Iterator[tuple[Event, str]]:
     """Events beside the text that identifies them: that of the line, and of kernels of one name the number."""
-    lines: dict[str, list[tuple[str, int]]] = {}
+    lines: dict[str, list[str]] = {}
     alike: dict[str, list[bytes]] = {}
     digests: dict[Function, bytes] = {}
     for event in events:
         text = event.site.text or event.kind
         places = lines.setdefault(text, [])
-        site = (event.site.path, event.site.line)
+        site = event.site.place
         if site not in places:
             places.append(site)
         ordinal = places.index(site) + 1

@@ -10,7 +10,7 @@ from ..simt.console import Console
 from ..simt.counters import Observation
 from .build import LaunchRecord, build_profile
 
-__all__ = ["MergedLaunches"]
+__all__ = ["MergedLaunches", "one_launch"]
 
 #: launches with different counters that are kept apart; further ones are added up
 DISTINCT = 32
@@ -33,8 +33,8 @@ class MergedLaunches:
         self._remarks: dict[str, None] = {}
         self._races: dict[Hashable, Race] = {}
 
-    def add(self, profile: Profile) -> None:
-        """Adds what ``Device.launch`` returned."""
+    def add(self, profile: Profile) -> int:
+        """Adds what ``Device.launch`` returned; which of ``profiles()`` it is part of."""
         self.launches += 1
         self._resources = self._resources or profile.resources
         self._note(profile)
@@ -43,16 +43,19 @@ class MergedLaunches:
         group = self._groups.get(key)
         if group is not None:
             group[0] += 1
-        elif len(self._groups) < DISTINCT:
-            self._groups[key] = [1]
+            return group[1]
+        if len(self._groups) < DISTINCT:
+            self._groups[key] = [1, len(self._records)]
             self._records.append(_quiet(record))
-        elif self._rest is None:
+            return len(self._records) - 1
+        if self._rest is None:
             self._rest = _quiet(record)
         else:
             rest = self._rest
             self._rest = replace(
                 rest, observation=rest.observation.added(record.observation), times=rest.times + 1
             )
+        return DISTINCT
 
     def _note(self, profile: Profile) -> None:
         if profile.remarks and len(self._remarks) < _NOTED:
@@ -70,7 +73,7 @@ class MergedLaunches:
     def profiles(self) -> tuple[Profile, ...]:
         """One for all launches with equal counters, in order of the first; the notes and races of all are with the first."""
         records = []
-        for record, (times,) in zip(self._records, self._groups.values(), strict=True):
+        for record, (times, _) in zip(self._records, self._groups.values(), strict=True):
             counted = replace(record.observation)
             counted.times(times)
             records.append(replace(record, observation=counted, times=times))
@@ -98,6 +101,13 @@ class MergedLaunches:
             )
             for record in records
         )
+
+
+def one_launch(profile: Profile) -> Profile:
+    """One of the launches of one of ``MergedLaunches.profiles()``; where they differ, their mean."""
+    (record,) = profile.records
+    each = record.each
+    return build_profile(each.program, each.plan, each.observation, profile.resources)
 
 
 def _key(record: LaunchRecord) -> Hashable:

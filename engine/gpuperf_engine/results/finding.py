@@ -65,7 +65,7 @@ class Finding:
     @property
     def of_case(self) -> str:
         """The same among the findings of one kernel, as its baseline holds it."""
-        call = "" if self.site.startswith(f"{self.call} in ") else self.call
+        call = "" if self.site == self.call or self.site.startswith(f"{self.call} in ") else self.call
         parts = self.rule, self.site or self.object, call, self.instruction
         return " | ".join(part for part in parts if part)
 

@@ -29,6 +29,12 @@ def add(x, y, n):
 
 
 @cuda.jit
+def copied(x, y):
+    i = cuda.grid(1)
+    y[i] = x[i]
+
+
+@cuda.jit
 def reverse(x):
     kept = cuda.shared.array(0, dtype=float32)
     i = cuda.threadIdx.x
@@ -65,6 +71,18 @@ def many(x, flag, z, pair, half, record):
     if flag:
         x[i, 1] = z.real + z.imag * pair[0] + pair[1][i] + half + record.a
         record.b = 7
+"""
+VALUES = """
+import numpy as np
+from numba import cuda
+from kernels import copied
+
+
+def test_values():
+    x = np.random.default_rng(1).random(65536, np.float32)
+    d_y = MADE
+    copied[256, 256](x, d_y)
+    assert (d_y.copy_to_host() == x).all()
 """
 DRIVER = """
 import numpy as np
@@ -246,6 +264,24 @@ def test_a_suite_passes_and_is_gated(project: Path) -> None:
     names = [case["id"] for case in cases]
     assert names[:2] == ["test_arrays/add", "test_arrays/add#2"]
     assert {case["verdict"] for case in cases} == {"ok"}
+
+
+def test_values_of_arrays_are_judged(project: Path) -> None:
+    (project / "pytest.ini").write_text(
+        "[pytest]\ngpuperf_targets = a100-sxm-80gb\naddopts = --gpuperf-numba\ngpuperf_program_values = objects\n"
+    )
+    for file in project.glob("test_*.py"):
+        file.unlink()
+    test, options = project / "test_values.py", ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--gpuperf")
+    test.write_text(VALUES.replace("MADE", "cuda.device_array(65536, np.float32)"))
+    run(project, *options, "--gpuperf-update")
+    test.write_text(VALUES.replace("MADE", "cuda.to_device(np.zeros(65536, np.float32))"))
+    text = run(project, *options, code=1)
+    assert (
+        "new finding: single-zero | d_y = cuda.to_device(np.zeros(65536, np.float32)) in test_values" in text
+    )
+    # by the parameter of the kernel, also what Numba copies by itself
+    assert "after the copy from the host all 65,536 elements of 'y' are zero" in text
 
 
 def test_functions_as_kernels(project: Path) -> None:

@@ -156,6 +156,18 @@ def test_state_of_the_generator():
     assert torch.cuda.initial_seed() == torch.initial_seed()
 """
 
+TWICE = """
+import torch
+from kernels import add
+
+
+def test_twice():
+    x, out = torch.rand(1 << 20, device="cuda"), torch.empty(1 << 20, device="cuda")
+    for _ in range(TIMES):
+        add[(4096,)](x, x, out, 1 << 20, BLOCK=256)
+    out.zero_()
+    add[(4096,)](x, x, out, 1 << 20, BLOCK=256)
+"""
 SHIPPED = """
 import triton
 from kernels import add
@@ -229,6 +241,28 @@ def test_every_launch_is_gated(project: Path) -> None:
         "path": "test_kernels.py",
         "line": TESTS.splitlines().index("    clip[(1,)](x, out, flag, BLOCK=128)") + 1,
     }
+
+
+def test_values_of_tensors_are_judged(project: Path) -> None:
+    (project / "pytest.ini").write_text(
+        (project / "pytest.ini").read_text() + "gpuperf_program_values = objects\n"
+    )
+    test, select = project / "test_kernels.py", ("--gpuperf-report=report",)
+    test.write_text(TWICE.replace("TIMES", "1"))
+    assert "2 new" in run(project, "pytest", "-q", "--gpuperf-update", *select)
+    test.write_text(TWICE.replace("TIMES", "2"))
+    text = run(project, "pytest", "-q", "--gpuperf", *select, code=1)
+    # by its parameter; what torch writes between two launches is no store of the kernel
+    assert "the launch of 'add' writes 1,048,576 elements of 'out'; 1,048,576 (100.0 %) already held" in text
+    (case,) = [
+        case
+        for case in json.loads((project / "report" / "gpuperf.json").read_text())["cases"]
+        if case["detail"]["findings"]
+    ]
+    assert [row["rule"] for row in case["detail"]["findings"] if row["severity"] == "fail"] == [
+        "redundant-values"
+    ]
+    assert "launch add (2 times)" in run(project, "pytest_gpuperf.cli", "flow", "report/gpuperf.json")
 
 
 def test_the_kernel_is_the_shipped_one(project: Path) -> None:

@@ -1,0 +1,263 @@
+"""Where the C code of a program calls CUDA: addresses in files as functions and lines, and arrays named after what is there.
+
+Functions are those of the file's symbol table. Lines, and functions that were inlined, are those that ``addr2line`` (binutils) reads,
+where it is installed and the program has them (``-g``). A call whose line or source is not there is named by the function that it is
+in and its ordinal among those of its kind there, which a change elsewhere leaves as it is.
+"""
+
+from __future__ import annotations
+
+import bisect
+import linecache
+import mmap
+import os
+import re
+import shutil
+import struct
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuperf_engine.binaries.elf import MAGIC, read_elf
+from gpuperf_engine.device.events import CallSite, Event
+from gpuperf_engine.errors import EngineError
+
+from ..core.mangling import function_name
+from ..programs.device import UNNAMED
+
+if TYPE_CHECKING:
+    from gpuperf_engine import RecordedProgram
+    from gpuperf_engine.memory.arena import Allocation
+
+__all__ = ["named_after_sites", "with_lines"]
+
+_SYMBOL = struct.Struct("<IBBHQQ")
+_FUNCTION = 2
+_LINE = re.compile(r"(.+):(\d+|\?)(?: \(discriminator \d+\))?")
+_SECONDS = 120
+#: functions of CUDA's headers between a program and the library, and of nvcc's host code
+_WRAPPERS = re.compile(r"/(cuda_runtime\w*|host_runtime|device_functions)\.h$|\.stub\.c$")
+_STUB = "__device_stub_"
+#: what calls ``main``
+_OUTERMOST = ("_start", "__libc_start_main", "__libc_start_call_main")
+#: the variable that an allocation is assigned to: of C through a pointer to it, of Python by name
+_POINTER = re.compile(r"(?:[Aa]lloc)\w*\b.*?&\s*([A-Za-z_]\w*(?:(?:\.|->)\w+|\[\w*\])*)")
+_PLAIN = re.compile(r"(?:cuda|cu)\w*Alloc\w*\s*\(\s*(?:\([^()]*\)\s*)*([A-Za-z_]\w*)|^([A-Za-z_]\w*)\s*=[^=]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """One function at a place of a program: those inlined there have frames of their own. ``start``: of the function's code."""
+
+    function: str
+    path: str
+    line: int
+    start: int
+
+
+def with_lines(program: RecordedProgram) -> RecordedProgram:
+    """The program with functions, and lines where they are known, in the call paths of its events."""
+    files: dict[str, set[int]] = defaultdict(set)
+    paths = {event.path: event.kind for event in program.events}
+    for site in (site for path in paths for site in path if site.address):
+        files[site.path].add(site.address)
+    frames = {
+        (file, address): found
+        for file, addresses in files.items()
+        for address, found in _frames(file, sorted(addresses)).items()
+    }
+    if not frames:
+        return program
+    known = {path: _path(path, kind, frames) for path, kind in paths.items()}
+    texts = _Ordinals(known.values())
+    sites = {path: (texts.named(found[0]), *found[1:]) if found else () for path, found in known.items()}
+    return replace(program, events=tuple(replace(event, path=sites[event.path]) for event in program.events))
+
+
+def _path(
+    path: tuple[CallSite, ...], kind: str, frames: Mapping[tuple[str, int], tuple[_Frame, ...]]
+) -> tuple[CallSite, ...]:
+    """The calls of the program itself, the innermost first. Of a launch the first is that of ``<<<…>>>``: what nvcc's host code calls
+    from there follows it, and is left out."""
+    function = path[0].text if path else ""
+    if kind == "launch" and len(path) > 1:
+        first, rest = path[0], path[1:]
+        start = frames[first.path, first.address][-1].start
+        there = (
+            number
+            for number, site in enumerate(rest)
+            if site.path == first.path and frames[site.path, site.address][-1].start == start
+        )
+        path = (first, *rest[next(there, len(rest)) + 1 :])
+        function = "launch"
+    called = [
+        CallSite("", frame.path or site.path, frame.line, frame.function, 0 if frame.line else site.address)
+        for site in path
+        for frame in (frames[site.path, site.address] if site.address else ())
+    ]
+    while len(called) > 1 and _is_wrapper(called[0], function):
+        del called[0]
+    while len(called) > 1 and called[-1].function in _OUTERMOST:
+        called.pop()
+    return tuple(
+        replace(site, text=_source(site) or ("" if number else f"\0{function}"))
+        for number, site in enumerate(called)
+    )
+
+
+def _is_wrapper(site: CallSite, function: str) -> bool:
+    return bool(_WRAPPERS.search(site.path)) or site.function == function or site.function.startswith(_STUB)
+
+
+def _source(site: CallSite) -> str:
+    return linecache.getline(site.path, site.line).strip() if site.line else ""
+
+
+class _Ordinals:
+    """Texts of calls whose source is not there: ``cudaMemcpy #2 in main``, by address or line among those that the program makes."""
+
+    def __init__(self, paths: Iterable[tuple[CallSite, ...]]) -> None:
+        self._alike: dict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)
+        for path in paths:
+            if path and path[0].text.startswith("\0"):
+                places = self._alike[self._key(path[0])]
+                place = (path[0].line, path[0].address)
+                if place not in places:
+                    bisect.insort(places, place)
+
+    @staticmethod
+    def _key(site: CallSite) -> tuple[str, str, str]:
+        return site.text, site.path, site.function
+
+    def named(self, site: CallSite) -> CallSite:
+        if not site.text.startswith("\0"):
+            return site
+        ordinal = self._alike[self._key(site)].index((site.line, site.address)) + 1
+        where = site.function or Path(site.path).name
+        return replace(site, text=f"{site.text[1:]} #{ordinal} in {where}", function="")
+
+
+# -- files ----------------------------------------------------------------------------------------------------------------------------
+
+
+def _frames(file: str, addresses: list[int]) -> dict[int, tuple[_Frame, ...]]:
+    """The frames of each address, the innermost first; the last is that of the function whose code it is."""
+    symbols = _symbols(file)
+    starts = [start for start, _, _ in symbols]
+    inlined = _lines(file, addresses)
+    frames = {}
+    for address in addresses:
+        place = bisect.bisect_right(starts, address) - 1
+        start, end, name = symbols[place] if place >= 0 else (0, 0, "")
+        inside = place >= 0 and (address < end or start == end)
+        own = _Frame(_name(name) if inside else "", "", 0, start if inside else address)
+        known = inlined.get(address, ())
+        frames[address] = tuple(
+            _Frame(function or own.function, path, line, own.start) for function, path, line in known
+        ) or (own,)
+    return frames
+
+
+def _name(symbol: str) -> str:
+    """A function's own name, without what compilers add to copies of it."""
+    return function_name(symbol.partition(".")[0] or symbol)
+
+
+def _symbols(file: str) -> list[tuple[int, int, str]]:
+    """Start, end and name of the functions of an ELF file, in order; none of what is no ELF file or was stripped."""
+    try:
+        with open(file, "rb") as stream:
+            if stream.read(len(MAGIC)) != MAGIC:
+                return []
+            data = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+        wanted = (".symtab", ".strtab", ".dynsym", ".dynstr")
+        sections = {item.name: item.data for item in read_elf(data, file, wanted).sections}
+    except (OSError, ValueError, EngineError):
+        return []
+    found: dict[int, tuple[int, int, str]] = {}
+    for table, names in ((".dynsym", ".dynstr"), (".symtab", ".strtab")):
+        entries, strings = sections.get(table, b""), bytes(sections.get(names, b""))
+        for name, info, _, section, value, size in _SYMBOL.iter_unpack(entries[: len(entries) // 24 * 24]):
+            if info & 15 == _FUNCTION and section and name < len(strings):
+                text = strings[name : strings.find(b"\0", name)].decode("utf-8", "replace")
+                found[value] = value, value + size, text
+    return [found[start] for start in sorted(found)]
+
+
+def _lines(file: str, addresses: list[int]) -> dict[int, list[tuple[str, str, int]]]:
+    """Function, path and line of each frame at the addresses whose lines are known."""
+    tool = shutil.which("addr2line")
+    if tool is None:
+        return {}
+    command = [tool, "-a", "-f", "-i", "-e", file]
+    asked = "\n".join(map(hex, addresses)) + "\n"
+    try:
+        done = subprocess.run(
+            command,
+            input=asked,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    return dict(_parsed(done.stdout.splitlines())) if done.returncode == 0 else {}
+
+
+def _parsed(rows: list[str]) -> Iterator[tuple[int, list[tuple[str, str, int]]]]:
+    """What ``addr2line -a -f -i`` prints: an address, then pairs of a function and its line."""
+    number = 0
+    while number < len(rows) and rows[number].startswith("0x"):
+        address, found = int(rows[number], 16), []
+        number += 1
+        while number + 1 < len(rows) and not rows[number].startswith("0x"):
+            match = _LINE.fullmatch(rows[number + 1])
+            if match and match[1] != "??" and match[2] != "?" and int(match[2]):
+                function = "" if rows[number] == "??" else _name(rows[number])
+                found.append((function, os.path.normpath(match[1]), int(match[2])))
+            number += 2
+        if found:
+            yield address, found
+
+
+# -- names ----------------------------------------------------------------------------------------------------------------------------
+
+
+def named_after_sites(program: RecordedProgram) -> RecordedProgram:
+    """The program with each array that has no name yet named after the variable that it is allocated to, or the call. Arrays of one
+    name that are there at once are numbered; one that takes the place of a freed one has its name."""
+    events = {event.number: event for event in program.events}
+    there: dict[str, list[Allocation]] = {}
+    renamed: dict[str, str] = {}
+    for array in program.arrays:
+        allocation = array.allocation
+        number = program.origins.get(allocation, -1)
+        unnamed = allocation.name.partition("#")[0] in UNNAMED
+        name = (_variable(events.get(number)) if unnamed else "") or allocation.name
+        alike = there.setdefault(name, [])
+        freed = (place for place, other in enumerate(alike) if program.ends.get(other, number + 1) <= number)
+        place = next(freed, len(alike))
+        alike[place : place + 1] = [allocation]
+        renamed[allocation.name] = name if place == 0 else f"{name}#{place + 1}"
+        allocation.name = renamed[allocation.name]
+    carried = {
+        number: tuple(replace(record, object=renamed.get(record.object, record.object)) for record in records)
+        for number, records in program.carried.items()
+    }
+    return replace(program, carried=carried)
+
+
+def _variable(event: Event | None) -> str:
+    """What an allocation is assigned to, from its line; else what the call is named by."""
+    if event is None or not event.path:
+        return ""
+    text = event.path[0].text
+    match = _POINTER.search(text) or _PLAIN.search(text)
+    if match:
+        return str(next(filter(None, match.groups())))
+    return text if event.path[0].address else ""

@@ -143,29 +143,28 @@ def find_patterns(device: Program, patterns: Iterable[Pattern]) -> tuple[Finding
     steps = steps_of(device)
     pairs = [pair for pattern in patterns for pair in pattern.find(steps)]
     pairs.sort(key=lambda pair: pair[0].number)
-    findings: dict[str, Finding] = {}
+    findings: dict[str, list[Finding]] = {}
     for _, finding in pairs:
-        known = findings.get(finding.identity)
-        if known is None:
-            findings[finding.identity] = finding
-        else:
-            findings[finding.identity] = more(known, finding)
-    return without_implied(findings.values())
+        findings.setdefault(finding.identity, []).append(finding)
+    return without_implied(more(*alike) for alike in findings.values())
 
 
-def more(known: Finding, again: Finding) -> Finding:
+def more(known: Finding, *again: Finding) -> Finding:
     """A finding with what it adds where its call makes it again."""
+    if not again:
+        return known
     evidence = dict(known.evidence)
     if "launches" in evidence:
-        evidence["bytes"] += again.evidence["bytes"]
-        evidence["launches"] += 1
+        evidence["bytes"] += sum(item.evidence["bytes"] for item in again)
+        evidence["launches"] += len(again)
+    every = (known, *again)
     return replace(
         known,
         evidence=evidence,
-        waste=known.waste + again.waste,
-        calls=known.calls + 1,
-        steps=(*known.steps, *again.steps),
-        traffic=added_traffic((*known.traffic, *again.traffic)),
+        waste=sum(item.waste for item in every),
+        calls=known.calls + len(again),
+        steps=tuple(step for item in every for step in item.steps),
+        traffic=added_traffic(traffic for item in every for traffic in item.traffic),
     )
 
 

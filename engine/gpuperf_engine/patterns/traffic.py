@@ -6,7 +6,9 @@ reads, or writes, each counted once.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from ..device.events import Event, Use
 from ..memory.arena import Allocation
@@ -37,9 +39,9 @@ class Readers:
     def without(self, step: Step, use: Use, share: float) -> Iterator[Traffic]:
         """Loads of this share of what the step wrote are left out."""
         share *= use.written / max(1, use.elements)
-        for event, later in self._uses.get(use.array.allocation, ()):
-            if event.number <= step.event.number:
-                continue
+        uses = self._uses.get(use.array.allocation, [])
+        start = bisect_right(uses, step.event.number, key=lambda item: item[0].number)
+        for event, later in islice(uses, start, None):
             if event.kind == "launch" and later.bytes_read:
                 whole = (other.bytes_read for other in event.uses)
                 yield Traffic(event.number, loads=_share(share * later.bytes_read, whole))

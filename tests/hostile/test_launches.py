@@ -156,7 +156,7 @@ def test_more_memory_than_the_device_has() -> None:
         device.empty(1 << 62, np.float64)
 
 
-@pytest.mark.parametrize("size", [-1, 1 << 62, 1 << 80, 1.5, "4G", None])
+@pytest.mark.parametrize("size", [-1, 1 << 62, 1 << 80, 1.5, "4G"])
 def test_devices_that_cannot_be(size: Any) -> None:
     with pytest.raises(ge.LaunchError, match="memory_bytes"):
         ge.Device(memory_bytes=size)

@@ -69,7 +69,7 @@ class Project:
         targets: Mapping[str, Sequence[str]],
     ) -> None:
         self.folder = folder
-        (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+        (folder / "pytest.ini").write_text("[pytest]\ngpuperf_judge = ptx\n", encoding="utf-8")
         module = MODULE.format(
             examples=str(EXAMPLES),
             runs=dict(runs),

@@ -121,7 +121,7 @@ def test_an_estimate_refuses_no_launch_and_ptxas_does() -> None:
     # 237 registers for each of 384 threads are 90 624 where an SM has 65 536.
     profile = launched(values(230), 384, 132)
     assert profile.resources.registers > 230
-    found = estimate(profile, "h100-sxm")
+    found = estimate(profile, "h100-sxm", model="kleimenov-popova")
     assert found.ctas_per_sm == 1
     assert (
         f"registers: {profile.resources.registers} estimated, of which 168 fit with 384 threads per CTA"

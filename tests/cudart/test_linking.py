@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from gpuperf_engine.cudart.launch_log import object_at
+from gpuperf_engine.cudart.call_paths import object_at
 from gpuperf_engine.cudart.registration import images_at
 from tests.binaries.build import entry, fatbin
 

@@ -128,13 +128,20 @@ class FlowGraph:
                     "kind": vertex.kind,
                     "label": vertex.label,
                     "calls": vertex.calls,
-                    "path": [asdict(site) for site in vertex.path],
+                    "path": [_shown(site) for site in vertex.path],
                     "findings": list(self.findings.get(vertex.number, ())),
                 }
                 for vertex in self.vertices
             ],
             "edges": [asdict(edge) for edge in self.edges],
         }
+
+
+def _shown(site: CallSite) -> dict[str, object]:
+    row = asdict(site)
+    if not site.address:  # a line of Python
+        del row["address"]
+    return row
 
 
 def _ends(edge: FlowEdge) -> tuple[int, int]:

@@ -194,6 +194,7 @@ def case(
         settings=RULES,
         digest="",
         inputs="",
+        values="",
         source=PtxSource(text, "k/kernel.ptx"),
     )
     measured = measure(record, [], root, paths, Prediction({}))

@@ -114,6 +114,8 @@ class LoadedImage:
     """What stands for a ``cuda.core.ObjectCode`` that was loaded."""
 
     def __init__(self, functions: Functions, image: Any) -> None:
+        # pytest shows the arguments of a call, and the repr of an ``ObjectCode`` asks the driver, for minutes
+        __tracebackhide__ = True
         self._functions = functions
         self.code = image.code
         try:
@@ -197,6 +199,7 @@ def activate(device: NumbaDevice) -> Functions:
     load = numba_driver.load_module_image
 
     def load_module_image(context: Any, image: Any, *callbacks: Any) -> Any:
+        __tracebackhide__ = True
         return load(context, LoadedImage(functions, image), *callbacks)
 
     def launch(stream: Any, config: Any, kernel: Any, *arguments: Any) -> None:

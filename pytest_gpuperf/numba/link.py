@@ -60,6 +60,7 @@ of the counter changes with the last of them: the first CTA adds 2^31 - (CTAs - 
 def link(texts: Sequence[str]) -> str:
     """One module of several, with the barrier over the grid where they call it. Raises ``PtxError``."""
     texts = [text.strip("\0") for text in texts]
-    if any("cudaCGSynchronize" in text or "cudaCGGetIntrinsicHandle" in text for text in texts):
+    called = any("cudaCGSynchronize" in text or "cudaCGGetIntrinsicHandle" in text for text in texts)
+    if called and not any("gpuperf_grid_arrived" in text for text in texts):  # it may have been linked before
         texts = [*texts, GRID_SYNC]
     return linked(texts)

@@ -51,6 +51,7 @@ FUNCTIONS = (
         (KERNELS, FUNCTIONS),
         (FUNCTIONS, KERNELS),
         (FUNCTIONS, KERNELS, FUNCTIONS.replace(".visible", ".weak")),
+        (link([KERNELS, FUNCTIONS]), FUNCTIONS.replace(".visible", ".weak")),
     ],
 )
 def test_modules_use_what_another_one_defines(texts):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, filterfalse
 
 from ..errors import PtxError
 
@@ -25,6 +26,7 @@ _LABEL_USED = re.compile(r"(?<=\bfunction_name )([\w$]+)")
 _FILE = re.compile(r"^(\.file\s+)(\d+)")
 _LOCATION = re.compile(r"^([ \t]*\.loc\s+)(\d+)", re.M)
 _INLINED = re.compile(r"(\binlined_at\s+)(\d+)")
+_NUMBERED = re.compile(r"__(\d+)(?![\w$])")
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,14 @@ def link(texts: Sequence[str]) -> str:
     name that two modules define."""
     if len(texts) == 1:
         return texts[0]
-    modules, files = [], 0
-    for number, text in enumerate(texts):
+    modules: list[list[_Statement]] = []
+    files = 0
+    # a text may have been linked from others before: then its names end in numbers already
+    taken = {int(number) for text in texts for number in _NUMBERED.findall(text)}
+    free = filterfalse(taken.__contains__, count(1))
+    for text in texts:
         module, files = _renumbered([*_statements(text)], files)
-        modules.append(_apart(module, number))
+        modules.append(_apart(module, next(free)) if modules else module)
     every = [statement for module in modules for statement in module]
     defined: dict[str, _Statement] = {}
     for statement in filter(lambda item: item.defines, every):
@@ -157,7 +163,7 @@ def _apart(statements: list[_Statement], number: int) -> list[_Statement]:
         text = _LABEL_USED.sub(renamed, names.sub(renamed, item.text))
         return replace(item, text=text, name=names.sub(renamed, item.name))
 
-    return [apart(item) for item in statements] if number else statements
+    return [apart(item) for item in statements]
 
 
 def _renumbered(statements: list[_Statement], before: int) -> tuple[list[_Statement], int]:

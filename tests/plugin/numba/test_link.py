@@ -99,6 +99,11 @@ def test_files_are_numbered_through_and_sections_of_others_left_out() -> None:
     assert text.count(".version") == 1 and ".section" not in text
 
 
+def test_what_was_linked_is_linked_again() -> None:
+    assert link([link([GRID])]) == link([GRID])
+    assert "cudaCGSynchronize" in ge.parse(link([link([GRID]), DEVICE])).functions
+
+
 @pytest.mark.parametrize("ctas", [1, 5])
 def test_a_barrier_over_the_grid(backend: str, ctas: int) -> None:
     device = ge.Device(backend=backend, **({"races": "error"} if backend == "llvm" else {}))

@@ -15,7 +15,7 @@ import re
 import shutil
 import struct
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -232,13 +232,14 @@ def named_after_sites(program: RecordedProgram) -> RecordedProgram:
     """The program with each array that has no name yet named after the variable that it is allocated to, or the call. Arrays of one
     name that are there at once are numbered; one that takes the place of a freed one has its name."""
     events = {event.number: event for event in program.events}
+    turns = _turns(program.events)
     there: dict[str, list[Allocation]] = {}
     renamed: dict[str, str] = {}
     for array in program.arrays:
         allocation = array.allocation
         number = program.origins.get(allocation, -1)
         unnamed = allocation.name.partition("#")[0] in UNNAMED
-        name = (_variable(events.get(number)) if unnamed else "") or allocation.name
+        name = (_variable(events.get(number), turns.get(number, 0)) if unnamed else "") or allocation.name
         alike = there.setdefault(name, [])
         freed = (place for place, other in enumerate(alike) if program.ends.get(other, number + 1) <= number)
         place = next(freed, len(alike))
@@ -252,12 +253,26 @@ def named_after_sites(program: RecordedProgram) -> RecordedProgram:
     return replace(program, carried=carried)
 
 
-def _variable(event: Event | None) -> str:
-    """What an allocation is assigned to, from its line; else what the call is named by."""
+def _turns(events: Iterable[Event]) -> dict[int, int]:
+    """By the number of an allocation how many its line made before."""
+    made: Counter[tuple[str, int]] = Counter()
+    turns = {}
+    for event in events:
+        if event.kind == "allocate" and event.path:
+            line = event.path[0].path, event.path[0].line
+            turns[event.number] = made[line]
+            made[line] += 1
+    return turns
+
+
+def _variable(event: Event | None, turn: int) -> str:
+    """What an allocation is assigned to, from its line, which may make several in turn; else what the call is named by."""
     if event is None or not event.path:
         return ""
     text = event.path[0].text
-    match = _POINTER.search(text) or _PLAIN.search(text)
-    if match:
+    pointers = _POINTER.findall(text)
+    if pointers:
+        return str(pointers[turn % len(pointers)])
+    if match := _PLAIN.search(text):
         return str(next(filter(None, match.groups())))
     return text if event.path[0].address else ""

@@ -1,16 +1,17 @@
-"""``gpuperf flow``: where values flow in the program of a test, from a report."""
+"""``gpuperf flow``: where values flow in the program of a test, or in one that ``gpuperf run`` ran, from what was written of it."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from typing import cast
 
 from gpuperf_engine.errors import nearest
 
-from ..core.records import Case, Flow
+from ..core.records import Flow
 from ..report.flow import flow_dot, flow_graph_of, flow_svg, flow_text
-from ..report.validate import ReportError, load_report
+from ..report.validate import ReportError, load_flows
 from .common import OK, Subcommands, UsageError, write
 
 __all__ = ["add_parser"]
@@ -19,7 +20,11 @@ __all__ = ["add_parser"]
 def add_parser(commands: Subcommands) -> None:
     """Registers the subcommand."""
     parser = commands.add_parser("flow", help="show where values flow in the program of a test")
-    parser.add_argument("report", metavar="gpuperf.json", help="written by pytest --gpuperf-report=DIR")
+    parser.add_argument(
+        "report",
+        metavar="gpuperf.json",
+        help="written by pytest --gpuperf-report=DIR, or by gpuperf run --values objects -o",
+    )
     parser.add_argument("--test", metavar="NODEID", help="which test, or the end of its id")
     parser.add_argument(
         "--format", choices=("text", "dot", "svg", "json"), default="text", help="default: text"
@@ -34,24 +39,23 @@ def add_parser(commands: Subcommands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        cases = load_report(arguments.report)["cases"]
+        flows = load_flows(arguments.report)
     except ReportError as error:
         raise UsageError(str(error)) from None
-    case = _chosen(cases, arguments)
-    flow = _part(case["detail"]["flow"], arguments)
+    test = _chosen(flows, arguments)
+    flow = _part(flows[test], arguments)
     if arguments.format == "json":
         text = json.dumps(flow, indent=1, ensure_ascii=False) + "\n"
     elif arguments.format == "text":
         text = flow_text(flow)
     else:
-        text = (flow_dot if arguments.format == "dot" else flow_svg)(flow, case["nodeid"])
+        text = (flow_dot if arguments.format == "dot" else flow_svg)(flow, test)
     write(text, arguments.output)
     return OK
 
 
-def _chosen(cases: list[Case], arguments: argparse.Namespace) -> Case:
-    """The case that has the graph of the test that was asked for."""
-    known = {case["nodeid"]: case for case in cases if "flow" in case["detail"]}
+def _chosen(known: Mapping[str, Flow], arguments: argparse.Namespace) -> str:
+    """The test that was asked for."""
     if not known:
         raise UsageError(f"{arguments.report} has no value flow: it was written by an earlier version")
     named = arguments.test or ""
@@ -63,7 +67,7 @@ def _chosen(cases: list[Case], arguments: argparse.Namespace) -> Case:
         raise UsageError(
             f"{arguments.report}: {what}; name one with --test ({nearest(named, list(known), noun='test')})"
         )
-    return known[fitting[0]]
+    return fitting[0]
 
 
 def _part(flow: Flow, arguments: argparse.Namespace) -> Flow:

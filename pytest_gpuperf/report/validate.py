@@ -14,10 +14,10 @@ from typing import Any, cast
 from gpuperf_engine.errors import EngineError
 
 from ..core.escaping import one_line
-from ..core.records import Document
+from ..core.records import Document, Flow
 from ..core.renamed import rename_keys, rename_metrics
 
-__all__ = ["ReportError", "load_report", "load_schema", "problem"]
+__all__ = ["ReportError", "load_flows", "load_report", "load_schema", "problem"]
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -41,8 +41,30 @@ def load_schema(name: str) -> dict[str, object]:
     return schema
 
 
+def load_flows(path: str | Path) -> dict[str, Flow]:
+    """The value flow graphs in a file, by test: of a report, or the one that ``gpuperf run --values -o`` wrote, whose program is
+    ``program``. Raises ``ReportError``."""
+    document = _read(path)
+    if "cases" in document or "flow" not in document:
+        cases = _report(path, document)["cases"]
+        return {case["nodeid"]: case["detail"]["flow"] for case in cases if "flow" in case["detail"]}
+    schema = load_schema("report-1")
+    of_detail = cast(Mapping[str, Any], schema["$defs"])["detail"]["properties"]["flow"]
+    fault = problem(document["flow"], of_detail, schema, "$.flow")
+    if fault:
+        raise ReportError(
+            f"{path}: {one_line(fault)}", hint="write it anew: gpuperf run --values objects -o FILE"
+        )
+    return {"program": cast(Flow, document["flow"])}
+
+
 def load_report(path: str | Path) -> Document:
     """A report from a file. Raises ``ReportError`` with what is wrong and where."""
+    return _report(path, _read(path))
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    """A JSON object of the version that is known."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -59,6 +81,10 @@ def load_report(path: str | Path) -> Document:
         raise ReportError(
             f"{path}: schema_version {one_line(str(document['schema_version']))} is not known, this version reads 1"
         )
+    return document
+
+
+def _report(path: str | Path, document: dict[str, Any]) -> Document:
     rename_keys(document)
     schema = load_schema("report-1")
     fault = problem(document, schema, schema)

@@ -404,6 +404,7 @@ class DeviceMemory:
         uses: tuple[Use, ...] = (),
         kernel: Function | None = None,
         kept: bool = True,
+        path: tuple[CallSite, ...] | None = None,
     ) -> None:
         number, name = self._steps, "" if kernel is None else kernel.name
         self._steps += 1
@@ -414,7 +415,8 @@ class DeviceMemory:
             self.carried.pop(number, None)
             return
         recorded = tuple(array.recorded() for array in objects)
-        self.events.append(Event(kind, self.call_path(), recorded, name, size, uses, number, kept, kernel))
+        path = self.call_path() if path is None else path
+        self.events.append(Event(kind, path, recorded, name, size, uses, number, kept, kernel))
         if self.history is not None and len(self.events) >= 2 * self.history:
             del self.events[: -self.history]
 
@@ -432,9 +434,7 @@ class DeviceMemory:
         for allocation in [item for item in allocations if item in self._late] if self._late else ():
             path, array = self._late.pop(allocation), self.array_of[allocation]
             self.origins[allocation] = self._steps
-            ask, self.call_path = self.call_path, lambda path=path: path  # type: ignore[misc]
-            self._append("allocate", (array,), array.nbytes)
-            self.call_path = ask
+            self._append("allocate", (array,), array.nbytes, path=path)
 
     def untouched(self, allocation: Allocation) -> tuple[int, int]:
         """Bytes of an object that nobody has read or written, and bytes that were written and that nobody has read."""

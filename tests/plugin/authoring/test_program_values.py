@@ -7,7 +7,10 @@ import json
 import pytest
 import yaml
 
-from pytest_gpuperf.authoring.call_sites import _parsed
+import gpuperf_engine as ge
+from gpuperf_engine.device.events import CallSite
+from gpuperf_engine.device.recorded import RecordedProgram
+from pytest_gpuperf.authoring.call_sites import _parsed, named_after_sites
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.core.metrics import ANALYSIS
 from pytest_gpuperf.judge.compare import _findings
@@ -80,9 +83,24 @@ def test_calls_without_lines_are_named_by_their_function_and_ordinal(project, ca
         identities.append([*fail])
         assert all(place.startswith(f"build/{name}+0x") for place in fail.values())
         assert any(vertex["label"] == "halve" for vertex in document["flow"]["vertices"])
+        assert main(["flow", f"{name}.json", "-o", "flow.txt"]) == 0
+        assert "launch halve" in (project.path / "flow.txt").read_text()
+    (project.path / "bad.json").write_text('{"schema_version": 1, "flow": {"vertices": []}}')
+    assert main(["flow", "bad.json"]) == 2
     same = ["dead-stores | cudaMalloc #1 in main | cudaMemcpy #1 in main"]
     assert identities == [same, same]
-    assert "gpuperf: 1 value finding, " in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "gpuperf: 1 value finding, " in said and "bad.json: $.flow has no 'edges'" in said
+
+
+def test_a_line_that_allocates_several_arrays_names_each():
+    device = ge.Device(mapped=True, observe={"memory", "values"})
+    two = CallSite("cudaMalloc(&x, 64); cudaMalloc((void **)&p.y, 64);", "a.cu", 3)
+    device.call_path = lambda: (two,)
+    for _ in range(4):
+        device.allocate(64)
+    named = named_after_sites(RecordedProgram.of(device))
+    assert [item.allocation.name for item in named.arrays] == ["x", "p.y", "x#2", "p.y#2"]
 
 
 def test_lines_of_addresses_with_functions_that_were_inlined():

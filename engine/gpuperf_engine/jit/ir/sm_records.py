@@ -117,9 +117,9 @@ class Line(Record):
 
 
 class Copy(Record):
-    """A kind of bulk or tensor copies: ``BYTES`` in shared memory; ``SECTORS`` and ``REQUESTS`` of global memory; ``WAY``: 0 to shared
-    memory, 1 from it, 2 reduction, 3 to L2, 4 to shared memory of another CTA. ``SHARE`` / 2¹⁶ of the sectors come from DRAM, ``SUM``:
-    what is left over of them. ``IN_STEP``: 1 where CTAs that run at once copy the same."""
+    """A kind of bulk or tensor copies: ``BYTES_MOVED`` in shared memory; ``SECTORS`` and ``REQUESTS`` of global memory; ``WAY``: 0 to
+    shared memory, 1 from it, 2 reduction, 3 to L2, 4 to shared memory of another CTA. ``SHARE`` / 2¹⁶ of the sectors come from DRAM,
+    ``SUM``: what is left over of them. ``IN_STEP``: 1 where CTAs that run at once copy the same."""
 
     BYTES_MOVED = U64(0)
     SECTORS = U64(8)

@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    # before any conftest.py, which may import Triton or Numba
+    # before any conftest.py, which may import Triton, Numba or CuPy
     if options.launches_by_itself(early_config.known_args_namespace):
         from .hooks import programs
 
@@ -63,6 +63,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
         for module in sources.built_in():
             config.pluginmanager.register(module, module.__name__)
+    if config.option.gpuperf_cuda:
+        from .hooks.programs import CudaErrors
+
+        config.pluginmanager.register(CudaErrors(), "gpuperf-cuda-errors")
     if options.enabled(config.option):
         from .config.settings import settings_of
         from .hooks.session import GateSession

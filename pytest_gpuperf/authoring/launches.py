@@ -63,6 +63,7 @@ class LaunchStreams:
         stream = self._known.get(key)
         if stream is None:
             case = self.case_of(kernel, site, profile, launch.compiler, rules)
+            case.inputs_known = launch.inputs_known
             stream = _Stream(case, site, self._recorder.number(), MergedLaunches())
             self._known[key] = stream
             self._recorder.unsettled.append(lambda: self._settle(stream))
@@ -100,7 +101,7 @@ class LaunchStreams:
         )
         if case is None:
             key = f"{base}#{len(alike) + 1}" if alike else base
-            source = PtxSource(module.text, module.path if where else f"{base}.ptx", entry, compiler)
+            source = PtxSource(module.text, module.path, entry, compiler)
             case = CaseRecord(key, base, entry, source, module, digest, rules, {}, site, shape=shape)
             recorder.declare(case)
         return case

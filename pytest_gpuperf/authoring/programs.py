@@ -23,6 +23,7 @@ from gpuperf_engine.results import race_error
 from .._engine import parse
 from ..config.declared import CaseSettings, case_settings, way
 from ..core.fingerprint import digest_parts
+from ..programs.cuda import variables
 from ..programs.device import DEFAULT_MACHINE
 from .budget import over_budget
 from .device import check_uninitialized
@@ -77,8 +78,7 @@ def environment(
     return {
         "LD_LIBRARY_PATH": _joined(os.pathsep, str(libraries), os.environ.get("LD_LIBRARY_PATH")),
         "LD_PRELOAD": _joined(" ", str(libraries / PRELOAD), os.environ.get("LD_PRELOAD")),
-        # CuPy's wheel has CUB as machine code alone, and passes over the errors that come of it
-        "CUPY_ACCELERATORS": os.environ.get("CUPY_ACCELERATORS", ""),
+        **variables(),
         "GPUPERF_RUN_PATH": os.pathsep.join(filter(None, sys.path)),
         "GPUPERF_RUN_PYTHON": sys.executable,
         "GPUPERF_RUN_LIBPYTHON": str(_python_library()),

@@ -12,7 +12,7 @@ import pytest
 
 __all__ = ["CHOICES", "MARKER", "add_options", "check_idle", "enabled"]
 
-PROGRAMS = ("--gpuperf-triton", "--gpuperf-numba")
+PROGRAMS = ("--gpuperf-triton", "--gpuperf-numba", "--gpuperf-cuda")
 """Options that do something without the gate."""
 MARKER = (
     "gpuperf(targets=None, tolerance=None, limits=None, max_instructions=None, budget=None, strict=None, races=None, "
@@ -114,6 +114,11 @@ def add_options(parser: pytest.Parser) -> None:
         "--gpuperf-numba",
         action="store_true",
         help="let Numba see a GPU, the first of gpuperf_targets; with --gpuperf gate every launch",
+    )
+    flag(
+        "--gpuperf-cuda",
+        action="store_true",
+        help="let CuPy, cuda.bindings and extension modules see a GPU, the first of gpuperf_targets; with --gpuperf gate every launch",
     )
     flag("--gpuperf-details", action="store_true", help="list unchanged, new and unused entries by name")
     ini = parser.addini
@@ -224,7 +229,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
     ini(
         "gpuperf_program_values",
-        "value patterns of programs (gpuperf.run, --gpuperf-triton, --gpuperf-numba): off, objects or accesses",
+        "value patterns of programs (gpuperf.run, --gpuperf-triton, --gpuperf-numba, --gpuperf-cuda): off, objects or accesses",
         type="string",
         default="off",
     )
@@ -258,7 +263,7 @@ def enabled(option: argparse.Namespace) -> bool:
 
 def launches_by_itself(option: argparse.Namespace) -> bool:
     """Whether tests of a run with these options launch through a driver of ours."""
-    return bool(option.gpuperf_triton or option.gpuperf_numba)
+    return bool(option.gpuperf_triton or option.gpuperf_numba or option.gpuperf_cuda)
 
 
 def check_idle(config: pytest.Config) -> None:

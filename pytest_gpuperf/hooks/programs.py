@@ -1,5 +1,5 @@
-"""``--gpuperf-triton``, ``--gpuperf-numba``: programs find a GPU, and with the gate each of their launches is part of a case of the
-test that makes it."""
+"""``--gpuperf-triton``, ``--gpuperf-numba``, ``--gpuperf-cuda``: programs find a GPU, and with the gate each of their launches is
+part of a case of the test that makes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..authoring.observed import ObservedWindow
     from ..programs.device import Launch
 
-__all__ = ["ProgramGate", "switch_on"]
+__all__ = ["CudaErrors", "ProgramGate", "switch_on"]
 
 
 def switch_on(config: pytest.Config) -> None:
@@ -51,6 +51,25 @@ def switch_on(config: pytest.Config) -> None:
         from ..numba import activation as numba
 
         numba.switch_on(machine, search, lines=enabled(given), **options)
+    if given.gpuperf_cuda:
+        from gpuperf_engine.errors import EngineError
+
+        from ..programs import cuda
+
+        try:
+            cuda.switch_on(machine, search, **options)
+        except EngineError as error:
+            raise pytest.UsageError(f"--gpuperf-cuda: {error}") from None
+
+
+class CudaErrors:
+    """Under ``--gpuperf-cuda``: a kernel that fails leaves the device in error for its test, not for those that follow."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        from ..programs.cuda import forgive
+
+        forgive()
 
 
 class ProgramGate:

@@ -75,7 +75,8 @@ def add_lines(
     detail["inlined"] = {str(line): [storable(part) for part in chain] for line, chain in inlined.items()}
     detail["files"] = sorted(storable(path) for path in paths.files)
     detail["listing"] = listing.key
-    measured.entry["lines"] = encode(line_groups(measured.detail, text, texts, metrics))
+    if lines := encode(line_groups(measured.detail, text, texts, metrics)):
+        measured.entry["lines"] = lines
     return listing
 
 

@@ -33,7 +33,7 @@ DEFAULT_MACHINE = "h100-sxm"
 """Where none is declared."""
 MOST_EVENTS = 10_000
 """Steps of a test that values are observed of."""
-BETWEEN = ("triton", "torch", "numba", "cuda", "contextlib")
+BETWEEN = ("triton", "torch", "numba", "cupy", "cupyx", "cupy_backends", "cuda", "contextlib")
 """Packages between a program and its device."""
 UNNAMED = ("array", "a tensor", "a device array", "an array of the host")
 """What arrays are called before a kernel is given them."""
@@ -41,14 +41,15 @@ UNNAMED = ("array", "a tensor", "a device array", "an array of the host")
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch that has ended. ``inputs`` is what the observer said of its arguments; ``compiler`` what made the kernel; ``event`` the
-    number of the step where values are observed, else −1."""
+    """A launch that has ended. ``inputs`` is what the observer said of its arguments, ``inputs_known`` whether these are all that it
+    reads; ``compiler`` what made the kernel; ``event`` the number of the step where values are observed, else −1."""
 
     kernel: Kernel
     profile: Profile
     inputs: str
     compiler: str
     event: int = -1
+    inputs_known: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,11 @@ def shared_device() -> Device | None:
 class ProgramDevice:
     """``machine``: the id of a description; ``search``: folders with more of them; ``options``: of the engine's device.
 
-    ``elapsed_us`` is the predicted time of all launches while ``timing``.
+    ``elapsed_us`` is the predicted time of all launches while ``timing``; ``inputs_known``: the arguments that it is given tell what
+    kernels read.
     """
+
+    inputs_known = True
 
     def __init__(self, machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Any) -> None:
         from gpuperf_engine.timing.machine import load_machine
@@ -115,7 +119,7 @@ class ProgramDevice:
         cooperative: bool = False,
         compiler: str = "",
         named: Mapping[int, str] | None = None,
-    ) -> None:
+    ) -> Profile:
         """Run a kernel with the bytes of its parameter buffer, made of ``arguments``; ``named``: the arguments that are addresses.
         Raises ``EngineError``."""
         inputs = "" if _observer is None else _observer.before(tuple(arguments))
@@ -138,7 +142,8 @@ class ProgramDevice:
         if _observer is not None:
             events = self.device.events
             event = events[-1].number if self.device.recorder is not None and events else -1
-            _observer.after(Launch(kernel, profile, inputs, compiler, event))
+            _observer.after(Launch(kernel, profile, inputs, compiler, event, self.inputs_known))
+        return profile
 
     def _name_arrays(self, named: Mapping[int, str], moved: Mapping[int, tuple[int, int]]) -> None:
         """Arrays without a name of their own have that of the first argument that they are."""

@@ -30,8 +30,8 @@ def pytest_gpuperf_ptx_source(
     if kind.__name__ not in _RAW:
         if kind.__name__ in ("ElementwiseKernel", "ReductionKernel", "ufunc"):
             raise EngineError(
-                f"CuPy writes the CUDA C++ of a {kind.__name__} as it launches it, on a GPU",
-                hint="its text, from kernel.cached_code where there is a GPU, can be given as a cupy.RawModule or as a .cu file",
+                f"CuPy writes the CUDA C++ of a {kind.__name__} as it launches it",
+                hint="call it as on a GPU, in a test that is run with --gpuperf-cuda: there each of its launches is a case",
             )
         return None
     compiled = partial(_compiled, source, entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -12,8 +13,9 @@ from gpuperf_engine.cudart.driver_names import symbol_of
 from tests.cudart.test_programs import COMPILER, HERE, PTX, needs_compiler
 
 
-def run(*command: str, target: str = "a100-sxm-80gb") -> subprocess.CompletedProcess[str]:
-    start = [sys.executable, "-m", "pytest_gpuperf.cli", "run", "--target", target, "--"]
+def run(*command: str, target: str = "a100-sxm-80gb", output: str = "") -> subprocess.CompletedProcess[str]:
+    options = ["--target", target, *(["-o", output] if output else [])]
+    start = [sys.executable, "-m", "pytest_gpuperf.cli", "run", *options, "--"]
     return subprocess.run([*start, *command], capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -43,8 +45,8 @@ def test_errors_of_kernels_stay(program):
 
 
 @needs_compiler
-def test_python_is_the_host(program):
-    """The interpreter of the program is used, and stays usable; threads of it call the driver."""
+def test_python_is_the_host(program, tmp_path):
+    """The interpreter of the program is used, and stays usable; threads of it call the driver; what was counted is written."""
     code = f"""
 import ctypes, sys, threading
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -70,8 +72,12 @@ assert cuda.cuMemcpyDtoH_v2(host, data, ctypes.c_size_t(128)) == 0
 print(set(host))
 """
     # of the PTX, sm_80, and of the machine, to which a driver compiles it
-    result = run(sys.executable, "-c", code, target="h100-sxm")
+    counted = tmp_path / "counted.json"
+    result = run(sys.executable, "-c", code, target="h100-sxm", output=str(counted))
     assert (result.stdout, result.returncode) == ("80 90\n{15}\n", 0), result.stderr
+    assert [(row["kernel"], row["launches"]) for row in json.loads(counted.read_text())["kernels"]] == [
+        ("add", 3)
+    ]
 
 
 @needs_compiler

@@ -24,6 +24,7 @@ from gpuperf_engine.errors import MachineError
 from gpuperf_engine.sass.tools import find_tool
 from pytest_gpuperf.cli import _build
 from pytest_gpuperf.config.settings import settings_of
+from pytest_gpuperf.hooks import programs
 from pytest_gpuperf.store.baseline import parse_baseline
 from tests.docs.blocks import NOT_RUN, ROOT, Block, Page, blocks_of, commands_of, matches, not_run, pages
 
@@ -50,6 +51,8 @@ def test_page(page, pytester, monkeypatch):
     for name in [name for name in os.environ if name.startswith(("GITHUB_", "PYTEST_ADDOPTS"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "120")
+    # settings are read alone, and this process must not be given a GPU
+    monkeypatch.setattr(programs, "switch_on", lambda config: None)
     if page != "docs/machine-code.md":
         monkeypatch.setenv("GPUPERF_NVDISASM", os.devnull)  # the pages show what PTX says
     elif not shows_its_machine_code():

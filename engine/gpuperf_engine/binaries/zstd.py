@@ -26,7 +26,7 @@ def _by_package(frame: bytes, size: int, where: str) -> bytes:
     except ImportError:
         raise BinaryError(
             f"{where} is compressed by zstd, and nothing is installed that decodes it",
-            hint="pip install 'pytest-gpuperf[zstd]', or compile with nvcc --compress-mode=none (before CUDA 12.8: --no-compress)",
+            hint="pip install zstandard, or compile with nvcc --compress-mode=none (before CUDA 12.8: --no-compress)",
         ) from None
     try:
         # A stream gives no more than is asked for, whatever the frame says of its own size.

@@ -167,7 +167,7 @@ class _Launch:
         shape = {"shared_bytes": self.shared, "cluster": self.cluster, "cooperative": self.cooperative}
         state.launching = self.site
         try:
-            profile = state.device.launch(kernel, self.grid, self.block, self.raw, **shape)  # type: ignore[arg-type]
+            profile = state.launch(kernel, self.grid, self.block, self.raw, **shape)
         except LaunchError as error:
             raise CudaError(1 if "shared" in error.message else 9, str(error)) from None
         except EngineError as error:

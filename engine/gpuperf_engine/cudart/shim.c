@@ -21,6 +21,18 @@ extern __attribute__((visibility("hidden"))) void *NAME(gpuperf_slots)[COUNT];
 
 static void *python;
 static volatile int attached, embedded;
+
+/* What functions lead to when Python is about to end: the driver's own answer then (cudaErrorCudartUnloading), and success for those that
+ * release what ends with the process. */
+static int unloading(void) { return 4; }
+static int released(void) { return 0; }
+static const char *unloading_text(void) { return "driver shutting down"; }
+static int unloading_driver_text(int code, const char **text)
+{
+    if (text)
+        *text = unloading_text();
+    return 0;
+}
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 
 /* Where the launch of a thread returns to. `f<<<...>>>(...)` is __cudaPushCallConfiguration(...) ? 0 : f(...), and the stub of f takes
@@ -135,7 +147,7 @@ void NAME(__cudaRegisterManagedVar)(void **handle, void **host, char *address, c
 }
 
 /* what `attach` of boot.py is given */
-static void *parts[] = {take_caller, &first, &registered};
+static void *parts[] = {take_caller, unloading, released, unloading_text, unloading_driver_text, &first, &registered};
 #else
 #define BLOCKS unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream
 LAUNCH(cuLaunchKernel, (void *kernel, BLOCKS, void **arguments, void **extra), (kernel, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra))
@@ -144,7 +156,7 @@ LAUNCH(cuLaunchKernelEx, (void *config, void *kernel, void **arguments, void **e
 LAUNCH(cuLaunchKernelEx_ptsz, (void *config, void *kernel, void **arguments, void **extra), (config, kernel, arguments, extra))
 LAUNCH(cuLaunchCooperativeKernel, (void *kernel, BLOCKS, void **arguments), (kernel, gx, gy, gz, bx, by, bz, shared, stream, arguments))
 LAUNCH(cuLaunchCooperativeKernel_ptsz, (void *kernel, BLOCKS, void **arguments), (kernel, gx, gy, gz, bx, by, bz, shared, stream, arguments))
-static void *parts[] = {take_caller, NULL, NULL};
+static void *parts[] = {take_caller, unloading, released, unloading_text, unloading_driver_text, NULL, NULL};
 #endif
 
 static void fail(const char *what, const char *more)
@@ -215,7 +227,7 @@ static void attach(void)
     char code[1024];
     snprintf(code, sizeof code,
              "try:\n from gpuperf_engine.cudart import boot as _gpuperf\n"
-             "except ImportError:\n import os, sys\n sys.path += os.environ['GPUPERF_RUN_PATH'].split(os.pathsep)\n"
+             "except ImportError:\n import os, sys\n sys.path += os.environ.get('GPUPERF_RUN_PATH', '').split(os.pathsep)\n"
              " from gpuperf_engine.cudart import boot as _gpuperf\n"
              "_gpuperf.attach('%s', %p, %p)\n",
              LIBRARY, (void *)NAME(gpuperf_slots), (void *)parts);
@@ -227,10 +239,10 @@ static void attach(void)
 /* Fills the slots. A thread that has the interpreter takes no lock of C, which another one may hold that waits for the interpreter. */
 __attribute__((visibility("hidden"))) void NAME(gpuperf_start)(void)
 {
-    const char *program = getenv("GPUPERF_RUN_PYTHON"), *library = getenv("GPUPERF_RUN_LIBPYTHON");
-    if (!program || !library)
-        fail(LIBRARY, " is that of gpuperf: start the program with gpuperf run -- PROGRAM");
     if (!interpreter()) {
+        const char *program = getenv("GPUPERF_RUN_PYTHON"), *library = getenv("GPUPERF_RUN_LIBPYTHON");
+        if (!program || !library)
+            fail(LIBRARY, " is that of gpuperf: start the program with gpuperf run -- PROGRAM");
         pthread_mutex_lock(&starting);
         if (!interpreter()) {
             start(program, library);

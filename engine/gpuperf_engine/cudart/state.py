@@ -15,6 +15,7 @@ from typing import Any
 from ..api import Device
 from ..errors import EngineError
 from ..profile.budget import Budget
+from ..results import Profile
 from ..timing.machine import Machine, load_machine
 from .call_paths import CallPaths
 from .calls import say
@@ -60,7 +61,12 @@ class State:
     observed: bool = False
     called: str = ""
     launching: int = 0
+    #: ``Device.launch``, or what launches in its place
+    launch: Callable[..., Profile] = field(init=False)
     _next: int = 0x1000
+
+    def __post_init__(self) -> None:
+        self.launch = self.device.launch
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> State:

@@ -1,0 +1,80 @@
+"""CUDA's libraries in this process, ours: for tests that call CUDA through CuPy, ``cuda.bindings`` or extension modules."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpuperf_engine.cudart import boot
+from gpuperf_engine.cudart.build import LIBRARIES, PRELOAD, build_libraries
+from gpuperf_engine.cudart.state import State
+
+from .device import DEFAULT_MACHINE, ProgramDevice
+
+if TYPE_CHECKING:
+    from gpuperf_engine import Kernel, Profile
+
+__all__ = ["CudaDevice", "forgive", "switch_on", "variables"]
+
+#: an error of the kernel before must not fail the tests that follow
+forgive = boot.forgive
+
+
+_device: CudaDevice | None = None
+
+
+def variables() -> dict[str, str]:
+    """Of the environment, for libraries that go around CUDA's functions or keep what they compile; those that are set stay."""
+    from gpuperf_engine.jit import cache
+
+    folder = cache.folder()
+    wanted = {
+        # CuPy's wheel has CUB as machine code alone, and passes over the errors that come of it
+        "CUPY_ACCELERATORS": "",
+        # what NVRTC gives here is PTX, which must not be taken for machine code where there is a GPU, nor the other way round
+        **({} if folder is None else {"CUPY_CACHE_DIR": str(folder / "cupy")}),
+    }
+    return {name: os.environ.get(name, value) for name, value in wanted.items()}
+
+
+def switch_on(machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Any) -> None:
+    """Have what this process loads from now on find a GPU; ``options``: of the engine's device. It is switched on once: later calls do
+    nothing. Raises ``EngineError`` where the libraries cannot be built."""
+    global _device
+    if _device is not None:
+        return
+    folder = build_libraries()
+    os.environ.update(variables())
+    _device = CudaDevice(machine, search, **options)
+    boot.begin(_device.state)
+    for name in (*LIBRARIES, PRELOAD):
+        ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL)
+
+
+class CudaDevice(ProgramDevice):
+    """The device that CUDA's functions are of. What lies in memory is not taken for an input: of a pool's blocks most is what was
+    there before."""
+
+    inputs_known = False
+
+    def __init__(self, machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(machine, search, **options)
+        self.state = State(self.device, self.machine)
+        self.state.launch = self._launch
+
+    def _launch(
+        self,
+        kernel: Kernel,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        parameters: bytes,
+        **shape: Any,
+    ) -> Profile:
+        return self.run(kernel, grid, block, parameters, self._scalars(parameters), **shape)
+
+    def _scalars(self, parameters: bytes) -> list[str]:
+        """The words that are no addresses, which differ from one run to the next."""
+        words = [parameters[at : at + 8] for at in range(0, len(parameters), 8)]
+        return [word.hex() for word in words if self.device.array_at(int.from_bytes(word, "little")) is None]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import pytest
 
-__all__ = ["CHOICES", "MARKER", "add_options", "check_idle", "enabled"]
+__all__ = ["CHOICES", "MARKER", "PROGRAMS", "add_options", "check_idle", "enabled"]
 
 PROGRAMS = ("--gpuperf-triton", "--gpuperf-numba", "--gpuperf-cuda")
 """Options that do something without the gate."""

@@ -22,7 +22,7 @@ from .declared import (
     unknown,
     warn_renamed,
 )
-from .options import CHOICES, enabled
+from .options import CHOICES, PROGRAMS, enabled
 
 __all__ = ["Settings", "settings_of"]
 
@@ -49,6 +49,7 @@ class Settings:
     budget: str
     budget_cli: str | None
     kernels: tuple[str, ...]
+    programs: tuple[str, ...]
     details: bool
     targets: tuple[str, ...]
     target_files: tuple[str, ...]
@@ -78,6 +79,13 @@ def settings_of(config: pytest.Config) -> Settings:
     if _KEY not in config.stash:
         config.stash[_KEY] = _read(config)
     return config.stash[_KEY]
+
+
+def _programs(config: pytest.Config) -> tuple[str, ...]:
+    """The options that let programs find a GPU and that the ini file does not give."""
+    always = config.getini("addopts")
+    given = vars(config.option)
+    return tuple(name for name in PROGRAMS if given[name[2:].replace("-", "_")] and name not in always)
 
 
 def _read(config: pytest.Config) -> Settings:
@@ -122,6 +130,7 @@ def _read(config: pytest.Config) -> Settings:
         if option.gpuperf_budget is None
         else checked_budget(option.gpuperf_budget, "--gpuperf-budget"),
         kernels=_names(option.gpuperf_kernels or map(str, config.getini("gpuperf_kernels"))),
+        programs=_programs(config),
         details=option.gpuperf_details,
         targets=_names(part for line in config.getini("gpuperf_targets") for part in str(line).split(",")),
         target_files=target_files,

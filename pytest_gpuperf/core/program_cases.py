@@ -21,10 +21,10 @@ def is_program(module: str) -> bool:
     return module.endswith(_SUFFIX)
 
 
-def update_command(nodeid: str, targets: Iterable[str] = ()) -> str:
-    """The command that accepts what a test, or a program for these targets, measures."""
+def update_command(nodeid: str, targets: Iterable[str] = (), programs: Iterable[str] = ()) -> str:
+    """The command that accepts what a test, or a program for these targets, measures; ``programs``: further options of a test's."""
     module, _, test = nodeid.partition("::")
     if not is_program(module):
-        return f"pytest --gpuperf --gpuperf-update {shlex.quote(clean(nodeid))}"
+        return " ".join(("pytest", *programs, "--gpuperf --gpuperf-update", shlex.quote(clean(nodeid))))
     options = "".join(f" --target {target}" for target in targets)
     return f"gpuperf run --gate --update{options} -- {clean(test) or shlex.quote(clean(module.removesuffix(_SUFFIX))) + ' …'}"

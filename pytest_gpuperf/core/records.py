@@ -459,6 +459,12 @@ class PlaceRow(TypedDict):
 class _PolicyMore(TypedDict, total=False):
     judge: Annotated[str, _one_of("auto", "machine", "ptx")]
     time_model: Annotated[str, _one_of("auto", "simulation", "kleimenov-popova")]
+    programs: Annotated[
+        list[str],
+        {
+            "description": "Options of the command line, beside --gpuperf, without which the test finds no GPU."
+        },
+    ]
 
 
 class Policy(_PolicyMore):

@@ -234,7 +234,7 @@ class Judge:
 
     def _policy(self, rules: CaseSettings, measured: Measured, unexplained: bool) -> Policy:
         """What a report needs to judge the case anew."""
-        return {
+        policy: Policy = {
             "limits": dict(rules.limits),
             "tolerances": [[list(pair) for pair in source] for source in rules.tolerances],
             "targets": list(rules.targets),
@@ -245,6 +245,9 @@ class Judge:
             "judge": self.settings.judge,
             "time_model": self.settings.time_model,
         }
+        if self.settings.programs:
+            policy["programs"] = list(self.settings.programs)
+        return policy
 
     def _paths(self, item: pytest.Item, case: CaseRecord) -> SourcePaths:
         """Where the paths in ``.file`` may start: at the PTX, the test, the rootdir."""

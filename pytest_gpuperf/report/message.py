@@ -26,13 +26,18 @@ def metric_label(row: Row) -> str:
 
 def accepting(record: Case) -> str:
     """The command that accepts what the test of a record measures."""
-    return update_command(record["nodeid"], record["policy"]["targets"])
+    policy = record["policy"]
+    return update_command(record["nodeid"], policy["targets"], policy.get("programs", ()))
 
 
 def updating(records: Iterable[Case], option: str = "--gpuperf-update") -> str:
     """The command that measures all that the records are of."""
+    records = [*records]
     commands = {accepting(record) for record in records if is_program(record["module"])}
-    return commands.pop() if len(commands) == 1 else f"pytest --gpuperf {option}"
+    if len(commands) == 1:
+        return commands.pop()
+    programs = {name: None for record in records for name in record["policy"].get("programs", ())}
+    return " ".join(("pytest", *programs, "--gpuperf", option))
 
 
 _TIMES = ("time_us", "occupancy")

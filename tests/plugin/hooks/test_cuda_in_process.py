@@ -77,8 +77,10 @@ def test_tests_that_call_cuda_are_gated(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     assert "2 passed" in done.stdout and done.stdout.endswith("fill 4, release 0\n")
     (tmp_path / "k.ptx").write_text(WORSE)
-    done = run(tmp_path, "--gpuperf")
+    (tmp_path / "pytest.ini").write_text("[pytest]\ngpuperf_targets = a100-sxm-80gb\n")
+    done = run(tmp_path, "--gpuperf-cuda", "--gpuperf")
     assert done.returncode == 1
+    assert "pytest --gpuperf-cuda --gpuperf --gpuperf-update test_host.py::test_add" in done.stdout
     # 11 instructions of 32 threads, and one more, twice
     assert "thread_instructions 704 → 768 " in " ".join(done.stdout.split())
     assert f"launched at test_host.py:{LINE}" in done.stdout

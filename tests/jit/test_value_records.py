@@ -156,6 +156,25 @@ def test_records_are_those_of_all_accesses(type: str) -> None:
         assert stored.silent == (_bits(values) == _bits(target)).sum()
 
 
+@pytest.mark.parametrize("type", ["s32", "f16", "f32", "f64"])
+def test_warps_that_carry_the_same_and_special_values_that_come_late(type: str) -> None:
+    """What one warp carries again and again, in all lanes or in halves, and zeros and NaN that only the last warps have."""
+    rng, dtype = np.random.default_rng(17), _DTYPES[type]
+    rows = rng.integers(1, 2000, (5, 32))
+    halves, pairs = np.tile(rows[3:, :16], 2), np.repeat(rows[3:, :2], 16, axis=1)
+    some = [*rows[[0] * 5], *rows[[1, 2, 1]], *halves[[0, 0, 1]], *pairs[[0, 1, 1]], *rows[[4] * 2]]
+    values = np.concatenate([*some, -np.concatenate(some), *some, *[row * 0 for row in rows[:2]]]).astype(
+        dtype
+    )
+    values[-40:-35] = np.nan if type in _FRACTION else -1
+    values[-35:-33] *= -1
+    loaded, stored = _run(
+        _copy(type), 13, _THREADS, values, np.zeros_like(values), np.uint32(len(values) - 3)
+    )
+    for record in (loaded, stored):
+        _check(record, type, values[:-3])
+
+
 _HOT = np.float32([0.0, 1.0, 2.0, 3.0])
 
 

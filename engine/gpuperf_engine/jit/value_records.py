@@ -111,50 +111,72 @@ def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> I
         numbers: list[list[int]] = raw[:, offset : offset + 8 * count].view(np.int64).tolist()
         return numbers
 
-    highest = [lanes(offset).max(axis=1).tolist() for offset in (Values.MINIMUM, Values.MAXIMUM, Values.TINY)]
+    bounds = [lanes(offset).max(axis=1).tolist() for offset in (Values.MINIMUM, Values.MAXIMUM, Values.TINY)]
     ors = np.bitwise_or.reduce(lanes(Values.ORS), axis=1).tolist()
-    heads, counts = longs(0, Values.MINIMUM // 8), longs(Values.TOP_COUNTS, TOP)
-    slopes = [raw[:, at : at + 8].view(np.float64)[:, 0].tolist() for at in Values.SLOPES]
-    near = raw[:, Values.SPREAD : Values.SPREAD + 8].view(np.int64)[:, 0] == Values.NEAR
-    references = raw[:, Values.REFERENCE : Values.REFERENCE + 8].view(np.float64)[:, 0].tolist()
-    sums = [raw[:, at : at + 256].view(np.float64).tolist() for at in (Values.DIFFERENCES, Values.SQUARES)]
-    dead = raw[:, Values.DEAD : Values.LEAD].view(np.int64)
+    fields = raw.view(_FIELDS)[:, 0].tolist()
+    tops = zip(longs(Values.TOP, TOP), longs(Values.TOP_COUNTS, TOP))
     mask = (1 << word) - 1
-    for row, (head, values, own) in enumerate(zip(heads, longs(Values.TOP, TOP), counts)):
-        kind = kinds[head[Values.SLOT // 8]]
+    rest = zip(fields, tops, *bounds, ors)
+    for row, (values, (top, counts), minimum, maximum, highest, set_bits) in enumerate(rest):
+        (
+            slot, space, start, count, zeros, negative_zeros, nans, silent, reloads, line, line_index, line_base, run, axis, plane,
+            tries, fits, seen, near, reference, top_error, level, sampled, dead, overwriter, *slopes,
+        ) = values  # fmt: skip
+        spread = None
+        if near == Values.NEAR:
+            sums = (Values.DIFFERENCES, Values.SQUARES)
+            off, squares = (math.fsum(raw[row, at : at + 256].view(np.float64).tolist()) for at in sums)
+            spread = reference, off, squares
         yield Carried(
-            slot=head[Values.SLOT // 8],
-            space=head[Values.SPACE // 8],
-            start=head[Values.START // 8],
-            count=head[Values.COUNT // 8],
-            zeros=head[Values.ZEROS // 8],
-            negative_zeros=head[Values.NEGATIVE_ZEROS // 8],
-            nans=head[Values.NANS // 8],
-            silent=head[Values.SILENT // 8],
-            reloads=head[Values.RELOADS // 8],
-            minimum=highest[0][row],
-            maximum=highest[1][row],
-            ors=ors[row],
+            slot=slot,
+            space=space,
+            start=start,
+            count=count,
+            zeros=zeros,
+            negative_zeros=negative_zeros,
+            nans=nans,
+            silent=silent,
+            reloads=reloads,
+            minimum=minimum,
+            maximum=maximum,
+            ors=set_bits,
             # the least magnitude with the other sign
-            tiny=max(0, highest[2][row] - 1),
-            line=head[Values.LINE // 8],
-            line_index=head[Values.LINE_INDEX // 8],
-            line_base=head[Values.LINE_BASE // 8] & mask,
-            slopes=tuple(
-                of_axis[row] if kind.is_float else head[at // 8] & mask
-                for at, of_axis in zip(Values.SLOPES, slopes)
-            ),
-            row=int(raw[row, Values.ROW : Values.ROW + 4].view(np.uint32)[0]),
-            plane=int(raw[row, Values.PLANE : Values.PLANE + 4].view(np.uint32)[0]),
-            run=int(raw[row, Values.RUN : Values.RUN + 4].view(np.uint32)[0]),
-            tries=head[Values.TRIES // 8],
-            fits=head[Values.FITS // 8],
-            seen=head[Values.SEEN // 8],
-            spread=(references[row], *(math.fsum(of_lanes[row]) for of_lanes in sums)) if near[row] else None,
-            top_error=head[Values.TOP_ERROR // 8],
-            top={value & mask: count for value, count in zip(values, own) if count},
-            level=head[Values.LEVEL // 8],
-            sampled=head[Values.SAMPLED // 8],
-            dead=int(dead[row][0]),
-            overwriter=int(dead[row][1]),
+            tiny=highest - 1 if highest else 0,
+            line=line,
+            line_index=line_index,
+            line_base=line_base & mask,
+            slopes=tuple(slopes[3:])
+            if kinds[slot].is_float
+            else (slopes[0] & mask, slopes[1] & mask, slopes[2] & mask),
+            run=run,
+            row=axis,
+            plane=plane,
+            tries=tries,
+            fits=fits,
+            seen=seen,
+            spread=spread,
+            top_error=top_error,
+            top={value & mask: times for value, times in zip(top, counts) if times},
+            level=level,
+            sampled=sampled,
+            dead=dead,
+            overwriter=overwriter,
         )
+
+
+#: what is read off a record one by one: numbers of 64 bits, of 32 bits and doubles
+_WHOLE = (
+    Values.SLOT, Values.SPACE, Values.START, Values.COUNT, Values.ZEROS, Values.NEGATIVE_ZEROS, Values.NANS, Values.SILENT,
+    Values.RELOADS, Values.LINE, Values.LINE_INDEX, Values.LINE_BASE, Values.RUN, Values.ROW, Values.PLANE, Values.TRIES, Values.FITS,
+    Values.SEEN, Values.SPREAD, Values.REFERENCE, Values.TOP_ERROR, Values.LEVEL, Values.SAMPLED, Values.DEAD, Values.OVERWRITER,
+    *Values.SLOPES, *Values.SLOPES,
+)  # fmt: skip
+_FORMATS = dict.fromkeys((Values.RUN, Values.ROW, Values.PLANE), "u4") | {Values.REFERENCE: "f8"}
+_FIELDS = np.dtype(
+    {
+        "names": [f"{place}" for place in range(len(_WHOLE))],
+        "formats": [_FORMATS.get(at, "i8") for at in _WHOLE[:-3]] + ["f8"] * 3,
+        "offsets": [*_WHOLE],
+        "itemsize": Values.LANES,
+    }
+)

@@ -31,7 +31,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -100,31 +100,26 @@ _OBSERVED = (LOAD, STORE, ATOMIC, REDUCTION, ASYNC_COPY, BULK_COPY, MATRIX_LOAD,
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """How bits are read: ``kind`` is ``u``, ``s`` or ``f``; floats have ``fraction`` bits."""
+    """How bits are read: ``kind`` is ``u``, ``s`` or ``f``; floats have ``fraction`` bits. ``fits``: whether lines are sought;
+    ``word``: bits of the words that lanes are computed with."""
 
     name: str
     kind: str
     bits: int
     fraction: int = 0
+    is_float: bool = field(init=False)
+    fits: bool = field(init=False)
+    word: int = field(init=False)
 
-    @property
-    def is_float(self) -> bool:
-        return self.kind == "f"
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_float", self.kind == "f")
+        object.__setattr__(self, "fits", self.kind != "f" or self.bits >= 32)
+        object.__setattr__(self, "word", 64 if self.bits == 64 else 32)
 
     @property
     def infinity(self) -> int:
         """The bits of +∞."""
         return (1 << (self.bits - 1)) - (1 << self.fraction)
-
-    @property
-    def fits(self) -> bool:
-        """Whether lines are sought."""
-        return not self.is_float or self.bits >= 32
-
-    @property
-    def word(self) -> int:
-        """Bits of the words that lanes are computed with."""
-        return 64 if self.bits == 64 else 32
 
 
 _FLOATS = {"f16": (16, 10), "bf16": (16, 7), "f32": (32, 23), "f64": (64, 52)}
@@ -242,14 +237,36 @@ def describe(
     """The records as users see them, in program order. ``object_at`` gives space, name and bytes of an object from the kind of its
     space (0 the arena, 1 shared, 2 local) and its start; ``uninitialized`` are the sites that read what nobody had written;
     ``traced``: dead stores were looked for."""
-    by_slot = {slot.index: slot for slots in value_slots(program).values() for slot in slots}
-    ordered = sorted(records, key=lambda item: (item.slot, item.space, item.start))
+    described = program.once(_described_slots)
+    ordered = sorted(records, key=attrgetter("slot", "space", "start"))
     return tuple(
         _described(
-            program, by_slot[item.slot], item, uninitialized, traced, *object_at(item.space, item.start)
+            *described[item.slot], item, program, uninitialized, traced, *object_at(item.space, item.start)
         )
         for item in ordered
     )
+
+
+def _described_slots(program: Program) -> list[tuple[ValueSlot, dict[str, Any], bool]]:
+    """The slots in order, what records of each have in common, and whether what it stores may be dead."""
+    described = []
+    for site, slots in value_slots(program).items():
+        of_site = program.sites[site]
+        instruction = of_site.instruction
+        location = instruction.location
+        common = {
+            "function": program.functions[program.blocks[of_site.block].function].name,
+            "line": instruction.span.line,
+            "opcode": instruction.opcode,
+            "source": "" if location is None else f"{location.path}:{location.line}",
+            "site": site,
+            "kind": of_site.kind,
+        }
+        may_be_dead = _may_be_dead(instruction)
+        for slot in slots:
+            own = {"element": slot.element, "type": slot.type, "width": slot.kind.bits // 8}
+            described.append((slot, common | own, may_be_dead))
+    return described
 
 
 def object_namer(memory: Memory) -> Callable[[int, int], tuple[str, str, int | None]]:
@@ -270,34 +287,26 @@ def object_namer(memory: Memory) -> Callable[[int, int], tuple[str, str, int | N
 
 
 def _described(
-    program: Program,
     slot: ValueSlot,
+    common: dict[str, Any],
+    may_be_dead: bool,
     item: Carried,
+    program: Program,
     uninitialized: Collection[int],
     traced: bool,
     space: str,
     name: str,
     size: int | None,
 ) -> ValueRecord:
-    site, kind = program.sites[slot.site], slot.kind
-    instruction = site.instruction
-    location = instruction.location
-    numbers = item.count - item.nans
-    top = sorted(item.top.items(), key=lambda pair: (-pair[1], pair[0]))
+    kind = slot.kind
+    numbers = item.count != item.nans
+    top = sorted(item.top.items(), key=_frequent_first)
     mean, deviation = _spread(item)
     distinct = (item.sampled << item.level) + (item.zeros > item.negative_zeros)
     return ValueRecord(
-        function=program.functions[program.blocks[site.block].function].name,
-        line=instruction.span.line,
-        opcode=instruction.opcode,
-        source="" if location is None else f"{location.path}:{location.line}",
-        site=slot.site,
-        element=slot.element,
-        kind=site.kind,
+        **common,
         space=space,
         object=name,
-        type=slot.type,
-        width=kind.bits // 8,
         count=item.count,
         minimum=_of_key(kind, ~item.minimum) if numbers else None,
         maximum=_of_key(kind, item.maximum) if numbers else None,
@@ -305,21 +314,25 @@ def _described(
         nans=item.nans,
         silent=item.silent,
         reloads=item.reloads,
-        top=tuple((number_of(kind, bits), count) for bits, count in top),
+        top=tuple([(number_of(kind, bits), count) for bits, count in top]),
         top_error=item.top_error,
         distinct=min(distinct, item.count),
         distinct_exact=item.level == 0,
         mantissa_bits=_mantissa_bits(kind, item.ors) if kind.is_float else None,
         smallest=_smallest(kind, item) if kind.is_float else None,
-        affine=_affine(kind, item) if kind.fits else None,
+        affine=_affine(kind, item) if kind.fits and item.line == SLOPED else None,
         mean=mean,
         deviation=deviation,
-        elements=None if size is None else size // (kind.bits // 8),
+        elements=None if size is None else size // common["width"],
         several_elements=item.line > ANCHORED or item.tries > 0,
         uninitialized=slot.site in uninitialized,
-        dead_bytes=item.dead if traced and space == "global" and _may_be_dead(instruction) else None,
-        overwriter=_overwriter(program, item),
+        dead_bytes=item.dead if may_be_dead and traced and space == "global" else None,
+        overwriter=_overwriter(program, item) if item.overwriter else None,
     )
+
+
+def _frequent_first(counted: tuple[int, int]) -> tuple[int, int]:
+    return -counted[1], counted[0]
 
 
 def _may_be_dead(instruction: Instruction) -> bool:
@@ -327,14 +340,10 @@ def _may_be_dead(instruction: Instruction) -> bool:
     return instruction.effect in (STORE, MATRIX_STORE) and not is_strong(instruction)
 
 
-def _overwriter(program: Program, item: Carried) -> tuple[int, str] | None:
+def _overwriter(program: Program, item: Carried) -> tuple[int, str]:
     """Lines in the PTX and the source of what overwrote most of the bytes that are dead."""
-    if not item.overwriter:
-        return None
-    by_slot = (slot.site for slots in value_slots(program).values() for slot in slots)
-    instruction = program.sites[next(islice(by_slot, item.overwriter - 1, None))].instruction
-    location = instruction.location
-    return instruction.span.line, "" if location is None else f"{location.path}:{location.line}"
+    _, common, _ = program.once(_described_slots)[item.overwriter - 1]
+    return common["line"], common["source"]
 
 
 def number_of(kind: ValueKind, bits: int) -> int | float:
@@ -343,12 +352,19 @@ def number_of(kind: ValueKind, bits: int) -> int | float:
     if not kind.is_float:
         return bits - (1 << kind.bits) if kind.kind == "s" and bits >> (kind.bits - 1) else bits
     if kind.name == "bf16":
-        return float(_FLOAT.unpack(_WORD.pack(bits << 16))[0])
-    code, size = {16: ("<e", 2), 32: ("<f", 4), 64: ("<d", 8)}[kind.bits]
-    return float(struct.unpack(code, bits.to_bytes(size, "little"))[0])
+        bits <<= 16
+    number, words = _NUMBERS[kind.name]
+    unpacked: float = number(words(bits))[0]
+    return unpacked
 
 
-_FLOAT, _WORD = struct.Struct("<f"), struct.Struct("<I")
+#: of floats: what reads a number, and what writes the word that it is read from
+_NUMBERS = {
+    name: (struct.Struct(number).unpack, struct.Struct(word).pack)
+    for name, number, word in (
+        ("f16", "<e", "<H"), ("bf16", "<f", "<I"), ("f32", "<f", "<I"), ("f64", "<d", "<Q"),
+    )
+}  # fmt: skip
 
 
 def _of_key(kind: ValueKind, key: int) -> int | float:
@@ -381,9 +397,7 @@ def _spread(item: Carried) -> tuple[float | None, float | None]:
     return reference + off, math.sqrt(max(0.0, squares / item.count - off * off))
 
 
-def _affine(kind: ValueKind, item: Carried) -> AffineFit | None:
-    if item.line != SLOPED:
-        return None
+def _affine(kind: ValueKind, item: Carried) -> AffineFit:
     slopes: list[int | float] = [*item.slopes]
     if not kind.is_float:
         slopes = [number_of(ValueKind("", "s", kind.word), int(slope)) for slope in slopes]

@@ -28,6 +28,7 @@ PREFIX = "values_of_"
 RANGE_PREFIX = "values_range_"
 _REDUCED = "values_reduced_"
 _LOCATED = "values_located_"
+_COMPARED = "values_compared_"
 #: functions of ``runtime.values`` that these call
 IMPORTS = ("values_record", "values_merge", "values_dead", "values_traced")
 
@@ -36,6 +37,7 @@ def values_function(name: str, wide: bool) -> str:
     """The functions for the type in that name. ``wide``: the host has AVX-512."""
     kind = value_kind(name[len(PREFIX) :])
     parts: list[Rows] = [_Recorded(name, kind, wide), _Located(_LOCATED + kind.name, kind, wide)]
+    parts += [_Compared(_COMPARED + kind.name, kind, wide)]
     parts += [_Reduced(_REDUCED + kind.name, kind, wide), Sample(kind, wide)]
     parts.append(_Range(RANGE_PREFIX + kind.name, kind, wide))
     texts = [part.text() for part in parts]
@@ -72,7 +74,7 @@ class _Access(Rows):
     def call(self, name: str, mask: Ref) -> None:
         """Give the access of some lanes to another function."""
         given = f"ptr %ctx, i64 %slot, i32 {mask}, {V64} %a, {self.raw} %v, i64 %how"
-        self.to.do(f"call void @{name}{self.kind.name}({given})")
+        self.to.do(f"tail call void @{name}{self.kind.name}({given})")
 
     def function(self) -> str:
         given = f"ptr %ctx, i64 %slot, i32 %mask, {V64} %a, {self.raw} %v, i64 %how"
@@ -109,30 +111,10 @@ class _Located(_Access):
         return self.function()
 
 
-class _Recorded(_Access, Stores):
-    """An access as a row of the slot's record. Calls come last, so that nothing need be kept while they run."""
+class _Appending(_Access):
+    """An access as a row of the slot's record."""
 
-    def text(self) -> str:
-        to = self.to
-        self.begin()
-        offsets, lanes = self.inside()
-        to.branch(to.icmp("eq", to.and_(lanes, self.mask), self.mask), "here", "elsewhere")
-        to.start("elsewhere")
-        self.call(_LOCATED, self.mask)
-        to.give()
-        to.start("here")
-        to.branch(to.icmp("eq", self.mask, 0), "end", "add")
-        to.start("add")
-        self.on = to.bitcast(self.mask, V1)
-        self.record = to.field(self.row, ValueRow.RECORD, "ptr")
-        self._compare()
-        self.trace(self.addresses, self.mask)
-        self._append(offsets)
-        to.start("end")
-        to.give()
-        return self.function()
-
-    def _append(self, offsets: Ref) -> None:
+    def append(self, offsets: Ref) -> None:
         """Put a row into the record, and take its rows into the sums when there is room for no more."""
         to, kind = self.to, self.kind
         value = self.value
@@ -152,8 +134,52 @@ class _Recorded(_Access, Stores):
         to.store(more, to.place(self.record, Values.ROWS))
         to.branch(to.icmp("eq", more, BATCHES), "reduce", "end")
         to.start("reduce")
-        to.do(f"call void @{_REDUCED}{kind.name}(ptr %ctx, ptr {self.record})")
+        to.do(f"tail call void @{_REDUCED}{kind.name}(ptr %ctx, ptr {self.record})")
         to.give()
+
+
+class _Recorded(_Appending):
+    """An access as a row, if nothing is held against it, as nothing is of shared memory. All calls come last, so that no frame is
+    needed and nothing is kept while they run."""
+
+    def text(self) -> str:
+        to = self.to
+        self.begin()
+        offsets, lanes = self.inside()
+        to.branch(to.icmp("eq", to.and_(lanes, self.mask), self.mask), "here", "elsewhere")
+        to.start("elsewhere")
+        self.call(_LOCATED, self.mask)
+        to.give()
+        to.start("here")
+        to.branch(to.icmp("eq", self.mask, 0), "end", "add")
+        to.start("add")
+        self.record = to.field(self.row, ValueRow.RECORD, "ptr")
+        held = to.or_(to.field(self.record, Values.COMPARES), to.field(self.record, Values.TRACES))
+        to.branch(to.icmp("eq", held, 0), "append", "compared")
+        to.start("compared")
+        self.call(_COMPARED, self.mask)
+        to.give()
+        to.start("append")
+        self.append(offsets)
+        to.start("end")
+        to.give()
+        return self.function()
+
+
+class _Compared(_Appending, Stores):
+    """An access that is held against others, before it is a row."""
+
+    def text(self) -> str:
+        to = self.to
+        self.begin()
+        self.on = to.bitcast(self.mask, V1)
+        self.record = to.field(self.row, ValueRow.RECORD, "ptr")
+        self._compare()
+        self.trace(self.addresses, self.mask)
+        self.append(to.sub(self.addresses, to.splat(to.field(self.row, ValueRow.START))))
+        to.start("end")
+        to.give()
+        return self.function()
 
     def _compare(self) -> None:
         """Stores with what is there, loads with loads before."""

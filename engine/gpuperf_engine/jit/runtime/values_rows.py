@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ...simt.value_records import BATCHES, DISTINCT_SLOTS, HASH_FACTORS, ValueKind
 from ..ir.access_records import Values
 from ..ir.emitter import Emitter, Phi
-from ..ir.operands import LANES, Ref, lanes_of
+from ..ir.operands import LANES, Ref, count_of, lanes_of, vector_of
 
 __all__ = ["V1", "V32", "V64", "Rows"]
 
@@ -49,6 +49,38 @@ class Rows:
     def first(self, lanes: Ref) -> Ref:
         """The lowest of some lanes."""
         return self.to.intrinsic(f"cttz.{lanes.type}", lanes.type, lanes, Ref("i1", "true"))
+
+    def pack(self, words: Ref, some: Ref, place: Ref, number: Ref, room: str) -> Ref:
+        """Put some elements of a vector, by their bits, behind ``number`` others; gives how many these are then. Registers are stored
+        whole; where they cannot be packed, they go through ``room``."""
+        to, length, bytes = self.to, count_of(words.type), self.bytes
+        if self.wide:
+            # pieces of exactly one register: LLVM 22 packs longer ones by way of stores that it takes to be aligned
+            count = 64 // bytes
+            piece = vector_of(count, self.scalar)
+            for start in range(0, length, count):
+                own = to.trunc(to.lshr(some, start), f"i{count}") if count < length else some
+                tests = to.bitcast(own, vector_of(count, "i1"))
+                part = to.pick(words, range(start, start + count))
+                name = f"experimental.vector.compress.v{count}{self.scalar}"
+                packed = to.intrinsic(name, piece, part, tests, Ref(piece, "poison"))
+                to.store(packed, to.element(place, self.scalar, number), bytes)
+                number = to.add(number, self.popcount(to.zext(own, "i32")))
+            return number
+        to.store(words, room, 64)
+        some = to.zext(some, "i32") if some.type != "i32" else some
+        before, head, one, done = to.block, *(to.label(hint) for hint in ("pack", "pack.one", "packed"))
+        to.enter(head)
+        rest, now = to.phi("i32", (some, before)), to.phi("i64", (number, before))
+        to.branch(to.icmp("eq", rest, 0), done, one)
+        to.start(one)
+        word = to.load(self.scalar, to.element(room, self.scalar, self.first(rest)))
+        to.store(word, to.element(place, self.scalar, now))
+        rest.come(to.and_(rest, to.sub(rest, 1)))
+        now.come(to.add(now, 1))
+        to.jump(head)
+        to.start(done)
+        return now
 
     def highest(self, a: Ref, b: Ref) -> Ref:
         """The higher ones of two vectors, unsigned."""

@@ -18,7 +18,7 @@ __all__ = ["Top"]
 
 _COUNTS, _NUMBERS = vector_of(TOP, "i64"), vector_of(BUCKETS, "i16")
 #: sets of buckets that take turns, so that counting in one need not wait for the count before
-_SETS = 4
+_SETS = 2
 _MOST = BATCHES * LANES
 _HALF = LANES // 2
 
@@ -137,11 +137,7 @@ class Top(Rows):
         to = self.to
         for number in range(_SETS):
             to.put(_NUMBERS, "zeroinitializer", to.place("%buckets", number * BUCKETS * 2), 64)
-        before = to.block
-        with self.each_row(rows, "counting") as row:
-            filled = to.phi("i64", (0, before))
-            low = self._count_row(self.values_of(row), self.lanes_in(row), filled)
-            filled.come(low)
+        low = self._count_rows(rows)
         with to.if_(to.icmp("ne", low, 0), "sample"):
             self._sample(Ref("ptr", "%low"), low)
         total: Ref | None = None
@@ -151,6 +147,30 @@ class Top(Rows):
         assert total is not None
         to.store(total, "%buckets", 64)
 
+    def _count_rows(self, rows: Ref) -> Ref:
+        """Count rows in their buckets, equal ones in succession at once; gives how many hashes there are for the sample."""
+        to, before = self.to, self.to.block
+        to.enter("counting")
+        row, filled = to.phi("i64", (0, before)), to.phi("i64", (0, before))
+        values, lanes = self.values_of(row), self.lanes_in(row)
+        inside = to.block
+        to.enter("run")
+        last, times = to.phi("i64", (row, inside)), to.phi("i64", (1, inside))
+        following = to.add(last, 1)
+        to.branch(to.icmp("ult", following, rows), "beside", "run.ended")
+        to.start("beside")
+        same = to.icmp("eq", to.bits(to.icmp("eq", self.values_of(following), values)), -1)
+        last.come(following)
+        times.come(to.add(times, 1))
+        to.branch(to.and_(same, to.icmp("eq", self.lanes_in(following), lanes)), "run", "run.ended")
+        to.start("run.ended")
+        low = self._count_row(values, lanes, filled, to.trunc(times, "i16"))
+        row.come(following)
+        filled.come(low)
+        to.branch(to.icmp("uge", following, rows), "counting.done", "counting")
+        to.start("counting.done")
+        return low
+
     def _few_buckets(self) -> Ref:
         """Whether all elements can have few values."""
         to = self.to
@@ -158,9 +178,9 @@ class Top(Rows):
         number = to.intrinsic(f"ctpop.{some.type}", some.type, some)
         return to.icmp("ule", number, TOP)
 
-    def _count_row(self, values: Ref, lanes: Ref, filled: Ref) -> Ref:
-        """Count a row in its buckets, and add to the hashes for the sample; gives how many these are then. Often half warps have one
-        value each, or the same ones."""
+    def _count_row(self, values: Ref, lanes: Ref, filled: Ref, times: Ref) -> Ref:
+        """Count a row so many times in its buckets, and add to the hashes for the sample; gives how many these are then. Often half
+        warps have one value each, or the same ones."""
         to = self.to
         to.branch(to.icmp("eq", lanes, -1), "full", "partial")
         to.start("full")
@@ -170,14 +190,13 @@ class Top(Rows):
         low, high = (to.pick(values, range(start, start + _HALF)) for start in (0, _HALF))
         to.branch(to.icmp("eq", to.bits(to.icmp("eq", low, high)), -1), "half", "each")
         ways: list[tuple[str | int, str]] = []
-        for name, count, weight in (("pair", 2, _HALF), ("half", _HALF, 2), ("each", LANES, 1)):
+        to.start("pair")
+        ways.append((self._count_pair(values, filled, times), to.block))
+        to.jump("counted")
+        for name, count in (("half", _HALF), ("each", LANES)):
             to.start(name)
-            part = values
-            if name == "pair":
-                part = to.pick(values, [_HALF * (lane == 1) for lane in range(_HALF)])
-            elif name == "half":
-                part = low
-            hashes = self._hash_row(part)
+            weight = to.mul(times, LANES // count)
+            hashes = self._hash_row(low if name == "half" else values)
             for lane in range(count):
                 self._count_one(Ref("i64", str(lane)), lane % _SETS, weight)
             chosen = Ref("i32", str((1 << count) - 1 if count < LANES else -1))
@@ -187,7 +206,7 @@ class Top(Rows):
         hashes = self._hash_row(values)
         to.enter("rest")
         left = to.phi("i32", (lanes, "partial"))
-        self._count_one(to.zext(self.first(left), "i64"), 0, 1)
+        self._count_one(to.zext(self.first(left), "i64"), 0, times)
         after = to.and_(left, to.sub(left, 1))
         left.come(after)
         to.branch(to.icmp("eq", after, 0), "rested", "rest")
@@ -196,6 +215,17 @@ class Top(Rows):
         to.enter("counted")
         return to.phi("i64", *ways)
 
+    def _count_pair(self, values: Ref, filled: Ref, times: Ref) -> Ref:
+        """Count a row of which each half has one value; as scalars, which need not go through memory."""
+        to = self.to
+        weight, highest = to.mul(times, _HALF), self.narrow(to.field(self.record, Values.HIGHEST))
+        for number, lane in enumerate((0, _HALF)):
+            hash = self.hashed(to.extract(values, lane))
+            self._count_in(to.and_(hash, BUCKETS - 1), number, weight)
+            to.store(hash, to.element("%low", self.scalar, filled))
+            filled = to.add(filled, to.zext(to.icmp("ule", hash, highest), "i64"))
+        return filled
+
     def _hash_row(self, values: Ref) -> Ref:
         """Hashes of a row, or of half a row that has all of its values; their buckets are at ``%row_buckets``."""
         to = self.to
@@ -203,10 +233,14 @@ class Top(Rows):
         to.store(to.trunc(to.and_(hashes, BUCKETS - 1), "i16"), "%row_buckets", 64)
         return hashes
 
-    def _count_one(self, lane: Ref, number: int, weight: int) -> None:
+    def _count_one(self, lane: Ref, number: int, weight: Ref) -> None:
         to = self.to
-        bucket = to.zext(to.load("i16", to.element("%row_buckets", "i16", lane)), "i64")
-        cell = to.element(to.place("%buckets", number * BUCKETS * 2), "i16", bucket)
+        self._count_in(to.load("i16", to.element("%row_buckets", "i16", lane)), number, weight)
+
+    def _count_in(self, bucket: Ref, number: int, weight: Ref) -> None:
+        to = self.to
+        place = to.zext(bucket, "i64") if bucket.type != "i64" else bucket
+        cell = to.element(to.place("%buckets", number * BUCKETS * 2), "i16", place)
         to.store(to.add(to.load("i16", cell), weight), cell)
 
     def _add_low(self, number: Ref, hashes: Ref, different: Ref) -> Ref:
@@ -215,37 +249,7 @@ class Top(Rows):
         highest = to.splat(self.narrow(to.field(self.record, Values.HIGHEST)), length)
         chosen = different if length == LANES else to.trunc(different, f"i{length}")
         low = to.bits(to.and_(to.icmp("ule", hashes, highest), to.bitcast(chosen, vector_of(length, "i1"))))
-        if not self.wide:
-            return self._add_one_by_one(number, hashes, low)
-        # pieces of exactly one register: LLVM 22 packs longer ones by way of stores that it takes to be aligned
-        count = 512 // self.kind.word
-        piece = vector_of(count, self.scalar)
-        for start in range(0, length, count):
-            own = to.trunc(to.lshr(low, start), f"i{count}") if count < length else low
-            tests = to.bitcast(own, vector_of(count, "i1"))
-            part = to.pick(hashes, range(start, start + count))
-            name = f"experimental.vector.compress.v{count}{self.scalar}"
-            packed = to.intrinsic(name, piece, part, tests, Ref(piece, "poison"))
-            to.store(packed, to.element("%low", self.scalar, number), self.bytes)
-            number = to.add(number, self.popcount(to.zext(own, "i32")))
-        return number
-
-    def _add_one_by_one(self, number: Ref, hashes: Ref, low: Ref) -> Ref:
-        to = self.to
-        to.store(hashes, "%row_hashes", 64)
-        low = to.zext(low, "i32") if low.type != "i32" else low
-        before, head, one, done = to.block, *(to.label(hint) for hint in ("add", "add.one", "added"))
-        to.enter(head)
-        rest, now = to.phi("i32", (low, before)), to.phi("i64", (number, before))
-        to.branch(to.icmp("eq", rest, 0), done, one)
-        to.start(one)
-        hash = to.load(self.scalar, to.element("%row_hashes", self.scalar, self.first(rest)))
-        to.store(hash, to.element("%low", self.scalar, now))
-        rest.come(to.and_(rest, to.sub(rest, 1)))
-        now.come(to.add(now, 1))
-        to.jump(head)
-        to.start(done)
-        return now
+        return self.pack(hashes, low, Ref("ptr", "%low"), number, "%row_hashes")
 
     def _sample(self, hashes: Ref, number: Ref) -> None:
         self.to.do(f"call void @{SAMPLED}{self.kind.name}(ptr {self.record}, ptr {hashes}, i64 {number})")

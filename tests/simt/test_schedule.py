@@ -24,7 +24,7 @@ class Script:
         self.name, self.log, self.barriers, self.index = name, log, barriers, index
         self.steps = list(steps)
         self.live = 0xFFFFFFFF
-        self.yielding = False
+        self.yielding = self.parted = False
 
     def begin_slice(self, quantum: int) -> None:
         pass
@@ -57,6 +57,17 @@ class Script:
 
     def is_complete(self) -> bool:
         return True
+
+    def part(self) -> bool:
+        changed, self.parted = not self.parted and self.name == "parts", True
+        if changed:
+            self.steps.insert(0, "slice")
+            self.log.append(f"{self.name}:parts")
+        return changed
+
+    @property
+    def runs(self) -> bool:
+        return self.parted and self.name == "parts"
 
     def force_yield(self) -> bool:
         changed, self.yielding = not self.yielding and self.name == "helpful", True
@@ -110,6 +121,11 @@ def test_the_place_of_a_finished_cta_goes_to_the_next() -> None:
 def test_a_barrier_that_nobody_can_complete() -> None:
     with pytest.raises(Deadlock, match="no thread can continue"):
         run([[["sync 0"], ["sync 1"]]], resident=1)
+
+
+def test_lanes_at_aligned_barriers_arrive_when_nothing_else_can_go_on() -> None:
+    log = run([[["slice", "sync 0"], ["slice", "sync 1"]]], resident=1, names="parts")
+    assert log[:5] == ["parts:slice"] * 2 + ["parts:sync 0", "parts:sync 1", "parts:parts"]
 
 
 def test_a_launch_that_runs_in_circles() -> None:

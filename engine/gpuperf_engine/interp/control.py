@@ -13,8 +13,9 @@ from ..isa.effects import BARRIER, BRANCH, CALL, CLUSTER_BARRIER, INDIRECT_BRANC
 from ..isa.types import scalar_type
 from ..ptx.syntax import Guard, Instruction, Operand, Register, Variable
 from ..simt.barriers import BARRIERS
-from ..simt.faults import bad_barrier, bad_cluster_barrier, bad_target, lanes_of
+from ..simt.faults import bad_barrier, bad_cluster_barrier, bad_target, divergent_barrier, lanes_of
 from ..simt.launch import MAX_THREADS
+from ..simt.rule_breaches import Breach
 from ..simt.schedule import Status
 from ..simt.system import SystemCall
 from .calls import Call, argument_reader, put_bytes
@@ -247,7 +248,7 @@ class BarrierEnd:
         if self.aligned and not whole:
             paths.gather()
             return None
-        waits = self._arrive(warp)
+        waits = self._arrive(warp, paths.mask)
         if whole:
             warp.at_barrier = self
             return Status.WAITS if waits else Status.READY
@@ -256,16 +257,28 @@ class BarrierEnd:
             return None
         return warp.go(self.block, self.block.successors[0])
 
-    def _arrive(self, warp: ReferenceWarp) -> bool:
-        """The running lanes arrive; whether they must wait."""
+    def part(self, warp: ReferenceWarp, lanes: int) -> tuple[int, bool]:
+        """Lanes arrive at an aligned barrier without the rest of their warp; where they go on, and whether they wait for that.
+        Raises what breaking the rule is, if it is an error."""
+        rest = warp.paths.live & ~lanes
+        if warp.cta.plan.strict == "error":
+            raise divergent_barrier(warp.place(), self.instruction, lanes, rest)
+        first = lanes_of(lanes)[0]
+        warp.counters.breaches.append(
+            Breach("aligned-barrier", self.instruction, warp.cta.index, warp.index, first, lanes | rest << 32)
+        )
+        return self.block.successors[0], self._arrive(warp, lanes)
+
+    def _arrive(self, warp: ReferenceWarp, lanes: int) -> bool:
+        """Lanes arrive; whether they must wait."""
         paths = warp.paths
-        first = lanes_of(paths.mask)[0]
+        first = lanes_of(lanes)[0]
         number, expected = self._operands(warp, first)
         holds = bits_of(self.predicate(warp)) if self.predicate is not None else 0
         warp.cta.barriers.arrive(
             number,
             warp.index,
-            paths.mask,
+            lanes,
             live=paths.live,
             expected=expected,
             waits=self.waits,
@@ -306,8 +319,8 @@ class ClusterEnd(BarrierEnd):
     def _prepare(self, to: Prepare, instruction: Instruction) -> None:
         """It has no operands."""
 
-    def _arrive(self, warp: ReferenceWarp) -> bool:
-        barrier, own, lanes = warp.cta.cluster.barrier, (warp.cta.rank, warp.index), warp.paths.mask
+    def _arrive(self, warp: ReferenceWarp, lanes: int) -> bool:
+        barrier, own = warp.cta.cluster.barrier, (warp.cta.rank, warp.index)
         if not self.waits:
             if not barrier.arrive(own, lanes):
                 raise bad_cluster_barrier(warp.place(), self.instruction, lanes_of(lanes)[0])

@@ -21,7 +21,7 @@ from ..simt.atomic_targets import AtomicTargets
 from ..simt.barriers import Barriers
 from ..simt.clusters import ClusterBarrier, broken_rule, refused_address
 from ..simt.effects import convergence_key
-from ..simt.faults import Place, Waiting, budget, deadlock, divergent_barrier, doing, uneven_products
+from ..simt.faults import Place, Waiting, budget, deadlock, doing, uneven_products
 from ..simt.launch import LaunchPlan
 from ..simt.live_registers import live_at
 from ..simt.padding import Overrun
@@ -321,13 +321,8 @@ class ReferenceWarp:
             if self.cta.program.products:
                 self._compare_products()
             return Status.DONE
-        waiting = list(self.paths.waiting())
-        if any(wait.key == BARRIER for _, _, wait in waiting):
+        if any(wait.key in (BARRIER, ALIGNED) for _, _, wait in self.paths.waiting()):
             return Status.WAITS
-        for block, lanes, wait in waiting:
-            barrier = self.cta.blocks[block].barrier
-            if wait.key == ALIGNED and barrier is not None:
-                raise divergent_barrier(self.place(), barrier.instruction, lanes, self.paths.live & ~lanes)
         raise deadlock(self.where())
 
     def _compare_products(self) -> None:
@@ -395,6 +390,18 @@ class ReferenceWarp:
 
     def is_complete(self) -> bool:
         return not self.missing
+
+    def part(self) -> bool:
+        return self.at_barrier is None and self.paths.part(self._part)
+
+    def _part(self, block: int, lanes: int) -> tuple[int, bool]:
+        barrier = self.cta.blocks[block].barrier
+        assert barrier is not None
+        return barrier.part(self, lanes)
+
+    @property
+    def runs(self) -> bool:
+        return self.paths.mask != 0
 
     def force_yield(self) -> bool:
         return self.at_barrier is None and self.paths.force_yield()

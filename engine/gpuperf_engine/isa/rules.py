@@ -37,6 +37,11 @@ RULES = {
         "CUDA: Device Memory Accesses",
         works=True,
     ),
+    "aligned-barrier": Rule(
+        "all threads of a warp execute an aligned barrier together; GPUs from sm_70 on count threads, whatever their warp does",
+        "PTX: bar, barrier; CUDA: Independent Thread Scheduling",
+        works=True,
+    ),
     "peer-ended": Rule(
         "shared memory of another block of the cluster is read and written only while that block has not ended",
         "CUDA: Distributed Shared Memory",
@@ -54,7 +59,6 @@ RULES = {
         "the member mask of a `.sync` instruction contains each lane that executes it",
         "PTX: shfl.sync, vote.sync",
     ),
-    "aligned-barrier": Rule("all threads of a warp execute an aligned barrier together", "PTX: bar, barrier"),
     "barrier-operands": Rule(
         "a barrier has a number from 0 to 15, and a thread count that is a multiple of the warp size",
         "PTX: bar, barrier",
@@ -121,6 +125,7 @@ class Noted:
 
     NOT_STARTED = 0
     ARRIVAL = 1
+    PARTED = 2
     #: the most that are reported of one launch, by instruction
     MOST = 64
     #: bytes of a record: rule, site, CTA, warp, lane, address
@@ -128,7 +133,7 @@ class Noted:
 
 
 #: rules by these numbers
-NOTED = ("peer-not-started", "arrival-at-ended-block")
+NOTED = ("peer-not-started", "arrival-at-ended-block", "aligned-barrier")
 
 
 def render() -> str:
@@ -150,6 +155,11 @@ def render() -> str:
     lines += [
         "Reads of memory that was never written have a setting of their own, `gpuperf_uninitialized`. Not looked for: what `shfl`",
         "reads from a lane that takes no part, which the manual leaves undefined (here it is 0).",
+        "",
+        "`aligned-barrier`: [what is carried out](engine.md#aligned-barriers). `member-mask` is an error, as what a GPU computes",
+        "then is the compiler's choice: ptxas 13.0 (`sm_80`, `sm_90`) leaves the mask out where it takes the warp to be converged",
+        "(a ballot is `VOTE.ANY` alone, with the bits of all lanes); elsewhere it puts `WARPSYNC` with the mask before the",
+        "exchange, and nothing says which of the lanes outside of it are there.",
         "",
     ]
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from .._gc import uncollected
 from ..errors import Unsupported
 from ..flow.uniformity import analyse_uniformity
 from ..memory.arena import Memory
+from ..memory.undo import Undo
 from ..simt.clusters import waits_for_cluster
 from ..simt.counters import Observation
 from ..simt.launch import LaunchPlan
@@ -48,14 +49,16 @@ class LlvmBackend:
             kernel = program.kernel
             remark = f"{kernel.span}: {kernel.name!r} runs on the reference backend, which is slow: {code}"
             return replace(observation, remarks=(remark, *observation.remarks))
-        saved = memory.save() if not diverged and program.once(_may_arrive_diverged) else None
-        launch = Launch(program, plan, memory, observe, code, clustered)
+        undo = Undo(memory) if not diverged and program.once(_may_arrive_diverged) else None
+        launch = Launch(
+            program, plan, memory, observe, code, clustered, diverged, None if undo is None else undo.keep
+        )
         began = time.perf_counter()
         try:
             run(launch)
         except ArrivesDiverged:
-            assert saved is not None
-            memory.restore(saved)
+            assert undo is not None
+            undo.restore()
             if memory.begin_again is not None:
                 memory.begin_again()
             plan.console.clear()
@@ -176,10 +179,13 @@ def _stores_parts_of_words(program: Program) -> bool:
 
 
 def _may_arrive_diverged(program: Program) -> bool:
-    """Whether a warp might be diverged at an unaligned barrier: that is seen when it happens."""
+    """Whether a warp might be diverged at a barrier: that is seen when it happens. Lanes at an aligned barrier wait for their warp, so
+    that they come there together unless a branch leads some of them elsewhere."""
     return any(
         # a function may be called by a part of a warp
-        block.function > 0 or uniformity.may_diverge or block.index in uniformity.divergent
+        block.function > 0
+        or block.index in uniformity.divergent
+        or (uniformity.may_diverge and is_loose(block.terminator))
         for block, uniformity in ((item, program.uniformity[item.function]) for item in program.blocks)
-        if block.kind == "barrier" and block.terminator is not None and is_loose(block.terminator)
+        if block.kind == "barrier" and block.terminator is not None
     )

@@ -51,14 +51,14 @@ def conflicting_sites(program: Program, plan: LaunchPlan | None) -> frozenset[in
         of_block[site.block].append(site)
     whole = {block.index for block in blocks if block.kind == "barrier" and _of_all(block.terminator)}
     starts = {program.entries[0], *(next(iter(blocks[index].successors)) for index in whole)}
-    reached = {start: _reached(program, start, whole) for start in starts}
+    together = _together(program, {start: _reached(program, start, whole) for start in starts}, whole)
     conflicts: set[int] = set()
-    for places in reached.values():
+    for places in together:
         here = [site for index in places for site in of_block[index]]
         if any(site.kind in _STORES for site in here):
             conflicts.update(site.index for site in here)
     return frozenset(
-        conflicts if plan is None else conflicts & _conflicting(program, plan, reached, whole, of_block)
+        conflicts if plan is None else conflicts & _conflicting(program, plan, together, of_block)
     )
 
 
@@ -82,14 +82,8 @@ def _of_all(instruction: Instruction | None) -> bool:
     return "cluster" not in words and "arrive" not in words and "b" not in given
 
 
-def _conflicting(
-    program: Program,
-    plan: LaunchPlan,
-    reached: dict[int, set[int]],
-    whole: set[int],
-    of_block: dict[int, list[Site]],
-) -> set[int]:
-    """Sites whose addresses are known to conflict or not known, by what runs at the same time."""
+def _together(program: Program, reached: dict[int, set[int]], whole: set[int]) -> list[set[int]]:
+    """Blocks that run at the same time, between two barriers, by what can be ``reached`` from each of them."""
     group = {start: start for start in reached}
 
     def leader(start: int) -> int:
@@ -105,9 +99,16 @@ def _conflicting(
     together: dict[int, set[int]] = defaultdict(set)
     for start, places in reached.items():
         together[leader(start)] |= places
+    return list(together.values())
+
+
+def _conflicting(
+    program: Program, plan: LaunchPlan, together: Sequence[set[int]], of_block: dict[int, list[Site]]
+) -> set[int]:
+    """Sites whose addresses are known to conflict or not known, by what runs at the same time."""
     values = _Places(program, plan)
     conflicts: set[int] = set()
-    for places in together.values():
+    for places in together:
         conflicts.update(values.conflicts([site for index in sorted(places) for site in of_block[index]]))
     return conflicts
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import LaunchError
 from ..isa.rules import NOTED
 from ..isa.tensor_memory import Tensor
-from ..memory.arena import PADDED, Memory
+from ..memory.arena import PADDED, Allocation, Memory
 from ..memory.spaces import KINDS
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
@@ -37,7 +37,7 @@ _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c
 _Saver = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _FUNCTIONS = {
     **dict.fromkeys(("run", "run_clusters"), _Run),
-    **dict.fromkeys(("visit", "proceed", "visit_cluster", "expire", "force_yield"), _Visit),
+    **dict.fromkeys(("visit", "proceed", "visit_cluster", "expire", "force_yield", "part"), _Visit),
     **dict.fromkeys(("begin_cluster", "race_settle", "race_settle_words"), _Begin),
     **dict.fromkeys(("visited", "settle_again"), _Run),
 }
@@ -57,8 +57,14 @@ class Launch:
         observe: frozenset[str],
         code: Code,
         clustered: bool = False,
+        diverged: bool = False,
+        before: Callable[[Allocation], object] | None = None,
     ) -> None:
         self.clustered = clustered
+        #: warps may be diverged at its barriers
+        self.diverged = diverged
+        #: given each allocation before the launch writes there, so that the launch can begin again
+        self.before = before
         #: what is handed to workers: clusters, or CTAs that run by themselves
         self.units = plan.ctas // plan.cluster_ctas
         self.program = program
@@ -71,8 +77,9 @@ class Launch:
         self._table = memory.table()
         # weak, so that the memory of the device is given back without a collection of garbage
         launch = weakref.proxy(self)
-        self._saver = None if memory.on_access is None else _Saver(lambda *where: launch._tell(*where))
-        #: what ``memory.on_access`` raised
+        told = memory.on_access is not None or before is not None
+        self._saver = _Saver(lambda *where: launch._tell(*where)) if told else None
+        #: what ``memory.on_access`` or ``before`` raised
         self.failed: BaseException | None = None
         if self._saver is not None:
             first = self._table[: len(memory.allocations)]
@@ -103,6 +110,8 @@ class Launch:
         try:
             index = (row - address_of(self._table)) // self._table.strides[0]
             allocation = self.memory.allocations[index]
+            if self.before is not None:
+                self.before(allocation)
             if self.memory.on_access is not None:
                 self.memory.on_access(allocation)
             self._table[index, 3] = int(allocation.initialized)
@@ -155,6 +164,7 @@ class Launch:
             Context.IMAGE_ROWS: len(self._images),
             Context.EXPLICIT_CLUSTER: int(plan.explicit_cluster),
             Context.NEAR: self._near.address,
+            Context.BY_LANES: int(self.diverged),
             Context.STRICT: (1 << len(NOTED)) - 1 if plan.strict == "error" else 0,
             **self.races.fields,
         }

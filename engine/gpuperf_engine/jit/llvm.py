@@ -54,7 +54,7 @@ __all__ = [
 
 _RUNTIME = Path(__file__).resolve().parent / "runtime"
 _SCHEDULE = (
-    "begin", "visit", "proceed", "run", "expire", "warpgroup_complete", "unsettled",
+    "begin", "visit", "proceed", "run", "expire", "warpgroup_complete", "unsettled", "any_warp", "breach",
 )  # fmt: skip
 _MBARRIER = (
     "mbarrier_lanes", "mbarrier_multicast", "mbarrier_wait", "others_can_run", "bulk_lanes", "fill_lanes",
@@ -73,7 +73,7 @@ _RACES = (
     "race_settle_words",    "race_source", "race_texels", "race_wait_products", "races_settle",
 )  # fmt: skip
 #: of the object of paths that wait, also by way of entries in ``script``
-_PATHS = ("settle", "arrive_lanes", "release_lanes")
+_PATHS = ("settle", "arrive_lanes", "release_lanes", "part")
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
     "bump", "cluster_cta", "count_words", "fault", "mark", "near", "note", "race_acquire_mbarrier", "race_arrive_mbarrier",
@@ -96,8 +96,8 @@ _SCRIPTS = {
     "tensor_memory": ("tensor_place", "tensor_alloc", "tensor_free", "tensor_copy", "tensor_multiply"),
 }
 _IMPORTS = {
-    "paths": ("race_cluster", "race_complete_cluster", "races_settle"),
-    "clusters": ("begin", "visit", "race_begin_cluster", "race_renew"),
+    "paths": ("breach", "race_cluster", "race_complete_cluster", "races_settle"),
+    "clusters": ("any_warp", "begin", "visit", "race_begin_cluster", "race_renew"),
     "matrices": ("mark", "move", "note", "reach", "refill", "race_pieces", "race_products"),
     "values": ("find",),
     "copies": _CALLED,

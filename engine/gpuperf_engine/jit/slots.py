@@ -28,6 +28,10 @@ class Warp(Protocol):
         """Handle the event for which the warp left compiled code."""
         ...
 
+    def parts(self) -> None:
+        """Raise what lanes at aligned barriers that are to arrive without the rest of the warp are, in code that cannot count them."""
+        ...
+
     def force_yield(self) -> bool:
         """Make the warp yield from now on; whether it did not before."""
         ...

@@ -85,13 +85,13 @@ class WarpErrors(WarpState):
             own = self.header(State.INDEX), self.header(State.PRODUCTS)
             return uneven_products(self.place(), self.program.products[0], own, (other, theirs))
         place, block, detail = self.place(), self.block, self.header(State.DETAIL)
+        if event == Event.PARTED and block.terminator is not None:
+            return self._parted(block.terminator, self.header(State.CULPRITS))
         lane = lanes_of(self.mask)[0]
         if event == Event.TRAP:
             return trap(place, block.instructions[detail], self.header(State.CULPRITS))
         if event == Event.DIVERGED and block.terminator is not None:
-            return ArrivesDiverged(
-                f"a warp is diverged at {block.terminator.opcode} ({block.terminator.span})"
-            )
+            return _diverged(block.terminator)
         if event == Event.ALLOCA:
             lane = lanes_of(self.header(State.CULPRITS))[0]
             return bad_stack(place, block.instructions[detail], lane, self.reported(lane))
@@ -135,11 +135,22 @@ class WarpErrors(WarpState):
 
     def _blocked(self) -> EngineError:
         """No lane can go on: what they wait for is in their own warp."""
+        return deadlock(self.where())
+
+    def parts(self) -> None:
+        """Lanes at aligned barriers are to arrive without the rest of the warp, but this code does not count lanes there. Raises what
+        the rule says if that is an error, and ``ArrivesDiverged`` if the launch can begin again."""
+        launch = self.worker.launch
         for block, lanes, kind, reason in self.entries():
             terminator = self.program.blocks[block].terminator if kind == WAIT else None
             if reason == Reason.ALIGNED and terminator is not None and lanes:
-                return divergent_barrier(self.place(), terminator, lanes, self.header(State.LIVE) & ~lanes)
-        return deadlock(self.where())
+                if launch.plan.strict == "error":
+                    raise self._parted(terminator, lanes)
+                if launch.before is not None:
+                    raise _diverged(terminator)
+
+    def _parted(self, instruction: Instruction, lanes: int) -> EngineError:
+        return divergent_barrier(self.place(), instruction, lanes, self.header(State.LIVE) & ~lanes)
 
     def _bad_target(self, instruction: Instruction) -> EngineError:
         culprits = self.header(State.CULPRITS)
@@ -229,6 +240,10 @@ class WarpErrors(WarpState):
                 stands = decoded(code) & (AT_WAIT - 1)
                 if kind == PENDING and stands < len(blocks) and lanes:
                     yield Waiting(place, lanes, blocks[stands], doing(decoded(code)))
+
+
+def _diverged(instruction: Instruction) -> ArrivesDiverged:
+    return ArrivesDiverged(f"a warp is diverged at {instruction.opcode} ({instruction.span})")
 
 
 def _reaches(instruction: Instruction, space: str) -> int:

@@ -390,6 +390,13 @@ class Memory(ArenaPages):
         heap = self._heap_part()
         return self.heap.save(), self.bytes[heap].copy(), self.shadow[heap].copy()
 
+    def restore_heap(self, saved: tuple[Kept, NDArray[np.uint8], NDArray[np.uint8]]) -> None:
+        """Put back what ``save_heap`` kept."""
+        state, heap_bytes, heap_shadow = saved
+        self.heap.restore(state)
+        self.heap_bytes[:] = heap_bytes
+        self.shadow[self._heap_part()] = heap_shadow
+
     def _heap_part(self) -> slice:
         """Where in the arena the blocks are that were ever given."""
         return slice(self.heap.start - self.origin, self.heap.top - self.origin)
@@ -401,10 +408,7 @@ class Memory(ArenaPages):
 
     def restore(self, saved: Saved) -> None:
         """Put back what ``save`` kept; what was written since where nothing had been written is unwritten again."""
-        state, heap_bytes, heap_shadow = saved.heap
-        self.heap.restore(state)
-        self.heap_bytes[:] = heap_bytes
-        self.shadow[self._heap_part()] = heap_shadow
+        self.restore_heap(saved.heap)
         known = {item for item, *_ in saved.contents}
         for item, initialized, contents, shadow in saved.contents:
             self.set_initialized(item, initialized)

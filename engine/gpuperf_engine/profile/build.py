@@ -229,7 +229,11 @@ def _found(program: Program, plan: LaunchPlan, observation: Observation) -> tupl
         return ()
     instructions = [program.sites[index].instruction for index in sorted(observation.uninitialized)]
     return (
-        *(breach_note(plan, item) for item in observation.breaches if plan.strict != "off"),
+        *(
+            breach_note(plan, item, program.kernel.name)
+            for item in observation.breaches
+            if plan.strict != "off"
+        ),
         *observation.notes,
         *(f"{item.span}: {item.opcode} reads uninitialised memory" for item in instructions),
     )

@@ -18,6 +18,7 @@ from .program import ALLOCA_STACK, BasicBlock, Program
 from .stack_entries import AT_END, AT_WAIT
 
 __all__ = [
+    "INSTEAD_OF_ALIGNED",
     "Place",
     "Waiting",
     "awaited_warps",
@@ -36,6 +37,7 @@ __all__ = [
     "long_line",
     "meaningless_operands",
     "no_warpgroup",
+    "parted",
     "stack_overflow",
     "thread_of",
     "too_deep",
@@ -282,14 +284,25 @@ def bad_stack(place: Place, instruction: Instruction, lane: int, value: int) -> 
     )  # fmt: skip
 
 
-def divergent_barrier(place: Place, instruction: Instruction, here: int, elsewhere: int) -> Deadlock:
+def divergent_barrier(place: Place, instruction: Instruction, here: int, elsewhere: int) -> TrapError:
     """An aligned barrier executed by a part of a warp."""
-    return Deadlock(
-        f"{instruction.opcode} executed by {_ranges(lanes_of(here), 'lane')} while "
-        f"{_ranges(lanes_of(elsewhere), 'lane')} of the same warp {'is' if elsewhere.bit_count() == 1 else 'are'} elsewhere",
+    return TrapError(
+        f"{instruction.opcode} {parted(here, elsewhere)} [aligned-barrier]",
         span=instruction.span,
         details=[f"warp {place.warp} of {place.block()}", *_source(instruction)],
-        hint="all threads of a warp must come to an aligned barrier together; move it out of the branch",
+        hint=f"all threads of a warp must come to an aligned barrier together: {INSTEAD_OF_ALIGNED}",
+    )
+
+
+#: what to write where lanes of a warp come to an aligned barrier at different times
+INSTEAD_OF_ALIGNED = "move it out of the branch, or write barrier without .aligned, which counts threads"
+
+
+def parted(here: int, elsewhere: int) -> str:
+    """Which lanes of a warp execute an aligned barrier, and which do not."""
+    return (
+        f"executed by {_ranges(lanes_of(here), 'lane')} while {_ranges(lanes_of(elsewhere), 'lane')} of the same warp "
+        f"{'is' if elsewhere.bit_count() == 1 else 'are'} elsewhere"
     )
 
 

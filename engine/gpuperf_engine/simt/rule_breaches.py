@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..isa.spaces import RANK_SHIFT
 from ..ptx.syntax import Instruction
 from .clusters import BROKEN, peer_of
-from .faults import cta_of, thread_of
+from .faults import INSTEAD_OF_ALIGNED, cta_of, parted, thread_of
 from .launch import LaunchPlan
 
 __all__ = ["Breach", "breach_note", "first_breaches"]
@@ -17,7 +17,7 @@ __all__ = ["Breach", "breach_note", "first_breaches"]
 @dataclass(frozen=True, slots=True)
 class Breach:
     """A rule (``isa.rules.RULES``) and the thread that broke it: ``cta`` is its linear index, ``address`` a place in the shared memory
-    of the cluster."""
+    of the cluster; at a barrier, the lanes of its warp that came with it and, from bit 32 on, the others that live."""
 
     rule: str
     instruction: Instruction
@@ -37,10 +37,15 @@ def first_breaches(breaches: Iterable[Breach]) -> tuple[Breach, ...]:
     return tuple(sorted(first.values(), key=lambda item: (item.instruction.span.line, item.rule)))
 
 
-def breach_note(plan: LaunchPlan, breach: Breach) -> str:
-    """A breach of a rule about the shared memory of another CTA, in a line."""
-    rank, item = breach.address >> RANK_SHIFT, breach.instruction
-    reason, _ = BROKEN[breach.rule]
+def breach_note(plan: LaunchPlan, breach: Breach, kernel: str) -> str:
+    """A breach of a rule by a kernel, in a line."""
+    item = breach.instruction
     thread = f"thread {thread_of(plan, breach.warp, breach.lane)} of block {cta_of(plan, breach.cta)}"
+    if breach.rule == "aligned-barrier":
+        came = parted(breach.address & 0xFFFFFFFF, breach.address >> 32 & 0xFFFFFFFF)
+        where = f"{item.span}: {kernel!r}: {item.opcode} {came}, first {thread}"
+        return f"{where}: GPUs from sm_70 on count threads; {INSTEAD_OF_ALIGNED} [{breach.rule}]"
+    rank = breach.address >> RANK_SHIFT
+    reason, _ = BROKEN[breach.rule]
     peer = f"block {peer_of(plan, breach.cta, rank)}, rank {rank} of the cluster"
     return f"{item.span}: {item.opcode} by {thread}: {peer}, {reason} [{breach.rule}]"

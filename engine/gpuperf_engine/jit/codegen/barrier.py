@@ -26,7 +26,7 @@ PRED = scalar_type("pred")
 
 
 class ArrivesDiverged(EngineError):
-    """A warp is diverged at an unaligned barrier. Not for users: the launch begins again, with code that counts the lanes there."""
+    """A warp is diverged at a barrier. Not for users: the launch begins again, with code that counts the lanes there."""
 
 
 def is_loose(instruction: Instruction) -> bool:

@@ -173,7 +173,8 @@ class Context(Record):
     RACE_ACCESSORS_FROM = U64(888)
     RACE_ACCESSOR = U64(896)  # the last one, and the first one that may not be used; 0: there was none
     RACE_ACCESSORS_END = U64(904)
-    BYTES = 920
+    BY_LANES = U64(920)  # whether warps may be diverged at barriers
+    BYTES = 928
 
 
 class Range(Record):
@@ -345,7 +346,8 @@ class State(Record):
     CLUSTER_ARRIVED = U32(168)
     CLUSTER_PASSED = U32(172)
     # u32 of each lane: the member mask that it gave where it waits, 0 after its operation; of a path that waits at a barrier of the
-    # CTA its number, and behind it the results: lanes whose predicate held, and ``BarrierResult``
+    # CTA its number, and behind it the results: lanes whose predicate held, and ``BarrierResult``; of one that waits for the rest of
+    # its warp there number + kind << 8 + warps << 16
     MEMBERS = Array32(192)
     STACK = 320
     ENTRY = 16

@@ -10,8 +10,10 @@ __all__ = [
     "KIND",
     "NO_AREA",
     "PLACE_SHIFT",
+    "REFUSED",
     "RETURN_CODE",
     "SYNC_CODE",
+    "TERMINATOR",
     "WAIT_CODE",
     "BarrierResult",
     "Event",
@@ -41,6 +43,10 @@ KIND = (1 << AREA_SHIFT) - 1
 NO_AREA = 1 << 16
 #: an instruction that is not a site: −1 − (its block << this | its place there)
 PLACE_SHIFT = 20
+#: instead of the lanes that wait: an error
+REFUSED = 1 << 32
+#: as place of an instruction in its block: the last one, which ends it
+TERMINATOR = (1 << PLACE_SHIFT) - 1
 
 
 class BarrierResult:
@@ -95,6 +101,8 @@ class Wait:
     SUSPENDED = 6
     WARPGROUP = 7
     GATHERS = 8
+    #: all its paths wait for one another, some of them at aligned barriers
+    APART = 9
 
 
 class Event:
@@ -149,3 +157,5 @@ class Event:
     CONVERGE = 54
     #: no path of the warp can go on
     BLOCKED = 55
+    #: lanes at aligned barriers are to arrive without the rest of the warp, which is an error; ``CULPRITS``: those lanes
+    PARTED = 56

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...memory.tensor_maps import Place
-from .codes import PLACE_SHIFT
+from .codes import PLACE_SHIFT, TERMINATOR
 from .records import U8, U16, U32, U64, Array8, Array16, Array32, Array64, Record
 
 if TYPE_CHECKING:
@@ -76,4 +76,5 @@ def instruction_at(program: Program, site: int) -> Instruction:
     if site >= 0:
         return program.sites[site & ~Bulk.SIGNALS].instruction
     block, index = divmod(-1 - site, 1 << PLACE_SHIFT)
-    return program.blocks[block].instructions[index]
+    ending = program.blocks[block].terminator if index == TERMINATOR else None
+    return program.blocks[block].instructions[index] if ending is None else ending

@@ -6,10 +6,10 @@ ended, in order of rank.
 
 from __future__ import annotations
 
-from ..ir.abi import Cluster, Context, Cta, Presence, State
+from ..ir.abi import Cluster, Context, Cta, Presence
 from ..ir.codes import Status, Wait
 from .races_barriers import race_begin_cluster, race_renew
-from .schedule import begin, visit
+from .schedule import any_warp, begin, visit
 
 
 def begin_cluster(context: Context, cluster: Cluster, number: int) -> int:
@@ -31,18 +31,6 @@ def begin_cluster(context: Context, cluster: Cluster, number: int) -> int:
     return 0
 
 
-def any_warp(context: Context, cta: Cta, one: int, other: int) -> int:
-    """Whether a warp of a CTA is in one of two states between time slices."""
-    state = cta.STATES
-    warps = context.WARPS
-    while warps:
-        if state.WAIT == one or state.WAIT == other:
-            return 1
-        state = State(state + context.STATE_BYTES)
-        warps -= 1
-    return 0
-
-
 def visited(context: Context, cluster: Cluster, cta: Cta, status: int) -> int:
     """Note the end of the visit of a CTA; 0 if it has not come to its end, or the CTA can never go on."""
     if status == Status.DONE:
@@ -51,7 +39,7 @@ def visited(context: Context, cluster: Cluster, cta: Cta, status: int) -> int:
         return 1
     if status == Status.SLICE_OVER or status == Status.SUSPENDED:
         return 1
-    return status == Status.BLOCKED and any_warp(context, cta, Wait.CLUSTER, Wait.CLUSTER)
+    return status == Status.BLOCKED and any_warp(context, cta, Wait.CLUSTER)
 
 
 def visit_cluster(context: Context, cluster: Cluster) -> int:
@@ -76,9 +64,9 @@ def visit_cluster(context: Context, cluster: Cluster) -> int:
     while rank < cluster.SIZE:
         cta = cluster.PEERS[rank]
         if cta.PRESENCE != Presence.ENDED:
-            if any_warp(context, cta, Wait.RUNNABLE, Wait.SLICE_OVER):
+            if any_warp(context, cta, Wait.RUNNABLE) or any_warp(context, cta, Wait.SLICE_OVER):
                 return Status.SLICE_OVER
-            if any_warp(context, cta, Wait.SUSPENDED, Wait.GATHERS):
+            if any_warp(context, cta, Wait.SUSPENDED) or any_warp(context, cta, Wait.GATHERS):
                 result = Status.SUSPENDED
         rank += 1
     return result

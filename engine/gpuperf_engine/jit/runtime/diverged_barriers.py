@@ -6,13 +6,26 @@ Written in the subset of ``compile_python`` and compiled, never run as Python. L
 
 from __future__ import annotations
 
+from ...isa.rules import Noted
 from ...simt.stack_entries import PENDING, WAIT
 from ..ir.abi import Barrier, Cluster, Context, Cta, State
-from ..ir.codes import AREA_SHIFT, RETURN_CODE, BarrierResult, Event, Reason, Status, Wait
+from ..ir.codes import (
+    AREA_SHIFT,
+    PLACE_SHIFT,
+    REFUSED,
+    RETURN_CODE,
+    TERMINATOR,
+    BarrierResult,
+    Event,
+    Reason,
+    Status,
+    Wait,
+)
+from .cluster import breach
 from .compile_python import bits_count, fill, load32, store32, trailing_zeros
 from .races_barriers import race_cluster, race_complete_cluster, races_settle
 from .stack_entries import choose, entry_at
-from .waiting_paths import push_waiting, settle_waits, settled, waits_for
+from .waiting_paths import push_waiting, settle_waits, settled, tell_lanes, waits_for
 
 
 def arrive_lanes(context: Context, cta: Cta, state: State) -> int:
@@ -23,24 +36,9 @@ def arrive_lanes(context: Context, cta: Cta, state: State) -> int:
     kind = state.BARRIER_KIND
     lanes = state.MASK
     apart = state.LIVE & ~lanes
-    waits = 1
-    if kind == 1:
-        waits = 0
-    if kind >= 3:
-        arrived = state.CLUSTER_ARRIVED
-        passed = state.CLUSTER_PASSED
-        # whoever has arrived waits next, and the other way round
-        wrong = lanes & (arrived | passed)
-        waits = 0
-        if kind == 4:
-            wrong = lanes & ~(arrived | passed)
-            waits = lanes & arrived
-        if wrong:
-            state.EVENT = Event.CLUSTER_ORDER
-            return Status.EVENT + 8
-        arrive_at_cluster(context, cta, state, kind, lanes)
-    else:
-        count_arrival(cta, state, lanes, apart)
+    waits = arrive_at(context, cta, state, lanes)
+    if waits == REFUSED:
+        return Status.EVENT + 8
     if waits == 0:
         if apart:
             return 0
@@ -50,13 +48,106 @@ def arrive_lanes(context: Context, cta: Cta, state: State) -> int:
         if kind == 4:
             state.WAIT = Wait.CLUSTER
         return Status.STOPPED + 8
-    reason = Reason.BARRIER
-    if kind == 4:
-        reason = Reason.CLUSTER
-    push_waiting(state, state.PC - RETURN_CODE, reason)
+    push_waiting(state, state.PC - RETURN_CODE, reason_of(kind))
     tell_lanes(state, lanes, state.BARRIER_ID)
     choose(context, state)
     return settled(state, 0)
+
+
+def reason_of(kind: int) -> int:
+    """What paths wait for at a barrier of a ``State.BARRIER_KIND``."""
+    if kind == 4:
+        return Reason.CLUSTER
+    return Reason.BARRIER
+
+
+def arrive_at(context: Context, cta: Cta, state: State, lanes: int) -> int:
+    """Lanes of a warp arrive at the barrier in its header: whether they must wait, or ``REFUSED``, with the event."""
+    kind = state.BARRIER_KIND
+    if kind < 3:
+        count_arrival(cta, state, lanes, state.LIVE & ~lanes)
+        return kind != 1
+    arrived = state.CLUSTER_ARRIVED
+    passed = state.CLUSTER_PASSED
+    # whoever has arrived waits next, and the other way round
+    wrong = lanes & (arrived | passed)
+    waits = 0
+    if kind == 4:
+        wrong = lanes & ~(arrived | passed)
+        waits = lanes & arrived
+    if wrong:
+        state.EVENT = Event.CLUSTER_ORDER
+        return REFUSED
+    arrive_at_cluster(context, cta, state, kind, lanes)
+    return waits
+
+
+def part(context: Context, cta: Cta) -> int:
+    """Nothing of a CTA can go on: lanes at aligned barriers arrive without the rest of their warps. Gives 0 if there are none, 1, or
+    what ``proceed`` returns if that is an error."""
+    context.CTA = cta
+    state = cta.STATES
+    warp = 0
+    parted = 0
+    while warp < context.WARPS:
+        if state.LIVE and waits_for(state, Reason.ALIGNED):
+            context.STATE = state
+            parted = 1
+            if part_warp(context, cta, state):
+                cta.POSITION = warp
+                cta.RAN = 1
+                return Status.EVENT + 8
+        state = State(state + context.STATE_BYTES)
+        warp += 1
+    if cta.ACTIVE >> 16:
+        release_lanes(context, cta)
+    return parted
+
+
+def part_warp(context: Context, cta: Cta, state: State) -> int:
+    """The paths of a warp that wait at aligned barriers arrive; 1 if that is an error."""
+    number = 1
+    depth = state.DEPTH
+    while number <= depth:
+        entry = entry_at(state, number)
+        lanes = entry.MASK & state.LIVE
+        if entry.KIND == WAIT | Reason.ALIGNED << AREA_SHIFT and lanes:
+            block = entry.PLACE
+            first = trailing_zeros(lanes)
+            elsewhere = state.LIVE & ~lanes
+            site = -1 - (block << PLACE_SHIFT | TERMINATOR)
+            if breach(context, cta, Noted.PARTED, site, first, elsewhere << 32 | lanes):
+                state.EVENT = Event.PARTED
+                state.PC = block
+                state.CULPRITS = lanes
+                return 1
+            word = state.MEMBERS[first]
+            state.BARRIER_ID = word & 255
+            state.BARRIER_KIND = word >> 8 & 255
+            state.BARRIER_WARPS = word >> 16
+            state.BARRIER_LANES = state.HOLDS & lanes
+            state.HOLDS &= ~lanes
+            waits = arrive_at(context, cta, state, lanes)
+            if waits == REFUSED:
+                state.PC = block
+                state.MASK = lanes
+                return 1
+            if waits:
+                entry.KIND = WAIT | reason_of(state.BARRIER_KIND) << AREA_SHIFT
+                tell_lanes(state, lanes, state.BARRIER_ID)
+            else:
+                entry.KIND = PENDING
+                entry.PLACE = RETURN_CODE + block
+        number += 1
+    state.WAITS = waits_for(state, 0)
+    if state.MASK == 0:
+        choose(context, state)
+        if state.MASK:
+            state.WAITS = waits_for(state, 0)
+            state.WAIT = Wait.RUNNABLE
+        elif state.LIVE:
+            settled(state, 0)
+    return 0
 
 
 def settle_again(context: Context, cta: Cta, state: State, stops: int) -> int:
@@ -67,14 +158,6 @@ def settle_again(context: Context, cta: Cta, state: State, stops: int) -> int:
             release_lanes(context, cta)
         return 0
     return answer
-
-
-def tell_lanes(state: State, lanes: int, word: int) -> int:
-    """Leave a word to each of some lanes."""
-    while lanes:
-        state.MEMBERS[trailing_zeros(lanes)] = word
-        lanes = lanes & (lanes - 1)
-    return 0
 
 
 def count_arrival(cta: Cta, state: State, lanes: int, apart: int) -> int:
@@ -201,7 +284,7 @@ def release_paths(context: Context, state: State, reason: int, number: int, word
     if released and state.MASK == 0:
         choose(context, state)
         wait = state.WAIT
-        if state.MASK and (wait == Wait.BARRIER or wait == Wait.CLUSTER):
+        if state.MASK and (wait == Wait.BARRIER or wait == Wait.CLUSTER or wait == Wait.APART):
             state.WAIT = Wait.RUNNABLE
     return released
 

@@ -10,7 +10,7 @@ from ..ir.codes import EXIT_CODE, Event, Status, Wait
 from ..ir.race_records import RaceWarp
 from .cluster import place_in_cluster
 from .compile_python import bits_count, call, fill, load32, store64, trailing_zeros
-from .diverged_barriers import arrive_lanes, release_lanes
+from .diverged_barriers import arrive_lanes, part, release_lanes
 from .races_barriers import race_arrive, race_barrier, race_begin, race_cluster, race_complete_cluster
 from .races_clocks import race_me
 from .waiting_paths import settle
@@ -246,8 +246,12 @@ def proceed(context: Context, cta: Cta) -> int:
     context.CTA = cta
     context.RACE_WARP = RaceWarp(0)
     races = cta.RACES
-    while warp < warps or ran:
+    while 1:
         if warp >= warps:
+            if ran == 0:
+                settled = parts(context, cta)
+                if settled != 1:
+                    return settled
             warp = 0
             ran = 0
         state = State(first + warp * size)
@@ -289,7 +293,30 @@ def proceed(context: Context, cta: Cta) -> int:
             if cta.ACTIVE >> 16:
                 release_lanes(context, cta)
         warp += 1
-    return waiting_status(context, cta)
+    return 0
+
+
+def parts(context: Context, cta: Cta) -> int:
+    """No warp of a CTA can run: 1 if lanes at aligned barriers have arrived without the rest of their warps, which they do if nothing
+    else can go on; else what ``proceed`` returns."""
+    status = waiting_status(context, cta)
+    if status == Status.BLOCKED and context.BY_LANES and any_warp(context, cta, Wait.CLUSTER) == 0:
+        parted = part(context, cta)
+        if parted:
+            return parted
+    return status
+
+
+def any_warp(context: Context, cta: Cta, wait: int) -> int:
+    """Whether a warp of a CTA is in that state between time slices."""
+    state = cta.STATES
+    warps = context.WARPS
+    while warps:
+        if state.WAIT == wait:
+            return 1
+        state = State(state + context.STATE_BYTES)
+        warps -= 1
+    return 0
 
 
 def waiting_status(context: Context, cta: Cta) -> int:

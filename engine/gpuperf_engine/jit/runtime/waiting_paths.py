@@ -259,6 +259,8 @@ def settled(state: State, over: int) -> int:
             state.WAIT = Wait.CLUSTER
         elif waits_for(state, Reason.BARRIER):
             state.WAIT = Wait.BARRIER
+        elif waits_for(state, Reason.ALIGNED):
+            state.WAIT = Wait.APART
         else:
             state.EVENT = Event.BLOCKED
             return Status.EVENT + 8
@@ -311,7 +313,17 @@ def stop_here(state: State, event: int) -> int:
         state.HOLDS |= state.BARRIER_LANES
         # until all are there, other lanes may come to another barrier
         copy(state + State.GATHERED, state + State.BARRIER_ID, 12)
+        kind = state.BARRIER_KIND << 8
+        tell_lanes(state, state.MASK, state.BARRIER_WARPS << 16 | kind | state.BARRIER_ID)
     return push_waiting(state, pc, reason)
+
+
+def tell_lanes(state: State, lanes: int, word: int) -> int:
+    """Leave a word to each of some lanes."""
+    while lanes:
+        state.MEMBERS[trailing_zeros(lanes)] = word
+        lanes = lanes & (lanes - 1)
+    return 0
 
 
 def push_waiting(state: State, pc: int, reason: int) -> int:

@@ -170,7 +170,7 @@ METRICS: tuple[Metric, ...] = (
             )
         ),
         (
-            "residue", "share of the warp instructions that the counts of PTX leave open",
+            "residue", "share of the warp instructions that the counts of PTX leave open, or the order of threads decides",
             {"kind": "ratio", "better": "neutral", "digits": SIGNIFICANT_DIGITS},
         ),
     ),

@@ -15,7 +15,7 @@ from .counts import PtxCount, PtxCounts, is_jump
 from .graph import Graph
 from .listing import Decoded
 
-__all__ = ["HEAVY", "MEMORY", "NO_ANCHORS", "Anchor", "anchors_of", "unexplained", "waits"]
+__all__ = ["HEAVY", "MEMORY", "MOVES", "NO_ANCHORS", "Anchor", "anchors_of", "unexplained", "waits"]
 
 #: they carry the line of a neighbour
 NO_ANCHORS = frozenset(
@@ -86,7 +86,7 @@ _ALIKE = {
     for opcode in opcodes
 }
 #: what brings operands to where they are used, as often as the assembler likes
-_MOVES = (
+MOVES = (
     "MOV",
     "IMAD.MOV",
     "IMAD.U32",
@@ -256,7 +256,7 @@ def _telling(
 def _kind(item: Decoded) -> tuple[bool, str]:
     """Whether it only moves an operand, and what it does, whatever the pipe."""
     opcode = item.opcode.removeprefix("U")
-    return opcode.startswith(_MOVES), _ALIKE.get(opcode, opcode)
+    return opcode.startswith(MOVES), _ALIKE.get(opcode, opcode)
 
 
 def _pieces(instruction: Instruction, item: Decoded) -> int:

@@ -44,8 +44,8 @@ class MachineInstruction:
     ``address``: bytes from the start of its section. ``function``: the label that it stands behind. ``ptx_line``: the line of the PTX
     instruction that it was made of, 0 for code of the assembler's own; ``source``: that of the program (``kernel.cu:17``), ``""``
     without ``.loc``; ``inlined_at``: the calls that it was inlined at, innermost first. ``stall`` is in cycles; scoreboards are
-    numbered 0 to 5 (``encoding.Control``). ``exact``: whether the counts of PTX leave no other count than these. Without a
-    launch both counts are 0 and not exact.
+    numbered 0 to 5 (``encoding.Control``). ``exact``: whether the counts of PTX leave no other count than these, and
+    neither the order of threads nor the time of a wait decides about it. Without a launch both counts are 0 and not exact.
     """
 
     address: int
@@ -140,7 +140,9 @@ def machine_code(
     assembly = assemble(kernel, architecture)
     graph = build_graph(disassemble(assembly), kernel.name)
     counted = count_ways(profile, assembly, graph, numbers, counts, running=running)
-    instructions = _instructions(graph, numbers, counted.warps, counted.threads, _number(architecture))
+    instructions = _instructions(
+        graph, numbers, counted.warps, counted.threads, _number(architecture), counted.unsettled
+    )
     resources = resources_of(assembly, profile.records[0].plan.dynamic_shared)
     moved = traffic(graph, numbers, counted.warps, counts)
     return MachineCode(
@@ -267,8 +269,9 @@ def _instructions(
     warps: Executions,
     threads: Executions,
     architecture: int,
+    unsettled: frozenset[int] = frozenset(),
 ) -> tuple[MachineInstruction, ...]:
-    uncertain = warps.open | threads.open | warps.unexplained | threads.unexplained
+    uncertain = warps.open | threads.open | warps.unexplained | threads.unexplained | unsettled
     whole = warps.whole and threads.whole
     made: list[MachineInstruction] = []
     for block in graph.blocks:

@@ -19,7 +19,7 @@ from .graph import Block, Graph
 from .listing import Decoded
 from .simplex import LinearProgram, Solution
 
-__all__ = ["Executions", "Solutions", "executions"]
+__all__ = ["Executions", "Solutions", "deciding", "executions"]
 
 #: of an edge of a branch of which there are copies
 _EDGE = 2
@@ -298,7 +298,7 @@ def _tie_sides(
     branches: defaultdict[int, list[int]] = defaultdict(list)
     for index, edges in flow.edges.items():
         if len(edges) == 2:
-            branches[_deciding(graph.instructions(graph.blocks[index])[-1].ptx, instructions)].append(index)
+            branches[deciding(graph.instructions(graph.blocks[index])[-1].ptx, instructions)].append(index)
     for number, indices in branches.items():
         sides = counts.sides(number)
         sums = _matched(flow, graph, indices, sides) if sides and not waits(number, instructions) else None
@@ -358,7 +358,7 @@ def _tie_divergence(
     many: set[int] = set()
     for block in reached:
         if block.index in flow.parting:
-            number = _deciding(graph.instructions(block)[-1].ptx, instructions)
+            number = deciding(graph.instructions(block)[-1].ptx, instructions)
             parted[number].append(flow.parting[block.index])
             if len(flow.edges[block.index]) > 2:
                 many.add(number)
@@ -391,9 +391,9 @@ def _tie_waiting(flow: _Flow, graph: Graph) -> None:
             _near(flow, Counter(again), 0, 1, "=")
 
 
-def _deciding(number: int, instructions: Sequence[Instruction]) -> int:
+def deciding(number: int, instructions: Sequence[Instruction]) -> int:
     """The PTX branch that decides where a machine branch goes: of ``@p bra A; bra B`` the assembler keeps either."""
-    if number < 2:
+    if not 2 <= number <= len(instructions):
         return number
     before, item = instructions[number - 2 : number]
     plain = is_jump(item) and item.guard is None

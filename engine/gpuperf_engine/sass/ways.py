@@ -12,6 +12,7 @@ from .assemble import Assembly
 from .counts import PtxCounts
 from .flow import Executions, executions
 from .graph import Block, Graph
+from .ordering import Unordered, unordered
 from .run.machine import NotRun, Ran, run
 
 __all__ = ["Counted", "NothingFits", "count_ways"]
@@ -34,6 +35,8 @@ class Counted:
     notes: tuple[str, ...]
     ways: str
     ran: Ran | None = None
+    #: blocks whose executions are those of one order of threads, or of waits that end at once
+    unsettled: frozenset[int] = frozenset()
 
 
 def count_ways(
@@ -49,6 +52,19 @@ def count_ways(
 
     Raises ``NothingFits`` if neither gives any.
     """
+    counted = _counted(profile, assembly, graph, instructions, counts, running=running)
+    return _of_one_order(counted, graph, unordered(profile, graph, instructions))
+
+
+def _counted(
+    profile: Profile,
+    assembly: Assembly,
+    graph: Graph,
+    instructions: Sequence[Instruction],
+    counts: PtxCounts,
+    *,
+    running: bool,
+) -> Counted:
     by_flow = _by_flow(graph, instructions, counts)
     if not running or any(record.plan.inputs is None for record in profile.records):
         return _known(by_flow, assembly)
@@ -58,6 +74,35 @@ def count_ways(
         known = _known(by_flow, assembly, f"; it was not run: {reason}")
         return replace(known, notes=(*known.notes, f"the machine code was not run: {reason}"))
     return _compared(by_flow, _by_run(graph, ran), graph)
+
+
+def _of_one_order(counted: Counted, graph: Graph, found: Unordered) -> Counted:
+    """What the order of threads decides is not certain, whichever way it was counted."""
+    executed = counted.warps.blocks
+    total = sum(executed.get(block.index, 0) * _size(block) for block in graph.blocks)
+    decided = sum(executed.get(index, 0) * _size(graph.blocks[index]) for index in found.decided)
+    notes = []
+    if found.decided:
+        lines = ", ".join(map(str, found.lines[:4])) + (", …" if len(found.lines) > 4 else "")
+        where = (
+            f"the branch at line {lines} of the PTX"
+            if found.lines
+            else "a loop of the assembler's own around an atomic"
+        )
+        notes.append(
+            f"the order in which threads run decides about {decided:,} of {total:,} warp instructions, by {where}: "
+            "these counts are those of one order"
+        )
+    if found.waiting:
+        notes.append(
+            "waits for an mbarrier are counted as if each ended at the first test: on a GPU time decides"
+        )
+    return replace(
+        counted,
+        residue=min(1.0, counted.residue + decided / max(1, total)),
+        notes=(*counted.notes, *notes),
+        unsettled=found.decided | found.waiting,
+    )
 
 
 def _known(by_flow: Counted | None, assembly: Assembly, why: str = "") -> Counted:

@@ -335,6 +335,85 @@ add.u32 %r1, %r0, 1;
     assert by_text["SYNCS.ARRIVE.TRANS64.A1T0 RZ, [RZ], RZ"] == by_text["IADD3 R1, R0, 0x1, RZ"] == 2
 
 
+LOCK = """
+.shared .b32 lock; .reg .b32 %l; add.u32 %r1, %r0, 1; and.b32 %l, %r0, 31; setp.ne.u32 %p, %l, 0; @%p bra OPEN;
+SPIN: atom.shared.cas.b32 %l, [lock], 0, 1; setp.ne.u32 %p, %l, 0; @%p bra SPIN;
+st.shared.b32 [lock+4], %r0; atom.shared.exch.b32 %l, [lock], 0; OPEN:
+"""
+LOCK_MACHINE = """
+IADD3 R1, R0, 0x1, RZ # 4
+LOP3.LUT P0, RZ, R0, 0x1f, RZ, 0xc0, !PT # 6
+BSSY B0, `(.L_open) # 7
+@P0 BRA `(.L_join) # 7
+MOV R6, 0x1 # 8
+.L_spin:
+ATOMS.CAS R5, [RZ], RZ, R6 # 8
+ISETP.NE.U32.AND P0, PT, R5, RZ, PT # 9
+@P0 BRA `(.L_spin) # 10
+STS [0x4], R0 # 11
+ATOMS.EXCH RZ, [RZ], RZ # 12
+.L_join:
+BSYNC B0 # 12
+.L_open:
+STG.E [R2.64], R1 # 13
+EXIT # 14
+"""
+
+
+@stands_in
+@pytest.mark.parametrize("observe", [INPUTS, frozenset({"memory"})])
+def test_a_spin_lock_is_counted_in_one_order_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, observe: frozenset[str]
+) -> None:
+    """One lane of each of two warps takes it: three instructions of a turn each, at least; how many turns there are is a matter of
+    order, by the counts of PTX as in a run."""
+    monkeypatch.setattr(f"{__name__}.INPUTS", observe)
+    body = LOCK.replace(".shared .b32 lock;", ".shared .b32 lock[2];")
+    code = by_hand(monkeypatch, tmp_path, body, LOCK_MACHINE)
+    assert code.ways == ("flow and run" if observe & {"inputs"} else "flow")
+    by_text = {item.text: item for item in code.instructions}
+    turns = by_text["ATOMS.CAS R5, [RZ], RZ, R6"]
+    assert turns.warps >= 2
+    assert code.residue == pytest.approx(3 * turns.warps / code.warp_instructions)
+    assert [item.text.split()[0] for item in code.instructions if not item.exact] == [
+        "ATOMS.CAS",
+        "ISETP.NE.U32.AND",
+        "@P0",
+    ]
+    assert code.notes[-1].startswith(f"the order in which threads run decides about {3 * turns.warps} of ")
+    line = (
+        BY_HAND.replace("BODY", body).partition("SPIN")[0].count("\n") + 1 + head("7.0", "sm_80").count("\n")
+    )
+    assert f"by the branch at line {line} of the PTX" in code.notes[-1]
+
+
+@stands_in
+def test_what_the_assembler_makes_of_an_atomic_is_counted_in_one_order(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A sum in floating point as a loop: of PTX nothing depends on the order, of the machine code the turns do."""
+    body = ".shared .b32 sum; add.u32 %r1, %r0, 1; mov.b32 %r2, 0f3F800000; red.shared.add.f32 [sum], %r2;\n"
+    machine = """
+    IADD3 R1, R0, 0x1, RZ # 4
+    BSSY B0, `(.L_out) # 6
+.L_again:
+    LDS R4, [RZ] # 6
+    FADD R5, R4, 1 # 6
+    ATOMS.CAST.SPIN R5, [RZ], R4, R5 # 6
+    ISETP.EQ.U32.AND P0, PT, R5, 0x1, PT # 6
+    @!P0 BRA `(.L_again) # 6
+    BSYNC B0 # 6
+.L_out:
+    STG.E [R2.64], R1 # 7
+    EXIT # 8
+    """
+    code = by_hand(monkeypatch, tmp_path, body, machine)
+    loop = [item for item in code.instructions if not item.exact]
+    assert [item.opcode for item in loop[:2]] == ["LDS", "FADD"] and len(loop) == 5
+    assert code.residue >= sum(item.warps for item in loop) / code.warp_instructions
+    assert "a loop of the assembler's own around an atomic" in code.notes[-1]
+
+
 @stands_in
 def test_what_is_not_known_ends_the_run_where_it_is_reached(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

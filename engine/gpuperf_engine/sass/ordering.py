@@ -1,0 +1,154 @@
+"""Blocks of machine code whose executions depend on the order in which threads run, or on how long a wait takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..flow.dependence import Aliases
+from ..flow.dominators import immediate_post_dominators
+from ..flow.ordering import by_order
+from ..profile.build import LaunchRecord
+from ..ptx.syntax import Instruction, Variable
+from ..results import Profile
+from ..symbolic.slice_program import dependence_of
+from .anchors import MOVES, NO_ANCHORS
+from .flow import deciding
+from .graph import Graph
+from .listing import Decoded
+
+__all__ = ["Unordered", "unordered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unordered:
+    """``decided``: blocks of which the order of threads decides how often they are executed; ``waiting``: those that are executed
+    again while a phase of an mbarrier is incomplete; ``lines``: of the PTX branches that decide about the former."""
+
+    decided: frozenset[int]
+    waiting: frozenset[int]
+    lines: tuple[int, ...]
+
+
+def unordered(profile: Profile, graph: Graph, instructions: Sequence[Instruction]) -> Unordered:
+    """Of the machine code of a profile's kernel.
+
+    A block is one of these if a machine branch decides about it whose PTX branch is decided so, or if all of its PTX instructions are.
+    ``ptxas`` makes loops of its own of an atomic that the hardware lacks (``ATOMS.CAST``): these are decided too.
+    """
+    program = profile.records[0].program
+    asked = {_key(aliases): aliases for aliases in map(_aliases, profile.records)}
+    found = [by_order(dependence_of(program), aliases) for aliases in asked.values()]
+    number_of = {item: number for number, item in enumerate(instructions, 1)}
+    parts: list[frozenset[int]] = []
+    branches: set[Instruction] = set()
+    for which in (0, 1):
+        some = [pair[which] for pair in found]
+        numbers = {
+            number_of[item]
+            for ordered in some
+            for index in ordered.blocks
+            for item in program.blocks[index].tally
+            if item in number_of
+        }
+        deciders = {number_of[item] for ordered in some for item in ordered.branches if item in number_of}
+        blocks = _behind(graph, instructions, deciders, own=not which) | _made_of(graph, numbers)
+        parts.append(blocks & graph.reached)
+        if not which:
+            branches = {item for ordered in some for item in ordered.branches}
+    lines = sorted({item.span.line for item in branches})
+    return Unordered(parts[0], parts[1] - parts[0], tuple(lines))
+
+
+def _aliases(record: LaunchRecord) -> Aliases:
+    """Which words of the parameters, and which variables, point into the same allocation."""
+    plan, starts = record.plan, [start for start, _ in record.plan.pointed_at]
+    aliases: dict[int | Variable, int] = {}
+
+    def number(address: int) -> int | None:
+        return next(
+            (at for at, (start, size) in enumerate(plan.pointed_at) if start <= address < start + size), None
+        )
+
+    for offset in range(0, len(plan.parameters) - 7, 8):
+        found = number(int.from_bytes(plan.parameters[offset : offset + 8], "little"))
+        if found is not None:
+            aliases[offset] = found
+    for place, (target, address) in enumerate(zip(record.program.symbols, plan.symbols), len(starts)):
+        if isinstance(target, Variable):
+            found = number(int(address))
+            aliases[target] = place if found is None else found
+    return aliases
+
+
+def _key(aliases: Aliases) -> tuple[tuple[object, int], ...]:
+    return tuple(aliases.items())
+
+
+def _made_of(graph: Graph, numbers: set[int]) -> frozenset[int]:
+    """Blocks of whose PTX instructions all are among these, but for what only brings operands to where they are used."""
+    found = set()
+    for block in graph.blocks:
+        made = {
+            item.ptx
+            for item in graph.instructions(block)
+            if item.ptx
+            and item.base not in NO_ANCHORS
+            and not item.opcode.removeprefix("U").startswith(MOVES)
+        }
+        if made and made <= numbers:
+            found.add(block.index)
+    return frozenset(found)
+
+
+def _behind(
+    graph: Graph, instructions: Sequence[Instruction], numbers: set[int], *, own: bool
+) -> frozenset[int]:
+    """Blocks between a branch of one of these numbers and where its ways meet; ``own``: also of loops around ``ATOMS.CAST``."""
+    found: set[int] = set()
+    onward = [list(block.successors) for block in graph.blocks]
+    branches = [
+        block.index
+        for block in graph.blocks
+        if block.kind in ("branch", "exit")
+        and deciding(graph.instructions(block)[-1].ptx, instructions) in numbers
+    ]
+    if own:
+        branches += _retries(graph, instructions)
+    if not branches:
+        return frozenset()
+    ends = [[-1] if block.kind in ("exit", "return") else [] for block in graph.blocks]
+    meets = immediate_post_dominators(
+        [[*targets, *end] or [-1] for targets, end in zip(onward, ends, strict=True)]
+    )
+    for branch in branches:
+        seen: set[int] = set()
+        left = list(onward[branch])
+        while left:
+            index = left.pop()
+            if index == meets[branch] or index in seen:
+                continue
+            seen.add(index)
+            left += onward[index]
+            callee = graph.blocks[index].callee
+            if callee is not None:
+                left += [callee] if callee >= 0 else graph.entries[1:]
+        found |= seen
+    return frozenset(found)
+
+
+def _retries(graph: Graph, instructions: Sequence[Instruction]) -> Iterator[int]:
+    """Blocks that end loops of the assembler's own in which memory is compared and stored until that succeeds."""
+    for block in graph.blocks:
+        around = [body for _, body in graph.loops if block.index in body]
+        if around and any(_is_retry(item, instructions) for item in graph.instructions(block)):
+            body = min(around, key=len)
+            for index in body:
+                if len({*graph.blocks[index].successors} - body) and len(graph.blocks[index].successors) > 1:
+                    yield index
+
+
+def _is_retry(item: Decoded, instructions: Sequence[Instruction]) -> bool:
+    if not {"CAST", "CAS"} & {*item.opcode.split(".")[1:]}:
+        return False
+    return not 0 < item.ptx <= len(instructions) or "cas" not in instructions[item.ptx - 1].opcode.split(".")

@@ -17,7 +17,7 @@ MACHINES = Path(__file__).parents[1] / "machines"
 @pytest.fixture(autouse=True)
 def _models_alone(request: pytest.FixtureRequest) -> None:
     """Without an assembler, but where the simulation is tested."""
-    if request.node.path.name != "test_simulation.py":
+    if request.node.path.name not in ("test_simulation.py", "test_simulated_why.py"):
         request.getfixturevalue("no_assembler")
 
 

@@ -153,6 +153,7 @@ _FILES = {
             "sm_trace",
             "sm_copies",
             "sm_choice",
+            "sm_stalls",
             "sm_mbarriers",
             "sm_memory",
             "sm_asynchronous",

@@ -12,7 +12,7 @@ from .control_flow import (
     LineProfile,
     LoopProfile,
 )
-from .estimate import Estimate, StalledInstruction
+from .estimate import Estimate, StalledInstruction, StalledLine
 from .finding import Finding, Traffic, added_traffic
 from .memory import SECTOR_BYTES, Memory, ObjectFootprint, SiteProfile
 from .profile import KernelAttributes, Profile, Resources
@@ -45,6 +45,7 @@ __all__ = [
     "SiteProfile",
     "Stall",
     "StalledInstruction",
+    "StalledLine",
     "Traffic",
     "ValueRecord",
     "added_traffic",

@@ -9,14 +9,17 @@ __all__ = ["Advice", "CodeLine", "Stall"]
 
 @dataclass(frozen=True)
 class CodeLine:
-    """An instruction where it stands: ``path`` and ``line`` of PTX or machine code (lines count from 1), its ``opcode`` and ``unit``,
-    and ``source``, ``path:line`` of the program that was compiled to it, empty if that is not known."""
+    """An instruction where it stands: ``path`` and ``line`` of PTX (lines count from 1; 0 for code of the assembler's own), its
+    ``opcode`` and ``unit``, and ``source``, ``path:line`` of the program that was compiled to it, empty if that is not known. Of a
+    machine
+    instruction the opcode is its own, and ``address`` is not ``None``."""
 
     path: str
     line: int
     opcode: str
     unit: str
     source: str = ""
+    address: int | None = None
 
     def __str__(self) -> str:
         return f"{self.opcode} at {self.position}"
@@ -24,6 +27,8 @@ class CodeLine:
     @property
     def position(self) -> str:
         """Where it stands in the program that was compiled, else in ``path``."""
+        if not self.line and self.address is not None:
+            return self.source or f"{self.path}, machine code {self.address:#06x}"
         return self.source or f"{self.path}:{self.line}"
 
 
@@ -33,8 +38,14 @@ class Stall:
 
     ``cause`` is one of Nsight Compute's warp states: ``long_scoreboard`` (a result of global or local memory or of a texture),
     ``short_scoreboard`` (of shared memory, shuffles, constants or the special function unit), ``wait`` (of a latency that is fixed),
-    ``math_pipe_throttle``, ``mio_throttle``, ``lg_throttle``, ``tex_throttle`` (a pipe is busy), ``barrier``, ``drain`` (the last
-    results, ``on`` is ``at``). ``cycles`` are the sum over all warps of the launch, ``times`` how often warps wait so.
+    ``math_pipe_throttle``, ``mio_throttle``, ``lg_throttle``, ``tex_throttle`` (a pipe is busy, or the queue in front of it full),
+    ``branch_resolving`` and ``membar`` (the own branch or fence), ``barrier`` (``on`` is ``at``; of a simulated launch what the
+    last warp
+    waited for or did in the meantime), ``drain`` (the last results, ``on`` is ``at``); of a simulated launch also
+    ``dispatch_stall`` (the
+    register ports), ``not_selected`` (other warps issue), ``gmma`` and ``warpgroup_arrive`` (products of warpgroups), and
+    ``mbarrier``,
+    which Nsight Compute does not tell apart. ``cycles`` are the sum over all warps of the launch, ``times`` how often warps wait so.
     """
 
     cause: str

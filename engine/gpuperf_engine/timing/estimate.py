@@ -25,8 +25,6 @@ CACHES = ("cold", "warm")
 MODELS = (*WAVE_MODELS, *HONG_KIM_MODELS)
 """Those that need no assembler: the one that stands in for the simulation first, then those that it can be compared with."""
 
-_OF_ANOTHER = f"stalls and advice are those of {MODELS[0]}, gains in proportion to its time"
-
 AUTO = "auto"
 """The simulation where there is an assembler and the launch can be simulated, else the first of ``MODELS``."""
 
@@ -46,8 +44,8 @@ def estimate(
     ``profile`` is what ``Device.launch`` returned, or a :class:`TimingInput`; ``machine`` an id or a loaded machine;
     ``resources`` replaces the profile's registers and shared memory where given; ``caches``: ``cold``, or ``warm`` for a launch
     that is run again and again, so that it finds in L2 what it left there; ``search`` adds folders of machine files; ``why`` adds
-    ``stalls`` and ``advice``, which take several further predictions (those of Kleimenov-Popova, which says them of a simulated launch
-    too, gains in proportion).
+    ``stalls`` and ``advice``, which take several further predictions: of a simulated launch further simulations, else those of
+    Kleimenov-Popova.
     ``model``: ``auto``, ``simulation`` (of an SM on machine code), or one of ``MODELS``. With the first two, where there is no
     assembler or the launch cannot be simulated, the first of ``MODELS`` predicts; ``model`` of the result and a note say so and why.
 
@@ -72,6 +70,8 @@ class _Launch:
     estimate: Estimate
     record: LaunchRecord | None = None
     resources: Resources | None = None
+    #: those that stand in for what ``ptxas`` assigns
+    given_resources: Resources | None = None
     #: what the models see, once it is known; a simulated launch does without
     seen: list[TimingInput] = field(default_factory=list)
     #: the estimate with stalls and advice, once they were asked for
@@ -116,8 +116,16 @@ class Predictor:
         """With stalls and advice, where the simulation or the first of ``MODELS`` predicted it."""
         found = launch.estimate
         observed = launch.record is None or launch.record.observation.sites is not None
-        if found.model not in (SIMULATION, MODELS[0]) or not observed:
+        if found.model != SIMULATION and (found.model != MODELS[0] or not observed):
             return found
+        if not launch.explained and found.model == SIMULATION:
+            from .simulated_why import explain_simulated
+            from .simulation import Simulation
+
+            assert launch.record is not None
+            warm = self.caches == CACHES[1]
+            simulation = Simulation(launch.record, self.machine, warm, launch.given_resources)
+            launch.explained.append(explain_simulated(found, simulation))
         if not launch.explained:
 
             def occupied(given: TimingInput) -> Occupancy:
@@ -127,10 +135,6 @@ class Predictor:
             model = WaveModel(given, self.machine, occupied(given), self.caches == CACHES[1], MODELS[0])
             waits = stalls(model)
             helps = advice(model, waits, launch.record, launch.resources, occupied)
-            if found.model == SIMULATION:
-                scale = found.time_us / model.estimate().time_us
-                helps = tuple(replace(item, gain_us=item.gain_us * scale) for item in helps)
-                found = replace(found, notes=(*found.notes, _OF_ANOTHER))
             launch.explained.append(replace(found, stalls=waits, advice=helps))
         return launch.explained[0]
 
@@ -203,13 +207,14 @@ class Predictor:
 
             try:
                 warm = self.caches == CACHES[1]
-                return _Launch(simulated(record, self.machine, warm=warm, resources=given), record, used)
+                found = simulated(record, self.machine, warm=warm, resources=given)
+                return _Launch(found, record, used, given)
             except (MachineError, NotRun) as reason:
                 said = getattr(reason, "message", reason)
                 notes = (f"simulation: not possible, so {MODELS[0]} is used: {said}",)
         seen = timing_input(record, self.machine, used)
         found = _predict(seen, self.machine, self.model, self.caches)
-        return _Launch(replace(found, notes=(*notes, *found.notes)), record, used, [seen])
+        return _Launch(replace(found, notes=(*notes, *found.notes)), record, used, given, [seen])
 
 
 def _machine(machine: Machine | str, search: Iterable[str]) -> Machine:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from ..profile.build import LaunchRecord
+from ..ptx.syntax import Instruction
 from ..results import Estimate, Resources, StalledInstruction
+from ..sass.assemble import instructions_of
 from ..sass.sm.kept import assembled_resources, timed_launch
 from ..sass.sm.launch import NotRun, Timed
 from ..sass.sm.numbers import SmNumbers
@@ -13,10 +18,10 @@ from .caches import KEPT_NONE, KEPT_WHOLE
 from .contention import contention
 from .inputs import SIMULATION
 from .machine import Machine
-from .occupancy import WARP_SIZE, occupancy
+from .occupancy import WARP_SIZE, Occupancy, occupancy
 from .targets import assembled_for
 
-__all__ = ["NotRun", "numbers_of", "simulated"]
+__all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
 REVISION = 1
 """Raise it when launches that were simulated before come to take another time: stored times are incomparable then."""
@@ -24,36 +29,88 @@ _DECIDES = 0.8
 """A resource limits a launch of which it needs this part of the time; else latency does."""
 
 
+@dataclass(frozen=True)
+class Simulation:
+    """A launch on a machine that runs its PTX. ``warm``: L2 holds what the same launch left there; ``resources`` stand in for
+    those that
+    ``ptxas`` assigns; ``changed``: what is otherwise at instructions (``sm_records.Change``), by position.
+
+    Its methods raise ``MachineError`` where ``ptxas`` or ``nvdisasm`` is missing or fails, ``NotRun`` for what is not simulated, and
+    ``LaunchError`` where no CTA fits on an SM.
+    """
+
+    record: LaunchRecord
+    machine: Machine
+    warm: bool = False
+    resources: Resources | None = None
+    changed: Mapping[int, int] | None = None
+
+    def architecture(self) -> str:
+        """The one that its PTX is assembled for."""
+        target = self.record.program.kernel.module.target
+        architecture = assembled_for(target, self.machine)
+        if architecture is None:
+            raise NotRun(f"PTX for {target} cannot run on {self.machine.id}")
+        return architecture
+
+    def used(self) -> Resources:
+        """Registers and shared memory of a CTA."""
+        return self.resources or assembled_resources(self.record, self.architecture())
+
+    def occupied(self) -> Occupancy:
+        """CTAs on an SM."""
+        resources = self.used()
+        return occupancy(
+            self.machine,
+            threads_per_cta=self.record.plan.threads_per_cta,
+            registers_per_thread=resources.registers,
+            shared_bytes=resources.shared_bytes,
+        )
+
+    def timed(self) -> Timed:
+        """In clocks."""
+        numbers, resident = numbers_of(self.machine), self.occupied()
+        return timed_launch(
+            self.record,
+            self.architecture(),
+            numbers,
+            resident.ctas_per_sm,
+            resident.shared_per_cta,
+            self.warm,
+            self.changed,
+        )
+
+    def atomics(self) -> float:
+        """Clocks that atomics on the same address of global memory need."""
+        if self.record.observation.sites is None:
+            return 0.0
+        return contention(self.record, self.machine).operations / self.machine.atomic_rate
+
+    def microseconds(self, cycles: float, bounds: Mapping[str, float]) -> float:
+        """Of clocks without the launch overhead, of which the tensor cores are busy for a part."""
+        return self.machine.microseconds(cycles, bounds.get("tensor", 0.0) / cycles)
+
+
 def simulated(
     record: LaunchRecord, machine: Machine, *, warm: bool = False, resources: Resources | None = None
 ) -> Estimate:
-    """The predicted time of one launch on a machine that runs its PTX; ``warm``: L2 holds what the same launch left there;
-    ``resources`` stand in for those that ``ptxas`` assigns.
+    """The predicted time of one launch. Arguments and errors as ``Simulation``."""
+    numbers_of(machine)
+    find_tool("ptxas")
+    return estimate_of(Simulation(record, machine, warm, resources))
 
-    Raises ``MachineError`` where ``ptxas`` or ``nvdisasm`` is missing or fails, ``NotRun`` for what is not simulated, and
-    ``LaunchError`` where no CTA fits on an SM.
-    """
-    numbers = numbers_of(machine)
+
+def estimate_of(simulation: Simulation) -> Estimate:
+    """The predicted time. Errors as ``Simulation``."""
+    record, machine = simulation.record, simulation.machine
     assembler = f"ptxas {find_tool('ptxas').full_version}"
-    target = record.program.kernel.module.target
-    architecture = assembled_for(target, machine)
-    if architecture is None:
-        raise NotRun(f"PTX for {target} cannot run on {machine.id}")
-    plan = record.plan
-    resources = resources or assembled_resources(record, architecture)
-    resident = occupancy(
-        machine,
-        threads_per_cta=plan.threads_per_cta,
-        registers_per_thread=resources.registers,
-        shared_bytes=resources.shared_bytes,
-    )
-    timed = timed_launch(record, architecture, numbers, resident.ctas_per_sm, resident.shared_per_cta, warm)
+    timed, resident = simulation.timed(), simulation.occupied()
     bounds = dict(timed.bounds)
-    if record.observation.sites is not None:
-        bounds["atomics"] = contention(record, machine).operations / machine.atomic_rate
+    if atomics := simulation.atomics():
+        bounds["atomics"] = atomics
     cycles = max(timed.cycles, *bounds.values())
+    exec_us = simulation.microseconds(cycles, bounds)
     tensor = bounds.get("tensor", 0.0) / cycles
-    exec_us = machine.microseconds(cycles, tensor)
     in_us = {name: machine.microseconds(bound, tensor) for name, bound in bounds.items() if bound > 0.0}
     return Estimate(
         machine=machine.id,
@@ -67,15 +124,39 @@ def simulated(
         occupancy=resident.ratio,
         ctas_per_sm=resident.ctas_per_sm,
         occupancy_limiter=resident.limiter,
-        waves=plan.ctas / (resident.ctas_per_sm * machine.sm_count),
+        waves=record.plan.ctas / (resident.ctas_per_sm * machine.sm_count),
         assembler=assembler,
         model_revision=REVISION,
         notes=_notes(timed, assembler),
-        stalled=tuple(
-            StalledInstruction(item.address, item.text, item.issued, item.stalled)
-            for item in timed.instructions
-        ),
+        stalled=_stalled(record, timed),
     )
+
+
+def _stalled(record: LaunchRecord, timed: Timed) -> tuple[StalledInstruction, ...]:
+    reasons: list[dict[str, float]] = [{} for _ in timed.instructions]
+    for wait in timed.waits:
+        if wait.cause != "selected":
+            own = reasons[wait.at]
+            own[wait.cause] = own.get(wait.cause, 0.0) + wait.clocks
+    origins = instructions_of(record.program.kernel)
+    rows = []
+    for item, own in zip(timed.instructions, reasons):
+        line, source = _origin(origins, item.ptx)
+        ordered = dict(sorted(own.items(), key=lambda row: (-row[1], row[0])))
+        rows.append(
+            StalledInstruction(
+                item.address, item.text, item.issued, item.stalled, item.caused, line, source, ordered
+            )
+        )
+    return tuple(rows)
+
+
+def _origin(origins: tuple[Instruction, ...], number: int) -> tuple[int, str]:
+    """The line of the PTX and that of the program, of an instruction by its number."""
+    if not 0 < number <= len(origins):
+        return 0, ""
+    origin = origins[number - 1]
+    return origin.span.line, "" if origin.location is None else str(origin.location)
 
 
 def _limiter(bounds: dict[str, float], cycles: float, launched: bool) -> str:

@@ -14,12 +14,12 @@ from ..flow.operands import reads, writes
 from ..isa.effects import ATOMIC, LOAD
 from ..ptx import syntax
 from ..results import CodeLine
+from ..sass.causes import queue_cause, result_cause
 from ..simt.program import BasicBlock, Program
 from .allocation import NO_REGISTER, Allocation
 from .bounds import WAVEFRONT
 from .caches import SECTOR
 from .calls import Calls
-from .causes import queue_cause, result_cause
 from .expansion import expansion_of
 from .inputs import NO_ORIGIN, Block, Instruction, Loop, Origin, Path
 from .machine import Machine

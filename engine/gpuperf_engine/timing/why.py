@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from ..profile.build import LaunchRecord
 from ..results import Advice, CodeLine, Resources, Stall
+from ..sass.causes import pipe_cause
 from .adapt import timing_input
-from .causes import pipe_cause
 from .contention import contention
 from .inputs import NO_ORIGIN, Block, Loop, Path, TimingInput
 from .machine import Machine
@@ -21,7 +21,16 @@ from .site_traffic import Site, coalesced, mean_waits, observed_sites, without_c
 from .warp_path import origin_of
 from .wave_model import WaveModel
 
-__all__ = ["MIN_GAIN", "add_advice", "add_stalls", "advice", "stalls"]
+__all__ = [
+    "MIN_GAIN",
+    "add_advice",
+    "add_stalls",
+    "advice",
+    "by_gain",
+    "one_more_resident",
+    "sorted_stalls",
+    "stalls",
+]
 
 MIN_GAIN = 0.02
 """Part of the time that a change must save to be named: less is below what the model can tell."""
@@ -66,13 +75,27 @@ def stalls(model: WaveModel) -> tuple[Stall, ...]:
 
 
 def _sorted(found: Mapping[tuple[str, CodeLine, CodeLine], tuple[float, float]]) -> tuple[Stall, ...]:
-    rows = [Stall(cause, at, on, *amounts) for (cause, at, on), amounts in found.items() if amounts[0] > 0.0]
+    return sorted_stalls(Stall(*key, *amounts) for key, amounts in found.items() if amounts[0] > 0.0)
+
+
+def sorted_stalls(rows: Iterable[Stall]) -> tuple[Stall, ...]:
+    """The longest first."""
     return tuple(
         sorted(
             rows,
-            key=lambda row: (-row.cycles, row.at.path, row.at.line, row.on.line, row.cause, row.at.opcode),
+            key=lambda row: (
+                -row.cycles,
+                row.at.path,
+                *map(_place, (row.at, row.on)),
+                row.cause,
+                row.at.opcode,
+            ),
         )
     )
+
+
+def _place(line: CodeLine) -> tuple[int, int]:
+    return line.line, line.address or 0
 
 
 def add_stalls(parts: Iterable[tuple[Stall, int]]) -> tuple[Stall, ...]:
@@ -91,10 +114,11 @@ def add_advice(parts: Iterable[tuple[Advice, int]]) -> tuple[Advice, ...]:
     for item, times in parts:
         key = item.what, item.line
         gains[key] = gains.get(key, 0.0) + times * item.gain_us
-    return _by_gain(Advice(what, gain, line) for (what, line), gain in gains.items())
+    return by_gain(Advice(what, gain, line) for (what, line), gain in gains.items())
 
 
-def _by_gain(rows: Iterable[Advice]) -> tuple[Advice, ...]:
+def by_gain(rows: Iterable[Advice]) -> tuple[Advice, ...]:
+    """The largest gain first."""
     return tuple(sorted(rows, key=lambda row: (-row.gain_us, row.what, str(row.line))))
 
 
@@ -131,7 +155,7 @@ def advice(
         gain = now - machine.launch_overhead_us - machine.microseconds(after.cycles)
         if gain >= MIN_GAIN * now:
             rows.append(Advice(change.what, gain, change.line))
-    return _by_gain(rows)
+    return by_gain(rows)
 
 
 def _sooner(given: TimingInput, waits: Iterable[Stall]) -> Iterator[_Change]:
@@ -168,34 +192,49 @@ def _without_latency(path: Path, numbers: frozenset[int]) -> Path:
 def _more_resident(model: WaveModel, occupied: Callable[[TimingInput], Occupancy]) -> Iterator[_Change]:
     """One more CTA on an SM, where registers or shared memory keep it away."""
     given, machine, now = model.given, model.machine, model.resident
-    more = now.ctas_per_sm + 1
-    if (
-        min(now.limits["warps"], now.limits["ctas"]) < more
-        or given.ctas <= now.ctas_per_sm * machine.sm_count
-    ):
+    if given.ctas <= now.ctas_per_sm * machine.sm_count:
         return
-    changed = given
-    words = []
-    if now.limits["registers"] < more:
-        warps = machine.sub_partitions * (-(-more * given.warps_per_cta // machine.sub_partitions))
-        unit = machine.register_allocation_unit
-        registers = machine.registers_per_sm // warps // unit * unit // WARP_SIZE
-        changed = replace(changed, registers_per_thread=registers)
-        words.append(
-            f"{registers} registers per thread in place of {given.registers_per_thread}, nothing spilled"
-        )
-    if now.limits["shared"] < more:
-        unit = machine.shared_allocation_unit
-        shared = machine.shared_per_sm // more // unit * unit - machine.shared_reserved_per_cta
-        changed = replace(changed, shared_bytes=shared)
-        words.append(f"{shared:,} bytes of shared memory per CTA in place of {given.shared_bytes:,}")
-    if changed.registers_per_thread < 1 or changed.shared_bytes < 0:
+    limit = one_more_resident(
+        machine, now, given.warps_per_cta, given.registers_per_thread, given.shared_bytes
+    )
+    if limit is None:
         return
+    changed = replace(given, registers_per_thread=limit.registers, shared_bytes=limit.shared_bytes)
     reached = occupied(changed).ctas_per_sm
     if reached > now.ctas_per_sm:
-        yield _Change(
-            f"{' and '.join(words)}: {reached} CTAs per SM in place of {now.ctas_per_sm}", None, changed
-        )
+        yield _Change(f"{limit.words}: {reached} CTAs per SM in place of {now.ctas_per_sm}", None, changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Registers of a thread and bytes of shared memory of a CTA with which one more CTA fits on an SM; ``words``: which are fewer."""
+
+    registers: int
+    shared_bytes: int
+    words: str
+
+
+def one_more_resident(
+    machine: Machine, now: Occupancy, warps_per_cta: int, registers: int, shared_bytes: int
+) -> Limit | None:
+    """What it takes to have one more CTA on an SM than now; ``None`` where warps or CTAs keep it away, or nothing is left."""
+    more = now.ctas_per_sm + 1
+    if min(now.limits["warps"], now.limits["ctas"]) < more:
+        return None
+    fewer, less = registers, shared_bytes
+    words = []
+    if now.limits["registers"] < more:
+        warps = machine.sub_partitions * (-(-more * warps_per_cta // machine.sub_partitions))
+        unit = machine.register_allocation_unit
+        fewer = machine.registers_per_sm // warps // unit * unit // WARP_SIZE
+        words.append(f"{fewer} registers per thread in place of {registers}, nothing spilled")
+    if now.limits["shared"] < more:
+        unit = machine.shared_allocation_unit
+        less = machine.shared_per_sm // more // unit * unit - machine.shared_reserved_per_cta
+        words.append(f"{less:,} bytes of shared memory per CTA in place of {shared_bytes:,}")
+    if fewer < 1 or less < 0:
+        return None
+    return Limit(fewer, less, " and ".join(words))
 
 
 def _without_contention(given: TimingInput, record: LaunchRecord, machine: Machine) -> Iterator[_Change]:

@@ -13,6 +13,7 @@ from gpuperf_engine.sass.sm.operations import Operations
 from gpuperf_engine.sass.sm.sharing import Group
 from gpuperf_engine.sass.sm.simulate import Memory, Simulated, simulate
 from gpuperf_engine.sass.sm.streams import Class, Classes
+from gpuperf_engine.sass.sm.waits import waits_of
 
 __all__ = [
     "TOY",
@@ -26,6 +27,7 @@ __all__ = [
     "moves",
     "run",
     "run_roles",
+    "waited",
 ]
 
 TOY = SmNumbers(
@@ -86,8 +88,9 @@ def run(
     l1_lines: int = 1 << 10,
     dram_rate: float = 8.0,
     l2_rate: float = 64.0,
+    changed: dict[int, int] | None = None,
 ) -> Simulated:
-    """CTAs of so many ``warps``, each of which executes the text once with these accesses."""
+    """CTAs of so many ``warps``, each of which executes the text once with these accesses; ``changed``: ``Change`` by position."""
     graph = build_graph(decoded(texts), "k")
     assert len(graph.blocks) == 1
     parts = [np.array([0, *words, END], np.uint32) for words in warps]
@@ -97,9 +100,19 @@ def run(
     only = Class(stream, starts, np.zeros(lines, np.uint8), np.arange(lines, dtype=np.int64))
     classes = Classes((only,), (Group("global", False, (0, 0, 0)),), {}, (ctas, 1, 1))
     memory = Memory(l1_lines, l2_rate, dram_rate, (share,))
-    return simulate(
-        Operations(graph, numbers), classes, Copies(), numbers, memory, [0] * ctas, resident, len(warps)
-    )
+    operations = Operations(graph, numbers)
+    operations.change(changed or {})
+    return simulate(operations, classes, Copies(), numbers, memory, [0] * ctas, resident, len(warps))
+
+
+def waited(texts: list[str], seen: Simulated, numbers: SmNumbers = TOY) -> dict[tuple[int, str, int], float]:
+    """Clocks that warps which ran this text waited, by where, why and for what, but for those in which they issued."""
+    operations = Operations(build_graph(decoded(texts), "k"), numbers)
+    return {
+        (wait.at, wait.cause, wait.on): wait.clocks
+        for wait in waits_of(operations, seen)
+        if wait.cause != "selected"
+    }
 
 
 def initial(number: int, count: int, rank: int = 0) -> list[int]:

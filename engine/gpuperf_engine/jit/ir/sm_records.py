@@ -5,16 +5,22 @@ Times are in clocks; of servers that several requests share in 1/256 clock (``FR
 
 from __future__ import annotations
 
-from .records import U8, U16, U64, Array32, Array64, Pointer, Record
+from .records import U8, U16, U64, Array64, Pointer, Record
 
 __all__ = [
     "ALIKE",
     "ALIKE_PART",
+    "AT_BIT",
+    "CAUSE_BIT",
     "END",
     "FRACTION",
     "NONE",
     "SUB_CORES",
+    "TRAIL",
+    "WINDOW",
     "Block",
+    "Cause",
+    "Change",
     "Copy",
     "Kind",
     "Line",
@@ -23,6 +29,7 @@ __all__ = [
     "Program",
     "Slot",
     "Sm",
+    "Stall",
     "Stream",
     "Warp",
 ]
@@ -36,6 +43,41 @@ END = 0xFFFFFFFF
 NONE = 0xFFFF
 #: the most sub-partitions, and pipes of each, that there is room for
 SUB_CORES, _PIPES = 4, 16
+#: of a time with what it is the time of: above the lower bits the cause, above that the time (40 bits); below the position of an
+#: instruction
+CAUSE_BIT, AT_BIT = 20, 24
+#: instructions that a warp remembers it issued, and words of 64 clocks for which a sub-partition remembers in which it issued
+TRAIL, WINDOW = 64, 32
+
+
+class Cause:
+    """What a warp waits for before an instruction: a result of another one (``GROUP``: of copies, ``PRODUCT``: of products of a
+    warpgroup); a pipe, or room in the memory queue; register ports, or other warps, while it could issue; its own branch or fence
+    (``PAUSE``); or, held at an instruction, the other warps of the CTA, of the cluster or of the warpgroup, or an mbarrier.
+    ``UNKNOWN``: there was no room left to say."""
+
+    (
+        RESULT,
+        GROUP,
+        PRODUCT,
+        PIPE,
+        QUEUE,
+        PORTS,
+        OTHERS,
+        PAUSE,
+        BARRIER,
+        CLUSTER,
+        WARPGROUP,
+        MBARRIER,
+        UNKNOWN,
+    ) = range(13)
+
+
+class Change:
+    """What is otherwise at an instruction in a launch that is simulated again, one bit each: its results are there a clock later; its
+    loads are in L1; its accesses have no more wavefronts, or no more lines, than their bytes need; its barrier holds nobody."""
+
+    HIDDEN, NEAR, NO_CONFLICTS, SIDE_BY_SIDE, NO_BARRIER = 1, 2, 4, 8, 16
 
 
 class Kind:
@@ -73,9 +115,11 @@ class Kind:
 class Op(Record):
     """A machine instruction. ``READS`` and ``WRITES``: how many of the numbers at ``REGISTERS`` there are of each. ``OTHER``: a second
     pipe that it may go through, ``NONE`` for none. ``PORTS``: clocks in which it reads its registers, ``REUSED`` where the instruction
-    before was the same warp's. ``PAUSE``: clocks before the next one of the warp. ``ARGUMENT``: of a barrier and of a wait.
-    ``ISSUED`` and
-    ``STALLED`` are counted: how often it was issued, and clocks that its warps waited before."""
+    before was the same warp's. ``PAUSE``: clocks before the next one of the warp. ``ARGUMENT``: of a barrier and of a wait; of an
+    access the words of a lane. ``CHANGE``: bits of ``Change``. Counted are ``ISSUED``, how often it was issued, ``MOVED``, clocks
+    of the
+    unit that all memory instructions share, ``LINES`` that its accesses touched from ``LANES``, and ``STALLS``, what its warps
+    waited for."""
 
     KIND = U16(0)
     PIPE = U16(2)
@@ -90,8 +134,25 @@ class Op(Record):
     REGISTERS = U64(16)
     ARGUMENT = U64(24)
     ISSUED = U64(32)
-    STALLED = U64(40)
-    BYTES = 48
+    MOVED = U64(40)
+    STALLS: Pointer[Stall] = Pointer(48)
+    CHANGE = U64(56)
+    LINES = U64(64)
+    LANES = U64(72)
+    BYTES = 80
+
+
+class Stall(Record):
+    """Clocks that warps waited at the instruction ``AT`` for the same, ``TIMES`` often. ``WHY``: the cause, and below
+    ``CAUSE_BIT`` the
+    position of the instruction that they waited for. ``NEXT``: of the same instruction."""
+
+    WHY = U64(0)
+    CLOCKS = U64(8)
+    TIMES = U64(16)
+    AT = U64(24)
+    NEXT: Pointer[Stall] = Pointer(32)
+    BYTES = 40
 
 
 class Block(Record):
@@ -137,7 +198,8 @@ class Copy(Record):
 class Mbarrier(Record):
     """``COUNT`` arrivals of each phase, of which ``PENDING`` are left, with ``EXPECTED`` bytes; ``READY``: when the last of
     those so far was there. ``PHASE``: its number; ``DONE``: when the last even and the last odd phase were complete.
-    ``TOKENS``: by warp the parity of the phase that it arrived in last."""
+    ``TOKENS``: by warp the parity of the phase that it arrived in last. ``BY``: the position of the instruction that made ``READY``
+    what it is, ``DONE_BY`` that of ``DONE``."""
 
     COUNT = U64(0)
     PENDING = U64(8)
@@ -146,16 +208,22 @@ class Mbarrier(Record):
     PHASE = U64(32)
     DONE = Array64(40)
     TOKENS = U64(56)
-    BYTES = 64
+    BY = U64(64)
+    DONE_BY = Array64(72)
+    BYTES = 88
 
 
 class Warp(Record):
     """``STATE``: 0 not there, 1 runs, 2 to 17 waits at a barrier, 40 at that of the cluster, 48 to 55 for the others of a
     warpgroup, from 64 on at an mbarrier for the phase of ``PARITY``. ``TESTS``: 1 + the mbarrier whose phase is not complete.
     ``NUMBER``: of the warp in its CTA. ``PRODUCTS``: when those of each group are complete, ``PRODUCED`` many of them.
-    ``CLUSTER``: arrivals at the barrier of the cluster. ``AT``: when its operands are ready; ``SINCE``: when the instruction before
-    was issued. ``GROUPS``: when its copies of each group are complete, ``COMMITTED`` many of them; ``COPIED``: those of the open
-    one."""
+    ``CLUSTER``: arrivals at the barrier of the cluster. ``AT``: when its operands are ready, and ``WHY`` (``Stall``) not before;
+    ``SINCE``: until when its clocks are accounted for. ``HELD``: the instruction at which it waits for others. ``GROUPS``: when
+    its copies
+    of each group are complete, ``COMMITTED`` many of them; ``COPIED``: those of the open
+    one; positions of instructions that these come from are in ``GROUP_BY``, ``COPIED_BY`` and ``PRODUCT_BY``. ``READY``: by number of
+    a register when it is, with the position of the instruction that writes it. ``ISSUES``: the last ``TRAIL`` of its ``STEPS``
+    instructions: when, and the position of what it had waited for, its own where that was no result."""
 
     STATE = U64(0)
     AT = U64(8)
@@ -174,8 +242,15 @@ class Warp(Record):
     TESTS = U64(224)
     NUMBER = U64(232)
     CLUSTER = U64(240)
-    READY = Array32(248)
-    BYTES = 248 + 4 * 528
+    WHY = U64(248)
+    HELD: Pointer[Op] = Pointer(256)
+    STEPS = U64(264)
+    COPIED_BY = U64(272)
+    GROUP_BY = Array64(280)
+    PRODUCT_BY = Array64(344)
+    ISSUES = Array64(408)
+    READY = Array64(408 + 8 * TRAIL)
+    BYTES = 408 + 8 * TRAIL + 8 * 528
 
 
 class Program(Record):
@@ -191,7 +266,8 @@ class Program(Record):
 class Slot(Record):
     """Room for a CTA, started at ``SINCE``. ``LIVE`` warps; ``LINES``: its first; ``ARRIVED``: at each of 16 barriers. ``MBARRIERS``:
     its first. ``WARPGROUPS``: warps of each of 8 that are ready for a product. Of the cluster, in the slot of its first CTA:
-    warps that have ``GATHERED`` at its barrier, its ``PHASE``, and since when."""
+    warps that have ``GATHERED`` at its barrier, its ``PHASE``, and since when;
+    the position at which the ``LAST`` arrived."""
 
     LIVE = U64(0)
     LINES = U64(8)
@@ -204,7 +280,8 @@ class Slot(Record):
     PHASE = U64(184)
     PHASE_AT = U64(192)
     WARPGROUPS = Array64(200)
-    BYTES = 200 + 8 * 8
+    LAST = U64(264)
+    BYTES = 272
 
 
 class Sm(Record):
@@ -286,7 +363,19 @@ class Sm(Record):
     OPERANDS = U64(_STEADY + 136)
     # clocks (1/256) of the path to shared memory for operands and copies
     COPIED = U64(_STEADY + 144)
-    BYTES = _STEADY + 152
+    # the first instruction; where the next stall goes, of all SMs of a cluster in the first, and the last that there is room for;
+    # 1 where warps remember what they issued; why the result of the test of an mbarrier is late
+    OPS = U64(_STEADY + 152)
+    STALL = U64(_STEADY + 160)
+    LAST_STALL = U64(_STEADY + 168)
+    TRAILS = U64(_STEADY + 176)
+    LATE_BY = U64(_STEADY + 184)
+    # clocks of warps between the start of their CTA and their end
+    RESIDED = U64(_STEADY + 192)
+    # bits of the clocks in which a sub-partition issued, and the number of its last word
+    MARKED = Array64(_STEADY + 200)
+    MARKS = Array64(_STEADY + 200 + 8 * SUB_CORES)
+    BYTES = _STEADY + 200 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW
 
 
 class Stream(Record):

@@ -6,11 +6,12 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.sm_records import END, FRACTION, Copy, Kind, Op, Slot, Sm, Warp
+from ..ir.sm_records import CAUSE_BIT, END, FRACTION, Cause, Copy, Kind, Op, Slot, Sm, Warp
 from .compile_python import bits_count, load32
 from .sm_choice import sm_again
 from .sm_mbarriers import sm_signal, sm_wake
 from .sm_memory import sm_below
+from .sm_stalls import sm_held, sm_position
 
 
 def sm_together(sm: Sm, warp: Warp, now: int) -> int:
@@ -22,7 +23,7 @@ def sm_together(sm: Sm, warp: Warp, now: int) -> int:
     warp.PARITY = 0
     if slot.WARPGROUPS[group] == 4:
         slot.WARPGROUPS[group] = 0
-        sm_wake(sm, slot, 48 + group, 0, now + 1)
+        sm_wake(sm, slot, 48 + group, 0, now + 1, Cause.WARPGROUP << CAUSE_BIT | sm_position(sm, warp.HELD))
         sm_again(sm)
     return 0
 
@@ -42,6 +43,7 @@ def sm_product(sm: Sm, warp: Warp, op: Op, now: int) -> int:
         until = read
     if op.ARGUMENT & 1:
         warp.PRODUCTS[warp.PRODUCED % 8] = until + op.LATENCY
+        warp.PRODUCT_BY[warp.PRODUCED % 8] = Cause.PRODUCT << CAUSE_BIT | sm_position(sm, op)
         warp.PRODUCED += 1
     return until
 
@@ -97,7 +99,8 @@ def sm_arrived(sm: Sm, warp: Warp, copy: Copy, place: int, start: int, far: int)
         if mask >> rank & 1:
             peer = Sm(sm.PEERS + rank * Sm.BYTES)
             other = Slot(peer.SLOT + offset)
-            if sm_signal(peer, other, number, 0, 0 - copy.BYTES_MOVED, start + latency + late):
+            by = sm_position(sm, warp.OP)
+            if sm_signal(peer, other, number, 0, 0 - copy.BYTES_MOVED, start + latency + late, by):
                 sm_again(peer)
         rank += 1
     return 0
@@ -112,7 +115,8 @@ def sm_passed(sm: Sm, warp: Warp, copy: Copy, word: int, start: int) -> int:
     done = (sm.PORT >> FRACTION) + sm.LATENCY_CLUSTER
     peer = Sm(sm.PEERS + (word >> 16 & 255) * Sm.BYTES)
     other = Slot(peer.SLOT + (warp.SLOT - sm.SLOT))
-    if sm_signal(peer, other, word >> 8 & 255, 0, 0 - copy.BYTES_MOVED, done):
+    by = sm_position(sm, warp.OP)
+    if sm_signal(peer, other, word >> 8 & 255, 0, 0 - copy.BYTES_MOVED, done, by):
         sm_again(peer)
     return 0
 
@@ -147,6 +151,7 @@ def sm_transfer(sm: Sm, warp: Warp, now: int) -> int:
         done = start + sm.LATENCY_SHARED + late + sm.LATENCY_L2
         if done > warp.COPIED:
             warp.COPIED = done
+            warp.COPIED_BY = sm_position(sm, warp.OP)
     return 0
 
 
@@ -169,7 +174,8 @@ def sm_gathered(sm: Sm, slot: Slot, now: int) -> int:
     rank = 0
     while rank < sm.GROUP:
         peer = Sm(sm.PEERS + rank * Sm.BYTES)
-        if sm_wake(peer, Slot(peer.SLOT + offset), 40, 0, all_of.PHASE_AT):
+        why = Cause.CLUSTER << CAUSE_BIT | all_of.LAST
+        if sm_wake(peer, Slot(peer.SLOT + offset), 40, 0, all_of.PHASE_AT, why):
             sm_again(peer)
         rank += 1
     return 0
@@ -183,10 +189,12 @@ def sm_cluster(sm: Sm, warp: Warp, kind: int, now: int) -> int:
     if kind == Kind.CLUSTER_ARRIVE:
         warp.CLUSTER += 1
         all_of.GATHERED += 1
+        all_of.LAST = sm_position(sm, warp.HELD)
         sm_gathered(sm, slot, now)
     elif all_of.PHASE < warp.CLUSTER:
         warp.STATE = 40
         warp.PARITY = 0
     elif warp.AT < all_of.PHASE_AT:
         warp.AT = all_of.PHASE_AT
+        sm_held(sm, warp, Cause.CLUSTER << CAUSE_BIT | all_of.LAST, warp.AT)
     return 0

@@ -10,9 +10,13 @@ from __future__ import annotations
 from ..ir.sm_records import (
     ALIKE,
     ALIKE_PART,
+    AT_BIT,
+    CAUSE_BIT,
     END,
     FRACTION,
     NONE,
+    Cause,
+    Change,
     Kind,
     Line,
     Mbarrier,
@@ -22,10 +26,11 @@ from ..ir.sm_records import (
     Sm,
     Warp,
 )
-from .compile_python import fill, load16, load32, load64, store32, store64
+from .compile_python import fill, load16, load32, load64, store64
 from .sm_asynchronous import sm_cluster, sm_gathered, sm_product, sm_together, sm_transfer
 from .sm_choice import sm_again, sm_choose
 from .sm_memory import sm_forget, sm_memory
+from .sm_stalls import sm_behind, sm_held, sm_mark, sm_position, sm_step, sm_waited
 
 
 def sm_start(sm: Sm, slot: Slot, at: int) -> int:
@@ -61,7 +66,7 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
         warp.AGE = number * 64 + count
         warp.PLACE = load64(program.STREAMS + 8 * count)
         warp.SINCE = at
-        sm_next(sm, warp, at)
+        sm_next(sm, warp, at << AT_BIT)
         count += 1
     sm_again(sm)
     return 0
@@ -107,6 +112,7 @@ def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
     warp.STATE = 0
     slot = Slot(warp.SLOT)
     slot.LIVE -= 1
+    sm.RESIDED += now - slot.SINCE
     if sm.ENDED < now:
         sm.ENDED = now
     if slot.LIVE == 0:
@@ -124,7 +130,7 @@ def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
         barrier = 0
         while barrier < 16:
             if slot.ARRIVED[barrier] and slot.ARRIVED[barrier] >= slot.LIVE:
-                sm_release(sm, slot, barrier, now)
+                sm_release(sm, slot, barrier, warp, now)
             barrier += 1
         sm_gathered(sm, slot, now)
     return 0
@@ -153,7 +159,7 @@ def sm_follow(sm: Sm, slot: Slot, now: int) -> int:
 
 
 def sm_next(sm: Sm, warp: Warp, at: int) -> int:
-    """Let a warp come to its next instruction, no earlier than at some time. 0 at its end."""
+    """Let a warp come to its next instruction, no earlier than at some time (and why not). 0 at its end."""
     op = warp.OP
     if op == warp.ENDS:
         number = load32(warp.PLACE)
@@ -168,7 +174,7 @@ def sm_next(sm: Sm, warp: Warp, at: int) -> int:
     ends = registers + 2 * op.READS
     known = warp + Warp.READY
     while registers < ends:
-        ready = load32(known + 4 * load16(registers))
+        ready = load64(known + 8 * load16(registers))
         if ready > at:
             at = ready
         registers += 2
@@ -177,7 +183,7 @@ def sm_next(sm: Sm, warp: Warp, at: int) -> int:
     if op.KIND:
         soonest = 0
     while registers < ends:
-        ready = load32(known + 4 * load16(registers)) - soonest
+        ready = load64(known + 8 * load16(registers)) - (soonest << AT_BIT)
         if ready > at:
             at = ready
         registers += 2
@@ -185,33 +191,48 @@ def sm_next(sm: Sm, warp: Warp, at: int) -> int:
         left = op.ARGUMENT & 255
         group = warp.COMMITTED
         if group > left:
-            ready = warp.GROUPS[(group - left - 1) % 8] - (op.ARGUMENT >> 8)
+            number = (group - left - 1) % 8
+            ready = (warp.GROUPS[number] - (op.ARGUMENT >> 8) << AT_BIT) + warp.GROUP_BY[number]
             if ready > at:
                 at = ready
     if op.KIND == Kind.MATRIX_WAIT:
         left = op.ARGUMENT
         group = warp.PRODUCED
         if group > left:
-            ready = warp.PRODUCTS[(group - left - 1) % 8]
+            number = (group - left - 1) % 8
+            ready = warp.PRODUCTS[number] << AT_BIT | warp.PRODUCT_BY[number]
             if ready > at:
                 at = ready
-    warp.AT = at
+    warp.AT = at >> AT_BIT
+    warp.WHY = at & (1 << AT_BIT) - 1
     return 1
 
 
-def sm_release(sm: Sm, slot: Slot, barrier: int, now: int) -> int:
-    """Let the warps of a CTA go on that wait at a barrier."""
+def sm_release(sm: Sm, slot: Slot, barrier: int, last: Warp, now: int) -> int:
+    """Let the warps of a CTA go on that wait at a barrier, of which this one came last."""
     slot.ARRIVED[barrier] = 0
     index = (slot - sm.SLOT) // Slot.BYTES
+    until = now + sm.LATENCY_BARRIER
     count = 0
+    clocks = 0
+    times = 0
+    at = Op(0)
     while count < sm.WARPS:
         place = index * sm.WARPS + count
         warp = Warp(sm.WARP + (place % sm.PARTS * sm.EACH + place // sm.PARTS) * Warp.BYTES)
         if warp.STATE == barrier + 2:
             warp.STATE = 1
-            if warp.AT < now + sm.LATENCY_BARRIER:
-                warp.AT = now + sm.LATENCY_BARRIER
+            if warp.AT < until:
+                warp.AT = until
+            if now > warp.SINCE:
+                clocks += now - warp.SINCE
+                times += 1
+                at = warp.HELD
+                warp.SINCE = now
+            sm_held(sm, warp, Cause.BARRIER << CAUSE_BIT | sm_position(sm, warp.HELD), until)
         count += 1
+    if times:
+        sm_behind(sm, at, last, now, clocks, times)
     sm_again(sm)
     return 0
 
@@ -231,8 +252,13 @@ def sm_issue(sm: Sm, part: int) -> int:
     sm.LAST[part] = warp
     sm.ISSUED += 1
     op.ISSUED += 1
-    op.STALLED += now - warp.SINCE
+    if warp.SINCE < now:
+        sm_waited(sm, part, warp, op, now)
+    if sm.TRAILS:
+        sm_step(sm, warp, op, now)
+    sm_mark(sm, part, now)
     warp.SINCE = now + 1
+    own = sm_position(sm, op)
     pipes = sm + Sm.PIPES + part * 128
     pipe = pipes + 8 * op.PIPE
     if op.OTHER != NONE and load64(pipes + 8 * op.OTHER) < load64(pipe):
@@ -240,7 +266,11 @@ def sm_issue(sm: Sm, part: int) -> int:
     until = now + op.BUSY
     ready = now + op.LATENCY
     if kind >= Kind.SHARED:
+        sm.LATE_BY = 0
         ready = sm_memory(sm, part, warp, op, now)
+        by = sm.LATE_BY
+        if by:
+            own = by
     elif kind == Kind.MATRIX:
         until = sm_product(sm, warp, op, now)
         ready = now + 1
@@ -248,18 +278,28 @@ def sm_issue(sm: Sm, part: int) -> int:
         sm_transfer(sm, warp, now)
     elif kind == Kind.COMMIT:
         warp.GROUPS[warp.COMMITTED % 8] = warp.COPIED
+        warp.GROUP_BY[warp.COMMITTED % 8] = Cause.GROUP << CAUSE_BIT | warp.COPIED_BY
         warp.COMMITTED += 1
         warp.COPIED = 0
     store64(pipe, until)
+    if op.CHANGE & Change.HIDDEN:
+        ready = now + 1
+    ready = ready << AT_BIT | own
     registers = op.REGISTERS + 2 * op.READS
     ends = registers + 2 * op.WRITES
     target = warp + Warp.READY
     while registers < ends:
-        store32(target + 4 * load16(registers), ready)
+        store64(target + 8 * load16(registers), ready)
         registers += 2
     warp.OP = Op(op + Op.BYTES)
-    if sm_next(sm, warp, now + op.PAUSE) == 0:
+    if sm_next(sm, warp, now + op.PAUSE << AT_BIT | Cause.PAUSE << CAUSE_BIT | sm_position(sm, op)) == 0:
         sm_ended(sm, warp, now + 1)
+    if kind == Kind.PLAIN:
+        sm_choose(sm, part)
+        return 0
+    warp.HELD = op
+    if op.CHANGE & Change.NO_BARRIER:
+        kind = Kind.PLAIN
     if kind == Kind.BARRIER or kind == Kind.ARRIVE:
         slot = Slot(warp.SLOT)
         barrier = op.ARGUMENT & 15
@@ -270,7 +310,7 @@ def sm_issue(sm: Sm, part: int) -> int:
         if kind == Kind.BARRIER:
             warp.STATE = barrier + 2
         if slot.ARRIVED[barrier] >= expected:
-            sm_release(sm, slot, barrier, now)
+            sm_release(sm, slot, barrier, warp, now)
     elif kind == Kind.TEST and warp.TESTS:
         warp.STATE = 63 + warp.TESTS
         warp.TESTS = 0

@@ -6,9 +6,10 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.sm_records import Kind, Mbarrier, Op, Slot, Sm, Warp
+from ..ir.sm_records import CAUSE_BIT, Cause, Kind, Mbarrier, Op, Slot, Sm, Warp
 from .compile_python import load32
 from .sm_choice import sm_again
+from .sm_stalls import sm_held, sm_position
 
 
 def sm_warp(sm: Sm, slot: Slot, number: int) -> Warp:
@@ -17,8 +18,8 @@ def sm_warp(sm: Sm, slot: Slot, number: int) -> Warp:
     return Warp(sm.WARP + (place % sm.PARTS * sm.EACH + place // sm.PARTS) * Warp.BYTES)
 
 
-def sm_wake(sm: Sm, slot: Slot, state: int, parity: int, at: int) -> int:
-    """Let the warps of a CTA go on that are in a state; how many are."""
+def sm_wake(sm: Sm, slot: Slot, state: int, parity: int, at: int, why: int) -> int:
+    """Let the warps of a CTA go on that are in a state, and why not before; how many are."""
     count = 0
     number = 0
     while number < sm.WARPS:
@@ -27,27 +28,31 @@ def sm_wake(sm: Sm, slot: Slot, state: int, parity: int, at: int) -> int:
             warp.STATE = 1
             if warp.AT < at:
                 warp.AT = at
+            sm_held(sm, warp, why, at)
             count += 1
         number += 1
     return count
 
 
-def sm_signal(sm: Sm, slot: Slot, number: int, arrivals: int, expected: int, at: int) -> int:
-    """Tell an mbarrier of arrivals and of bytes that are expected (below zero: there) at some time. The last lets the warps
-    that wait for this phase go on."""
+def sm_signal(sm: Sm, slot: Slot, number: int, arrivals: int, expected: int, at: int, by: int) -> int:
+    """Tell an mbarrier of arrivals and of bytes that are expected (below zero: there) at some time, by the instruction at a position.
+    The last lets the warps that wait for this phase go on."""
     told = Mbarrier(slot.MBARRIERS + number * Mbarrier.BYTES)
     if told.READY < at:
         told.READY = at
+        told.BY = by
     told.PENDING -= arrivals
     told.EXPECTED += expected
     if told.PENDING == 0 and told.EXPECTED == 0 and told.COUNT:
         parity = told.PHASE & 1
         ready = told.READY
         told.DONE[parity] = ready
+        told.DONE_BY[parity] = told.BY
         told.PHASE += 1
         told.PENDING = told.COUNT
         told.READY = 0
-        if sm_wake(sm, slot, 64 + number, parity, ready + sm.LATENCY_SHARED // 2):
+        why = Cause.MBARRIER << CAUSE_BIT | told.BY
+        if sm_wake(sm, slot, 64 + number, parity, ready + sm.LATENCY_SHARED // 2, why):
             return 1
     return 0
 
@@ -60,6 +65,7 @@ def sm_told(sm: Sm, warp: Warp, op: Op, start: int) -> int:
     place += 4
     kind = op.KIND
     slot = Slot(warp.SLOT)
+    by = sm_position(sm, op)
     there = start + sm.LATENCY_SHARED // 2
     ready = start + sm.LATENCY_SHARED
     while count:
@@ -91,6 +97,7 @@ def sm_told(sm: Sm, warp: Warp, op: Op, start: int) -> int:
                 at = told.DONE[parity] + sm.LATENCY_SHARED // 2
                 if at > ready:
                     ready = at
+                    sm.LATE_BY = Cause.MBARRIER << CAUSE_BIT | told.DONE_BY[parity]
             else:
                 warp.TESTS = number + 1
                 warp.PARITY = parity
@@ -107,7 +114,7 @@ def sm_told(sm: Sm, warp: Warp, op: Op, start: int) -> int:
             expected = 0
             if kind == Kind.EXPECT:
                 expected = value * lanes
-            if sm_signal(peer, other, number, lanes, expected, at):
+            if sm_signal(peer, other, number, lanes, expected, at, by):
                 sm_again(peer)
     warp.PLACE = place
     return ready

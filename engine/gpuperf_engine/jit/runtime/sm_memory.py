@@ -5,9 +5,10 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.sm_records import FRACTION, Kind, Line, Op, Slot, Sm, Warp
+from ..ir.sm_records import FRACTION, Change, Kind, Line, Op, Slot, Sm, Warp
 from .compile_python import bits_count, load8, load32, load64, store64
 from .sm_mbarriers import sm_told
+from .sm_stalls import sm_position
 
 
 def sm_forget(sm: Sm, line: Line) -> int:
@@ -182,6 +183,7 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     if kind >= Kind.INIT:
         start = sm_queued(sm, part, sm.LSU_CLOCKS, now)
         sm.LSU_BUSY += sm.LSU_CLOCKS
+        op.MOVED += sm.LSU_CLOCKS
         return sm_told(sm, warp, op, start)
     head = 65537
     if kind != Kind.SHUFFLE:
@@ -196,7 +198,19 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     warp.PLACE = place + 4 * lines
     if head == 0:
         return now + op.LATENCY
-    passes = (head & 255) * sm.WAVE
+    waves = head & 255
+    op.LINES += lines
+    op.LANES += head >> 16 & 255
+    change = op.CHANGE
+    if change:
+        words = (head >> 16 & 255) * op.ARGUMENT
+        least = (words + 31) // 32
+        if change & Change.NO_CONFLICTS and waves > least:
+            waves = least
+        if change & Change.SIDE_BY_SIDE and lines > least:
+            place += 4 * (op.ISSUED * least % (lines - least + 1))
+            lines = least
+    passes = waves * sm.WAVE
     cost = passes + more * sm.WAVE
     looked = (lines + sm.TAGS - 1) // sm.TAGS
     if cost < looked:
@@ -205,6 +219,7 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         cost = sm.LSU_CLOCKS
     start = sm_queued(sm, part, cost, now)
     sm.LSU_BUSY += cost
+    op.MOVED += cost
     if kind == Kind.SHARED or kind == Kind.SHUFFLE:
         return start + op.LATENCY + passes - sm.WAVE
     if lines == 0 and kind != Kind.COPY:
@@ -217,7 +232,11 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     late = 0
     while lines:
         word = load32(place)
-        if kind == Kind.LOAD or kind == Kind.COPY or kind == Kind.LOCAL_LOAD:
+        if change & Change.SIDE_BY_SIDE:
+            word = word | 15
+        if change & Change.NEAR and kind != Kind.STORE:
+            at = ready
+        elif kind == Kind.LOAD or kind == Kind.COPY or kind == Kind.LOCAL_LOAD:
             at = sm_loaded(sm, slot, word, start)
             if at > ready:
                 ready = at
@@ -231,8 +250,11 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         lines -= 1
     if kind == Kind.ATOMIC:
         return start + sm.LATENCY_L2 + late + passes - sm.WAVE
+    if change & Change.HIDDEN:
+        ready = start
     if kind == Kind.COPY and ready + more > warp.COPIED:
         warp.COPIED = ready + more
+        warp.COPIED_BY = sm_position(sm, op)
     if kind == Kind.COPY:
         return now + 1
     return ready + passes - sm.WAVE

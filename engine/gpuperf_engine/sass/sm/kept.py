@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 from ...jit import cache
@@ -14,6 +15,7 @@ from ..run.writer import NotRun
 from ..tools import find_tool
 from .launch import Stalled, Timed, trace_launch
 from .numbers import SmNumbers
+from .waits import Wait
 
 __all__ = ["assembled_resources", "timed_launch"]
 
@@ -40,6 +42,7 @@ def timed_launch(
     resident: int,
     shared_per_cta: int,
     warm: bool,
+    changed: Mapping[int, int] | None = None,
 ) -> Timed:
     """``Traced.timed`` of a launch. Raises ``NotRun`` for what cannot be simulated, ``MachineError`` for what the assembler or the
     disassembler cannot do."""
@@ -54,7 +57,7 @@ def timed_launch(
         kernel.name,
         kernel.module.text,
         repr((plan.grid, plan.block, plan.cluster, plan.dynamic_shared, plan.parameters)),
-        repr((numbers, resident, shared_per_cta, warm)),
+        repr((numbers, resident, shared_per_cta, warm, sorted((changed or {}).items()))),
     )
     known = cache.read(name)
     if known == _OF_INPUTS:
@@ -66,16 +69,20 @@ def timed_launch(
         if traced.of_inputs:
             cache.keep(name, _OF_INPUTS)
             name = _with_inputs(name, record)
-        timed = traced.timed(numbers, resident, shared_per_cta, warm)
+        timed = traced.timed(numbers, resident, shared_per_cta, warm, changed)
     except NotRun as reason:
         if plan.inputs is not None:  # else what was loaded might have told
             cache.keep(name, json.dumps({"refused": str(reason)}).encode())
         raise
-    rows = [[item.address, item.text, item.issued, item.stalled] for item in timed.instructions]
-    cache.keep(name, json.dumps({**asdict(timed), "instructions": rows}).encode())
+    stored = asdict(timed)
+    for rows in _ROWS:
+        stored[rows] = [list(row.values()) for row in stored[rows]]
+    cache.keep(name, json.dumps(stored).encode())
     return timed
 
 
+#: lists of records, each kept as a list of its fields
+_ROWS: dict[str, Callable[..., Stalled | Wait]] = {"instructions": Stalled, "waits": Wait}
 #: in place of a time: what memory held before the launch decides it too
 _OF_INPUTS = b"inputs"
 
@@ -89,4 +96,4 @@ def _timed(known: bytes) -> Timed:
     stored = json.loads(known)
     if "refused" in stored:
         raise NotRun(stored["refused"])
-    return Timed(**{**stored, "instructions": tuple(Stalled(*row) for row in stored["instructions"])})
+    return Timed(**stored | {rows: tuple(made(*row) for row in stored[rows]) for rows, made in _ROWS.items()})

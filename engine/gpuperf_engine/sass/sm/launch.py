@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...jit.ir.sm_records import Kind, Op
 from ...profile.build import LaunchRecord
 from ...results import Resources
 from ..assemble import Assembly, assemble
@@ -18,10 +20,11 @@ from ..run.tracing import Tracer
 from ..run.writer import NotRun
 from .asynchronous import Copies
 from .numbers import SmNumbers
-from .operations import Operations
+from .operations import Operations, unit_of
 from .sharing import Group, Reuse, reuse_of
 from .simulate import Memory, Simulated, simulate
 from .streams import Classes, classes_of
+from .waits import Wait, caused_by, waits_of
 
 __all__ = ["NotRun", "Stalled", "Timed", "Traced", "trace_launch"]
 
@@ -39,24 +42,34 @@ _UNKNOWN = frozenset([
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """A machine instruction on the SM that was simulated: how often warps ``issued`` it, and clocks that they waited before,
-    together."""
+    """A machine instruction on the SM that was simulated: how often warps ``issued`` it, and clocks that they waited before, and that
+    it made warps wait (``waits.caused_by``), together. ``ptx``: the number of the PTX instruction (``assemble.instructions_of``);
+    ``unit``: as a machine description calls it. ``excess_lines``: those of global memory that its lanes touched beyond what
+    their bytes fill, ``excess_clocks``: of shared memory those of the unit that all memory instructions share beyond what they
+    need."""
 
     address: int
     text: str
     issued: int
-    stalled: int
+    stalled: float
+    caused: float
+    ptx: int
+    unit: str
+    excess_lines: int = 0
+    excess_clocks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
     """``cycles`` of the launch without its overhead; ``bounds``: cycles that each resource alone needs; ``instructions`` of what was
-    simulated, ``simulated`` many of the SM's ``ctas``; ``strata``: how many CTAs stand for all of a launch in which each does
+    simulated, ``simulated`` many of the SM's ``ctas``, and the ``waits`` of its warps by position of these; ``strata``: how many
+    CTAs stand for all of a launch in which each does
     something else, 0 for another."""
 
     cycles: float
     bounds: dict[str, float]
     instructions: tuple[Stalled, ...]
+    waits: tuple[Wait, ...]
     simulated: int
     ctas: int
     strata: int = 0
@@ -83,9 +96,16 @@ class Traced:
     def resources(self) -> Resources:
         return resources_of(self.assembly, self.record.plan.dynamic_shared)
 
-    def timed(self, numbers: SmNumbers, resident: int, shared_per_cta: int, warm: bool) -> Timed:
+    def timed(
+        self,
+        numbers: SmNumbers,
+        resident: int,
+        shared_per_cta: int,
+        warm: bool,
+        changed: Mapping[int, int] | None = None,
+    ) -> Timed:
         """On a machine, with so many CTAs on an SM at most, each with so much shared memory; ``warm``: L2 holds what the launch before
-        left there."""
+        left there; ``changed``: what is otherwise at instructions (``sm_records.Change``), by position."""
         plan = self.record.plan
         size = plan.cluster_ctas
         # the CTAs of a cluster run on SMs of their own
@@ -95,6 +115,7 @@ class Traced:
         copies = self._copies(numbers, resident)
         memory = self._memory(numbers, resident, shared_per_cta, warm)
         operations = Operations(self.graph, numbers)
+        operations.change(changed or {})
         kinds = self.classes.on_sm(ctas, clusters)
 
         def run(count: int, at_once: int) -> Simulated:
@@ -115,12 +136,10 @@ class Traced:
         bounds = self._bounds(operations, numbers, memory, whole, ctas / seen)
         bounds["latency"] = alone.ended
         cycles = max(whole.cycles + (ctas - seen) * each, *bounds.values())
-        stalled = tuple(
-            Stalled(item.address, item.text, int(issued), int(waited))
-            for item, issued, waited in zip(operations.items, whole.issued, whole.stalled)
-        )
         strata = 0 if self.classes.of_place else len(self.classes.classes)
-        return Timed(cycles, bounds, stalled, seen, ctas, strata)
+        return Timed(
+            cycles, bounds, _instructions(operations, whole), waits_of(operations, whole), seen, ctas, strata
+        )
 
     def _copies(self, numbers: SmNumbers, resident: int) -> Copies:
         copying = self.classes.copying
@@ -204,11 +223,55 @@ class Traced:
         bounds |= {unit: clocks / numbers.parts for unit, clocks in operations.occupied(seen.issued).items()}
         bounds |= {
             "lsu": float(seen.lsu_clocks),
+            **_parts_of_lsu(operations, seen),
             "l2": seen.l2_sectors * _SECTOR / min(numbers.port_rate, memory.l2_rate),
             "dram": seen.dram_sectors * _SECTOR / memory.dram_rate,
         }
         bounds = {name: clocks * times for name, clocks in bounds.items()}
         return bounds | {"dispatch": self.record.plan.ctas / numbers.cta_rate}
+
+
+def _instructions(operations: Operations, seen: Simulated) -> tuple[Stalled, ...]:
+    items, numbers = operations.items, operations.numbers
+    kinds, words = operations.counted(Op.KIND, np.uint16), operations.counted(Op.ARGUMENT)
+    least = (seen.lanes * words + np.uint64(31)) // np.uint64(32)
+    through = (
+        (kinds >= Kind.LOAD) & (kinds <= Kind.COPY) & (kinds != Kind.LOCAL_LOAD) & (kinds != Kind.LOCAL_STORE)
+    )
+    lines = np.where(through, seen.lines.astype(np.int64) - least.astype(np.int64), 0)
+    needed = np.maximum(
+        numbers.lsu_clocks * seen.issued.astype(np.int64), least.astype(np.int64) * numbers.wavefront_clocks
+    )
+    clocks = np.where(kinds == Kind.SHARED, seen.moved.astype(np.int64) - needed, 0)
+    columns = zip(
+        seen.issued.tolist(),
+        np.bincount(seen.stalls.at, seen.stalls.clocks, len(items)).tolist(),
+        caused_by(operations, seen).tolist(),
+        np.maximum(lines, 0).tolist(),
+        np.maximum(clocks, 0).tolist(),
+    )
+    return tuple(
+        Stalled(
+            item.address,
+            item.text,
+            issued,
+            waited,
+            caused,
+            item.ptx,
+            unit_of(item, numbers.architecture),
+            *excess,
+        )
+        for item, (issued, waited, caused, *excess) in zip(items, columns)
+    )
+
+
+def _parts_of_lsu(operations: Operations, seen: Simulated) -> dict[str, float]:
+    """Clocks of the unit that all memory instructions share, for shared memory and for L1."""
+    kinds = operations.counted(Op.KIND, np.uint16)
+    shared = kinds == Kind.SHARED
+    through = (kinds >= Kind.LOAD) & (kinds <= Kind.COPY)
+    parts = {"shared": float(seen.moved[shared].sum()), "l1": float(seen.moved[through].sum())}
+    return {name: clocks for name, clocks in parts.items() if clocks}
 
 
 def _waves(ctas: int, resident: int, instructions: int) -> tuple[int, int]:

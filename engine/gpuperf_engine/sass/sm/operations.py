@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from ..run.needed import LOADS, STORES
 from ..run.operands import Immediate, read_operand
 from .numbers import SmNumbers
 
-__all__ = ["Operations", "unit_of"]
+__all__ = ["BRANCHES", "WIDTHS", "Operations", "unit_of"]
 
 _PIPES = (
     "fma",
@@ -39,8 +40,9 @@ _INTEGER = frozenset(["IMAD", "IMUL", "IDP", "IDP4A"])
 _HALF = frozenset(["HFMA2", "HADD2", "HMUL2", "HADD2_32", "HFMA2_32", "HMUL2_32"])
 _ATOMICS = frozenset(["ATOM", "ATOMG", "RED", "REDG"])
 _SHUFFLES = frozenset(["SHFL", "MATCH", "REDUX", "MOVM"])
-_BRANCHES = frozenset(["BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BSYNC", "WARPSYNC", "BREAK"])
+BRANCHES = frozenset(["BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BSYNC", "WARPSYNC", "BREAK"])
 _WARPGROUP = frozenset(["HGMMA", "IGMMA", "QGMMA", "BGMMA"])
+WIDTHS = {"64": 2, "128": 4, "256": 8}
 _TOLD = {"EXCH": Kind.INIT, "PHASECHK": Kind.TEST, "ARRIVE": Kind.SIGNAL}
 #: half the multiply-adds of an instruction are those of m16n8k8 in half precision
 _PRODUCTS = {"1688": 1, "16816": 2, "8816": 0.5, "8832": 0.5, "16832": 2, "16864": 2, "884": 0.5}
@@ -89,10 +91,10 @@ class Operations:
                 words = self.table[position * Op.BYTES : (position + 1) * Op.BYTES].view(np.uint64)
                 words[Op.ARGUMENT // 8] |= np.uint64(self.numbers.latencies["l2"] << 8)
 
-    def counted(self, field: int) -> NDArray[np.uint64]:
-        """A field of 64 bits of all instructions."""
+    def counted(self, field: int, kind: type[np.unsignedinteger[Any]] = np.uint64) -> NDArray[Any]:
+        """A field of all instructions, numbers of a ``kind``."""
         rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
-        return rows[:, field : field + 8].copy().view(np.uint64).reshape(-1)
+        return rows[:, field : field + np.dtype(kind).itemsize].copy().view(kind).reshape(-1)
 
     def occupied(self, issued: NDArray[np.uint64]) -> dict[str, float]:
         """Clocks that instructions, issued so often, occupy each pipe; of two halves the mean, or the one where some must go."""
@@ -110,7 +112,20 @@ class Operations:
     def reset(self) -> None:
         """Nothing has been issued."""
         rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
-        rows[:, Op.ISSUED : Op.STALLED + 8] = 0
+        rows[:, Op.ISSUED : Op.STALLS + 8] = 0
+        rows[:, Op.LINES : Op.LANES + 8] = 0
+
+    @property
+    def has_barrier(self) -> bool:
+        """Whether warps wait for one another at one of the 16 barriers of their CTA."""
+        return bool((self.counted(Op.KIND, np.uint16) == Kind.BARRIER).any())
+
+    def change(self, changed: Mapping[int, int]) -> None:
+        """From now on something is otherwise (``Change``) at instructions, by position, and nothing at all others."""
+        rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
+        rows[:, Op.CHANGE : Op.CHANGE + 8] = 0
+        for position, bits in changed.items():
+            rows[position, Op.CHANGE] = bits
 
     def _fill(
         self, position: int, item: Decoded, accesses: Accesses, ports: tuple[int, int], registers: int
@@ -156,16 +171,16 @@ def _kind(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:
     if base in _SHUFFLES:
         return Kind.SHUFFLE, latencies["shuffle"], 0
     if base == "LDGSTS":
-        return Kind.COPY, 1, 0
+        return Kind.COPY, 1, _words(item)
     if base in _ATOMICS:
-        return Kind.ATOMIC, latencies["l2"], 0
+        return Kind.ATOMIC, latencies["l2"], _words(item)
     space = LOADS.get(base) or STORES.get(base)
     if space == "shared":
-        return Kind.SHARED, shared, 0
+        return Kind.SHARED, shared, _words(item)
     if space == "local":
-        return (Kind.LOCAL_LOAD if base in LOADS else Kind.LOCAL_STORE), latencies["l1"], 0
+        return (Kind.LOCAL_LOAD if base in LOADS else Kind.LOCAL_STORE), latencies["l1"], _words(item)
     if space is not None:
-        return (Kind.LOAD if base in LOADS else Kind.STORE), latencies["l1"], 0
+        return (Kind.LOAD if base in LOADS else Kind.STORE), latencies["l1"], _words(item)
     if base in ("LDGDEPBAR", "UTMACMDFLUSH"):
         return Kind.COMMIT, 1, 0
     if base == "DEPBAR" and len(item.operands) == 2:
@@ -179,6 +194,15 @@ def _kind(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int]:
     if base == "LDC":
         return Kind.PLAIN, latencies["l1"], 0
     return Kind.PLAIN, plain, 0
+
+
+def _words(item: Decoded) -> int:
+    """Words of 32 bits of a lane that an access moves, at least one; of matrices as many as their 8 rows of 16 bytes are
+    wavefronts."""
+    words = item.opcode.split(".")
+    if item.base in ("LDSM", "STSM"):
+        return next((int(word) for word in words[1:] if word in ("2", "4")), 1)
+    return next((count for name, count in WIDTHS.items() if name in words), 1)
 
 
 def _asynchronous(item: Decoded, numbers: SmNumbers) -> tuple[int, int, int] | None:
@@ -235,7 +259,7 @@ def _barrier(item: Decoded) -> tuple[int, int, int]:
 
 def _pause(item: Decoded, numbers: SmNumbers) -> int:
     """Clocks until the warp's next instruction: of branches what the assembler says, which is when the next one can be there."""
-    if item.base in _BRANCHES:
+    if item.base in BRANCHES:
         return max(1, item.control.stall)
     if item.base in ("MEMBAR", "FENCE"):
         return numbers.latencies["l2"]

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...jit.ir.sm_records import FRACTION, SUB_CORES, Line, Mbarrier, Op, Slot, Sm, Warp
+from ...jit.ir.sm_records import (
+    CAUSE_BIT,
+    FRACTION,
+    SUB_CORES,
+    Line,
+    Mbarrier,
+    Op,
+    Slot,
+    Sm,
+    Stall,
+    Warp,
+)
 from ...jit.ir.sm_records import Program as ProgramRecord
 from ...jit.llvm import runtime_addresses
 from ..run.writer import NotRun
@@ -17,9 +28,11 @@ from .numbers import SmNumbers
 from .operations import Operations
 from .streams import Classes
 
-__all__ = ["Memory", "Simulated", "simulate"]
+__all__ = ["Memory", "Simulated", "Stalls", "simulate"]
 
 _SECTOR = 32
+#: stalls that there is room for: of each instruction, and besides
+_STALLS, _MORE_STALLS = 16, 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +49,41 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Stalls:
+    """What warps waited for, one stall at each index: ``clocks`` and ``times`` of all warps, before the instruction at the position
+    ``at``; ``cause`` (``sm_records.Cause``), and the position of the instruction that they waited for, ``on``."""
+
+    at: NDArray[np.int64]
+    cause: NDArray[np.int64]
+    on: NDArray[np.int64]
+    clocks: NDArray[np.float64]
+    times: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
 class Simulated:
     """``cycles`` of the SM until all is done, data that are still on their way included; ``ended``: when the last warp was,
     ``finished``:
-    when each CTA was; ``issued`` and ``stalled`` by position of the
-    instruction; sectors that moved. ``skipped``: CTAs left out because waves repeat, in none of these but in ``skipped_cycles``."""
+    when each CTA was; ``issued`` by position of the
+    instruction (its warps were on an SM for ``resident_clocks`` together), ``moved`` clocks of the unit that all memory
+    instructions share, and ``stalls``; sectors that moved. ``skipped``: CTAs left out because waves repeat, in none of these but
+    in ``skipped_cycles``."""
 
     cycles: int
     ended: int
     finished: NDArray[np.uint64]
     instructions: int
     issued: NDArray[np.uint64]
-    stalled: NDArray[np.uint64]
+    moved: NDArray[np.uint64]
+    lines: NDArray[np.uint64]
+    lanes: NDArray[np.uint64]
+    stalls: Stalls
     l2_sectors: int
     dram_sectors: int
     lsu_clocks: int
     skipped: int
     skipped_cycles: int
+    resident_clocks: int
 
 
 def simulate(
@@ -84,6 +115,7 @@ def simulate(
     parts[: len(memory.shares)] = [round(65536 * share) for share in memory.shares]
     sums = np.full((group, 256), 32768, np.uint64)
     kinds = copies.records(memory.copied)
+    stalls = np.zeros((_STALLS * len(operations.items) + _MORE_STALLS, Stall.BYTES // 8), np.uint64)
     operations.reset()
 
     def cost(bandwidth: float) -> int:
@@ -115,7 +147,8 @@ def simulate(
         Sm.TURNAROUND: numbers.turnaround,
         Sm.GAP: round(numbers.sm_count / numbers.cta_rate), Sm.L1_LINES: max(1, memory.l1_lines),
         Sm.SHARES: parts.ctypes.data, Sm.PEERS: sms.ctypes.data, Sm.GROUP: group, Sm.COPIES: kinds.ctypes.data,
-        Sm.MBARRIERS: copies.mbarriers,
+        Sm.MBARRIERS: copies.mbarriers, Sm.OPS: operations.table.ctypes.data, Sm.STALL: stalls.ctypes.data,
+        Sm.LAST_STALL: stalls[-1].ctypes.data, Sm.TRAILS: int(operations.has_barrier and warps > 1),
     }  # fmt: skip
     places = np.arange(resident, dtype=np.uint64)
     for rank, sm in enumerate(sms):
@@ -144,8 +177,33 @@ def simulate(
     queued = most_of(Sm.PORT, Sm.L2, Sm.DRAM) >> FRACTION
     cycles = max(most_of(Sm.ENDED, Sm.LSU, Sm.TMA), queued)
     busy = [int(sm[Sm.LSU_BUSY // 8]) + (int(sm[Sm.COPIED // 8]) >> FRACTION) for sm in sms]
+
+    def counted(field: int) -> NDArray[np.uint64]:
+        return operations.counted(field) // np.uint64(group)
+
     return Simulated(
-        cycles, most_of(Sm.ENDED), finished.max(axis=0), mean_of(Sm.ISSUED),
-        operations.counted(Op.ISSUED) // np.uint64(group), operations.counted(Op.STALLED) // np.uint64(group),
-        mean_of(Sm.L2_SECTORS), mean_of(Sm.DRAM_SECTORS), max(busy), int(sms[0, Sm.SKIPPED // 8]), int(sms[0, Sm.SKIPPED_CLOCKS // 8]),
-    )  # fmt: skip
+        cycles=cycles,
+        ended=most_of(Sm.ENDED),
+        finished=finished.max(axis=0),
+        instructions=mean_of(Sm.ISSUED),
+        issued=counted(Op.ISSUED),
+        moved=counted(Op.MOVED),
+        lines=counted(Op.LINES),
+        lanes=counted(Op.LANES),
+        stalls=_stalls(stalls, group),
+        l2_sectors=mean_of(Sm.L2_SECTORS),
+        dram_sectors=mean_of(Sm.DRAM_SECTORS),
+        lsu_clocks=max(busy),
+        skipped=int(sms[0, Sm.SKIPPED // 8]),
+        skipped_cycles=int(sms[0, Sm.SKIPPED_CLOCKS // 8]),
+        resident_clocks=mean_of(Sm.RESIDED),
+    )
+
+
+def _stalls(records: NDArray[np.uint64], group: int) -> Stalls:
+    """Those of one SM of a cluster, on average."""
+    found = records[records[:, Stall.CLOCKS // 8] + records[:, Stall.TIMES // 8] > 0].astype(np.int64)
+    why = found[:, Stall.WHY // 8]
+    clocks, times = (found[:, field // 8] / group for field in (Stall.CLOCKS, Stall.TIMES))
+    at, on = found[:, Stall.AT // 8], why & ((1 << CAUSE_BIT) - 1)
+    return Stalls(at, why >> CAUSE_BIT, on, clocks, times)

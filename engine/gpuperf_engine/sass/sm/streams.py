@@ -15,6 +15,7 @@ from ..run.needed import LOADS
 from ..run.tracing import OFF, Tracer
 from ..run.writer import NotRun
 from .asynchronous import Copying, Named, ctas_of, way_of
+from .operations import WIDTHS
 from .sharing import Group
 
 __all__ = ["Class", "Classes", "classes_of"]
@@ -29,7 +30,6 @@ _SPACES = {
     "copy": 5,
     "generic": 6,
 }
-_WIDTHS = {"64": 2, "128": 4, "256": 8}
 _MOST_CLASSES = 6
 #: CTAs that stand for all, evenly over the grid, where each does something else
 _STRATA = 12
@@ -201,7 +201,7 @@ def _named(tracer: Tracer, of_site: list[int]) -> Named:
     for index, site in enumerate(tracer.sites):
         item = listing[site.position]
         words = item.opcode.split(".")
-        width = next((_WIDTHS[word] for word in words if word in _WIDTHS), 1)
+        width = next((WIDTHS[word] for word in words if word in WIDTHS), 1)
         group, flags = of_site[index], int(item.base.startswith(("ATOM", "RED")))
         if item.base == "LDSM":
             width = 4

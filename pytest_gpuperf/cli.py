@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
 __all__ = ["main"]
@@ -19,24 +20,29 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {clean(message)}\n")
 
 
-def _build() -> argparse.ArgumentParser:
-    from gpuperf_engine import __version__
+_ALONE = (
+    "ls",
+    "inspect",
+    "profile",
+    "time",
+    "run",
+    "sass",
+    "tune",
+    "flow",
+    "targets",
+    "instructions",
+    "calibrate",
+)
+#: the module of ``commands`` that registers each subcommand, in the order of the help
+_COMMANDS = {
+    **{name: name for name in _ALONE},
+    **dict.fromkeys(("report", "check", "compare", "accept"), "gate"),
+}
 
-    from .commands import (
-        calibrate,
-        completion,
-        flow,
-        gate,
-        inspect,
-        instructions,
-        ls,
-        profile,
-        run,
-        sass,
-        targets,
-        time,
-        tune,
-    )
+
+def _build(named: str) -> argparse.ArgumentParser:
+    """The parser: of one subcommand where it is ``named``, since what the others need takes a second to import; else of all."""
+    from gpuperf_engine import __version__
 
     parser = _Parser(
         prog="gpuperf",
@@ -45,9 +51,13 @@ def _build() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpuperf {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    for module in (ls, inspect, profile, time, run, sass, tune, flow, targets, instructions, calibrate, gate):
-        module.add_parser(commands)
-    completion.add_parser(commands, parser)
+    modules = [_COMMANDS[named]] if named in _COMMANDS else dict.fromkeys(_COMMANDS.values())
+    for module in modules:
+        import_module(f".commands.{module}", __package__).add_parser(commands)
+    if named not in _COMMANDS:
+        from .commands import completion
+
+        completion.add_parser(commands, parser)
     return parser
 
 
@@ -62,7 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             # What a terminal of another encoding cannot show must not end the program.
             stream.reconfigure(errors="backslashreplace")
-    arguments = _build().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    arguments = _build(given[0] if given else "").parse_args(given)
     try:
         return int(arguments.run(arguments))
     except UsageError as error:

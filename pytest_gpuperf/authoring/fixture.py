@@ -342,7 +342,7 @@ class Gpuperf:
         """
         __tracebackhide__ = True
         from ..config.declared import unknown
-        from .observed import VALUES
+        from ..programs.start import VALUES
         from .programs import run_program
 
         declared = {"targets": targets, "tolerance": tolerance, "limits": limits}

@@ -18,15 +18,7 @@ from .record import CaseRecord
 if TYPE_CHECKING:
     from gpuperf_engine import Profile
 
-__all__ = ["OFF", "VALUES", "ObservedProgram", "ObservedWindow", "observed", "observing"]
-
-OFF = "off"
-VALUES: Mapping[str, tuple[str, ...]] = {
-    OFF: (),
-    "objects": ("memory", "values"),
-    "accesses": ("memory", "values", "accesses"),
-}
-"""What is observed of a program, by the name of the choice."""
+__all__ = ["ObservedProgram", "ObservedWindow", "observed"]
 
 
 @dataclass(frozen=True)
@@ -70,11 +62,6 @@ class ObservedWindow:
         }
         profiles = {event: each[key][part] for event, (key, part) in self._parts.items()}
         return ObservedProgram(program, self.cases, profiles)
-
-
-def observing(values: str) -> dict[str, object]:
-    """Options of the engine's device for a choice of ``VALUES``."""
-    return {"observe": list(VALUES[values])} if VALUES[values] else {}
 
 
 def observed(logged: LoggedLaunches, cases: Sequence[CaseRecord | None] = ()) -> list[ObservedProgram]:

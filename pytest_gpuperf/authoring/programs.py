@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_engine.cudart.build import PRELOAD, build_libraries
 from gpuperf_engine.cudart.launch_log import LoggedCase, LoggedLaunches, read_launches
 from gpuperf_engine.cudart.program import check_program
-from gpuperf_engine.errors import EngineError, MachineError
+from gpuperf_engine.errors import EngineError
 from gpuperf_engine.results import race_error
 
 from .._engine import parse
 from ..config.declared import CaseSettings, case_settings, way
 from ..core.fingerprint import digest_parts
-from ..programs.cuda import variables
 from ..programs.device import DEFAULT_MACHINE
+from ..programs.start import OFF, environment, observing, say_nothing_ran
 from .budget import over_budget
 from .device import check_uninitialized
 from .launches import fits
-from .observed import OFF, observed, observing
+from .observed import observed
 from .record import CallSite, CaseRecord, LaunchRecord
 from .sites import source_lines
 
@@ -39,19 +35,9 @@ if TYPE_CHECKING:
 
     from .fixture import Gpuperf
 
-__all__ = ["ProgramError", "environment", "run_program", "say_nothing_ran"]
+__all__ = ["ProgramError", "run_program"]
 
 _SHOWN = 20
-
-
-def say_nothing_ran(program: str, has_cuda: bool) -> None:
-    """On stderr; ``has_cuda``: the program could have called CUDA, and ended before it did."""
-    print(
-        f"gpuperf: {program} has called no function of CUDA: nothing was run on the emulator",
-        *(() if has_cuda else ["  programs of Triton need --triton, others CUDA 12 or 13, not stripped"]),
-        sep="\n",
-        file=sys.stderr,
-    )
 
 
 class ProgramError(subprocess.CalledProcessError):
@@ -61,38 +47,6 @@ class ProgramError(subprocess.CalledProcessError):
         lines = str(self.stderr or self.stdout or "").rstrip().splitlines()
         left_out = [f"… ({len(lines) - _SHOWN} lines before)"] if len(lines) > _SHOWN else []
         return "\n  ".join([super().__str__(), *left_out, *lines[-_SHOWN:]])
-
-
-def environment(
-    machine: str,
-    *,
-    search: Sequence[str] = (),
-    device: Mapping[str, object] | None = None,
-    output: str | None = None,
-    folder: str = "",
-    budget: Mapping[str, object] | None = None,
-) -> dict[str, str]:
-    """Variables of the environment of a CUDA program that finds this machine. ``device``: options of the engine's; ``output``: the
-    file for counts by kernel; ``folder``: that for its launches, which may cost the ``budget``. Raises ``MachineError``."""
-    libraries = build_libraries()
-    return {
-        "LD_LIBRARY_PATH": _joined(os.pathsep, str(libraries), os.environ.get("LD_LIBRARY_PATH")),
-        "LD_PRELOAD": _joined(" ", str(libraries / PRELOAD), os.environ.get("LD_PRELOAD")),
-        **variables(),
-        "GPUPERF_RUN_PATH": os.pathsep.join(filter(None, sys.path)),
-        "GPUPERF_RUN_PYTHON": sys.executable,
-        "GPUPERF_RUN_LIBPYTHON": str(_python_library()),
-        "GPUPERF_RUN_TARGET": machine,
-        "GPUPERF_RUN_TARGET_FILES": os.pathsep.join(search),
-        "GPUPERF_RUN_DEVICE": json.dumps(device or {}),
-        "GPUPERF_RUN_OUTPUT": os.path.abspath(output) if output else "",
-        "GPUPERF_RUN_LAUNCHES": folder,
-        "GPUPERF_RUN_BUDGET": json.dumps(budget or {}),
-    }
-
-
-def _joined(separator: str, first: str, others: str | None) -> str:
-    return f"{first}{separator}{others}" if others else first
 
 
 def run_program(
@@ -258,25 +212,3 @@ def _inputs(case: LoggedCase, profile: Profile) -> str:
         if not any(start <= word <= start + size for word in words for start, size in spans):
             scalars.append(raw.hex())
     return digest_parts([profile.grid, profile.block, profile.cluster, profile.launches, *scalars], 16)
-
-
-def _python_library() -> Path:
-    """The shared library of this Python. Raises ``MachineError`` where it was built without one."""
-    version = sysconfig.get_config_var("LDVERSION") or "{}.{}".format(*sys.version_info[:2])
-    name = sysconfig.get_config_var("INSTSONAME") or f"libpython{version}.so.1.0"
-    folders = [
-        sysconfig.get_config_var("LIBDIR"),
-        os.path.join(sys.base_prefix, "lib"),
-        sysconfig.get_config_var("LIBPL"),
-    ]
-    names = [name, f"libpython{version}.so.1.0", f"libpython{version}.so"]
-    for folder in filter(None, folders):
-        for candidate in names:
-            path = Path(folder) / candidate
-            if path.is_file() and re.search(r"\.so(\.|$)", candidate):
-                return path
-    raise MachineError(
-        f"there is no {names[1]}: this Python was built without a shared library",
-        details=[f"looked in {', '.join(filter(None, folders))}"],
-        hint=f"apt-get install libpython{version} (Debian, Ubuntu), or use a Python built with --enable-shared",
-    )

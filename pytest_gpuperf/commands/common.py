@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuperf_engine.errors import EngineError, nearest
-from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.timing.machine import load_machine, machine_ids
 from gpuperf_engine.timing.targets import highest
 
 from .._engine import engine, parse
@@ -65,7 +65,7 @@ def parse_file(path: str, entry: str | None = None, machine: str | None = None) 
 
 def check_targets(*targets: str) -> None:
     """Raises ``UsageError`` for the first that is no machine."""
-    known = engine.machine_ids()
+    known = machine_ids()
     for target in targets:
         if target not in known:
             raise UsageError(f"--target {target!r} is not known; {nearest(target, known, noun='target')}")

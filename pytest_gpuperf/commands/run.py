@@ -12,10 +12,9 @@ from pathlib import Path
 
 from gpuperf_engine.cudart.program import check_program
 
-from ..authoring.observed import OFF, observing
-from ..authoring.programs import environment, say_nothing_ran
 from ..config.options import CHOICES
 from ..programs.device import DEFAULT_MACHINE
+from ..programs.start import OFF, environment, observing, say_nothing_ran
 from ..triton.activation import environment as triton_environment
 from .common import Subcommands, UsageError, check_targets
 
@@ -150,7 +149,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _start(command: list[str], variables: dict[str, str]) -> int:
-    """The exit code of a program with these variables in its environment."""
+    """The exit code of a program with these variables in its environment; of one that a signal ends, that which shells give it."""
     sys.stdout.flush()
     sys.stderr.flush()
-    return subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
+    code = subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
+    return code if code >= 0 else 128 - code

@@ -22,8 +22,8 @@ __all__ = ["CudaErrors", "ProgramGate", "switch_on"]
 
 def switch_on(config: pytest.Config) -> None:
     """Before tests and their conftest.py are imported. Raises ``pytest.UsageError`` for a target that does not exist."""
-    from ..authoring.observed import VALUES, observing
     from ..programs.device import DEFAULT_MACHINE
+    from ..programs.start import VALUES, observing
 
     lines = [part.strip() for line in config.getini("gpuperf_targets") for part in str(line).split(",")]
     search = tuple(str(config.rootpath / str(line).strip()) for line in config.getini("gpuperf_target_files"))

@@ -12,31 +12,18 @@ from gpuperf_engine.cudart.build import LIBRARIES, PRELOAD, build_libraries
 from gpuperf_engine.cudart.state import State
 
 from .device import DEFAULT_MACHINE, ProgramDevice
+from .start import variables
 
 if TYPE_CHECKING:
     from gpuperf_engine import Kernel, Profile
 
-__all__ = ["CudaDevice", "forgive", "switch_on", "variables"]
+__all__ = ["CudaDevice", "forgive", "switch_on"]
 
 #: an error of the kernel before must not fail the tests that follow
 forgive = boot.forgive
 
 
 _device: CudaDevice | None = None
-
-
-def variables() -> dict[str, str]:
-    """Of the environment, for libraries that go around CUDA's functions or keep what they compile; those that are set stay."""
-    from gpuperf_engine.jit import cache
-
-    folder = cache.folder()
-    wanted = {
-        # CuPy's wheel has CUB as machine code alone, and passes over the errors that come of it
-        "CUPY_ACCELERATORS": "",
-        # what NVRTC gives here is PTX, which must not be taken for machine code where there is a GPU, nor the other way round
-        **({} if folder is None else {"CUPY_CACHE_DIR": str(folder / "cupy")}),
-    }
-    return {name: os.environ.get(name, value) for name, value in wanted.items()}
 
 
 def switch_on(machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Any) -> None:

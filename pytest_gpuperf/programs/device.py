@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_engine.device.events import call_path
-
 from .._engine import engine
 from ..core.time_model import ALWAYS
 
@@ -177,6 +175,8 @@ def _mapped(options: dict[str, Any]) -> Device:
     if _shared is None:
         kept = {} if "values" in options.get("observe", ()) else {"history": 0}
         _shared = engine.Device(mapped=True, **{"printer": _print, **kept, **options})
+        from gpuperf_engine.device.events import call_path
+
         _shared.call_path = partial(call_path, BETWEEN)
         if not kept:
             _shared.begin_program(MOST_EVENTS)

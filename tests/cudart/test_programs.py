@@ -17,8 +17,8 @@ from gpuperf_engine.cudart.build import LIBRARIES, build_libraries, names
 from gpuperf_engine.cudart.calls import FUNCTIONS
 from gpuperf_engine.cudart.program import check_program
 from gpuperf_engine.errors import MachineError
-from pytest_gpuperf.authoring.programs import say_nothing_ran
 from pytest_gpuperf.cli import main
+from pytest_gpuperf.programs.start import say_nothing_ran
 from tests.binaries.build import elf, entry, fatbin
 
 HERE = Path(__file__).resolve().parent
@@ -259,6 +259,15 @@ def test_a_program_without_cuda(tmp_path, capfd, monkeypatch):
     assert hello == "hello " and json.loads(device) == {"races": "off", "max_instructions": 5000}
     assert f"{script} has called no function of CUDA: nothing was run on the emulator" in err
     assert "--triton" in err
+
+
+@needs_compiler
+def test_a_program_that_a_signal_ends(tmp_path, capfd):
+    """Its exit code is 128 and the signal's number, as in a shell (POSIX, "Exit Status for Commands")."""
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\nkill -TERM $$\n")
+    script.chmod(0o755)
+    assert main(["run", "--", str(script)]) == 128 + 15
 
 
 def test_usage(capsys):

@@ -1,0 +1,109 @@
+"""How programs of CUDA are started: with our libraries, in an environment that says what they find.
+
+``gpuperf run`` loads this in a process of its own, so it imports nothing that runs kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpuperf_engine.cudart.build import PRELOAD, build_libraries
+from gpuperf_engine.errors import MachineError
+from gpuperf_engine.jit import cache
+
+__all__ = ["OFF", "VALUES", "environment", "observing", "say_nothing_ran", "variables"]
+
+OFF = "off"
+VALUES: Mapping[str, tuple[str, ...]] = {
+    OFF: (),
+    "objects": ("memory", "values"),
+    "accesses": ("memory", "values", "accesses"),
+}
+"""What is observed of a program, by the name of the choice."""
+
+
+def observing(values: str) -> dict[str, object]:
+    """Options of the engine's device for a choice of ``VALUES``."""
+    return {"observe": list(VALUES[values])} if VALUES[values] else {}
+
+
+def environment(
+    machine: str,
+    *,
+    search: Sequence[str] = (),
+    device: Mapping[str, object] | None = None,
+    output: str | None = None,
+    folder: str = "",
+    budget: Mapping[str, object] | None = None,
+) -> dict[str, str]:
+    """Variables of the environment of a CUDA program that finds this machine. ``device``: options of the engine's; ``output``: the
+    file for counts by kernel; ``folder``: that for its launches, which may cost the ``budget``. Raises ``MachineError``."""
+    libraries = build_libraries()
+    return {
+        "LD_LIBRARY_PATH": _joined(os.pathsep, str(libraries), os.environ.get("LD_LIBRARY_PATH")),
+        "LD_PRELOAD": _joined(" ", str(libraries / PRELOAD), os.environ.get("LD_PRELOAD")),
+        **variables(),
+        "GPUPERF_RUN_PATH": os.pathsep.join(filter(None, sys.path)),
+        "GPUPERF_RUN_PYTHON": sys.executable,
+        "GPUPERF_RUN_LIBPYTHON": str(_python_library()),
+        "GPUPERF_RUN_TARGET": machine,
+        "GPUPERF_RUN_TARGET_FILES": os.pathsep.join(search),
+        "GPUPERF_RUN_DEVICE": json.dumps(device or {}),
+        "GPUPERF_RUN_OUTPUT": os.path.abspath(output) if output else "",
+        "GPUPERF_RUN_LAUNCHES": folder,
+        "GPUPERF_RUN_BUDGET": json.dumps(budget or {}),
+    }
+
+
+def variables() -> dict[str, str]:
+    """Of the environment, for libraries that go around CUDA's functions or keep what they compile; those that are set stay."""
+    folder = cache.folder()
+    wanted = {
+        # CuPy's wheel has CUB as machine code alone, and passes over the errors that come of it
+        "CUPY_ACCELERATORS": "",
+        # what NVRTC gives here is PTX, which must not be taken for machine code where there is a GPU, nor the other way round
+        **({} if folder is None else {"CUPY_CACHE_DIR": str(folder / "cupy")}),
+    }
+    return {name: os.environ.get(name, value) for name, value in wanted.items()}
+
+
+def _joined(separator: str, first: str, others: str | None) -> str:
+    return f"{first}{separator}{others}" if others else first
+
+
+def say_nothing_ran(program: str, has_cuda: bool) -> None:
+    """On stderr; ``has_cuda``: the program could have called CUDA, and ended before it did."""
+    print(
+        f"gpuperf: {program} has called no function of CUDA: nothing was run on the emulator",
+        *(() if has_cuda else ["  programs of Triton need --triton, others CUDA 12 or 13, not stripped"]),
+        sep="\n",
+        file=sys.stderr,
+    )
+
+
+def _python_library() -> Path:
+    """The shared library of this Python. Raises ``MachineError`` where it was built without one."""
+    version = sysconfig.get_config_var("LDVERSION") or "{}.{}".format(*sys.version_info[:2])
+    name = sysconfig.get_config_var("INSTSONAME") or f"libpython{version}.so.1.0"
+    folders = [
+        sysconfig.get_config_var("LIBDIR"),
+        os.path.join(sys.base_prefix, "lib"),
+        sysconfig.get_config_var("LIBPL"),
+    ]
+    names = [name, f"libpython{version}.so.1.0", f"libpython{version}.so"]
+    for folder in filter(None, folders):
+        for candidate in names:
+            path = Path(folder) / candidate
+            if path.is_file() and re.search(r"\.so(\.|$)", candidate):
+                return path
+    raise MachineError(
+        f"there is no {names[1]}: this Python was built without a shared library",
+        details=[f"looked in {', '.join(filter(None, folders))}"],
+        hint=f"apt-get install libpython{version} (Debian, Ubuntu), or use a Python built with --enable-shared",
+    )

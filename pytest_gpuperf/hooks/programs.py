@@ -3,6 +3,7 @@ part of a case of the test that makes it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,7 @@ def switch_on(config: pytest.Config) -> None:
         from ..triton import activation as triton
 
         triton.switch_on(machine, search, **options)
+        _hand_down(config, triton.environment(machine, search))
     if given.gpuperf_numba:
         from ..numba import activation as numba
 
@@ -70,6 +72,21 @@ class CudaErrors:
         from ..programs.cuda import forgive
 
         forgive()
+
+
+def _hand_down(config: pytest.Config, variables: dict[str, str]) -> None:
+    """Let processes that tests start have these variables, until pytest ends."""
+    before = {name: os.environ.get(name) for name in variables}
+
+    def restore() -> None:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    os.environ.update(variables)
+    config.add_cleanup(restore)
 
 
 class ProgramGate:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ..programs.device import DEFAULT_MACHINE
 from ..programs.imports import after_import
-from .device import TritonDevice
+
+if TYPE_CHECKING:
+    from .device import TritonDevice
 
 __all__ = ["FOLDERS", "MACHINE", "SITE", "current", "environment", "switch_on"]
 
@@ -17,6 +18,7 @@ MACHINE, FOLDERS = "GPUPERF_TRITON_MACHINE", "GPUPERF_TRITON_TARGET_FILES"
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
 _device: TritonDevice | None = None
+_given: tuple[str, Sequence[str], Mapping[str, Any]] | None = None
 
 
 def current() -> TritonDevice | None:
@@ -24,33 +26,43 @@ def current() -> TritonDevice | None:
     return _device
 
 
-def switch_on(machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Any) -> None:
+def switch_on(machine: str, search: Sequence[str] = (), **options: Any) -> None:
     """Have torch and Triton see a GPU from their import on, or from now on if they have been imported. ``options``: of the engine's
-    device."""
+    device. Until the first of them is imported, a later call replaces an earlier one: pytest's own of those of its environment."""
+    global _given
+    again, _given = _given is not None, (machine, search, options)
+    if not again:
+        for name, act in (("torch", _with_torch), ("triton", _with_triton)):
+            after_import(name, act)
 
-    def device() -> TritonDevice:
-        global _device
-        if _device is None:
-            _device = TritonDevice(machine, search, **options)
-        return _device
 
-    def with_torch() -> None:
-        import torch
+def _present() -> TritonDevice:
+    global _device
+    if _device is None:
+        # here, so that a process that imports neither is not slower than without
+        from .device import TritonDevice
 
-        from .torch_cuda import CudaOnCpu, stand_in
+        assert _given is not None
+        machine, search, options = _given
+        _device = TritonDevice(machine, search, **options)
+    return _device
 
-        device().memory.take_over()
-        for name, value in stand_in(device()).items():
-            setattr(torch.cuda, name, value)
-        CudaOnCpu().__enter__()
 
-    def with_triton() -> None:
-        from .driver import activate
+def _with_torch() -> None:
+    import torch
 
-        activate(device())
+    from .torch_cuda import CudaOnCpu, stand_in
 
-    for name, act in (("torch", with_torch), ("triton", with_triton)):
-        after_import(name, act)
+    _present().memory.take_over()
+    for name, value in stand_in(_present()).items():
+        setattr(torch.cuda, name, value)
+    CudaOnCpu().__enter__()
+
+
+def _with_triton() -> None:
+    from .driver import activate
+
+    activate(_present())
 
 
 def environment(machine: str, search: Sequence[str]) -> dict[str, str]:

@@ -6,16 +6,21 @@ is the PTX that would have been assembled; and what it calls of CUDA in C is don
 
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import triton
+from triton._C import libtriton
+from triton.backends import backends
 from triton.backends.driver import expand_signature, wrap_handle_tensordesc_impl
 from triton.backends.nvidia import compiler as nvidia_compiler
 from triton.backends.nvidia import driver as nvidia_driver
 from triton.runtime import _allocation
 from triton.runtime.driver import driver as active_driver
 
-from . import benchmark
+from . import benchmark, machine_code
 from .arguments import argument_names, named_pointers, pack, pairs, pointer_of
 from .device import TritonDevice
 
@@ -130,21 +135,27 @@ class Launcher:
                 )
         if enter is not None:
             enter(launch_metadata)
-        parameters = pack(self._signature, arguments, [pointer_of(own), pointer_of(profile)])
-        driver.device.launch(
-            driver.utils.kernel(function),
-            (x, y, z),
-            32 * metadata.num_warps,
-            parameters,
-            [*(value for _, value in pairs(self._signature, arguments)), own, profile],
-            shared_bytes=metadata.shared,
-            ctas=metadata.num_ctas,
-            cooperative=metadata.launch_cooperative_grid,
-            compiler=f"triton {triton.__version__}",
-            named=named_pointers(self._names, self._signature, arguments),
-        )
+        with _without_modes():
+            driver.device.launch(
+                driver.utils.kernel(function),
+                (x, y, z),
+                32 * metadata.num_warps,
+                pack(self._signature, arguments, [pointer_of(own), pointer_of(profile)]),
+                [*(value for _, value in pairs(self._signature, arguments)), own, profile],
+                shared_bytes=metadata.shared,
+                ctas=metadata.num_ctas,
+                cooperative=metadata.launch_cooperative_grid,
+                compiler=f"triton {triton.__version__}",
+                named=named_pointers(self._names, self._signature, arguments),
+            )
         if leave is not None:
             leave(launch_metadata)
+
+
+def _without_modes() -> AbstractContextManager[Any]:
+    """What is asked of tensors here goes past Python modes, which cost more than the answer. A program may have no torch."""
+    torch = sys.modules.get("torch")
+    return nullcontext() if torch is None else torch._C.DisableTorchFunction()
 
 
 class EngineDriver(nvidia_driver.CudaDriver):  # type: ignore[misc]
@@ -187,7 +198,7 @@ class EngineDriver(nvidia_driver.CudaDriver):  # type: ignore[misc]
 def activate(device: TritonDevice) -> EngineDriver:
     """Let Triton use this device from now on."""
     backend = nvidia_compiler.CUDABackend
-    version = backend.hash
+    version, assemble = backend.hash, backend.make_cubin
 
     def make_cubin(self: Any, src: Any, metadata: Any, options: Any, capability: Any) -> bytes:
         return src.encode() if isinstance(src, str) else src
@@ -195,8 +206,38 @@ def activate(device: TritonDevice) -> EngineDriver:
     # what the cache has under a key must not be taken for a binary of ptxas, nor the other way round
     backend.make_cubin = make_cubin
     backend.hash = lambda self: f"gpuperf-{version(self)}"
+    machine_code.assemble_on_demand(assemble)
     driver = EngineDriver(device)
+
+    class Found(EngineDriver):
+        """What Triton makes where it looks for a driver anew: the one that there is."""
+
+        def __new__(cls) -> Any:
+            return driver
+
+    backends["nvidia"] = replace(backends["nvidia"], driver=Found)
     active_driver._default = driver
     active_driver.set_active(driver)
+    _replace_in_libtriton(device)
     benchmark.replace_in_triton(device)
     return driver
+
+
+def _replace_in_libtriton(device: TritonDevice) -> None:
+    """What Triton's own library calls of CUDA."""
+
+    def cublas(workspace: Any) -> Any:
+        from .cublas import CublasLt  # imports torch, which a program may not have
+
+        return CublasLt(workspace)
+
+    def copy_to_device(address: int, data: bytes) -> None:
+        device.device.write_bytes(address, data)
+
+    for name, function in {
+        "device_malloc": device.device.allocate, "device_free": device.device.free,
+        "copy_host_to_device": copy_to_device, "copy_device_to_host": device.device.read_bytes,
+        "synchronize": lambda: None,
+    }.items():  # fmt: skip
+        setattr(libtriton.nvidia, name, function)
+    libtriton.nvidia.cublas.CublasLt = cublas

@@ -161,6 +161,9 @@ class TorchMemory:
 def _storage(argument: Any) -> tuple[int, int]:
     """Address and bytes of the memory behind a tensor or array, all of it; no bytes for others."""
     storage = getattr(argument, "untyped_storage", None)
+    while storage is None and hasattr(argument, "data_ptr") and hasattr(argument, "base"):
+        argument = argument.base  # what triton.reinterpret has made: a tensor in the types of Triton
+        storage = getattr(argument, "untyped_storage", None)
     if storage is not None:
         whole = storage()
         return int(whole.data_ptr()), int(whole.nbytes())

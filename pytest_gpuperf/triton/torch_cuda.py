@@ -136,8 +136,26 @@ def _own(name: str, value: Any) -> Any:
     return types.FunctionType(value.__code__, value.__globals__, name, value.__defaults__, value.__closure__)
 
 
+class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
+    """Generators of torch's own class are of this one too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, torch._C.Generator)
+
+
+class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[misc]
+    """``torch.Generator``, which is a class, so that no mode sees its calls."""
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        return super().__new__(cls, _on_cpu(device))
+
+
 class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
     """Calls of torch with ``cuda`` devices are calls with the CPU."""
+
+    def __enter__(self) -> Any:
+        torch.Generator = Generator
+        return super().__enter__()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

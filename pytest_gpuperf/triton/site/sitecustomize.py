@@ -3,7 +3,7 @@
 import os
 import sys
 from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
+from importlib.util import find_spec, module_from_spec
 
 _here = os.path.dirname(os.path.abspath(__file__))
 _machine = os.environ.get("GPUPERF_TRITON_MACHINE")
@@ -11,8 +11,9 @@ if _machine:
     try:
         from pytest_gpuperf.triton.activation import switch_on
     except ModuleNotFoundError as _error:
-        _what = f"gpuperf: {sys.executable} has no {_error.name}, so Triton finds no GPU there"
-        sys.stderr.write(f"{_what}: run the program with a Python that has 'pytest-gpuperf[triton]'\n")
+        if find_spec("triton") is not None:
+            _what = f"gpuperf: {sys.executable} has no {_error.name}, so Triton finds no GPU there"
+            sys.stderr.write(f"{_what}: run the program with a Python that has 'pytest-gpuperf[triton]'\n")
     else:
         _folders = os.environ.get("GPUPERF_TRITON_TARGET_FILES", "")
         switch_on(_machine, [folder for folder in _folders.split(os.pathsep) if folder])

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.triton.activation import MACHINE, SITE, environment
 
@@ -20,8 +22,9 @@ def test_a_program_starts_with_what_is_hidden_and_acts_after_the_import(tmp_path
         "import pytest_gpuperf.triton.activation as activation, sys, types\n"
         "sys.modules['pytest_gpuperf.triton.torch_cuda'] = types.SimpleNamespace(\n"
         "    stand_in=lambda device: {'is_available': device.machine.id}, CudaOnCpu=lambda: types.SimpleNamespace(__enter__=str))\n"
-        "activation.TritonDevice = lambda machine, search: types.SimpleNamespace(\n"
+        "device = lambda machine, search: types.SimpleNamespace(\n"
         "    machine=types.SimpleNamespace(id=machine), memory=types.SimpleNamespace(take_over=lambda: True))\n"
+        "sys.modules['pytest_gpuperf.triton.device'] = types.SimpleNamespace(TritonDevice=device)\n"
         "sys.modules['torch.cuda'] = cuda = types.ModuleType('torch.cuda')\n"
         "import torch\n"
         "print(getattr(torch, 'cuda', cuda).__name__, activation.current().machine.id)\n"
@@ -61,11 +64,14 @@ def test_the_exit_code_is_that_of_the_program() -> None:
     assert main(["run", "--triton", "--", sys.executable, "-S", "-c", "raise SystemExit(7)"]) == 7
 
 
-def test_a_python_without_the_package() -> None:
-    """It starts, and says what it lacks."""
+@pytest.mark.parametrize("needed", [True, False])
+def test_a_python_without_the_package(tmp_path: Path, needed: bool) -> None:
+    """It starts, and says what it lacks if it has Triton."""
+    if needed:
+        (tmp_path / "triton.py").touch()
     result = subprocess.run(
-        [sys.executable, "-I", "-S", os.path.join(SITE, "sitecustomize.py")],
-        env={**os.environ, MACHINE: "h100-sxm"},
+        [sys.executable, "-S", os.path.join(SITE, "sitecustomize.py")],
+        env={**os.environ, MACHINE: "h100-sxm", "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
@@ -74,4 +80,27 @@ def test_a_python_without_the_package() -> None:
     assert result.stderr == (
         f"gpuperf: {sys.executable} has no pytest_gpuperf, so Triton finds no GPU there: "
         "run the program with a Python that has 'pytest-gpuperf[triton]'\n"
+        if needed
+        else ""
     )
+
+
+def test_the_last_target_holds(tmp_path: Path) -> None:
+    """A pytest that a test starts has targets of its own, whatever its environment says."""
+    (tmp_path / "torch.py").touch()
+    (tmp_path / "program.py").write_text(
+        "import pytest_gpuperf.triton.activation as activation, sys, types\n"
+        "activation._with_torch = lambda: print(activation._present().machine.id)\n"
+        "activation.switch_on('h100-sxm')\n"
+        "activation.switch_on('a100-sxm-80gb', [], races='off')\n"
+        "import torch\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "engine")])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.stdout, result.stderr) == ("a100-sxm-80gb\n", "")

@@ -66,6 +66,9 @@ def tuned(x, out, n, BLOCK: tl.constexpr):
 """
 
 TESTS = """
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -154,6 +157,33 @@ def test_state_of_the_generator():
     torch.cuda.set_rng_state(state)
     assert torch.equal(torch.rand(4, device="cuda"), first)
     assert torch.cuda.initial_seed() == torch.initial_seed()
+
+
+def test_a_generator_of_its_own():
+    generator = torch.Generator(device="cuda").manual_seed(3)
+    same = torch.rand(4, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(torch.rand(4, generator=generator, device="cuda"), same)
+    assert isinstance(torch.default_generator, torch.Generator)
+
+
+def test_memory_of_the_host_in_other_types():
+    x = np.arange(64, dtype=np.int32)
+    out = torch.empty(64, dtype=torch.int32, device="cuda")
+    given = triton.reinterpret(torch.from_numpy(x), triton.language.uint32)
+    add[(1,)](given, given, out, 64, BLOCK=64)
+    assert out.tolist() == (2 * x).tolist()
+
+
+def test_machine_code_on_demand():
+    x = torch.rand(100, device="cuda")
+    compiled = add[(1,)](x, x, torch.empty_like(x), 100, BLOCK=128)
+    assert compiled.asm["cubin"].startswith(b"\\x7fELF")
+    assert "FADD" in compiled.asm["sass"] and ".target sm_80" in compiled.asm["ptx"]
+
+
+def test_a_process_of_its_own():
+    program = "import triton; print(triton.runtime.driver.active.get_current_target().arch)"
+    assert subprocess.check_output([sys.executable, "-c", program]) == b"80\\n"
 """
 
 TWICE = """
@@ -220,7 +250,7 @@ def run(project: Path, *command: str, code: int = 0) -> str:
 
 
 def test_a_suite_passes_unchanged(project: Path) -> None:
-    assert "13 passed" in run(project, "pytest", "-q")
+    assert "17 passed" in run(project, "pytest", "-q")
 
 
 def test_every_launch_is_gated(project: Path) -> None:

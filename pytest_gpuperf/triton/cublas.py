@@ -1,0 +1,97 @@
+"""cuBLAS as Triton's NVIDIA backend offers it to tests and benchmarks (``triton._C.libtriton.nvidia.cublas``), by torch on the CPU.
+
+Products are rounded once, from sums in single precision; cuBLAS multiplies ``float32`` in TF32. Nothing of it is counted. Imports
+torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["CublasLt"]
+
+_TYPES = (torch.float8_e4m3fn, torch.float16, torch.bfloat16, torch.float32)
+#: E2M1 by its four bits (OCP Microscaling Formats, 5.3.3)
+_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+
+
+class CublasLt:
+    """``workspace``: what cuBLAS would work in. Matrices are row-major, ``b`` is given transposed: (n, k). Types and shapes that
+    Triton's class refuses raise ``RuntimeError``."""
+
+    def __init__(self, workspace: Any) -> None:
+        pass
+
+    def matmul(self, a: Any, b: Any, c: Any) -> None:
+        """c (m, n) = a (m, k) · bᵀ."""
+        _check(a, b, c)
+        c.copy_(a.float() @ b.float().T)
+
+    def gemm(self, a: Any, b: Any, c: Any, d: Any, alpha: float, beta: float) -> None:
+        """d (m, n) = alpha · a (m, k) · bᵀ + beta · c."""
+        _check(a, b, d)
+        _need(c.dtype == torch.float16, f"C dtype must be float16, got {c.dtype}")
+        _need(c.shape == d.shape, "C and D shapes must match")
+        d.copy_(alpha * (a.float() @ b.float().T) + beta * c.float())
+
+    def block_scaled_matmul_mxfp8(self, a: Any, b: Any, output: Any, scale_a: Any, scale_b: Any) -> None:
+        """output (m, n) in ``float16``, of E4M3 with a scale of E8M0 for each 32 elements along k."""
+        _need({a.dtype, b.dtype} == {torch.float8_e4m3fn}, "block_scaled_matmul_mxfp8 takes float8_e4m3fn")
+        scales = (_e8m0(scale_a), _e8m0(scale_b))
+        _scaled_product(output, (a.float(), b.float()), scales, 32)
+
+    def block_scaled_matmul_nvfp4(self, a: Any, b: Any, output: Any, scale_a: Any, scale_b: Any) -> None:
+        """output (m, n) in ``float16``, of E2M1, two in a byte, with a scale of E4M3 for each 16 elements along k."""
+        _need({a.dtype, b.dtype} == {torch.uint8}, "block_scaled_matmul_nvfp4 takes uint8, two E2M1 in each")
+        scales = (_e4m3(scale_a), _e4m3(scale_b))
+        _scaled_product(output, (_e2m1(a), _e2m1(b)), scales, 16)
+
+
+def _need(condition: bool, message: str) -> None:
+    if not condition:
+        raise RuntimeError(message)
+
+
+def _check(a: Any, b: Any, c: Any) -> None:
+    _need(a.dtype == b.dtype == c.dtype, "Data types do not match.")
+    _need(a.dtype in _TYPES, f"Unsupported data type {a.dtype}.")
+    _need(a.ndim == b.ndim == c.ndim == 2, "Only 2D matrices are supported.")
+    shapes = (a.shape[0], b.shape[0]), tuple(c.shape), a.shape[1], b.shape[1]
+    _need(
+        shapes[0] == shapes[1] and shapes[2] == shapes[3],
+        f"Matrix dimensions do not match: A {tuple(a.shape)}, B {tuple(b.shape)} (transposed), C {tuple(c.shape)}.",
+    )
+
+
+def _scaled_product(output: Any, factors: Sequence[Any], scales: Sequence[Any], group: int) -> None:
+    _need(output.dtype == torch.float16, f"the output must be float16, got {output.dtype}")
+    a, b = (values * _of_elements(scale, values.shape, group) for values, scale in zip(factors, scales))
+    _need(a.shape[1] == b.shape[1], "K dimensions must match.")
+    output.copy_(a @ b.T)
+
+
+def _of_elements(scale: Any, shape: Sequence[int], group: int) -> Any:
+    """The scale of each element, from tiles of 128 rows and 4 groups (cuBLAS, "1D Block Scaling Factors Layout": the one of row r and
+    group g of a tile is at 16 · (r mod 32) + 4 · ⌊r ÷ 32⌋ + g)."""
+    rows, columns = shape
+    down, along = -(-rows // 128), -(-columns // (4 * group))
+    _need(scale.numel() == down * along * 512, f"{scale.numel()} scales for ({rows}, {columns})")
+    tiles = scale.reshape(down, along, 32, 4, 4).permute(0, 3, 2, 1, 4)
+    return tiles.reshape(128 * down, 4 * along)[:rows].repeat_interleave(group, dim=1)[:, :columns]
+
+
+def _e8m0(scale: Any) -> Any:
+    return torch.exp2(scale.view(torch.uint8).float() - 127)
+
+
+def _e4m3(scale: Any) -> Any:
+    return scale.view(torch.float8_e4m3fn).float()
+
+
+def _e2m1(packed: Any) -> Any:
+    table = torch.tensor([*_E2M1, *(-value for value in _E2M1)])
+    nibbles = torch.stack((packed & 15, packed >> 4), dim=-1).reshape(packed.shape[0], -1)
+    return table[nibbles.long()]

@@ -1,0 +1,70 @@
+"""Machine code of Triton's kernels on demand: what Triton keeps as their binary is PTX. Imports Triton.
+
+``kernel.asm["cubin"]`` and ``kernel.asm["sass"]`` are made by the ``ptxas`` that comes with Triton, when they are asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import triton.compiler.compiler as compiler
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import CUDABackend
+from triton.tools import disasm
+
+__all__ = ["assemble_on_demand"]
+
+_ELF = b"\x7fELF"
+_TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+)", re.MULTILINE)
+
+#: as ``CUDABackend.make_cubin``: backend, PTX, metadata, options, compute capability
+_Assemble = Callable[[Any, str, dict[str, Any], Any, int], bytes]
+
+
+class Binaries(compiler.AsmDict):  # type: ignore[misc]
+    """The forms of a kernel, with machine code where Triton's are asked for a cubin. ``options``: those that it was compiled with."""
+
+    def __init__(self, forms: Mapping[str, Any], assemble: _Assemble, options: Any) -> None:
+        super().__init__(forms)
+        self._assemble, self._options = assemble, options
+
+    def __getitem__(self, form: str) -> Any:
+        value = super().__getitem__(form)
+        if form == "cubin" and _is_ptx(value):
+            value = self[form] = _assembled(value, self._assemble, self._options)
+        return value
+
+
+def assemble_on_demand(assemble: _Assemble) -> None:
+    """Let kernels have machine code from now on; ``assemble`` is what Triton makes cubins by. Again changes nothing."""
+    kernel = compiler.CompiledKernel
+    if getattr(kernel.__init__, "assembles", False):
+        return
+    initialize, get_sass = kernel.__init__, disasm.get_sass
+
+    def __init__(self: Any, *arguments: Any, **more: Any) -> None:
+        initialize(self, *arguments, **more)
+        self.asm = Binaries(self.asm, assemble, self.metadata)
+
+    @lru_cache
+    def sass(cubin_asm: bytes, fun: str | None = None) -> Any:
+        return get_sass(_assembled(cubin_asm, assemble) if _is_ptx(cubin_asm) else cubin_asm, fun)
+
+    __init__.assembles = True  # type: ignore[attr-defined]
+    kernel.__init__ = __init__
+    disasm.get_sass = compiler.get_sass = sass
+
+
+def _is_ptx(binary: Any) -> bool:
+    return isinstance(binary, bytes) and not binary.startswith(_ELF) and _TARGET.search(binary) is not None
+
+
+def _assembled(ptx: bytes, assemble: _Assemble, options: Any = None) -> bytes:
+    found = _TARGET.search(ptx)
+    assert found is not None
+    capability = int(found[1])
+    backend = CUDABackend(GPUTarget("cuda", capability, 32))
+    return assemble(backend, ptx.decode(), {}, options or backend.parse_options({}), capability)

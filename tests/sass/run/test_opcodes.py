@@ -71,12 +71,28 @@ and.b32 %d22, %x, 0x007fffff; or.b32 %d22, %d22, 0xc1800000; setp.eq.u32 %p, %n,
 div.rn.f32 %d23, %d20, %d21;
 """
 
+# divisions whose slow path carries out of products, sums cut off at 0 (RELU), products that are halved, a function that nobody calls
+SCALED = """
+mul.wide.u32 %q0, %x, %z; not.b64 %q1, %q0; shr.u64 %q1, %q1, 7; or.b64 %q1, %q1, 1; div.u64 %q, %q0, %q1; rem.u64 %q2, %q1, %q0;
+xor.b64 %q, %q, %q2; mul.wide.u32 %q2, %y, %z; or.b64 %q2, %q2, 0x8000000000000000; shr.u64 %q0, %q0, 20; or.b64 %q0, %q0, 0x300000001;
+div.u64 %q2, %q2, %q0; add.s64 %q, %q, %q2;
+min.s32 %d0, %x, %y; max.s32 %d0, %d0, 0; add.s32 %d1, %x, %z; max.s32 %d1, %d1, %y; max.s32 %d1, %d1, 0;
+max.s32 %d2, %x, %z; max.s32 %d2, %d2, 0;
+add.s32 %d3, %z, %y; min.s32 %d3, %d3, %x; max.s32 %d3, %d3, 0;
+mul.f32 %d4, %x, %y; mul.f32 %d4, %d4, 0f3F000000; mul.f32 %d5, %x, 0fBE4CCCCD; mul.f32 %d5, %d5, 0f3F000000;
+mul.f32 %d6, %z, %y; mul.f32 %d6, %d6, 0f40800000; mul.rn.ftz.f32 %d7, %z, %y; mul.rn.ftz.f32 %d7, %d7, 0f3E800000;
+setp.gt.u32 %p, %t, 64; @!%p bra PAST;
+{ .param .b64 f, g; .param .b32 r; st.param.b64 [f], %q; st.param.b64 [g], 0; call.uni (r), vprintf, (f, g); } PAST:
+setp.gt.u32 %p, %t, 40; setp.ne.u32 %o, %z, 0; @!%p bra STAY; @%o exit; STAY: add.u32 %d8, %x, 1;
+"""
+
 
 def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
     """Values of each thread in ``x``, ``y`` and ``z``, made of a word of its own, and 30 words of results."""
     stores = "".join(f"st.global.b32 [%a+{4 * number}], %d{number};\n" for number in range(30))
     return ge.parse(
         head("8.0", target)
+        + ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 g);\n" * ("vprintf" in body)
         + ".const .b8 table[17] = {1, 2, 3, 200, 5, 6, 7, 130, 9, 10, 11, 12, 13, 254, 15, 16, 128};\n"
         ".visible .entry k(.param .u64 data, .param .u64 out)\n{\n.shared .b32 pool[128]; .local .align 4 .b8 own[32];\n"
         ".reg .b32 %d<30>, %x, %y, %z, %t, %n, %m, %a32; .reg .b64 %a, %g, %q, %q0, %q1, %q2; .reg .pred %p, %o; .reg .b16 %h, %l;\n"
@@ -90,8 +106,8 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
 
 @pytest.mark.parametrize(
     ("body", "target"),
-    [(INTEGERS, "sm_75"), (FLOATS, "sm_80"), (LANES, "sm_75"), (NARROW_AND_WIDE, "sm_90")],
-    ids=["integers", "floats", "lanes", "narrow and wide"],
+    [(INTEGERS, "sm_75"), (FLOATS, "sm_80"), (LANES, "sm_75"), (NARROW_AND_WIDE, "sm_90"), (SCALED, "sm_75")],
+    ids=["integers", "floats", "lanes", "narrow and wide", "scaled"],
 )
 def test_a_run_leaves_the_same_bytes(body: str, target: str) -> None:
     device = ge.Device(observe={"memory", "inputs"}, memory_bytes=1 << 24)

@@ -240,6 +240,110 @@ def test_lanes_that_part_in_a_function_meet_where_the_region_of_the_caller_ends(
     assert warps_at(code) == [*[(2, 64)] * 5, (4, 64), *[(2, 64)] * 2, (2, 64), (2, 32), (4, 64)]
 
 
+BROKEN = """
+and.b32 %r2, %r0, 3; setp.lt.u32 %p, %r2, 2; add.u32 %r1, %r0, 1; @!%p add.u32 %r1, %r1, 16;
+"""
+
+
+@stands_in
+@pytest.mark.parametrize("falls", [False, True])
+def test_lanes_that_leave_a_region_are_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, falls: bool
+) -> None:
+    """Of each warp 8 lanes leave in the first turn and 8 in the second; 16 stay, and go on together behind the end of the region. What
+    the region around it still has is executed by three parts, and what is behind that by all."""
+    leave = (
+        "@P0 BREAK B1\n@P0 BRA `(.L_out)"
+        if not falls
+        else "@P0 BREAK B1\n@!P0 BRA `(.L_on)\nBRA `(.L_out)\n.L_on:"
+    )
+    machine = f"""
+    IMAD.MOV.U32 R1, RZ, RZ, R0 # 4
+    LOP3.LUT R5, R0, 0x3, RZ, 0xc0, !PT # 4
+    MOV R4, RZ # 4
+    BSSY B0, `(.L_all) # 5
+    BSSY B1, `(.L_stay) # 5
+.L_turn:
+    ISETP.EQ.AND P0, PT, R4, R5, PT # 5
+    {leave}
+    IADD3 R4, R4, 0x1, RZ # 6
+    ISETP.LT.AND P1, PT, R4, 0x2, PT # 6
+    @P1 BRA `(.L_turn) # 6
+    BSYNC B1 # 7
+.L_stay:
+    IADD3 R1, R1, 0x10, RZ # 7
+.L_out:
+    IADD3 R1, R1, 0x1, RZ # 6
+    BSYNC B0 # 6
+.L_all:
+    STG.E [R2.64], R1 # 8
+    EXIT # 9
+    """
+    code = by_hand(monkeypatch, tmp_path, BROKEN, machine)
+    assert "run" in code.ways, code.notes
+    # two warps: two turns, of 32 and 24 lanes
+    expected = [*[(2, 64)] * 5, *[(4, 64 + 48)] * 3]
+    expected += [(4, 32)] if falls else []  # those that leave, and come to a branch of their own
+    expected += [*[(4, 48 + 32)] * 3, *[(2, 32)] * 2, *[(6, 64)] * 2, *[(2, 64)] * 2]
+    assert warps_at(code) == expected
+
+
+@stands_in
+def test_a_way_out_of_a_region_that_is_not_known_is_not_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine = """
+    ISETP.EQ.AND P0, PT, R0, RZ, PT # 4
+    BSSY B0, `(.L_all) # 5
+    @P0 BREAK B0
+    IADD3 R1, R0, 0x1, RZ # 6
+    BSYNC B0
+.L_all:
+    STG.E [R2.64], R1 # 8
+    EXIT # 9
+    """
+    code = by_hand(monkeypatch, tmp_path, "add.u32 %r1, %r0, 1;\n", machine)
+    assert code.notes[-1] == "the machine code was not run: a BREAK that is not known here"
+
+
+@stands_in
+def test_an_exit_by_two_predicates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of the second warp the 12 odd threads from 41 on end."""
+    body = (
+        ".reg .pred %q; cvt.rn.f32.u32 %r1, %r0; mul.rn.f32 %r1, %r1, 0f3FC00000; setp.ge.u32 %p, %r0, 40; and.b32 %r2, %r0, 1;\n"
+        "setp.ne.and.u32 %q, %r2, 0, %p; @%q exit;\n"
+    )
+    machine = """
+    I2FP.F32.U32 R1, R0 # 4
+    MOV R4, 0x40400000 # 5
+    FMUL.D2 R1, R1, R4 # 5
+    ISETP.GE.U32.AND P0, PT, R0, 0x28, PT # 6
+    LOP3.LUT P1, RZ, R0, 0x1, RZ, 0xc0, !PT # 7
+    @P0 EXIT P1 # 9
+    """
+    code = by_hand(monkeypatch, tmp_path, body, machine + END)
+    assert "run" in code.ways, code.notes
+    assert warps_at(code) == [*[(2, 64)] * 6, *[(2, 52)] * 2]
+
+
+@stands_in
+def test_a_call_out_of_the_code_ends_the_run_where_it_is_reached(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """``printf`` and the like: nobody comes there, or thread 63."""
+    for most, ways in ((64, "run"), (63, "not run")):
+        machine = f"""
+        IADD3 R1, R0, 0x1, RZ # 4
+        ISETP.LT.U32.AND P0, PT, R0, {most:#x}, PT # 4
+        @P0 BRA `(.L_past) # 4
+        CALL.ABS.NOINC R4 # 4
+.L_past:
+        """
+        code = by_hand(monkeypatch, tmp_path, "add.u32 %r1, %r0, 1;\n", machine + END)
+        assert ("run" in code.ways) == (ways == "run"), code.notes
+    assert "a call that is not known here (0x0060 CALL.ABS.NOINC R4)" in code.notes[-1]
+
+
 @stands_in
 def test_code_that_does_something_else_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     code = by_hand(monkeypatch, tmp_path, "add.u32 %r1, %r0, 1;\n", "IADD3 R1, R0, 0x2, RZ # 4\n" + END)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .operands import Address, Immediate, Predicate, Register
-from .writer import NotRun, Op, Writer, opcodes
+from .writer import NotRun, Op, Writer, both, opcodes
 
 __all__: list[str] = []
 
@@ -101,21 +101,12 @@ def _copy(op: Op, to: Writer) -> None:
         for name in names:
             to.line(f"mov.b32 {name}, 0")
         test = to.predicate(flags[0])
-        guard, to.guard = to.guard, _both(to, test)
+        guard, to.guard = to.guard, both(to, test)
         to.do(f"ld.global{vector}.b32 {held}, {places[1]}")
         to.guard = guard
     else:
         to.do(f"ld.global{vector}.b32 {held}, {places[1]}")
     to.do(f"st.shared{vector}.b32 {places[0]}, {held}")
-
-
-def _both(to: Writer, test: str) -> str:
-    """The guard and a predicate."""
-    if to.guard:
-        flag = to.guard.strip()[1:]
-        flag = to.p("not.pred", flag[1:]) if flag.startswith("!") else flag
-        test = to.p("and.pred", flag, test)
-    return f"@{test} "
 
 
 @opcodes("LDSM")

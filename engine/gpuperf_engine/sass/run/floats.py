@@ -23,12 +23,26 @@ def _flush(op: Op) -> str:
     return ".ftz" * ("FTZ" in op) + ".sat" * ("SAT" in op)
 
 
+#: 2ⁿ as a number in double precision
+_SCALES = {f"{word}{1 << n}": 1023 + (n if word == "M" else -n) << 52 for word in "MD" for n in (1, 2, 3)}
+
+
 @opcodes("FADD", "FMUL", "FFMA")
 def _single(op: Op, to: Writer) -> None:
-    op.allow("FTZ", "SAT", *_ROUNDINGS)
+    """``FMUL.D2``: the product / 2, rounded once; ``M2``: times 2."""
+    op.allow("FTZ", "SAT", *_ROUNDINGS, *_SCALES)
     target, *sources = op.operands
     name = {"FADD": "add", "FMUL": "mul", "FFMA": "fma"}[op.base]
-    to.put(target, to.r(f"{name}.{_rounding(op)}{_flush(op)}.f32", *(to.real(item) for item in sources)))
+    scales = [_SCALES[word] for word in op.words if word in _SCALES]
+    values = [to.real(item) for item in sources]
+    if scales and op.base != "FMUL":
+        raise NotRun(f"{op.item.text} is not known here")
+    if scales:  # in double precision the product, and what it is scaled by, are exact
+        wide = [to.q(f"cvt{_flush(op).replace('.sat', '')}.f64.f32", value) for value in values]
+        product = to.q("mul.rn.f64", to.q("mul.rn.f64", *wide), f"0d{scales[0]:016X}")
+        to.put(target, to.r(f"cvt.{_rounding(op)}{_flush(op)}.f32.f64", product))
+        return
+    to.put(target, to.r(f"{name}.{_rounding(op)}{_flush(op)}.f32", *values))
 
 
 @opcodes("DADD", "DMUL", "DFMA")

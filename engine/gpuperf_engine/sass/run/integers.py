@@ -101,7 +101,7 @@ def _imad(op: Op, to: Writer) -> None:
             to.put_wide(target, total)
         else:
             to.put(target, to.high(total))
-        if len(flags) > 1 or ("HI" in op and flags):
+        if len(flags) > 1:
             raise NotRun(f"the carry of {op.item.opcode} is not known here")
         for flag in flags:
             to.put_flag(flag, over)
@@ -244,7 +244,7 @@ def _sel(op: Op, to: Writer) -> None:
 
 @opcodes("IMNMX", "VIMNMX")
 def _imnmx(op: Op, to: Writer) -> None:
-    op.allow("U32", "S32", "U64", "S64")
+    op.allow("U32", "S32", "U64", "S64", "RELU")
     if "U64" in op or "S64" in op:
         _wide_least(op, to)
         return
@@ -266,14 +266,14 @@ def _wide_least(op: Op, to: Writer) -> None:
 
 @opcodes("VIADDMNMX")
 def _viaddmnmx(op: Op, to: Writer) -> None:
-    op.allow("U32")
+    op.allow("U32", "RELU")
     target, a, b, c, flag = _without_flags(op)
     to.put(target, _least(op, to, to.r("add.s32", to.word(a), to.word(b)), to.word(c), flag))
 
 
 @opcodes("VIMNMX3")
 def _vimnmx3(op: Op, to: Writer) -> None:
-    op.allow("U32")
+    op.allow("U32", "RELU")
     target, a, b, c, flag = _without_flags(op)
     first = _least(op, to, to.word(a), to.word(b), flag)
     to.put(target, _least(op, to, first, to.word(c), flag))
@@ -290,7 +290,8 @@ def _without_flags(op: Op) -> list[Operand | None]:
 def _least(op: Op, to: Writer, x: str, y: str, flag: Operand | None) -> str:
     kind = "u32" if "U32" in op else "s32"
     smaller, larger = to.r(f"min.{kind}", x, y), to.r(f"max.{kind}", x, y)
-    return to.r("selp.b32", smaller, larger, to.predicate(flag))
+    value = to.r("selp.b32", smaller, larger, to.predicate(flag))
+    return to.r("max.s32", value, 0) if "RELU" in op else value
 
 
 @opcodes("IABS")

@@ -3,6 +3,9 @@
 From Volta on lanes converge where the code says so. ``BSSY B, L`` opens a region: the lanes that execute it meet again at L, where
 each part of them that has executed ``BSYNC B`` waits for the others (Jia et al. 2018, section 2.1; NVIDIA, "Inside Volta"). Nothing
 else brings parts of a warp together. A branch inside meets where the innermost open region ends; outside of all, lanes stay apart.
+
+``BREAK B`` takes lanes out of the region: those that stay do not wait for them. Here all of them meet at a *gate* in front of L,
+behind which those that stay go on together, and of those that left each part by itself.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from ..graph import Block, Graph
 from ..listing import Decoded
 from .writer import NotRun
 
-__all__ = ["Node", "nodes_of"]
+__all__ = ["Gate", "Node", "nodes_of"]
 
 #: more copies of blocks than this are not run
 _MOST = 4000
@@ -38,14 +41,19 @@ class _State:
 @dataclass(slots=True, eq=False)
 class Node:
     """A block in a state. ``onward``: the nodes behind it by the position of the instruction that they begin with; ``next``: the one
-    that follows where no branch is taken; ``meets``: where lanes that part at its end come together, ``None`` for nowhere."""
+    that follows where no branch is taken; ``meets``: where lanes that part at its end come together, ``None`` for nowhere.
+    ``through``: the gate that control goes on through; ``leaving``: that to which lanes leave a region, which of its targets they go
+    to, and whether its branch takes them there or they are those that it does not take. ``unknown``: why the run ends there."""
 
     index: int
     block: Block
     onward: dict[int, Node] = field(default_factory=dict)
     next: Node | None = None
-    meets: Node | None = None
+    meets: Node | Gate | None = None
     outside: bool = False
+    through: Gate | None = None
+    leaving: tuple[Gate, int, bool] | None = None
+    unknown: str = ""
 
     @property
     def ways(self) -> list[Node]:
@@ -53,40 +61,52 @@ class Node:
         return [*self.onward.values(), *([] if self.next is None else [self.next])]
 
 
-def nodes_of(graph: Graph, breaks: bool = False) -> list[Node]:
-    """All nodes that the entry leads to, in the order of the text as far as can be. Raises ``NotRun`` for code whose barriers are not
-    nested.
+@dataclass(slots=True, eq=False)
+class Gate:
+    """In front of the end of a region that lanes leave: where those go that ``stay``, and the ``targets`` of the others. ``meets`` as
+    of a node."""
 
-    ``breaks``: lanes may leave a region before it ends (``BREAK``). Those that stay meet at its end on a GPU; here they meet the
-    others, where the region around it ends, so that few instructions in between are executed by more parts of a warp.
-    """
-    return _Walk(graph, breaks).nodes()
+    index: int
+    stay: Node
+    targets: list[Node] = field(default_factory=list)
+    meets: Node | Gate | None = None
+
+
+def nodes_of(graph: Graph) -> list[Node]:
+    """All nodes that the entry leads to, in the order of the text as far as can be. Raises ``NotRun`` for code whose barriers are not
+    nested."""
+    return _Walk(graph).nodes()
 
 
 class _Walk:
-    def __init__(self, graph: Graph, breaks: bool) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.breaks = breaks
         #: barriers of regions that lanes leave
         self.left_early = {
-            item.operands[0] for item in graph.listing.instructions if breaks and item.base == "BREAK"
+            item.operands[-1] for item in graph.listing.instructions if item.base == "BREAK" and item.operands
         }
         self.items = graph.listing.instructions
         self.labels = graph.listing.labels
         self.block_at = {block.start: block for block in graph.blocks}
         self.known: dict[tuple[int, _State], Node] = {}
         self.left: list[tuple[Node, _State]] = []
-        self.meeting: list[tuple[Node, tuple[int, _State]]] = []
-        self.outside: list[Node] = []
+        self.meeting: list[tuple[Node | Gate, _State]] = []
+        self.outside: list[Node | Gate] = []
+        self.gates: dict[tuple[int, _State], Gate] = {}
 
     def nodes(self) -> list[Node]:
         self.node(self.graph.blocks[self.graph.entries[0]].start, _State())
         while self.left:
             self.leave(*self.left.pop())
-        for node, where in self.meeting:
-            node.meets = self.known.get(where)
+        for node, state in self.meeting:
+            where = self.end_of(state)
+            gate = self.gates.get(where)
+            node.meets = gate if gate is not None and gate.targets else self.known.get(where)
         for node in self.outside:
             node.meets = _synchronised(node, self.graph)
+        for node in self.known.values():
+            if node.through is not None and not node.through.targets:
+                node.through = None  # nobody leaves this region, but another of the same barrier
         first, *rest = self.known.values()
         ordered = [first, *sorted(rest, key=lambda node: node.block.start)]
         for index, node in enumerate(ordered):
@@ -111,19 +131,17 @@ class _Walk:
         for item in self.graph.instructions(block):
             state = self.after(item, block, state)
         last = self.items[block.end - 1]
-        whole = [place for place, region in enumerate(state.regions) if region.name not in self.left_early]
-        if whole:
-            opened = whole[-1]
-            region = state.regions[opened]
-            # where the region ends, calls that were made inside have returned
-            calls = tuple(call for call in state.calls if call[1] <= opened)
-            inner = _State(state.regions[:opened], calls)
-            self.meeting.append((node, (self.block_at[region.meets].index, inner)))
+        if state.regions:
+            self.meeting.append((node, state))
         else:
             self.outside.append(node)
             node.outside = True
-        if last.base == "BSYNC":
+        if any(item.base == "BREAK" for item in self.graph.instructions(block)):
+            self.break_out(node, last, state)
+        elif last.base == "BSYNC":
             node.next = self.node(*self.met(last, block, state))
+            if last.operands[0] in self.left_early:
+                node.through = self.gate(state)
         elif block.kind == "call":
             self.call(node, last, state)
         elif block.kind == "return":
@@ -134,13 +152,66 @@ class _Walk:
         else:
             self.jump(node, last, state)
 
+    def end_of(self, state: _State) -> tuple[int, _State]:
+        """The block before which the innermost region ends, and in what state."""
+        *rest, region = state.regions
+        # where the region ends, calls that were made inside have returned
+        calls = tuple(call for call in state.calls if call[1] <= len(rest))
+        return self.block_at[region.meets].index, _State(tuple(rest), calls)
+
+    def gate(self, state: _State) -> Gate:
+        """That of the innermost region."""
+        where = self.end_of(state)
+        if where not in self.gates:
+            around = where[1]
+            stay = self.node(state.regions[-1].meets, around)
+            made = self.gates[where] = Gate(len(self.gates), stay)
+            if around.regions:
+                self.meeting.append((made, around))
+            else:
+                self.outside.append(made)
+        return self.gates[where]
+
+    def break_out(self, node: Node, last: Decoded, state: _State) -> None:
+        """A block that takes lanes out of the innermost region and then to where they go on: the only form that ``ptxas`` writes."""
+        block = node.block
+        leaving = [item for item in self.graph.instructions(block) if item.base == "BREAK"]
+        places = [self.labels[name] for name in last.targets if name in self.labels]
+        if (
+            len(leaving) != 1
+            or len(places) != 1
+            or block.kind not in ("jump", "branch")
+            or last.base != "BRA"
+            or not state.regions
+            or state.regions[-1].name != leaving[0].operands[-1]
+            or leaving[0].operands[:-1] != last.operands[:-1]
+            or self.changed(block, leaving[0], last)
+        ):
+            raise NotRun("a BREAK that is not known here")
+        taken = leaving[0].predicate == last.predicate
+        if not taken and (
+            len(last.operands) > 1 or {leaving[0].predicate, last.predicate} != _both(last.predicate)
+        ):
+            raise NotRun("a BREAK that is not known here")
+        gate, outer = self.gate(state), _State(state.regions[:-1], state.calls)
+        target = self.node(places[0] if taken else block.end, outer)
+        node.leaving = gate, len(gate.targets), taken
+        gate.targets.append(target)
+        node.onward[places[0]] = target if taken else self.node(places[0], state)
+        node.next = target if block.kind == "jump" or not taken else self.node(block.end, state)
+
+    def changed(self, block: Block, start: Decoded, last: Decoded) -> bool:
+        """Whether the predicates of a branch are written behind an instruction."""
+        items = self.graph.instructions(block)
+        wanted = {last.predicate.lstrip("@!"), *(text.lstrip("!") for text in last.operands[:-1])}
+        between = items[items.index(start) + 1 : -1]
+        return any(text.lstrip("!") in wanted for item in between for text in item.operands[:2])
+
     def after(self, item: Decoded, block: Block, state: _State) -> _State:
         opened = [region.name for region in state.regions]
         if item.opcode == "BMOV.32.CLEAR" and item.operands[0] == "RZ" and item.operands[1] not in opened:
             return state  # Turing clears a barrier before it is used
-        if item.base == "BREAK" and self.breaks:
-            return state
-        if item.base in ("BREAK", "BMOV", "JMX", "BRXU", "JMXU"):
+        if item.base in ("BMOV", "JMX", "BRXU", "JMXU"):
             raise NotRun(f"{item.base} is not known here")
         if item.base != "BSSY":
             return state
@@ -166,7 +237,9 @@ class _Walk:
     def call(self, node: Node, last: Decoded, state: _State) -> None:
         block = node.block
         if last.predicate or block.callee is None or block.callee < 0 or not block.successors:
-            raise NotRun("a call that is not known here")
+            node.unknown = "a call that is not known here"
+            node.next = self.node(block.end, state) if block.successors else None
+            return
         inside = _State(state.regions, (*state.calls, (block.end, len(state.regions))))
         if len(inside.calls) > 8:
             raise NotRun("calls inside one another without bounds")
@@ -176,30 +249,25 @@ class _Walk:
         block = node.block
         places = [self.labels[name] for name in last.targets if name in self.labels]
         following = [self.graph.blocks[index].start for index in block.successors]
-        taken = self.without_broken(block, last, state)
         for position in places if block.kind in ("jump", "branch") else ():
-            node.onward[position] = self.node(position, taken)
+            node.onward[position] = self.node(position, state)
         if block.kind == "jump":
             node.next = node.onward[places[0]]
         elif block.end in following:
             node.next = self.node(block.end, state)
 
-    def without_broken(self, block: Block, last: Decoded, state: _State) -> _State:
-        """The state of lanes that a branch takes out of the regions that they have left before it."""
-        broken = [item for item in self.graph.instructions(block) if item.base == "BREAK"]
-        for item in broken:
-            inner = bool(state.regions) and state.regions[-1].name == item.operands[0]
-            if not inner or item.predicate != last.predicate:
-                raise NotRun("a BREAK that is not known here")
-            state = _State(state.regions[:-1], state.calls)
-        return state
+
+def _both(predicate: str) -> set[str]:
+    """A predicate and its opposite."""
+    name = predicate.lstrip("@!")
+    return {f"@{name}", f"@!{name}"}
 
 
-def _synchronised(node: Node, graph: Graph) -> Node | None:
+def _synchronised(start: Node | Gate, graph: Graph) -> Node | None:
     """Outside of all regions, what is behind the ``WARPSYNC`` of all lanes that lanes come to next, if it is one only."""
     seen: set[Node] = set()
     found: set[Node] = set()
-    left = list(node.ways)
+    left = [start.stay, *start.targets] if isinstance(start, Gate) else list(start.ways)
     while left:
         here = left.pop()
         if here in seen:

@@ -66,7 +66,6 @@ class Trace:
 
 class _Tracing(Translator):
     own_bytes = 80
-    breaks = True
 
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
         super().__init__(kernel, assembly, graph, cubin_of(assembly))

@@ -17,8 +17,8 @@ from . import accesses, floats, halves, integers, warpgroups
 from .banks import BANKS, NEW, moved
 from .cubin import Cubin, read_cubin
 from .operands import Register, read_operand
-from .paths import Node, nodes_of
-from .writer import NotRun, Writer, opcode_row
+from .paths import Gate, Node, nodes_of
+from .writer import NotRun, Writer, both, opcode_row
 
 __all__ = ["Translation", "Translator", "cubin_of", "meeting", "translate"]
 
@@ -78,8 +78,6 @@ class Translator:
     """Writes one kernel. ``own_bytes``: of parameters behind all others, for what ``setup`` writes in front of the code."""
 
     own_bytes = 0
-    #: whether lanes may leave a convergence region before it ends (``nodes_of``)
-    breaks = False
 
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph, cubin: Cubin) -> None:
         self.kernel = kernel
@@ -98,8 +96,8 @@ class Translator:
         self.variables: dict[str, int] = {}
         self.places: dict[int, list[int]] = {}
         self.accesses: dict[int, int] = {}
-        self.branches: list[tuple[int, Node | None]] = []
-        self.nodes = nodes_of(graph, self.breaks)
+        self.branches: list[tuple[int, Node | Gate | None]] = []
+        self.nodes = nodes_of(graph)
 
     # -- constants -----------------------------------------------------------------------------------------------------
 
@@ -193,16 +191,23 @@ class Translator:
             self.block(node)
             last = self.graph.listing.instructions[node.block.end - 1]
             # lanes meet where a block begins: only what a branch names begins one
-            if node.next is not None and (node.next is not following or last.base in JOINS):
+            if node.leaving is not None and not node.leaving[2]:
+                to.line(f"bra.uni K{node.index}")
+            elif node.next is not None and (node.next is not following or last.base in JOINS):
                 to.guard = ""
-                to.line(f"bra.uni N{node.next.index}")
+                goal = node.next if node.through is None else node.through
+                to.line(f"bra.uni {_label(goal)}")
             elif len(to.lines) == starts[-1] + 1:
                 to.line("mov.b32 %NONE, 0")
+        gates = self.gates()
         head = self.head()
         # lines are numbered from 1
         shift = len(head) + 1
         meets = {
-            line + shift: 0 if node is None else starts[node.index] + shift for line, node in self.branches
+            line + shift: 0
+            if goal is None
+            else (gates if isinstance(goal, Gate) else starts)[goal.index] + shift
+            for line, goal in self.branches
         }
         text = "\n".join([*head, *to.lines, "}", *(f"// {line}:{meets[line]}" for line in meets), ""])
         return Translation(
@@ -216,12 +221,41 @@ class Translator:
             self.shared,
         )
 
+    def gates(self) -> dict[int, int]:
+        """Writes the gates, and what leads to them: each lane brings a number, 0 if it stays, else by the first lane of the part that
+        it left in and by where it goes. Returns the line of each."""
+        to, starts = self.to, dict[int, int]()
+        leaving = [node for node in self.nodes if node.leaving is not None]
+        to.guard = ""
+        for node in leaving:
+            assert node.leaving is not None
+            gate, target, _ = node.leaving
+            to.lines.append(f"K{node.index}:")
+            mask = to.fresh("r")
+            to.line(f"activemask.b32 {mask}")
+            first = to.r("bfind.u32", to.r("and.b32", mask, to.r("neg.s32", mask)))
+            to.line(f"add.s32 %LEFT, {first}, {32 * target + 1}")
+            to.line(f"bra.uni G{gate.index}")
+        # in the order of their numbers
+        for gate in dict.fromkeys(node.leaving[0] for node in leaving if node.leaving is not None):
+            starts[gate.index] = len(to.lines)
+            to.lines.append(f"G{gate.index}:")
+            names = [f"G{gate.index}_{number}" for number in range(32 * len(gate.targets))]
+            to.lines.append(f"G{gate.index}_T: .branchtargets {', '.join([_label(gate.stay), *names])};")
+            number = to.r("mov.b32", "%LEFT")
+            to.line("mov.b32 %LEFT, 0")
+            self.branches.append((len(to.lines), gate.meets))
+            to.line(f"brx.idx {number}, G{gate.index}_T")
+            for place, name in enumerate(names):
+                to.lines += [f"{name}:", f"bra.uni {_label(gate.targets[place // 32])};"]
+        return starts
+
     def head(self) -> list[str]:
         """Everything in front of the first block."""
         to = self.to
         end = self.place_of("") - 8 * self.variables.pop("") + 8 * len(self.variables)
         size = end + self.own_bytes
-        state = sorted({*to.registers, "%RB", "%NONE", "%STACK", "%LANES"})
+        state = sorted({*to.registers, "%RB", "%NONE", "%STACK", "%LANES", "%LEFT"})
         flags = sorted({*to.predicates, "%PT", "%PF"})
         types = {"r": "b32", "q": "b64", "p": "pred", "h": "b16"}
         lines = [
@@ -293,11 +327,13 @@ class Translator:
     def control(self, node: Node, item: Decoded) -> bool:
         """Writes the end of a block, if it is one: whether it was."""
         base, to = item.base, self.to
+        if node.unknown:
+            raise NotRun(node.unknown)
         if base in ("BSYNC", "RET") or node.block.kind == "call":
             return True
         if base in ("EXIT", "KILL"):
-            if any(text.lstrip("!").startswith(("P", "UP")) for text in item.operands):
-                raise NotRun("an exit that is not known here")
+            for text in item.operands:  # @!P0 EXIT P1
+                to.guard = both(to, to.predicate(read_operand(text)))
             to.do("exit")
             return True
         if base == "WARPSYNC":
@@ -318,22 +354,19 @@ class Translator:
             return
         target = next(iter(node.onward.values()))
         if node.next is target and node.block.kind != "branch":
+            if node.leaving is not None:
+                to.line(f"bra.uni K{node.index}")
             return
         test = next((text for text in item.operands if text.lstrip("!").startswith(("P", "UP"))), "")
         if test:
-            condition = to.predicate(read_operand(test))
-            if to.guard:
-                flag = to.guard.strip()[1:]
-                flag = to.p("not.pred", flag[1:]) if flag.startswith("!") else flag
-                condition = to.p("and.pred", condition, flag)
-            to.guard = f"@{condition} "
+            to.guard = both(to, to.predicate(read_operand(test)))
         if ".U.ANY" in item.opcode and to.guard:
             flag, mask, every = to.guard.strip()[1:], to.fresh("r"), to.fresh("p")
             to.line(f"activemask.b32 {mask}")
             to.line(f"vote.sync.any.pred {every}, {flag}, {mask}")
             to.guard = f"@{every} "
         self.branches.append((len(to.lines), node.meets))
-        to.do(f"bra N{target.index}")
+        to.do(f"bra {f'K{node.index}' if node.leaving is not None and node.leaving[2] else _label(target)}")
 
     def synchronise(self, node: Node, item: Decoded) -> None:
         """``WARPSYNC``: outside of all regions lanes of the whole warp meet behind it; inside, all of them must be here."""
@@ -387,3 +420,7 @@ class Translator:
         to.lines.append(f"{table}: .branchtargets {', '.join(f'N{goal.index}' for _, goal in targets)};")
         self.branches.append((len(to.lines), node.meets))
         to.line(f"brx.idx {index}, {table}")
+
+
+def _label(goal: Node | Gate) -> str:
+    return f"{'G' if isinstance(goal, Gate) else 'N'}{goal.index}"

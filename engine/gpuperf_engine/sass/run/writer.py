@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ..listing import Decoded
 from .operands import Address, Constant, Immediate, Operand, Predicate, Register, read_operand
 
-__all__ = ["NotRun", "Op", "Writer", "opcode_row", "opcodes"]
+__all__ = ["NotRun", "Op", "Writer", "both", "opcode_row", "opcodes"]
 
 
 class NotRun(Exception):
@@ -281,6 +281,15 @@ class Writer:
         if operand.offset < 0:
             return f"[{self.r('add.s32', total, operand.offset)}]"
         return f"[{total}+{operand.offset}]"
+
+
+def both(to: Writer, test: str) -> str:
+    """The guard where a predicate holds too."""
+    if to.guard:
+        flag = to.guard.strip()[1:]
+        flag = to.p("not.pred", flag[1:]) if flag.startswith("!") else flag
+        test = to.p("and.pred", flag, test)
+    return f"@{test} "
 
 
 @dataclass(slots=True)

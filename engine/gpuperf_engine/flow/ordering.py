@@ -19,12 +19,12 @@ from ..isa.effects import ATOMIC, MBARRIER, MBARRIER_WAIT, REDUCTION, STORE
 from ..isa.special import special_register
 from ..ptx.syntax import Instruction, SpecialRegister
 from .blocks import BasicBlock
-from .dependence import Aliases, Dependence
+from .dependence import Aliases, Dependence, Layout
 from .operands import writes
 from .ssa import Node
 from .uniformity import observes_others
 
-__all__ = ["Ordered", "by_order"]
+__all__ = ["Ordered", "by_order", "observes_order"]
 
 _KEPT = frozenset(("exch", "cas"))
 _FLOATS = frozenset(("f16", "f16x2", "bf16", "bf16x2", "f32", "f64"))
@@ -36,6 +36,11 @@ class Ordered:
 
     blocks: frozenset[int] = frozenset()
     branches: frozenset[Instruction] = frozenset()
+
+
+def observes_order(program: Layout) -> bool:
+    """Whether anything in a program may depend on the order of threads, or on how long a wait takes."""
+    return any(_is_source(item) for block in program.blocks for item in block.instructions)
 
 
 def by_order(dependence: Dependence, aliases: Aliases | None = None) -> tuple[Ordered, Ordered]:

@@ -50,7 +50,7 @@ class Decoded:
     @cached_property
     def opcode(self) -> str:
         """With all modifiers: ``IMAD.WIDE.U32``."""
-        return _PREDICATE.sub("", self.text).split(None, 1)[0]
+        return next(iter(_PREDICATE.sub("", self.text).split(None, 1)), "")
 
     @property
     def base(self) -> str:

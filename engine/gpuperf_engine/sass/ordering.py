@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..flow.dependence import Aliases
 from ..flow.dominators import immediate_post_dominators
-from ..flow.ordering import by_order
+from ..flow.ordering import Ordered, by_order, observes_order
 from ..profile.build import LaunchRecord
 from ..ptx.syntax import Instruction, Variable
 from ..results import Profile
@@ -37,8 +37,10 @@ def unordered(profile: Profile, graph: Graph, instructions: Sequence[Instruction
     ``ptxas`` makes loops of its own of an atomic that the hardware lacks (``ATOMS.CAST``): these are decided too.
     """
     program = profile.records[0].program
-    asked = {_key(aliases): aliases for aliases in map(_aliases, profile.records)}
-    found = [by_order(dependence_of(program), aliases) for aliases in asked.values()]
+    found: list[tuple[Ordered, Ordered]] = []
+    if observes_order(program):
+        asked = {tuple(aliases.items()): aliases for aliases in map(_aliases, profile.records)}
+        found = [by_order(dependence_of(program), aliases) for aliases in asked.values()]
     number_of = {item: number for number, item in enumerate(instructions, 1)}
     parts: list[frozenset[int]] = []
     branches: set[Instruction] = set()
@@ -79,10 +81,6 @@ def _aliases(record: LaunchRecord) -> Aliases:
             found = number(int(address))
             aliases[target] = place if found is None else found
     return aliases
-
-
-def _key(aliases: Aliases) -> tuple[tuple[object, int], ...]:
-    return tuple(aliases.items())
 
 
 def _made_of(graph: Graph, numbers: set[int]) -> frozenset[int]:
@@ -140,9 +138,10 @@ def _behind(
 def _retries(graph: Graph, instructions: Sequence[Instruction]) -> Iterator[int]:
     """Blocks that end loops of the assembler's own in which memory is compared and stored until that succeeds."""
     for block in graph.blocks:
+        if not any(_is_retry(item, instructions) for item in graph.instructions(block)):
+            continue
         around = [body for _, body in graph.loops if block.index in body]
-        if around and any(_is_retry(item, instructions) for item in graph.instructions(block)):
-            body = min(around, key=len)
+        for body in sorted(around, key=len)[:1]:
             for index in body:
                 if len({*graph.blocks[index].successors} - body) and len(graph.blocks[index].successors) > 1:
                     yield index

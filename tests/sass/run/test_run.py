@@ -519,6 +519,29 @@ def test_what_the_assembler_makes_of_an_atomic_is_counted_in_one_order(
 
 
 @stands_in
+@pytest.mark.parametrize(
+    "line",
+    [
+        "@P0",
+        "BRA `(nowhere)",
+        "@!P0 BRA",
+        "BRX R2 -0x120",
+        "BRA.DIV",
+        "LOP3.LUT R1, {R2",
+        "ATOMS.CAST.SPIN P0",
+        "EXIT R1",
+    ],
+)
+def test_what_another_disassembler_may_write_is_not_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
+) -> None:
+    """The counts of PTX stand."""
+    machine = f"IADD3 R1, R0, 0x1, RZ # 4\n{line}\n{END}"
+    code = by_hand(monkeypatch, tmp_path, "add.u32 %r1, %r0, 1;\n", machine)
+    assert code.ways == "flow" and code.notes[-1].startswith("the machine code was not run: ")
+
+
+@stands_in
 def test_what_is_not_known_ends_the_run_where_it_is_reached(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

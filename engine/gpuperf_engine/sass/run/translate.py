@@ -28,6 +28,8 @@ assert accesses and floats and halves and integers and warpgroups  # they fill t
 _MOST = 40_000
 #: what ``ptxas`` adds to shared memory from Hopper on, in front
 _RESERVED = 0x400
+#: what comes of operands that are others than an opcode has
+_UNREADABLE = (AssertionError, IndexError, KeyError, StopIteration, TypeError, ValueError)
 _PIECE = re.compile(r"[^A-Za-z0-9_]")
 
 
@@ -321,11 +323,17 @@ class Translator:
         handler, op = row
         try:
             handler(op, self.to)
-        except (AssertionError, IndexError, KeyError, StopIteration, ValueError):
+        except _UNREADABLE:
             raise NotRun(f"{item.opcode} has operands that are not known here") from None
 
     def control(self, node: Node, item: Decoded) -> bool:
         """Writes the end of a block, if it is one: whether it was."""
+        try:
+            return self._control(node, item)
+        except _UNREADABLE:
+            raise NotRun(f"{item.opcode} has operands that are not known here") from None
+
+    def _control(self, node: Node, item: Decoded) -> bool:
         base, to = item.base, self.to
         if node.unknown:
             raise NotRun(node.unknown)

@@ -138,7 +138,8 @@ def run(arguments: argparse.Namespace) -> int:
             target, device=device, output=arguments.output, folder=str(logged) if values != OFF else ""
         )
         used = Path(folder) / "used"
-        code = _start([program, *command[1:]], {**variables, "GPUPERF_RUN_USED": str(used)})
+        told = {"GPUPERF_RUN_USED": str(used), "GPUPERF_RUN_TELL_RACES": "yes"}
+        code = _start([program, *command[1:]], {**variables, **told})
         if not used.exists():
             say_nothing_ran(command[0], has_cuda)
         elif values != OFF:

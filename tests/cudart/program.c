@@ -31,7 +31,7 @@ int cudaDeviceDisablePeerAccess(int), cudaDeviceGetP2PAttribute(int *, int, int,
 int cudaDeviceGetAttribute(int *, int, int), cudaEventCreate(handle *), cudaEventRecord(handle, handle), cudaEventElapsedTime(float *, handle, handle);
 const char *cudaGetErrorName(int);
 
-static char add_host, bad_host, trap_host, symbol;
+static char add_host, bad_host, races_host, trap_host, symbol;
 static int wrong;
 
 #define WANT(call, code) do { int got = (call); if (got != (code)) { \
@@ -168,6 +168,15 @@ static void errors(void)
     WANT(cudaDeviceSynchronize(), 715);
 }
 
+static void races(void)
+{
+    int *device;
+    OK(cudaMalloc((void **)&device, 128));
+    for (int i = 0; i < 3; i++)
+        OK(launch(&races_host, 1, 64, device, i, 0));
+    OK(cudaDeviceSynchronize());
+}
+
 static void ends(void) { printf("atexit\n"); }
 
 int main(int argc, char **argv)
@@ -179,12 +188,15 @@ int main(int argc, char **argv)
     void **registered = __cudaRegisterFatBinary(&wrapper);
     __cudaRegisterFunction(registered, &add_host, "add", "add", -1, 0, 0, 0, 0, 0);
     __cudaRegisterFunction(registered, &bad_host, "bad", "bad", -1, 0, 0, 0, 0, 0);
+    __cudaRegisterFunction(registered, &races_host, "races", "races", -1, 0, 0, 0, 0, 0);
     __cudaRegisterFunction(registered, &trap_host, "traps", "traps", -1, 0, 0, 0, 0, 0);
     __cudaRegisterVar(registered, &symbol, "more", "more", 0, 4, 0, 0);
     __cudaRegisterFatBinaryEnd(registered);
     atexit(ends);
     if (!strcmp(argv[2], "works"))
         works();
+    else if (!strcmp(argv[2], "races"))
+        races();
     else
         errors();
     printf("%s\n", wrong ? "wrong" : "right");

@@ -42,6 +42,11 @@ PTX = """\
     st.global.u32 [%rd2], %r1;
     ret;
 }
+.visible .entry races(.param .u64 p, .param .u32 n) {
+    .reg .b64 %rd1; .reg .b32 %r1;
+    ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; st.global.u32 [%rd1], %r1;
+    ret;
+}
 .visible .entry traps(.param .u64 p, .param .u32 n) { trap; ret; }
 """
 COMPILER = shutil.which("cc")
@@ -142,6 +147,17 @@ def test_errors_are_codes_of_cuda_and_messages(program):
     ):
         assert line in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@needs_compiler
+def test_races_are_told_once(program):
+    """Of three launches in which two warps store to one word; the program goes on."""
+    result = run(program, "races", options=("--races", "note"))
+    assert (result.stdout, result.returncode) == ("right\natexit\n", 42), result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if "race on" in line]
+    assert "race on global memory (WAW): st.global.u32 by thread (63, 0, 0) of block (0, 0, 0)" in line
+    assert "at an array" in line
+    assert "race" not in run(program, "races").stderr
 
 
 @needs_compiler

@@ -6,7 +6,7 @@ import ctypes
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from ..api import Device
 from ..errors import EngineError
 from ..profile.budget import Budget
 from ..results import Profile
+from ..results.races import Race, race_error
 from ..timing.machine import Machine, load_machine
 from .call_paths import CallPaths
 from .calls import say
@@ -59,6 +60,8 @@ class State:
     callers: list[Callable[[], int | None]] = field(default_factory=list)
     #: whether values are observed; then the function that was called, and the address behind the launch that is being made
     observed: bool = False
+    #: whether races are told where they happen, as nobody is told of them later
+    tell_races: bool = False
     called: str = ""
     launching: int = 0
     #: ``Device.launch``, or what launches in its place
@@ -89,13 +92,19 @@ class State:
         machine = load_machine(environment.get("GPUPERF_RUN_TARGET") or _DEFAULT_MACHINE, search)
         options = json.loads(environment.get("GPUPERF_RUN_DEVICE") or "{}")
         observed = "values" in options.get("observe", ())
-        kept = {} if observed else {"history": 0}
-        device = Device(mapped=True, printer=printed, **{"races": "off", **kept, **options})
+        folder = environment.get("GPUPERF_RUN_LAUNCHES")
+        defaults: dict[str, object] = {"races": "off"}
+        if not observed:
+            defaults["history"] = 0
+        if not folder:  # nobody reads sectors and wavefronts, which where accesses are scattered take as long as the kernel
+            defaults["observe"] = ()
+        device = Device(mapped=True, printer=printed, **{**defaults, **options})
         state = cls(device, machine, environment.get("GPUPERF_RUN_OUTPUT", ""))
-        if folder := environment.get("GPUPERF_RUN_LAUNCHES"):
+        if folder:
             budget = Budget(**json.loads(environment.get("GPUPERF_RUN_BUDGET") or "{}"))
             state.launches = LaunchLog(Path(folder), budget, device)
         state.observed = observed
+        state.tell_races = device.races == "note" and bool(environment.get("GPUPERF_RUN_TELL_RACES"))
         if observed:
             device.call_path = CallPaths(lambda: state.launching, lambda: state.called)
         return state
@@ -132,6 +141,17 @@ class State:
         except EngineError as error:
             self.sticky = self.last = code_of(error, running=True)
             say(str(error))
+
+    def tell(self, races: Sequence[Race], kernel: str) -> None:
+        """Says once of which instructions of a kernel accesses race."""
+        new = []
+        for race in races:
+            key = f"{kernel} {race.kind} {race.first.location} {race.second.location}"
+            if key not in self.said:
+                self.said.add(key)
+                new.append(race)
+        if new:
+            say(str(race_error(kernel, new)))
 
     def report(self) -> None:
         """Writes what was counted, by kernel, and launches to the files that were asked for."""

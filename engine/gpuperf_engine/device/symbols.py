@@ -134,4 +134,6 @@ class Symbols:
         if (function := self.function_at(address)) is not None:
             return f"that of {function.name!r} of {function.module.path}"
         holder = self._memory.resolve(address)
-        return "of nothing" if holder is None else f"in {holder.name!r} ({holder.kind} memory)"
+        if holder is None:
+            return "of nothing"
+        return f"in {repr(holder.name) if holder.name else 'an array'} ({holder.kind} memory)"

@@ -121,7 +121,7 @@ def _object(plan: LaunchPlan, address: int) -> str:
     for (start, size), name in zip(plan.pointed_at, plan.names):
         if name and start <= address < start + size:
             return f"{name} + {address - start}" if address > start else name
-    return plan.describe(address)
+    return plan.describe(address).removeprefix("in ")
 
 
 def _variable(program: Program, place: int) -> str:

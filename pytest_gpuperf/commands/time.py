@@ -13,6 +13,7 @@ from gpuperf_engine.errors import EngineError, nearest
 
 from .._engine import engine
 from ..core.escaping import one_line
+from ..core.numbers import number
 from ..judge.why import why_lines
 from ..report.roofline import roofline_svg
 from .common import OK, Subcommands, UsageError, check_targets, choose_kernel, columns, parse_file, write
@@ -27,8 +28,8 @@ __all__ = ["add_parser"]
 ALL = "all"
 _BOUNDS = 3
 """Bounds that a row of the table names."""
-_STALLED, _LEAST = 5, 0.01
-"""Machine instructions listed at most, and the least part of all clocks that warps waited before one of them."""
+_LEAST = 0.01
+"""Part of all clocks of warps below which a reason is not listed."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -196,21 +197,39 @@ def _lines(
     lines = [head, "", *columns(rows, right=(2, 3))]
     for target, found in estimates.items():
         for estimate in found:
-            waits = _stalled(estimate)
-            told = () if waits else estimate.stalls
-            why = [*waits, *why_lines(told, estimate.advice, estimate.time_us, from_here)]
+            why = [
+                *_of_simulation(estimate),
+                *why_lines(estimate.stalls, estimate.advice, estimate.time_us, from_here),
+            ]
             lines += ["", f"{target}, {estimate.model}:", *(f"  {line}" for line in why)] if why else []
         if target in not_simulated:
             lines += ["", f"{target}, {one_line(not_simulated[target])}"]
     return lines
 
 
-def _stalled(estimate: Estimate) -> list[str]:
-    """Of a simulated launch the machine instructions before which warps waited longest."""
-    total = sum(item.stalled for item in estimate.stalled)
-    longest = sorted(estimate.stalled, key=lambda item: (-item.stalled, item.address))[:_STALLED]
+def _of_simulation(estimate: Estimate) -> list[str]:
+    """Of a simulated launch what each resource needs, and what its warps do, in parts of the clocks."""
+    clocks = estimate.warp_clocks
+    if not clocks:
+        return []
+    exec_us = estimate.time_us - estimate.launch_us
+    bounds = sorted(estimate.bounds.items(), key=lambda item: (-item[1], item[0]))
+    needed = [
+        f"{name} {number(round(estimate.cycles * us / exec_us))} ({100 * us / exec_us:.0f} %)"
+        for name, us in bounds
+        if name != "launch" and us >= _LEAST * exec_us
+    ]
+    reasons = {"selected": float(sum(item.issued for item in estimate.stalled))}
+    for item in estimate.stalled:
+        for name, waited in item.stalls.items():
+            reasons[name] = reasons.get(name, 0.0) + waited
+    shares = [
+        f"{name} {100 * waited / clocks:.0f} %"
+        for name, waited in sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+        if waited >= _LEAST * clocks
+    ]
     return [
-        f"stall {100 * item.stalled / total:3.0f} % {item.address:#06x} {item.text} waits {item.stalled / item.issued:,.0f} cycles"
-        for item in longest
-        if item.stalled >= _LEAST * total > 0
+        f"{number(round(estimate.cycles))} cycles, limited by {estimate.limiter}; of these need: {', '.join(needed)}",
+        f"occupancy {100 * estimate.occupancy:.0f} % ({estimate.ctas_per_sm} CTAs per SM, limited by {estimate.occupancy_limiter})",
+        f"warps: {', '.join(shares)}",
     ]

@@ -78,12 +78,14 @@ class PredictedBy(TypedDict):
 
 
 class TargetEntry(TypedDict, total=False):
-    """What a baseline stores of the predicted time, and the machine code, on a target."""
+    """What a baseline stores of the predicted time, and the machine code, on a target; ``stalls``: of a simulated time the lines that
+    warps wait for (``judge.stalled``)."""
 
     machine: int
     model: PredictedBy
     time_us: float
     limiter: str
+    stalls: list[str]
     occupancy: float
     machine_code: MachineEntry
     plugins: dict[str, dict[str, float]]
@@ -198,9 +200,25 @@ class AdviceRow(TypedDict):
     gain_us: Number
 
 
+class _StalledLineMore(TypedDict, total=False):
+    where: Annotated[str, {"description": "File and text of the line, as baselines have it."}]
+
+
+class StalledLineRow(_StalledLineMore):
+    """A line that warps of a simulated launch wait for: ``us`` of the predicted time, by cause."""
+
+    at: str
+    cause: str
+    us: Number
+
+
 class _ShownTargetMore(TypedDict, total=False):
     stalls: Annotated[list[StallRow], {"description": "Where warps wait, the longest first."}]
     advice: Annotated[list[AdviceRow], {"description": "What is predicted to shorten it, the most first."}]
+    stalled_lines: Annotated[
+        list[StalledLineRow],
+        {"description": "Of a simulated launch the lines that warps wait for, the longest first."},
+    ]
     machine_code: ShownMachineCode
     no_machine_code: Annotated[str, {"description": "Why there is none, where it was asked for."}]
 

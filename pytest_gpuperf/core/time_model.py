@@ -68,5 +68,7 @@ def with_simulated(measured: Entry, old: Entry, policy: Policy) -> Entry:
             continue
         if was["machine"] == now["machine"]:
             kept: TargetEntry = {"model": was["model"], "time_us": was["time_us"], "limiter": was["limiter"]}
+            if "stalls" in was:
+                kept["stalls"] = was["stalls"]
             targets[name] = {**now, **kept, "occupancy": was["occupancy"]}
     return {**measured, "targets": targets} if targets else measured

@@ -16,6 +16,7 @@ from .attribution import Attribution, Place
 from .compare import compare_case
 from .explanation import divergence
 from .listing import Listing
+from .stalled import grown_stalls
 
 __all__ = ["judgement"]
 
@@ -58,7 +59,7 @@ def judgement(
         for row in rows
         if row["verdict"] not in ("new", *SILENT)
     }
-    because = attribution.sentences(rows)
+    because = [*attribution.sentences(rows), *grown_stalls(measured, stored, detail, rows)]
     if any(row["fails"] and row["metric"].startswith("branches.") for row in rows):
         grown = places.get("branches.divergent") or places.get("branches.efficiency")
         because += filter(

@@ -26,7 +26,7 @@ from ..core.metric import Table
 from ..core.metrics import TABLE
 from ..core.records import Access, Detail
 
-__all__ = ["PTX", "Group", "Line", "decode", "encode", "line_groups", "opcodes_of"]
+__all__ = ["PTX", "Group", "Line", "decode", "encode", "line_groups", "named_line", "opcodes_of"]
 
 PTX = "PTX"
 """What an entry is called whose instructions come from no line of a source."""
@@ -126,7 +126,7 @@ def line_groups(
             key = (number, 0, block)
         group = groups.get(key)
         if group is None:
-            where = _INTO.join(_named(call, texts) for call in chain) if chain else PTX
+            where = _INTO.join(named_line(call, texts) for call in chain) if chain else PTX
             group = groups[key] = Group(storable(f"{function_name(name)}() {where}" if number > 0 else where))
         group.lines.append(line)
     return [groups[key] for key in sorted(groups)]
@@ -137,7 +137,8 @@ def _order(position: str, files: dict[str, int]) -> tuple[int, int]:
     return files.setdefault(path, len(files)), int(line) if line.isdigit() else 0
 
 
-def _named(position: str, texts: Mapping[str, str]) -> str:
+def named_line(position: str, texts: Mapping[str, str]) -> str:
+    """``saxpy.cu: y[i] = a * x[i] + y[i];`` for ``src/saxpy.cu:8``; the file alone where its text is not known."""
     name = position.rpartition(":")[0].rpartition("/")[2]
     text = " ".join(texts.get(position, "").split())[:_TEXT].replace(" | ", " || ").replace(_INTO, " ")
     return f"{name}: {text.strip()}" if text else name

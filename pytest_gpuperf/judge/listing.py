@@ -17,6 +17,7 @@ from ..core.records import ListingRow
 from ..sources.original import source_texts
 from ..sources.paths import SourcePaths
 from .lines import encode, line_groups
+from .stalled import add_stalled_lines
 
 if TYPE_CHECKING:
     from gpuperf_engine import Kernel
@@ -77,6 +78,7 @@ def add_lines(
     detail["listing"] = listing.key
     if lines := encode(line_groups(measured.detail, text, texts, metrics)):
         measured.entry["lines"] = lines
+    add_stalled_lines(measured.entry, detail, source.path, text, texts)
     return listing
 
 

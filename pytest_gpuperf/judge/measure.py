@@ -22,6 +22,7 @@ from ..store.baseline import ordered
 from .accesses import access_rows
 from .findings import Weighed, unused_accepts, weigh
 from .prediction import Prediction
+from .stalled import stalled_rows
 from .why import advice_rows, stall_rows
 
 if TYPE_CHECKING:
@@ -176,6 +177,8 @@ def measure_targets(
             "waves": significant(estimate.waves),
             "notes": list(estimate.notes),
         }
+        if stalled := stalled_rows(estimate, shown_at):
+            shown[target]["stalled_lines"] = stalled
         if waits := stall_rows(estimate.stalls, shown_at):
             shown[target]["stalls"] = waits
         if helps := advice_rows(estimate.advice, shown_at):

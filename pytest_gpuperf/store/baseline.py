@@ -57,7 +57,7 @@ _AHEAD = (
 
 OPTIONAL = {
     "analysis", "compiler", "by_category", "opcodes", "flops", PLUGINS, "findings", "lines", "targets", "machine_code",
-    "model", "values",
+    "stalls", "model", "values",
 }  # fmt: skip
 """What a writer leaves out where there is none of it; a file without the rest was truncated or edited."""
 
@@ -106,6 +106,7 @@ TARGET = _shape(
         "model": {"name": "text", "revision": "count", "assembler": "text"},
         "time_us": ...,
         "limiter": "text",
+        "stalls": "texts",
         ...: None,
         "machine_code": {"architecture": "text", "assembler": "text", "code": "text", ...: None},
         PLUGINS: "plugins",

@@ -15,8 +15,10 @@ __all__ = ["Estimate", "StalledInstruction", "StalledLine"]
 class StalledInstruction:
     """A machine instruction on the SM that was simulated: its ``address`` and ``text``, how often warps ``issued`` it, and the
     clocks that they waited before it, all together, and by reason (``stalls``, the longest first; names as ``Stall.cause``).
-    ``caused``: the clocks for which it made warps wait, here or elsewhere. ``ptx_line``: of the PTX instruction that it was made of, 0
-    for code of the assembler's own; ``source``: ``path:line`` of the program, empty without ``.loc``."""
+    ``caused``: the clocks for which it made warps wait, here or elsewhere; ``waited_for``: those that warps waited for it, by reason,
+    where a busy pipe or queue is one of the instruction that waits. ``ptx_line``: of the PTX instruction that it was made of, 0
+    for code of
+    the assembler's own; ``source``: ``path:line`` of the program, empty without ``.loc``."""
 
     address: int
     text: str
@@ -26,6 +28,7 @@ class StalledInstruction:
     ptx_line: int = 0
     source: str = ""
     stalls: Mapping[str, float] = field(default_factory=dict)
+    waited_for: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class StalledLine:
     stalled: float
     caused: float
     stalls: Mapping[str, float]
+    waited_for: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -88,12 +92,20 @@ class Estimate:
         return tuple(sorted(lines, key=lambda line: (-line.caused, -line.stalled, line.at)))
 
 
-def _line(at: str, items: Iterable[StalledInstruction]) -> StalledLine:
-    stalls: dict[str, float] = {}
-    issued, stalled, caused = 0, 0.0, 0.0
-    for item in items:
-        issued, stalled, caused = issued + item.issued, stalled + item.stalled, caused + item.caused
-        for name, clocks in item.stalls.items():
-            stalls[name] = stalls.get(name, 0.0) + clocks
-    ordered = dict(sorted(stalls.items(), key=lambda row: (-row[1], row[0])))
-    return StalledLine(at, issued, stalled, caused, ordered)
+def _line(at: str, items: list[StalledInstruction]) -> StalledLine:
+    return StalledLine(
+        at,
+        sum(item.issued for item in items),
+        sum(item.stalled for item in items),
+        sum(item.caused for item in items),
+        _sums(item.stalls for item in items),
+        _sums(item.waited_for for item in items),
+    )
+
+
+def _sums(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for part in parts:
+        for name, clocks in part.items():
+            sums[name] = sums.get(name, 0.0) + clocks
+    return dict(sorted(sums.items(), key=lambda row: (-row[1], row[0])))

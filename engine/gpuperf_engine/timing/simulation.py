@@ -133,22 +133,33 @@ def estimate_of(simulation: Simulation) -> Estimate:
 
 
 def _stalled(record: LaunchRecord, timed: Timed) -> tuple[StalledInstruction, ...]:
-    reasons: list[dict[str, float]] = [{} for _ in timed.instructions]
+    reasons: list[tuple[dict[str, float], dict[str, float]]] = [({}, {}) for _ in timed.instructions]
     for wait in timed.waits:
         if wait.cause != "selected":
-            own = reasons[wait.at]
-            own[wait.cause] = own.get(wait.cause, 0.0) + wait.clocks
+            for own in (reasons[wait.at][0], reasons[wait.on][1]):
+                own[wait.cause] = own.get(wait.cause, 0.0) + wait.clocks
     origins = instructions_of(record.program.kernel)
     rows = []
-    for item, own in zip(timed.instructions, reasons):
+    for item, (before, behind) in zip(timed.instructions, reasons):
         line, source = _origin(origins, item.ptx)
-        ordered = dict(sorted(own.items(), key=lambda row: (-row[1], row[0])))
         rows.append(
             StalledInstruction(
-                item.address, item.text, item.issued, item.stalled, item.caused, line, source, ordered
+                item.address,
+                item.text,
+                item.issued,
+                item.stalled,
+                item.caused,
+                line,
+                source,
+                _longest_first(before),
+                _longest_first(behind),
             )
         )
     return tuple(rows)
+
+
+def _longest_first(reasons: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(reasons.items(), key=lambda row: (-row[1], row[0])))
 
 
 def _origin(origins: tuple[Instruction, ...], number: int) -> tuple[int, str]:

@@ -69,7 +69,10 @@ def test_the_simulation_stands_beside_the_other_models(capsys, profile, monkeypa
     assert [row[1] for row in rows] == [*MODELS, SIMULATION]
     assert rows[-1][2] == f"{ge.estimate(profile, 'a40', model=SIMULATION).time_us:.2f}"
     # the multiply-add that waits for both loads
-    assert " FFMA " in out.split("a40, simulation:")[1].splitlines()[1]
+    said = [line.split() for line in out.split("a40, simulation:")[1].splitlines()[1:5]]
+    assert said[0][1] == "cycles," and "latency" in said[0] and said[1][0] == "occupancy"
+    assert said[2][:2] == ["warps:", "long_scoreboard"]
+    assert said[3][0] == "stall" and said[3][3:5] == ["long_scoreboard:", "FFMA"]
 
 
 def test_what_is_not_simulated_alone(capsys, profile, monkeypatch):

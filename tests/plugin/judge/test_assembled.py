@@ -90,3 +90,24 @@ def test_spills_are_red(assembled: Project) -> None:
     )
     assert judged["machine.spill_loads"]["old"] == 0 < judged["machine.spill_loads"]["new"]
     assert judged["machine.registers"]["new"] <= 24 < judged["machine.registers"]["old"]
+
+
+CHASE = (
+    "    mov.u32 %t, 0;\nL: ld.volatile.global.f32 %f1, [%a];\n    add.f32 %f2, %f1, %f2;\n    add.u32 %t, %t, 1;\n"
+    "    setp.lt.u32 %p, %t, TURNS;\n    @%p bra L;\n"
+)
+
+
+def test_the_line_whose_stalls_grew_is_named(assembled: Project) -> None:
+    """A loop has a load in each of its turns, of which there are more."""
+    write(assembled, loads=CHASE.replace("TURNS", "40").replace("L:", ".reg .pred %p;\nL:"))
+    assert assembled.update().ret == 0
+    stored = assembled.baseline()
+    assert " lg_throttle | PTX: ld.volatile.global.f32" in stored
+    write(assembled, loads=CHASE.replace("TURNS", "90").replace("L:", ".reg .pred %p;\nL:"))
+    found = assembled.run()
+    assert found.ret == 1
+    # the adds that nothing needs are gone: each load waits for room in the queue
+    found.stdout.fnmatch_lines(
+        ["*stalls for k.ptx:* (ld.volatile.global.f32) grew on a100-sxm-80gb: lg_throttle * us of the time*"]
+    )

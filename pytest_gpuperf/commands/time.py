@@ -16,6 +16,7 @@ from ..core.escaping import one_line
 from ..core.numbers import number
 from ..judge.why import why_lines
 from ..report.roofline import roofline_svg
+from ..report.sm_gantt import sm_gantt_svg
 from .common import OK, Subcommands, UsageError, check_targets, choose_kernel, columns, parse_file, write
 from .launch_options import ARGUMENTS, add_launch_options
 from .profile_view import from_here
@@ -28,6 +29,8 @@ __all__ = ["add_parser"]
 ALL = "all"
 _BOUNDS = 3
 """Bounds that a row of the table names."""
+_MOST_CLOCKS = 8192
+_DIGITS = 15
 _LEAST = 0.01
 """Part of all clocks of warps below which a reason is not listed."""
 
@@ -68,6 +71,17 @@ def add_parser(commands: Subcommands) -> None:
         help="where registers come from (default: estimate)",
     )
     parser.add_argument("--roofline", metavar="DIR", help="draw a roofline for each target there, TARGET.svg")
+    parser.add_argument(
+        "--gantt",
+        metavar="DIR",
+        help="draw what the warps and units of one simulated SM do there, for each target, TARGET-gantt.svg",
+    )
+    parser.add_argument(
+        "--window",
+        metavar="[FROM:]CLOCKS",
+        default="512",
+        help=f"the clocks drawn, {_MOST_CLOCKS:,} at most (default: 512 in the middle of what is simulated)",
+    )
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
     parser.add_argument(
         "--json", action="store_const", const="json", dest="format", help="the same as --format json"
@@ -77,6 +91,7 @@ def add_parser(commands: Subcommands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from gpuperf_engine.timing.estimate import SIMULATION
     from gpuperf_engine.timing.machine import load_machine
     from gpuperf_engine.timing.roofline import roofline
 
@@ -86,6 +101,9 @@ def run(arguments: argparse.Namespace) -> int:
     for name in ("grid", "block"):
         if getattr(arguments, name) is None:
             raise UsageError(f"--{name} is needed")
+    window = _window(arguments.window)
+    if arguments.gantt is not None and SIMULATION not in models:
+        raise UsageError("--gantt is of the simulation: add --model simulation")
     profile = _profile(arguments)
     estimates = {
         target: [
@@ -96,12 +114,14 @@ def run(arguments: argparse.Namespace) -> int:
     }
     not_simulated = _without_fallbacks(models, estimates)
     drawn = {target: roofline(profile, load_machine(target), caches=arguments.caches) for target in targets}
+    if arguments.gantt is not None:
+        folder = _folder(arguments.gantt)
+        for target in targets:
+            if target not in not_simulated:
+                drawing = _gantt(profile, target, arguments, window)
+                write(drawing, str(folder / f"{target}-gantt.svg"))
     if arguments.roofline is not None:
-        folder = Path(arguments.roofline)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise EngineError(f"{folder}: not written: {error.strerror or error}") from None
+        folder = _folder(arguments.roofline)
         for target, plot in drawn.items():
             write(roofline_svg(plot, f"{profile.kernel} on {target}"), str(folder / f"{target}.svg"))
     if arguments.format == "json":
@@ -123,6 +143,37 @@ def run(arguments: argparse.Namespace) -> int:
         text = "\n".join(_lines(profile, estimates, not_simulated)) + "\n"
     write(text, arguments.output)
     return OK
+
+
+def _folder(name: str) -> Path:
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EngineError(f"{folder}: not written: {error.strerror or error}") from None
+    return folder
+
+
+def _window(text: str) -> tuple[int | None, int]:
+    """The first of the clocks that are drawn, ``None`` where it is not given, and how many."""
+    first, colon, clocks = text.rpartition(":")
+    if not clocks.isdecimal() or not 0 < int(clocks) <= _MOST_CLOCKS or (colon and not first.isdecimal()):
+        raise UsageError(
+            f"--window {text!r} is not FROM:CLOCKS or CLOCKS, of which there are 1 to {_MOST_CLOCKS:,}"
+        )
+    if len(first) > _DIGITS:
+        raise UsageError(f"--window {text!r} begins later than any launch ends")
+    return (int(first) if colon else None), int(clocks)
+
+
+def _gantt(
+    profile: Profile, target: str, arguments: argparse.Namespace, window: tuple[int | None, int]
+) -> str:
+    from gpuperf_engine.timing.machine import load_machine
+    from gpuperf_engine.timing.simulation import Simulation
+
+    simulation = Simulation(profile.records[0].each, load_machine(target), arguments.caches == "warm")
+    return sm_gantt_svg(simulation.window(*window), f"{profile.kernel} on {target}")
 
 
 def _models(wanted: Sequence[str]) -> tuple[str, ...]:

@@ -10,8 +10,9 @@ from ..ptx.syntax import Instruction
 from ..results import Estimate, Resources, StalledInstruction
 from ..sass.assemble import instructions_of
 from ..sass.sm.kept import assembled_resources, timed_launch
-from ..sass.sm.launch import NotRun, Timed
+from ..sass.sm.launch import NotRun, Timed, trace_launch
 from ..sass.sm.numbers import SmNumbers
+from ..sass.sm.window import Window
 from ..sass.tools import find_tool
 from .bounds import WAVEFRONT
 from .caches import KEPT_NONE, KEPT_WHOLE
@@ -79,6 +80,12 @@ class Simulation:
             self.warm,
             self.changed,
         )
+
+    def window(self, start: int | None, clocks: int) -> Window:
+        """What warps and units of the SM do in some clocks, in the middle of what is simulated where no start is given."""
+        numbers, resident = numbers_of(self.machine), self.occupied()
+        traced = trace_launch(self.record, self.architecture())
+        return traced.window(numbers, resident.ctas_per_sm, resident.shared_per_cta, self.warm, start, clocks)
 
     def atomics(self) -> float:
         """Clocks that atomics on the same address of global memory need."""

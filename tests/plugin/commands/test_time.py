@@ -75,6 +75,20 @@ def test_the_simulation_stands_beside_the_other_models(capsys, profile, monkeypa
     assert said[3][0] == "stall" and said[3][3:5] == ["long_scoreboard:", "FFMA"]
 
 
+@needs_assembler
+def test_a_gantt_of_one_sm(capsys, tmp_path, monkeypatch):
+    monkeypatch.delenv("GPUPERF_NVDISASM", raising=False)  # tests of the plugin do without
+    drawn = ("--target", "a40", "--model", SIMULATION, "--gantt", str(tmp_path / "g"), "--window")
+    assert run(capsys, *LAUNCH, *drawn, "0:1000")[0] == OK
+    text = (tmp_path / "g" / "a40-gantt.svg").read_text(encoding="utf-8")
+    assert "saxpy on a40: clocks 0 to 1,000 of" in text and "long_scoreboard, before FFMA" in text
+    for wrong in ("0", "9999", "1:", "x:10", "1:2:3", "1" * 20 + ":5"):
+        code, _, err = run(capsys, *LAUNCH, *drawn, wrong)
+        assert code == USAGE and "--window" in err
+    code, _, err = run(capsys, *LAUNCH, "--target", "a40", "--model", MODELS[0], "--gantt", str(tmp_path))
+    assert code == USAGE and "--model simulation" in err
+
+
 def test_what_is_not_simulated_alone(capsys, profile, monkeypatch):
     monkeypatch.setenv("GPUPERF_PTXAS", "/nowhere/ptxas")
     code, out, _ = run(capsys, *LAUNCH, "--target", "a40", "--model", SIMULATION)

@@ -89,8 +89,10 @@ def run(
     dram_rate: float = 8.0,
     l2_rate: float = 64.0,
     changed: dict[int, int] | None = None,
+    window: tuple[int, int] | None = None,
 ) -> Simulated:
-    """CTAs of so many ``warps``, each of which executes the text once with these accesses; ``changed``: ``Change`` by position."""
+    """CTAs of so many ``warps``, each of which executes the text once with these accesses; ``changed``: ``Change`` by position;
+    ``window``: clocks whose events are kept."""
     graph = build_graph(decoded(texts), "k")
     assert len(graph.blocks) == 1
     parts = [np.array([0, *words, END], np.uint32) for words in warps]
@@ -102,7 +104,7 @@ def run(
     memory = Memory(l1_lines, l2_rate, dram_rate, (share,))
     operations = Operations(graph, numbers)
     operations.change(changed or {})
-    return simulate(operations, classes, Copies(), numbers, memory, [0] * ctas, resident, len(warps))
+    return simulate(operations, classes, Copies(), numbers, memory, [0] * ctas, resident, len(warps), window)
 
 
 def waited(texts: list[str], seen: Simulated, numbers: SmNumbers = TOY) -> dict[tuple[int, str, int], float]:

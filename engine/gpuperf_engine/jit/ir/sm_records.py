@@ -22,6 +22,7 @@ __all__ = [
     "Cause",
     "Change",
     "Copy",
+    "Event",
     "Kind",
     "Line",
     "Mbarrier",
@@ -140,6 +141,24 @@ class Op(Record):
     LINES = U64(64)
     LANES = U64(72)
     BYTES = 80
+
+
+class Event(Record):
+    """What happened in a window of clocks. ``WHAT``: 0 a warp of ``PART`` issued the instruction at the position ``OP``, 1 it was
+    held at
+    it, 2 a unit worked for it: ``PART`` 0 that of all memory instructions, 1 L2, 2 DRAM. ``WARP``: its number on the SM. From
+    ``SINCE`` a
+    warp waited, until ``AT`` for the reason ``WHY`` (``Stall``), until ``NOW`` for another; a unit worked."""
+
+    WHAT = U64(0)
+    PART = U64(8)
+    WARP = U64(16)
+    OP = U64(24)
+    SINCE = U64(32)
+    AT = U64(40)
+    NOW = U64(48)
+    WHY = U64(56)
+    BYTES = 64
 
 
 class Stall(Record):
@@ -370,12 +389,17 @@ class Sm(Record):
     LAST_STALL = U64(_STEADY + 168)
     TRAILS = U64(_STEADY + 176)
     LATE_BY = U64(_STEADY + 184)
+    # where the next event goes, how many there is still room for, and the window of clocks
+    EVENT: Pointer[Event] = Pointer(_STEADY + 200)
+    EVENTS_LEFT = U64(_STEADY + 208)
+    WINDOW_FROM = U64(_STEADY + 216)
+    WINDOW_TO = U64(_STEADY + 224)
     # clocks of warps between the start of their CTA and their end
     RESIDED = U64(_STEADY + 192)
     # bits of the clocks in which a sub-partition issued, and the number of its last word
-    MARKED = Array64(_STEADY + 200)
-    MARKS = Array64(_STEADY + 200 + 8 * SUB_CORES)
-    BYTES = _STEADY + 200 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW
+    MARKED = Array64(_STEADY + 232)
+    MARKS = Array64(_STEADY + 232 + 8 * SUB_CORES)
+    BYTES = _STEADY + 232 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW
 
 
 class Stream(Record):

@@ -30,7 +30,7 @@ from .compile_python import fill, load16, load32, load64, store64
 from .sm_asynchronous import sm_cluster, sm_gathered, sm_product, sm_together, sm_transfer
 from .sm_choice import sm_again, sm_choose
 from .sm_memory import sm_forget, sm_memory
-from .sm_stalls import sm_behind, sm_held, sm_mark, sm_position, sm_step, sm_waited
+from .sm_stalls import sm_behind, sm_event, sm_held, sm_mark, sm_position, sm_step, sm_waited
 
 
 def sm_start(sm: Sm, slot: Slot, at: int) -> int:
@@ -228,6 +228,8 @@ def sm_release(sm: Sm, slot: Slot, barrier: int, last: Warp, now: int) -> int:
                 clocks += now - warp.SINCE
                 times += 1
                 at = warp.HELD
+                if until >= sm.WINDOW_FROM:
+                    sm_event(sm, 1, 0, warp, at, warp.SINCE, now, now, Cause.BARRIER << CAUSE_BIT)
                 warp.SINCE = now
             sm_held(sm, warp, Cause.BARRIER << CAUSE_BIT | sm_position(sm, warp.HELD), until)
         count += 1
@@ -256,6 +258,8 @@ def sm_issue(sm: Sm, part: int) -> int:
         sm_waited(sm, part, warp, op, now)
     if sm.TRAILS:
         sm_step(sm, warp, op, now)
+    if now >= sm.WINDOW_FROM:
+        sm_event(sm, 0, part, warp, op, warp.SINCE, warp.AT, now, warp.WHY)
     sm_mark(sm, part, now)
     warp.SINCE = now + 1
     own = sm_position(sm, op)

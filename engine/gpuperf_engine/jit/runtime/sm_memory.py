@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..ir.sm_records import FRACTION, Change, Kind, Line, Op, Slot, Sm, Warp
 from .compile_python import bits_count, load8, load32, load64, store64
 from .sm_mbarriers import sm_told
-from .sm_stalls import sm_position
+from .sm_stalls import sm_event, sm_position
 
 
 def sm_forget(sm: Sm, line: Line) -> int:
@@ -176,6 +176,15 @@ def sm_queued(sm: Sm, part: int, cost: int, now: int) -> int:
     return start
 
 
+def sm_worked(sm: Sm, unit: int, warp: Warp, op: Op, start: int, before: int, after: int) -> int:
+    """L2 or DRAM worked for an instruction."""
+    since = before >> FRACTION
+    if since < start:
+        since = start
+    sm_event(sm, 2, unit, warp, op, since, since, after >> FRACTION, 0)
+    return 0
+
+
 def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     """A memory instruction on its way: when its result is there."""
     place = warp.PLACE
@@ -219,6 +228,8 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         cost = sm.LSU_CLOCKS
     start = sm_queued(sm, part, cost, now)
     sm.LSU_BUSY += cost
+    if start + cost >= sm.WINDOW_FROM:
+        sm_event(sm, 2, 0, warp, op, start, start, start + cost, 0)
     op.MOVED += cost
     if kind == Kind.SHARED or kind == Kind.SHUFFLE:
         return start + op.LATENCY + passes - sm.WAVE
@@ -230,6 +241,8 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     sm.LEAD = start - slot.SINCE << FRACTION - 1
     ready = start + sm.LATENCY_L1
     late = 0
+    near = sm.L2
+    far = sm.DRAM
     while lines:
         word = load32(place)
         if change & Change.SIDE_BY_SIDE:
@@ -248,6 +261,10 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
                 late = at
         place += 4
         lines -= 1
+    if sm.L2 >> FRACTION >= sm.WINDOW_FROM and sm.L2 != near:
+        sm_worked(sm, 1, warp, op, start, near, sm.L2)
+    if sm.DRAM >> FRACTION >= sm.WINDOW_FROM and sm.DRAM != far:
+        sm_worked(sm, 2, warp, op, start, far, sm.DRAM)
     if kind == Kind.ATOMIC:
         return start + sm.LATENCY_L2 + late + passes - sm.WAVE
     if change & Change.HIDDEN:

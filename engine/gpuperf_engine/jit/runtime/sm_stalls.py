@@ -5,13 +5,32 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.sm_records import AT_BIT, CAUSE_BIT, NONE, TRAIL, WINDOW, Cause, Kind, Op, Sm, Stall, Warp
+from ..ir.sm_records import AT_BIT, CAUSE_BIT, NONE, TRAIL, WINDOW, Cause, Event, Kind, Op, Sm, Stall, Warp
 from .compile_python import bits_count, load64
 
 
 def sm_position(sm: Sm, op: int) -> int:
     """That of an instruction."""
     return (op - sm.OPS) // Op.BYTES
+
+
+def sm_event(
+    sm: Sm, what: int, part: int, warp: int, op: int, since: int, at: int, now: int, why: int
+) -> int:
+    """Something happened until ``now``; it is kept if any of it lies in the window."""
+    if now >= sm.WINDOW_FROM and since < sm.WINDOW_TO and sm.EVENTS_LEFT:
+        event = sm.EVENT
+        sm.EVENT = Event(event + Event.BYTES)
+        sm.EVENTS_LEFT -= 1
+        event.WHAT = what
+        event.PART = part
+        event.WARP = (warp - sm.WARP) // Warp.BYTES
+        event.OP = sm_position(sm, op)
+        event.SINCE = since
+        event.AT = at
+        event.NOW = now
+        event.WHY = why
+    return 0
 
 
 def sm_stalled(sm: Sm, op: Op, why: int, clocks: int, times: int) -> int:
@@ -127,6 +146,8 @@ def sm_step(sm: Sm, warp: Warp, op: Op, now: int) -> int:
 def sm_held(sm: Sm, warp: Warp, why: int, until: int) -> int:
     """A warp was held at an instruction until some time."""
     if until > warp.SINCE:
+        if until >= sm.WINDOW_FROM:
+            sm_event(sm, 1, 0, warp, warp.HELD, warp.SINCE, until, until, why)
         sm_stalled(sm, warp.HELD, why, until - warp.SINCE, 1)
         warp.SINCE = until
     return 0

@@ -25,6 +25,7 @@ from .sharing import Group, Reuse, reuse_of
 from .simulate import Memory, Simulated, simulate
 from .streams import Classes, classes_of
 from .waits import Wait, caused_by, waits_of
+from .window import Window, window_of
 
 __all__ = ["NotRun", "Stalled", "Timed", "Traced", "trace_launch"]
 
@@ -140,6 +141,48 @@ class Traced:
         return Timed(
             cycles, bounds, _instructions(operations, whole), waits_of(operations, whole), seen, ctas, strata
         )
+
+    def window(
+        self,
+        numbers: SmNumbers,
+        resident: int,
+        shared_per_cta: int,
+        warm: bool,
+        start: int | None,
+        clocks: int,
+    ) -> Window:
+        """``clocks`` clocks of the SM from ``start`` on (``None``: in the middle of what is simulated of its CTAs); the others as
+        ``timed``."""
+        plan = self.record.plan
+        clusters = max(1, numbers.sm_count // plan.cluster_ctas)
+        ctas = -(-(plan.ctas // plan.cluster_ctas) // clusters)
+        resident = min(resident, ctas)
+        copies, memory = (
+            self._copies(numbers, resident),
+            self._memory(numbers, resident, shared_per_cta, warm),
+        )
+        operations = Operations(self.graph, numbers)
+        kinds = self.classes.on_sm(ctas, clusters)
+
+        def run(count: int, at_once: int, window: tuple[int, int] | None) -> Simulated:
+            return simulate(
+                operations,
+                self.classes,
+                copies,
+                numbers,
+                memory,
+                kinds[:count],
+                at_once,
+                plan.warps_per_cta,
+                window,
+            )
+
+        count, _ = _waves(ctas, resident, run(1, 1, None).instructions)
+        if start is None:
+            start = max(0, (run(count, resident, None).ended - clocks) // 2)
+        seen = run(count, resident, (start, start + clocks))
+        each = -(-min(resident, count) * plan.warps_per_cta // numbers.parts)
+        return window_of(operations, seen, start, start + clocks, each)
 
     def _copies(self, numbers: SmNumbers, resident: int) -> Copies:
         copying = self.classes.copying

@@ -12,6 +12,7 @@ from ...jit.ir.sm_records import (
     CAUSE_BIT,
     FRACTION,
     SUB_CORES,
+    Event,
     Line,
     Mbarrier,
     Op,
@@ -33,6 +34,8 @@ __all__ = ["Memory", "Simulated", "Stalls", "simulate"]
 _SECTOR = 32
 #: stalls that there is room for: of each instruction, and besides
 _STALLS, _MORE_STALLS = 16, 4096
+#: events of a window that are kept at most
+_EVENTS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,8 @@ class Stalls:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """``cycles`` of the SM until all is done, data that are still on their way included; ``ended``: when the last warp was,
+    """``events``: a row of ``sm_records.Event`` for each of a window. ``cycles`` of the SM until all is done, data that are still
+    on their way included; ``ended``: when the last warp was,
     ``finished``:
     when each CTA was; ``issued`` by position of the
     instruction (its warps were on an SM for ``resident_clocks`` together), ``moved`` clocks of the unit that all memory
@@ -84,6 +88,7 @@ class Simulated:
     skipped: int
     skipped_cycles: int
     resident_clocks: int
+    events: NDArray[np.uint64]
 
 
 def simulate(
@@ -95,8 +100,11 @@ def simulate(
     ctas: list[int],
     resident: int,
     warps: int,
+    window: tuple[int, int] | None = None,
 ) -> Simulated:
     """Runs CTAs of these classes one after the other on an SM that holds ``resident`` of them, each of ``warps`` warps.
+    ``window``: the
+    clocks, from one to before another, whose events are kept (of the first SM of a cluster).
 
     Raises ``NotRun`` if warps wait for one another for ever.
     """
@@ -117,6 +125,8 @@ def simulate(
     kinds = copies.records(memory.copied)
     stalls = np.zeros((_STALLS * len(operations.items) + _MORE_STALLS, Stall.BYTES // 8), np.uint64)
     operations.reset()
+    begins, ends = window or (1 << 60, 1 << 60)
+    events = np.zeros((_EVENTS if window else 1, Event.BYTES // 8), np.uint64)
 
     def cost(bandwidth: float) -> int:
         return round(_SECTOR / bandwidth * (1 << FRACTION))
@@ -160,6 +170,9 @@ def simulate(
             Sm.WARP: held[rank].ctypes.data, Sm.SLOT: slots[rank].ctypes.data, Sm.CLASSES: orders[rank].ctypes.data,
             Sm.FINISHED: finished[rank].ctypes.data, Sm.SUMS: sums[rank].ctypes.data,
         }  # fmt: skip
+        if rank == 0 and window:
+            own |= {Sm.EVENT: events.ctypes.data, Sm.EVENTS_LEFT: len(events), Sm.WINDOW_TO: ends}
+        own[Sm.WINDOW_FROM] = begins if rank == 0 else 1 << 60
         for field, value in {**values, **own}.items():
             sm[field // 8] = int(value)
         sm[Sm.NEXT_AT // 8 : Sm.NEXT_AT // 8 + SUB_CORES] = 1 << 60
@@ -197,6 +210,7 @@ def simulate(
         skipped=int(sms[0, Sm.SKIPPED // 8]),
         skipped_cycles=int(sms[0, Sm.SKIPPED_CLOCKS // 8]),
         resident_clocks=mean_of(Sm.RESIDED),
+        events=events[: len(events) - int(sms[0, Sm.EVENTS_LEFT // 8])] if window else events[:0],
     )
 
 

@@ -14,7 +14,7 @@ from ..run.needed import LOADS, STORES
 from .operations import BRANCHES, Operations, unit_of
 from .simulate import Simulated
 
-__all__ = ["Wait", "caused_by", "waits_of"]
+__all__ = ["Wait", "caused_by", "name_of", "waits_of"]
 
 _SHORT = frozenset(
     [Kind.SHARED, Kind.SHUFFLE, Kind.INIT, Kind.SIGNAL, Kind.EXPECT, Kind.TEST, Kind.COPIES_SIGNAL]
@@ -59,7 +59,7 @@ def waits_of(operations: Operations, seen: Simulated) -> tuple[Wait, ...]:
     )
     each = _mean_waits(stalls.at, stalls.cause, stalls.clocks, stalls.times)
     for at, cause, on, clocks, times in rows:
-        key = at, _name(cause, items[at], items[on], int(kinds[on]), architecture), on
+        key = at, name_of(cause, items[at], items[on], int(kinds[on]), architecture), on
         known = found.get(key, (0.0, 0.0))
         times = clocks / each[at] if cause == Cause.BARRIER else times
         found[key] = known[0] + clocks, known[1] + times
@@ -77,7 +77,8 @@ def _mean_waits(
     return {int(place): float(waited[place] / max(1.0, often[place])) for place in np.flatnonzero(waited)}
 
 
-def _name(cause: int, at: Decoded, on: Decoded, kind: int, architecture: int) -> str:
+def name_of(cause: int, at: Decoded, on: Decoded, kind: int, architecture: int) -> str:
+    """Of a cause (``sm_records.Cause``), where it is waited for and for what, whose kind this is."""
     if cause in _NAMES:
         return _NAMES[cause]
     if cause == Cause.RESULT:

@@ -11,18 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from .._engine import engine
 from ..core.escaping import clean, one_line
+from ..judge.stalled import stalled_code
 from ..sources.original import source_texts
 from ..sources.paths import SourcePaths
 from .common import OK, Subcommands, UsageError, check_targets, choose_kernel, columns, parse_file, write
 from .launch_options import ARGUMENTS, add_launch_options
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Kernel, MachineCode, MachineInstruction
+    from gpuperf_engine import Estimate, Kernel, MachineCode, MachineInstruction
+
+    from ..core.records import StalledCode
 
 __all__ = ["add_parser"]
 
 _WIDTH = 44
 """Characters of source and of PTX that are shown."""
+_LEAST = 0.0005
+"""Part of all clocks of warps below which nothing is shown."""
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -47,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--grid and --block go together; without them no launch is counted")
     if arguments.grid is None and arguments.arg:
         raise UsageError("--arg is for a launch: add --grid and --block")
-    kernel, code = _code(arguments)
+    kernel, code, estimate = _code(arguments)
     instructions = (
         engine.machine_instructions(kernel, arguments.target) if code is None else code.instructions
     )
@@ -56,14 +61,17 @@ def run(arguments: argparse.Namespace) -> int:
             {"kernel": kernel.name, "target": arguments.target}
             | {"instructions": [asdict(item) for item in instructions]}
             if code is None
-            else code.to_dict()
+            else code.to_dict() | _simulated(estimate)
         )
         write(
             json.dumps({"schema_version": 1, **document}, indent=1, ensure_ascii=False) + "\n",
             arguments.output,
         )
         return OK
-    lines = _table(kernel, instructions, executed=code is not None)
+    stalled = stalled_code(estimate, instructions) if estimate is not None else []
+    lines = _table(kernel, instructions, stalled, executed=code is not None)
+    if estimate is not None and not stalled:
+        lines += ["", f"no stalls: {one_line(estimate.notes[0], 400)}"]
     write(
         "\n".join([*_head(kernel, code, arguments.target, len(instructions)), "", *lines]) + "\n",
         arguments.output,
@@ -71,15 +79,22 @@ def run(arguments: argparse.Namespace) -> int:
     return OK
 
 
-def _code(arguments: argparse.Namespace) -> tuple[Kernel, MachineCode | None]:
-    """The kernel, and its machine code if a launch is given."""
+def _simulated(estimate: Estimate | None) -> dict[str, Any]:
+    """What the simulation says of each instruction, or why it does not."""
+    if estimate is None or not estimate.stalled:
+        return {"stalled": None, "not_simulated": estimate.notes[0] if estimate is not None else None}
+    return {"stalled": [asdict(item) for item in estimate.stalled], "not_simulated": None}
+
+
+def _code(arguments: argparse.Namespace) -> tuple[Kernel, MachineCode | None, Estimate | None]:
+    """The kernel, and its machine code and the simulation if a launch is given."""
     from .arguments import make_argument
 
     kernel = choose_kernel(
         parse_file(arguments.file, arguments.entry, arguments.target), arguments.file, arguments.entry
     )
     if arguments.grid is None:
-        return kernel, None
+        return kernel, None, None
     device = engine.Device(observe={"memory", "inputs"})
     profile = device.launch(
         kernel,
@@ -90,7 +105,8 @@ def _code(arguments: argparse.Namespace) -> tuple[Kernel, MachineCode | None]:
         cluster=arguments.cluster,
         cooperative=arguments.cooperative,
     )
-    return kernel, engine.machine_code(profile, arguments.target)
+    estimate = engine.estimate(profile, arguments.target, model="simulation")
+    return kernel, engine.machine_code(profile, arguments.target), estimate
 
 
 def _head(kernel: Kernel, code: MachineCode | None, target: str, instructions: int) -> list[str]:
@@ -106,8 +122,15 @@ def _head(kernel: Kernel, code: MachineCode | None, target: str, instructions: i
     ]
 
 
-def _table(kernel: Kernel, instructions: Sequence[MachineInstruction], *, executed: bool) -> list[str]:
-    """A line for each machine instruction; source and PTX where they are other ones than on the line before."""
+def _table(
+    kernel: Kernel,
+    instructions: Sequence[MachineInstruction],
+    stalled: Sequence[StalledCode],
+    *,
+    executed: bool,
+) -> list[str]:
+    """A line for each machine instruction; source and PTX where they are other ones than on the line before. ``stalled``: as
+    ``judge.stalled``, empty where the launch was not simulated."""
     ptx = kernel.module.text.split("\n")
     files = SourcePaths([Path(kernel.module.path).parent], Path())
     places = {item.source: files.place(item.source) for item in instructions if item.source}
@@ -119,12 +142,13 @@ def _table(kernel: Kernel, instructions: Sequence[MachineInstruction], *, execut
             *(["warps", "threads"] if executed else []),
             "stall",
             "waits",
+            *(["stalled", "mostly", "causes"] if stalled else []),
             "address",
             "machine code",
         ]
     ]
     source, line = "", 0
-    for item in instructions:
+    for number, item in enumerate(instructions):
         position = places.get(item.source, "")
         shown = f"{position} {texts.get(position, '').strip()}" if position and position != source else ""
         text = f"{item.ptx_line} {ptx[item.ptx_line - 1].strip()}" if item.ptx_line not in (0, line) else ""
@@ -136,12 +160,19 @@ def _table(kernel: Kernel, instructions: Sequence[MachineInstruction], *, execut
                 *([_count(item.warps, item), _count(item.threads, item)] if executed else []),
                 str(item.stall),
                 _numbers(item.waits),
+                *(_stalled(*stalled[number]) if stalled else []),
                 f"{item.address:04x}",
                 clean(item.text),
             ]
         )
-    right = (2, 3, 4, 6) if executed else (2, 4)
+    right = (2, 3, 4, *((6, 8, 9) if stalled else (6,))) if executed else (2, 4)
     return columns(rows, right=right)
+
+
+def _stalled(waited: float, reason: str, caused: float) -> list[str]:
+    """Parts of all clocks of warps in percent; nothing where that rounds to none."""
+    shares = [f"{100 * part:.1f} %" if part >= _LEAST else "" for part in (waited, caused)]
+    return [shares[0], reason if shares[0] else "", shares[1]]
 
 
 def _count(count: int, item: MachineInstruction) -> str:

@@ -146,7 +146,28 @@ class Row(_RowClass, _RowMore):
     note: str
 
 
+StalledCode = Annotated[
+    list[Any],
+    {
+        "prefixItems": [
+            {"type": "number", "minimum": 0},
+            {"type": "string"},
+            {"type": "number", "minimum": 0},
+        ],
+        "minItems": 3,
+        "maxItems": 3,
+    },
+]
+
+
 class _ShownMachineCodeMore(TypedDict, total=False):
+    stalled: Annotated[
+        list[StalledCode],
+        {
+            "description": "Of a simulated launch, for each of the instructions: the part of all clocks of warps that "
+            "they wait before it, for what most of them, and the part that it causes."
+        },
+    ]
     instructions: Annotated[
         list[
             Annotated[

@@ -22,11 +22,11 @@ from ..store.baseline import ordered
 from .accesses import access_rows
 from .findings import Weighed, unused_accepts, weigh
 from .prediction import Prediction
-from .stalled import stalled_rows
+from .stalled import stalled_code, stalled_rows
 from .why import advice_rows, stall_rows
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Finding, MachineInstruction, Profile
+    from gpuperf_engine import Estimate, Finding, MachineInstruction, Profile
 
 __all__ = ["Measured", "finding_row", "measure", "measure_targets"]
 
@@ -183,7 +183,9 @@ def measure_targets(
             shown[target]["stalls"] = waits
         if helps := advice_rows(estimate.advice, shown_at):
             shown[target]["advice"] = helps
-        shown[target] |= _machine_code(total, target, prediction, metrics, stored[target], listed=listed)
+        shown[target] |= _machine_code(
+            total, target, prediction, metrics, stored[target], estimate, listed=listed
+        )
         listed &= "machine_code" not in shown[target]
     return stored, {**shown}, failures
 
@@ -194,6 +196,7 @@ def _machine_code(
     prediction: Prediction,
     metrics: Table,
     entry: dict[str, Any],
+    estimate: Estimate,
     *,
     listed: bool,
 ) -> dict[str, object]:
@@ -219,6 +222,8 @@ def _machine_code(
     }
     if listed:
         code["instructions"] = [_instruction(item) for item in instructions[:_LISTED]]
+        if stalled := stalled_code(estimate, instructions[:_LISTED]):
+            code["stalled"] = stalled
     return {"machine_code": code}
 
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from ..core.escaping import storable
 from ..core.metric import significant
-from ..core.records import Detail, Entry, Row, StalledLineRow
+from ..core.records import Detail, Entry, Row, StalledCode, StalledLineRow
 from .lines import PTX, named_line, opcodes_of
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Estimate
+    from gpuperf_engine import Estimate, MachineInstruction
 
-__all__ = ["add_stalled_lines", "grown_stalls", "stalled_rows"]
+__all__ = ["add_stalled_lines", "grown_stalls", "stalled_code", "stalled_rows"]
 
 _MOST, _LEAST = 12, 0.01
 """Rows that are kept at most, and the least part of the time that one is."""
@@ -49,6 +49,22 @@ def stalled_rows(estimate: Estimate, shown: Callable[[str], str]) -> list[Stalle
         if waited >= _LEAST * clocks
     ]
     return sorted(rows, key=lambda row: (-row["us"], row["at"], row["cause"]))[:_MOST]
+
+
+def stalled_code(estimate: Estimate, instructions: Iterable[MachineInstruction]) -> list[StalledCode]:
+    """For each of these the part of all clocks of warps that they wait before it, for what most of them, and the part that it causes;
+    nothing where the launch was not simulated."""
+    clocks = estimate.warp_clocks
+    if not clocks:
+        return []
+    known = {(item.address, item.text): item for item in estimate.stalled}
+    rows: list[StalledCode] = []
+    for instruction in instructions:
+        item = known.get((instruction.address, instruction.text))
+        waited, caused = (0.0, 0.0) if item is None else (item.stalled / clocks, item.caused / clocks)
+        reason = next(iter(item.stalls), "") if item is not None else ""
+        rows.append([significant(waited), reason, significant(caused)])
+    return rows
 
 
 def add_stalled_lines(

@@ -15,15 +15,16 @@ _GLOBAL = ("LD", "LDG", "LDGSTS", "ST", "STG", "ATOM", "ATOMG", "RED", "REDG")
 
 def machine_listing(record: Case, listing: ListingRow | None, limit: int) -> dict[str, Any]:
     """The machine code of the target whose instructions the record holds; source and PTX where they are other ones than on the row
-    before. ``heat`` is 0 to 9, by the share of the issue cycles (executions by warps times stall cycles) of the hottest instruction.
+    before. ``heat`` is 0 to 9: of a simulated launch by the clocks that warps wait before an instruction, else by its issue cycles
+    (executions by warps times stall cycles), as parts of those of the hottest. ``simulated``: whether stalls are known.
     """
-    target, rows = next(
+    target, rows, stalled = next(
         (
-            (name, shown["machine_code"]["instructions"])
+            (name, shown["machine_code"]["instructions"], shown["machine_code"].get("stalled", []))
             for name, shown in record["detail"]["targets"].items()
             if shown.get("machine_code", {}).get("instructions")
         ),
-        ("", []),
+        ("", [], []),
     )
     most = max((warps * stall for _, _, _, warps, _, _, stall, _ in rows), default=0) or 1
     text = dict(listing["lines"]) if listing is not None else {}
@@ -31,7 +32,10 @@ def machine_listing(record: Case, listing: ListingRow | None, limit: int) -> dic
     sectors = {row[0]: row[3] for row in record["detail"]["lines"]}
     sources = record["detail"]["sources"]
     previous, line, lines = "", 0, []
-    for address, code, at, warps, threads, exact, stall, waits in rows[: max(0, limit)]:
+    simulated = len(stalled) == len(rows) > 0
+    longest = max((waited for waited, _, _ in stalled), default=0.0) or 1.0
+    for number, (address, code, at, warps, threads, exact, stall, waits) in enumerate(rows[: max(0, limit)]):
+        waited, reason, caused = stalled[number] if simulated else (0.0, "", 0.0)
         source = sources.get(str(at), "")
         lines.append(
             {
@@ -45,7 +49,10 @@ def machine_listing(record: Case, listing: ListingRow | None, limit: int) -> dic
                 "sectors": _nonzero(sectors.pop(at, 0)) if _is_global(code) else "",
                 "address": f"{address:04x}",
                 "code": code,
-                "heat": min(9, 10 * warps * stall // (most + 1)),
+                "stalled": _share(waited),
+                "reason": reason if _share(waited) else "",
+                "caused": _share(caused),
+                "heat": min(9, int(10 * waited / longest) if simulated else 10 * warps * stall // (most + 1)),
             }
         )
         previous, line = source, at
@@ -54,12 +61,19 @@ def machine_listing(record: Case, listing: ListingRow | None, limit: int) -> dic
         "target": target,
         "architecture": entry.get("machine_code", {}).get("architecture", ""),
         "lines": lines,
+        "simulated": simulated,
         "left_out": len(rows) - len(lines),
     }
 
 
 def _original(source: str, texts: Mapping[str, str]) -> str:
     return " ".join([source.rpartition("/")[2], *texts.get(source, "").split()])
+
+
+def _share(part: float) -> str:
+    """In percent; nothing where it rounds to none."""
+    shown = f"{100 * part:.1f} %"
+    return "" if shown == "0.0 %" else shown
 
 
 def _count(count: int, exact: bool) -> str:

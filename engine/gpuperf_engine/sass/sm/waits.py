@@ -85,7 +85,7 @@ def name_of(cause: int, at: Decoded, on: Decoded, kind: int, architecture: int) 
         return _of_result(on, kind, architecture)
     if cause == Cause.PAUSE:
         return "branch_resolving" if on.base in BRANCHES else "membar"
-    unit = unit_of(at, architecture)
+    unit = "xu" if at.base in _FROM_AFAR and cause != Cause.QUEUE else unit_of(at, architecture)
     return pipe_cause("lsu" if unit == "tma" or cause == Cause.QUEUE else unit, queue_cause(_space(at)))
 
 

@@ -51,6 +51,9 @@ def test_source_ptx_and_machine_code_stand_beside_each_other(
         "threads",
         "stall",
         "waits",
+        "stalled",
+        "mostly",
+        "causes",
         "address",
         "machine",
         "code",
@@ -61,6 +64,8 @@ def test_source_ptx_and_machine_code_stand_beside_each_other(
     (compare,) = (line for line in lines if "ISETP.GE.U32.AND P0" in line)
     assert "17 setp.ge.u32 %p, %t, %n;" in compare
     assert [part for part in compare.split() if part.isdigit()][1:4] == ["2", "64", "1"]
+    # it waits for the special register
+    assert "short_scoreboard" in compare
     assert any(line.startswith("passwd:1  ") for line in lines)
     assert "root" not in "\n".join(lines)
 
@@ -75,6 +80,7 @@ def test_without_a_launch_there_are_no_executions(walk: str, capsys: pytest.Capt
 def test_json_holds_it_all(walk: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(capsys, walk, "--target", "rtx-3090", *LAUNCH, "--format", "json", "-o", "code.json")[0] == OK
     document = json.loads((tmp_path / "code.json").read_text(encoding="utf-8"))
+    assert (len(document["stalled"]), document["not_simulated"]) == (53, None)
     assert (document["warp_instructions"], document["residue"], len(document["instructions"])) == (
         24,
         0.0,

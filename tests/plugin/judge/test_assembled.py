@@ -76,6 +76,10 @@ def test_a_load_that_the_assembler_removes_is_green_and_shown(assembled: Project
     assert sectors["note"] == "the machine code is the same"
     assert judged["machine.global_load_sectors"]["new"] == 4
     assert judged["machine.warp_instructions"]["verdict"] == "ok"
+    # the store waits for the load, in the table of machine code
+    html = (assembled.path / "out" / "gpuperf.html").read_text(encoding="utf-8")
+    (store,) = (line for line in html.split("<tr") if "<td>STG.E [" in line)
+    assert "<td>long_scoreboard<td>" in store
 
 
 def test_spills_are_red(assembled: Project) -> None:

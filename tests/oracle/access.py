@@ -30,7 +30,7 @@ def cvta(b: Builder) -> Step:
     window = WINDOWS.get(b.space(), 0)
     if b.has("to"):
         window = -window
-    return apply(b, lambda x: x + window, sources(b, 1))
+    return apply(b, lambda x: x + window, sources(b, 1), text=f"{{0}} + {window}")
 
 
 @semantics("isspacep")
@@ -57,6 +57,7 @@ def ld(b: Builder) -> Step:
     puts = [b.put(item, b.width, b.signed) for item in items]
     if len(puts) == 1:
         put = puts[0]
+        b.text = b.writing(put, f"t.load({space!r}, {b.reading(address)}, {size})")
         if put not in b.written:
             return lambda t: put(t, t.load(space, address(t), size))
         index, bits = b.written[put]
@@ -91,6 +92,7 @@ def st(b: Builder) -> Step:
             mbarrier_at(t, arrived(t)).complete(total)
 
         return step
+    b.text = f"t.store({space!r}, {b.reading(address)}, {total}, {b.reading(value)})"
     return lambda t: t.store(space, address(t), total, value(t))
 
 

@@ -41,7 +41,7 @@ def add(b: Builder) -> Step:
             return clamp(x + sign * y, bits, is_signed) if saturates else x + sign * y
 
         return apply(b, packed(b.type, one), sources(b, 2), is_signed=False)
-    return apply(b, lambda x, y: x + sign * y, sources(b, 2))
+    return apply(b, lambda x, y: x + sign * y, sources(b, 2), text="{0} + {1}" if sign == 1 else "{0} - {1}")
 
 
 def mixed(b: Builder, function: Callable[..., int]) -> Step:
@@ -84,9 +84,9 @@ def mul(b: Builder) -> Step:
         return floating(b, lambda x, y: floats.mul(f, x, y, mode), 2)
     gets = sources(b, 2, b.signed)
     if b.has("wide"):
-        return apply(b, lambda x, y: x * y, gets, 2 * b.width)
+        return apply(b, lambda x, y: x * y, gets, 2 * b.width, text="{0} * {1}")
     shift = b.width if b.has("hi") else 0
-    return apply(b, lambda x, y: x * y >> shift, gets)
+    return apply(b, lambda x, y: x * y >> shift, gets, text=f"{{0}} * {{1}} >> {shift}")
 
 
 @semantics("fma", "mad", "madc")
@@ -103,7 +103,8 @@ def mad(b: Builder) -> Step:
         return apply(b, lambda p, q, r: clamp((p * q >> 32) + r, 32, True), [x, y, b.get(3, 32, True)])
     z = b.get(3, wide)
     if not (b.has("cc") or b.statement.base == "madc"):
-        return apply(b, lambda p, q, r: (p * q >> shift) + r, [x, y, z], wide)
+        text = f"({{0}} * {{1}} >> {shift}) + {{2}}"
+        return apply(b, lambda p, q, r: (p * q >> shift) + r, [x, y, z], wide, text=text)
     reads, writes, put, width = b.statement.base == "madc", b.has("cc"), b.put(0), b.width
 
     def step(t: Thread) -> None:

@@ -90,7 +90,8 @@ def cvt(b: Builder) -> Step:
         return apply(b, float_to_integer(b, of, target), [x])
     if target[0] in "su" and source[0] in "su":
         width, is_signed = b.width, b.signed
-        return apply(b, lambda v: clamp(v, width, is_signed) if saturating else v, [x])
+        text = "" if saturating else "{0}"
+        return apply(b, lambda v: clamp(v, width, is_signed) if saturating else v, [x], text=text)
     raise b.fail("the oracle does not know this conversion")
 
 

@@ -34,6 +34,8 @@ class Format:
         set_field(self, "least", 1 - (top >> 1) - self.mantissa_bits)  # exponent of the smallest subnormal
         set_field(self, "largest", (top << self.mantissa_bits) - 1)
         set_field(self, "one", (top >> 1) << self.mantissa_bits)
+        set_field(self, "hidden", 1 << self.mantissa_bits)
+        set_field(self, "magnitude", (1 << (self.exponent_bits + self.mantissa_bits)) - 1)
 
     sign_bit: int = 0
     infinity: int = 0
@@ -41,6 +43,8 @@ class Format:
     least: int = 0
     largest: int = 0
     one: int = 0
+    hidden: int = 0  # the mantissa's leading bit, which a normal number does not store
+    magnitude: int = 0  # all bits but the sign
 
 
 F16 = Format("f16", 5, 10, 0x7FFF)
@@ -53,11 +57,11 @@ FORMATS = {f.name: f for f in (F16, BF16, F32, F64)}
 
 
 def is_nan(f: Format, x: int) -> bool:
-    return (x & (f.sign_bit - 1)) > f.infinity
+    return (x & f.magnitude) > f.infinity
 
 
 def is_infinite(f: Format, x: int) -> bool:
-    return (x & (f.sign_bit - 1)) == f.infinity
+    return (x & f.magnitude) == f.infinity
 
 
 def is_zero(f: Format, x: int) -> bool:
@@ -70,13 +74,12 @@ def sign_of(f: Format, x: int) -> int:
 
 def unpack(f: Format, x: int) -> tuple[int, int]:
     """Signed mantissa and exponent of a finite number: its value is exactly ``m * 2**e``."""
-    mantissa = x & ((1 << f.mantissa_bits) - 1)
-    field = (x & (f.sign_bit - 1)) >> f.mantissa_bits
-    exponent = f.least
+    magnitude, exponent = x & f.magnitude, f.least
+    field = magnitude >> f.mantissa_bits
     if field:
-        mantissa |= 1 << f.mantissa_bits
+        magnitude += f.hidden - (field << f.mantissa_bits)
         exponent += field - 1
-    return (-mantissa if x & f.sign_bit else mantissa), exponent
+    return (-magnitude if x & f.sign_bit else magnitude), exponent
 
 
 def round_quotient(kept: int, rest: int, drop: int, negative: bool, mode: str) -> int:
@@ -106,13 +109,15 @@ def pack(f: Format, m: int, e: int, mode: str = "rn", negative_zero: bool = Fals
     negative = m < 0
     sign = f.sign_bit if negative else 0
     m = abs(m)
-    last = max(m.bit_length() + e - 1 - f.mantissa_bits, f.least)  # exponent of the last place kept
+    last = m.bit_length() + e - 1 - f.mantissa_bits  # exponent of the last place kept
+    if last < f.least:
+        last = f.least
     drop = last - e
     if drop <= 0:
         m <<= -drop
     else:
         m = round_quotient(m >> drop, m & ((1 << drop) - 1), drop, negative, mode)
-    hidden = 1 << f.mantissa_bits
+    hidden = f.hidden
     if m >= hidden << 1:  # rounding carried into a new binade
         m >>= 1
         last += 1
@@ -153,11 +158,12 @@ def absolute(f: Format, x: int) -> int:
 
 
 def add(f: Format, a: int, b: int, mode: str = "rn") -> int:
-    if is_nan(f, a) or is_nan(f, b):
-        return f.nan
-    if is_infinite(f, a):
-        return f.nan if is_infinite(f, b) and a != b else a
-    if is_infinite(f, b):
+    special = f.infinity
+    if a & special == special or b & special == special:  # NaN or infinite
+        if is_nan(f, a) or is_nan(f, b):
+            return f.nan
+        if is_infinite(f, a):
+            return f.nan if is_infinite(f, b) and a != b else a
         return b
     return _sum(f, *unpack(f, a), sign_of(f, a), b, mode)
 
@@ -165,7 +171,7 @@ def add(f: Format, a: int, b: int, mode: str = "rn") -> int:
 def _sum(f: Format, m: int, e: int, sign: int, c: int, mode: str) -> int:
     """The finite ``m * 2**e`` (with the sign of its zero) plus the finite number ``c``, rounded once."""
     cm, ce = unpack(f, c)
-    low = min(e, ce)
+    low = e if e < ce else ce
     total = (m << (e - low)) + (cm << (ce - low))
     if total:
         return pack(f, total, low, mode)
@@ -176,10 +182,10 @@ def _sum(f: Format, m: int, e: int, sign: int, c: int, mode: str) -> int:
 
 
 def mul(f: Format, a: int, b: int, mode: str = "rn") -> int:
-    if is_nan(f, a) or is_nan(f, b):
-        return f.nan
-    sign = (a ^ b) & f.sign_bit
-    if is_infinite(f, a) or is_infinite(f, b):
+    sign, special = (a ^ b) & f.sign_bit, f.infinity
+    if a & special == special or b & special == special:  # NaN or infinite
+        if is_nan(f, a) or is_nan(f, b):
+            return f.nan
         return f.nan if is_zero(f, a) or is_zero(f, b) else sign | f.infinity
     (am, ae), (bm, be) = unpack(f, a), unpack(f, b)
     return pack(f, am * bm, ae + be, mode, bool(sign))

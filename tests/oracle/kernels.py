@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .machine import OFTEN
 from .scalar import Buffer, Result, run
 
 Row = tuple[str, tuple[int, ...], int, dict[tuple[int, ...], int]]
@@ -104,3 +105,10 @@ def evaluate(
     text = instruction_module(instruction, widths, result)
     source, out = Buffer(operand_rows(inputs)), Buffer(np.zeros(len(inputs), np.uint64))
     return [int(x) for x in run(text, "k", 1, len(inputs), [source, out]).memory[1]]
+
+
+def check(text: str, widths: Sequence[int], width: int, cases: Mapping[tuple[int, ...], int]) -> None:
+    """The results of a row of a table, both in the threads that go step by step and in those for which a run is one function."""
+    times = OFTEN // len(cases) + 2
+    found = evaluate(text, widths, [*cases] * times, width)
+    assert [hex(x) for x in found] == [hex(x) for x in cases.values()] * times

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @semantics("and", "or", "xor")
 def logic(b: Builder) -> Step:
     if b.statement.base == "and":
-        return apply(b, lambda x, y: x & y, sources(b, 2))
+        return apply(b, lambda x, y: x & y, sources(b, 2), text="{0} & {1}")
     if b.statement.base == "or":
-        return apply(b, lambda x, y: x | y, sources(b, 2))
-    return apply(b, lambda x, y: x ^ y, sources(b, 2))
+        return apply(b, lambda x, y: x | y, sources(b, 2), text="{0} | {1}")
+    return apply(b, lambda x, y: x ^ y, sources(b, 2), text="{0} ^ {1}")
 
 
 @semantics("not")
@@ -56,8 +56,10 @@ def lop3(b: Builder) -> Step:
 def shift(b: Builder) -> Step:
     width, amount = b.width, b.get(2, 32)
     if b.statement.base == "shl":
-        return apply(b, lambda x, n: integers.shift_left(x, n, width), [b.get(1), amount])
-    return apply(b, lambda x, n: integers.shift_right(x, n, width), [b.get(1, None, b.signed), amount])
+        text = f"{{0}} << {{1}} if {{1}} < {width} else 0"
+        return apply(b, lambda x, n: integers.shift_left(x, n, width), [b.get(1), amount], text=text)
+    value, text = b.get(1, None, b.signed), f"{{0}} >> ({{1}} if {{1}} < {width} else {width})"
+    return apply(b, lambda x, n: integers.shift_right(x, n, width), [value, amount], text=text)
 
 
 @semantics("shf")
@@ -136,6 +138,11 @@ def dot(b: Builder) -> Step:
 # -- comparison and selection
 
 
+#: comparisons of unsigned integers that have names of their own, and comparisons as Python
+INTEGER_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
+ORDER = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
 def comparison(b: Builder, type_name: str, op: str) -> Callable[[int, int], bool]:
     f = floats.FORMATS.get(type_name.removesuffix("x2"))
     if f is not None:
@@ -143,7 +150,7 @@ def comparison(b: Builder, type_name: str, op: str) -> Callable[[int, int], bool
         if ftz:
             return lambda x, y: floats.compare(f, op, floats.flush(f, x), floats.flush(f, y))
         return lambda x, y: floats.compare(f, op, x, y)
-    name = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(op, op)
+    name = INTEGER_NAMES.get(op, op)
     width = WIDTHS[type_name]
     if type_name.startswith("s"):
         flip = 1 << (width - 1)  # moves the signed order onto the unsigned one
@@ -174,7 +181,10 @@ def combined(b: Builder, at: int) -> Callable[[Thread, bool], int]:
 def setp(b: Builder) -> Step:
     test, join = comparison(b, b.type, b.mods[0]), combined(b, 3)
     if not isinstance(b.operands[0], Pair) and len(b.operands) == 3 and not b.type.endswith("x2"):
-        return apply(b, test, sources(b, 2), 1, False)
+        order = ORDER.get(INTEGER_NAMES.get(b.mods[0], b.mods[0])) if b.float is None else None
+        flip = 1 << b.width - 1 if b.signed else 0
+        text = f"({{0}} ^ {flip}) {order} ({{1}} ^ {flip})" if order else ""
+        return apply(b, test, sources(b, 2), 1, False, text)
     p, q = b.pair(0)
     put_p, put_q = b.put(p, 1), b.put(q, 1)
     x, y = sources(b, 2)
@@ -224,6 +234,7 @@ def set_(b: Builder) -> Step:
 def selp(b: Builder) -> Step:
     x, y = sources(b, 2)
     p, put = b.get(3, 1), b.put(0)
+    b.text = b.writing(put, f"{b.reading(x)} if {b.reading(p)} else {b.reading(y)}")
     return lambda t: put(t, x(t) if p(t) else y(t))
 
 

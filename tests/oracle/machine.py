@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
 
 from .clusters import Cluster
 from .control import CONTROL, Control, exchange
@@ -24,6 +25,8 @@ from .syntax import Address, Function, Module, Number, Statement, Symbol, Variab
 from .threads import Cta, Frame, OwnCounts, Place, Thread
 
 FUNCTION_ADDRESS = 0x1000
+#: times that a run goes step by step before it is made one function
+OFTEN = 32
 
 
 @dataclass
@@ -50,6 +53,10 @@ class Plan:
     #: places and steps from here to where a guard, a control or a clock comes next, in this block; times that they ran as one
     run: tuple[tuple[int, Callable[[Thread], None]], ...] = ()
     runs: int = 0
+    #: the statement as Python, what that names, and the whole ``run`` as one function
+    text: str = ""
+    names: dict[str, object] = field(default_factory=dict)
+    joined: Callable[[Thread], None] | None = None
 
 
 class Machine:
@@ -174,7 +181,10 @@ class Machine:
 
             step, control, known = refuse, None, False
         guard = s.guard.index if s.guard is not None else -1
-        return Plan(s, guard, s.guard_value, step, control, s.ends_block, known)
+        text = builder.text if known and step is not None else ""
+        return Plan(
+            s, guard, s.guard_value, step, control, s.ends_block, known, text=text, names=builder.names
+        )
 
     # -- running
 
@@ -205,9 +215,14 @@ class Machine:
                 if plan.run and own is None and steps + len(plan.run) <= limit:
                     plan.runs += 1
                     steps += len(plan.run)
-                    for frame.pc, step in plan.run:
-                        step(t)
-                    pc = frame.pc
+                    if plan.joined is not None:
+                        plan.joined(t)
+                    else:
+                        for frame.pc, step in plan.run:
+                            step(t)
+                        if plan.runs == OFTEN:
+                            plan.joined = as_function(plans, plan.run)
+                    pc = plan.run[-1][0]
                     plan = plans[pc]
                 else:
                     steps += 1
@@ -223,7 +238,10 @@ class Machine:
                         if plan.step is None:
                             assert plan.control is not None
                             plan.control(t)
-                            return
+                            if t.waiting is not None or t.done or t.frame is not frame:
+                                return
+                            pc = frame.pc
+                            continue
                         plan.step(t)
                 pc += 1
                 if plan.ends_block:
@@ -298,6 +316,26 @@ def join_runs(plans: list[Plan]) -> None:
         if run and (alone or plan.ends_block or pc + 1 == len(plans)):
             plans[run[0][0]].run = tuple(run)
             run = []
+
+
+def as_function(
+    plans: list[Plan], run: tuple[tuple[int, Callable[[Thread], None]], ...]
+) -> Callable[[Thread], None]:
+    """The steps of a run as one function of Python, a line for each: calls are most of what a step costs."""
+    names: dict[str, Any] = {}
+    lines = ["def joined(t):", "regs, frame = t.regs, t.frame"]
+    for pc, step in run:
+        text = plans[pc].text
+        names.update(plans[pc].names)
+        if not text:
+            text = f"step{pc}(t)"
+            names[f"step{pc}"] = step
+        if "(t" in text or "t." in text:  # it may fail: the message names the place
+            lines.append(f"frame.pc = {pc}")
+        lines.append(text)
+    exec("\n ".join(lines), names)
+    function: Callable[[Thread], None] = names["joined"]
+    return function
 
 
 def reads_steps(statement: Statement) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .integers import mask
 from .operands import Builder
-from .products import BITS, left_place, number, pieces, result_place, right_place, summation, together
+from .products import BITS, Number, left_place, number, pieces, result_place, right_place, summation, together
 from .syntax import Vector
 
 if TYPE_CHECKING:
@@ -101,27 +101,35 @@ def product(b: Builder, meet: Meet) -> Step:
     # .kind::f8f6f4: every element in a byte, one of four bits in the middle of it
     widths = [8 if b.has("kind") else BITS[kind] for kind in (left, right)]
 
-    def value(kind: str, bits: int) -> float:
-        shorter = bits >> 2 if b.has("kind") and kind == "e2m1" else bits
+    in_bytes = b.has("kind")
+
+    def value(kind: str, bits: int) -> Number:
+        shorter = bits >> 2 if in_bytes and kind == "e2m1" else bits
         return number(kind, shorter & mask(BITS[kind]))
 
     def exchange(waits: dict[int, WarpWait]) -> dict[int, tuple[int, ...]]:
-        a, other = {}, {}
+        lines: list[list[Number]] = [[0] * depth for _ in range(rows)]
+        columns: list[list[Number]] = [[0] * depth for _ in range(8)]
         for lane, wait in waits.items():
             first, second = wait.values[: counts[0]], wait.values[counts[0] : counts[0] + counts[1]]
             for i, bits in enumerate(pieces(first, width, widths[0])):
-                a[left_place(lane, i, widths[0], rows)] = value(left, bits)
+                row, k = left_place(lane, i, widths[0], rows)
+                lines[row][k] = value(left, bits)
             for i, bits in enumerate(pieces(second, width, widths[1])):
-                other[right_place(lane, i, widths[1])] = value(right, bits)
-        lines = [[a[row, k] for k in range(depth)] for row in range(rows)]
-        columns = [[other[k, column] for k in range(depth)] for column in range(8)]
-        results = {}
+                k, column = right_place(lane, i, widths[1])
+                columns[column][k] = value(right, bits)
+        starts = [[0] * 8 for _ in range(rows)]
         for lane, wait in waits.items():
-            sums = []
             for i, start in enumerate(pieces(wait.values[counts[0] + counts[1] :], width, BITS[c])):
                 row, column = result_place(lane, i)
-                sums.append(add(start, lines[row], columns[column]))
-            results[lane] = together(sums, width, BITS[d])
-        return results
+                starts[row][column] = start
+        sums = add(starts, lines, columns)
+        mine = range(rows * 8 // 32)
+        return {
+            lane: together(
+                [sums[row][at] for row, at in (result_place(lane, i) for i in mine)], width, BITS[d]
+            )
+            for lane in waits
+        }
 
     return meet(b, gets, puts, exchange)

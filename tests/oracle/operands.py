@@ -95,6 +95,27 @@ class Builder:
         self.registers: dict[Get, int] = {}
         self.constants: dict[Get, int] = {}
         self.written: dict[Put, tuple[int, int]] = {}
+        # the same as Python: what reads an operand, the statement as a whole ("" if it has to be called), and what both name
+        self.texts: dict[Get, str] = {}
+        self.text = ""
+        self.names: dict[str, object] = {}
+
+    def name(self, value: object) -> str:
+        """How the Python of a function's statements names an object."""
+        name = f"at{self.statement.index}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def reading(self, get: Get) -> str:
+        """The expression for a reader."""
+        return self.texts.get(get) or f"{self.name(get)}(t)"
+
+    def writing(self, put: Put, value: str) -> str:
+        """The statement for a writer and the expression of what it writes."""
+        if put not in self.written:
+            return f"{self.name(put)}(t, {value})"
+        index, bits = self.written[put]
+        return f"regs[{index}] = ({value}) & {bits}"
 
     def given(self, width: int | None) -> int:
         """The width asked for, or that of the statement's type."""
@@ -113,19 +134,26 @@ class Builder:
         operand = self.operands[at] if isinstance(at, int) else at
         width = self.given(width)
         if is_signed:
-            raw = self.get(operand, width)
-            return lambda t: signed(raw(t), width)
+            raw, top = self.get(operand, width), 1 << width - 1
+            extended: Get = lambda t: signed(raw(t), width)  # noqa: E731
+            if raw in self.texts:
+                self.texts[extended] = f"(({self.texts[raw]} ^ {top}) - {top})"
+            return extended
         if isinstance(operand, Register):
             index, bits = operand.index, mask(width)
             if operand.width <= width:
                 get: Get = lambda t: t.regs[index]  # noqa: E731
                 self.registers[get] = index
+                self.texts[get] = f"regs[{index}]"
                 return get
-            return lambda t: t.regs[index] & bits
+            low: Get = lambda t: t.regs[index] & bits  # noqa: E731
+            self.texts[low] = f"(regs[{index}] & {bits})"
+            return low
         if isinstance(operand, Number):
             value = self.literal(operand, width)
             get = lambda t: value  # noqa: E731
             self.constants[get] = value
+            self.texts[get] = str(value)
             return get
         if isinstance(operand, Sum):
             base, offset, bits = (
@@ -228,7 +256,9 @@ class Builder:
         if not offset:
             return base
         if (index := self.registers.get(base)) is not None:
-            return lambda t: (t.regs[index] + offset) & bits
+            further: Get = lambda t: (t.regs[index] + offset) & bits  # noqa: E731
+            self.texts[further] = f"(regs[{index}] + {offset} & {bits})"
+            return further
         return lambda t: (base(t) + offset) & bits
 
     def space(self) -> str:

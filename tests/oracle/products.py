@@ -7,12 +7,13 @@ integers wrap (or with ``.satfinite`` clamp) at the end.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from functools import cache
 
+import numpy as np
+
 from . import floats
-from .integers import clamp, mask, signed
+from .integers import mask, signed
 from .narrow import NARROW, decode
 
 #: bits of the elements of matrices by type
@@ -36,59 +37,72 @@ def number(kind: str, bits: int) -> Number:
     return floats.to_python(floats.FORMATS[kind], bits)
 
 
-def single(bits: int) -> float:
-    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
-
-
 def rounded(kind: str, total: float) -> int:
     """The pattern of a floating-point sum."""
-    if total != total:
-        return floats.FORMATS[kind].nan
-    if kind == "f32":
-        try:
-            return int.from_bytes(struct.pack("<f", total), "little")
-        except OverflowError:
-            return floats.F32.infinity | (floats.F32.sign_bit if total < 0 else 0)
-    return floats.from_python(floats.FORMATS[kind], float(total))
+    return floats.FORMATS[kind].nan if total != total else floats.from_python(floats.FORMATS[kind], total)
 
 
-Sum = Callable[[int, Sequence[Number], Sequence[Number]], int]
+#: matrices of numbers or patterns
+Matrix = Sequence[Sequence[Number]]
+Sum = Callable[[Sequence[Sequence[int]], Matrix, Matrix], list[list[int]]]
 
 
 def summation(d: str, c: str, op: str = "", saturates: bool = False, mode: str = "rn") -> Sum:
-    """Of the types of d and c: from the pattern of c, a row of A and a column of B to the pattern of d. ``op`` is that of bits,
-    ``mode`` the rounding of ``f64``."""
+    """Of the types of d and c: from the patterns of C, the rows of A and the columns of B to the patterns of D. ``op`` is that of
+    bits, ``mode`` the rounding of ``f64``."""
 
-    def doubles(start: int, row: Sequence[Number], column: Sequence[Number]) -> int:
-        for x, y in zip(row, column, strict=True):
-            start = floats.fma(floats.F64, int(x), int(y), start, mode)
-        return start
+    def doubles(start: Sequence[Sequence[int]], rows: Matrix, columns: Matrix) -> list[list[int]]:
+        sums = [list(line) for line in start]
+        for line, row in zip(sums, rows, strict=True):
+            for at, column in enumerate(columns):
+                for x, y in zip(row, column, strict=True):
+                    line[at] = floats.fma(floats.F64, int(x), int(y), line[at], mode)
+        return sums
 
-    def bits(start: int, row: Sequence[Number], column: Sequence[Number]) -> int:
-        pairs = zip(row, column, strict=True)
-        return start + sum(int(x) ^ int(y) if op == "xor" else int(x) & int(y) for x, y in pairs) & mask(32)
+    def integers(start: Sequence[Sequence[int]], rows: Matrix, columns: Matrix) -> list[list[int]]:
+        a, b = np.array(rows, np.int64), np.array(columns, np.int64)
+        total = np.array(start, np.uint32).view(np.int32).astype(np.int64)
+        if op:
+            pairs = (np.bitwise_xor if op == "xor" else np.bitwise_and)(a[:, None], b[None])
+            total = total + pairs.sum(axis=2)
+        else:
+            total = total + a @ b.T  # of 8 bits and less: far from 64 bits
+        if saturates:
+            total = total.clip(-(1 << 31), (1 << 31) - 1)
+        found: list[list[int]] = (total & mask(32)).tolist()
+        return found
 
-    def integers(start: int, row: Sequence[Number], column: Sequence[Number]) -> int:
-        total = signed(start, 32) + sum(int(x) * int(y) for x, y in zip(row, column, strict=True))
-        return (clamp(total, 32, True) if saturates else total) & mask(32)
+    def reals(start: Sequence[Sequence[int]], rows: Matrix, columns: Matrix) -> list[list[int]]:
+        a, b = np.array(rows, np.float64), np.array(columns, np.float64)
+        with np.errstate(all="ignore"):  # a signalling NaN is invalid even when it is converted
+            if c == "f32":
+                total = np.array(start, np.uint32).view(np.float32).astype(np.float64)
+            else:
+                total = np.array([[number(c, bits) for bits in line] for line in start], np.float64)
+            for k in range(a.shape[1]):  # one product after the other, all sums at once
+                total = total + a[:, k, None] * b[None, :, k]
+            if d == "f32":
+                single = total.astype(np.float32).view(np.uint32)
+                found: list[list[int]] = np.where(np.isnan(total), floats.F32.nan, single).tolist()
+                return found
+        return [[rounded(d, x) for x in line] for line in total.tolist()]
 
-    def reals(start: int, row: Sequence[Number], column: Sequence[Number]) -> int:
-        total = single(start) if c == "f32" else number(c, start)
-        for x, y in zip(row, column, strict=True):
-            total = total + x * y  # one after the other: the built-in sum may compensate
-        return rounded(d, total)
-
-    return {"f64": doubles, "s32": bits if op else integers}.get(d, reals)
+    return {"f64": doubles, "s32": integers}.get(d, reals)
 
 
 def pieces(registers: Sequence[int], width: int, bits: int) -> list[int]:
     """The elements in registers of ``width`` bits, the lowest first."""
-    return [register >> bits * i & mask(bits) for register in registers for i in range(width // bits)]
+    if width == bits:
+        return [register & mask(bits) for register in registers]
+    low, shifts = mask(bits), range(0, width, bits)
+    return [register >> shift & low for register in registers for shift in shifts]
 
 
 def together(elements: Sequence[int], width: int, bits: int) -> tuple[int, ...]:
     """The other way round."""
     per = width // bits
+    if per == 1:
+        return tuple(elements)
     return tuple(
         sum(element << bits * i for i, element in enumerate(elements[first : first + per]))
         for first in range(0, len(elements), per)
@@ -98,6 +112,7 @@ def together(elements: Sequence[int], width: int, bits: int) -> tuple[int, ...]:
 # -- fragments of ``mma`` and ``wgmma`` (manual, "Matrix Fragments"): eight groups of four lanes
 
 
+@cache
 def left_place(lane: int, i: int, bits: int, rows: int) -> tuple[int, int]:
     """Row and k of element ``i`` of A in a lane."""
     per = max(1, 32 // bits)
@@ -107,12 +122,14 @@ def left_place(lane: int, i: int, bits: int, rows: int) -> tuple[int, int]:
     return group + 8 * high, per * (lane % 4) + i % per + 4 * per * further
 
 
+@cache
 def right_place(lane: int, i: int, bits: int) -> tuple[int, int]:
     """k and column of element ``i`` of B in a lane."""
     per = max(1, 32 // bits)
     return per * (lane % 4) + i % per + 4 * per * (i // per), lane // 4
 
 
+@cache
 def result_place(lane: int, i: int) -> tuple[int, int]:
     """Row and column of element ``i`` of C and D in a lane."""
     return lane // 4 + 8 * (i // 2 % 2), 2 * (lane % 4) + i % 2 + 8 * (i // 4)

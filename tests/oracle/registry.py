@@ -24,11 +24,16 @@ def semantics(*names: str) -> Callable[[Callable[[Builder], Step]], Callable[[Bu
 
 
 def apply(b: Builder, function: Callable[..., int] | None, gets: list[Get], width: int | None = None,
-          is_signed: bool | None = None) -> Step:  # fmt: skip
-    """Write ``function(operands…)`` to operand 0, or the operand as it is."""
+          is_signed: bool | None = None, text: str = "") -> Step:  # fmt: skip
+    """Write ``function(operands…)`` to operand 0, or the operand as it is. ``text`` is the function as Python, with places for
+    operands."""
     put = b.put(0, width, b.signed if is_signed is None else is_signed)
+    values = [b.reading(get) for get in gets]
     if function is None:
+        b.text = b.writing(put, values[0])
         return _copy(b, gets[0], put)
+    text = text or f"{b.name(function)}({', '.join(f'{{{i}}}' for i in range(len(gets)))})"
+    b.text = b.writing(put, text.format(*values))
     if put in b.written and (step := _on_registers(b, function, gets, *b.written[put])):
         return step
     if len(gets) == 1:

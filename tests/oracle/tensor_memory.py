@@ -188,11 +188,10 @@ def product(b: Builder) -> Step:
         turned = shared(t, b_at(t), columns, right, bool(word >> 16 & 1))
         if word >> 13 & 1 != word >> 14 & 1:
             a = [[-x for x in row] for row in a]
-        base, wide = d_at(t) & mask(16), BITS[result]
-        for row, lane in zip(a, lanes, strict=True):
-            for column, other in enumerate(turned):
-                at = cell(t.cta, line, lane, base + column)
-                before = t.cta.words.get(at, 0) & mask(wide) if reads(t) else 0
-                t.cta.words[at] = add(before, row, other)
+        base, wide, kept = d_at(t) & mask(16), BITS[result], reads(t)
+        places = [[cell(t.cta, line, lane, base + column) for column in range(columns)] for lane in lanes]
+        starts = [[t.cta.words.get(at, 0) & mask(wide) if kept else 0 for at in row] for row in places]
+        for row, sums in zip(places, add(starts, a, turned), strict=True):
+            t.cta.words.update(zip(row, sums, strict=True))
 
     return step

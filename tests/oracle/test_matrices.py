@@ -24,16 +24,19 @@ def bits(value: float) -> int:
 
 
 def test_sums_begin_with_c_and_are_rounded_once() -> None:
-    add = summation("f32", "f32")
+    def one(types: tuple[str, str], start: int, row: list, column: list, **options: object) -> int:
+        return summation(*types, **options)([[start]], [row], [column])[0][0]
+
+    f32, s32 = ("f32", "f32"), ("s32", "s32")
     # 2^24 + 1 is not a single-precision number, but double precision carries it on
-    assert add(bits(2.0**24), [1.0, 1.0], [1.0, 1.0]) == bits(2.0**24 + 2)
+    assert one(f32, bits(2.0**24), [1.0, 1.0], [1.0, 1.0]) == bits(2.0**24 + 2)
     # 2^53 + 1 is not a double: the ones are lost when they come one by one, and -2^53 comes last
-    assert add(bits(2.0**53), [1.0, 1.0, -(2.0**53)], [1.0, 1.0, 1.0]) == bits(0.0)
-    assert add(bits(0.0), [2.0**100], [2.0**100]) == 0x7F800000
-    assert add(bits(0.0), [float("inf")], [0.0]) == 0x7FFFFFFF
-    assert summation("s32", "s32", saturates=True)(0x7FFFFFFF, [1], [1]) == 0x7FFFFFFF
-    assert summation("s32", "s32")(0x7FFFFFFF, [1], [1]) == 0x80000000
-    assert summation("s32", "s32", "xor")(1, [0b1, 0b0], [0b0, 0b0]) == 2
+    assert one(f32, bits(2.0**53), [1.0, 1.0, -(2.0**53)], [1.0, 1.0, 1.0]) == bits(0.0)
+    assert one(f32, bits(0.0), [2.0**100], [2.0**100]) == 0x7F800000
+    assert one(f32, bits(0.0), [float("inf")], [0.0]) == 0x7FFFFFFF
+    assert one(s32, 0x7FFFFFFF, [1], [1], saturates=True) == 0x7FFFFFFF
+    assert one(s32, 0x7FFFFFFF, [1], [1]) == 0x80000000
+    assert one(s32, 1, [0b1, 0b0], [0b0, 0b0], op="xor") == 2
 
 
 def words(array: np.ndarray) -> np.ndarray:

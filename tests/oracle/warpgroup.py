@@ -7,7 +7,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .integers import mask
 from .matrices import Meet, items
@@ -81,15 +83,15 @@ def wait(b: Builder) -> Callable[[Thread], None]:
     return step
 
 
-def places(descriptor: int, bits: int, across: bool) -> Callable[[int, int], int]:
-    """From row (of B: column) and k of an element to its byte in shared memory (manual, "Matrix Descriptor Format", "Canonical
-    Layouts"). ``across``: k is not the direction in which elements are neighbours."""
+def places(descriptor: int, bits: int, across: bool) -> Callable[[Any, Any], Any]:
+    """From row (of B: column) and k of an element, numbers or arrays of them, to its byte in shared memory (manual, "Matrix
+    Descriptor Format", "Canonical Layouts"). ``across``: k is not the direction in which elements are neighbours."""
     start = (descriptor & mask(14)) << 4
     leading, stride = ((descriptor >> at & mask(14)) << 4 for at in (16, 32))
     base, units = descriptor >> 49 & 7, UNITS[descriptor >> 62]
     unit = 128 // bits  # elements in 16 bytes
 
-    def place(line: int, k: int) -> int:
+    def place(line: Any, k: Any) -> Any:
         """Canonical layouts of units of 16 bytes, in bytes."""
         if across:
             inner, group, lines = line % unit, line // unit, k
@@ -130,19 +132,14 @@ def product(b: Builder, meet: Meet) -> Step:
     add = summation(d, d, op, b.has("satfinite"))
 
     def matrix(t: Thread, descriptor: int, kind: str, lines: range, turned: bool) -> list[list[Number]]:
-        bits, memory = BITS[kind], t.cta.shared
+        bits, memory = BITS[kind], np.frombuffer(t.cta.shared, np.uint8)
         place, size = places(descriptor, bits, turned), max(1, bits // 8)
-        found = []
-        for line in lines:
-            row: list[Number] = []
-            for k in range(depth):
-                at = place(line, k)
-                if at + size > len(memory):
-                    raise OracleError(f"line {b.statement.line}: a descriptor points past shared memory")
-                pattern = int.from_bytes(memory[at : at + size], "little")
-                row.append(number(kind, pattern >> k * bits % 8 & mask(bits)))
-            found.append(row)
-        return found
+        at = place(np.array(lines)[:, None], np.arange(depth)[None])
+        if at.max() + size > len(memory):
+            raise OracleError(f"line {b.statement.line}: a descriptor points past shared memory")
+        patterns = sum(memory[at + i].astype(np.int64) << 8 * i for i in range(size))
+        patterns = patterns >> np.arange(depth) * bits % 8 & mask(bits)
+        return [[number(kind, pattern) for pattern in line] for line in patterns.tolist()]
 
     def exchange(waits: dict[int, WarpWait]) -> dict[int, tuple[int, ...]]:
         thread = waits[0].thread
@@ -159,14 +156,18 @@ def product(b: Builder, meet: Meet) -> Step:
         lines = matrix(thread, held[1], right, range(columns), across[1])
         if signs != [1, 1]:
             rows = [[signs[0] * signs[1] * x for x in row] for row in rows]
-        sums = {}
+        starts = [[0] * columns for _ in range(16)]
         for lane, wait in waits.items():
-            found = []
-            for i, start in enumerate(pieces(wait.values[2 : 2 + results], 32, BITS[d])):
-                row, column = result_place(lane, i)
-                found.append(add(start if wait.values[0] else 0, rows[row], lines[column]))
-            sums[lane] = together(found, 32, BITS[d])
-        return sums
+            if wait.values[0]:
+                for i, start in enumerate(pieces(wait.values[2 : 2 + results], 32, BITS[d])):
+                    row, column = result_place(lane, i)
+                    starts[row][column] = start
+        sums = add(starts, rows, lines)
+        mine = range(16 * columns // 32)
+        return {
+            lane: together([sums[row][at] for row, at in (result_place(lane, i) for i in mine)], 32, BITS[d])
+            for lane in waits
+        }
 
     return meet(b, gets, puts, exchange)
 

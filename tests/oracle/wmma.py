@@ -94,7 +94,9 @@ def product(b: Builder, meet: Meet) -> Step:
         a = [number(left, bits) for bits in matrix(waits, 0, counts[0], left, m * k)]
         other = [number(right, bits) for bits in matrix(waits, counts[0], counts[1], right, k * n)]
         start = matrix(waits, counts[0] + counts[1], counts[2], c, m * n)
-        sums = [add(start[e], a[e // n * k :][:k], other[e % n :: n]) for e in range(m * n)]
+        lines = [a[at : at + k] for at in range(0, m * k, k)]
+        made = add([start[at : at + n] for at in range(0, m * n, n)], lines, [other[i::n] for i in range(n)])
+        sums = [bits for line in made for bits in line]
         return {lane: together(sums[lane::32], width, BITS[d]) for lane in waits}
 
     return meet(b, gets, puts, exchange)

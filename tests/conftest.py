@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,12 @@ _TESTS = tuple(_LEFT_OUT - _PATHS)
 # The tests start Python hundreds of times. Where a shell sets this, as those of containers do, each start would compile the engine
 # anew, which takes four times as long as all else that it does: what they compile is kept beside what else is built.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / "build" / "pycache"))
+    sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(ROOT / "build" / "pycache"))
+    sys.dont_write_bytecode = False
+
+# pytester gives each test a home of its own, and with it an empty cache: processes of such tests would compile the runtime and each
+# kernel anew, and so would a worker all its life whose first kernel is one of such a test.
+os.environ["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,8 +40,10 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Tests and modules live until the end: the cyclic collector need not walk them again and again."""
+    """Tests and modules live until the end: the cyclic collector need not walk them again and again. Nor what tests leave behind,
+    which is little: most of it is freed as soon as nothing refers to it."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
     gc.enable()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,14 @@ def test_the_fast_run_leaves_them_out(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(conftest)
     pytester.runpytest_inprocess("--fast").assert_outcomes(passed=1, deselected=2)
     pytester.runpytest_inprocess().assert_outcomes(errors=1)
+
+
+def test_a_home_of_its_own_brings_no_cache_of_its_own(pytester: pytest.Pytester) -> None:
+    """Else each process that such a test starts would compile the runtime anew."""
+    assert Path.home().is_relative_to(pytester.path.parent)
+    code = "from gpuperf_engine.jit import cache; print(cache.folder())"
+    (folder,) = pytester.run(sys.executable, "-c", code).outlines
+    assert not Path(folder).is_relative_to(Path.home())
 
 
 LISTED = 'LEFT_OUT = {"slow": ("test_slow.py", "test_both.py::test_a")}'

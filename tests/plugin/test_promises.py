@@ -29,6 +29,8 @@ def obey_permissions() -> None:
 
 def in_own_process(project, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """pytest in a project, in a process of its own, which obeys permissions."""
+    if "PYTHONOPTIMIZE" in environment:  # compiled once, elsewhere, for all such processes and for later runs
+        environment["PYTHONPYCACHEPREFIX"] = str(HERE.parents[1] / "build" / "pycache-optimised")
     paths = os.pathsep.join([str(HERE), str(HERE.parents[1]), str(HERE.parents[1] / "engine")])
     return subprocess.run(
         [sys.executable, "-m", "pytest", *PLUGIN, "--gpuperf", *arguments],
@@ -267,9 +269,8 @@ def test_it_works_in_all_surroundings(separate, name):
     separate.write(f"{home.name}/pytest.ini", "[pytest]\naddopts = -p no:cacheprovider\n")
     separate.path = home
     environment = {"PYTHONDONTWRITEBYTECODE": "1"}
-    if name == "optimised":  # compiled once, elsewhere, for both processes and for later runs
-        compiled = HERE.parents[1] / "build" / "pycache-optimised"
-        environment = {"PYTHONOPTIMIZE": "2", "PYTHONPYCACHEPREFIX": str(compiled)}
+    if name == "optimised":
+        environment = {"PYTHONOPTIMIZE": "2"}
     arguments = SURROUNDINGS[name]
     made = in_own_process(separate, "--gpuperf-update", *arguments, **environment)
     assert made.returncode == 0, made.stdout + made.stderr

@@ -307,6 +307,21 @@ def test_a_way_out_of_a_region_that_is_not_known_is_not_run(
 
 
 @stands_in
+def test_a_parameter_by_an_index_that_counts_from_in_front_of_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The parameters of sm_80 begin at 0x160: 8 behind 0x158."""
+    machine = """
+    MOV R4, 0x8 # 4
+    LDC R5, c[0x0][R4+0x158] # 4
+    IADD3 R5, R5, -c[0x0][0x160], RZ # 4
+    IADD3 R1, R0, R5, 0x1 # 4
+    """
+    code = by_hand(monkeypatch, tmp_path, "add.u32 %r1, %r0, 1;\n", machine + END)
+    assert "run" in code.ways, code.notes
+
+
+@stands_in
 def test_an_exit_by_two_predicates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of the second warp the 12 odd threads from 41 on end."""
     body = (

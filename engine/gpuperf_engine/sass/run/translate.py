@@ -116,11 +116,13 @@ class Translator:
 
     def launch_constant(self, to: Writer, offset: int, index: str, kind: str) -> str:
         where = self.bank
-        within = self.parameter_at(offset)
-        if within >= 0 and (index or within < self.parameters):
-            return self.parameter(to, within, index, kind)
         if where.ctas and offset == where.ctas[bool(index)]:
             return to.r("mov.u32", "%cluster_nctarank")
+        within = self.parameter_at(offset)
+        # what an index counts from may lie in front of the parameters
+        together = {behind for _, behind in self.moved} <= {where.parameters}
+        if within < self.parameters if within >= 0 and not index else index and (within >= 0 or together):
+            return self.parameter(to, within, index, kind)
         if index or kind not in ("b32", "u16"):
             raise NotRun("a constant that is not known here")
         shapes = ((where.block, "ntid"), (where.grid, "nctaid"), (where.cluster, "cluster_nctaid"))

@@ -246,16 +246,20 @@ and.b32 %r2, %r0, 3; setp.lt.u32 %p, %r2, 2; add.u32 %r1, %r0, 1; @!%p add.u32 %
 
 
 @stands_in
-@pytest.mark.parametrize("falls", [False, True])
+@pytest.mark.parametrize("way", ["a branch", "none", "a far jump"])
 def test_lanes_that_leave_a_region_are_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, falls: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str
 ) -> None:
     """Of each warp 8 lanes leave in the first turn and 8 in the second; 16 stay, and go on together behind the end of the region. What
     the region around it still has is executed by three parts, and what is behind that by all."""
+    falls = way == "none"
     leave = (
-        "@P0 BREAK B1\n@P0 BRA `(.L_out)"
-        if not falls
-        else "@P0 BREAK B1\n@!P0 BRA `(.L_on)\nBRA `(.L_out)\n.L_on:"
+        "@P0 BREAK B1\n"
+        + {
+            "a branch": "@P0 BRA `(.L_out)",
+            "none": "@!P0 BRA `(.L_on)\nBRA `(.L_out)\n.L_on:",
+            "a far jump": "@P0 CALL.REL.NOINC `(.L_out)",
+        }[way]
     )
     machine = f"""
     IMAD.MOV.U32 R1, RZ, RZ, R0 # 4

@@ -181,7 +181,7 @@ class _Walk:
             len(leaving) != 1
             or len(places) != 1
             or block.kind not in ("jump", "branch")
-            or last.base != "BRA"
+            or last.base not in ("BRA", "JMP", "CALL")
             or not state.regions
             or state.regions[-1].name != leaving[0].operands[-1]
             or leaving[0].operands[:-1] != last.operands[:-1]

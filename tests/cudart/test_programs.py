@@ -42,12 +42,12 @@ PTX = """\
     st.global.u32 [%rd2], %r1;
     ret;
 }
+.visible .entry traps(.param .u64 p, .param .u32 n) { trap; ret; }
 .visible .entry races(.param .u64 p, .param .u32 n) {
     .reg .b64 %rd1; .reg .b32 %r1;
     ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; st.global.u32 [%rd1], %r1;
     ret;
 }
-.visible .entry traps(.param .u64 p, .param .u32 n) { trap; ret; }
 """
 COMPILER = shutil.which("cc")
 needs_compiler = pytest.mark.skipif(

@@ -8,6 +8,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.jit import backend as llvm_backend
 from gpuperf_engine.memory.arena import Memory
+from gpuperf_engine.memory.undo import Undo
 from tests.support import head, launch
 
 HEAD = head("8.0", "sm_80")
@@ -110,8 +111,13 @@ def test_only_launches_that_may_begin_again_keep_the_memory(
 ) -> None:
     """Where no branch parts the lanes of a warp, or those that are left are all, none is diverged."""
     saved: list[Memory] = []
-    save = Memory.save
-    monkeypatch.setattr(Memory, "save", lambda memory: (saved.append(memory), save(memory))[1])
+    begin = Undo.__init__
+
+    def note(self: Undo, memory: Memory) -> None:
+        saved.append(memory)
+        begin(self, memory)
+
+    monkeypatch.setattr(Undo, "__init__", note)
     text = ENTRY + f"@%p bra NEXT; add.u32 %r1, %r1, 5;\nNEXT: {barrier} @%p exit;\n{barrier}\n" + STORE
     (out,), _ = launch("llvm", head("8.0", "sm_90") + text, 1, 40, [np.zeros(45, np.uint32), np.uint32(30)])
     assert out[:40].tolist() == [0] * 5 + list(range(5, 35)) + [0] * 5 and not saved

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.memory.arena import Allocation
+from gpuperf_engine.memory.undo import Undo
 from tests.support import head, launch
 
 HEAD = head("8.0", "sm_90")
@@ -332,3 +334,50 @@ END:
     arrays, profile = launch(backend, module(body), 2, 64, [np.zeros(64, np.uint32)], cluster=2)
     assert arrays[0].tolist() == [1] * 10 + [2] * 54
     assert sum(RULE in note for note in profile.notes) == 4
+
+
+def test_counts_without_running_every_block() -> None:
+    text = module(SIDES)
+    device = ge.Device()
+    profile = device.launch(
+        ge.parse(text, path="k.ptx")["k"], 500, 64, [device.zeros(64, np.uint32)], demand="control"
+    )
+    assert profile.warp_opcodes["bar.sync"] == 500 * 4 and sum(RULE in note for note in profile.notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("condition", "block", "keeps"),
+    [
+        ("setp.lt.u32 %p1, %r1, 32;", 64, False),  # a warp
+        ("shr.u32 %r3, %r1, 6; setp.eq.u32 %p1, %r3, 1;", 256, False),  # two of eight
+        ("setp.lt.u32 %p1, %r1, 33;", 64, True),
+        ("setp.lt.u32 %p1, %r1, 33;", 32, False),  # there are no others
+        ("and.b32 %r3, %r1, 1; setp.eq.u32 %p1, %r3, 1;", 64, True),
+        ("mov.u32 %r3, %laneid; setp.lt.u32 %p1, %r3, 32;", 64, False),
+        ("ld.global.u32 %r3, [%rd1]; setp.ge.u32 %p1, %r3, 0;", 64, True),
+    ],
+)
+def test_what_is_kept_to_begin_again(
+    condition: str, block: int, keeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a launch writes, where a warp may come apart by what is known before; arrays that are only read are not kept."""
+    kept: list[str] = []
+    keep = Undo.keep
+
+    def note(self: Undo, allocation: Allocation) -> None:
+        kept.append(allocation.name)
+        keep(self, allocation)
+
+    monkeypatch.setattr(Undo, "keep", note)
+    text = module(
+        "st.global.u32 [%rd1], %r1;\n"
+        f"ld.param.u64 %rd2, [given]; ld.global.u32 %r7, [%rd2]; {condition} @%p1 bra SOME; bra END;\nSOME: bar.sync 0;\nEND:",
+        params=".param .u64 out, .param .u64 given",
+    )
+    device = ge.Device()
+    out, given = (
+        device.array(np.zeros(block, np.uint32), name="out"),
+        device.array(np.zeros(8, np.uint32), name="given"),
+    )
+    device.launch(ge.parse(text, path="k.ptx")["k"], 1, block, [out, given])
+    assert kept == (["out"] if keeps else [])

@@ -8,7 +8,7 @@ each other otherwise (a spin loop, a ``.sync`` instruction reached from differen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..isa.effects import LOAD, PURE
@@ -17,7 +17,14 @@ from ..ptx.syntax import Address, CallTarget, Instruction, Register, SpecialRegi
 from .blocks import EXIT, BasicBlock, natural_loop
 from .operands import reads, writes
 
-__all__ = ["Uniformity", "analyse_uniformity", "mark_waiting_loops", "may_stop", "observes_others"]
+__all__ = [
+    "Uniformity",
+    "analyse_uniformity",
+    "mark_waiting_loops",
+    "may_stop",
+    "observes_others",
+    "sides_of",
+]
 
 _CTA_CONSTANT = (
     "ntid",
@@ -320,6 +327,19 @@ def _touched(
             if block.guard is not None:
                 registers.add(block.guard.register)
     return registers
+
+
+def sides_of(
+    branch: BasicBlock, blocks: Sequence[BasicBlock], uniform: Collection[Register]
+) -> Iterator[set[int]]:
+    """The blocks that a part of a warp may run because of this one's branch, by side; none if lanes do not diverge there, by the
+    ``uniform`` registers of the function that ``blocks`` are."""
+    read = [branch.guard.register] if branch.kind == "branch" and branch.guard is not None else []
+    if branch.kind in ("indirect", "call") and branch.terminator is not None:
+        read = [*reads(branch.terminator)]
+    varying = {register for register in read if register not in uniform}
+    if _diverges(branch, varying):
+        yield from _partial_sides([branch], {branch.index: _sides(branch, blocks)})
 
 
 def may_stop(block: BasicBlock) -> bool:

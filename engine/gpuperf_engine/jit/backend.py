@@ -17,7 +17,7 @@ from ..simt.counters import Observation
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from . import cache as store
-from .codegen.barrier import ArrivesDiverged, is_loose
+from .codegen.barrier import ArrivesDiverged
 from .codegen.function import generate
 from .codegen.generator import Generated
 from .compiled import Code
@@ -25,6 +25,7 @@ from .dispatch import run
 from .launch import Launch
 from .llvm import compile_object, fingerprint, generation, improve, link, runtime_addresses
 from .observation import observation_of
+from .parted_warps import may_part
 
 __all__ = ["LlvmBackend", "code_of"]
 
@@ -49,7 +50,7 @@ class LlvmBackend:
             kernel = program.kernel
             remark = f"{kernel.span}: {kernel.name!r} runs on the reference backend, which is slow: {code}"
             return replace(observation, remarks=(remark, *observation.remarks))
-        undo = Undo(memory) if not diverged and program.once(_may_arrive_diverged) else None
+        undo = Undo(memory) if not diverged and may_part(program, plan) else None
         launch = Launch(
             program, plan, memory, observe, code, clustered, diverged, None if undo is None else undo.keep
         )
@@ -175,17 +176,4 @@ def _stores_parts_of_words(program: Program) -> bool:
     return any(
         site.kind != "load" and site.instruction.form.space in ("shared", "generic") and site.bytes < 4
         for site in program.sites
-    )
-
-
-def _may_arrive_diverged(program: Program) -> bool:
-    """Whether a warp might be diverged at a barrier: that is seen when it happens. Lanes at an aligned barrier wait for their warp, so
-    that they come there together unless a branch leads some of them elsewhere."""
-    return any(
-        # a function may be called by a part of a warp
-        block.function > 0
-        or block.index in uniformity.divergent
-        or (uniformity.may_diverge and is_loose(block.terminator))
-        for block, uniformity in ((item, program.uniformity[item.function]) for item in program.blocks)
-        if block.kind == "barrier" and block.terminator is not None
     )

@@ -84,7 +84,8 @@ class Launch:
         if self._saver is not None:
             first = self._table[: len(memory.allocations)]
             self._table = self._table.copy()
-            self._table[: len(first), 3] += 2 * (first[:, 2] % PADDED != KINDS["param"])
+            flags = 2 * (memory.on_access is not None) + 4 * (before is not None)
+            self._table[: len(first), 3] += flags * (first[:, 2] % PADDED != KINDS["param"])
         memory.heap.changed.clear()
         self._images = np.ascontiguousarray(memory.images.rows)
         self._tids = _thread_ids(plan.block)
@@ -105,16 +106,17 @@ class Launch:
         if self.races.any:
             load_races()
 
-    def _tell(self, context: int, row: int, _: int) -> int:
-        """Compiled code is about to access an allocation for the first time."""
+    def _tell(self, context: int, row: int, writes: int) -> int:
+        """Compiled code is about to access an allocation for the first time, or to write there for the first time."""
         try:
             index = (row - address_of(self._table)) // self._table.strides[0]
             allocation = self.memory.allocations[index]
-            if self.before is not None:
+            later = self.before is not None and not writes
+            if self.before is not None and writes:
                 self.before(allocation)
             if self.memory.on_access is not None:
                 self.memory.on_access(allocation)
-            self._table[index, 3] = int(allocation.initialized)
+            self._table[index, 3] = allocation.initialized + 4 * later
         except BaseException as error:  # it cannot be raised through compiled code
             self.failed = error
         return 0

@@ -63,6 +63,16 @@ class ThreadValues:
         offsets = value.data.astype(np.int64) + address.offset
         return np.broadcast_to(offsets & 0xFFFFFFFF, self.plan.threads_per_cta)
 
+    def same_in_warps(self, instruction: Instruction, register: Register) -> bool:
+        """Whether a register that an instruction reads is known to hold one value in all threads of each warp."""
+        with np.errstate(all="ignore"):
+            value = self._operand(instruction, register, None, _DEPTH)
+        if value is None:
+            return False
+        threads = np.broadcast_to(value.data, self.plan.threads_per_cta)
+        firsts = threads[np.arange(len(threads)) // 32 * 32]
+        return bool((threads == firsts).all())
+
     def _operand(
         self, reading: Instruction, operand: Operand, type: ScalarType | None, depth: int
     ) -> LaneValue | None:

@@ -13,7 +13,7 @@ __all__ = ["Undo"]
 
 
 class Undo:
-    """Contents of allocations as they were before a launch: of those that it accesses, kept when it first does (``keep``, by any host
+    """Contents of allocations as they were before a launch: of those that it writes, kept when it first does (``keep``, by any host
     thread), and at once those behind images, whose accesses are not told, and the heap."""
 
     def __init__(self, memory: Memory) -> None:
@@ -27,7 +27,7 @@ class Undo:
                 self.keep(allocation)
 
     def keep(self, allocation: Allocation) -> None:
-        """An allocation is about to be accessed for the first time."""
+        """An allocation is about to be written for the first time."""
         with self._lock:
             if allocation in self._kept or allocation.kind != "global":
                 return

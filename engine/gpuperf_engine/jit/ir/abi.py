@@ -124,7 +124,9 @@ class Context(Record):
     PIECES = U64(576)  # a byte per site: bytes that must begin inside an object (``spaces.piece_of``)
     BEYOND = U64(584)  # BEYOND_BYTES per site
     ENTRIES = U64(592)  # of a warp's stack
-    SAVE = U64(600)  # function that is given the row of an allocation before the first store to it
+    SAVE = U64(
+        600
+    )  # function that is given the row of an allocation before the first access or store, and whether it is a store
     # host address of the cells of the lines of global memory (``Line``); 0: CTAs are not held against one another
     RACE_LINES = U64(608)
     RACE_FROM = U64(616)  # where global memory begins, and its bytes
@@ -183,7 +185,7 @@ class Range(Record):
     START = U64(0)
     END = U64(8)
     KIND = U64(16)  # ``spaces.KINDS``
-    FLAGS = U64(24)  # 1 if initialised + 2 if the first store is to be told
+    FLAGS = U64(24)  # 1 if initialised + 2 if the first access is to be told + 4 if the first store is
     BYTES = 32
 
 

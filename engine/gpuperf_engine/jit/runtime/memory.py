@@ -62,14 +62,15 @@ def refill(context: Context, site: int, address: int, size: int, writes: int) ->
     cache = SiteCache(context.CACHE + site * SiteCache.BYTES)
     cache.START = start
     cache.SPAN = end - start
-    cache.TRACKED = 1 - is_initialized(context, row)
+    cache.TRACKED = 1 - is_initialized(context, row, writes)
     return 1
 
 
-def is_initialized(context: Context, row: Range) -> int:
-    """Whether every byte of an allocation has been written. Somebody may be told of the first access to it."""
-    if row.FLAGS & 2:
-        call(context.SAVE, context, row, row)
+def is_initialized(context: Context, row: Range, writes: int) -> int:
+    """Whether every byte of an allocation has been written. Somebody may be told of the first access to it, and of the first store."""
+    flags = row.FLAGS
+    if flags & 2 or (flags & 4 and writes):
+        call(context.SAVE, context, row, writes)
     return row.FLAGS & 1
 
 
@@ -125,7 +126,7 @@ def beyond(
     inside = 0
     if unsigned_less(address, end):
         inside = end - address
-    if is_initialized(context, row) == 0:
+    if is_initialized(context, row, how & 4) == 0:
         shadow = address + context.SHADOW
         if how & 8:
             unseen(context, site, shadow, inside)

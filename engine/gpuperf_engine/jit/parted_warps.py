@@ -1,0 +1,64 @@
+"""Whether a warp may come apart to a barrier: launches of programs of which that is not ruled out must be able to begin again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..flow.blocks import BasicBlock
+from ..flow.uniformity import sides_of
+from ..simt.launch import LaunchPlan
+from ..simt.program import Program
+from .codegen.barrier import is_loose
+from .thread_values import ThreadValues
+
+__all__ = ["may_part"]
+
+
+def may_part(program: Program, plan: LaunchPlan) -> bool:
+    """Whether a warp might be diverged at a barrier in blocks of the shape of a launch: if it is, that is seen when it happens.
+
+    Lanes at an aligned barrier wait for their warp, so that they come there together unless a branch leads some of them elsewhere.
+    """
+    if not program.once(_may_part_in_any):
+        return False
+    memo, key = program.kernel.memo, f"parts {plan.block}{program.variant}"
+    if key not in memo:
+        memo[key] = _may_part(program, plan)
+    return bool(memo[key])
+
+
+def _barriers(program: Program) -> Iterator[BasicBlock]:
+    return (block for block in program.blocks if block.kind == "barrier" and block.terminator is not None)
+
+
+def _at_any_time(program: Program, block: BasicBlock) -> bool:
+    """Whether lanes may come to a barrier at different times by other ways than branches; a function may be called by a part of a
+    warp."""
+    assert block.terminator is not None
+    uniformity = program.uniformity[block.function]
+    return block.function > 0 or (uniformity.may_diverge and is_loose(block.terminator))
+
+
+def _may_part_in_any(program: Program) -> bool:
+    """The same for blocks of any shape."""
+    return any(
+        _at_any_time(program, block) or block.index in program.uniformity[block.function].divergent
+        for block in _barriers(program)
+    )
+
+
+def _may_part(program: Program, plan: LaunchPlan) -> bool:
+    if any(_at_any_time(program, block) for block in _barriers(program)):
+        return True
+    barriers = {block.index for block in _barriers(program)}
+    blocks, uniform = program.blocks_of(0), program.uniformity[0].uniform
+    values: ThreadValues | None = None
+    for branch in blocks:
+        if not any(not barriers.isdisjoint(side) for side in sides_of(branch, blocks, uniform)):
+            continue
+        if branch.kind != "branch" or branch.guard is None or branch.terminator is None:
+            return True
+        values = values or ThreadValues(program, plan)
+        if not values.same_in_warps(branch.terminator, branch.guard.register):
+            return True
+    return False

@@ -24,7 +24,7 @@ class Script:
         self.name, self.log, self.barriers, self.index = name, log, barriers, index
         self.steps = list(steps)
         self.live = 0xFFFFFFFF
-        self.yielding = self.parted = False
+        self.yielding = self.arrived = False
 
     def begin_slice(self, quantum: int) -> None:
         pass
@@ -58,16 +58,16 @@ class Script:
     def is_complete(self) -> bool:
         return True
 
-    def part(self) -> bool:
-        changed, self.parted = not self.parted and self.name == "parts", True
+    def arrive_diverged(self) -> bool:
+        changed, self.arrived = not self.arrived and self.name == "arrives", True
         if changed:
             self.steps.insert(0, "slice")
-            self.log.append(f"{self.name}:parts")
+            self.log.append(f"{self.name}:arrives")
         return changed
 
     @property
     def runs(self) -> bool:
-        return self.parted and self.name == "parts"
+        return self.arrived and self.name == "arrives"
 
     def force_yield(self) -> bool:
         changed, self.yielding = not self.yielding and self.name == "helpful", True
@@ -124,8 +124,8 @@ def test_a_barrier_that_nobody_can_complete() -> None:
 
 
 def test_lanes_at_aligned_barriers_arrive_when_nothing_else_can_go_on() -> None:
-    log = run([[["slice", "sync 0"], ["slice", "sync 1"]]], resident=1, names="parts")
-    assert log[:5] == ["parts:slice"] * 2 + ["parts:sync 0", "parts:sync 1", "parts:parts"]
+    log = run([[["slice", "sync 0"], ["slice", "sync 1"]]], resident=1, names="arrives")
+    assert log[:5] == ["arrives:slice"] * 2 + ["arrives:sync 0", "arrives:sync 1", "arrives:arrives"]
 
 
 def test_a_launch_that_runs_in_circles() -> None:

@@ -257,7 +257,7 @@ class BarrierEnd:
             return None
         return warp.go(self.block, self.block.successors[0])
 
-    def part(self, warp: ReferenceWarp, lanes: int) -> tuple[int, bool]:
+    def arrive_diverged(self, warp: ReferenceWarp, lanes: int) -> tuple[int, bool]:
         """Lanes arrive at an aligned barrier without the rest of their warp; where they go on, and whether they wait for that.
         Raises what breaking the rule is, if it is an error."""
         rest = warp.paths.live & ~lanes

@@ -391,13 +391,13 @@ class ReferenceWarp:
     def is_complete(self) -> bool:
         return not self.missing
 
-    def part(self) -> bool:
-        return self.at_barrier is None and self.paths.part(self._part)
+    def arrive_diverged(self) -> bool:
+        return self.at_barrier is None and self.paths.arrive_diverged(self._arrive_diverged)
 
-    def _part(self, block: int, lanes: int) -> tuple[int, bool]:
+    def _arrive_diverged(self, block: int, lanes: int) -> tuple[int, bool]:
         barrier = self.cta.blocks[block].barrier
         assert barrier is not None
-        return barrier.part(self, lanes)
+        return barrier.arrive_diverged(self, lanes)
 
     @property
     def runs(self) -> bool:

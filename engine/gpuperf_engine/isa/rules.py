@@ -125,7 +125,7 @@ class Noted:
 
     NOT_STARTED = 0
     ARRIVAL = 1
-    PARTED = 2
+    ALIGNED_BARRIER = 2
     #: the most that are reported of one launch, by instruction
     MOST = 64
     #: bytes of a record: rule, site, CTA, warp, lane, address

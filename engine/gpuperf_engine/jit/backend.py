@@ -22,10 +22,10 @@ from .codegen.function import generate
 from .codegen.generator import Generated
 from .compiled import Code
 from .dispatch import run
+from .diverged_warps import may_arrive_diverged
 from .launch import Launch
 from .llvm import compile_object, fingerprint, generation, improve, link, runtime_addresses
 from .observation import observation_of
-from .parted_warps import may_part
 
 __all__ = ["LlvmBackend", "code_of"]
 
@@ -50,7 +50,7 @@ class LlvmBackend:
             kernel = program.kernel
             remark = f"{kernel.span}: {kernel.name!r} runs on the reference backend, which is slow: {code}"
             return replace(observation, remarks=(remark, *observation.remarks))
-        undo = Undo(memory) if not diverged and may_part(program, plan) else None
+        undo = Undo(memory) if not diverged and may_arrive_diverged(program, plan) else None
         launch = Launch(
             program, plan, memory, observe, code, clustered, diverged, None if undo is None else undo.keep
         )

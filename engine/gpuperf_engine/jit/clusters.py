@@ -39,13 +39,13 @@ class _Clusters:
             slot = group.slots[rank]
             status = worker.proceed(slot, status)
             if not self._call("visited", group, slot.address, status):
-                worker.part(slot)
+                worker.arrive_diverged(slot)
                 raise deadlock(item for warp in worker.warps(slot) for item in warp.where())
             if status == Status.DONE:
                 slot.end()
             group.put(Cluster.POSITION, rank + 1)
             status = self._call("visit_cluster", group)
-        if status == Status.STUCK and any([worker.part(slot) for slot in group.left]):
+        if status == Status.STUCK and any([worker.arrive_diverged(slot) for slot in group.left]):
             return False
         if status == Status.STUCK:
             raise deadlock(

@@ -37,7 +37,9 @@ _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c
 _Saver = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _FUNCTIONS = {
     **dict.fromkeys(("run", "run_clusters"), _Run),
-    **dict.fromkeys(("visit", "proceed", "visit_cluster", "expire", "force_yield", "part"), _Visit),
+    **dict.fromkeys(
+        ("visit", "proceed", "visit_cluster", "expire", "force_yield", "arrive_diverged"), _Visit
+    ),
     **dict.fromkeys(("begin_cluster", "race_settle", "race_settle_words"), _Begin),
     **dict.fromkeys(("visited", "settle_again"), _Run),
 }

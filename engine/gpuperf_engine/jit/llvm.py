@@ -73,7 +73,7 @@ _RACES = (
     "race_settle_words",    "race_source", "race_texels", "race_wait_products", "races_settle",
 )  # fmt: skip
 #: of the object of paths that wait, also by way of entries in ``script``
-_PATHS = ("settle", "arrive_lanes", "release_lanes", "part")
+_PATHS = ("settle", "arrive_lanes", "release_lanes", "arrive_diverged")
 #: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
 _CALLED = (
     "bump", "cluster_cta", "count_words", "fault", "mark", "near", "note", "race_acquire_mbarrier", "race_arrive_mbarrier",

@@ -28,7 +28,7 @@ class Warp(Protocol):
         """Handle the event for which the warp left compiled code."""
         ...
 
-    def parts(self) -> None:
+    def refuse_diverged(self) -> None:
         """Raise what lanes at aligned barriers that are to arrive without the rest of the warp are, in code that cannot count them."""
         ...
 

@@ -85,8 +85,8 @@ class WarpErrors(WarpState):
             own = self.header(State.INDEX), self.header(State.PRODUCTS)
             return uneven_products(self.place(), self.program.products[0], own, (other, theirs))
         place, block, detail = self.place(), self.block, self.header(State.DETAIL)
-        if event == Event.PARTED and block.terminator is not None:
-            return self._parted(block.terminator, self.header(State.CULPRITS))
+        if event == Event.ARRIVES_DIVERGED and block.terminator is not None:
+            return self._divergent(block.terminator, self.header(State.CULPRITS))
         lane = lanes_of(self.mask)[0]
         if event == Event.TRAP:
             return trap(place, block.instructions[detail], self.header(State.CULPRITS))
@@ -137,7 +137,7 @@ class WarpErrors(WarpState):
         """No lane can go on: what they wait for is in their own warp."""
         return deadlock(self.where())
 
-    def parts(self) -> None:
+    def refuse_diverged(self) -> None:
         """Lanes at aligned barriers are to arrive without the rest of the warp, but this code does not count lanes there. Raises what
         the rule says if that is an error, and ``ArrivesDiverged`` if the launch can begin again."""
         launch = self.worker.launch
@@ -145,11 +145,11 @@ class WarpErrors(WarpState):
             terminator = self.program.blocks[block].terminator if kind == WAIT else None
             if reason == Reason.ALIGNED and terminator is not None and lanes:
                 if launch.plan.strict == "error":
-                    raise self._parted(terminator, lanes)
+                    raise self._divergent(terminator, lanes)
                 if launch.before is not None:
                     raise _diverged(terminator)
 
-    def _parted(self, instruction: Instruction, lanes: int) -> EngineError:
+    def _divergent(self, instruction: Instruction, lanes: int) -> EngineError:
         return divergent_barrier(self.place(), instruction, lanes, self.header(State.LIVE) & ~lanes)
 
     def _bad_target(self, instruction: Instruction) -> EngineError:

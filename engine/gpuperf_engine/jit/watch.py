@@ -22,7 +22,7 @@ def make_watch(worker: Worker) -> Watch[Slot]:
         _make_digest(worker.launch),
         worker.standing,
         worker.expire,
-        worker.part,
+        worker.arrive_diverged,
         lambda slot: any([warp.force_yield() for warp in worker.warps(slot)]),
         lambda slot: (item for warp in worker.warps(slot) for item in warp.where()),
     )

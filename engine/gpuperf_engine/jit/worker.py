@@ -68,7 +68,7 @@ class Worker:
         """Complete a visit, with what Python must do for warps. Returns whether the CTA has ended."""
         status = self.proceed(slot, status)
         if status == Status.BLOCKED:
-            self.part(slot)
+            self.arrive_diverged(slot)
             raise deadlock(item for warp in self.warps(slot) for item in warp.where())
         if status == Status.DONE:
             slot.end()
@@ -116,15 +116,15 @@ class Worker:
             return Standing.RUNS
         return Standing.STUCK if suspended.any() or (waits == Wait.GATHERS).any() else Standing.WAITS
 
-    def part(self, slot: Slot) -> bool:
+    def arrive_diverged(self, slot: Slot) -> bool:
         """Let lanes at aligned barriers arrive without the rest of their warps; whether there were any. Raises ``ArrivesDiverged`` in
         code that does not count lanes there, if the launch can begin again, and what the rule says if that is an error."""
         launch = self.launch
         if not launch.diverged:
             for warp in self.warps(slot):
-                warp.parts()
+                warp.refuse_diverged()
             return False
-        status = self.call("part", slot.address)
+        status = self.call("arrive_diverged", slot.address)
         if status >= NEEDS_PYTHON:
             self.warp(slot, slot.get(Cta.POSITION)).attend(status - NEEDS_PYTHON)
         return status == 1

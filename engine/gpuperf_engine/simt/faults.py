@@ -32,12 +32,12 @@ __all__ = [
     "deadlock",
     "divergent_barrier",
     "doing",
+    "executed_by",
     "lanes_of",
     "livelock",
     "long_line",
     "meaningless_operands",
     "no_warpgroup",
-    "parted",
     "stack_overflow",
     "thread_of",
     "too_deep",
@@ -287,7 +287,7 @@ def bad_stack(place: Place, instruction: Instruction, lane: int, value: int) -> 
 def divergent_barrier(place: Place, instruction: Instruction, here: int, elsewhere: int) -> TrapError:
     """An aligned barrier executed by a part of a warp."""
     return TrapError(
-        f"{instruction.opcode} {parted(here, elsewhere)} [aligned-barrier]",
+        f"{instruction.opcode} {executed_by(here, elsewhere)} [aligned-barrier]",
         span=instruction.span,
         details=[f"warp {place.warp} of {place.block()}", *_source(instruction)],
         hint=f"all threads of a warp must come to an aligned barrier together: {INSTEAD_OF_ALIGNED}",
@@ -298,7 +298,7 @@ def divergent_barrier(place: Place, instruction: Instruction, here: int, elsewhe
 INSTEAD_OF_ALIGNED = "move it out of the branch, or write barrier without .aligned, which counts threads"
 
 
-def parted(here: int, elsewhere: int) -> str:
+def executed_by(here: int, elsewhere: int) -> str:
     """Which lanes of a warp execute an aligned barrier, and which do not."""
     return (
         f"executed by {_ranges(lanes_of(here), 'lane')} while {_ranges(lanes_of(elsewhere), 'lane')} of the same warp "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..isa.spaces import RANK_SHIFT
 from ..ptx.syntax import Instruction
 from .clusters import BROKEN, peer_of
-from .faults import INSTEAD_OF_ALIGNED, cta_of, parted, thread_of
+from .faults import INSTEAD_OF_ALIGNED, cta_of, executed_by, thread_of
 from .launch import LaunchPlan
 
 __all__ = ["Breach", "breach_note", "first_breaches"]
@@ -42,7 +42,7 @@ def breach_note(plan: LaunchPlan, breach: Breach, kernel: str) -> str:
     item = breach.instruction
     thread = f"thread {thread_of(plan, breach.warp, breach.lane)} of block {cta_of(plan, breach.cta)}"
     if breach.rule == "aligned-barrier":
-        came = parted(breach.address & 0xFFFFFFFF, breach.address >> 32 & 0xFFFFFFFF)
+        came = executed_by(breach.address & 0xFFFFFFFF, breach.address >> 32 & 0xFFFFFFFF)
         where = f"{item.span}: {kernel!r}: {item.opcode} {came}, first {thread}"
         return f"{where}: GPUs from sm_70 on count threads; {INSTEAD_OF_ALIGNED} [{breach.rule}]"
     rank = breach.address >> RANK_SHIFT

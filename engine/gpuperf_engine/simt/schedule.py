@@ -29,13 +29,14 @@ its time slice, when it is the next one in index order after they have come. At 
 
 A CTA whose warps all wait, none of them at an mbarrier, can never go on, unless one of them waits for its cluster: then it is the
 cluster whose CTAs all wait. If lanes of these wait at an aligned barrier for the rest of their warp, they arrive without it
-(``stack.SimtStack.part``). Else that is a deadlock, as are lanes of one warp that wait for lanes of the same warp that never come.
+(``stack.SimtStack.arrive_diverged``). Else that is a deadlock, as are lanes of one warp that wait for lanes of the same warp that
+never come.
 A livelock is found by comparing: after 1, 2, 4, 8 … sweeps in which no CTA ended and no barrier or phase completed, a digest of
 everything that decides how the launch goes on is taken, of registers those that may still be read (``live_registers``); if it is
 that of the time before, the launch runs in circles. Then waits on mbarriers give up, once for each such state; then lanes at aligned
-barriers arrive without the rest of their warps, as they do where waits that have given up ``PARTS`` times in a row are all that is
-left; then warps whose lanes wait at reconvergence points for lanes that spin are made to yield (``stack.SimtStack.force_yield``); if
-there is none, it is an error.
+barriers arrive without the rest of their warps, as they do where waits that have given up ``ARRIVE_AFTER`` times in a row are all
+that is left; then warps whose lanes wait at reconvergence points for lanes that spin are made to yield
+(``stack.SimtStack.force_yield``); if there is none, it is an error.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ QUANTUM = 1 << 12
 #: to a state again
 GIVES_UP = 1000
 #: times after which lanes at aligned barriers arrive without the rest of their warps
-PARTS = 2
+ARRIVE_AFTER = 2
 
 
 class Status(Enum):
@@ -107,7 +108,7 @@ class WarpRunner(Protocol):
     def is_complete(self) -> bool:
         """Whether the warps of its warpgroup have come to what it waits for."""
 
-    def part(self) -> bool:
+    def arrive_diverged(self) -> bool:
         """Its lanes at aligned barriers arrive there without the rest of the warp. Returns whether there were any."""
 
     @property
@@ -148,7 +149,7 @@ class Cluster:
                     self.states[rank] = ENDED
         if not self.left or any(cta.standing is not Standing.WAITS for cta in self.left):
             return
-        if not any([cta.part() for cta in self.left]):
+        if not any([cta.arrive_diverged() for cta in self.left]):
             raise deadlock(
                 item for cta in self.left for warp in cta.warps if warp.live for item in warp.where()
             )
@@ -204,20 +205,20 @@ class Cta:
                 return True
             if self.cluster is not None and self.cluster.barrier.waits(self.rank):
                 return False
-            if not self.part():
+            if not self.arrive_diverged():
                 raise deadlock(item for warp in self.warps if warp.live for item in warp.where())
 
-    def part(self) -> bool:
+    def arrive_diverged(self) -> bool:
         """Lanes at aligned barriers arrive without the rest of their warps; whether there were any."""
-        parted = False
+        some = False
         for index, warp in enumerate(self.warps):
-            if warp.live and warp.part():
-                parted = True
+            if warp.live and warp.arrive_diverged():
+                some = True
                 if warp.runs and self.statuses[index] is Status.WAITS:
                     self.statuses[index] = Status.READY
-        if parted:
+        if some:
             self._release()
-        return parted
+        return some
 
     def _can_run(self, index: int) -> bool:
         """Whether a warp is ready, or has stopped for a phase of an mbarrier or products that are complete now."""
@@ -272,8 +273,8 @@ class Watch(Generic[_Resident]):
     """Finds out after each sweep whether a launch can still end. Both backends use it, each with its own kind of resident CTAs.
 
     ``digest`` is of everything that decides how the launch goes on; ``standing`` is that of each CTA; ``expire`` lets waits on
-    mbarriers give up, ``part`` lanes at aligned barriers arrive, ``force_yield`` is that of the warps: all say whether it may help;
-    ``where`` lists who waits.
+    mbarriers give up, ``arrive_diverged`` lanes at aligned barriers arrive, ``force_yield`` is that of the warps: all say whether it
+    may help; ``where`` lists who waits.
     """
 
     def __init__(
@@ -281,12 +282,12 @@ class Watch(Generic[_Resident]):
         digest: Callable[[Sequence[_Resident]], bytes],
         standing: Callable[[_Resident], Standing],
         expire: Callable[[_Resident], bool],
-        part: Callable[[_Resident], bool],
+        arrive_diverged: Callable[[_Resident], bool],
         force_yield: Callable[[_Resident], bool],
         where: Callable[[_Resident], Iterable[Waiting]],
     ) -> None:
         self.digest, self.standing, self.expire, self.where = digest, standing, expire, where
-        self.part, self.force_yield = part, force_yield
+        self.arrive_diverged, self.force_yield = arrive_diverged, force_yield
         self._quiet = 0
         #: sweeps without progress after which waits gave up
         self._gave_up = 0
@@ -317,7 +318,7 @@ class Watch(Generic[_Resident]):
                 helps = digest not in self._given_up and any([self.expire(cta) for cta in window])
                 if helps:
                     self._given_up.add(digest)
-                if helps or self._parts(window) or any([self.force_yield(cta) for cta in window]):
+                if helps or self._arrive_diverged(window) or any([self.force_yield(cta) for cta in window]):
                     self._quiet = 0
                 elif stuck or not self._waits:
                     raise (deadlock if stuck else livelock)(
@@ -329,15 +330,15 @@ class Watch(Generic[_Resident]):
             self._last = digest
         if stuck and Standing.RUNS not in standings:
             self._gave_up += 1
-            if self._gave_up == PARTS and self._parts(window):
+            if self._gave_up == ARRIVE_AFTER and self._arrive_diverged(window):
                 return
             if self._gave_up > GIVES_UP:
                 raise deadlock(item for cta in window for item in self.where(cta))
             for cta in window:
                 self.expire(cta)
 
-    def _parts(self, window: Sequence[_Resident]) -> bool:
-        return any([self.part(cta) for cta in window])
+    def _arrive_diverged(self, window: Sequence[_Resident]) -> bool:
+        return any([self.arrive_diverged(cta) for cta in window])
 
 
 def _force_yield(cta: Cta) -> bool:
@@ -363,7 +364,7 @@ def run_ctas(
         lambda ctas: _digest(ctas, memory),
         lambda cta: cta.standing,
         lambda cta: cta.expire(),
-        lambda cta: cta.part(),
+        lambda cta: cta.arrive_diverged(),
         _force_yield,
         _where,
     )

@@ -50,8 +50,8 @@ waits give up.
 **Gathering** (``gather``). An aligned CTA barrier needs all living lanes in one path. A path that comes there without the others
 waits; when all living lanes wait at that barrier, in one group, they are one path again. So paths converge that an early return
 has kept apart, and lanes that have left a group early. Where nothing can run but lanes that would leave a group early, they stay,
-if none has left before. When nothing else in the CTA can go on (``schedule``), the paths arrive without one another (``part``):
-that breaks the rule ``aligned-barrier`` (``isa.rules``), and GPUs count the threads.
+if none has left before. When nothing else in the CTA can go on (``schedule``), the paths arrive without one another
+(``arrive_diverged``): that breaks the rule ``aligned-barrier`` (``isa.rules``), and GPUs count the threads.
 """
 
 from __future__ import annotations
@@ -277,24 +277,24 @@ class SimtStack:
         self._complete_waits()
         self._choose()
 
-    def part(self, arrive: Callable[[int, int], tuple[int, bool]]) -> bool:
+    def arrive_diverged(self, arrive: Callable[[int, int], tuple[int, bool]]) -> bool:
         """The paths at aligned CTA barriers wait no longer for the rest of the warp. ``arrive`` is given the block and the lanes of
         each; it gives where they go on, and whether they wait for that. Returns whether there was one."""
-        parted = False
+        some = False
         for index, entry in enumerate(self.entries):
             lanes = entry.mask & self.live
             if entry.kind != WAIT or entry.payload.key != ALIGNED or not lanes:
                 continue
-            parted = True
+            some = True
             onward, waits = arrive(entry.pc, lanes)
             self.entries[index] = (
                 Entry(entry.pc, lanes, entry.id, WAIT, payload=Wait(BARRIER, onward))
                 if waits
                 else Entry(onward, lanes, entry.id, PENDING)
             )
-        if parted and not self.mask:
+        if some and not self.mask:
             self._choose()
-        return parted
+        return some
 
     def force_yield(self) -> bool:
         """Nothing else can go on: the warp yields from now on. Returns whether that may help."""

@@ -102,7 +102,7 @@ class Wait:
     WARPGROUP = 7
     GATHERS = 8
     #: all its paths wait for one another, some of them at aligned barriers
-    APART = 9
+    ALIGNED = 9
 
 
 class Event:
@@ -158,4 +158,4 @@ class Event:
     #: no path of the warp can go on
     BLOCKED = 55
     #: lanes at aligned barriers are to arrive without the rest of the warp, which is an error; ``CULPRITS``: those lanes
-    PARTED = 56
+    ARRIVES_DIVERGED = 56

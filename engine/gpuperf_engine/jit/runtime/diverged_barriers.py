@@ -82,18 +82,18 @@ def arrive_at(context: Context, cta: Cta, state: State, lanes: int) -> int:
     return waits
 
 
-def part(context: Context, cta: Cta) -> int:
+def arrive_diverged(context: Context, cta: Cta) -> int:
     """Nothing of a CTA can go on: lanes at aligned barriers arrive without the rest of their warps. Gives 0 if there are none, 1, or
     what ``proceed`` returns if that is an error."""
     context.CTA = cta
     state = cta.STATES
     warp = 0
-    parted = 0
+    some = 0
     while warp < context.WARPS:
         if state.LIVE and waits_for(state, Reason.ALIGNED):
             context.STATE = state
-            parted = 1
-            if part_warp(context, cta, state):
+            some = 1
+            if arrive_diverged_warp(context, cta, state):
                 cta.POSITION = warp
                 cta.RAN = 1
                 return Status.EVENT + 8
@@ -101,10 +101,10 @@ def part(context: Context, cta: Cta) -> int:
         warp += 1
     if cta.ACTIVE >> 16:
         release_lanes(context, cta)
-    return parted
+    return some
 
 
-def part_warp(context: Context, cta: Cta, state: State) -> int:
+def arrive_diverged_warp(context: Context, cta: Cta, state: State) -> int:
     """The paths of a warp that wait at aligned barriers arrive; 1 if that is an error."""
     number = 1
     depth = state.DEPTH
@@ -116,8 +116,8 @@ def part_warp(context: Context, cta: Cta, state: State) -> int:
             first = trailing_zeros(lanes)
             elsewhere = state.LIVE & ~lanes
             site = -1 - (block << PLACE_SHIFT | TERMINATOR)
-            if breach(context, cta, Noted.PARTED, site, first, elsewhere << 32 | lanes):
-                state.EVENT = Event.PARTED
+            if breach(context, cta, Noted.ALIGNED_BARRIER, site, first, elsewhere << 32 | lanes):
+                state.EVENT = Event.ARRIVES_DIVERGED
                 state.PC = block
                 state.CULPRITS = lanes
                 return 1
@@ -284,7 +284,7 @@ def release_paths(context: Context, state: State, reason: int, number: int, word
     if released and state.MASK == 0:
         choose(context, state)
         wait = state.WAIT
-        if state.MASK and (wait == Wait.BARRIER or wait == Wait.CLUSTER or wait == Wait.APART):
+        if state.MASK and (wait == Wait.BARRIER or wait == Wait.CLUSTER or wait == Wait.ALIGNED):
             state.WAIT = Wait.RUNNABLE
     return released
 

@@ -10,7 +10,7 @@ from ..ir.codes import EXIT_CODE, Event, Status, Wait
 from ..ir.race_records import RaceWarp
 from .cluster import place_in_cluster
 from .compile_python import bits_count, call, fill, load32, store64, trailing_zeros
-from .diverged_barriers import arrive_lanes, part, release_lanes
+from .diverged_barriers import arrive_diverged, arrive_lanes, release_lanes
 from .races_barriers import race_arrive, race_barrier, race_begin, race_cluster, race_complete_cluster
 from .races_clocks import race_me
 from .waiting_paths import settle
@@ -249,7 +249,7 @@ def proceed(context: Context, cta: Cta) -> int:
     while 1:
         if warp >= warps:
             if ran == 0:
-                settled = parts(context, cta)
+                settled = arrive_if_blocked(context, cta)
                 if settled != 1:
                     return settled
             warp = 0
@@ -296,14 +296,14 @@ def proceed(context: Context, cta: Cta) -> int:
     return 0
 
 
-def parts(context: Context, cta: Cta) -> int:
+def arrive_if_blocked(context: Context, cta: Cta) -> int:
     """No warp of a CTA can run: 1 if lanes at aligned barriers have arrived without the rest of their warps, which they do if nothing
     else can go on; else what ``proceed`` returns."""
     status = waiting_status(context, cta)
     if status == Status.BLOCKED and context.BY_LANES and any_warp(context, cta, Wait.CLUSTER) == 0:
-        parted = part(context, cta)
-        if parted:
-            return parted
+        some = arrive_diverged(context, cta)
+        if some:
+            return some
     return status
 
 

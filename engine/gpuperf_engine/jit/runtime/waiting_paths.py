@@ -260,7 +260,7 @@ def settled(state: State, over: int) -> int:
         elif waits_for(state, Reason.BARRIER):
             state.WAIT = Wait.BARRIER
         elif waits_for(state, Reason.ALIGNED):
-            state.WAIT = Wait.APART
+            state.WAIT = Wait.ALIGNED
         else:
             state.EVENT = Event.BLOCKED
             return Status.EVENT + 8

@@ -1,4 +1,4 @@
-"""Whether a warp may come apart to a barrier: launches of programs of which that is not ruled out must be able to begin again."""
+"""Whether a warp may be diverged at a barrier: launches of programs of which that is not ruled out must be able to begin again."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ..simt.program import Program
 from .codegen.barrier import is_loose
 from .thread_values import ThreadValues
 
-__all__ = ["may_part"]
+__all__ = ["may_arrive_diverged"]
 
 
-def may_part(program: Program, plan: LaunchPlan) -> bool:
+def may_arrive_diverged(program: Program, plan: LaunchPlan) -> bool:
     """Whether a warp might be diverged at a barrier in blocks of the shape of a launch: if it is, that is seen when it happens.
 
     Lanes at an aligned barrier wait for their warp, so that they come there together unless a branch leads some of them elsewhere.
     """
-    if not program.once(_may_part_in_any):
+    if not program.once(_may_in_any):
         return False
-    memo, key = program.kernel.memo, f"parts {plan.block}{program.variant}"
+    memo, key = program.kernel.memo, f"may arrive diverged {plan.block}{program.variant}"
     if key not in memo:
-        memo[key] = _may_part(program, plan)
+        memo[key] = _may_arrive_diverged(program, plan)
     return bool(memo[key])
 
 
@@ -39,7 +39,7 @@ def _at_any_time(program: Program, block: BasicBlock) -> bool:
     return block.function > 0 or (uniformity.may_diverge and is_loose(block.terminator))
 
 
-def _may_part_in_any(program: Program) -> bool:
+def _may_in_any(program: Program) -> bool:
     """The same for blocks of any shape."""
     return any(
         _at_any_time(program, block) or block.index in program.uniformity[block.function].divergent
@@ -47,7 +47,7 @@ def _may_part_in_any(program: Program) -> bool:
     )
 
 
-def _may_part(program: Program, plan: LaunchPlan) -> bool:
+def _may_arrive_diverged(program: Program, plan: LaunchPlan) -> bool:
     if any(_at_any_time(program, block) for block in _barriers(program)):
         return True
     barriers = {block.index for block in _barriers(program)}

@@ -1,4 +1,4 @@
-"""Aligned barriers to which the lanes of a warp come apart: undefined, and counted by threads as GPUs from sm_70 on do."""
+"""Aligned barriers at which warps are diverged: undefined, and counted by threads as GPUs from sm_70 on do."""
 
 from __future__ import annotations
 
@@ -360,7 +360,7 @@ def test_counts_without_running_every_block() -> None:
 def test_what_is_kept_to_begin_again(
     condition: str, block: int, keeps: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a launch writes, where a warp may come apart by what is known before; arrays that are only read are not kept."""
+    """What a launch writes, where a warp may diverge by what is known before; arrays that are only read are not kept."""
     kept: list[str] = []
     keep = Undo.keep
 

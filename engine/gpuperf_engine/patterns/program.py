@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -17,6 +18,11 @@ from .implied import without_implied
 
 __all__ = ["Pattern", "Step", "find_patterns", "more", "steps_of"]
 
+#: the calls that made an array, and its name without the number among those of one name
+_Made = tuple[tuple[CallSite, ...], str]
+_NUMBER = re.compile(r"#\d+$")
+#: the name of arrays that have none
+_NAMELESS = "array"
 _WORDS = {
     "allocate": "allocation",
     "copy-in": "copy from the host",
@@ -143,10 +149,34 @@ def find_patterns(device: Program, patterns: Iterable[Pattern]) -> tuple[Finding
     steps = steps_of(device)
     pairs = [pair for pattern in patterns for pair in pattern.find(steps)]
     pairs.sort(key=lambda pair: pair[0].number)
-    findings: dict[str, list[Finding]] = {}
-    for _, finding in pairs:
-        findings.setdefault(finding.identity, []).append(finding)
-    return without_implied(more(*alike) for alike in findings.values())
+    findings: dict[str, dict[int, list[Finding]]] = {}
+    for step, finding in pairs:
+        findings.setdefault(finding.identity, {}).setdefault(step.number, []).append(finding)
+    return without_implied(_together([*of_steps.values()]) for of_steps in findings.values())
+
+
+def _together(of_steps: Sequence[Sequence[Finding]]) -> Finding:
+    """Findings of equal identity, by step: as one, which names the first object and says that it is not the only one."""
+    finding = more(*(_beside(*alike) for alike in of_steps))
+    if len({item.object for alike in of_steps for item in alike}) == 1 == max(map(len, of_steps)):
+        return finding
+    return replace(finding, message=f"{finding.message}; so it is with other arrays that are allocated there")
+
+
+def _beside(known: Finding, *others: Finding) -> Finding:
+    """What a step does to several objects that one line allocates, in a loop."""
+    if not others:
+        return known
+    together = more(known, *others)
+    launches = {"launches": known.evidence["launches"]} if "launches" in known.evidence else {}
+    failing = any(item.severity == "fail" for item in (known, *others))
+    return replace(
+        together,
+        severity="fail" if failing else known.severity,
+        evidence={**together.evidence, **launches},
+        calls=known.calls,
+        steps=known.steps,
+    )
 
 
 def more(known: Finding, *again: Finding) -> Finding:
@@ -182,18 +212,24 @@ def steps_of(device: Program) -> tuple[Step, ...]:
 
 def _sites(device: Program) -> dict[Allocation, str]:
     """Where arrays were allocated: the function and the text of the line, with an ordinal among those of equal text that are there at
-    once: an array that takes the place of a freed one, as in a loop, has its ordinal."""
+    once: an array that takes the place of a freed one, as in a loop, has its ordinal, and so have those of one name that the same
+    calls make in a loop."""
     events = {event.number: event for event in device.events}
-    there: dict[str, list[Allocation]] = {}
+    there: dict[str, list[tuple[_Made, Allocation]]] = {}
     sites = {}
     for allocation, number in device.origins.items():
         call = events[number].site if number in events else CallSite("", "", 0)
         inside = f" in {call.function.rpartition('.')[2]}" if call.function or not call.address else ""
         text = f"{call.text}{inside}".strip() if call.path else ""
         alike = there.setdefault(text, [])
-        freed = (place for place, other in enumerate(alike) if device.ends.get(other, number + 1) <= number)
-        place = next(freed, len(alike))
-        alike[place : place + 1] = [allocation]
+        own: _Made = (events[number].path if number in events else (), _NUMBER.sub("", allocation.name))
+        loop = own[1] not in ("", _NAMELESS)
+        again = (place for place, (made, _) in enumerate(alike) if loop and made == own)
+        freed = (
+            place for place, (_, other) in enumerate(alike) if device.ends.get(other, number + 1) <= number
+        )
+        place = next(again, next(freed, len(alike)))
+        alike[place : place + 1] = [(own, allocation)]
         sites[allocation] = text if place == 0 or not text else f"{text} #{place + 1}"
     return sites
 

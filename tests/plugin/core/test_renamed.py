@@ -115,7 +115,7 @@ def test_an_update_writes_the_present_names_and_calls_nothing_changed(earlier):
     # but for the names it is of the present: findings and the table of metrics have other revisions since
     before = (
         stored("baseline.yaml")
-        .replace("findings: 1\n", "findings: 6\n")
+        .replace("findings: 1\n", f"findings: {ANALYSIS['findings']}\n")
         .replace("metrics: 2\n", "metrics: 3\n")
     )
     earlier.write("baselines/test_counters.yaml", before)

@@ -90,6 +90,25 @@ def test_shared_memory_and_calls_pass_types_on() -> None:
     assert _types(body, function) == [("f32",)] * 2
 
 
+_METHODS = """
+.func whole(.param .b64 to) { .reg .b64 %a; .reg .b32 %t; ld.param.u64 %a, [to]; mov.b32 %t, 7; st.u32 [%a], %t; ret; }
+.func half(.param .b64 to) { .reg .b64 %a; .reg .f32 %t; ld.param.u64 %a, [to]; mov.f32 %t, 0f3F000000; st.f32 [%a], %t; ret; }
+.global .u64 methods[2] = {whole, half};"""
+
+
+@pytest.mark.parametrize(
+    ("call", "type"), [("%rd3, (a), p;", "b32"), ("half, (a);", "f32")], ids=["virtual", "direct"]
+)
+def test_what_a_virtual_function_might_store_says_nothing(call: str, type: str) -> None:
+    """A function of another class has the same prototype, and stores floats to where it is told."""
+    body = f"""
+    .local .b32 l; mov.u64 %rd2, l; cvta.local.u64 %rd2, %rd2; ld.global.u64 %rd3, [%rd1];
+    p: .callprototype _ (.param .b64 _);
+    {{ .param .b64 a; st.param.b64 [a], %rd2; call {call} }}
+    ld.local.b32 %r1, [l]; st.global.b32 [%rd1], %r1;"""
+    assert _types(body, _METHODS)[1:3] == [(type,)] * 2
+
+
 def test_atomics_say_what_they_are() -> None:
     assert _types("atom.global.add.f32 %f1, [%rd1], %f2; red.global.or.b32 [%rd1], %r1;") == [
         ("f32",),

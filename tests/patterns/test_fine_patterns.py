@@ -404,3 +404,16 @@ def test_few_accesses_are_patterns_only_if_they_are_no_chance(type: str) -> None
         device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
         device.launch(kernel, 1, 32, [device.array(values.astype(dtype), name="x")])
         assert [item.rule for item in ge.find_patterns(device)] == rules
+
+
+@pytest.mark.parametrize(
+    ("base", "rules"),
+    [(0x3000_0000_0000, []), (1 << 40, ["structured-values"] * 2)],
+    ids=["addresses", "numbers"],
+)
+def test_addresses_follow_where_the_allocator_puts_what(base: int, rules: list[str]) -> None:
+    """A table of pointers to arrays that are allocated one after the other is no function that a program could compute."""
+    device = ge.Device(observe={"values", "accesses"}, memory_bytes=1 << 24)
+    table = device.array((base + 5120 * _INDEX).astype(np.uint64), name="x")
+    device.launch(ge.parse(_module("u64"), path="k.ptx")["k"], _COUNT // 128, 128, [table])
+    assert [item.rule for item in ge.find_patterns(device)] == rules

@@ -221,7 +221,9 @@ class _Types:
     # -- memory ------------------------------------------------------------------------------------------------------------
 
     def _join_memory(self) -> None:
-        """What is stored to shared and local memory is what may be loaded from there, element for element of one width."""
+        """What is stored to shared and local memory is what may be loaded from there, element for element of one width; not what a
+        function stores that a call by address may mean, as the call may mean another one."""
+        uncertain = self._uncertain()
         for load in self.every:
             if load.effect is MATRIX_LOAD and load.form.space == "shared":
                 for copy in self.dependence.writers_of(load):
@@ -238,11 +240,32 @@ class _Types:
                             self._join((load, register), (store, None))
                 if store.effect is not STORE or scalar_type(str(store.form.modifier("type"))).bits != width:
                     continue
+                if uncertain.get(store, -1) not in (-1, uncertain.get(load, -1)):
+                    continue
                 read = self._read(store)
                 for target in _elements(load):
                     for source in _elements(store):
                         if target is not None and source is not None:
                             self._join((load, target), read[source])
+
+    def _uncertain(self) -> dict[Instruction, int]:
+        """The instructions of functions that calls which may mean several reach, with the function that each is in."""
+        program = self.program
+        calls = [item.call for item in self.every if item.call is not None and item.call.function is None]
+        several = (callees for callees in map(program.callees, calls) if len(callees) > 1)
+        work = [callee for callees in several for callee in callees]
+        reached: dict[Instruction, int] = {}
+        seen = set[int]()
+        while work:
+            function = work.pop()
+            if function in seen:
+                continue
+            seen.add(function)
+            for item in (item for block in program.blocks_of(function) for item in block.instructions):
+                reached[item] = function
+                if item.call is not None:
+                    work += program.callees(item.call)
+        return reached
 
     # -- the answer --------------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ __all__ = [
     "Allocation",
     "Memory",
     "Saved",
+    "are_addresses",
 ]
 
 GLOBAL_BASE = 0x3000_0000_0000
@@ -60,6 +61,8 @@ LOCAL_WINDOW = WINDOWS["local"][0]
 #: where the arena begins: with the first of the windows that it holds
 ARENA_BASE = min(WINDOWS["const"][0], WINDOWS["param"][0])
 ALIGNMENT = 256
+#: above all addresses of processes
+_ADDRESSES_END = 1 << 47
 GAP = 4096
 DEFAULT_BYTES = 4 << 30
 #: of a device that programs see, whose sizes are those of a GPU
@@ -80,6 +83,12 @@ _NOTHING = np.zeros(0, np.uint8)
 def _gap(kind: str) -> int:
     """Bytes after an allocation that belong to none; windows are too small for pages of them."""
     return GAP if kind == "global" else 1
+
+
+def are_addresses(low: int, high: int, bytes: int) -> bool:
+    """Whether integers of so many bytes between two bounds are addresses of a device or of a process, which follow from where the
+    allocator puts what: hardly anything else is a number as large."""
+    return bytes == 8 and low >= GLOBAL_BASE and high < _ADDRESSES_END
 
 
 @dataclass(slots=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..device.thresholds import Thresholds
+from ..memory.arena import are_addresses
 from ..results import AffineFit, ValueRecord
 from .matches import Match
 
@@ -20,6 +21,9 @@ def structured_values(record: ValueRecord, thresholds: Thresholds) -> Match | No
         or 4 * line.before > record.count
         or record.distinct < thresholds.line
     ):
+        return None
+    bounds = record.minimum, record.maximum
+    if record.type[0] != "f" and are_addresses(int(bounds[0] or 0), int(bounds[1] or 0), record.width):
         return None
     loads, whole = record.kind == "load", line.fits == record.count
     advice = (

@@ -124,7 +124,7 @@ def sets() -> list[Set]:
         Set(
             "Convolution",
             list(convolution.measured(convolution.DEVELOPMENT)),
-            lambda row: (row.machine, f"filter of {row.filter} × {row.filter}"),
+            lambda row: (row.machine_id, f"filter of {row.filter} × {row.filter}"),
             lambda row: float(row.microseconds),
             _convolved,
         ),

@@ -19,7 +19,7 @@ import gpuperf_engine as ge
 from gpuperf_engine.timing.adapt import timing_input
 from gpuperf_engine.timing.estimate import estimate
 from gpuperf_engine.timing.inputs import MemoryTraffic, TimingInput
-from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.timing.machine import Machine, load_machine
 from gpuperf_engine.timing.simulation import simulated
 
 DATA = Path(__file__).parent / "data" / "convolution.csv"
@@ -30,14 +30,21 @@ SMALL_GRID = (2, 2)
 
 @dataclass(frozen=True)
 class Row:
-    """One measured configuration: block and tile of a thread (x, y), size of the filter, columns added to shared memory or not."""
+    """One measured configuration: block and tile of a thread (x, y), size of the filter, columns added to shared memory or not.
+    ``clock``: of the card meanwhile, in MHz; ``None`` where nothing says."""
 
-    machine: str
+    machine_id: str
     block: tuple[int, int]
     tile: tuple[int, int]
     filter: int
     padded: bool
     microseconds: float
+    clock: float | None
+
+    @property
+    def machine(self) -> Machine:
+        found = load_machine(self.machine_id)
+        return found if self.clock is None else replace(found, clock_mhz=self.clock)
 
     @property
     def width(self) -> int:
@@ -69,6 +76,7 @@ def measured(path: Path = DATA) -> Iterator[Row]:
                 number["filter"],
                 bool(number["padded"]),
                 float(line["time_us"]),
+                float(line["clock_mhz"]) if line["clock_mhz"] else None,
             )
 
 
@@ -155,14 +163,14 @@ def simulated_error(row: Row) -> float:
     addresses = np.array([side + (1 << 20), 3 * side + (1 << 20)], np.uint64).tobytes()
     parameters = addresses + record.plan.parameters[len(addresses) :]
     plan = replace(record.plan, grid=(*row.grid, 1), parameters=parameters)
-    found = simulated(replace(record, plan=plan), load_machine(row.machine), warm=True)
+    found = simulated(replace(record, plan=plan), row.machine, warm=True)
     return found.time_us / row.microseconds - 1
 
 
 @cache
 def launch(row: Row) -> TimingInput:
     """The kernel on the whole image, from a launch of a few CTAs."""
-    machine, profile = load_machine(row.machine), small_launch(row)
+    machine, profile = row.machine, small_launch(row)
     small = timing_input(profile.records[0], machine, profile.resources)
     factor = row.grid[0] * row.grid[1] / (SMALL_GRID[0] * SMALL_GRID[1])
     traffic = {

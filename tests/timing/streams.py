@@ -101,10 +101,17 @@ def launch(kernel: str, threads: int, ctas_per_sm: int, machine_id: str) -> Timi
 
 @cache
 def _small(kernel: str, threads: int) -> LaunchRecord:
-    """A launch of PTX that assemblers of earlier CUDA versions know too."""
+    """A launch of PTX that assemblers of earlier CUDA versions know too. That of ``read``, which stores where it loads a given number,
+    keeps what it reads, an array of full size that nothing has written."""
     text = (DATA / "stream.ptx").read_text(encoding="utf-8").replace(".version 9.5", ".version 8.0")
-    count, device = SMALL_GRID * threads, ge.Device()
+    count = SMALL_GRID * threads
+    if kernel == "read":
+        device = ge.Device(memory_bytes=9 * ELEMENTS, observe={"memory", "inputs"})
+    else:
+        device = ge.Device()
     arrays = [device.array(np.ones(count)) for _ in range(4)]
+    if kernel == "read":
+        arrays[1] = device.empty(ELEMENTS, np.float64)
     kernel_ = ge.parse(text, path="stream.ptx")[kernel]
     profile: ge.Profile = device.launch(kernel_, SMALL_GRID, threads, [*arrays, np.int32(count)])
     record: LaunchRecord = profile.records[0]
@@ -119,7 +126,7 @@ def simulated_error(row: Row) -> float:
     if not can_run(record.program.kernel.module.target, machine):
         raise NotRun(f"the PTX cannot run on {machine.id}")
     raw = bytearray(record.plan.parameters)
-    for number in range(4):
+    for number in range(4 * (row.kernel != "read")):
         # 2 GiB each, at addresses whose words have numbers of 32 bits
         raw[8 * number : 8 * number + 8] = ((number + 1) * (8 * ELEMENTS + (1 << 20))).to_bytes(8, "little")
     raw[32:36] = ELEMENTS.to_bytes(4, "little")

@@ -288,11 +288,13 @@ def test_a_machine_file_of_an_earlier_version(tmp_path: Path, toy: Machine) -> N
 def test_lanes_that_leave_a_region_early_are_followed() -> None:
     # on Turing the assembler writes BREAK for the ways out of the middle of what it nests
     rows = convolution.measured(convolution.DEVELOPMENT)
-    row = next(row for row in rows if (row.machine, row.block, row.tile) == ("rtx-2080-ti", (2, 32), (4, 1)))
+    row = next(
+        row for row in rows if (row.machine_id, row.block, row.tile) == ("rtx-2080-ti", (2, 32), (4, 1))
+    )
     given = convolution.small_launch(row)
-    code = ge.machine_code(given, row.machine, running=False)
+    code = ge.machine_code(given, row.machine_id, running=False)
     assert any(item.opcode.startswith("BREAK") for item in code.instructions)
-    found = ge.estimate(given, row.machine, model="simulation")
+    found = ge.estimate(given, row.machine_id, model="simulation")
     assert found.model == "simulation"
     # four CTAs on as many SMs; what the counts of PTX leave open are rows of the border
     issued = 4 * sum(item.issued for item in found.stalled)

@@ -90,6 +90,7 @@ def run(
     l2_rate: float = 64.0,
     changed: dict[int, int] | None = None,
     window: tuple[int, int] | None = None,
+    mixed: float = 1.0,
 ) -> Simulated:
     """CTAs of so many ``warps``, each of which executes the text once with these accesses; ``changed``: ``Change`` by position;
     ``window``: clocks whose events are kept."""
@@ -101,7 +102,7 @@ def run(
     starts = (int(stream.ctypes.data) + 4 * firsts).astype(np.int64)
     only = Class(stream, starts, np.zeros(lines, np.uint8), np.arange(lines, dtype=np.int64))
     classes = Classes((only,), (Group("global", False, (0, 0, 0)),), {}, (ctas, 1, 1))
-    memory = Memory(l1_lines, l2_rate, dram_rate, (share,))
+    memory = Memory(l1_lines, l2_rate, dram_rate, (share,), mixed=mixed)
     operations = Operations(graph, numbers)
     operations.change(changed or {})
     return simulate(operations, classes, Copies(), numbers, memory, [0] * ctas, resident, len(warps), window)

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gpuperf_engine.sass.sm.launch import further
+
 from .machines import TOY, access, run
 
 START = 100  # the turnaround of a CTA
@@ -162,6 +164,42 @@ def test_sms_are_in_step_when_a_cta_starts_and_drift_apart() -> None:
         assert run([*chain, *load], [words], lines=4).ended == START + 4 * links + dram + left + 2
 
 
+def closed(sms: int, rounds: int, burst: float, away: float) -> float:
+    """Clocks of a round of SMs that start together: each waits in turn for its burst, so many clocks of what all share, and comes back
+    so many clocks later."""
+    back, free = [0.0] * sms, 0.0
+    for _ in range(rounds):
+        for sm in sorted(range(sms), key=back.__getitem__):
+            free = max(free, back[sm]) + burst
+            back[sm] = free + away
+    return max(back) / rounds
+
+
+@pytest.mark.parametrize("lines", [2, 8, 16, 32, 64, 96])
+def test_sms_that_only_read_queue_once(lines: int) -> None:
+    # Each CTA loads so many lines, 16 clocks of the SM's part of DRAM each, and waits for them, as do those of 99 other SMs.
+    count = 40
+    load = [
+        *(f"LDG.E R{8 + n}, [R2.64]" for n in range(lines // 2)),
+        f"FADD R7, R{7 + lines // 2}, R1",
+        "EXIT",
+    ]
+    words = [word for n in range(lines // 2) for word in access(1, {2 * n: 15, 2 * n + 1: 15})]
+    seen = run(load, [words], lines=lines, ctas=count, mixed=0.0)
+    # one SM alone: its part of DRAM is the burst of all, its own burst a hundredth of that
+    away = (
+        run(load, [words], lines=lines, share=0.0, l2_rate=1e6).ended
+        + TOY.latencies["dram"]
+        - TOY.latencies["l2"]
+    )
+    expected = closed(100, count, 16 * lines / 100, away)
+    assert (seen.cycles + seen.skipped_cycles) / count == pytest.approx(expected, rel=0.05)
+    # in step at every CTA, as where DRAM is written too, they would wait for all
+    if 16 <= lines <= 32:
+        waiting = run(load, [words], lines=lines, ctas=count)
+        assert seen.ended + seen.skipped_cycles < 0.8 * (waiting.ended + waiting.skipped_cycles)
+
+
 def test_waves_are_not_left_out_while_stores_pile_up() -> None:
     # The warp waits for no store: CTAs take equally long at first, 16 sectors of DRAM each, until DRAM is ever further behind.
     code = ["STG.E [R2.64], R8"] * 4 + ["EXIT"]
@@ -171,3 +209,19 @@ def test_waves_are_not_left_out_while_stores_pile_up() -> None:
     assert seen.cycles + seen.skipped_cycles == pytest.approx(
         max(300 * 16 * 32 / 8, 300 * (START + 10)), rel=0.1
     )
+
+
+def test_a_further_cta_takes_what_it_issues_at_the_rate_of_the_sm() -> None:
+    # Two at a time issue 3 instructions a clock in all, 120 each: one in 40 clocks, whenever these happen to end. The last one runs
+    # alone, at half that rate.
+    ends = np.array([50, 100, 110, 180, 200, 220, 280], np.uint64)
+    issued = np.where(ends < 280, 3 * ends, 3 * 220 + 90)
+    seen = replace(run(["EXIT"], [[]]), finished=ends, progress=issued, instructions=7 * 120)
+    assert further(seen, 2) == pytest.approx(40.0)
+    # so many CTAs that differ in nothing but where they end
+    assert further(
+        replace(seen, finished=ends[[1, 0, *range(2, 7)]], progress=issued[[1, 0, *range(2, 7)]]), 2
+    ) == pytest.approx(40.0)
+    # one at a time: from the end of the first to that of the last
+    alone = run(CHAIN, [[]], ctas=4)
+    assert further(alone, 1) == alone.ended / 4

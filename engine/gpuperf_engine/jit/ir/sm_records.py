@@ -283,7 +283,8 @@ class Program(Record):
 
 
 class Slot(Record):
-    """Room for a CTA, started at ``SINCE``. ``LIVE`` warps; ``LINES``: its first; ``ARRIVED``: at each of 16 barriers. ``MBARRIERS``:
+    """Room for a CTA, started at ``SINCE``, the one before it at ``BEFORE``: the first ones start in step with those of other SMs.
+    ``LIVE`` warps; ``LINES``: its first; ``ARRIVED``: at each of 16 barriers. ``MBARRIERS``:
     its first. ``WARPGROUPS``: warps of each of 8 that are ready for a product. Of the cluster, in the slot of its first CTA:
     warps that have ``GATHERED`` at its barrier, its ``PHASE``, and since when;
     the position at which the ``LAST`` arrived."""
@@ -300,7 +301,8 @@ class Slot(Record):
     PHASE_AT = U64(192)
     WARPGROUPS = Array64(200)
     LAST = U64(264)
-    BYTES = 272
+    BEFORE = U64(272)
+    BYTES = 280
 
 
 class Sm(Record):
@@ -399,7 +401,11 @@ class Sm(Record):
     # bits of the clocks in which a sub-partition issued, and the number of its last word
     MARKED = Array64(_STEADY + 232)
     MARKS = Array64(_STEADY + 232 + 8 * SUB_CORES)
-    BYTES = _STEADY + 232 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW
+    # of 256: how far reads and writes of DRAM are mixed
+    MIXED = U64(_STEADY + 232 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW)
+    # by CTA: the instructions that the SM had issued when it ended
+    PROGRESS = U64(_STEADY + 240 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW)
+    BYTES = _STEADY + 248 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW
 
 
 class Stream(Record):

@@ -10,7 +10,7 @@ from ..ir.sm_records import CAUSE_BIT, END, FRACTION, Cause, Copy, Kind, Op, Slo
 from .compile_python import bits_count, load32
 from .sm_choice import sm_again
 from .sm_mbarriers import sm_signal, sm_wake
-from .sm_memory import sm_below
+from .sm_memory import sm_below, sm_lead
 from .sm_stalls import sm_held, sm_position
 
 
@@ -51,7 +51,7 @@ def sm_product(sm: Sm, warp: Warp, op: Op, now: int) -> int:
 def sm_received(sm: Sm, slot: Slot, copy: Copy, start: int, far: int, count: int) -> int:
     """How late what an SM receives is, that ``count`` SMs receive: each has its part of the reads of L2 and DRAM, and all of it comes
     through its port. SMs that copy the same wait for the same, and stay in step: none leads others."""
-    sm.LEAD = start - slot.SINCE << FRACTION - 1
+    sm_lead(sm, slot, start)
     if copy.IN_STEP:
         sm.LEAD = 0
     near = copy.SECTORS - far

@@ -45,7 +45,10 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
     program = Program(sm.PROGRAMS + load64(sm.CLASSES + 8 * number) * Program.BYTES)
     slot.PROGRAM = program
     slot.NUMBER = number
+    slot.BEFORE = slot.SINCE
     slot.SINCE = at
+    if number < sm.RESIDENT:
+        slot.BEFORE = at
     slot.LIVE = sm.WARPS
     fill(slot.LINES, 0, program.LINES * Line.BYTES)
     fill(slot + Slot.ARRIVED, 0, 128)
@@ -117,6 +120,7 @@ def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
         sm.ENDED = now
     if slot.LIVE == 0:
         store64(sm.FINISHED + 8 * slot.NUMBER, now)
+        store64(sm.PROGRESS + 8 * slot.NUMBER, sm.ISSUED)
         sm.DONE += 1
         program = slot.PROGRAM
         line = Line(slot.LINES)

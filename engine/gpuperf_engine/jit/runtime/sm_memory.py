@@ -83,6 +83,15 @@ def sm_below(sm: Sm, now: int, sectors: int, far: int) -> int:
     return late >> FRACTION
 
 
+def sm_lead(sm: Sm, slot: Slot, start: int) -> int:
+    """By how many clocks the SM may lead others. SMs that start in step queue once; that leaves them one behind the other, so that the
+    bursts of later CTAs do not meet, as long as what all of them need fits into the time of one: the SM may be ahead by what passed
+    since the CTA before. Where DRAM reads and writes by turns, loads wait far longer than these queues say: there SMs count as in step
+    whenever a CTA starts, and lead by half its clocks."""
+    sm.LEAD = (start - slot.BEFORE) * (256 - sm.MIXED) + ((start - slot.SINCE) * sm.MIXED >> 1)
+    return 0
+
+
 def sm_touch(sm: Sm, slot: Slot, number: int, line: Line, sectors: int) -> int:
     """The sectors among these that the CTA touches for the first time, of a line whose data are in DRAM."""
     program = slot.PROGRAM
@@ -237,8 +246,7 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         # a generic address in shared memory: that of a CTA of the cluster
         return start + sm.LATENCY_CLUSTER + passes - sm.WAVE
     slot = Slot(warp.SLOT)
-    # SMs start CTAs together and drift apart: the SM leads others by half the clocks of the CTA in the mean, at most
-    sm.LEAD = start - slot.SINCE << FRACTION - 1
+    sm_lead(sm, slot, start)
     ready = start + sm.LATENCY_L1
     late = 0
     near = sm.L2

@@ -27,12 +27,11 @@ from .streams import Classes, classes_of
 from .waits import Wait, caused_by, waits_of
 from .window import Window, window_of
 
-__all__ = ["NotRun", "Stalled", "Timed", "Traced", "trace_launch"]
+__all__ = ["NotRun", "Stalled", "Timed", "Traced", "further", "trace_launch"]
 
-#: warp instructions that are simulated of a launch at most: then waves repeat
-_MOST = 24_000_000
-#: waves whose time is taken to be that of all further ones, and those before them
-_WAVES = 4
+#: settings of the method: warp instructions of an SM up to which all of its CTAs are simulated, and of more the most waves
+_MOST = 12_000_000
+_MOST_WAVES = 8
 _LINE, _SECTOR = 128, 32
 #: units that are not simulated
 _UNKNOWN = frozenset([
@@ -126,14 +125,14 @@ class Traced:
             )
 
         alone = run(1, 1)
-        count, before = _waves(ctas, resident, alone.instructions)
+        count = _simulated(ctas, resident, alone.instructions)
         whole = run(count, resident)
         seen = count - whole.skipped
         each = 0.0
         if whole.skipped:
             each = whole.skipped_cycles / whole.skipped
-        elif before:
-            each = (whole.cycles - run(before, resident).cycles) / (count - before)
+        elif count < ctas:
+            each = further(whole, resident)
         bounds = self._bounds(operations, numbers, memory, whole, ctas / seen)
         bounds["latency"] = alone.ended
         cycles = max(whole.cycles + (ctas - seen) * each, *bounds.values())
@@ -177,7 +176,7 @@ class Traced:
                 window,
             )
 
-        count, _ = _waves(ctas, resident, run(1, 1, None).instructions)
+        count = _simulated(ctas, resident, run(1, 1, None).instructions)
         if start is None:
             start = max(0, (run(count, resident, None).ended - clocks) // 2)
         seen = run(count, resident, (start, start + clocks))
@@ -236,7 +235,7 @@ class Traced:
         mix = min(1.0, 4.0 * lesser)
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
-        return Memory(l1, numbers.l2_rate / active, dram / active, tuple(shares), tuple(copied))
+        return Memory(l1, numbers.l2_rate / active, dram / active, tuple(shares), tuple(copied), mix)
 
     def _scattered(self, number: int, running: int) -> Reuse:
         """Of a group whose lines do not move with the CTAs: as many different ones as so many that are drawn from its arrays."""
@@ -317,19 +316,24 @@ def _parts_of_lsu(operations: Operations, seen: Simulated) -> dict[str, float]:
     return {name: clocks for name, clocks in parts.items() if clocks}
 
 
-def _waves(ctas: int, resident: int, instructions: int) -> tuple[int, int]:
-    """How many of an SM's CTAs are simulated, and of how many the time is taken too, so that the difference is that of whole waves; 0
-    where all are simulated."""
-    if ctas * instructions <= _MOST:
-        return ctas, 0
-    waves = min(2 * _WAVES, max(2, _MOST // (instructions * resident)))
-    if ctas <= (waves + 1) * resident:
-        # the time of the last waves is worth more than that of the first
-        waves = max(2, min(waves, ctas // resident))
-        if ctas < 3 * resident:
-            return ctas, 0
-    count = ctas - (ctas - waves * resident) // resident * resident
-    return count, count - max(1, waves // 2) * resident
+def _simulated(ctas: int, resident: int, instructions: int) -> int:
+    """How many of an SM's CTAs are simulated, of as many ``instructions`` each; those left out are whole waves."""
+    if ctas * instructions <= _MOST or ctas < 3 * resident:
+        return ctas
+    waves = max(2, min(_MOST_WAVES, _MOST // (instructions * resident), ctas // resident))
+    return min(ctas, ctas % resident + waves * resident)
+
+
+def further(seen: Simulated, resident: int) -> float:
+    """Clocks that a further CTA adds: what it issues, at the rate at which the SM issues between the end of the first wave and the
+    end of the first CTA that no other follows."""
+    order = np.argsort(seen.finished, kind="stable")
+    first, last = order[resident - 1], order[len(order) - resident]
+    if first == last:
+        first = order[0]
+    clocks = int(seen.finished[last]) - int(seen.finished[first])
+    issued = int(seen.progress[last]) - int(seen.progress[first])
+    return clocks * seen.instructions / len(order) / max(1, issued)
 
 
 def trace_launch(record: LaunchRecord, architecture: str) -> Traced:

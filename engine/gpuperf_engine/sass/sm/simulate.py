@@ -41,14 +41,15 @@ _EVENTS = 1 << 16
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Lines of 128 bytes that L1 holds; bytes per clock that an SM has of L2 and of DRAM; by number of the group the part (0 to 1)
-    of its
-    first touches that come from DRAM, and of ``copied`` kinds of copies that of all that they move."""
+    of its first touches that come from DRAM, and of ``copied`` kinds of copies that of all that they move. ``mixed``: from 0, where
+    DRAM is only read or only written, to 1."""
 
     l1_lines: int
     l2_rate: float
     dram_rate: float
     shares: tuple[float, ...]
     copied: tuple[float, ...] = ()
+    mixed: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,7 @@ class Stalls:
 class Simulated:
     """``events``: a row of ``sm_records.Event`` for each of a window. ``cycles`` of the SM until all is done, data that are still
     on their way included; ``ended``: when the last warp was,
-    ``finished``:
-    when each CTA was; ``issued`` by position of the
+    ``finished``: when each CTA was, and ``progress`` the instructions issued by then; ``issued`` by position of the
     instruction (its warps were on an SM for ``resident_clocks`` together), ``moved`` clocks of the unit that all memory
     instructions share, and ``stalls``; sectors that moved. ``skipped``: CTAs left out because waves repeat, in none of these but
     in ``skipped_cycles``."""
@@ -76,6 +76,7 @@ class Simulated:
     cycles: int
     ended: int
     finished: NDArray[np.uint64]
+    progress: NDArray[np.uint64]
     instructions: int
     issued: NDArray[np.uint64]
     moved: NDArray[np.uint64]
@@ -117,7 +118,7 @@ def simulate(
         np.uint64,
     )
     assert programs.shape[1] * 8 == ProgramRecord.BYTES
-    finished = np.zeros((group, len(ctas)), np.uint64)
+    finished, progress = np.zeros((2, group, len(ctas)), np.uint64)
     orders = np.array(ctas, np.uint64)[None, :] + np.arange(group, dtype=np.uint64)[:, None]
     parts = np.zeros(256, np.uint64)
     parts[: len(memory.shares)] = [round(65536 * share) for share in memory.shares]
@@ -157,7 +158,8 @@ def simulate(
         Sm.TURNAROUND: numbers.turnaround,
         Sm.GAP: round(numbers.sm_count / numbers.cta_rate), Sm.L1_LINES: max(1, memory.l1_lines),
         Sm.SHARES: parts.ctypes.data, Sm.PEERS: sms.ctypes.data, Sm.GROUP: group, Sm.COPIES: kinds.ctypes.data,
-        Sm.MBARRIERS: copies.mbarriers, Sm.OPS: operations.table.ctypes.data, Sm.STALL: stalls.ctypes.data,
+        Sm.MBARRIERS: copies.mbarriers, Sm.MIXED: round(256 * memory.mixed),
+        Sm.OPS: operations.table.ctypes.data, Sm.STALL: stalls.ctypes.data,
         Sm.LAST_STALL: stalls[-1].ctypes.data, Sm.TRAILS: int(operations.has_barrier and warps > 1),
     }  # fmt: skip
     places = np.arange(resident, dtype=np.uint64)
@@ -168,7 +170,7 @@ def simulate(
         )
         own = {
             Sm.WARP: held[rank].ctypes.data, Sm.SLOT: slots[rank].ctypes.data, Sm.CLASSES: orders[rank].ctypes.data,
-            Sm.FINISHED: finished[rank].ctypes.data, Sm.SUMS: sums[rank].ctypes.data,
+            Sm.FINISHED: finished[rank].ctypes.data, Sm.PROGRESS: progress[rank].ctypes.data, Sm.SUMS: sums[rank].ctypes.data,
         }  # fmt: skip
         if rank == 0 and window:
             own |= {Sm.EVENT: events.ctypes.data, Sm.EVENTS_LEFT: len(events), Sm.WINDOW_TO: ends}
@@ -198,6 +200,7 @@ def simulate(
         cycles=cycles,
         ended=most_of(Sm.ENDED),
         finished=finished.max(axis=0),
+        progress=progress.mean(axis=0).astype(np.uint64),
         instructions=mean_of(Sm.ISSUED),
         issued=counted(Op.ISSUED),
         moved=counted(Op.MOVED),

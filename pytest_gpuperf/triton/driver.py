@@ -91,7 +91,7 @@ class Launcher:
         signature = dict(src.signature.items())
         tensor_maps = getattr(metadata, "tensordesc_meta", None)
         self._signature = expand_signature(signature.values(), tensor_maps, "nvTmaDesc")
-        self._names = () if tensor_maps else argument_names(signature, src.fn)
+        self._names = () if tensor_maps else argument_names(signature, getattr(src, "fn", None))
         self._metadata = metadata
         self._launch = wrap_handle_tensordesc_impl(
             self._launch_expanded, signature, tensor_maps, nvidia_driver.make_tensordesc_arg

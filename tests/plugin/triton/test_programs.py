@@ -181,6 +181,13 @@ def test_machine_code_on_demand():
     assert "FADD" in compiled.asm["sass"] and ".target sm_80" in compiled.asm["ptx"]
 
 
+def test_a_kernel_given_as_ir(tmp_path):
+    x, out = torch.arange(256.0, device="cuda"), torch.zeros(1, device="cuda")
+    (tmp_path / "total.ttir").write_text(total[(1,)](x, out, BLOCK=256).asm["ttir"])
+    triton.compile(str(tmp_path / "total.ttir"))[(1, 1, 1)](x + 1, out)
+    assert out.item() == 256 * 257 / 2
+
+
 def test_a_process_of_its_own():
     program = "import triton; print(triton.runtime.driver.active.get_current_target().arch)"
     assert subprocess.check_output([sys.executable, "-c", program]) == b"80\\n"
@@ -250,7 +257,7 @@ def run(project: Path, *command: str, code: int = 0) -> str:
 
 
 def test_a_suite_passes_unchanged(project: Path) -> None:
-    assert "17 passed" in run(project, "pytest", "-q")
+    assert "18 passed" in run(project, "pytest", "-q")
 
 
 def test_every_launch_is_gated(project: Path) -> None:

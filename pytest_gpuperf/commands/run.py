@@ -138,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
             target, device=device, output=arguments.output, folder=str(logged) if values != OFF else ""
         )
         used = Path(folder) / "used"
-        told = {"GPUPERF_RUN_USED": str(used), "GPUPERF_RUN_TELL_RACES": "yes"}
+        told = {"GPUPERF_RUN_USED": str(used), "GPUPERF_RUN_TELL": "yes"}
         code = _start([program, *command[1:]], {**variables, **told})
         if not used.exists():
             say_nothing_ran(command[0], has_cuda)

@@ -59,7 +59,7 @@ def switch_on(config: pytest.Config) -> None:
         from ..programs import cuda
 
         try:
-            cuda.switch_on(machine, search, **options)
+            cuda.switch_on(machine, search, telling=not enabled(given), **options)
         except EngineError as error:
             raise pytest.UsageError(f"--gpuperf-cuda: {error}") from None
 

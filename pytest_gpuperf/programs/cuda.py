@@ -26,15 +26,18 @@ forgive = boot.forgive
 _device: CudaDevice | None = None
 
 
-def switch_on(machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Any) -> None:
-    """Have what this process loads from now on find a GPU; ``options``: of the engine's device. It is switched on once: later calls do
-    nothing. Raises ``EngineError`` where the libraries cannot be built."""
+def switch_on(
+    machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), *, telling: bool = False, **options: Any
+) -> None:
+    """Have what this process loads from now on find a GPU; ``telling``: what launches are noted for goes to stderr; ``options``: of
+    the engine's device. It is switched on once: later calls do nothing. Raises ``EngineError`` where the libraries cannot be built."""
     global _device
     if _device is not None:
         return
     folder = build_libraries()
     os.environ.update(variables())
     _device = CudaDevice(machine, search, **options)
+    _device.state.telling = telling
     boot.begin(_device.state)
     for name in (*LIBRARIES, PRELOAD):
         ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL)

@@ -161,6 +161,27 @@ def test_races_are_told_once(program):
 
 
 @needs_compiler
+def test_notes_on_launches_are_said_once(program, tmp_path):
+    """Of 92 launches of a kernel in which each part of a warp comes to a barrier of its own."""
+    apart = (
+        "st.global.u32 [%rd2], %r3;\n .reg .pred %p1; mov.u32 %r5, %tid.x; setp.lt.u32 %p1, %r5, 9; @%p1 bra LOW;\n"
+        " bar.sync 0; bra END;\nLOW: bar.sync 0;\nEND:\n"
+    )
+    text = PTX.replace("st.global.u32 [%rd2], %r3;\n", apart, 1)
+    (tmp_path / "k.fatbin").write_bytes(fatbin(entry(text.encode())))
+    (tmp_path / "program").symlink_to(program / "program")
+    result = run(tmp_path, "works")
+    assert (result.stdout, result.returncode) == ("right\natexit\n", 42), result.stderr
+    found = re.findall(
+        r"gpuperf: note: program\[sm_80\]:(\d+):\d+: 'add': bar.sync executed by (lanes \d+-\d+) ",
+        result.stderr,
+    )
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if "bar.sync" in line]
+    assert found == [(str(lines[0]), "lanes 9-31"), (str(lines[1]), "lanes 0-8")]
+    assert result.stderr.count("[aligned-barrier]") == 2
+
+
+@needs_compiler
 def test_without_ptx_and_without_gpuperf(program):
     (program / "k.fatbin").rename(program / "kept")
     try:

@@ -177,8 +177,8 @@ class _Launch:
             state.launching = 0
         if state.launches is not None:
             state.launches.add(profile, self.site)
-        if state.tell_races:
-            state.tell(profile.races, kernel.name)
+        if state.telling:
+            state.tell(profile)
         if not state.output:
             return  # a profile is counted when something of it is read
         counted = state.counted.setdefault(kernel.name, Counted())

@@ -6,7 +6,7 @@ import ctypes
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +15,9 @@ from typing import Any
 from ..api import Device
 from ..errors import EngineError
 from ..profile.budget import Budget
+from ..profile.build import notes_of
 from ..results import Profile
-from ..results.races import Race, race_error
+from ..results.races import race_error
 from ..timing.machine import Machine, load_machine
 from .call_paths import CallPaths
 from .calls import say
@@ -26,6 +27,8 @@ from .launch_log import LaunchLog
 __all__ = ["Counted", "State"]
 
 _DEFAULT_MACHINE = "h100-sxm"
+_TOLD = 20
+"""Notes on launches that are said."""
 
 
 @dataclass
@@ -50,6 +53,8 @@ class State:
     sticky: int = 0
     last: int = 0
     said: set[str] = field(default_factory=set)
+    #: notes on launches
+    told: set[str] = field(default_factory=set)
     captures: dict[int, Any] = field(default_factory=dict)
     counted: dict[str, Counted] = field(default_factory=dict)
     objects: dict[Any, Any] = field(default_factory=dict)
@@ -60,8 +65,8 @@ class State:
     callers: list[Callable[[], int | None]] = field(default_factory=list)
     #: whether values are observed; then the function that was called, and the address behind the launch that is being made
     observed: bool = False
-    #: whether races are told where they happen, as nobody is told of them later
-    tell_races: bool = False
+    #: whether what launches are noted for is told where it happens, as nobody reads their profiles later
+    telling: bool = False
     called: str = ""
     launching: int = 0
     #: ``Device.launch``, or what launches in its place
@@ -104,7 +109,7 @@ class State:
             budget = Budget(**json.loads(environment.get("GPUPERF_RUN_BUDGET") or "{}"))
             state.launches = LaunchLog(Path(folder), budget, device)
         state.observed = observed
-        state.tell_races = device.races == "note" and bool(environment.get("GPUPERF_RUN_TELL_RACES"))
+        state.telling = bool(environment.get("GPUPERF_RUN_TELL"))
         if observed:
             device.call_path = CallPaths(lambda: state.launching, lambda: state.called)
         return state
@@ -142,16 +147,24 @@ class State:
             self.sticky = self.last = code_of(error, running=True)
             say(str(error))
 
-    def tell(self, races: Sequence[Race], kernel: str) -> None:
-        """Says once of which instructions of a kernel accesses race."""
+    def tell(self, profile: Profile) -> None:
+        """Says once which rules a kernel breaks and which of its accesses race, the first ``_TOLD`` rules. Reads of memory that nobody
+        wrote are left out: programs do that whose results are right."""
+        (record,) = profile.records
+        for note in notes_of(record.program, record.plan, record.observation):
+            if note not in self.told and len(self.told) <= _TOLD:
+                self.told.add(note)
+                say(f"note: {note}" if len(self.told) <= _TOLD else "further notes are left out")
+        if self.device.races != "note":
+            return
         new = []
-        for race in races:
-            key = f"{kernel} {race.kind} {race.first.location} {race.second.location}"
+        for race in profile.races:
+            key = f"{profile.kernel} {race.kind} {race.first.location} {race.second.location}"
             if key not in self.said:
                 self.said.add(key)
                 new.append(race)
         if new:
-            say(str(race_error(kernel, new)))
+            say(str(race_error(profile.kernel, new)))
 
     def report(self) -> None:
         """Writes what was counted, by kernel, and launches to the files that were asked for."""

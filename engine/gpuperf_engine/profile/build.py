@@ -20,7 +20,7 @@ from .opcodes import count_opcodes
 from .sums import Columns, Row, Sums
 from .threads import Threads
 
-__all__ = ["LaunchRecord", "build_profile"]
+__all__ = ["LaunchRecord", "build_profile", "notes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +229,12 @@ def _found(program: Program, plan: LaunchPlan, observation: Observation) -> tupl
         return ()
     instructions = [program.sites[index].instruction for index in sorted(observation.uninitialized)]
     return (
-        *(
-            breach_note(plan, item, program.kernel.name)
-            for item in observation.breaches
-            if plan.strict != "off"
-        ),
-        *observation.notes,
+        *notes_of(program, plan, observation),
         *(f"{item.span}: {item.opcode} reads uninitialised memory" for item in instructions),
     )
+
+
+def notes_of(program: Program, plan: LaunchPlan, observation: Observation) -> tuple[str, ...]:
+    """One note per instruction that broke a rule, and what else the launch was noted for."""
+    breaches = observation.breaches if plan.strict != "off" else ()
+    return (*(breach_note(plan, item, program.kernel.name) for item in breaches), *observation.notes)

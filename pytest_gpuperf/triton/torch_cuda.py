@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import types
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from .device import TritonDevice
 
 __all__ = ["CudaOnCpu", "stand_in"]
+
+#: functions that copy to a device, and those that take over an array without a copy where it is on the CPU
+_MOVES, _WRAPS = ("cuda", "cpu", "pin_memory"), ("as_tensor", "asarray", "from_dlpack")
+#: arguments of ``Tensor.to`` of which the last is ``copy``
+_TO = 5
 
 
 class Stream:
@@ -151,7 +157,8 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
 
 
 class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
-    """Calls of torch with ``cuda`` devices are calls with the CPU."""
+    """Calls of torch with ``cuda`` devices are calls with the CPU. What goes to a device is copied, as it is from one to the other: of
+    a tensor that is there already too, since all are on the CPU."""
 
     def __enter__(self) -> Any:
         torch.Generator = Generator
@@ -162,10 +169,14 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(func, "__name__", "")
         if name == "__get__" and getattr(func, "__self__", None) is torch.Tensor.is_cuda:
             return True
-        if name in ("cuda", "pin_memory") and args:
-            return args[0]
+        if name in _MOVES and args:
+            return args[0].to("cpu", copy=True)
         if name == "record_stream":
             return None
+        if name == "to" and len(args) < _TO and _goes(args[1:], kwargs):
+            kwargs = {"copy": True, **kwargs}
+        if name in _WRAPS and _on_cpu(kwargs.get("device")) is not kwargs.get("device"):
+            return func(*args, **{**kwargs, "device": "cpu"}).clone()
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
         if kwargs:
@@ -173,6 +184,14 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
         if name in ("to", "type", "set_default_device", "_to_copy"):
             args = tuple(_on_cpu(value) for value in args)
         return func(*args, **kwargs)
+
+
+def _goes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call names a device, the CPU or a GPU."""
+    values = (*args, kwargs.get("device"))
+    return any(
+        isinstance(value, (torch.device, str, int)) and not isinstance(value, bool) for value in values
+    )
 
 
 def _on_cpu(value: Any) -> Any:

@@ -151,6 +151,21 @@ def test_tensors_are_given_back():
     assert torch.cuda.mem_get_info()[0] == free
 
 
+def test_what_goes_to_a_device_is_a_copy():
+    x = torch.ones(64)
+    wrapped = torch.as_tensor(x.numpy(), device="cuda")
+    for given in (x.to("cuda"), x.cuda(), x.to(device="cuda:0"), x.to(torch.device("cuda", 0)), x.to(0), wrapped):
+        add[(1,)](given, given, given, 64, BLOCK=64)
+        assert (given == 2).all() and (x == 1).all()
+    kept = given.cpu()
+    add[(1,)](given, given, given, 64, BLOCK=64)
+    assert (kept == 2).all() and (given == 4).all()
+    layer = torch.nn.Linear(2, 2).to("cuda")
+    leaf = torch.ones(3, requires_grad=True)
+    (leaf.cuda() * 2).sum().backward()
+    assert layer.weight.is_leaf and layer.weight.requires_grad and leaf.grad.tolist() == [2, 2, 2]
+
+
 def test_state_of_the_generator():
     state = torch.cuda.get_rng_state()
     first = torch.rand(4, device="cuda")
@@ -257,7 +272,7 @@ def run(project: Path, *command: str, code: int = 0) -> str:
 
 
 def test_a_suite_passes_unchanged(project: Path) -> None:
-    assert "18 passed" in run(project, "pytest", "-q")
+    assert "19 passed" in run(project, "pytest", "-q")
 
 
 def test_every_launch_is_gated(project: Path) -> None:

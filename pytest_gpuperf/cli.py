@@ -40,7 +40,7 @@ _COMMANDS = {
 }
 
 
-def _build(named: str) -> argparse.ArgumentParser:
+def _build(named: str = "") -> argparse.ArgumentParser:
     """The parser: of one subcommand where it is ``named``, since what the others need takes a second to import; else of all."""
     from gpuperf_engine import __version__
 

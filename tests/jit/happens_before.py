@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.oracle import exchange, machine, threads, warpgroup
 
@@ -80,9 +81,10 @@ class Trace:
                 thread, "access", kind=kind, stores=stores, words=range(place // 4, -(-(place + size) // 4))
             )
 
-    def read(self, place: int) -> None:
-        """A product reads an element."""
-        self.note(self.thread, "access", kind=PRODUCTS, words=range(place // 4, place // 4 + 1))
+    def read(self, places: NDArray[np.int64]) -> None:
+        """A product reads elements."""
+        for word in np.unique(places // 4).tolist():
+            self.note(self.thread, "access", kind=PRODUCTS, words=range(word, word + 1))
 
     def meet(self, cta: Any) -> None:
         """All warps have passed a barrier together."""
@@ -202,16 +204,18 @@ def traced() -> Iterator[Trace]:
             assert len(barrier.arrived) == sum(alive > 0 for alive in cta.alive)
             trace.meet(cta)
 
-    def watched_places(descriptor: int, bits: int, across: bool) -> Callable[[int, int], int]:
+    def watched_places(descriptor: int, bits: int, across: bool) -> Callable[..., NDArray[np.int64]]:
         place = places(descriptor, bits, across)
 
-        def found(line: int, k: int) -> int:
-            trace.read(place(line, k))
-            return place(line, k)
+        def found(lines: NDArray[np.int64], k: NDArray[np.int64]) -> NDArray[np.int64]:
+            where = place(lines, k)
+            trace.read(where)
+            return where
 
         return found
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine, "OFTEN", 0)  # one function for many statements would tell of none
         patch.setattr(machine.Machine, "plan_statement", watched_plan)
         patch.setattr(threads.Thread, "load", watched_load)
         patch.setattr(threads.Thread, "store", watched_store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import gc
 import mmap
 import sys
 import weakref
@@ -51,13 +52,11 @@ def map_at(address: int, size: int, huge_from: int = 0) -> NDArray[np.uint8]:
             f"device memory is mapped at its own addresses on Linux only, not on {sys.platform}",
             hint="use Device() without mapped=True, and copies",
         )
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED_NOREPLACE
-    where = _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+    where = _mapped_at(address, size)
     if where != address:
-        if where != ctypes.c_void_p(-1).value:  # Linux before 4.17 takes the address for a wish
-            _libc().munmap(where, size)
-        elif ctypes.get_errno() not in (0, errno.EEXIST):
-            raise _unreserved(size, OSError(ctypes.get_errno(), "mmap"))
+        gc.collect()  # a device that nobody has any longer may wait for the collector
+        where = _mapped_at(address, size)
+    if where != address:
         raise LaunchError(
             f"the host addresses {address:#x} to {address + size:#x} of device memory are in use in this process",
             hint="a process has one Device(mapped=True) at a time: let go of the other one first",
@@ -67,6 +66,19 @@ def map_at(address: int, size: int, huge_from: int = 0) -> NDArray[np.uint8]:
     # not at exit: whoever runs after it may still hold addresses
     weakref.finalize(pages, _libc().munmap, address, size).atexit = False
     return np.frombuffer(pages, dtype=np.uint8)
+
+
+def _mapped_at(address: int, size: int) -> int:
+    """The address, or another one where something else is there. Raises ``LaunchError`` where there is no memory."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED_NOREPLACE
+    where: int = _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+    if where == address:
+        return where
+    if where != ctypes.c_void_p(-1).value:  # Linux before 4.17 takes the address for a wish
+        _libc().munmap(where, size)
+    elif ctypes.get_errno() not in (0, errno.EEXIST):
+        raise _unreserved(size, OSError(ctypes.get_errno(), "mmap"))
+    return -1
 
 
 def at(address: int, size: int) -> NDArray[np.uint8]:

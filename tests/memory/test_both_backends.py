@@ -19,7 +19,7 @@ from gpuperf_engine.jit.compiled import Code
 from gpuperf_engine.jit.runtime.access import access_functions
 from gpuperf_engine.simt.counters import Observation
 from tests.isa.assembler import opcodes
-from tests.support import head
+from tests.support import head, launch
 
 HEAD = head("9.4", "sm_100a")
 #: lane → distance in elements; what each pattern is good for is in its name
@@ -311,3 +311,15 @@ def test_every_access_function_is_good_llvm(wide: bool) -> None:
                 if size * pieces <= 32:
                     name = f"{space}_{size}" + (f"x{pieces}" if pieces > 1 else "")
                     llvm.parse_assembly(access_functions(name, wide))
+
+
+@pytest.mark.parametrize("backend", ["reference", "llvm"])
+@pytest.mark.parametrize("given, size", [(16, 16), (8, 1), (3, 1)])
+def test_a_copy_that_reads_in_part_is_refused_by_its_byte(backend: str, given: int, size: int) -> None:
+    """A size of the source below that of the copy: byte after byte is read, here from nothing."""
+    text = HEAD + (
+        ".visible .entry k(.param .u32 n) { .reg .b32 %r<3>; .reg .b64 %a; .shared .align 16 .b8 s[16];\n"
+        "ld.param.u32 %r0, [n]; mov.u32 %r1, s; mov.u64 %a, 0;\ncp.async.cg.shared.global [%r1], [%a], 16, %r0; ret; }"
+    )
+    with pytest.raises(ge.MemoryFault, match=rf": {size}-byte load from 0x0: null pointer"):
+        launch(backend, text, 1, 1, [np.uint32(given)])

@@ -187,6 +187,7 @@ def copy_lanes(
         index = 0
         while size < width and index < size:
             if reach(context, cta, state, site, lane, source + index, 1, 8) == 0:
+                context.FAULT_SIZE = 1
                 context.RACE_AGENT = 0
                 return 1
             index += 1

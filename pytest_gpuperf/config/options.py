@@ -118,7 +118,8 @@ def add_options(parser: pytest.Parser) -> None:
     flag(
         "--gpuperf-cuda",
         action="store_true",
-        help="let CuPy, cuda.bindings and extension modules see a GPU, the first of gpuperf_targets; with --gpuperf gate every launch",
+        help="let CuPy, the driver API and extension modules see a GPU, the first of gpuperf_targets; with --gpuperf gate every "
+        "launch",
     )
     flag("--gpuperf-details", action="store_true", help="list unchanged, new and unused entries by name")
     ini = parser.addini

@@ -1,4 +1,4 @@
-"""CUDA's libraries in this process, ours: for tests that call CUDA through CuPy, ``cuda.bindings`` or extension modules."""
+"""CUDA's libraries in this process, ours: for tests that call CUDA through CuPy, the driver API or extension modules."""
 
 from __future__ import annotations
 

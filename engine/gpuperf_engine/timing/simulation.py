@@ -32,9 +32,8 @@ _DECIDES = 0.8
 
 @dataclass(frozen=True)
 class Simulation:
-    """A launch on a machine that runs its PTX. ``warm``: L2 holds what the same launch left there; ``resources`` stand in for
-    those that
-    ``ptxas`` assigns; ``changed``: what is otherwise at instructions (``sm_records.Change``), by position.
+    """A launch on a machine that runs its PTX. ``warm``: L2 holds what the same launch left there; ``resources`` stand in for those
+    that ``ptxas`` assigns; ``changed``: what is otherwise at instructions (``sm_records.Change``), by position.
 
     Its methods raise ``MachineError`` where ``ptxas`` or ``nvdisasm`` is missing or fails, ``NotRun`` for what is not simulated, and
     ``LaunchError`` where no CTA fits on an SM.

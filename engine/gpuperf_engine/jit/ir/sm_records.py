@@ -115,12 +115,11 @@ class Kind:
 
 class Op(Record):
     """A machine instruction. ``READS`` and ``WRITES``: how many of the numbers at ``REGISTERS`` there are of each. ``OTHER``: a second
-    pipe that it may go through, ``NONE`` for none. ``PORTS``: clocks in which it reads its registers, ``REUSED`` where the instruction
-    before was the same warp's. ``PAUSE``: clocks before the next one of the warp. ``ARGUMENT``: of a barrier and of a wait; of an
-    access the words of a lane. ``CHANGE``: bits of ``Change``. Counted are ``ISSUED``, how often it was issued, ``MOVED``, clocks
-    of the
-    unit that all memory instructions share, ``LINES`` that its accesses touched from ``LANES``, and ``STALLS``, what its warps
-    waited for."""
+    pipe that it may go through, ``NONE`` for none. ``PORTS``: clocks in which it reads its registers, ``REUSED`` where the
+    instruction before was the same warp's. ``PAUSE``: clocks before the next one of the warp. ``ARGUMENT``: of a barrier and of
+    a wait; of an access the words of a lane. ``CHANGE``: bits of ``Change``. Counted are ``ISSUED``, how often it was issued,
+    ``MOVED``, clocks of the unit that all memory instructions share, ``LINES`` that its accesses touched from ``LANES``, and
+    ``STALLS``, what its warps waited for."""
 
     KIND = U16(0)
     PIPE = U16(2)
@@ -144,11 +143,9 @@ class Op(Record):
 
 
 class Event(Record):
-    """What happened in a window of clocks. ``WHAT``: 0 a warp of ``PART`` issued the instruction at the position ``OP``, 1 it was
-    held at
-    it, 2 a unit worked for it: ``PART`` 0 that of all memory instructions, 1 L2, 2 DRAM. ``WARP``: its number on the SM. From
-    ``SINCE`` a
-    warp waited, until ``AT`` for the reason ``WHY`` (``Stall``), until ``NOW`` for another; a unit worked."""
+    """What happened in a window of clocks. ``WHAT``: 0 a warp of ``PART`` issued the instruction at the position ``OP``, 1 it was held
+    at it, 2 a unit worked for it: ``PART`` 0 that of all memory instructions, 1 L2, 2 DRAM. ``WARP``: its number on the SM.
+    From ``SINCE`` a warp waited, until ``AT`` for the reason ``WHY`` (``Stall``), until ``NOW`` for another; a unit worked."""
 
     WHAT = U64(0)
     PART = U64(8)
@@ -162,9 +159,8 @@ class Event(Record):
 
 
 class Stall(Record):
-    """Clocks that warps waited at the instruction ``AT`` for the same, ``TIMES`` often. ``WHY``: the cause, and below
-    ``CAUSE_BIT`` the
-    position of the instruction that they waited for. ``NEXT``: of the same instruction."""
+    """Clocks that warps waited at the instruction ``AT`` for the same, ``TIMES`` often. ``WHY``: the cause, and below ``CAUSE_BIT``
+    the position of the instruction that they waited for. ``NEXT``: of the same instruction."""
 
     WHY = U64(0)
     CLOCKS = U64(8)
@@ -233,16 +229,15 @@ class Mbarrier(Record):
 
 
 class Warp(Record):
-    """``STATE``: 0 not there, 1 runs, 2 to 17 waits at a barrier, 40 at that of the cluster, 48 to 55 for the others of a
-    warpgroup, from 64 on at an mbarrier for the phase of ``PARITY``. ``TESTS``: 1 + the mbarrier whose phase is not complete.
-    ``NUMBER``: of the warp in its CTA. ``PRODUCTS``: when those of each group are complete, ``PRODUCED`` many of them.
-    ``CLUSTER``: arrivals at the barrier of the cluster. ``AT``: when its operands are ready, and ``WHY`` (``Stall``) not before;
-    ``SINCE``: until when its clocks are accounted for. ``HELD``: the instruction at which it waits for others. ``GROUPS``: when
-    its copies
-    of each group are complete, ``COMMITTED`` many of them; ``COPIED``: those of the open
-    one; positions of instructions that these come from are in ``GROUP_BY``, ``COPIED_BY`` and ``PRODUCT_BY``. ``READY``: by number of
-    a register when it is, with the position of the instruction that writes it. ``ISSUES``: the last ``TRAIL`` of its ``STEPS``
-    instructions: when, and the position of what it had waited for, its own where that was no result."""
+    """``STATE``: 0 not there, 1 runs, 2 to 17 waits at a barrier, 40 at that of the cluster, 48 to 55 for the others of a warpgroup,
+    from 64 on at an mbarrier for the phase of ``PARITY``. ``TESTS``: 1 + the mbarrier whose phase is not complete. ``NUMBER``:
+    of the warp in its CTA. ``PRODUCTS``: when those of each group are complete, ``PRODUCED`` many of them. ``CLUSTER``:
+    arrivals at the barrier of the cluster. ``AT``: when its operands are ready, and ``WHY`` (``Stall``) not before; ``SINCE``:
+    until when its clocks are accounted for. ``HELD``: the instruction at which it waits for others. ``GROUPS``: when its copies
+    of each group are complete, ``COMMITTED`` many of them; ``COPIED``: those of the open one; positions of instructions that
+    these come from are in ``GROUP_BY``, ``COPIED_BY`` and ``PRODUCT_BY``. ``READY``: by number of a register when it is, with
+    the position of the instruction that writes it. ``ISSUES``: the last ``TRAIL`` of its ``STEPS`` instructions: when, and the
+    position of what it had waited for, its own where that was no result."""
 
     STATE = U64(0)
     AT = U64(8)

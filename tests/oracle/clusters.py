@@ -49,8 +49,10 @@ class Cluster:
 
     def settle(self) -> None:
         """All threads that live have arrived: let those that wait go on."""
+        if len(self.arrived) < max(1, sum(sum(cta.alive) for cta in self.ctas)):
+            return
         living = [thread for cta in self.ctas for thread in cta.threads if not thread.done]
-        if not self.arrived or any(id(thread) not in self.arrived for thread in living):
+        if any(id(thread) not in self.arrived for thread in living):
             return
         self.passed |= self.arrived
         self.arrived = set()
@@ -77,7 +79,7 @@ def cluster_step(b: Builder) -> Callable[[Thread], None]:
 
     def arrive(t: Thread) -> None:
         cluster = t.cta.cluster
-        if id(t) in cluster.arrived | cluster.passed:
+        if id(t) in cluster.arrived or id(t) in cluster.passed:
             raise OracleError(f"line {b.statement.line}: arrives twice")
         cluster.arrived.add(id(t))
         cluster.settle()

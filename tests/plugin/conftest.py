@@ -7,6 +7,7 @@ import email.parser
 import importlib.metadata
 import json
 import pkgutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import deepdiff
@@ -52,9 +53,13 @@ INSTALLED = any(
 )
 PLUGIN = ["-p", "no:hypothesispytest", *([] if INSTALLED else ["-p", "pytest_gpuperf.plugin"])]
 # What a run in this process goes without: looking through all that is installed for plugins, and those of pytest's own that no test
-# here has a use for, take a third of its time.
-UNUSED = ("debugging", "faulthandler", "legacypath", "pastebin", "stepwise")
-LEAN = ["-p", "pytest_gpuperf.plugin", *(part for name in UNUSED for part in ("-p", f"no:{name}"))]
+# here has a use for, or those without the options that begin like this, take two thirds of the time of a run. Pytest looks at each
+# attribute of each plugin. Exceptions in threads and finalizers still fail a test: the plugins of the run that it belongs to see them.
+UNUSED = (
+    "debugging", "faulthandler", "legacypath", "pastebin", "recwarn", "stepwise", "subtests", "threadexception", "unittest",
+    "unraisableexception",
+)  # fmt: skip
+ON_DEMAND = {"doctest": "--doctest", "junitxml": "--junit", "setuponly": "--setup", "setupplan": "--setup"}
 
 HEAD = """\
 .version 8.0
@@ -98,7 +103,19 @@ def in_process(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
         return pytester.runpytest_inprocess(*PLUGIN, *args)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-        return pytester.runpytest_inprocess(*LEAN, *args)
+        return pytester.runpytest_inprocess(*lean(args), *args)
+
+
+def lean(args: Sequence[str]) -> list[str]:
+    """The plugins of a run with these arguments."""
+    idle = (
+        name for name, option in ON_DEMAND.items() if not any(str(arg).startswith(option) for arg in args)
+    )
+    return [
+        "-p",
+        "pytest_gpuperf.plugin",
+        *(part for name in (*UNUSED, *idle) for part in ("-p", f"no:{name}")),
+    ]
 
 
 class Project:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -40,11 +41,20 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Tests and modules live until the end: the cyclic collector need not walk them again and again. Nor what tests leave behind,
-    which is little: most of it is freed as soon as nothing refers to it."""
+    """Tests and modules live until the end: the cyclic collector need not walk them again and again."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 100)
+    gc.set_threshold(200_000, 20, 100)
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """What the tests of a file leave behind is collected once, and what lives on, as reports and caches do, is not walked again. Else
+    each collection, of which some tests ask for several, would walk all that is left of the whole run."""
+    yield
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -103,7 +103,7 @@ def test_a_program_that_hangs_is_ended_with_what_it_started(
     state = subprocess.run(
         ["/bin/ps", "-o", "stat=", "-p", child], capture_output=True, text=True, check=False
     )
-    assert state.stdout.strip() in ("", "Z")
+    assert state.stdout.strip()[:1] in ("", "Z")  # ended; other letters say how it was scheduled
 
 
 def test_a_program_that_hangs_twice_is_not_run_any_more(

@@ -21,12 +21,22 @@ from .patterns.flow import FlowEdge, FlowGraph, Vertex
 from .patterns.flow import flow_graph as _flow_graph
 from .patterns.program import Pattern, Step
 from .patterns.program import find_patterns as _find_patterns
+from .patterns.proven import PROVEN_PATTERNS
 from .profile import add_profiles, build_profile, csv_rows, csv_text
 from .profile.explain import explain
 from .profile.threads import Sample, Threads
 from .ptx.module import Function, Kernel, Module
 from .ptx.parse import parse
-from .results import Estimate, Finding, KernelAttributes, Profile, Resources, Traffic, ValueRecord, race_error
+from .results import (
+    Estimate,
+    Finding,
+    KernelAttributes,
+    Profile,
+    Resources,
+    Traffic,
+    ValueRecord,
+    race_error,
+)
 
 if TYPE_CHECKING:
     from .sass.code import MachineCode, MachineCounts, MachineInstruction
@@ -68,7 +78,7 @@ __all__ = [
 ]
 
 #: all patterns that are sought by default
-PATTERNS: tuple[Pattern, ...] = (*COARSE_PATTERNS, *FINE_PATTERNS)
+PATTERNS: tuple[Pattern, ...] = (*COARSE_PATTERNS, *FINE_PATTERNS, *PROVEN_PATTERNS)
 Shape = int | tuple[int, ...]
 
 
@@ -77,7 +87,7 @@ class Device(Runtime):
 
     ``Device(observe={"memory"}, memory_bytes=None, backend="llvm", resources="estimate")``: ``observe`` is a
     subset of ``memory`` (the default), ``accesses``, ``footprint``, ``inputs`` (what memory held before each launch, for
-    ``machine_code``), ``threads`` and ``values``; ``backend`` is ``llvm`` or ``reference`` (NumPy: slow, same results);
+    ``machine_code``), ``proofs``, ``threads`` and ``values``; ``backend`` is ``llvm`` or ``reference`` (NumPy: slow, same results);
     ``resources`` is ``estimate`` (from liveness) or ``ptxas``; ``races`` is ``off``, ``note`` (accesses that nothing orders are in
     ``profile.races`` and in its notes) or ``error`` (they raise ``RaceError``); ``thresholds`` say when values are a pattern.
     ``mapped``: device addresses are addresses of this process, so that the host can access device memory by pointer, and kernels
@@ -324,7 +334,7 @@ def machine_ids(search: Iterable[str] = ()) -> tuple[str, ...]:
 def find_patterns(program: Program, patterns: Iterable[Pattern] = PATTERNS) -> tuple[Finding, ...]:
     """What these patterns find in everything recorded on a device, in the order of its steps, without repetition.
 
-    Raises ``NotObserved`` unless it observes ``values``, of whole objects, or ``accesses``, of single instructions.
+    Raises ``NotObserved`` unless it observes ``values``, of whole objects, ``accesses``, of single instructions, or ``proofs``.
     """
     return _find_patterns(program, patterns)
 

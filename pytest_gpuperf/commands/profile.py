@@ -150,6 +150,8 @@ def run(arguments: argparse.Namespace) -> int:
     progress = on_terminal(sys.stderr)
     for demand in _demands(arguments):
         observe = {"values": {"memory", "values"}, "addresses": {"memory"}, "control": set()}[demand]
+        if demand != "values" and arguments.format != "csv":
+            observe.add("proofs")
         device = engine.Device(
             observe=observe
             | ({"threads"} if arguments.thread else set())
@@ -171,7 +173,7 @@ def run(arguments: argparse.Namespace) -> int:
             {target: engine.estimate(profile, target, why=True) for target in targets} for profile in profiles
         ]
     findings: tuple[Finding, ...] = ()
-    if "values" in observe:
+    if not observe.isdisjoint(("proofs", "values")):
         with step(progress, "looking for findings"):
             findings = engine.find_patterns(device)
     for profile in profiles:

@@ -33,7 +33,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "uninitialized": ("warn", "error", "ignore"),
     "strict": ("note", "error", "off"),
     "races": ("note", "error", "off"),
-    "values": ("objects", "accesses"),
+    "values": ("objects", "proven", "accesses"),
     "program_values": ("off", "objects", "accesses"),
     "backend": ("auto", "llvm", "reference"),
     "baseline_layout": ("module", "case"),
@@ -224,7 +224,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
     ini(
         "gpuperf_values",
-        "value patterns of whole objects alone (objects), or of each instruction too (accesses)",
+        "value patterns of whole objects alone (objects), or of instructions too: those that are proven (proven), or all (accesses)",
         type="string",
         default="objects",
     )

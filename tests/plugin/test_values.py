@@ -48,6 +48,22 @@ def test_a_new_pattern_of_an_instruction_is_red_if_asked_for(real):
     assert real.run().ret == 0
 
 
+def test_a_new_pattern_that_is_proven_is_red_if_asked_for(real):
+    """Three quarters of an array are set to 2 by a store of its own: no pattern of the object, and no access is recorded."""
+    proven = "-o", "gpuperf_values=proven"
+    both = "setp.lt.u32 %p1, %r1, 384;\n    @%p1 st.global.f32 [%rd5], %f2;\n    @!%p1 st.global"
+    kernel = SCALE.replace("st.global", both).replace(".reg .b32", ".reg .pred %p<2>; .reg .b32")
+    real.write("scale.ptx", kernel)
+    real.write("test_k.py", TEST.replace("VALUES", NOISE).replace("256", "512"))
+    assert real.run("--gpuperf-update", *proven).ret == 0
+    assert real.run(*proven).ret == 0
+    real.write("scale.ptx", kernel.replace("%f2;\n    @!", "0f40000000;\n    @!"))
+    worse = real.run(*proven)
+    assert worse.ret == 1
+    worse.stdout.fnmatch_lines(["*single-value*scale st.global.f32 #1*"])
+    assert real.run().ret == 0
+
+
 def test_a_choice_that_is_none_is_refused(real):
     real.write("scale.ptx", SCALE)
     real.write("test_k.py", TEST.replace("VALUES", NOISE))

@@ -17,6 +17,7 @@ from ..memory.arena import Allocation, Memory, Saved
 from ..memory.arrays import DeviceArray, as_whole
 from ..memory.heap import HEAP_BYTES
 from ..ptx.module import Function, make_current
+from ..results import ProvenValues
 from ..simt.clusters import check_cluster, cluster_remark
 from ..simt.console import PRINTF_BYTES, Console
 from ..simt.counters import Observation
@@ -34,8 +35,9 @@ from ..simt.padding import notes_of
 from ..simt.program import Program, build_program
 from ..simt.thread_counters import choose_ctas
 from ..symbolic.choose import observe_addresses, observe_control
-from ..symbolic.known_contents import resolve_demand
-from ..symbolic.slice_program import reduced
+from ..symbolic.known_contents import pointers, resolve_demand
+from ..symbolic.proven_values import prove_values, with_moved
+from ..symbolic.slice_program import reduced, slice_of
 from .addressed_memory import AddressedMemory
 from .device_memory import check_kernel
 from .element_types import accessed_types, dtype_of, recorded_types
@@ -236,17 +238,30 @@ class Runtime(AddressedMemory):
             races=self.races != "off" and executed is None and not sampled,
             inputs=None if sampled else self._inputs_now(),
         )
+        proven = None if sampled else self._proven(program, plan)
         observation, uses = self._run_kept(program, running, plan, executed, observe, pointed, keep)
+        if proven is not None:
+            observation.proven = proven = with_moved(proven, program, observation.sites)
         observation.remarks = (*observation.remarks, *cluster_remark(kernel, shape.cluster))
         observation.notes = (*observation.notes, *notes_of(program, plan, self.memory, observation.beyond))
         if not sampled:
             self._launches += 1
             if observation.values is not None:
                 self.carried[self._steps] = observation.values
+            if proven:
+                self.proven[self._steps] = proven
             self._append("launch", self._objects(args, pointed), 0, uses, kernel, keep)
             if self._inputs is not None:
                 self._inputs.launched()
         return program, plan, observation
+
+    def _proven(self, program: Program, plan: LaunchPlan) -> tuple[ProvenValues, ...] | None:
+        """What warp classes prove of the values that a launch accesses, if that is asked for; memory is as the launch finds it."""
+        if "proofs" not in self.observe:
+            return None
+        where = pointers(program, plan.parameters, plan.symbols.tolist(), self.memory)
+        control = slice_of(program, "control", where.aliases)
+        return prove_values(program, plan, control, self.memory, self._contents.unknown.keys())
 
     def _objects(
         self, args: Sequence[object] | bytes, pointed: Iterable[Allocation]
@@ -286,7 +301,7 @@ class Runtime(AddressedMemory):
         return observation
 
     def _observed(self, demand: str, sampled: bool, threads_of: object) -> frozenset[str]:
-        observe = frozenset(("threads",)) if sampled else self.observe - {"inputs"}
+        observe = frozenset(("threads",)) if sampled else self.observe - {"inputs", "proofs"}
         if demand == "control":
             observe -= {"memory"}
         if threads_of is not None and "threads" not in observe:

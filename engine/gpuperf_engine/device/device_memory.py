@@ -20,7 +20,7 @@ from ..memory.arena import DEFAULT_BYTES, MAPPED_BYTES, Allocation, Memory
 from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, axes_of, converted
 from ..memory.images import ImageObject, surface_row, texture_row
 from ..ptx.module import Function, Module, make_current
-from ..results import ValueRecord
+from ..results import ProvenValues, ValueRecord
 from ..symbolic.known_contents import KnownContents
 from .element_types import UNKNOWN
 from .events import CallSite, Event, Use, call_path
@@ -107,6 +107,7 @@ class DeviceMemory:
         self._untyped: set[Allocation] = set()
         #: what launches accessed, by the number of the event, while ``accesses`` are observed
         self.carried: dict[int, tuple[ValueRecord, ...]] = {}
+        self.proven: dict[int, tuple[ProvenValues, ...]] = {}
         self.thresholds = Thresholds() if thresholds is None else thresholds
         self.recorder = (
             Recorder(self.memory, self.array_of.get, self.thresholds) if "values" in self.observe else None
@@ -413,6 +414,7 @@ class DeviceMemory:
         if self.most_events is not None and len(self.events) >= self.most_events:
             self.observed_all = False
             self.carried.pop(number, None)
+            self.proven.pop(number, None)
             return
         recorded = tuple(array.recorded() for array in objects)
         path = self.call_path() if path is None else path
@@ -424,6 +426,7 @@ class DeviceMemory:
         """What is recorded from now on is a program of its own, of so many events at most; memory is as it was left."""
         self.events.clear()
         self.carried.clear()
+        self.proven.clear()
         for allocation in self.recorder.dropped() if self.recorder is not None else ():
             for known in (self._arrays, self.array_of, self.origins, self.ends):
                 known.pop(allocation, None)

@@ -19,7 +19,7 @@ __all__ = [
 
 HOST_ACCESS = ("", "managed", "pinned")
 """How the host accesses what was allocated, besides by copies."""
-OBSERVABLE = ("accesses", "footprint", "inputs", "memory", "threads", "values")
+OBSERVABLE = ("accesses", "footprint", "inputs", "memory", "proofs", "threads", "values")
 BACKENDS = ("llvm", "reference")
 
 FORMER_BACKENDS = {"native": "llvm", "lanes": "reference"}

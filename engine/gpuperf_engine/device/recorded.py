@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray
-from ..results import ValueRecord
+from ..results import ProvenValues, ValueRecord
 from .events import Event
 from .thresholds import Thresholds
 
@@ -17,8 +17,8 @@ __all__ = ["Program", "RecordedProgram"]
 
 class Program(Protocol):
     """What a device has recorded. ``arrays``: of modules no variables; ``origins``: numbers of the events that allocated arrays,
-    ``ends``: of those that followed when they were freed; ``carried``: what launches accessed, by the numbers of their events;
-    ``observed_all``: whether later steps were recorded too."""
+    ``ends``: of those that followed when they were freed; ``carried``: what launches accessed, by the numbers of their events, and
+    ``proven``: what warp classes prove of that; ``observed_all``: whether later steps were recorded too."""
 
     @property
     def observe(self) -> frozenset[str]: ...
@@ -34,6 +34,8 @@ class Program(Protocol):
     def ends(self) -> Mapping[Allocation, int]: ...
     @property
     def carried(self) -> Mapping[int, tuple[ValueRecord, ...]]: ...
+    @property
+    def proven(self) -> Mapping[int, tuple[ProvenValues, ...]]: ...
     @property
     def observed_all(self) -> bool: ...
 
@@ -58,6 +60,7 @@ class RecordedProgram:
     left: Mapping[Allocation, tuple[int, int]] = field(default_factory=dict)
     lost: Mapping[Allocation, Mapping[int, int]] = field(default_factory=dict)
     observed_all: bool = True
+    proven: Mapping[int, tuple[ProvenValues, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program) -> RecordedProgram:
@@ -77,6 +80,7 @@ class RecordedProgram:
             {item.allocation: program.untouched(item.allocation) for item in own},
             {item.allocation: program.never_read(item.allocation) for item in own},
             program.observed_all,
+            dict(program.proven),
         )
 
     def untouched(self, allocation: Allocation) -> tuple[int, int]:

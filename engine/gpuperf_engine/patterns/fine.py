@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ..device.thresholds import Thresholds
-from ..results import Finding, Traffic, ValueRecord
+from ..results import Finding, ProvenValues, Traffic, ValueRecord
 from .fine_frequent import frequent_values
 from .fine_single import approximate_values, single_value
 from .fine_stores import dead_stores, repeated_loads, silent_stores, uninitialized_reads
@@ -22,7 +22,7 @@ from .fine_types import heavy_type
 from .matches import Match
 from .program import Step
 
-__all__ = ["FINE_PATTERNS", "FinePatterns"]
+__all__ = ["COMPILERS", "FINE_PATTERNS", "VERBS", "FinePatterns", "accesses_of", "instruction_names"]
 
 
 class _Family(Protocol):
@@ -45,8 +45,8 @@ _SHARES = (frequent_values, heavy_type, approximate_values)
 #: rules that fail if each launch of the call shows them; those of ``_VALUES`` stand for each other
 _FAILING = {"single-zero": 0, "single-value": 0, "structured-values": 0, "dead-stores": 1}
 #: tables of the compiler's library, which nobody can change
-_COMPILERS = ("__cudart_", "__internal_", "__nv_")
-_VERBS = {"load": "loads", "store": "stores"}
+COMPILERS = ("__cudart_", "__internal_", "__nv_")
+VERBS = {"load": "loads", "store": "stores"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class FinePatterns:
             site = step.site_of(record.object) or record.object
             made[step.call, step.event.kernel, instruction, site] += 1
             shown += [(step, finding) for finding in findings]
-        times = Counter((_FAILING.get(finding.rule), _accesses(finding)) for _, finding in shown)
+        times = Counter((_FAILING.get(finding.rule), accesses_of(finding)) for _, finding in shown)
         for step, finding in shown:
-            kind, accesses = _FAILING.get(finding.rule), _accesses(finding)
+            kind, accesses = _FAILING.get(finding.rule), accesses_of(finding)
             needed = kind is not None and times[kind, accesses] < made[accesses]
             yield step, replace(finding, severity="note") if needed else finding
 
@@ -88,12 +88,12 @@ class FinePatterns:
         few = _of_few_values(steps)
         for step in steps:
             thresholds = self.thresholds or step.program.thresholds
-            names = _instruction_names(step.carried)
+            names = instruction_names(step.carried)
             moved = _moved(step.carried)
             for record in step.carried:
-                if record.space not in moved or record.kind not in _VERBS:
+                if record.space not in moved or record.kind not in VERBS:
                     continue
-                if record.object.startswith(_COMPILERS):
+                if record.object.startswith(COMPILERS):
                     continue
                 name = names[record.site, record.element, record.object]
                 matches = _matches(record, step, thresholds, few)
@@ -133,12 +133,12 @@ def _holds(match: Match, record: ValueRecord, step: Step, few: frozenset[str]) -
     )
 
 
-def _accesses(finding: Finding) -> tuple[str, ...]:
+def accesses_of(finding: Finding) -> tuple[str, ...]:
     """What the finding is about, whatever it says."""
     return finding.call, finding.kernel, finding.instruction, finding.site or finding.object
 
 
-def _instruction_names(records: Sequence[ValueRecord]) -> dict[tuple[int, int, str], str]:
+def instruction_names(records: Sequence[ValueRecord | ProvenValues]) -> dict[tuple[int, int, str], str]:
     """Names that lines added above an instruction leave as they are: function, opcode, which one of those alike that access the
     object, and the element."""
     sites = {(record.site, record.object): (record.function, record.opcode) for record in records}
@@ -158,9 +158,9 @@ def _instruction_names(records: Sequence[ValueRecord]) -> dict[tuple[int, int, s
 
 def _moved(records: Sequence[ValueRecord]) -> dict[str, dict[str, int]]:
     """By space the bytes that a launch loads and stores."""
-    moved: dict[str, dict[str, int]] = {space: dict.fromkeys(_VERBS, 0) for space in ("global", "shared")}
+    moved: dict[str, dict[str, int]] = {space: dict.fromkeys(VERBS, 0) for space in ("global", "shared")}
     for record in records:
-        if record.space in moved and record.kind in _VERBS:
+        if record.space in moved and record.kind in VERBS:
             moved[record.space][record.kind] += record.bytes
     return moved
 
@@ -180,10 +180,10 @@ def _finding(
         "launches": 1,
         **match.evidence,
     }
-    what = f"{record.opcode} at {place} {_VERBS[record.kind]} {record.count:,} elements"
+    what = f"{record.opcode} at {place} {VERBS[record.kind]} {record.count:,} elements"
     # the models of time are told of less traffic with global memory alone
     share = match.waste / max(1, moved["global"][record.kind]) if record.space == "global" else 0.0
-    loads, stores = (min(1.0, share) if record.kind == kind else 0.0 for kind in _VERBS)
+    loads, stores = (min(1.0, share) if record.kind == kind else 0.0 for kind in VERBS)
     return Finding(
         rule=match.rule,
         object=record.object or "memory",

@@ -9,7 +9,7 @@ from ..device.thresholds import Thresholds
 from ..results import ValueRecord
 from .matches import Match
 
-__all__ = ["approximate_values", "single_value"]
+__all__ = ["approximate_values", "flag_match", "single_match", "single_value"]
 
 
 def single_value(record: ValueRecord, thresholds: Thresholds) -> Match | None:
@@ -20,22 +20,29 @@ def single_value(record: ValueRecord, thresholds: Thresholds) -> Match | None:
         return None
     zero = record.zeros == record.count
     value = 0 if zero else record.top[0][0] if record.top else record.minimum
-    rule = "single-zero" if zero else "single-value"
-    if flag:
-        return Match(
-            rule,
-            1.0,
-            f"all are {value}, and it is the only element",
-            record.bytes - record.width,
-            "let one thread store it, or only those that find another value there",
-            severity="note",
-            evidence={"value": value},
-        )
+    return flag_match(value, record.bytes, record.width) if flag else single_match(value, record.bytes)
+
+
+def flag_match(value: float | None, moved: int, width: int) -> Match:
+    """All stores to the only element of an object carry one value."""
     return Match(
-        rule,
+        "single-value" if value else "single-zero",
+        1.0,
+        f"all are {value}, and it is the only element",
+        moved - width,
+        "let one thread store it, or only those that find another value there",
+        severity="note",
+        evidence={"value": value},
+    )
+
+
+def single_match(value: float | None, moved: int) -> Match:
+    """All accesses carry one value."""
+    return Match(
+        "single-value" if value or value is None else "single-zero",
         1.0,
         f"all are {value}",
-        record.bytes,
+        moved,
         "skip the access where the value is known, or keep the value in a register or a constant",
         evidence={"value": value},
     )

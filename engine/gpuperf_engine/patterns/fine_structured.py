@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..device.thresholds import Thresholds
 from ..memory.arena import are_addresses
 from ..results import AffineFit, ValueRecord
 from .matches import Match
 
-__all__ = ["structured_values"]
+__all__ = ["structured_match", "structured_values"]
 
 
 def structured_values(record: ValueRecord, thresholds: Thresholds) -> Match | None:
@@ -25,25 +28,36 @@ def structured_values(record: ValueRecord, thresholds: Thresholds) -> Match | No
     bounds = record.minimum, record.maximum
     if record.type[0] != "f" and are_addresses(int(bounds[0] or 0), int(bounds[1] or 0), record.width):
         return None
-    loads, whole = record.kind == "load", line.fits == record.count
+    slope = line.slope if line.every == 1 else line.slope / line.every
+    slopes = {"slopes": list(line.slopes)} if line.beyond else {}
+    return structured_match(
+        record.kind == "load",
+        _text(line),
+        line.fits,
+        record.count,
+        record.width,
+        {"base": line.at_zero, "slope": slope, **slopes},
+    )
+
+
+def structured_match(
+    loads: bool, text: str, fits: int, count: int, width: int, evidence: Mapping[str, Any]
+) -> Match:
+    """So many of the accesses are on a function of the index."""
+    whole = fits == count
     advice = (
         "compute the values from the index instead of loading them"
         if loads
         else "let what reads the values compute them from the index"
     )
-    slope = line.slope if line.every == 1 else line.slope / line.every
     return Match(
         "structured-values",
-        line.fits / record.count,
-        _text(line) + ("" if whole else f" in {100 * line.fits / record.count:.1f} %"),
-        line.fits * record.width if loads else 0,
+        fits / count,
+        text + ("" if whole else f" in {100 * fits / count:.1f} %"),
+        fits * width if loads else 0,
         advice + ("" if whole else ", but for the others"),
         severity="fail" if loads and whole else "note",
-        evidence={
-            "base": line.at_zero,
-            "slope": slope,
-            **({"slopes": list(line.slopes)} if line.beyond else {}),
-        },
+        evidence=evidence,
     )
 
 

@@ -13,7 +13,7 @@ from ..errors import NotObserved
 from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray
 from ..ptx.module import Function
-from ..results import Finding, Traffic, ValueRecord, added_traffic
+from ..results import Finding, ProvenValues, Traffic, ValueRecord, added_traffic
 from .implied import without_implied
 
 __all__ = ["Pattern", "Step", "find_patterns", "more", "steps_of"]
@@ -57,6 +57,11 @@ class Step:
     def carried(self) -> tuple[ValueRecord, ...]:
         """What the accesses of a launch carried, if that was observed."""
         return self.program.carried.get(self.event.number, ())
+
+    @property
+    def proven(self) -> tuple[ProvenValues, ...]:
+        """What warp classes prove of the accesses of a launch, if that was asked for."""
+        return self.program.proven.get(self.event.number, ())
 
     def name(self, array: DeviceArray) -> str:
         """The name of an array; nameless ones are numbered in the order they were made."""
@@ -140,9 +145,9 @@ def find_patterns(device: Program, patterns: Iterable[Pattern]) -> tuple[Finding
     """All findings of the program recorded so far, in the order of its steps, without repetition: where a call makes one again, its
     bytes are added to the first.
 
-    Raises ``NotObserved`` unless the device observes ``values``, of whole objects, or ``accesses``, of single instructions.
+    Raises ``NotObserved`` unless the device observes ``values``, of whole objects, or ``accesses`` or ``proofs``, of instructions.
     """
-    if not device.observe & {"accesses", "values"}:
+    if not device.observe & {"accesses", "proofs", "values"}:
         raise NotObserved(
             "the values of the program were not observed", hint='use Device(observe={"memory", "values"})'
         )

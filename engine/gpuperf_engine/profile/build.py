@@ -75,6 +75,7 @@ def build_profile(
         static_instructions=program.static_instructions,
         observed_footprint=observation.footprint,
         observed_values=observation.values,
+        observed_proofs=observation.proven,
         observed_threads=None if observation.threads is None else Threads(program, plan, observation.threads),
         records=(LaunchRecord(program, plan, observation, times),),
         method=observation.method,

@@ -76,6 +76,7 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
         printed="".join(profile.printed for profile in profiles),
         observed_footprint=None,
         observed_values=None,
+        observed_proofs=None,
         observed_threads=None,
         seconds=sum(profile.seconds for profile in profiles),
         records=tuple(record for profile in profiles for record in profile.records),

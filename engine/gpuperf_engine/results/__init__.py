@@ -18,7 +18,7 @@ from .memory import SECTOR_BYTES, Memory, ObjectFootprint, SiteProfile
 from .profile import KernelAttributes, Profile, Resources
 from .races import Race, RaceAccess, race_error
 from .stalls import Advice, CodeLine, Stall
-from .values import AffineFit, ValueRecord
+from .values import AffineFit, ProvenValues, ValueRecord
 
 __all__ = [
     "SECTOR_BYTES",
@@ -39,6 +39,7 @@ __all__ = [
     "Memory",
     "ObjectFootprint",
     "Profile",
+    "ProvenValues",
     "Race",
     "RaceAccess",
     "Resources",

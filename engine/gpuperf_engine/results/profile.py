@@ -10,7 +10,7 @@ from ..errors import NotObserved, UnknownName, nearest
 from .control_flow import BlockProfile, Branches, BranchProfile, LineProfile
 from .memory import Memory, ObjectFootprint, SiteProfile
 from .races import Race
-from .values import ValueRecord
+from .values import ProvenValues, ValueRecord
 
 __all__ = ["Profile", "Resources"]
 
@@ -86,6 +86,7 @@ class Profile:
     sites: tuple[SiteProfile, ...] = field(default_factory=tuple)
     observed_footprint: tuple[ObjectFootprint, ...] | None = None
     observed_values: tuple[ValueRecord, ...] | None = None
+    observed_proofs: tuple[ProvenValues, ...] | None = None
     #: ``profile.threads.Threads`` of one launch, if the device observed them
     observed_threads: Any = field(default=None, repr=False, compare=False)
     #: the launches themselves (``profile.build.LaunchRecord``), for analyses that need more than totals
@@ -185,6 +186,17 @@ class Profile:
                 hint='use Device(observe={"accesses"}), and ask each launch by itself',
             )
         return self.observed_values
+
+    @property
+    def proven(self) -> tuple[ProvenValues, ...]:
+        """What warp classes prove of the values that memory instructions load and store, in program order; what is not proven is
+        missing. Raises ``NotObserved`` if the device did not observe ``proofs``, and for sums of launches."""
+        if self.observed_proofs is None:
+            raise NotObserved(
+                f"it was not asked what can be proven of the values that {self.kernel!r} accesses",
+                hint='use Device(observe={"proofs"}), and ask each launch by itself',
+            )
+        return self.observed_proofs
 
     @property
     def ctas(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["AffineFit", "ValueRecord"]
+__all__ = ["AffineFit", "ProvenValues", "ValueRecord"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,50 @@ class ValueRecord:
     def single(self) -> bool:
         """Whether all accesses carried one value."""
         return self.zeros == self.count or (self.distinct_exact and self.distinct == 1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON, ``bytes`` included."""
+        return {**asdict(self), "bytes": self.bytes}
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenValues:
+    """What warp classes prove of all that one element of an instruction loads from or stores to one object in a launch, of which not
+    every block ran: the values are ``base + slope · index``, modulo 2^bits, with the index of the element in the object (bytes from
+    its start / ``width``), and ``base`` alone where the slope is 0.
+
+    ``function``, ``line``, ``opcode``, ``source``, ``site``, ``element``, ``kind`` (``load`` or ``store``), ``object``, ``type`` and
+    ``width`` as in ``ValueRecord``; ``count`` is exact, of elements. ``elements``: at least so many different ones are
+    accessed; ``capacity``: for how many of that width the object has room. ``moved``:
+    bytes that all of the launch loads from, or stores to, global memory; 0 if accesses were not counted.
+    """
+
+    function: str
+    line: int
+    opcode: str
+    source: str
+    site: int
+    element: int
+    kind: str
+    object: str
+    type: str
+    width: int
+    count: int
+    base: int | float
+    slope: int
+    elements: int
+    capacity: int
+    moved: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the accesses moved."""
+        return self.count * self.width
+
+    @property
+    def single(self) -> bool:
+        """Whether all accesses carry one value."""
+        return not self.slope
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON, ``bytes`` included."""

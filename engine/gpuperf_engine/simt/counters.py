@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.slicing import Slice
-from ..results import ObjectFootprint, Race, ValueRecord
+from ..results import ObjectFootprint, ProvenValues, Race, ValueRecord
 from .atomic_targets import HottestAddress
 from .padding import Overrun
 from .program import Program
@@ -72,6 +72,8 @@ class Observation:
     footprint: tuple[ObjectFootprint, ...] | None = None
     #: what accesses carried, if ``accesses`` was observed
     values: tuple[ValueRecord, ...] | None = None
+    #: what warp classes prove of values, if ``proofs`` were observed
+    proven: tuple[ProvenValues, ...] | None = None
     #: of rules that were broken in a way that works on today's GPUs, one of each instruction
     breaches: tuple[Breach, ...] = ()
     #: accesses that nothing orders, if they were looked for

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ..affine.lanes import FULL, Lanes, lanes_of, reduce
+from ..affine.linear import Linear
 from ..affine.space import MOST_SYMBOLS, NoPhase, Refusal, Reparametrise, Space
 from ..affine.values import Affine
 from ..interp.memory import MemoryStep
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from .backend import WarpClassRun
     from .state import State
 
-__all__ = ["Accesses", "access_step"]
+__all__ = ["Accesses", "access_step", "address_reader", "array_of"]
 
 _U64 = scalar_type("u64")
 #: what is read from banks of constants; its accesses have a number and no place
@@ -70,7 +71,7 @@ def access_step(
     if instruction.effect in (ATOMIC, REDUCTION):
         raise Refusal("how many lanes of atomics have one address is counted in every block")
     counted = MemoryStep(to, instruction)
-    address = None if counted.space in _CONSTANT else _address(to, instruction)
+    address = None if counted.space in _CONSTANT else address_reader(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     counter = run.predicated(instruction) if load is None else None
     first = run.first_site + site * len(SITE_COLUMNS)
@@ -106,7 +107,8 @@ def access_step(
     return step
 
 
-def _address(to: Prepare, instruction: Instruction) -> Callable[[State], Lanes]:
+def address_reader(to: Prepare, instruction: Instruction) -> Callable[[State], Lanes]:
+    """Reads the address of an access, modulo 2^64."""
     operand = address_operand(instruction)
     base, offset = operand.base, operand.offset
     if isinstance(base, Register):
@@ -133,15 +135,9 @@ def _places(
                 raise NoPhase
             _settle(space, symbol, LINE_BYTES // gcd(number, LINE_BYTES), lanes)
     own = tuple((symbol, number) for symbol, number in linear if symbol < len(box))
-    low, high = space.piece.range(own) if own else (0, 0)
+    allocation, _ = array_of(space, value, linear, lanes, size, memory)
     every = value.every()
     bases = [every[lane] for lane in lanes_of(lanes)]
-    # the bounds may lie outside, where a condition cuts off a corner
-    tried = (memory.resolve((bases[0] + at) % (1 << 64), size) for at in (low, high, (low + high) // 2))
-    allocation = next((item for item in tried if item is not None), None)
-    if allocation is None or allocation.kind != "global" or allocation.index < 0 or high - low >= 1 << 62:
-        raise Refusal("it is not known to stay in an array")
-    _stays(space, value, lanes, allocation, size)
     corner = sum(number * box[symbol][0] for symbol, number in own)
     lowest = (min(bases) + corner) // LINE_BYTES * LINE_BYTES
     moved = allocation.address // LINE_BYTES * LINE_BYTES - lowest
@@ -149,6 +145,22 @@ def _places(
     if any(address % size for address in addresses):
         raise Refusal("its address is not aligned")
     return allocation, addresses
+
+
+def array_of(
+    space: Space, value: Lanes, linear: Linear, lanes: int, size: int, memory: Memory
+) -> tuple[Allocation, Lanes]:
+    """The array in which all lanes of all warps of the piece access bytes, and how far behind its start. All of the lanes move by
+    ``linear``. Raises ``Refusal`` unless there is one."""
+    own = tuple((symbol, number) for symbol, number in linear if symbol < len(space.piece.box))
+    low, high = space.piece.range(own) if own else (0, 0)
+    first = value.every()[lanes_of(lanes)[0]]
+    # the bounds may lie outside, where a condition cuts off a corner
+    tried = (memory.resolve((first + at) % (1 << 64), size) for at in (low, high, (low + high) // 2))
+    allocation = next((item for item in tried if item is not None), None)
+    if allocation is None or allocation.kind != "global" or allocation.index < 0 or high - low >= 1 << 62:
+        raise Refusal("it is not known to stay in an array")
+    return allocation, _stays(space, value, lanes, allocation, size)
 
 
 def _settle(space: Space, symbol: int, period: int, lanes: int) -> None:
@@ -161,8 +173,8 @@ def _settle(space: Space, symbol: int, period: int, lanes: int) -> None:
     space.known(Lanes((0,), ((FULL, ((symbol, 1),), 0),)), lanes)
 
 
-def _stays(space: Space, value: Lanes, lanes: int, allocation: Allocation, size: int) -> None:
-    """Raises ``Refusal`` unless all lanes of all warps access bytes of the array."""
+def _stays(space: Space, value: Lanes, lanes: int, allocation: Allocation, size: int) -> Lanes:
+    """How far behind the start of the array lanes access it. Raises ``Refusal`` unless all lanes of all warps access bytes of it."""
     above = reduce(Lanes([base - allocation.address for base in value.base], value.parts), 64)
     room = allocation.size - size
     below = Lanes(
@@ -171,3 +183,4 @@ def _stays(space: Space, value: Lanes, lanes: int, allocation: Allocation, size:
     )
     if space.nonnegative(above, lanes) != lanes or space.nonnegative(below, lanes) != lanes:
         raise Refusal("it accesses memory outside its array")
+    return above

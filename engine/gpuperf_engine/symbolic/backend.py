@@ -36,6 +36,7 @@ from .operands import concretely
 from .phases import arrive
 from .state import FRESH, State
 from .steps import make_step
+from .value_forms import ValueForms
 from .warp_classes import warp_classes
 
 __all__ = ["Counts", "Refusal", "TooLong", "WarpClassRun", "count_by_warp_classes"]
@@ -112,8 +113,8 @@ class _Block:
 
 
 class WarpClassRun:
-    """One launch being counted. Counters are numbered: ``4·block`` warps, ``+1`` lanes, ``+2`` divergent, ``+3`` taken, and after
-    those of all blocks one for each predicated instruction."""
+    """One launch being counted. Counters are numbered: ``4·block`` warps, ``+1`` lanes, ``+2`` divergent, ``+3`` taken, after
+    those of all blocks one for each predicated instruction, and behind those of sites such as ``forms`` asks for."""
 
     def __init__(
         self,
@@ -126,9 +127,10 @@ class WarpClassRun:
         most_steps: int,
         accesses: Accesses | None = None,
         complete: frozenset[Instruction] | None = None,
+        forms: ValueForms | None = None,
     ) -> None:
         self.program, self.plan, self.executed, self.memory = program, plan, executed, memory
-        self.guards, self.accesses = guards, accesses
+        self.guards, self.accesses, self.forms = guards, accesses, forms
         self.complete = executed if complete is None else complete
         self.most_pieces, self.most_steps = most_pieces, most_steps
         self.space = Space(concretely)

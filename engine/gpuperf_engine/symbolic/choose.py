@@ -42,7 +42,7 @@ from ..simt.program import Program
 from .accesses import Accesses
 from .backend import MOST_STEPS, Refusal, TooLong, count_by_warp_classes
 
-__all__ = ["observe_addresses", "observe_control"]
+__all__ = ["observe_addresses", "observe_control", "others_may_see"]
 
 #: plain warp instructions that compiled code executes in the time of one step of warp-class execution: 1.6 ns each, at the least, for
 #: about 20 µs of Python, at most 55
@@ -91,7 +91,7 @@ def observe_control(
             executed,
             f"blocks run in clusters of {plan.cluster_ctas}, which are not counted by warp classes",
         )
-    reason = _others(executed)
+    reason = others_may_see(executed)
     if reason:
         return _every(run(plan), executed, reason)
     standing = _standing(executed, plan)
@@ -131,7 +131,7 @@ def observe_addresses(
 ) -> Observation:
     """The counters of a launch of which the addresses are asked for. ``run`` runs them for a plan. Classes are tried where that takes
     a quarter of the time of the blocks, at most, and not again where it was in vain."""
-    reason = "blocks run in clusters" if plan.cluster_ctas > 1 else _others(executed)
+    reason = "blocks run in clusters" if plan.cluster_ctas > 1 else others_may_see(executed)
     standing = plan.ctas if reason else _standing(executed, plan)
     if standing < plan.ctas:
         observation = run(replace(plan, kept=range(standing), only_kept=True))
@@ -199,7 +199,7 @@ def _every(observation: Observation, executed: Slice, reason: str) -> Observatio
     return observation
 
 
-def _others(executed: Slice) -> str:
+def others_may_see(executed: Slice) -> str:
     """Why a block may see another's doings, or ``""``."""
     graph = executed.dependence
     for instruction in executed.complete:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, cast
 
 from ..affine.lanes import FULL, Lanes, lanes_of
@@ -30,7 +30,7 @@ from ..isa.evaluation import evaluate
 from ..isa.primitives import Value
 from ..isa.spaces import WINDOWS, space_of
 from ..isa.types import scalar_type
-from ..memory.arena import Memory
+from ..memory.arena import Allocation, Memory
 from ..ptx.syntax import Instruction, Register, Variable
 from ..simt.effects import completes_at_issue
 from . import exchange  # noqa: F401  (registers what it carries out)
@@ -38,6 +38,7 @@ from .accesses import access_step
 from .calls import parameter_step
 from .handlers import Step, handles
 from .operands import guard_of, reader
+from .value_forms import value_step
 
 if TYPE_CHECKING:
     from .backend import WarpClassRun
@@ -116,6 +117,8 @@ def _access(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
         base = address_operand(instruction).base
         if isinstance(base, Variable) and base not in run.program.kernel.params:
             return parameter_step(run, to, instruction)
+    if run.forms is not None and instruction in run.forms.watched:
+        return value_step(run, to, instruction, _load(run, to, instruction) if loads else None)
     if run.accesses is not None and instruction in run.program.site_of:
         carried_out = loads and (space in ("const", "param") or instruction in run.complete)
         if loads or instruction not in run.complete:
@@ -261,12 +264,12 @@ def _fetcher(run: WarpClassRun, space: str, instruction: Instruction) -> Callabl
     def fetch(address: int, size: int) -> int:
         if start <= address and address + size <= start + len(plan.parameters):
             return int.from_bytes(plan.parameters[address - start : address - start + size], "little")
-        return _from_memory(memory, address, size)
+        return _from_memory(memory, address, size, () if run.forms is None else run.forms.unknown)
 
     return fetch
 
 
-def _from_memory(memory: Memory | None, address: int, size: int) -> int:
+def _from_memory(memory: Memory | None, address: int, size: int, unknown: Collection[Allocation]) -> int:
     if memory is None:
         raise Refusal("it reads memory")
     if space_of(address)[0] in ("shared", "local"):
@@ -274,6 +277,8 @@ def _from_memory(memory: Memory | None, address: int, size: int) -> int:
     allocation = memory.resolve(address, size)
     if allocation is None or address % size:
         raise Refusal("it reads outside every array")
+    if allocation in unknown:
+        raise Refusal("it reads what another launch did not compute")
     offset = address - allocation.address
     if not allocation.initialized and not memory.shadow_of(allocation)[offset : offset + size].all():
         raise Refusal("it reads uninitialised memory")

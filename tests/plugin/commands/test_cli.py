@@ -500,6 +500,26 @@ def test_the_least_that_answers_is_run(loop, capsys):
     assert "demand control: " in run(capsys, *base, "--demand", "control")[1]
 
 
+@pytest.mark.parametrize("demand", ["control", "addresses"])
+def test_what_is_proven_of_a_launch_that_does_not_run(tmp_path, capsys, demand):
+    """A store of zeros by 10⁸ threads."""
+    file = tmp_path / "fill.ptx"
+    file.write_text(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry fill(.param .u64 x) {\n"
+        ".reg .b64 %rd<3>; .reg .b32 %r<3>;\nld.param.u64 %rd1, [x]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x;\n"
+        "mad.lo.u32 %r1, %r1, 1000, %r2; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd1, %rd1, %rd2;\n"
+        "st.global.u32 [%rd1], 0;\nret;\n}\n"
+    )
+    given = ["profile", str(file), "--grid", "100000", "--block", "1000", "--arg", "u32[100000000]=zeros"]
+    code, out, _ = run(capsys, *given, "--demand", demand)
+    assert code == OK
+    assert (
+        "finding: single-zero" in out
+        and "stores 100,000,000 elements" in out
+        and "as warp classes prove" in out
+    )
+
+
 def test_a_program_whose_data_decide_is_run_whole(tmp_path, capsys):
     """The second launch goes as many rounds as the first one stored: its control flow alone cannot be had without that."""
     (tmp_path / "pair.ptx").write_text(

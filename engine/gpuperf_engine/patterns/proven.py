@@ -1,0 +1,110 @@
+"""Patterns of single instructions that warp classes prove of a whole launch (``symbolic.proven_values``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..device.thresholds import Thresholds
+from ..memory.arena import are_addresses
+from ..results import Finding, ProvenValues, Traffic
+from .fine import COMPILERS, VERBS, accesses_of, instruction_names
+from .fine_single import flag_match, single_match
+from .fine_structured import structured_match
+from .matches import Match
+from .program import Step
+
+__all__ = ["PROVEN_PATTERNS", "ProvenPatterns"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenPatterns:
+    """Those of ``FinePatterns`` that hold of all accesses of an instruction to an object, where the accesses themselves were not
+    observed. ``thresholds``: if others than those of the device."""
+
+    thresholds: Thresholds | None = None
+
+    rules = ("single-zero", "single-value", "structured-values")
+
+    def find(self, steps: Sequence[Step]) -> Iterable[tuple[Step, Finding]]:
+        """One finding for each instruction and object of a launch. It fails only if it is proven of each launch of the call."""
+        launches = Counter((step.call, step.event.kernel) for step in steps if step.event.kernel)
+        shown = list(self._found(steps))
+        times = Counter(accesses_of(finding) for _, finding in shown)
+        for step, finding in shown:
+            every = times[accesses_of(finding)] == launches[step.call, step.event.kernel]
+            yield step, finding if every else replace(finding, severity="note")
+
+    def _found(self, steps: Sequence[Step]) -> Iterator[tuple[Step, Finding]]:
+        for step in steps:
+            if step.carried:
+                continue  # more is known
+            thresholds = self.thresholds or step.program.thresholds
+            names = instruction_names(step.proven)
+            for item in step.proven:
+                if item.object.startswith(COMPILERS):
+                    continue
+                match = _match(item, thresholds)
+                if match is not None:
+                    yield step, _finding(step, item, match, names[item.site, item.element, item.object])
+
+
+def _match(item: ProvenValues, thresholds: Thresholds) -> Match | None:
+    if item.slope:
+        largest = int(item.base) + item.slope * (item.capacity - 1)
+        low, high = sorted((int(item.base), largest))
+        if item.elements < thresholds.line or are_addresses(low, high, item.width):
+            return None
+        text = f"element i is {item.base} + {item.slope} · i"
+        return structured_match(
+            item.kind == "load",
+            text,
+            item.count,
+            item.count,
+            item.width,
+            {"base": item.base, "slope": item.slope},
+        )
+    if item.kind == "store" and item.capacity == 1 and item.count > 1:
+        return flag_match(item.base or 0, item.bytes, item.width)
+    return single_match(item.base or 0, item.bytes) if item.elements > 1 else None
+
+
+def _finding(step: Step, item: ProvenValues, match: Match, instruction: str) -> Finding:
+    place = item.source or f"line {item.line}"
+    evidence: dict[str, Any] = {
+        "fraction": match.fraction,
+        "bytes": item.bytes,
+        "line": item.line,
+        "source": item.source,
+        "opcode": item.opcode,
+        "kind": item.kind,
+        "type": item.type,
+        "launches": 1,
+        "proof": "warp classes",
+        **match.evidence,
+    }
+    what = f"{item.opcode} at {place} {VERBS[item.kind]} {item.count:,} elements"
+    share = min(1.0, match.waste / item.moved) if item.moved else 0.0
+    loads, stores = (share if item.kind == kind else 0.0 for kind in VERBS)
+    return Finding(
+        rule=match.rule,
+        object=item.object or "memory",
+        call=step.call,
+        message=f"{what} {'from' if item.kind == 'load' else 'to'} {item.object or 'memory'!r}: {match.text}, as warp classes prove",
+        path=step.event.site.file,
+        line=step.event.site.line,
+        kernel=step.event.kernel,
+        severity=match.severity,
+        waste=match.waste,
+        advice=match.advice,
+        evidence=evidence,
+        site=step.site_of(item.object),
+        instruction=instruction,
+        steps=(step.event.number,),
+        traffic=(Traffic(step.event.number, loads, stores),) if share else (),
+    )
+
+
+PROVEN_PATTERNS: tuple[ProvenPatterns, ...] = (ProvenPatterns(),)

@@ -14,7 +14,7 @@ from ..memory.arrays import DeviceArray
 from ..memory.images import surface_row, texture_row
 from .calls import function
 from .codes import CudaError
-from .memory import Extent, Pitched, copy, copy_rows
+from .memory import Extent, Pitched, Side, copy, copy_rows
 from .state import State
 
 __all__ = ["Channels", "Copy3D", "CudaArray", "Resource", "Texture", "cudaMemcpy3D", "make_array"]
@@ -196,7 +196,7 @@ def cudaMemcpy2DToArray(
     state: State, array: int, x: int, y: int, source: int, pitch: int, width: int, height: int, kind: int
 ) -> None:
     known = state.of(array, CudaArray)
-    copy_rows(state, (known.address(x, y), known.pitch), (source, pitch), width, height, kind)
+    copy_rows(state, Side(known.address(x, y), known.pitch), Side(source, pitch), width, height, kind)
 
 
 @function(c_void_p, c_size_t, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int, c_void_p)
@@ -210,7 +210,7 @@ def cudaMemcpy2DFromArray(
     state: State, target: int, pitch: int, array: int, x: int, y: int, width: int, height: int, kind: int
 ) -> None:
     known = state.of(array, CudaArray)
-    copy_rows(state, (target, pitch), (known.address(x, y), known.pitch), width, height, kind)
+    copy_rows(state, Side(target, pitch), Side(known.address(x, y), known.pitch), width, height, kind)
 
 
 @function(c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_size_t, c_int, c_void_p)
@@ -239,9 +239,9 @@ def cudaMemcpy3D(state: State, given: int) -> None:
     to, target_pitch, target_plane, into = _side(state, asked.target_array, asked.target_at, asked.target)
     by, source_pitch, source_plane, out = _side(state, asked.source_array, asked.source_at, asked.source)
     width = asked.extent.width * (into or out or 1)
-    for layer in range(max(1, asked.extent.depth)):
-        target, source = (to + layer * target_plane, target_pitch), (by + layer * source_plane, source_pitch)
-        copy_rows(state, target, source, width, max(1, asked.extent.height), asked.kind)
+    target, source = Side(to, target_pitch, target_plane), Side(by, source_pitch, source_plane)
+    height, depth = max(1, asked.extent.height), max(1, asked.extent.depth)
+    copy_rows(state, target, source, width, height, asked.kind, depth)
 
 
 @function(c_void_p, c_void_p)

@@ -17,11 +17,12 @@ from ctypes import (
 )  # fmt: skip
 from dataclasses import dataclass, field
 
+from ..device.rows import Rows
 from .arrays import Copy3D, cudaMemcpy3D
 from .calls import function
 from .codes import CudaError
 from .launches import Dim3, prepared, shape_of
-from .memory import copy, fill
+from .memory import copy, fill_rows
 from .registration import kernel_of
 from .state import State
 
@@ -236,11 +237,10 @@ def cudaGraphAddMemsetNode(state: State, out: int, graph: int, before: int, coun
     value = asked.value.to_bytes(4, "little")[: asked.size]
     target, pitch, width, height = asked.target, asked.pitch, asked.width, asked.height
 
-    def fill_rows() -> None:
-        for row in range(max(1, height)):
-            fill(state, target + row * pitch, value, width)
+    def filled() -> None:
+        fill_rows(state, target, value, Rows(width * len(value), max(1, height), 1, pitch))
 
-    add_node(state, out, graph, before, count, fill_rows)
+    add_node(state, out, graph, before, count, filled)
 
 
 @function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import Structure, c_int, c_size_t, c_uint, c_void_p
+from typing import NamedTuple
 
+from ..device.rows import Rows
 from ..errors import LaunchError
 from .calls import function
 from .codes import CudaError
 from .registration import symbol_address
 from .state import State
 
-__all__ = ["Extent", "Pitched", "copy", "copy_rows", "fill"]
+__all__ = ["Extent", "Pitched", "Side", "copy", "copy_rows", "fill", "fill_rows"]
 
 _PITCH = 512
 _KINDS = range(5)
@@ -173,36 +175,36 @@ def cudaMemGetInfo(state: State, free: int, total: int) -> None:
 
 def copy(state: State, target: int | None, source: int | None, size: int, kind: int) -> None:
     """So many bytes. Raises ``CudaError``."""
-    if kind not in _KINDS:
-        raise CudaError(21, f"{kind} is no direction of a copy")
-    if not size:
-        return
-    if not target or not source:
-        raise CudaError(1, "a copy from or to a null pointer")
-    try:
-        state.device.copy_bytes(target, source, size)
-    except LaunchError as error:
-        raise CudaError(1, str(error)) from None
+    copy_rows(state, Side(target, size), Side(source, size), size, 1, kind)
+
+
+class Side(NamedTuple):
+    """One side of a copy of rows: where they begin, and how far rows and planes are apart."""
+
+    address: int | None
+    pitch: int
+    plane: int = 0
 
 
 def copy_rows(
-    state: State,
-    target: tuple[int | None, int],
-    source: tuple[int | None, int],
-    width: int,
-    height: int,
-    kind: int,
+    state: State, target: Side, source: Side, width: int, height: int, kind: int, depth: int = 1
 ) -> None:
-    """Rows of ``width`` bytes, each side an address and a pitch."""
-    if width > target[1] or width > source[1]:
+    """``height`` rows of ``width`` bytes in each of ``depth`` planes, in one step. Raises ``CudaError``."""
+    if width > target.pitch or width > source.pitch:
         raise CudaError(
-            12, f"rows of {width:,} bytes do not fit into pitches of {target[1]:,} and {source[1]:,}"
+            12, f"rows of {width:,} bytes do not fit into pitches of {target.pitch:,} and {source.pitch:,}"
         )
-    if width == target[1] == source[1]:
-        copy(state, target[0], source[0], width * height, kind)
+    if kind not in _KINDS:
+        raise CudaError(21, f"{kind} is no direction of a copy")
+    into, of = (Rows(width, height, depth, side.pitch, side.plane) for side in (target, source))
+    if not into.bytes:
         return
-    for row in range(height):
-        copy(state, (target[0] or 0) + row * target[1], (source[0] or 0) + row * source[1], width, kind)
+    if not target.address or not source.address:
+        raise CudaError(1, "a copy from or to a null pointer")
+    try:
+        state.device.copy_rows(target.address, into, source.address, of)
+    except LaunchError as error:
+        raise CudaError(1, str(error)) from None
 
 
 def _queued(state: State, stream: int | None, operation: Callable[[], None]) -> None:
@@ -235,14 +237,14 @@ def cudaMemcpyPeerAsync(
 def cudaMemcpy2D(
     state: State, target: int, to: int, source: int, by: int, width: int, height: int, kind: int
 ) -> None:
-    copy_rows(state, (target, to), (source, by), width, height, kind)
+    copy_rows(state, Side(target, to), Side(source, by), width, height, kind)
 
 
 @function(c_void_p, c_size_t, c_void_p, c_size_t, c_size_t, c_size_t, c_int, c_void_p)
 def cudaMemcpy2DAsync(
     state: State, target: int, to: int, source: int, by: int, width: int, height: int, kind: int, stream: int
 ) -> None:
-    _queued(state, stream, lambda: copy_rows(state, (target, to), (source, by), width, height, kind))
+    _queued(state, stream, lambda: copy_rows(state, Side(target, to), Side(source, by), width, height, kind))
 
 
 @function(c_void_p, c_void_p, c_size_t, c_size_t, c_int)
@@ -274,12 +276,17 @@ def cudaMemcpyFromSymbolAsync(
 
 def fill(state: State, target: int | None, value: bytes, count: int) -> None:
     """``value`` so many times from an address on. Raises ``CudaError`` unless that is memory which kernels may access."""
-    if not count:
+    fill_rows(state, target, value, Rows(len(value) * count))
+
+
+def fill_rows(state: State, target: int | None, value: bytes, rows: Rows) -> None:
+    """``value`` as often as each row has room for it, in one step. Raises ``CudaError`` as ``fill``."""
+    if not rows.bytes:
         return
     if not target or state.device.array_at(target) is None:
         raise CudaError(1, f"a memset of {target or 0:#x}, where no device memory is")
     try:
-        state.device.fill_bytes(target, value, count)
+        state.device.fill_rows(target, rows, value)
     except LaunchError as error:
         raise CudaError(1, str(error)) from None
 
@@ -288,12 +295,8 @@ def _fill(state: State, target: int | None, value: int, size: int) -> None:
     fill(state, target, bytes([value & 0xFF]), size)
 
 
-def _fill_rows(state: State, target: int | None, pitch: int, value: int, width: int, height: int) -> None:
-    if width == pitch:
-        _fill(state, target, value, width * height)
-        return
-    for row in range(height):
-        _fill(state, (target or 0) + row * pitch, value, width)
+def _fill_rows(state: State, target: int | None, value: int, rows: Rows) -> None:
+    fill_rows(state, target, bytes([value & 0xFF]), rows)
 
 
 @function(c_void_p, c_int, c_size_t)
@@ -308,21 +311,20 @@ def cudaMemsetAsync(state: State, target: int, value: int, size: int, stream: in
 
 @function(c_void_p, c_size_t, c_int, c_size_t, c_size_t)
 def cudaMemset2D(state: State, target: int, pitch: int, value: int, width: int, height: int) -> None:
-    _fill_rows(state, target, pitch, value, width, height)
+    _fill_rows(state, target, value, Rows(width, height, 1, pitch))
 
 
 @function(c_void_p, c_size_t, c_int, c_size_t, c_size_t, c_void_p)
 def cudaMemset2DAsync(
     state: State, target: int, pitch: int, value: int, width: int, height: int, stream: int
 ) -> None:
-    _queued(state, stream, lambda: _fill_rows(state, target, pitch, value, width, height))
+    _queued(state, stream, lambda: _fill_rows(state, target, value, Rows(width, height, 1, pitch)))
 
 
 @function(Pitched, c_int, Extent)
 def cudaMemset3D(state: State, target: Pitched, value: int, extent: Extent) -> None:
-    for layer in range(extent.depth):
-        start = (target.ptr or 0) + layer * target.pitch * target.ysize
-        _fill_rows(state, start, target.pitch, value, extent.width, extent.height)
+    plane = target.pitch * target.ysize
+    _fill_rows(state, target.ptr, value, Rows(extent.width, extent.height, extent.depth, target.pitch, plane))
 
 
 # -- advice: there is one memory ------------------------------------------------------------------------------------------

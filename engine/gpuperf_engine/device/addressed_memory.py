@@ -14,6 +14,7 @@ from ..ptx.module import Function, Module
 from .device_memory import DeviceMemory
 from .element_types import UNKNOWN
 from .options import HOST_ACCESS, check_name
+from .rows import Rows
 
 __all__ = ["AddressedMemory"]
 
@@ -133,45 +134,67 @@ class AddressedMemory(DeviceMemory):
     def copy_bytes(self, target: int, source: int, size: int) -> None:
         """Copy so many bytes from one address to another, as ``memmove`` does. Raises ``LaunchError`` for addresses of no memory, and
         ``NotObserved`` for contents that a launch did not compute."""
+        self.copy_rows(target, Rows(size), source, Rows(size))
+
+    def copy_rows(self, target: int, into: Rows, source: int, of: Rows) -> None:
+        """Copy as many rows from one address to another, in one step. Errors as ``copy_bytes``; what lies between rows is no part
+        of it, but must be memory of the same object."""
+        size = into.bytes
         if not size:
             return
-        to, by = self._holder(target, size, "write"), self._holder(source, size, "read")
+        to, by = self._holder(target, into.extent, "write"), self._holder(source, of.extent, "read")
         if by is not None:
             self._contents.require(by, "this copy")
         holder, (to, by) = to, self._by_copies(to, by)
-        ctypes.memmove(self._host(target), self._host(source), size)
+        if size == into.extent == of.extent:
+            ctypes.memmove(self._host(target), self._host(source), size)
+        else:
+            np.copyto(into.at(self._host(target)), of.at(self._host(source)))
         if holder is not None:
             self._contents.overwritten(holder, size)
-            self.memory.mark(holder, target - holder.address, size)
+            self._mark(holder, target, into)
         if to is not None:
-            objects = tuple(
-                self._view(item, start, size) for item, start in ((to, target), (by, source)) if item
-            )
-            self._record("copy" if by is not None else "copy-in", objects, size)
+            sides = [(item, at, rows) for item, at, rows in ((to, target, into), (by, source, of)) if item]
+            objects = tuple(self._view(item, at, rows.extent) for item, at, rows in sides)
+            self._record("copy" if by is not None else "copy-in", objects, size, [rows for *_, rows in sides])
         elif by is not None:
-            view = self._view(by, source, size)
-            uses = () if self.recorder is None else self.recorder.host_reads(self._steps, view)
+            view = self._view(by, source, of.extent)
+            uses = () if self.recorder is None else self.recorder.host_reads(self._steps, view, of.mask)
             self._append("copy-out", (view,), size, uses)
+
+    def _mark(self, holder: Allocation, target: int, rows: Rows) -> None:
+        """The host has written these rows."""
+        if rows.bytes == rows.extent:
+            self.memory.mark(holder, target - holder.address, rows.bytes)
+        elif not holder.initialized:
+            start = target - holder.address
+            rows.over(self.memory.shadow_of(holder)[start : start + rows.extent])[:] = 1
 
     def fill_bytes(self, target: int, value: bytes, count: int) -> None:
         """Write ``value``, of any number of bytes, so many times from an address on. Raises ``LaunchError``."""
-        size = len(value) * count
+        self.fill_rows(target, Rows(len(value) * count), value)
+
+    def fill_rows(self, target: int, rows: Rows, value: bytes) -> None:
+        """Write ``value`` as often as each of the rows has room for it, in one step. Raises ``LaunchError``."""
+        size = rows.bytes
         if not size:
             return
-        to = self._holder(target, size, "write")
+        to = self._holder(target, rows.extent, "write")
         (followed,) = self._by_copies(to)
         whole = to is not None and not to.adopted and (target, size) == (to.address, to.size)
         if to is not None and whole and not to.initialized and not any(value):
             self.memory.zero(to)
+        elif size != rows.extent:
+            rows.at(self._host(target))[:] = np.frombuffer(value * (rows.width // len(value)), np.uint8)
         elif value.count(value[0]) == len(value):
             ctypes.memset(self._host(target), value[0], size)
         else:
-            ctypes.memmove(self._host(target), value * count, size)
+            ctypes.memmove(self._host(target), value * (size // len(value)), size)
         if to is not None:
             self._contents.overwritten(to, size)
-            self.memory.mark(to, target - to.address, size)
+            self._mark(to, target, rows)
         if followed is not None:
-            self._record("memset", (self._view(followed, target, size),), size)
+            self._record("memset", (self._view(followed, target, rows.extent),), size, [rows])
 
     def read_bytes(self, source: int, size: int) -> bytes:
         """So many bytes at an address. Raises ``LaunchError``, and ``NotObserved`` for contents that a launch did not compute."""

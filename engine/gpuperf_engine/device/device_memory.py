@@ -26,6 +26,7 @@ from .element_types import UNKNOWN
 from .events import CallSite, Event, Use, call_path
 from .options import check_observe
 from .recording import Recorder
+from .rows import Rows
 from .symbols import Symbols
 from .thresholds import Thresholds
 
@@ -389,12 +390,15 @@ class DeviceMemory:
 
     # -- events ---------------------------------------------------------------------------------------------------------
 
-    def _record(self, kind: str, objects: tuple[DeviceArray, ...], size: int) -> None:
-        """A copy or memset by the host has been made."""
+    def _record(
+        self, kind: str, objects: tuple[DeviceArray, ...], size: int, rows: Sequence[Rows] = ()
+    ) -> None:
+        """A copy or memset by the host has been made, of these ``rows`` of the objects or of all of them."""
         uses: tuple[Use, ...] = ()
         if self.recorder is not None:
             source = objects[1] if len(objects) > 1 else None
-            uses = self.recorder.host_writes(self._steps, objects[0], source, kind)
+            masks = [item.mask for item in rows] or [None] * len(objects)
+            uses = self.recorder.host_writes(self._steps, objects[0], source, kind, masks)
         self._append(kind, objects, size, uses)
 
     def _append(

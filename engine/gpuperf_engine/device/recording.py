@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -46,7 +46,7 @@ class _Known:
     #: numbers of the events that wrote bytes which may be unread
     writers: list[int] = field(default_factory=list)
     #: ranges that the host holds as they are
-    on_host: list[tuple[int, int]] = field(default_factory=list)
+    on_host: list[Span] = field(default_factory=list)
     #: number of the last event that wrote
     writer: int = -1
     keys: dict[tuple[int, int], bytes] = field(default_factory=dict)
@@ -91,35 +91,44 @@ class Recorder:
         known.complete = True
 
     def host_writes(
-        self, number: int, target: DeviceArray, source: DeviceArray | None, kind: str
+        self,
+        number: int,
+        target: DeviceArray,
+        source: DeviceArray | None,
+        kind: str,
+        masks: Sequence[NDArray[np.bool_] | None] = (None, None),
     ) -> tuple[Use, ...]:
-        """A copy or memset has written to an array or view."""
-        span = Span(target.offset, target.offset + target.nbytes)
+        """A copy or memset has written to an array or view. ``masks``: to which bytes of the target, and read which of the
+        source, if not all."""
+        span = Span(target.offset, target.offset + target.nbytes, masks[0])
         uses = []
         whole = self._whole(target)
+        read = within = None
+        if source is not None:
+            read = Span(source.offset, source.offset + source.nbytes, masks[1])
         if source is not None and source.allocation is not target.allocation:
-            read = Span(source.offset, source.offset + source.nbytes)
             uses.append(self._use(number, self._whole(source), read, None, True))
             self._reconsider(number, source.allocation)
-        within: Span | None = None
-        if source is not None and source.allocation is target.allocation:
-            within = Span(source.offset, source.offset + source.nbytes)
+        else:
+            within = read
         if whole.dtype == UNKNOWN:
             self._wait(number, target.allocation, span)
         use = self._use(number, whole, within, span, True, kind)
         uses.append(use)
         self._reconsider(number, target.allocation)
         if kind == "copy-in":
-            self._of(target.allocation).on_host.append((span.start, span.end))
+            self._of(target.allocation).on_host.append(span)
         return tuple(sorted(uses, key=lambda item: item.array.allocation.address))
 
-    def host_reads(self, number: int, array: DeviceArray) -> tuple[Use, ...]:
-        """A copy to the host has read an array or view."""
-        span = Span(array.offset, array.offset + array.nbytes)
+    def host_reads(
+        self, number: int, array: DeviceArray, mask: NDArray[np.bool_] | None = None
+    ) -> tuple[Use, ...]:
+        """A copy to the host has read an array or view. ``mask``: which bytes of it, if not all."""
+        span = Span(array.offset, array.offset + array.nbytes, mask)
         known = self._of(array.allocation)
-        has = any(start <= span.start and span.end <= end for start, end in known.on_host)
+        has = any(item.contains(span) for item in known.on_host)
         if not has:
-            known.on_host.append((span.start, span.end))
+            known.on_host.append(span)
         use = self._use(number, self._whole(array), span, None, True)
         self._reconsider(number, array.allocation)
         return (replace(use, bytes_held=span.count if has else 0),)
@@ -133,7 +142,7 @@ class Recorder:
                 self._keep(allocation, known, changed, True)
             known.flags.add(whole, _READ)
             known.unread.put(whole, 0)
-            known.on_host = [(0, allocation.size)]
+            known.on_host = [whole]
 
     def starts(self, pointed: Iterable[Allocation]) -> None:
         """A launch starts that is given pointers to these objects: of managed ones the others are not followed."""
@@ -213,13 +222,15 @@ class Recorder:
 
     def _wait(self, number: int, allocation: Allocation, span: Span) -> None:
         """Keep what a copy or memset wrote until the type is known, if there is room."""
-        self._waiting_bytes += 2 * span.count
+        self._waiting_bytes += 2 * (span.end - span.start)
         if self._waiting_bytes > _WAITING_BYTES:
             return
         known = self._of(allocation)
         now = self.memory.view(allocation)[span.slice].copy()
         written = None if known.complete else (known.flags.part(span.slice) & _WRITTEN) != 0
-        known.waiting.append(WrittenBytes(number, span.start, now, known.held[span.slice].copy(), written))
+        known.waiting.append(
+            WrittenBytes(number, span.start, now, known.held[span.slice].copy(), written, span.mask)
+        )
 
     def _reconsider(self, number: int, allocation: Allocation) -> None:
         """Note that an event touched an object, if its type is not known."""
@@ -319,8 +330,10 @@ class Recorder:
 
     def _digest(self, allocation: Allocation, writes: Span) -> str:
         """Of what the host wrote and where."""
-        written = hashlib.sha1(self.memory.view(allocation)[writes.slice], usedforsecurity=False).hexdigest()
-        whole = writes.end - writes.start == allocation.size
+        data = self.memory.view(allocation)[writes.slice]
+        data = data if writes.mask is None else data[writes.mask]
+        written = hashlib.sha1(data, usedforsecurity=False).hexdigest()
+        whole = writes.count == allocation.size
         return written if whole else f"{writes.start}+{writes.end - writes.start}:{written}"
 
     def _keep(self, allocation: Allocation, known: _Known, writes: Span, changes: bool) -> None:
@@ -329,7 +342,7 @@ class Recorder:
         known.complete |= writes.mask is None and writes.end - writes.start == allocation.size
         if changes:
             known.on_host = [
-                (start, end) for start, end in known.on_host if end <= writes.start or writes.end <= start
+                item for item in known.on_host if item.end <= writes.start or writes.end <= item.start
             ]
 
     # -- equal ranges ----------------------------------------------------------------------------------------------------------------

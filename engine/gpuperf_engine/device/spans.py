@@ -36,6 +36,13 @@ class Span:
         """For ``where=`` of NumPy's functions on the slice."""
         return True if self.mask is None else self.mask
 
+    def contains(self, other: Span) -> bool:
+        """Whether all bytes of another span are of this one; of spans with gaps only equal ones are compared."""
+        if self.mask is None:
+            return self.start <= other.start and other.end <= self.end
+        same = (self.start, self.end) == (other.start, other.end)
+        return same and other.mask is not None and np.array_equal(self.mask, other.mask)
+
     def put(self, part: NDArray[Any], value: Any) -> None:
         """Set these bytes of something that has one number for each of the object's."""
         if self.mask is None:

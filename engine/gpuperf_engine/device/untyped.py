@@ -20,13 +20,15 @@ __all__ = ["WrittenBytes", "patterns_of", "use_as"]
 @dataclass(frozen=True, slots=True)
 class WrittenBytes:
     """What a copy or memset wrote to an object whose type is not known yet: bytes from ``start`` on as they are ``now`` and were
-    ``before``; ``written``: which of them had been written then (``None``: all)."""
+    ``before``; ``written``: which of them had been written then, ``mask``: which the step
+    wrote (``None``: all)."""
 
     number: int
     start: int
     now: NDArray[np.uint8]
     before: NDArray[np.uint8]
     written: NDArray[np.bool_] | None
+    mask: NDArray[np.bool_] | None = None
 
 
 def use_as(array: DeviceArray, waiting: WrittenBytes | None, thresholds: Thresholds, use: Use) -> Use:
@@ -43,6 +45,9 @@ def use_as(array: DeviceArray, waiting: WrittenBytes | None, thresholds: Thresho
     if waiting.written is not None:
         same &= all_of_elements(waiting.written[around], width)
     values = now.view(array.dtype)
+    if waiting.mask is not None:
+        whole = all_of_elements(waiting.mask[around], width)
+        same, values = same & whole, values[whole]
     unchanged = int(np.count_nonzero(same))
     return replace(
         use,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 from ctypes import Structure, c_int, c_size_t, c_uint, c_ulonglong, c_ushort, c_void_p
 
+from ...device.rows import Rows
 from ..arrays import CudaArray
 from ..calls import function
 from ..codes import CudaError
 from ..graphs import add_node
-from ..memory import copy, copy_rows, cudaMallocPitch
+from ..memory import Side, copy, copy_rows, cudaMallocPitch, fill_rows
 from ..memory import fill as fill_bytes
 from ..state import State
 
@@ -51,25 +52,22 @@ class Copy3D(Structure):
     ]  # fmt: skip
 
 
-def _place(state: State, side: _Side2D | _Side3D, width: int) -> tuple[int, int, int]:
+def _place(state: State, side: _Side2D | _Side3D, width: int) -> Side:
     """Address, pitch and bytes from slice to slice of one side."""
     z = getattr(side, "z", 0)
     if side.kind == _ARRAY:
         known = state.of(side.array, CudaArray)
-        return known.address(side.x, side.y, z), known.pitch, known.pitch * max(1, known.height)
+        return Side(known.address(side.x, side.y, z), known.pitch, known.pitch * max(1, known.height))
     start = (side.host if side.kind == _HOST else side.device) or 0
     pitch = side.pitch or width
     plane = pitch * getattr(side, "height", 0)
-    return start + side.x + side.y * pitch + z * plane, pitch, plane
+    return Side(start + side.x + side.y * pitch + z * plane, pitch, plane)
 
 
 def _copy(state: State, asked: Copy2D | Copy3D) -> None:
     to, by = (_place(state, side, asked.width) for side in (asked.target, asked.source))
-    height = max(1, asked.height)
-    for layer in range(max(1, getattr(asked, "depth", 1))):
-        copy_rows(
-            state, (to[0] + layer * to[2], to[1]), (by[0] + layer * by[2], by[1]), asked.width, height, _ANY
-        )
+    depth = max(1, getattr(asked, "depth", 1))
+    copy_rows(state, to, by, asked.width, max(1, asked.height), _ANY, depth)
 
 
 @function(c_void_p, also=("cuMemcpy2DUnaligned",))
@@ -171,10 +169,7 @@ def cuMemAllocPitch(state: State, out: int, pitch: int, width: int, height: int,
 def _fill(state: State, target: int, pitch: int, value: int, element: int, width: int, height: int) -> None:
     """Rows of ``width`` elements of ``element`` bytes."""
     raw = (value & (1 << 8 * element) - 1).to_bytes(element, "little")
-    if width * element == pitch:
-        width, height = width * height, 1
-    for row in range(height if width else 0):
-        fill_bytes(state, target + row * pitch, raw, width)
+    fill_rows(state, target, raw, Rows(width * element, height, 1, pitch))
 
 
 def _fills(element: int, value: type) -> None:

@@ -1,0 +1,51 @@
+"""Rows of bytes at equal distances, as 2-D and 3-D copies and memsets have them."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+__all__ = ["Rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """``height`` rows of ``width`` bytes in each of ``depth`` planes; rows begin ``pitch`` bytes apart, planes ``plane``."""
+
+    width: int
+    height: int = 1
+    depth: int = 1
+    pitch: int = 0
+    plane: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Those of the rows alone."""
+        return self.width * self.height * self.depth
+
+    @property
+    def extent(self) -> int:
+        """From the first byte to behind the last one."""
+        return (self.depth - 1) * self.plane + (self.height - 1) * self.pitch + self.width
+
+    def over(self, whole: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The rows of ``extent`` bytes: shape (depth, height, width), in place."""
+        return as_strided(whole, (self.depth, self.height, self.width), (self.plane, self.pitch, 1))
+
+    def at(self, address: int) -> NDArray[np.uint8]:
+        """The rows at an address of this process: shape (depth, height, width), in place."""
+        whole = (ctypes.c_uint8 * self.extent).from_address(address)
+        return self.over(np.frombuffer(whole, np.uint8))
+
+    @property
+    def mask(self) -> NDArray[np.bool_] | None:
+        """Of each byte of the extent whether it is of a row; ``None`` where all are."""
+        if self.bytes == self.extent:
+            return None
+        flags = np.zeros(self.extent, np.uint8)
+        self.over(flags)[:] = 1
+        return flags.view(np.bool_)

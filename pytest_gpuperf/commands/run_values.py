@@ -16,6 +16,7 @@ from ..authoring.observed import ObservedProgram, observed
 from ..config.declared import CaseSettings, FindingRules
 from ..config.options import FINDINGS_BYTES, FINDINGS_US
 from ..core.escaping import clean, one_line
+from ..core.finding_groups import finding_groups
 from ..core.records import FindingRow
 from ..judge.findings import Weighed, weigh
 from ..judge.flow import flow_of
@@ -64,15 +65,18 @@ def _weighed(programs: Iterable[ObservedProgram], target: str) -> list[Weighed]:
 def _lines(rows: Sequence[FindingRow], complete: bool) -> Iterable[str]:
     fail = sum(row["severity"] == "fail" for row in rows)
     yield f"gpuperf: {fail} value finding{'' if fail == 1 else 's'}, {len(rows) - fail} notes"
-    for row in rows[: max(fail, _SHOWN)]:
+    groups = finding_groups(rows)
+    shown = max(fail, _SHOWN)
+    for group in groups[:shown]:
+        row = group.first
         place = f"{row['path']}:{row['line']}" if row["line"] else row["path"]
-        message = one_line(row["message"], 400)
+        message = one_line(group.message, 400)
         yield f"  {row['severity']} {row['rule']} {row['object']} at {place}: {message}"
-        saved = [f"{row['waste']:,} bytes"] if row["waste"] else []
-        saved += [f"{time:g} us on {target}" for target, time in row.get("saving_us", {}).items()]
-        saves = f" (saves {', '.join(saved)})" if saved else ""
+        saved = group.saved()
+        saves = f" (saves {saved})" if saved else ""
         yield f"    {one_line(row['advice'])}{saves}"
-    if len(rows) > max(fail, _SHOWN):
-        yield f"  … and {len(rows) - max(fail, _SHOWN)} more notes (-o FILE.json has all)"
+    left = sum(1 + len(group.more) for group in groups[shown:])
+    if left:
+        yield f"  … and {left} more notes (-o FILE.json has all)"
     if not complete:
         yield "  only the first steps of the program were observed: their records would fill memory"

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ..core.finding_groups import FindingGroup, finding_groups
 from ..core.fingerprint import digest_parts
 from ..core.metric import ESTIMATE
 from ..core.numbers import change, number
-from ..core.records import Case, Document, FindingRow, ListingRow, Row
+from ..core.records import Case, Document, ListingRow, Row
 from ..core.verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS
 from ..judge.accesses import per_request, remark
 from ..judge.explanation import explanation_tables, marks
@@ -142,7 +143,7 @@ def _case(record: Case, listing: Mapping[str, object]) -> dict[str, object]:
         "waterfall": waterfall(record),
         "structure": _structure(record),
         "targets": [target_bars(name, record) for name in sorted(record["measured"].get("targets", {}))],
-        "findings": [_finding(finding) for finding in detail["findings"]],
+        "findings": [_finding(group) for group in finding_groups(detail["findings"])],
         "flow": _flow(record),
         "notes": detail["notes"],
         "shape": ", ".join(
@@ -156,14 +157,13 @@ def _case(record: Case, listing: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _finding(finding: FindingRow) -> dict[str, Any]:
+def _finding(group: FindingGroup) -> dict[str, Any]:
     """With what earlier versions do not say."""
-    saved = [f"{finding['waste']:,} bytes"] if finding.get("waste") else []
-    saved += [f"{time:g} µs on {target}" for target, time in finding.get("saving_us", {}).items()]
-    more = [finding.get("advice", ""), f"saves {', '.join(saved)}" if saved else ""]
+    finding, saved = group.first, group.saved("µs")
+    more = [finding.get("advice", ""), f"saves {saved}" if saved else ""]
     accepted = finding.get("accepted", "")
     more.append(f"accepted: {accepted}" if accepted else "")
-    return {**finding, "more": [text for text in more if text]}
+    return {**finding, "message": group.message, "more": [text for text in more if text]}
 
 
 def _flow(record: Case) -> dict[str, str]:
@@ -224,8 +224,10 @@ def _marks(record: Case) -> dict[str, list[str]]:
     for access in record["detail"].get("accesses", ()):
         if said := remark(access):
             marked.setdefault(f"{path}:{access['line']}", []).append(said)
-    for finding in record["detail"]["findings"]:
-        marked.setdefault(f"{finding['path']}:{finding['line']}", []).append(finding["rule"])
+    for group in finding_groups(record["detail"]["findings"]):
+        finding = group.first
+        times = f" ({1 + len(group.more)} times)" if group.more else ""
+        marked.setdefault(f"{finding['path']}:{finding['line']}", []).append(finding["rule"] + times)
     for note in record["detail"]["notes"]:
         named = _PLACE.match(note)
         if named:

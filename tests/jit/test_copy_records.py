@@ -119,3 +119,36 @@ def test_tensor_copies_have_a_record_of_what_lies_in_the_tensor() -> None:
         inside.max(),
     )
     assert record.affine is not None and record.affine.fits == inside.size and record.distinct == inside.size
+
+
+_SIGNALLED = (
+    head("8.6", "sm_90")
+    + """.visible .entry k(.param .u64 y) {
+    .reg .b64 %rd<2>; .reg .b32 %r<5>; .reg .pred %p<2>;
+    .shared .align 16 .b8 tile[128]; .shared .align 8 .b64 bar;
+    mov.u32 %r1, %tid.x; setp.eq.u32 %p0, %r1, 0;
+    @%p0 mbarrier.init.shared.b64 [bar], 1;
+    @%p0 fence.mbarrier_init.release.cluster;
+    bar.sync 0;
+    @%p0 mbarrier.arrive.expect_tx.shared.b64 %rd1, [bar], 256;
+    mov.u32 %r2, tile; shl.b32 %r3, %r1, 2; add.u32 %r2, %r2, %r3; mov.u32 %r4, bar;
+    st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r2], %r1, [%r4];
+    red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r2], 7, [%r4];
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;
+    @!%p1 bra WAIT;
+    ret;
+}"""
+)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_stores_and_reductions_that_signal_have_records_like_others(backend: str) -> None:
+    device = ge.Device(backend=backend, observe={"accesses"}, memory_bytes=1 << 24)
+    y = device.zeros(1, np.uint32)
+    store, reduction = device.launch(ge.parse(_SIGNALLED, path="k.ptx")["k"], 1, 32, [y]).values
+    assert (store.kind, store.object, store.count, store.minimum, store.maximum) == (
+        "store", "shared memory", 32, 0, 31
+    )  # fmt: skip
+    assert store.affine is not None and (store.affine.slope, store.affine.fits) == (1, 32)
+    assert (reduction.kind, reduction.count, reduction.top) == ("reduction", 32, ((7, 32),))

@@ -36,14 +36,15 @@ def structured_values(record: ValueRecord, thresholds: Thresholds) -> Match | No
         line.fits,
         record.count,
         record.width,
+        line.before,
         {"base": line.at_zero, "slope": slope, **slopes},
     )
 
 
 def structured_match(
-    loads: bool, text: str, fits: int, count: int, width: int, evidence: Mapping[str, Any]
+    loads: bool, text: str, fits: int, count: int, width: int, before: int, evidence: Mapping[str, Any]
 ) -> Match:
-    """So many of the accesses are on a function of the index."""
+    """So many of the accesses are on a function of the index; those ``before`` were not held against it, and may be."""
     whole = fits == count
     advice = (
         "compute the values from the index instead of loading them"
@@ -53,7 +54,7 @@ def structured_match(
     return Match(
         "structured-values",
         fits / count,
-        text + ("" if whole else f" in {100 * fits / count:.1f} %"),
+        text + ("" if whole else f" in {'at least ' if before else ''}{100 * fits / count:.1f} %"),
         fits * width if loads else 0,
         advice + ("" if whole else ", but for the others"),
         severity="fail" if loads and whole else "note",

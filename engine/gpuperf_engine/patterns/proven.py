@@ -64,6 +64,7 @@ def _match(item: ProvenValues, thresholds: Thresholds) -> Match | None:
             item.count,
             item.count,
             item.width,
+            0,
             {"base": item.base, "slope": item.slope},
         )
     if item.kind == "store" and item.capacity == 1 and item.count > 1:

@@ -29,6 +29,8 @@ __all__ = ["Recorder"]
 _READ, _WRITTEN = 1, 2
 _MOST_WRITERS = 250
 _PIECE = 1 << 16
+#: bytes of the widest elements that are numbers
+_WORD = 8
 #: bytes of what the host wrote that are kept until the type of the elements is known
 _WAITING_BYTES = 256 << 20
 
@@ -315,6 +317,8 @@ class Recorder:
             mask = writes.mask if whole else writes.within(allocation.size)[around]
             touched = any_of_elements(mask, width)
             same &= touched
+        if array.dtype == UNKNOWN:
+            same = _same_words(same, touched, around.start)
         values = now.view(array.dtype)
         values = values if touched is None or touched.all() else values[touched]
         unchanged = int(np.count_nonzero(same))
@@ -390,6 +394,17 @@ class Recorder:
         there = self.memory.view(other)[start : start + len(view)]
         pieces = range(0, len(view), _PIECE)
         return all(np.array_equal(there[at : at + _PIECE], view[at : at + _PIECE]) for at in pieces)
+
+
+def _same_words(same: NDArray[np.bool_], touched: NDArray[np.bool_] | None, start: int) -> NDArray[np.bool_]:
+    """Of bytes from ``start`` on, those that are the ``same`` in words of 8 of which no ``touched`` byte changed: whatever the
+    elements are, no smaller part of them is unchanged. Single bytes of floats often are."""
+    changed = ~same if touched is None else touched & ~same
+    before = start % _WORD
+    words = np.zeros(-(-(before + len(same)) // _WORD) * _WORD, np.bool_)
+    words[before : before + len(same)] = changed
+    stays = ~words.reshape(-1, _WORD).any(axis=1)
+    return same & np.repeat(stays, _WORD)[before : before + len(same)]
 
 
 def _blank(known: _Known, reads: Span, writes: Span | None) -> int:

@@ -91,6 +91,7 @@ def run(
     changed: dict[int, int] | None = None,
     window: tuple[int, int] | None = None,
     mixed: float = 1.0,
+    behind: float = 0.0,
 ) -> Simulated:
     """CTAs of so many ``warps``, each of which executes the text once with these accesses; ``changed``: ``Change`` by position;
     ``window``: clocks whose events are kept."""
@@ -102,7 +103,7 @@ def run(
     starts = (int(stream.ctypes.data) + 4 * firsts).astype(np.int64)
     only = Class(stream, starts, np.zeros(lines, np.uint8), np.arange(lines, dtype=np.int64))
     classes = Classes((only,), (Group("global", False, (0, 0, 0)),), {}, (ctas, 1, 1))
-    memory = Memory(l1_lines, l2_rate, dram_rate, (share,), mixed=mixed)
+    memory = Memory(l1_lines, l2_rate, dram_rate, (share,), mixed=mixed, behind=(behind,))
     operations = Operations(graph, numbers)
     operations.change(changed or {})
     return simulate(operations, classes, Copies(), numbers, memory, [0] * ctas, resident, len(warps), window)

@@ -200,6 +200,44 @@ def test_sms_that_only_read_queue_once(lines: int) -> None:
         assert seen.ended + seen.skipped_cycles < 0.8 * (waiting.ended + waiting.skipped_cycles)
 
 
+def chased(starts: list[int], lines: int, far: int, near: int) -> list[int]:
+    """When each of some SMs has read the same lines one after the other. A line comes to L2 so many clocks (``far``) after the first
+    of them has asked for it, less the way to L2 and back (``near``)."""
+    asked = starts
+    for _ in range(lines):
+        there = min(asked) + far
+        asked = [max(at + near, there) for at in asked]
+    return asked
+
+
+@pytest.mark.parametrize("starts", [[0, 10, 20, 30], [0, 1000, 2000, 9000], [0, 0, 0, 12000]])
+def test_sms_that_read_the_same_in_the_same_order_wait_for_dram_together(starts: list[int]) -> None:
+    # A quarter of the lines is asked of DRAM by each of four SMs, yet all wait for DRAM at every line: a late one catches up.
+    lines, latencies = 64, TOY.latencies
+    ended = chased(starts, lines, latencies["dram"], latencies["l2"])
+    assert ended == [lines * latencies["dram"]] * 4
+    chase = ["LDG.E R2, [R2.64]"] * lines + ["EXIT"]
+    words = [word for n in range(lines) for word in access(1, {n: 15})]
+    seen = run(chase, [words], lines=lines, share=0.25, behind=1.0)
+    assert seen.ended - START == pytest.approx(ended[0], rel=0.05)
+    # what DRAM moves for the SM is its quarter
+    assert seen.dram_sectors == lines * 4 // 4
+    # CTAs that read each line at another time find three quarters of them in L2
+    alone = run(chase, [words], lines=lines, share=0.25)
+    assert alone.ended - START == pytest.approx(
+        lines * (latencies["dram"] + 3 * latencies["l2"]) / 4, rel=0.05
+    )
+
+
+def test_a_line_that_was_waited_for_is_in_l2_afterwards() -> None:
+    # Without room in L1 the second load of a line asks L2 again, which has it by now.
+    code = ["LDG.E R2, [R2.64]"] * 4 + ["EXIT"]
+    words = [word for n in (0, 1, 0, 1) for word in access(1, {n: 1})]
+    seen = run(code, [words], lines=2, share=0.0, behind=1.0, l1_lines=1)
+    # nothing waits for the last one
+    assert seen.ended == START + 2 * TOY.latencies["dram"] + TOY.latencies["l2"] + 2
+
+
 def test_waves_are_not_left_out_while_stores_pile_up() -> None:
     # The warp waits for no store: CTAs take equally long at first, 16 sectors of DRAM each, until DRAM is ever further behind.
     code = ["STG.E [R2.64], R8"] * 4 + ["EXIT"]

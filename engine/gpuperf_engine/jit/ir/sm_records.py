@@ -14,6 +14,7 @@ __all__ = [
     "CAUSE_BIT",
     "END",
     "FRACTION",
+    "GROUPS",
     "NONE",
     "SUB_CORES",
     "TRAIL",
@@ -39,6 +40,8 @@ __all__ = [
 FRACTION = 8
 #: waves of CTAs that must take equally long for the next ones to be left out, and what part of a wave they may differ by (1 / n)
 ALIKE, ALIKE_PART = 6, 128
+#: groups of accesses that there is room for
+GROUPS = 256
 #: the word that ends a stream, and what is not there
 END = 0xFFFFFFFF
 NONE = 0xFFFF
@@ -180,7 +183,7 @@ class Block(Record):
 
 class Line(Record):
     """A line of 128 bytes that a CTA touches. ``VALID``, ``DIRTY``, ``TOUCHED``: sectors in L1, those to be written back, and those
-    that the CTA has touched; ``DRAM``: 1 if they come from DRAM then."""
+    that the CTA has touched; ``DRAM``: 1 if they come from DRAM then, 2 if L2 has just asked DRAM for them."""
 
     VALID = U8(0)
     DIRTY = U8(1)

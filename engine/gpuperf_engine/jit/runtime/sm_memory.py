@@ -5,7 +5,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.sm_records import FRACTION, Change, Kind, Line, Op, Slot, Sm, Warp
+from ..ir.sm_records import FRACTION, GROUPS, Change, Kind, Line, Op, Slot, Sm, Warp
 from .compile_python import bits_count, load8, load32, load64, store64
 from .sm_mbarriers import sm_told
 from .sm_stalls import sm_event, sm_position
@@ -93,7 +93,8 @@ def sm_lead(sm: Sm, slot: Slot, start: int) -> int:
 
 
 def sm_touch(sm: Sm, slot: Slot, number: int, line: Line, sectors: int) -> int:
-    """The sectors among these that the CTA touches for the first time, of a line whose data are in DRAM."""
+    """The sectors among these that the CTA touches for the first time, of a line whose data are in DRAM. Of other lines some are those
+    that another SM, in step with this one, has just asked DRAM for."""
     program = slot.PROGRAM
     if line.TOUCHED == 0:
         group = load8(program.GROUPS + number)
@@ -102,9 +103,16 @@ def sm_touch(sm: Sm, slot: Slot, number: int, line: Line, sectors: int) -> int:
             sums -= 65536
             line.DRAM = 1
         store64(sm.SUMS + 8 * group, sums)
+        behind = load64(sm.SHARES + 8 * GROUPS + 8 * group)
+        if behind and line.DRAM == 0:
+            sums = load64(sm.SUMS + 8 * GROUPS + 8 * group) + behind
+            if sums >= 65536:
+                sums -= 65536
+                line.DRAM = 2
+            store64(sm.SUMS + 8 * GROUPS + 8 * group, sums)
     new = sectors & ~line.TOUCHED
     line.TOUCHED |= sectors
-    if line.DRAM:
+    if line.DRAM == 1:
         return new
     return 0
 
@@ -124,9 +132,12 @@ def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
         if valid == 0:
             line.VALID = sectors
             sm_keep(sm, line)
+        first = missing & ~line.TOUCHED
         far = bits_count(sm_touch(sm, slot, number, line, sectors) & missing)
         near = bits_count(missing) - far
         latency = sm.LATENCY_L2
+        if first and line.DRAM == 2:
+            latency = sm.LATENCY_DRAM
         late = 0
         if near:
             late = sm_below(sm, start, near, 0)

@@ -209,7 +209,7 @@ class Traced:
         left = 0.0
         if warm:
             left = min(1.0, max(0.0, (numbers.l2_lost - footprint) / (numbers.l2_lost - numbers.l2_kept)))
-        shares, moved = [], {True: 0.0, False: 0.0}
+        shares, behind, moved = [], [], {True: 0.0, False: 0.0}
         local = sum(
             int((typical.groups == number).sum())
             for number, group in enumerate(classes.groups)
@@ -219,12 +219,14 @@ class Traced:
         for number, (group, one) in enumerate(zip(classes.groups, found)):
             if group.space == "local":
                 shares.append(max(0.0, 1.0 - numbers.l2_kept / max(1, local * _LINE * running)))
+                behind.append(0.0)
                 continue
             share = 1.0 if group.space == "global" else 0.0
             if one is not None:
                 share = one.once_of_all / one.summed_of_all if kept else one.once / one.summed
             share *= 1.0 - left
             shares.append(share)
+            behind.append(0.0 if one is None else one.behind(share, numbers.l2_kept))
             moved[group.store] += share * int((typical.groups == number).sum())
         copied = []
         for item in copies.moved:
@@ -235,7 +237,9 @@ class Traced:
         mix = min(1.0, 4.0 * lesser)
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
-        return Memory(l1, numbers.l2_rate / active, dram / active, tuple(shares), tuple(copied), mix)
+        return Memory(
+            l1, numbers.l2_rate / active, dram / active, tuple(shares), tuple(copied), mix, tuple(behind)
+        )
 
     def _scattered(self, number: int, running: int) -> Reuse:
         """Of a group whose lines do not move with the CTAs: as many different ones as so many that are drawn from its arrays."""

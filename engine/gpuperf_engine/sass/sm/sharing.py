@@ -30,12 +30,25 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """Of a group the lines that the CTAs touch together and in sum, of those that run at once and of all."""
+    """Of a group the lines that the CTAs touch together and in sum, of those that run at once and of all. ``alike``: how many of the
+    CTAs that run at once touch the same lines in the same order, on average."""
 
     once: int
     summed: int
     once_of_all: int
     summed_of_all: int
+    alike: float = 1.0
+
+    def behind(self, share: float, kept: float) -> float:
+        """Of the first touches that do not come from DRAM, where a ``share`` does, the part that waits for it all the same. CTAs that
+        start together and touch the same in the same order come to a line while L2 still asks DRAM for it: whoever finds it
+        there catches up with the one that had to wait, and then waits too. An array that fits into the ``kept`` bytes of L2
+        comes from DRAM while the first CTAs run."""
+        if self.alike <= 1.0 or share >= 1.0:
+            return 0.0
+        once = self.once_of_all * _LINE <= kept
+        first = self.once_of_all / self.summed_of_all if once else self.once / self.summed
+        return max(0.0, min(1.0, first * self.alike, share * self.alike) - share) / (1.0 - share)
 
     @classmethod
     def drawn(cls, each: float, room: int, running: int, ctas: int) -> Reuse:
@@ -62,7 +75,18 @@ def reuse_of(
     ctas = grid[0] * grid[1] * grid[2]
     once, summed = _union(starts, ends, moves, grid, min(ctas, running))
     of_all = _union(starts, ends, moves, grid, ctas) if ctas > running else (once, summed)
-    return Reuse(once, summed, *of_all)
+    count = min(ctas, running)
+    return Reuse(once, summed, *of_all, count / len(np.unique(_moved(moves, grid, count))))
+
+
+def _moved(moves: tuple[int, int, int], grid: tuple[int, int, int], count: int) -> NDArray[np.int64]:
+    """Words by which the lines of each of the first CTAs are moved."""
+    index = np.arange(count, dtype=np.int64)
+    return (
+        index % grid[0] * moves[0]
+        + index // grid[0] % grid[1] * moves[1]
+        + index // (grid[0] * grid[1]) * moves[2]
+    )
 
 
 def _union(
@@ -78,12 +102,7 @@ def _union(
         factor = len(starts) / kept
         starts, ends = starts[:kept], ends[:kept]
         count = min(count, _MOST_RUNS)
-    index = np.arange(count, dtype=np.int64)
-    moved = (
-        index % grid[0] * moves[0]
-        + index // grid[0] % grid[1] * moves[1]
-        + index // (grid[0] * grid[1]) * moves[2]
-    )
+    moved = _moved(moves, grid, count)
     first = (starts[None, :] * 32 + moved[:, None]) >> 5
     last = (ends[None, :] * 32 + moved[:, None] + 31) >> 5
     summed = int((last - first).sum())

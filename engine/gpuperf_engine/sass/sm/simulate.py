@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ...jit.ir.sm_records import (
     CAUSE_BIT,
     FRACTION,
+    GROUPS,
     SUB_CORES,
     Event,
     Line,
@@ -41,8 +42,9 @@ _EVENTS = 1 << 16
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Lines of 128 bytes that L1 holds; bytes per clock that an SM has of L2 and of DRAM; by number of the group the part (0 to 1)
-    of its first touches that come from DRAM, and of ``copied`` kinds of copies that of all that they move. ``mixed``: from 0, where
-    DRAM is only read or only written, to 1."""
+    of its first touches that come from DRAM, and of ``copied`` kinds of copies that of all that they move; of the other first touches
+    the part ``behind`` waits for what another SM has asked DRAM for. ``mixed``: from 0, where DRAM is only read or only written, to
+    1."""
 
     l1_lines: int
     l2_rate: float
@@ -50,6 +52,7 @@ class Memory:
     shares: tuple[float, ...]
     copied: tuple[float, ...] = ()
     mixed: float = 1.0
+    behind: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +123,10 @@ def simulate(
     assert programs.shape[1] * 8 == ProgramRecord.BYTES
     finished, progress = np.zeros((2, group, len(ctas)), np.uint64)
     orders = np.array(ctas, np.uint64)[None, :] + np.arange(group, dtype=np.uint64)[:, None]
-    parts = np.zeros(256, np.uint64)
-    parts[: len(memory.shares)] = [round(65536 * share) for share in memory.shares]
-    sums = np.full((group, 256), 32768, np.uint64)
+    parts = np.zeros((2, GROUPS), np.uint64)
+    for row, known in zip(parts, (memory.shares, memory.behind)):
+        row[: len(known)] = [round(65536 * share) for share in known]
+    sums = np.full((group, 2, GROUPS), 32768, np.uint64)
     kinds = copies.records(memory.copied)
     stalls = np.zeros((_STALLS * len(operations.items) + _MORE_STALLS, Stall.BYTES // 8), np.uint64)
     operations.reset()

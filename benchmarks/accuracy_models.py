@@ -23,13 +23,14 @@ _SIMULATION = "simulation"
 @dataclass(frozen=True)
 class Set:
     """Measured rows. ``group``: GPU and kernel of a row; ``measured``: its µs (or clocks); ``predicted``: by row and model, ``None``
-    where the model cannot."""
+    where the model cannot. ``whole``: all rows are simulated."""
 
     name: str
     rows: Sequence[Any]
     group: Callable[[Any], tuple[str, str]]
     measured: Callable[[Any], float]
     predicted: Callable[[Any, str], float | None]
+    whole: bool = False
 
 
 def best(points: Sequence[Point]) -> float:
@@ -55,7 +56,7 @@ def lines(one: Set, models: Sequence[str], every: int) -> Iterator[str]:
     groups[("", "")] = list(one.rows)
     for (gpu, kernel), rows in sorted(groups.items()):
         for model in models:
-            some = rows[::every] if model == _SIMULATION else rows
+            some = rows[::every] if model == _SIMULATION and not one.whole else rows
             points = [
                 Point("", one.measured(row), time)
                 for row in some
@@ -89,7 +90,7 @@ def _pairs(points: Sequence[Point]) -> Iterable[tuple[Point, Point]]:
 
 def sets() -> list[Set]:
     """All measured sets of the repository that are times of launches."""
-    from tests.timing import convolution, roofline, small_kernels, streams
+    from tests.timing import convolution, products, roofline, small_kernels, streams
 
     def of_error(error: Callable[..., float], row: Any, model: str) -> float | None:
         return None if model == _SIMULATION else (1 + error(row, model)) * row.microseconds
@@ -128,6 +129,14 @@ def sets() -> list[Set]:
             lambda row: float(row.microseconds),
             _convolved,
         ),
+        Set(
+            "Products",
+            list(products.measured()),
+            lambda row: (row.machine_id, "eleven stages"),
+            lambda row: float(row.microseconds),
+            _multiplied,
+            whole=True,
+        ),
     ]
 
 
@@ -152,6 +161,19 @@ def _convolved(row: Any, model: str) -> float | None:
     error = convolution.simulated_error if model == _SIMULATION else partial(convolution.error, model=model)
     try:
         return float((1 + error(row)) * row.microseconds)
+    except (EngineError, NotRun):
+        return None
+
+
+def _multiplied(row: Any, model: str) -> float | None:
+    from gpuperf_engine.errors import EngineError
+    from gpuperf_engine.timing.simulation import NotRun
+    from tests.timing import products
+
+    if model != _SIMULATION:
+        return None
+    try:
+        return products.simulated_time(row)
     except (EngineError, NotRun):
         return None
 

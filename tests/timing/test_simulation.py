@@ -11,7 +11,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.timing.machine import Machine, load_machine
 from tests.support import needs_assembler
-from tests.timing import convolution
+from tests.timing import convolution, products
 from tests.timing.conftest import MACHINES
 
 HEAD = """.version 8.0
@@ -299,3 +299,14 @@ def test_lanes_that_leave_a_region_early_are_followed() -> None:
     # four CTAs on as many SMs; what the counts of PTX leave open are rows of the border
     issued = 4 * sum(item.issued for item in found.stalled)
     assert code.residue < 0.01 and issued == pytest.approx(code.warp_instructions, rel=0.01)
+
+
+@needs_assembler
+def test_stages_are_predicted_in_the_order_that_was_measured() -> None:
+    # 512 × 512, as the measured ones take long: naive, coalesced, tiles in shared memory, tiles in registers
+    rows = [products.Row("rtx-a6000", stage, 512, 0.0) for stage in (1, 2, 3, 4)]
+    times = [products.simulated_time(row) for row in rows]
+    assert times == sorted(times, reverse=True)
+    # what was measured of 4096 × 4096 matrices: 445, 69, 46 and 16 ms
+    measured = {row.stage: row.microseconds for row in products.measured()}
+    assert [measured[stage] for stage in (1, 2, 3, 4)] == sorted(measured.values(), reverse=True)[:4]

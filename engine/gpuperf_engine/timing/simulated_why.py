@@ -107,8 +107,9 @@ def _at_lines(timed: Timed, lines: list[CodeLine]) -> Iterator[_Change]:
     latencies = [wait for wait in waits if wait.cause in _LATENCIES]
     hidden = "its latency hidden (issued earlier, or more warps meanwhile)"
     yield from _longest(latencies, lines, hidden, Change.HIDDEN)
-    loads = [wait for wait in waits if wait.cause == "long_scoreboard" and _is_load(lines[wait.on])]
-    yield from _longest(loads, lines, "all of what it loads found in L1", Change.NEAR)
+    again = {at for at, item in enumerate(timed.instructions) if item.again and _is_load(lines[at])}
+    loads = [wait for wait in waits if wait.cause == "long_scoreboard" and wait.on in again]
+    yield from _longest(loads, lines, "what it loads again found in L1", Change.NEAR)
     held = [replace(wait, on=wait.at) for wait in waits if wait.cause == "barrier"]
     yield from _longest(held, lines, "no wait at this barrier", Change.NO_BARRIER)
     clocks = sum(item.issued + item.stalled for item in timed.instructions)

@@ -171,8 +171,13 @@ def test_what_is_changed_at_an_instruction() -> None:
     before = run(load, [words], lines=8, share=1.0)
     hidden = run(load, [words], lines=8, changed={0: Change.HIDDEN})
     assert hidden.ended == START + 3 and hidden.dram_sectors == before.dram_sectors == 8
-    near = run(load, [words], lines=8, changed={0: Change.NEAR})
-    assert near.l2_sectors == 0 and near.ended == START + LATENCIES["l1"] + 7 + 2
+    # what is touched for the first time is not in L1, what was there before is
+    assert run(load, [words], lines=8, changed={0: Change.NEAR}).ended == before.ended
+    twice = [*load[:2], "LDG.E R10, [R2.64]", "FADD R11, R10, R10", "EXIT"]
+    far = run(twice, [words * 2], lines=8, l1_lines=1)
+    assert far.l2_sectors == 16 and far.again.tolist() == [0, 0, 8, 0, 0]
+    near = run(twice, [words * 2], lines=8, l1_lines=1, changed={2: Change.NEAR})
+    assert near.l2_sectors == 8 and near.ended == before.ended + 1 + LATENCIES["l1"] + 7
     # 32 lanes of one word: one line of four sectors
     beside = run(load, [words], lines=8, changed={0: Change.SIDE_BY_SIDE | Change.NO_CONFLICTS})
     assert (beside.dram_sectors, beside.lsu_clocks) == (4, 2)

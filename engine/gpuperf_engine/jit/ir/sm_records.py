@@ -78,8 +78,9 @@ class Cause:
 
 
 class Change:
-    """What is otherwise at an instruction in a launch that is simulated again, one bit each: its results are there a clock later; its
-    loads are in L1; its accesses have no more wavefronts, or no more lines, than their bytes need; its barrier holds nobody."""
+    """What is otherwise at an instruction in a launch that is simulated again, one bit each: its results are there a clock later;
+    what it loads again is in L1; its accesses have no more wavefronts, or no more lines, than their bytes need; its barrier
+    holds nobody."""
 
     HIDDEN, NEAR, NO_CONFLICTS, SIDE_BY_SIDE, NO_BARRIER = 1, 2, 4, 8, 16
 
@@ -121,8 +122,8 @@ class Op(Record):
     pipe that it may go through, ``NONE`` for none. ``PORTS``: clocks in which it reads its registers, ``REUSED`` where the
     instruction before was the same warp's. ``PAUSE``: clocks before the next one of the warp. ``ARGUMENT``: of a barrier and of
     a wait; of an access the words of a lane. ``CHANGE``: bits of ``Change``. Counted are ``ISSUED``, how often it was issued,
-    ``MOVED``, clocks of the unit that all memory instructions share, ``LINES`` that its accesses touched from ``LANES``, and
-    ``STALLS``, what its warps waited for."""
+    ``MOVED``, clocks of the unit that all memory instructions share, ``LINES`` that its accesses touched from ``LANES``,
+    ``AGAIN``, sectors that a CTA had touched and L1 no longer has, and ``STALLS``, what its warps waited for."""
 
     KIND = U16(0)
     PIPE = U16(2)
@@ -142,7 +143,8 @@ class Op(Record):
     CHANGE = U64(56)
     LINES = U64(64)
     LANES = U64(72)
-    BYTES = 80
+    AGAIN = U64(80)
+    BYTES = 88
 
 
 class Event(Record):

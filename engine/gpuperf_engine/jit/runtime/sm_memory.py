@@ -266,7 +266,14 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         word = load32(place)
         if change & Change.SIDE_BY_SIDE:
             word = word | 15
-        if change & Change.NEAR and kind != Kind.STORE:
+        line = Line(slot.LINES + (word >> 4) * Line.BYTES)
+        again = word & 15 & line.TOUCHED & ~line.VALID
+        if kind == Kind.STORE:
+            again = 0
+        op.AGAIN += bits_count(again)
+        if again and change & Change.NEAR:
+            word = word & ~again
+        if word & 15 == 0:
             at = ready
         elif kind == Kind.LOAD or kind == Kind.COPY or kind == Kind.LOCAL_LOAD:
             at = sm_loaded(sm, slot, word, start)

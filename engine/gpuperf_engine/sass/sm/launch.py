@@ -46,7 +46,7 @@ class Stalled:
     it made warps wait (``waits.caused_by``), together. ``ptx``: the number of the PTX instruction (``assemble.instructions_of``);
     ``unit``: as a machine description calls it. ``excess_lines``: those of global memory that its lanes touched beyond what
     their bytes fill, ``excess_clocks``: of shared memory those of the unit that all memory instructions share beyond what they
-    need."""
+    need; ``again``: sectors that its CTA had touched before and L1 no longer had."""
 
     address: int
     text: str
@@ -57,6 +57,7 @@ class Stalled:
     unit: str
     excess_lines: int = 0
     excess_clocks: int = 0
+    again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +296,7 @@ def _instructions(operations: Operations, seen: Simulated) -> tuple[Stalled, ...
         caused_by(operations, seen).tolist(),
         np.maximum(lines, 0).tolist(),
         np.maximum(clocks, 0).tolist(),
+        seen.again.tolist(),
     )
     return tuple(
         Stalled(

@@ -113,7 +113,7 @@ class Operations:
         """Nothing has been issued."""
         rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
         rows[:, Op.ISSUED : Op.STALLS + 8] = 0
-        rows[:, Op.LINES : Op.LANES + 8] = 0
+        rows[:, Op.LINES : Op.AGAIN + 8] = 0
 
     @property
     def has_barrier(self) -> bool:

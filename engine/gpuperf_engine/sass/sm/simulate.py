@@ -85,6 +85,7 @@ class Simulated:
     moved: NDArray[np.uint64]
     lines: NDArray[np.uint64]
     lanes: NDArray[np.uint64]
+    again: NDArray[np.uint64]
     stalls: Stalls
     l2_sectors: int
     dram_sectors: int
@@ -210,6 +211,7 @@ def simulate(
         moved=counted(Op.MOVED),
         lines=counted(Op.LINES),
         lanes=counted(Op.LANES),
+        again=counted(Op.AGAIN),
         stalls=_stalls(stalls, group),
         l2_sectors=mean_of(Sm.L2_SECTORS),
         dram_sectors=mean_of(Sm.DRAM_SECTORS),

@@ -8,8 +8,6 @@ from __future__ import annotations
 from .records import U8, U16, U64, Array64, Pointer, Record
 
 __all__ = [
-    "ALIKE",
-    "ALIKE_PART",
     "AT_BIT",
     "CAUSE_BIT",
     "END",
@@ -38,8 +36,6 @@ __all__ = [
 
 #: binary digits of a clock in the times of servers
 FRACTION = 8
-#: waves of CTAs that must take equally long for the next ones to be left out, and what part of a wave they may differ by (1 / n)
-ALIKE, ALIKE_PART = 6, 128
 #: groups of accesses that there is room for
 GROUPS = 256
 #: the word that ends a stream, and what is not there
@@ -405,7 +401,10 @@ class Sm(Record):
     MIXED = U64(_STEADY + 232 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW)
     # by CTA: the instructions that the SM had issued when it ended
     PROGRESS = U64(_STEADY + 240 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW)
-    BYTES = _STEADY + 248 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW
+    # waves that must take equally long for the next ones to be left out, and what part of a wave they may differ by (1 / n)
+    ALIKE = U64(_STEADY + 248 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW)
+    ALIKE_PART = U64(_STEADY + 256 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW)
+    BYTES = _STEADY + 264 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW
 
 
 class Stream(Record):

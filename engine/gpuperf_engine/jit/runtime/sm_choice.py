@@ -5,29 +5,38 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.sm_records import NONE, Kind, Sm, Warp
+from ..ir.sm_records import NONE, Kind, Op, Sm, Warp
 from .compile_python import load64
 
 
-def sm_earliest(sm: Sm, part: int, warp: Warp) -> int:
-    """When a warp could issue, as far as its operands, its pipe and the memory queue decide."""
-    op = warp.OP
-    at = warp.AT
+def sm_pipe_free(sm: Sm, part: int, op: Op) -> int:
+    """When a pipe that an instruction may go through is free."""
     pipes = sm + Sm.PIPES + part * 128
     free = load64(pipes + 8 * op.PIPE)
     if op.OTHER != NONE:
         other = load64(pipes + 8 * op.OTHER)
         if other < free:
             free = other
+    return free
+
+
+def sm_queue_free(sm: Sm, part: int, op: Op) -> int:
+    """When the memory queue of a sub-partition has room for an instruction; 0 for one that does not go through it."""
+    if op.KIND >= Kind.SHARED and sm.PUSHED[part] >= sm.QUEUE:
+        return sm.QUEUES[part * 32 + sm.PUSHED[part] % sm.QUEUE]
+    return 0
+
+
+def sm_earliest(sm: Sm, part: int, warp: Warp) -> int:
+    """When a warp could issue, as far as its operands, its pipe and the memory queue decide."""
+    op = warp.OP
+    at = warp.AT
+    free = sm_pipe_free(sm, part, op)
     if free > at:
         at = free
-    kind = op.KIND
-    if kind >= Kind.SHARED:
-        pushed = sm.PUSHED[part]
-        if pushed >= sm.QUEUE:
-            free = sm.QUEUES[part * 32 + pushed % sm.QUEUE]
-            if free > at:
-                at = free
+    free = sm_queue_free(sm, part, op)
+    if free > at:
+        at = free
     return at
 
 

@@ -8,8 +8,6 @@ the times at which the servers on its way are free; so the SM steps from issue t
 from __future__ import annotations
 
 from ..ir.sm_records import (
-    ALIKE,
-    ALIKE_PART,
     AT_BIT,
     CAUSE_BIT,
     END,
@@ -76,7 +74,7 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
 
 
 def sm_wave(sm: Sm, now: int) -> int:
-    """As many CTAs as the SM holds have ended: once ``ALIKE`` waves in a row have taken equally long, and no data are further behind
+    """As many CTAs as the SM holds have ended: once some waves in a row have taken equally long, and no data are further behind
     than before, whole waves are left out."""
     took = now - sm.WAVE_ENDED
     sm.WAVE_ENDED = now
@@ -91,7 +89,7 @@ def sm_wave(sm: Sm, now: int) -> int:
     more = took - sm.WAVE_TOOK
     if more < 0:
         more = 0 - more
-    if more * ALIKE_PART > took or (behind - sm.WAVE_BEHIND) * ALIKE_PART > took:
+    if more * sm.ALIKE_PART > took or (behind - sm.WAVE_BEHIND) * sm.ALIKE_PART > took:
         sm.WAVES_ALIKE = 0
         sm.WAVE_FIRST = now
         sm.WAVE_TOOK = took
@@ -99,9 +97,9 @@ def sm_wave(sm: Sm, now: int) -> int:
         return 0
     sm.WAVES_ALIKE += 1
     left = (sm.CTAS - sm.STARTED) // sm.RESIDENT * sm.RESIDENT
-    if sm.WAVES_ALIKE == ALIKE and left and sm.SKIPPED == 0:
+    if sm.WAVES_ALIKE == sm.ALIKE and left and sm.SKIPPED == 0:
         sm.SKIPPED = left
-        sm.SKIPPED_CLOCKS = left // sm.RESIDENT * (now - sm.WAVE_FIRST) // ALIKE
+        sm.SKIPPED_CLOCKS = left // sm.RESIDENT * (now - sm.WAVE_FIRST) // sm.ALIKE
         rank = 0
         while rank < sm.GROUP:
             peer = Sm(sm.PEERS + rank * Sm.BYTES)

@@ -5,8 +5,9 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ..ir.sm_records import AT_BIT, CAUSE_BIT, NONE, TRAIL, WINDOW, Cause, Event, Kind, Op, Sm, Stall, Warp
-from .compile_python import bits_count, load64
+from ..ir.sm_records import AT_BIT, CAUSE_BIT, TRAIL, WINDOW, Cause, Event, Op, Sm, Stall, Warp
+from .compile_python import bits_count
+from .sm_choice import sm_pipe_free, sm_queue_free
 
 
 def sm_position(sm: Sm, op: int) -> int:
@@ -105,25 +106,17 @@ def sm_waited(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         since = at
     if since < now:
         own = sm_position(sm, op)
-        pipes = sm + Sm.PIPES + part * 128
-        free = load64(pipes + 8 * op.PIPE)
-        if op.OTHER != NONE:
-            other = load64(pipes + 8 * op.OTHER)
-            if other < free:
-                free = other
+        free = sm_pipe_free(sm, part, op)
         if free > since:
             why = Cause.PIPE << CAUSE_BIT | own
             if sm_marks(sm, part, since, free) == free - since:
                 why = Cause.OTHERS << CAUSE_BIT | own
             sm_stalled(sm, op, why, free - since, 1)
             since = free
-        if op.KIND >= Kind.SHARED and since < now:
-            pushed = sm.PUSHED[part]
-            if pushed >= sm.QUEUE:
-                free = sm.QUEUES[part * 32 + pushed % sm.QUEUE]
-                if free > since:
-                    sm_stalled(sm, op, Cause.QUEUE << CAUSE_BIT | own, free - since, 1)
-                    since = free
+        free = sm_queue_free(sm, part, op)
+        if free > since and since < now:
+            sm_stalled(sm, op, Cause.QUEUE << CAUSE_BIT | own, free - since, 1)
+            since = free
         if since < now:
             issued = sm_marks(sm, part, since, now)
             if issued:

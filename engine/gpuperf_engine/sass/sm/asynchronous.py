@@ -19,14 +19,13 @@ from ..listing import Decoded
 from ..run.asynchronous import PARAMETERS
 from ..run.tracing import Tracer
 from ..run.writer import NotRun
+from .settings import SEEN_COPIES
 
 __all__ = ["BULK", "Copies", "Copying", "Moved", "Named", "ctas_of", "way_of"]
 
 LOAD, STORE, REDUCTION, PREFETCH, BETWEEN = range(5)
 #: in the form of a kind: its copies are of bytes, of which 16 · (form >> 16) are moved
 BULK = 1 << 8
-#: words that are recorded of CTAs that run at once, of each warp: some 50 copies
-WINDOW = 4096
 _MOST = 255
 _LINE, _SECTOR = 128, 32
 _ROW = 8
@@ -180,7 +179,7 @@ class Copying:
                 (number % wide, number // wide % tall, number // (wide * tall)) for number in range(count)
             ]
             mask = sum(1 << warp for warp in warps)
-            window = self.tracer.copies(self.record, ctas_of(clusters, plan.cluster), WINDOW, mask)
+            window = self.tracer.copies(self.record, ctas_of(clusters, plan.cluster), SEEN_COPIES, mask)
             together = self.named.copies([words for cta in window.words for words in cta if len(words)])
             own = np.concatenate(self.each)
             self._known[count] = self._seen(own, together)

@@ -21,6 +21,7 @@ from ..run.writer import NotRun
 from .asynchronous import Copies
 from .numbers import SmNumbers
 from .operations import Operations, unit_of
+from .settings import FULLY_MIXED, MOST_INSTRUCTIONS, MOST_WAVES
 from .sharing import Group, Reuse, reuse_of
 from .simulate import Memory, Simulated, simulate
 from .streams import Classes, classes_of
@@ -29,9 +30,6 @@ from .window import Window, window_of
 
 __all__ = ["NotRun", "Stalled", "Timed", "Traced", "further", "trace_launch"]
 
-#: settings of the method: warp instructions of an SM up to which all of its CTAs are simulated, and of more the most waves
-_MOST = 12_000_000
-_MOST_WAVES = 8
 _LINE, _SECTOR = 128, 32
 #: units that are not simulated
 _UNKNOWN = frozenset([
@@ -235,7 +233,7 @@ class Traced:
             copied.append(share)
             moved[item.way in (1, 2)] += share * item.sectors * item.count / (_LINE // _SECTOR)
         lesser = min(moved.values()) / max(1e-9, sum(moved.values()))
-        mix = min(1.0, 4.0 * lesser)
+        mix = min(1.0, lesser / FULLY_MIXED)
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
         return Memory(
@@ -324,9 +322,9 @@ def _parts_of_lsu(operations: Operations, seen: Simulated) -> dict[str, float]:
 
 def _simulated(ctas: int, resident: int, instructions: int) -> int:
     """How many of an SM's CTAs are simulated, of as many ``instructions`` each; those left out are whole waves."""
-    if ctas * instructions <= _MOST or ctas < 3 * resident:
+    if ctas * instructions <= MOST_INSTRUCTIONS or ctas < 3 * resident:
         return ctas
-    waves = max(2, min(_MOST_WAVES, _MOST // (instructions * resident), ctas // resident))
+    waves = max(2, min(MOST_WAVES, MOST_INSTRUCTIONS // (instructions * resident), ctas // resident))
     return min(ctas, ctas % resident + waves * resident)
 
 

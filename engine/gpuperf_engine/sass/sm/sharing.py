@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .settings import MOST_RUNS
+
 __all__ = ["Group", "Reuse", "reuse_of"]
 
-#: runs of lines that are looked at
-_MOST_RUNS = 1_000_000
 _LINE = 128
 
 
@@ -97,11 +97,11 @@ def _union(
     count: int,
 ) -> tuple[int, int]:
     factor = 1.0
-    if len(starts) * count > _MOST_RUNS:
-        kept = max(1, _MOST_RUNS // count)
+    if len(starts) * count > MOST_RUNS:
+        kept = max(1, MOST_RUNS // count)
         factor = len(starts) / kept
         starts, ends = starts[:kept], ends[:kept]
-        count = min(count, _MOST_RUNS)
+        count = min(count, MOST_RUNS)
     moved = _moved(moves, grid, count)
     first = (starts[None, :] * 32 + moved[:, None]) >> 5
     last = (ends[None, :] * 32 + moved[:, None] + 31) >> 5

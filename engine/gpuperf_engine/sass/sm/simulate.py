@@ -28,6 +28,7 @@ from ..run.writer import NotRun
 from .asynchronous import Copies
 from .numbers import SmNumbers
 from .operations import Operations
+from .settings import ALIKE_PART, ALIKE_WAVES, MOST_EVENTS
 from .streams import Classes
 
 __all__ = ["Memory", "Simulated", "Stalls", "simulate"]
@@ -35,8 +36,6 @@ __all__ = ["Memory", "Simulated", "Stalls", "simulate"]
 _SECTOR = 32
 #: stalls that there is room for: of each instruction, and besides
 _STALLS, _MORE_STALLS = 16, 4096
-#: events of a window that are kept at most
-_EVENTS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ def simulate(
     stalls = np.zeros((_STALLS * len(operations.items) + _MORE_STALLS, Stall.BYTES // 8), np.uint64)
     operations.reset()
     begins, ends = window or (1 << 60, 1 << 60)
-    events = np.zeros((_EVENTS if window else 1, Event.BYTES // 8), np.uint64)
+    events = np.zeros((MOST_EVENTS if window else 1, Event.BYTES // 8), np.uint64)
 
     def cost(bandwidth: float) -> int:
         return round(_SECTOR / bandwidth * (1 << FRACTION))
@@ -163,6 +162,7 @@ def simulate(
         Sm.TURNAROUND: numbers.turnaround,
         Sm.GAP: round(numbers.sm_count / numbers.cta_rate), Sm.L1_LINES: max(1, memory.l1_lines),
         Sm.SHARES: parts.ctypes.data, Sm.PEERS: sms.ctypes.data, Sm.GROUP: group, Sm.COPIES: kinds.ctypes.data,
+        Sm.ALIKE: ALIKE_WAVES, Sm.ALIKE_PART: ALIKE_PART,
         Sm.MBARRIERS: copies.mbarriers, Sm.MIXED: round(256 * memory.mixed),
         Sm.OPS: operations.table.ctypes.data, Sm.STALL: stalls.ctypes.data,
         Sm.LAST_STALL: stalls[-1].ctypes.data, Sm.TRAILS: int(operations.has_barrier and warps > 1),

@@ -16,6 +16,7 @@ from ..run.tracing import OFF, Tracer
 from ..run.writer import NotRun
 from .asynchronous import Copying, Named, ctas_of, way_of
 from .operations import WIDTHS
+from .settings import SAMPLE
 from .sharing import Group
 
 __all__ = ["Class", "Classes", "classes_of"]
@@ -31,8 +32,6 @@ _SPACES = {
     "generic": 6,
 }
 _MOST_CLASSES = 6
-#: CTAs that stand for all, evenly over the grid, where each does something else
-_STRATA = 12
 Place = tuple[int, int, int]
 
 
@@ -145,7 +144,7 @@ def _strata(
     grid = record.plan.grid
     wide, tall, deep = grid
     ctas = wide * tall * deep
-    count = min(ctas, _STRATA)
+    count = min(ctas, SAMPLE)
     numbers = [(2 * number + 1) * ctas // (2 * count) for number in range(count)]
     chosen = [(cta % wide, cta // wide % tall, cta // (wide * tall)) for cta in numbers]
     trace = tracer.trace(record, [*chosen, *near], count)

@@ -186,9 +186,7 @@ def _limiter(bounds: dict[str, float], cycles: float, launched: bool) -> str:
 def _notes(timed: Timed, assembler: str) -> tuple[str, ...]:
     parts = [f"simulation of one SM on the machine code of {assembler}"]
     if timed.simulated != timed.ctas:
-        parts.append(
-            f"{timed.simulated} of its {timed.ctas} CTAs; further waves take as long as the last of these"
-        )
+        parts.append(f"{timed.simulated} of its {timed.ctas} CTAs; the time of the others follows from these")
     if timed.strata:
         parts.append(f"CTAs differ: {timed.strata}, evenly over the grid, stand for all")
     return ("; ".join(parts),)

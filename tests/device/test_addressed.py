@@ -58,6 +58,11 @@ def words(address: int, count: int) -> np.ndarray:
     return np.frombuffer((ctypes.c_uint32 * count).from_address(address), np.uint32)
 
 
+def resident() -> int:
+    """Bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 @linux
 def test_a_device_address_is_a_host_address(mapped: ge.Device) -> None:
     address = mapped.allocate(64 * 4)
@@ -138,9 +143,6 @@ def test_programs_find_as_much_memory_as_the_host_reserves(monkeypatch: pytest.M
 
 @linux
 def test_nothing_is_committed_up_front() -> None:
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
     before = resident()
     device = ge.Device(mapped=True, memory_bytes=64 << 30)
     address = device.allocate(32 << 30)
@@ -154,10 +156,6 @@ def test_nothing_is_committed_up_front() -> None:
 @linux
 def test_what_the_host_sets_or_copies_whole_costs_no_more_than_that() -> None:
     """Of memory set to zero nothing is committed; what is known of each byte costs nothing where the host wrote all of them."""
-
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
     device = ge.Device(mapped=True)
     size = 64 << 20
     zero, copied = device.allocate(size), device.allocate(size)
@@ -211,6 +209,32 @@ def test_fresh_memory_was_never_written_though_it_was_before(backend: str) -> No
     profile = device.launch(kernel, 1, 64, [again, 64])
     assert any("reads uninitialised memory" in note for note in profile.notes)
     assert device.read_bytes(again, 8) == struct.pack("<2I", 3, 3)
+
+
+def test_what_counts_as_written_is_not_followed_by_byte(backend: str) -> None:
+    device = ge.Device(backend=backend)
+    kernel = ge.parse(ADD)["k"]
+    address = device.allocate(1024, written=True)
+    allocation = device.array_at(address).allocation
+    profile = device.launch(kernel, 1, 64, [address, 64])
+    assert not any("uninitialised" in note for note in profile.notes)
+    assert not device.memory.shadow_of(allocation).any()
+    assert device.read_bytes(address, 1024) == struct.pack("<64I", *[3] * 64) + bytes(768)
+    device.fill_bytes(address, b"\0", 1024)  # after a launch there is something to be set to zero
+    assert device.read_bytes(address, 1024) == bytes(1024)
+    device.fill_bytes(address + 8, b"\7", 4)
+    device.fill_bytes(address, b"\0", 1024)
+    assert device.read_bytes(address, 1024) == bytes(1024)
+
+
+@linux
+def test_memory_that_counts_as_written_is_committed_when_it_is_touched() -> None:
+    device = ge.Device(mapped=True, history=0)
+    size = 256 << 20
+    before = resident()
+    address = device.allocate(size, written=True)
+    device.fill_bytes(address, b"\0", size)
+    assert resident() - before < 64 << 20
 
 
 def test_bytes_are_copied_and_filled_by_address(backend: str) -> None:

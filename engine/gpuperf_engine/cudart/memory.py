@@ -53,7 +53,7 @@ def _allocate(state: State, out: int, size: int, kind: int) -> None:
         c_void_p.from_address(out).value = None
         return
     try:
-        address = state.device.allocate(size, host=_ACCESSED[kind])
+        address = state.device.allocate(size, host=_ACCESSED[kind], written=not state.followed)
     except LaunchError as error:
         raise CudaError(2, str(error)) from None
     state.objects["memory", address] = kind

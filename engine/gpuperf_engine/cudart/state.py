@@ -65,6 +65,8 @@ class State:
     callers: list[Callable[[], int | None]] = field(default_factory=list)
     #: whether values are observed; then the function that was called, and the address behind the launch that is being made
     observed: bool = False
+    #: whether anybody is told of reads of memory that nobody wrote; following each byte takes as much memory again
+    followed: bool = True
     #: whether what launches are noted for is told where it happens, as nobody reads their profiles later
     telling: bool = False
     called: str = ""
@@ -109,6 +111,7 @@ class State:
             budget = Budget(**json.loads(environment.get("GPUPERF_RUN_BUDGET") or "{}"))
             state.launches = LaunchLog(Path(folder), budget, device)
         state.observed = observed
+        state.followed = observed or bool(folder)
         state.telling = bool(environment.get("GPUPERF_RUN_TELL"))
         if observed:
             device.call_path = CallPaths(lambda: state.launching, lambda: state.called)

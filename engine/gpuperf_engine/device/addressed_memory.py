@@ -30,18 +30,25 @@ class AddressedMemory(DeviceMemory):
     """
 
     def allocate(
-        self, size: int, *, name: str = "", align: int = 1, pad: int | None = 0, host: str = ""
+        self,
+        size: int,
+        *,
+        name: str = "",
+        align: int = 1,
+        pad: int | None = 0,
+        host: str = "",
+        written: bool = False,
     ) -> int:
         """The address of so many bytes, a multiple of 256 (and of ``align``), zero and never written, unless the ``host`` writes to it
-        by pointer: to ``managed`` memory, or to ``pinned`` memory, which copies take for the host's own. Raises ``LaunchError`` if
-        there is no room. ``pad``: see ``array``."""
+        by pointer: to ``managed`` memory, or to ``pinned`` memory, which copies take for the host's own. ``written``: it counts as
+        written, so that accesses need not be followed by byte. Raises ``LaunchError`` if there is no room. ``pad``: see ``array``."""
         check_name(host, HOST_ACCESS, "no access {} of the host", "access")
         whole = as_whole(size, "size", 0)
         if self.recorder is not None:  # by names it is known what accesses were to
             name = self._unique(name or "array")
         allocation = self.memory.allocate(whole, name, align=as_whole(align, "align", 1), pad=pad)
-        if host:
-            allocation.host = host
+        allocation.host = host
+        if host or written:
             self.memory.clear(allocation)
         self._know(allocation)
         if host == "managed" and self.recorder is not None:
@@ -182,7 +189,7 @@ class AddressedMemory(DeviceMemory):
         to = self._holder(target, rows.extent, "write")
         (followed,) = self._by_copies(to)
         whole = to is not None and not to.adopted and (target, size) == (to.address, to.size)
-        if to is not None and whole and not to.initialized and not any(value):
+        if to is not None and whole and not any(value) and self.memory.is_fresh(to):
             self.memory.zero(to)
         elif size != rows.extent:
             rows.at(self._host(target))[:] = np.frombuffer(value * (rows.width // len(value)), np.uint8)

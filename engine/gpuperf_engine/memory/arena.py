@@ -170,6 +170,8 @@ class Memory(ArenaPages):
         #: allocations that are not wholly written yet, and launches since all of them were looked at
         self._pending: dict[Allocation, None] = {}
         self._since = 0
+        #: allocations that count as written, in which nobody has written since they were made
+        self._fresh: set[Allocation] = set()
         #: called with each allocation when a launch accesses it for the first time; ``None``: no observer
         self.on_access: Callable[[Allocation], object] | None = None
         #: called when a launch begins again, with memory restored
@@ -261,6 +263,7 @@ class Memory(ArenaPages):
             self._rows = np.delete(self._rows, index, axis=0)
             self._filled -= 1
         self._pending.pop(allocation, None)
+        self._fresh.discard(allocation)
         self.generation += 1
         if allocation.adopted:
             return
@@ -342,6 +345,7 @@ class Memory(ArenaPages):
 
     def mark(self, allocation: Allocation, offset: int, size: int) -> None:
         """Note that the host or a kernel wrote these bytes."""
+        self._fresh.discard(allocation)
         if allocation.initialized:
             return
         if offset == 0 and size == allocation.size:
@@ -373,11 +377,19 @@ class Memory(ArenaPages):
         """Note that a fresh allocation is zero as was asked for, or that the host writes to it; its pages stay uncommitted."""
         allocation.cleared = True
         self.set_initialized(allocation, True)
+        if not allocation.host:
+            self._fresh.add(allocation)
+
+    def is_fresh(self, allocation: Allocation) -> bool:
+        """Whether to set all of an allocation to zero costs nothing: nobody has written there, or not everywhere, so that most pages
+        are not committed yet."""
+        return not allocation.initialized or allocation in self._fresh
 
     def settle(self, touched: Iterable[Allocation] = ()) -> None:
         """Raise ``initialized`` on allocations that a kernel has filled completely: of those ``touched`` now, of all others once in as
         many launches as there are, so that a launch costs the same beside any number of them."""
         self._since += 1
+        self._fresh.clear()
         everything = self._since >= len(self._pending)
         if everything:
             self._since = 0

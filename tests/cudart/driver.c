@@ -30,6 +30,10 @@ int cuStreamBeginCapture_v2(handle, int), cuStreamEndCapture(handle, handle *), 
 int cuGetProcAddress_v2(const char *, void **, int, address, int *), cuGetErrorName(int, const char **), cuGetErrorString(int, const char **);
 int cuOccupancyMaxPotentialBlockSize(int *, int *, handle, void *, size_t, int);
 int cuLinkCreate_v2(unsigned, int *, void **, handle *), cuLinkAddData_v2(handle, int, void *, size_t, const char *, unsigned, int *, void **);
+int cuMemGetAllocationGranularity(size_t *, const void *, int), cuMemAddressReserve(address *, size_t, size_t, address, address);
+int cuMemCreate(address *, size_t, const void *, address), cuMemMap(address, size_t, size_t, address, address), cuMemUnmap(address, size_t);
+int cuMemSetAccess(address, size_t, const void *, size_t), cuMemRelease(address), cuMemAddressFree(address, size_t);
+int cuMemGetAccess(address *, const void *, address), cuMemRetainAllocationHandle(address *, address), cuIpcGetMemHandle(void *, address);
 int cuLinkComplete(handle, void **, size_t *), cuLinkDestroy(handle);
 
 static int wrong;
@@ -104,6 +108,61 @@ static void maps(void)
     WANT(cuTensorMapEncodeTiled(map, 6, 2, (void *)(uintptr_t)data, sizes, strides, box, steps, 0, 2, 0, 0), 1);
 }
 
+/* two pieces of memory side by side are one array, the first mapped a second time is the same memory; `add` adds `value` and 100 */
+static void mapping(handle kernel)
+{
+    struct { int kind, handles, where, ordinal; void *security; unsigned char flags[8]; } made = {1, 0, 1, 0};
+    struct { int where, ordinal, flags; } access = {1, 0, 3};
+    address base, first, second, again, granted = 9;
+    unsigned host[64];
+    size_t step;
+    OK(cuMemGetAllocationGranularity(&step, &made, 0));
+    OK(cuMemAddressReserve(&base, 4 * step, 0, 0, 0));
+    IS(base % step == 0);
+    WANT(cuMemCreate(&first, step + 4096, &made, 0), 1);
+    OK(cuMemCreate(&first, step, &made, 0));
+    OK(cuMemCreate(&second, step, &made, 0));
+    OK(cuMemMap(base, step, 0, first, 0));
+    WANT(cuMemMap(base, step, 0, second, 0), 1);
+    WANT(cuMemMap(base + 4 * step, step, 0, second, 0), 1);
+    OK(cuMemMap(base + step, step, 0, second, 0));
+    OK(cuMemMap(base + 3 * step, step, 0, first, 0));
+    WANT(cuMemsetD32_v2(base, 0, 32), 1); /* nobody may access it yet */
+    OK(cuMemSetAccess(base, 2 * step, &access, 1));
+    OK(cuMemsetD32_v2(base, 5, 2 * step / 4));
+    OK(launch(kernel, 2, base + step - 128, 7, 0)); /* 32 words before the second piece, and 32 of it */
+    OK(cuMemcpyDtoH_v2(host, base + step - 128, 256));
+    IS(host[0] == 112 && host[63] == 112);
+    WANT(cuMemsetD32_v2(base + 3 * step, 0, 1), 1);
+    OK(cuMemGetAccess(&granted, &access, base + 3 * step));
+    IS(granted == 0);
+    OK(cuMemSetAccess(base + 3 * step, step, &access, 1));
+    OK(cuMemGetAccess(&granted, &access, base + 3 * step));
+    IS(granted == 3);
+    OK(cuMemcpyDtoH_v2(host, base + 4 * step - 128, 128));
+    IS(host[0] == 112 && host[31] == 112);
+    OK(cuMemRelease(first));
+    WANT(cuMemRelease(first), 400);
+    WANT(cuMemUnmap(base, step / 2), 1);
+    WANT(cuMemAddressFree(base, 4 * step), 1);
+    OK(cuMemUnmap(base, step)); /* the other mapping keeps what it holds */
+    WANT(cuMemsetD32_v2(base, 0, 1), 1);
+    OK(cuMemRetainAllocationHandle(&again, base + 3 * step));
+    OK(cuMemMap(base, step, 0, again, 0));
+    OK(cuMemSetAccess(base, step, &access, 1));
+    OK(cuMemcpyDtoH_v2(host, base + step - 128, 256));
+    IS(host[0] == 112 && host[63] == 112);
+    OK(cuMemsetD32_v2(base, 0, 2 * step / 4));
+    OK(cuMemcpyDtoH_v2(host, base + step - 128, 256));
+    IS(host[0] == 0 && host[63] == 0);
+    OK(cuMemUnmap(base, 2 * step));
+    OK(cuMemUnmap(base + 3 * step, step));
+    OK(cuMemRelease(again));
+    OK(cuMemRelease(second));
+    OK(cuMemAddressFree(base, 4 * step));
+    WANT(cuMemMap(base, step, 0, second, 0), 400);
+}
+
 static void works(char *ptx)
 {
     int device, version, count, block, log[2] = {5, 6}, active, status;
@@ -158,6 +217,8 @@ static void works(char *ptx)
     OK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, 0, 0, extra));
     OK(cuMemcpyDtoH_v2(host, data, 256));
     IS(host[0] == 109 && host[31] == 109 && host[32] == 8);
+    mapping(kernel);
+    WANT(cuIpcGetMemHandle(text, data), 801);
     OK(cuFuncGetAttribute(&count, 0, kernel));
     IS(count == 1024);
     OK(cuFuncGetName(&title, kernel));

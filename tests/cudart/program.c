@@ -25,6 +25,8 @@ int cudaGraphInstantiate(handle *, handle, unsigned long long), cudaGraphLaunch(
 int cudaGraphCreate(handle *, unsigned), cudaGraphAddKernelNode(handle *, handle, handle *, size_t, void *);
 int cudaGraphAddMemsetNode(handle *, handle, handle *, size_t, void *), cudaGraphExecKernelNodeSetParams(handle, handle, void *);
 int cudaGraphAddMemcpyNode1D(handle *, handle, handle *, size_t, void *, void *, size_t, int);
+int cudaGraphAddMemAllocNode(handle *, handle, handle *, size_t, void *), cudaGraphAddMemFreeNode(handle *, handle, handle *, size_t, void *);
+int cudaMallocAsync(void **, size_t, handle), cudaFreeAsync(void *, handle), cudaDeviceGetGraphMemAttribute(int, int, unsigned long long *);
 int cudaGraphAddDependencies(handle, handle *, handle *, void *, size_t); /* of CUDA 13 */
 int cudaDeviceSynchronize(void), cudaGetLastError(void), cudaIpcGetMemHandle(void *, void *), cudaDeviceReset(void);
 int cudaDeviceDisablePeerAccess(int), cudaDeviceGetP2PAttribute(int *, int, int, int);
@@ -125,6 +127,51 @@ static void works(void)
     OK(cudaGraphExecKernelNodeSetParams(ready, kernel, &node));
     OK(cudaGraphLaunch(ready, stream));
     IS(host[0] == 101 && host[31] == 101);
+    /* a graph that allocates and frees; one that leaves what it has allocated; one of a stream that was captured */
+    struct { unsigned long long pool[11]; void *accesses; size_t count, size; int *address; } wanted = {.size = 4096};
+    unsigned long long used;
+    int *temporary;
+    OK(cudaGraphCreate(&graph, 0));
+    OK(cudaGraphAddMemAllocNode(&fill, graph, 0, 0, &wanted));
+    IS(wanted.address);
+    WANT(cudaMemset(wanted.address, 0, 4), 1); /* it is not allocated yet */
+    bytes.target = wanted.address;
+    OK(cudaGraphAddMemsetNode(&kernel, graph, &fill, 1, &bytes));
+    arguments[0] = &wanted.address;
+    n = 6;
+    OK(cudaGraphAddKernelNode(&kernel, graph, &kernel, 1, &node));
+    OK(cudaGraphAddMemcpyNode1D(&out, graph, &kernel, 1, host, wanted.address, 128, 2));
+    OK(cudaGraphInstantiate(&ready, graph, 0));
+    OK(cudaGraphLaunch(ready, stream));
+    IS(host[0] == 7 && host[31] == 7);
+    OK(cudaDeviceGetGraphMemAttribute(0, 0, &used));
+    IS(used == 4096);
+    WANT(cudaGraphLaunch(ready, stream), 1); /* what it allocated is still there */
+    OK(cudaFree(wanted.address));
+    WANT(cudaFree(wanted.address), 1);
+    OK(cudaGraphLaunch(ready, stream));
+    OK(cudaFreeAsync(wanted.address, stream));
+    OK(cudaGraphInstantiate(&ready, graph, 1)); /* frees by itself when it is launched again */
+    OK(cudaGraphLaunch(ready, stream));
+    OK(cudaGraphLaunch(ready, stream));
+    OK(cudaFree(wanted.address));
+    OK(cudaGraphAddMemFreeNode(&fill, graph, &out, 1, wanted.address));
+    OK(cudaGraphInstantiate(&ready, graph, 0));
+    OK(cudaGraphLaunch(ready, stream));
+    OK(cudaGraphLaunch(ready, stream));
+    WANT(cudaMemset(wanted.address, 0, 4), 1);
+    OK(cudaStreamBeginCapture(stream, 0));
+    OK(cudaMallocAsync((void **)&temporary, 128, stream));
+    OK(cudaMemcpyAsync(temporary, device, 128, 3, stream));
+    OK(cudaMemcpyAsync(host + 32, temporary, 128, 2, stream));
+    OK(cudaFreeAsync(temporary, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&ready, graph, 0));
+    for (int i = 0; i < 3; i++)
+        OK(cudaGraphLaunch(ready, stream));
+    IS(host[32] == 101 && host[63] == 101);
+    OK(cudaDeviceGetGraphMemAttribute(0, 0, &used));
+    IS(used == 0);
     /* threads of the program */
     pthread_t threads[4];
     memset(managed, 0, 128);

@@ -34,6 +34,9 @@ def test_a_program_of_the_driver_checks_itself(program):
     result = run(str(program / "program"), str(program / "k.ptx"), "works")
     assert (result.stdout, result.returncode) == ("right\n", 0), result.stderr
     assert "Traceback" not in result.stderr
+    assert (
+        "cuIpcGetMemHandle is not supported (CUDA_ERROR_NOT_SUPPORTED): memory and events of" in result.stderr
+    )
 
 
 @needs_compiler

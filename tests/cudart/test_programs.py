@@ -85,8 +85,8 @@ def test_a_program_that_checks_itself(program):
     result = run(program, "works", options=("-o", str(program / "counts.json")))
     assert (result.stdout, result.returncode) == ("right\natexit\n", 42), result.stderr
     (row,) = json.loads((program / "counts.json").read_text())["kernels"]
-    # 2 warps, then one of each: managed, registered, 3 and 2 of graphs, 80 of threads; 13 instructions each
-    warps = 2 + 1 + 1 + 3 + 2 + 80
+    # 2 warps, then one of each: managed, registered, 3, 2 and 6 of graphs, 80 of threads; 13 instructions each
+    warps = 2 + 1 + 1 + 3 + 2 + 6 + 80
     assert row == {
         "kernel": "add",
         "launches": warps - 1,

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["DRIVER", "FUNCTIONS", "Function", "bound", "function", "say", "text_at"]
 
 DRIVER = "libcuda.so.1"
+#: of functions that are not here: what a part of their names is about, and what is accepted
+_INSTEAD = (
+    ("Ipc|ShareableHandle|HandleForAddressRange", "memory and events of other processes are not here; run both sides in one process"),
+    ("Mipmap", "arrays have one level; cudaMalloc3DArray makes it"),
+    ("External", "memory and semaphores of graphics APIs are not here; allocate with cudaMalloc"),
+    ("Graphics|GL|EGL|Vdpau|D3D", "there are no graphics APIs; allocate with cudaMalloc"),
+    ("Multicast", "there is one device; its memory is written by plain stores"),
+    ("GreenCtx|DevSm|DevResource", "the device is not divided; use its primary context"),
+    ("Conditional", "graphs run every node once; branch in a kernel"),
+)  # fmt: skip
 _VARIANT = re.compile(r"_pt[ds][sz]$")
 _VERSION = re.compile(r"_v\d+$")
 
@@ -99,7 +109,8 @@ def _missing(name: str, driver: bool, state: State) -> Any:
     def call() -> int:
         if name not in state.said:
             state.said.add(name)
-            say(f"{name} is not supported ({code})")
+            instead = next((text for part, text in _INSTEAD if re.search(part, name)), "")
+            say(f"{name} is not supported ({code})" + (f": {instead}" if instead else ""))
         if not driver:
             state.last = 801
         return 801

@@ -22,21 +22,23 @@ from .arrays import Copy3D, cudaMemcpy3D
 from .calls import function
 from .codes import CudaError
 from .launches import Dim3, prepared, shape_of
-from .memory import copy, fill_rows
+from .memory import allocate_in_graph, copy, cudaFree, fill_rows, graph_memory
 from .registration import kernel_of
 from .state import State
 
 __all__ = ["Graph", "Node", "add_node"]
 
 _HOST_FUNCTION = CFUNCTYPE(None, c_void_p)
+_AUTO_FREE = 1
 
 
 @dataclass(eq=False)
 class Node:
-    """One operation, and the nodes that come before it."""
+    """One operation, and the nodes that come before it. ``memory``: the address that an allocation node gives."""
 
     operation: Callable[[], object]
     before: list[Node] = field(default_factory=list)
+    memory: int = 0
 
 
 @dataclass
@@ -66,9 +68,11 @@ class Graph:
 
 @dataclass
 class Executable:
-    """A graph that can be launched: its operations in their order, by the nodes that they were made of."""
+    """A graph that can be launched: its operations in their order, by the nodes that they were made of. ``frees``: what it allocated
+    and nobody freed is freed when it is launched again."""
 
     operations: dict[Node, Callable[[], object]]
+    frees: bool = False
 
 
 class _KernelNode(Structure):
@@ -131,7 +135,17 @@ def cudaThreadExchangeStreamCaptureMode(state: State, mode: int) -> None:
 
 @function(c_void_p, c_void_p, c_ulonglong, also=("cudaGraphInstantiateWithFlags",))
 def cudaGraphInstantiate(state: State, out: int, graph: int, flags: int) -> None:
-    c_void_p.from_address(out).value = state.new(Executable(state.of(graph, Graph).ordered()))
+    frees = bool(flags & _AUTO_FREE)
+    c_void_p.from_address(out).value = state.new(Executable(state.of(graph, Graph).ordered(), frees))
+
+
+@function(c_void_p, c_void_p, c_void_p)
+def cudaGraphInstantiateWithParams(state: State, out: int, graph: int, given: int) -> None:
+    """``cudaGraphInstantiateParams``: flags, a stream, the node in error, the result."""
+    flags = c_ulonglong.from_address(given).value
+    cudaGraphInstantiate(state, out, graph, flags)
+    c_void_p.from_address(given + 16).value = None
+    c_int.from_address(given + 24).value = 0
 
 
 @function(c_void_p, c_void_p)
@@ -139,6 +153,9 @@ def cudaGraphLaunch(state: State, graph: int, stream: int) -> None:
     executable = state.of(graph, Executable)
 
     def run() -> None:
+        for node in executable.operations if executable.frees else ():
+            if node.memory and ("memory", node.memory) in state.objects:
+                cudaFree(state, node.memory)
         for operation in executable.operations.values():
             if state.sticky:
                 return
@@ -191,12 +208,13 @@ def cudaGraphClone(state: State, out: int, graph: int) -> None:
 
 def add_node(
     state: State, out: int, graph: int, before: int | None, count: int, operation: Callable[[], object]
-) -> None:
+) -> Node:
     """Adds a node to a graph, after others, and writes its handle."""
-    node = state.of(graph, Graph).append(operation)
+    node: Node = state.of(graph, Graph).append(operation)
     handles = (c_void_p * count).from_address(before) if before and count else ()
     node.before = [state.of(handle, Node) for handle in handles]
     c_void_p.from_address(out).value = state.new(node)
+    return node
 
 
 def _kernel(state: State, given: int) -> Callable[[], object]:
@@ -241,6 +259,56 @@ def cudaGraphAddMemsetNode(state: State, out: int, graph: int, before: int, coun
         fill_rows(state, target, value, Rows(width * len(value), max(1, height), 1, pitch))
 
     add_node(state, out, graph, before, count, filled)
+
+
+class _AllocationNode(Structure):
+    """``cudaMemAllocNodeParams``: the properties of a pool, 88 bytes; who may access it; bytes; the address, which is written."""
+
+    _fields_ = [
+        ("pool", c_ulonglong * 11),
+        ("accesses", c_void_p),
+        ("access_count", c_size_t),
+        ("size", c_size_t),
+        ("address", c_void_p),
+    ]
+
+
+@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
+def cudaGraphAddMemAllocNode(state: State, out: int, graph: int, before: int, count: int, given: int) -> None:
+    asked = _AllocationNode.from_address(given)
+    if not asked.size:
+        raise CudaError(1, "an allocation node of 0 bytes")
+    address = graph_memory(state, asked.size)
+    node = add_node(state, out, graph, before, count, lambda: allocate_in_graph(state, address))
+    node.memory = asked.address = address
+
+
+@function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
+def cudaGraphAddMemFreeNode(
+    state: State, out: int, graph: int, before: int, count: int, address: int
+) -> None:
+    if ("graph memory", address) not in state.objects:
+        raise CudaError(1, f"{address or 0:#x} is no address that an allocation node gave")
+    add_node(state, out, graph, before, count, lambda: cudaFree(state, address))
+
+
+def _graph_memory(state: State) -> int:
+    """Bytes that graphs have allocated and nobody has freed."""
+    held = [key for key in state.objects if isinstance(key, tuple) and key[0] == "graph memory"]
+    return sum(state.objects[key] for key in held if ("memory", key[1]) in state.objects)
+
+
+@function(c_int, c_int, c_void_p)
+def cudaDeviceGetGraphMemAttribute(state: State, device: int, attribute: int, out: int) -> None:
+    """What is used and what is reserved are the same here."""
+    if attribute not in range(4):
+        raise CudaError(1, f"{attribute} is no attribute of graph memory")
+    c_ulonglong.from_address(out).value = _graph_memory(state)
+
+
+@function(also=("cudaDeviceSetGraphMemAttribute",))
+def cudaDeviceGraphMemTrim(state: State) -> None:
+    """What is freed is given back at once."""
 
 
 @function(c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)

@@ -14,7 +14,17 @@ from .codes import CudaError
 from .registration import symbol_address
 from .state import State
 
-__all__ = ["Extent", "Pitched", "Side", "copy", "copy_rows", "fill", "fill_rows"]
+__all__ = [
+    "Extent",
+    "Pitched",
+    "Side",
+    "allocate_in_graph",
+    "copy",
+    "copy_rows",
+    "fill",
+    "fill_rows",
+    "graph_memory",
+]
 
 _PITCH = 512
 _KINDS = range(5)
@@ -46,6 +56,32 @@ class _PointerAttributes(Structure):
     ]
 
 
+def graph_memory(state: State, size: int) -> int:
+    """An address for so many bytes that a graph allocates and frees as it runs; until then they are none. Raises ``CudaError``."""
+    try:
+        address = state.device.allocate(size, written=not state.followed)
+    except LaunchError as error:
+        raise CudaError(2, str(error)) from None
+    state.objects["graph memory", address] = size
+    if not state.observed:  # else what was freed stays for findings, and so this does too
+        state.device.free(address, hold=True)
+    return address
+
+
+def allocate_in_graph(state: State, address: int) -> None:
+    """What an allocation node does. Raises ``CudaError`` if what it allocated before was not freed."""
+    if ("memory", address) in state.objects:
+        raise CudaError(
+            1,
+            f"{address:#x}, which an allocation node of this graph gives, was not freed since its last launch: add a free node, or "
+            "instantiate it with cudaGraphInstantiateFlagAutoFreeOnLaunch",
+        )
+    if not state.observed:
+        size = state.objects["graph memory", address]
+        state.device.allocate(size, written=not state.followed, at=address)
+    state.objects["memory", address] = _DEVICE
+
+
 def _allocate(state: State, out: int, size: int, kind: int) -> None:
     if not out:
         raise CudaError(1)
@@ -66,13 +102,20 @@ def cudaMalloc(state: State, out: int, size: int) -> None:
 
 
 @function(c_void_p, c_size_t, c_void_p)
-def cudaMallocAsync(state: State, out: int, size: int, stream: int) -> None:
-    _allocate(state, out, size, _DEVICE)
+def cudaMallocAsync(state: State, out: int, size: int, stream: int | None) -> None:
+    """While the stream is captured: an allocation node."""
+    graph = state.captures.get(stream or 0)
+    if graph is None or not out or not size:
+        _allocate(state, out, size, _DEVICE)
+        return
+    address = graph_memory(state, size)
+    graph.append(lambda: allocate_in_graph(state, address)).memory = address
+    c_void_p.from_address(out).value = address
 
 
 @function(c_void_p, c_size_t, c_void_p, c_void_p)
-def cudaMallocFromPoolAsync(state: State, out: int, size: int, pool: int, stream: int) -> None:
-    _allocate(state, out, size, _DEVICE)
+def cudaMallocFromPoolAsync(state: State, out: int, size: int, pool: int, stream: int | None) -> None:
+    cudaMallocAsync(state, out, size, stream)
 
 
 @function(c_void_p, c_size_t, c_uint)
@@ -113,7 +156,9 @@ def cudaFree(state: State, address: int | None) -> None:
         return
     if state.objects.pop(("memory", address), None) is None:
         raise CudaError(1, f"{address:#x} is no address that was allocated, or was freed before")
-    state.device.free(address)
+    held = ("graph memory", address) in state.objects
+    if not (held and state.observed):
+        state.device.free(address, hold=held)
 
 
 @function(c_void_p, c_void_p)

@@ -64,7 +64,7 @@ _ATTRIBUTES: dict[int, str | int] = {
     80: "localL1CacheSupported", 81: "sharedMemPerMultiprocessor", 82: "regsPerMultiprocessor", 83: "managedMemory",
     84: "isMultiGpuBoard", 86: "hostNativeAtomicSupported", 87: 2, 88: "pageableMemoryAccess", 89: "concurrentManagedAccess",
     90: "computePreemptionSupported", 91: "canUseHostPointerForRegisteredMem", 95: "cooperativeLaunch",
-    97: "sharedMemPerBlockOptin", 99: "hostRegisterSupported", 100: 0, 101: "directManagedMemAccessFromHost",
+    97: "sharedMemPerBlockOptin", 99: "hostRegisterSupported", 100: 0, 101: "directManagedMemAccessFromHost", 102: 1,
     106: "maxBlocksPerMultiProcessor", 108: "persistingL2CacheMaxSize", 111: "reservedSharedMemPerBlock",
     115: "memoryPoolsSupported", 120: "clusterLaunch", 127: "clusterLaunch",
 }  # fmt: skip

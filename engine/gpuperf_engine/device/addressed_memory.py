@@ -38,18 +38,20 @@ class AddressedMemory(DeviceMemory):
         pad: int | None = 0,
         host: str = "",
         written: bool = False,
+        at: int | None = None,
     ) -> int:
         """The address of so many bytes, a multiple of 256 (and of ``align``), zero and never written, unless the ``host`` writes to it
         by pointer: to ``managed`` memory, or to ``pinned`` memory, which copies take for the host's own. ``written``: it counts as
-        written, so that accesses need not be followed by byte. Raises ``LaunchError`` if there is no room. ``pad``: see ``array``."""
+        written, so that accesses need not be followed by byte. ``at``: this address, in memory that was freed with ``hold``, with what
+        it holds. Raises ``LaunchError`` if there is no room. ``pad``: see ``array``."""
         check_name(host, HOST_ACCESS, "no access {} of the host", "access")
         whole = as_whole(size, "size", 0)
         if self.recorder is not None:  # by names it is known what accesses were to
             name = self._unique(name or "array")
-        allocation = self.memory.allocate(whole, name, align=as_whole(align, "align", 1), pad=pad)
+        allocation = self.memory.allocate(whole, name, align=as_whole(align, "align", 1), pad=pad, at=at)
         allocation.host = host
         if host or written:
-            self.memory.clear(allocation)
+            self.memory.clear(allocation, fresh=not host and at is None)
         self._know(allocation)
         if host == "managed" and self.recorder is not None:
             # most of what the host allocates there no kernel is given
@@ -92,8 +94,9 @@ class AddressedMemory(DeviceMemory):
         self._append("copy-in", (array,), size)
         return array
 
-    def free(self, memory: DeviceArray | int) -> None:
+    def free(self, memory: DeviceArray | int, *, hold: bool = False) -> None:
         """Give memory back: an array, or what lies at an address that ``allocate`` gave. Kernels that access it afterwards fail.
+        ``hold``: its pages alone are given back, so that ``allocate`` can be asked for these addresses again.
 
         Raises ``LaunchError`` for views, variables of modules, and what was freed before. While ``accesses`` or ``values`` are
         observed, the last 256 MiB stay as they are for what refers to them; while ``inputs`` are, all of it does.
@@ -110,7 +113,9 @@ class AddressedMemory(DeviceMemory):
             )
         untouched = self._late.pop(allocation, None) is not None
         followed = self._refers_back and not (untouched and "inputs" not in self.observe)
-        self.memory.free(allocation, again=not followed)
+        self.memory.free(allocation, again=not (followed or hold))
+        if hold:
+            self.memory.empty(allocation)
         self._contents.unknown.pop(allocation, None)
         if not followed:
             del self._arrays[allocation], self.array_of[allocation], self.origins[allocation]

@@ -180,17 +180,23 @@ class Memory(ArenaPages):
         self.generation = 0
 
     def allocate(
-        self, size: int, name: str, kind: str = "global", align: int = ALIGNMENT, pad: int | None = 0
+        self,
+        size: int,
+        name: str,
+        kind: str = "global",
+        align: int = ALIGNMENT,
+        pad: int | None = 0,
+        at: int | None = None,
     ) -> Allocation:
         """A new allocation of ``size`` bytes (0 is allowed), 256-byte aligned, contents zero but uninitialised. ``pad``: see
-        ``Allocation``."""
+        ``Allocation``. ``at``: where, in addresses that are held (``free``), with what is there."""
         behind = pad or 0
         what = repr(name) if name else "an array"
         free = self._room[kind][0]
         alike = None
-        if kind == "global" and size <= SMALL:
+        if kind == "global" and size <= SMALL and at is None:
             alike = self._holes.take_alike(size + behind + GAP, max(ALIGNMENT, align))
-        address = alike or self._placed(kind, free, self._holes, size + behind, what, align)
+        address = at or alike or self._placed(kind, free, self._holes, size + behind, what, align)
         self._room[kind][0] = max(free, address + size + behind + _gap(kind))
         allocation = Allocation(name, address, size, kind, size == 0, self._made, pad)
         self._insert(allocation)
@@ -252,8 +258,8 @@ class Memory(ArenaPages):
         self.generation += 1
 
     def free(self, allocation: Allocation, again: bool = True) -> None:
-        """Take an allocation away, and give its memory ``again`` unless that is left to ``give_again``. That the allocation is there
-        is the caller's to know."""
+        """Take an allocation away, and give its memory ``again`` unless that is left to ``give_again``, and its addresses are held
+        until then. That the allocation is there is the caller's to know."""
         index = self._index(allocation)
         assert index is not None
         del self.allocations[index], self._starts[index]
@@ -274,10 +280,14 @@ class Memory(ArenaPages):
 
     def give_again(self, allocation: Allocation) -> None:
         """The pages of an allocation that was freed go back to the host, and its addresses are given again."""
-        for host in (self.host, self.host_shadow)[: 1 if allocation.cleared else 2]:
-            give_back(host + allocation.address - self.origin, allocation.size)
+        self.empty(allocation)
         if allocation.kind == "global":
             self._holes.put(allocation.address, allocation.end + (allocation.pad or 0) + GAP)
+
+    def empty(self, allocation: Allocation) -> None:
+        """The pages of an allocation that was freed go back to the host."""
+        for host in (self.host, self.host_shadow)[: 1 if allocation.cleared else 2]:
+            give_back(host + allocation.address - self.origin, allocation.size)
 
     def _index(self, allocation: Allocation) -> int | None:
         """Where an allocation is in ``allocations``, ``None`` for one that was freed."""
@@ -373,11 +383,12 @@ class Memory(ArenaPages):
         give_back(self.host + allocation.address - self.origin, allocation.size)
         self.set_initialized(allocation, True)
 
-    def clear(self, allocation: Allocation) -> None:
-        """Note that a fresh allocation is zero as was asked for, or that the host writes to it; its pages stay uncommitted."""
+    def clear(self, allocation: Allocation, fresh: bool = True) -> None:
+        """Note that an allocation of which nothing is in the shadow counts as written; its pages stay uncommitted. ``fresh``: they are
+        zero, and the host writes there by copies alone."""
         allocation.cleared = True
         self.set_initialized(allocation, True)
-        if not allocation.host:
+        if fresh:
             self._fresh.add(allocation)
 
     def is_fresh(self, allocation: Allocation) -> bool:

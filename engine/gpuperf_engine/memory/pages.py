@@ -7,6 +7,7 @@ import ctypes
 import errno
 import gc
 import mmap
+import os
 import sys
 import weakref
 from functools import cache
@@ -16,14 +17,25 @@ from numpy.typing import NDArray
 
 from ..errors import LaunchError
 
-__all__ = ["FIRST", "LAST", "SMALL", "at", "give_back", "map_at", "reserve", "starting_before"]
+__all__ = [
+    "FIRST",
+    "LAST",
+    "SMALL",
+    "at",
+    "give_back",
+    "map_at",
+    "map_file",
+    "map_nothing",
+    "reserve",
+    "starting_before",
+]
 
 #: host addresses of programs: the first that Linux lets a program map (``vm.mmap_min_addr``), and the end of the lower half
 FIRST, LAST = 1 << 16, 1 << 47
 #: so many bytes are rather set to zero than given back
 SMALL = 1 << 15
-#: of Linux's mman.h; Python names the first only from 3.13 on
-_NORESERVE, _FIXED_NOREPLACE = 0x4000, 0x100000
+#: of Linux's mman.h; Python names the first only from 3.13 on, the others not at all
+_NORESERVE, _FIXED_NOREPLACE, _FIXED = 0x4000, 0x100000, 0x10
 _LINUX = sys.platform == "linux"
 
 
@@ -79,6 +91,24 @@ def _mapped_at(address: int, size: int) -> int:
     elif ctypes.get_errno() not in (0, errno.EEXIST):
         raise _unreserved(size, OSError(ctypes.get_errno(), "mmap"))
     return -1
+
+
+def map_file(address: int, size: int, file: int) -> None:
+    """The bytes of a file in the place of pages of ``map_at``, shared with whoever maps it too. Raises ``OSError``."""
+    _put(address, size, mmap.MAP_SHARED | _FIXED, file)
+
+
+def map_nothing(address: int, size: int) -> None:
+    """Zero pages again in the place of a file. Raises ``OSError``."""
+    _put(address, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED, -1)
+    _libc().madvise(address, size, mmap.MADV_HUGEPAGE)
+
+
+def _put(address: int, size: int, flags: int, file: int) -> None:
+    where = _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, file, 0)
+    if where != address:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def at(address: int, size: int) -> NDArray[np.uint8]:

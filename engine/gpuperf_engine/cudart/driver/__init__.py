@@ -1,5 +1,5 @@
 """Functions of the CUDA driver API, over those of the runtime API: both have one device and one state."""
 
-from . import contexts, images, memory, modules, same
+from . import contexts, images, mapping, memory, modules, same
 
-__all__ = ["contexts", "images", "memory", "modules", "same"]
+__all__ = ["contexts", "images", "mapping", "memory", "modules", "same"]

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.simt import launch as simt_launch
 from tests.engine.running import collect, launch
+from tests.support import head
 
 LOCK = ".global .align 4 .u32 lock; .global .align 4 .u32 counter; .global .align 4 .u32 flag;"
 INCREMENT = """
@@ -44,6 +46,52 @@ SPIN_LOCK = f"""
 def test_a_lock_inside_a_warp(backend: str, body: str) -> None:
     values, _ = collect(backend, body, before=LOCK, block=10)
     assert sorted(values.tolist()) == list(range(1, 11))
+
+
+WAIT_FOR_THE_LAST = (
+    head("8.0", "sm_90")
+    + """
+.visible .entry k(.param .u64 flag, .param .u32 last) {
+    .reg .b64 %rd<2>; .reg .b32 %r<6>; .reg .pred %p<3>;
+    ld.param.u64 %rd1, [flag]; ld.param.u32 %r1, [last];
+    mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0;
+    @%p1 ret;
+    mov.u32 %r3, %ctaid.x; setp.ne.u32 %p1, %r3, %r1;
+    @%p1 bra WAIT;
+    st.volatile.global.u32 [%rd1], 1;
+WAIT:
+    ld.volatile.global.u32 %r4, [%rd1]; setp.eq.u32 %p2, %r4, 0;
+    @%p2 bra WAIT;
+    ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize(("grid", "cluster"), [(5, None), (8, 2)])
+def test_blocks_that_wait_for_one_that_has_not_started(
+    backend: str, monkeypatch: pytest.MonkeyPatch, grid: int, cluster: int | None
+) -> None:
+    """Two blocks are resident at first, then four, then eight."""
+    monkeypatch.setattr(simt_launch, "RESIDENT_THREADS", 128)
+    monkeypatch.setattr(simt_launch, "COOPERATIVE_THREADS", 512)
+    device = ge.Device(backend=backend)
+    kernel = ge.parse(WAIT_FOR_THE_LAST)["k"]
+    flag = device.zeros(1, np.uint32)
+    device.launch(kernel, grid, 64, [flag, grid - 1], cluster=cluster)
+    assert flag.numpy().tolist() == [1]
+    never = "a lock that is never released, or a flag that is never set"
+    with pytest.raises(ge.Deadlock, match=never):
+        device.launch(kernel, grid, 64, [device.zeros(1, np.uint32), grid], cluster=cluster)
+    with pytest.raises(ge.Deadlock, match=f"(?s)8 threads running.*{never}"):
+        device.launch(kernel, 10, 64, [device.zeros(1, np.uint32), 9], cluster=cluster)
+
+
+def test_as_many_blocks_wait_as_an_h100_holds() -> None:
+    device = ge.Device()
+    flag = device.zeros(1, np.uint32)
+    device.launch(ge.parse(WAIT_FOR_THE_LAST)["k"], 132 * 2, 1024, [flag, 132 * 2 - 1])
+    assert flag.numpy().tolist() == [1]
 
 
 @pytest.mark.parametrize("body", [TRY_LOCK, SPIN_LOCK], ids=["inside", "behind"])

@@ -20,7 +20,7 @@ from ..simt.counters import SITE_COLUMNS, Observation
 from ..simt.launch import Dim3, LaunchPlan
 from ..simt.program import Program
 from ..simt.rule_breaches import first_breaches
-from ..simt.schedule import Cluster, Cta, run_ctas
+from ..simt.schedule import Cluster, Cta, Room, run_ctas
 from ..simt.thread_counters import columns_of, make_table
 from .blocks import prepare
 from .regions import Arena, Region
@@ -70,7 +70,8 @@ class ReferenceBackend:
 
         with np.errstate(all="ignore"):
             count = len(plan.kept) if plan.only_kept else plan.ctas // size
-            run_ctas(count, size if program.order_free else plan.resident, start, lambda: _written(memory))
+            room = Room(size, size) if program.order_free else Room(plan.resident, plan.most_resident)
+            run_ctas(count, room, start, lambda: _written(memory))
         return replace(_observation(counters), remarks=_race_remark(program, plan))
 
 

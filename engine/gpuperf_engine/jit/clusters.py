@@ -6,7 +6,7 @@ The compiled runtime runs clusters in one call as long as each ends without Pyth
 from __future__ import annotations
 
 from ..simt.faults import deadlock
-from ..simt.schedule import Watch
+from ..simt.schedule import Room, Watch
 from .host_arrays import address_of
 from .ir.abi import Cluster, Context
 from .ir.codes import Status
@@ -77,7 +77,7 @@ def run_clusters(worker: Worker, following: int, count: int) -> None:
     in order-free programs."""
     launch, clusters = worker.launch, _Clusters(worker)
     alone, size = launch.program.order_free, launch.plan.cluster_ctas
-    room = size if alone else launch.plan.resident
+    room = Room(size, size) if alone else Room(launch.plan.resident, launch.plan.most_resident)
     window: list[Group] = []
     watch: Watch[Slot] | None = None
     while window or following < count:
@@ -89,7 +89,7 @@ def run_clusters(worker: Worker, following: int, count: int) -> None:
             before = group.get(Cluster.LEFT)
             (clusters.free if clusters.sweep(group) else left).append(group)
             progress = progress or group.get(Cluster.LEFT) < before
-        while held + size <= room and following < count:
+        while held + size <= room.resident and following < count:
             group = clusters.group()
             if alone and not left:
                 number, ended = clusters.run(group, following, count)
@@ -102,8 +102,9 @@ def run_clusters(worker: Worker, following: int, count: int) -> None:
             held += size
             (clusters.free if ended else left).append(group)
         window = left
+        room.waiting = following < count
         progress = progress or worker.get(Context.PASSED) > passed
         if window and watch is None:
-            watch = make_watch(worker)
+            watch = make_watch(worker, room.grow)
         if watch is not None:
             watch.after(progress, [slot for group in window for slot in group.left])

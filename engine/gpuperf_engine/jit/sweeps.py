@@ -5,7 +5,7 @@ The compiled runtime runs CTAs in one call as long as each ends in its first vis
 
 from __future__ import annotations
 
-from ..simt.schedule import Watch
+from ..simt.schedule import Room, Watch
 from .ir.abi import Context
 from .slots import Slot
 from .watch import make_watch
@@ -17,11 +17,14 @@ __all__ = ["run_sweeps"]
 def run_sweeps(worker: Worker, following: int, count: int) -> None:
     """CTAs ``following … count − 1`` on the deterministic schedule, in index order; one at a time in order-free programs."""
     launch = worker.launch
-    resident = 1 if launch.program.order_free else launch.plan.resident
+    places = (
+        Room(1, 1) if launch.program.order_free else Room(launch.plan.resident, launch.plan.most_resident)
+    )
     window: list[Slot] = []
     watch: Watch[Slot] | None = None
     while window or following < count:
         passed = worker.get(Context.PASSED)
+        resident = places.resident
         room = resident - len(window)
         left: list[Slot] = []
         for slot in window:
@@ -37,8 +40,9 @@ def run_sweeps(worker: Worker, following: int, count: int) -> None:
             if not ended and resident == 1:
                 break
         window = left
+        places.waiting = following < count
         progress = progress or worker.get(Context.PASSED) > passed
         if window and watch is None:
-            watch = make_watch(worker)
+            watch = make_watch(worker, places.grow)
         if watch is not None:
             watch.after(progress, window)

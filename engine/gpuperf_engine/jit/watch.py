@@ -16,8 +16,8 @@ from .worker import Worker
 __all__ = ["make_watch"]
 
 
-def make_watch(worker: Worker) -> Watch[Slot]:
-    """The watch over the CTAs that a worker runs."""
+def make_watch(worker: Worker, grow: Callable[[], bool]) -> Watch[Slot]:
+    """The watch over the CTAs that a worker runs; ``grow`` lets more of them become resident."""
     return Watch(
         _make_digest(worker.launch),
         worker.standing,
@@ -25,6 +25,7 @@ def make_watch(worker: Worker) -> Watch[Slot]:
         worker.arrive_diverged,
         lambda slot: any([warp.force_yield() for warp in worker.warps(slot)]),
         lambda slot: (item for warp in worker.warps(slot) for item in warp.where()),
+        grow,
     )
 
 

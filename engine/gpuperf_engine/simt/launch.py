@@ -49,7 +49,7 @@ MAX_THREADS = 1024
 MAX_INSTRUCTIONS = 10**8
 #: threads that are resident at once on the deterministic schedule unless the launch is cooperative
 RESIDENT_THREADS = 1 << 16
-#: threads that a cooperative launch may have: more than any GPU holds at once
+#: threads that a cooperative launch may have, and that become resident where they wait for others: more than any GPU holds at once
 COOPERATIVE_THREADS = 1 << 19
 STATIC_SHARED = 48 << 10
 LOCAL_LIMIT = 512 << 10
@@ -150,6 +150,12 @@ class LaunchPlan:
     def cluster_ctas(self) -> int:
         x, y, z = self.cluster
         return x * y * z
+
+    @property
+    def most_resident(self) -> int:
+        """How many CTAs become resident at most, where those that are there wait for others."""
+        size = self.cluster_ctas
+        return max(self.resident, COOPERATIVE_THREADS // self.threads_per_cta // size * size)
 
     @property
     def clusters(self) -> Dim3:

@@ -4,6 +4,7 @@ The schedule is a fixed function of the program and its input, the same for both
 
 * A *window* of CTAs is resident: at the start of every *sweep*, the next CTAs in index order take the places of those that ended,
   behind those that are there. A sweep visits the resident CTAs in that order.
+  When they can only go on if others do that have not started (below), twice as many become resident.
 * A *visit* gives every warp of the CTA a time slice with a quantum of ``QUANTUM``, then goes through its warps in index order,
   again and again, and runs each that neither waits nor has used up its time slice, until none is left. A warp that comes to a CTA
   barrier, ``bar.arrive`` included, stops until all others have had the chance to run; one whose barrier completes goes on with the
@@ -36,13 +37,15 @@ everything that decides how the launch goes on is taken, of registers those that
 that of the time before, the launch runs in circles. Then waits on mbarriers give up, once for each such state; then lanes at aligned
 barriers arrive without the rest of their warps, as they do where waits that have given up ``ARRIVE_AFTER`` times in a row are all
 that is left; then warps whose lanes wait at reconvergence points for lanes that spin are made to yield
-(``stack.SimtStack.force_yield``); if there is none, it is an error.
+(``stack.SimtStack.force_yield``); if there is none, more CTAs become resident (``Room``), as many as may be on a GPU; if there are
+none, it is an error. What ends as a deadlock by waits that give up lets more become resident as well.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
@@ -50,7 +53,7 @@ from .barriers import Barriers
 from .clusters import ENDED, RUNNING, ClusterBarrier
 from .faults import Waiting, deadlock, livelock
 
-__all__ = ["QUANTUM", "Cluster", "Cta", "Standing", "Status", "WarpRunner", "Watch", "run_ctas"]
+__all__ = ["QUANTUM", "Cluster", "Cta", "Room", "Standing", "Status", "WarpRunner", "Watch", "run_ctas"]
 
 #: what the back edges of one time slice may cost
 QUANTUM = 1 << 12
@@ -269,12 +272,29 @@ class Cta:
 _Resident = TypeVar("_Resident")
 
 
+@dataclass
+class Room:
+    """How many CTAs are ``resident`` at once: of a launch whose resident CTAs wait for others, up to ``most``. ``waiting``: whether
+    there are others, which have not started."""
+
+    resident: int
+    most: int
+    waiting: bool = False
+
+    def grow(self) -> bool:
+        """Whether more may become resident, which they then do."""
+        if not self.waiting or self.resident >= self.most:
+            return False
+        self.resident = min(self.most, 2 * self.resident)
+        return True
+
+
 class Watch(Generic[_Resident]):
     """Finds out after each sweep whether a launch can still end. Both backends use it, each with its own kind of resident CTAs.
 
     ``digest`` is of everything that decides how the launch goes on; ``standing`` is that of each CTA; ``expire`` lets waits on
     mbarriers give up, ``arrive_diverged`` lanes at aligned barriers arrive, ``force_yield`` is that of the warps: all say whether it
-    may help; ``where`` lists who waits.
+    may help; ``where`` lists who waits; ``grow`` lets more CTAs become resident, if there are more.
     """
 
     def __init__(
@@ -285,8 +305,9 @@ class Watch(Generic[_Resident]):
         arrive_diverged: Callable[[_Resident], bool],
         force_yield: Callable[[_Resident], bool],
         where: Callable[[_Resident], Iterable[Waiting]],
+        grow: Callable[[], bool],
     ) -> None:
-        self.digest, self.standing, self.expire, self.where = digest, standing, expire, where
+        self.digest, self.standing, self.expire, self.where, self.grow = digest, standing, expire, where, grow
         self.arrive_diverged, self.force_yield = arrive_diverged, force_yield
         self._quiet = 0
         #: sweeps without progress after which waits gave up
@@ -320,6 +341,8 @@ class Watch(Generic[_Resident]):
                     self._given_up.add(digest)
                 if helps or self._arrive_diverged(window) or any([self.force_yield(cta) for cta in window]):
                     self._quiet = 0
+                elif self.grow():
+                    self._quiet = self._gave_up = 0
                 elif stuck or not self._waits:
                     raise (deadlock if stuck else livelock)(
                         item for cta in window for item in self.where(cta)
@@ -331,6 +354,9 @@ class Watch(Generic[_Resident]):
         if stuck and Standing.RUNS not in standings:
             self._gave_up += 1
             if self._gave_up == ARRIVE_AFTER and self._arrive_diverged(window):
+                return
+            if self._gave_up > GIVES_UP and self.grow():
+                self._quiet = self._gave_up = 0
                 return
             if self._gave_up > GIVES_UP:
                 raise deadlock(item for cta in window for item in self.where(cta))
@@ -350,9 +376,10 @@ def _where(cta: Cta) -> Iterable[Waiting]:
 
 
 def run_ctas(
-    count: int, resident: int, start: Callable[[int], Cluster], memory: Callable[[], Iterable[bytes]]
+    count: int, room: Room, start: Callable[[int], Cluster], memory: Callable[[], Iterable[bytes]]
 ) -> None:
-    """Run clusters ``0 … count − 1``, at most ``resident`` CTAs at a time; ``start`` makes one ready, ``memory`` gives what all share.
+    """Run clusters ``0 … count − 1``, as many CTAs at a time as there is ``room`` for; ``start`` makes one ready, ``memory`` gives
+    what all share.
 
     Raises ``Deadlock``, and whatever the warps raise.
     """
@@ -367,13 +394,15 @@ def run_ctas(
         lambda cta: cta.arrive_diverged(),
         _force_yield,
         _where,
+        room.grow,
     )
     while window or following < count:
-        while len(window) + size <= resident and following < count:
+        while len(window) + size <= room.resident and following < count:
             clusters.append(start(following))
             window += clusters[-1].ctas
             size = len(clusters[-1].ctas)
             following += 1
+        room.waiting = following < count
         passed = sum(cta.progress for cta in window)
         for cluster in clusters:
             cluster.visit()

@@ -24,7 +24,7 @@ int cuMemcpy2D_v2(const void *), cuMemsetD8_v2(address, unsigned char, size_t), 
 int cuMemsetD32_v2(address, unsigned, size_t), cuMemsetD2D16_v2(address, size_t, unsigned short, size_t, size_t);
 int cuPointerGetAttribute(void *, int, address), cuStreamCreate(handle *, unsigned), cuStreamSynchronize_ptsz(handle), cuStreamDestroy_v2(handle);
 int cuEventCreate(handle *, unsigned), cuEventRecord(handle, handle), cuEventElapsedTime(float *, handle, handle), cuEventSynchronize(handle);
-int cuArrayCreate_v2(handle *, const void *), cuMemcpyHtoA_v2(handle, size_t, const void *, size_t), cuTexObjectCreate(address *, void *, void *, void *);
+int cuArray3DCreate_v2(handle *, const void *), cuArrayCreate_v2(handle *, const void *), cuMemcpyHtoA_v2(handle, size_t, const void *, size_t), cuTexObjectCreate(address *, void *, void *, void *);
 int cuTensorMapEncodeTiled(void *, int, unsigned, void *, void *, void *, void *, void *, int, int, int, int), cuTensorMapReplaceAddress(void *, void *);
 int cuStreamBeginCapture_v2(handle, int), cuStreamEndCapture(handle, handle *), cuGraphInstantiateWithFlags(handle *, handle, address), cuGraphLaunch(handle, handle);
 int cuGetProcAddress_v2(const char *, void **, int, address, int *), cuGetErrorName(int, const char **), cuGetErrorString(int, const char **);
@@ -219,6 +219,8 @@ static void works(char *ptx)
     IS(host[0] == 109 && host[31] == 109 && host[32] == 8);
     mapping(kernel);
     WANT(cuIpcGetMemHandle(text, data), 801);
+    struct { size_t width, height, depth; int format; unsigned channels, flags; } cube = {16, 16, 6, 0x20, 1, 4};
+    WANT(cuArray3DCreate_v2(&again, &cube), 801);
     OK(cuFuncGetAttribute(&count, 0, kernel));
     IS(count == 1024);
     OK(cuFuncGetName(&title, kernel));

@@ -120,7 +120,10 @@ def make_array(
 ) -> None:
     """An array of ``cudaMallocArray``, whose handle is written to ``out``; ``described`` is where its ``cudaChannelFormatDesc`` is."""
     if flags & _CUBEMAP:
-        raise CudaError(801, "cube maps are not supported")
+        raise CudaError(
+            801,
+            "cube maps are not supported; accepted: cudaArrayLayered with six layers, whose kernel chooses the face",
+        )
     dtype, channels = _format(Channels.from_address(described))
     extent = [size for size in (depth, height, width) if size]
     shape = (*extent, channels) if channels > 1 else tuple(extent)
@@ -276,7 +279,9 @@ def cudaCreateTextureObject(state: State, out: int, resource: int, texture: int,
         known = state.of(given.address, CudaArray)
         memory, channels, layered = known.memory, known.channels, bool(known.flags & _LAYERED)
     elif given.kind == _MIPMAPPED:
-        raise CudaError(801, "mipmapped arrays are not supported")
+        raise CudaError(
+            801, "mipmapped arrays are not supported; accepted: an array of one level (cudaMalloc3DArray)"
+        )
     else:
         memory, channels = _view(state, given)
     linear = given.kind == _LINEAR

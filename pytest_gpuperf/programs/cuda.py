@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +36,24 @@ def switch_on(
     if _device is not None:
         return
     folder = build_libraries()
-    os.environ.update(variables())
+    wanted = variables()
+    if "cupy" in sys.modules and "CUPY_ACCELERATORS" not in os.environ:
+        _set_accelerators(wanted["CUPY_ACCELERATORS"])
+    os.environ.update(wanted)
     _device = CudaDevice(machine, search, **options)
     _device.state.telling = telling
     boot.begin(_device.state)
     for name in (*LIBRARIES, PRELOAD):
         ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL)
+
+
+def _set_accelerators(names: str) -> None:
+    """CuPy has read its environment where it was imported before, as pytest does for a filter of its warnings."""
+    from cupy import _core
+
+    accelerators = [name for name in names.split(",") if name]
+    for kind in ("elementwise", "reduction", "routine"):
+        getattr(_core, f"set_{kind}_accelerators")(accelerators)
 
 
 class CudaDevice(ProgramDevice):

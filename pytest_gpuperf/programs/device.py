@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -89,7 +89,7 @@ class ProgramDevice:
         self.machine = load_machine(machine, search)
         self.search = tuple(search)
         self.device = _mapped(options)
-        self.timing = False
+        self.timing = self._trying = False
         self.elapsed_us = 0.0
 
     @cached_property
@@ -97,6 +97,15 @@ class ProgramDevice:
         return engine.predictor(
             self.machine, self.search, model=ALWAYS
         )  # programs see it: the same on all hosts
+
+    @contextmanager
+    def trying_out(self) -> Iterator[None]:
+        """Launches within choose among kernels: they are no launches of the program, and are not observed."""
+        outer, self._trying = self._trying, True
+        try:
+            yield
+        finally:
+            self._trying = outer
 
     def during_launch(
         self, arguments: Iterable[Any]
@@ -120,7 +129,8 @@ class ProgramDevice:
     ) -> Profile:
         """Run a kernel with the bytes of its parameter buffer, made of ``arguments``; ``named``: the arguments that are addresses.
         Raises ``EngineError``."""
-        inputs = "" if _observer is None else _observer.before(tuple(arguments))
+        observer = None if self._trying else _observer
+        inputs = "" if observer is None else observer.before(tuple(arguments))
         with self.during_launch(arguments) as moved:
             if moved:
                 parameters = _moved(parameters, moved)
@@ -137,10 +147,10 @@ class ProgramDevice:
             )
         if self.timing:
             self.elapsed_us += self._predictor.estimate(profile).time_us
-        if _observer is not None:
+        if observer is not None:
             events = self.device.events
             event = events[-1].number if self.device.recorder is not None and events else -1
-            _observer.after(Launch(kernel, profile, inputs, compiler, event, self.inputs_known))
+            observer.after(Launch(kernel, profile, inputs, compiler, event, self.inputs_known))
         return profile
 
     def _name_arrays(self, named: Mapping[int, str], moved: Mapping[int, tuple[int, int]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,8 +12,9 @@ if TYPE_CHECKING:
 __all__ = ["bencher", "replace_in_triton"]
 
 
-def bencher(device: TritonDevice) -> Callable[..., Any]:
-    """``do_bench(fn, …)``: milliseconds of one run, as predicted; the same for every quantile and way to sum up."""
+def bencher(device: TritonDevice, *, gated: bool = True) -> Callable[..., Any]:
+    """``do_bench(fn, …)``: milliseconds of one run, as predicted; the same for every quantile and way to sum up. ``gated``: what it
+    launches are launches of the program; what an autotuner tries are none."""
 
     def do_bench(
         fn: Callable[[], object],
@@ -27,7 +29,8 @@ def bencher(device: TritonDevice) -> Callable[..., Any]:
         before, timing = device.elapsed_us, device.timing
         device.timing = True
         try:
-            fn()
+            with nullcontext() if gated else device.trying_out():
+                fn()
         finally:
             device.timing = timing
         milliseconds = (device.elapsed_us - before) / 1000

@@ -180,7 +180,7 @@ class EngineDriver(nvidia_driver.CudaDriver):  # type: ignore[misc]
         return torch.device("cpu")
 
     def get_benchmarker(self) -> Any:
-        return benchmark.bencher(self.device)
+        return benchmark.bencher(self.device, gated=False)
 
     def get_empty_cache_for_benchmark(self) -> Any:
         """Nothing to clear: caches are cold in every prediction."""

@@ -120,7 +120,7 @@ def stand_in(device: TritonDevice) -> dict[str, Any]:
         "is_available": lambda: True, "is_initialized": lambda: True, "init": nothing, "_lazy_init": nothing,
         "device_count": lambda: 1, "current_device": lambda: 0, "set_device": nothing, "device": Within,
         "get_device_capability": lambda *_: machine.compute_capability, "get_device_name": lambda *_: machine.name,
-        "get_device_properties": lambda *_: properties, "synchronize": nothing, "is_bf16_supported": lambda *_: major >= 8,
+        "get_device_properties": lambda *_: properties, "synchronize": nothing, "is_bf16_supported": lambda *_, **__: major >= 8,
         "Stream": Stream, "ExternalStream": Stream, "Event": Event, "stream": Within, "set_stream": nothing,
         "current_stream": lambda *_: stream, "default_stream": lambda *_: stream, "empty_cache": nothing,
         "is_current_stream_capturing": lambda: False, "memory_allocated": used, "max_memory_allocated": used,
@@ -167,6 +167,12 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
+        if (
+            torch.compiler.is_compiling()
+        ):  # for the GPU: a number is one of torch's accelerators, of which it has none
+            if name == "to" and len(args) > 1 and isinstance(args[1], int):
+                args = (args[0], torch.device(f"cuda:{args[1]}"), *args[2:])
+            return func(*args, **kwargs)
         if name == "__get__" and getattr(func, "__self__", None) is torch.Tensor.is_cuda:
             return True
         if name in _MOVES and args:

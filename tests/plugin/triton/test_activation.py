@@ -22,6 +22,7 @@ def test_a_program_starts_with_what_is_hidden_and_acts_after_the_import(tmp_path
         "import pytest_gpuperf.triton.activation as activation, sys, types\n"
         "sys.modules['pytest_gpuperf.triton.torch_cuda'] = types.SimpleNamespace(\n"
         "    stand_in=lambda device: {'is_available': device.machine.id}, CudaOnCpu=lambda: types.SimpleNamespace(__enter__=str))\n"
+        "sys.modules['pytest_gpuperf.triton.inductor'] = types.SimpleNamespace(names=dict, prepare=lambda device: None)\n"
         "device = lambda machine, search: types.SimpleNamespace(\n"
         "    machine=types.SimpleNamespace(id=machine), memory=types.SimpleNamespace(take_over=lambda: True))\n"
         "sys.modules['pytest_gpuperf.triton.device'] = types.SimpleNamespace(TritonDevice=device)\n"

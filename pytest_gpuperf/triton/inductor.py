@@ -1,0 +1,244 @@
+"""``torch.compile`` for a GPU with a torch that runs on the CPU: Inductor generates the Triton kernels that it would on that GPU, and
+they are launched as any other. Imports torch.
+
+What is compiled sees tensors of the program as tensors of ``cuda:0``; what runs are the tensors themselves, in host memory. Calls of
+ATen that Inductor leaves as they are (products, convolutions) run on the CPU.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gpuperf_engine.jit.cache import folder as cache_folder
+
+from ..programs.imports import after_import
+from . import benchmark
+from .imported_functions import library_base, replace, slots_of
+
+if TYPE_CHECKING:
+    from .device import TritonDevice
+
+__all__ = ["names", "prepare"]
+
+_GPU = torch.device("cuda", 0)
+#: what creates tensors, by C++ too; CUDA has kernels of its own for the others
+_FACTORIES = ("empty.memory_format", "empty_strided", "tril_indices", "triu_indices")
+#: libc10's table of guards that make a device current, by the number of the type of device (c10/core/DeviceType.h)
+_GUARDS, _CPU, _CUDA = "_ZN3c104impl26device_guard_impl_registryE", 0, 1
+#: what the engine of autograd asks of the type of a tensor's device, and its library
+_ENGINE, _IS_ACCELERATOR = "libtorch_cpu.so", "_ZN2at11accelerator13isAcceleratorEN3c1010DeviceTypeE"
+_IsAccelerator = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int8)
+_FOLDER = "inductor"
+
+_local = threading.local()
+#: registrations are undone when the library is collected
+_library: Any = None
+
+
+def names() -> dict[str, Any]:
+    """Names of ``torch.cuda`` that generated code and the compiler use."""
+    return {
+        "_is_compiled": lambda: True,
+        "_exchange_device": lambda index: 0,
+        "_maybe_exchange_device": lambda index: 0,
+        "_set_stream_by_id": lambda *_, **__: None,
+    }
+
+
+def prepare(device: TritonDevice) -> None:
+    """Let ``torch.compile`` see the device, whenever its modules are imported."""
+    torch._C._cuda_getCurrentRawStream = lambda index: 0
+    torch._C._dynamo.guards._empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cpu
+    _create_on_cpu()
+    _differentiate_without_streams()
+    _keep_apart()
+    for name, act in {
+        "torch._subclasses.fake_tensor": _fake_on_gpu,
+        "torch._subclasses.functional_tensor": _take_numbers,
+        "torch._dynamo.trace_rules": _leave_out,
+        "torch._inductor.config": _set,
+        "torch._inductor.cudagraph_utils": _without_graphs,
+        "torch._inductor.pattern_matcher": _trace_patterns_without_data,
+        "torch._inductor.compile_fx": lambda: _compile_unobserved(device),
+        "torch._inductor.runtime.benchmarking": lambda: _predict(device),
+    }.items():
+        after_import(name, act)
+
+
+def _create_on_cpu() -> None:
+    """Tensors that torch's own code creates on the GPU are made in host memory, as no function of Python sees all of them."""
+    global _library
+    _library = torch.library.Library("aten", "IMPL")
+    for name in _FACTORIES:
+        packet, _, overload = name.partition(".")
+        _library.impl(name, _on_cpu(getattr(getattr(torch.ops.aten, packet), overload or "default")), "CUDA")
+    guards = (ctypes.c_void_p * (_CUDA + 1)).in_dll(_library_of_torch("libc10.so"), _GUARDS)
+    if not guards[_CUDA]:
+        guards[_CUDA] = guards[_CPU]
+
+
+def _on_cpu(factory: Any) -> Callable[..., Any]:
+    def create(*args: Any, **kwargs: Any) -> Any:
+        return factory(*args, **{**kwargs, "device": torch.device("cpu"), "pin_memory": False})
+
+    return create
+
+
+#: torch keeps its address
+_no_accelerator = _IsAccelerator(lambda device_type: False)
+
+
+def _differentiate_without_streams() -> None:
+    """The engine of autograd orders gradients of a GPU by its streams, also where the compiler traces it. There is none here."""
+    base = library_base(_ENGINE)
+    slots = slots_of(base, (_IS_ACCELERATOR,)) if base is not None else {}
+    if not slots or not slots[_IS_ACCELERATOR]:
+        return
+    replace(slots, {_IS_ACCELERATOR: _address(_no_accelerator)})
+    # Python ends: nothing of it may be called any more
+    atexit.register(
+        replace, slots, {_IS_ACCELERATOR: _address(getattr(_library_of_torch(_ENGINE), _IS_ACCELERATOR))}
+    )
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _library_of_torch(name: str) -> ctypes.CDLL:
+    return ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / name))
+
+
+def _keep_apart() -> None:
+    """What is compiled here must not be taken for what was compiled for a GPU's driver, nor the other way round."""
+    given, own = os.environ.get("TORCHINDUCTOR_CACHE_DIR"), cache_folder()
+    if given and Path(given).name != _FOLDER:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(given) / "gpuperf" / _FOLDER)
+    elif not given and own is not None:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(own / _FOLDER)
+
+
+def _fake_on_gpu() -> None:
+    """The compiler's stand-ins for tensors of the program are on the GPU; what compiled code itself creates on the CPU stays there."""
+    from torch._subclasses import fake_tensor, meta_utils
+
+    describe, from_tensor = (
+        meta_utils.MetaTensorDescriber.describe_tensor,
+        fake_tensor.FakeTensorMode.from_tensor,
+    )
+
+    def described(self: Any, t: Any, **options: Any) -> Any:
+        found = describe(self, t, **options)
+        if getattr(_local, "of_program", False) and found.device.type == "cpu":
+            object.__setattr__(found, "device", _GPU)  # a frozen dataclass, and no one else has it yet
+        return found
+
+    def stands_for(self: Any, tensor: Any, *, source: Any = None, **options: Any) -> Any:
+        outer = getattr(_local, "of_program", False)
+        _local.of_program = source is not None
+        try:
+            return from_tensor(self, tensor, source=source, **options)
+        finally:
+            _local.of_program = outer
+
+    meta_utils.MetaTensorDescriber.describe_tensor = described
+    fake_tensor.FakeTensorMode.from_tensor = stands_for
+    fake_tensor.init_gpu_context = lambda device: None
+
+
+def _take_numbers() -> None:
+    """A number names a device of the accelerator that torch was built for: here of the GPU."""
+    from torch._subclasses.functional_tensor import FunctionalTensor
+
+    to = FunctionalTensor.to
+
+    def moved(self: Any, *args: Any, **options: Any) -> Any:
+        options = {name: _named(value) if name == "device" else value for name, value in options.items()}
+        return to(self, *map(_named, args[:1]), *args[1:], **options)
+
+    FunctionalTensor.to = moved
+
+
+def _named(value: Any) -> Any:
+    return torch.device("cuda", value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _leave_out() -> None:
+    """What launches a kernel is no part of the program."""
+    from torch._dynamo import trace_rules
+
+    for package in ("gpuperf_engine", __name__.partition(".")[0]):
+        trace_rules.add(package)
+
+
+def _without_graphs() -> None:
+    from torch._inductor import cudagraph_utils
+
+    cudagraph_utils.check_lowering_disable_cudagraph = lambda *_: "gpuperf runs kernels without CUDA graphs"
+
+
+def _set() -> None:
+    import torch._inductor.config as config
+
+    # compiled here, for the driver of this process; a launcher in C++ would need machine code
+    config.compile_threads = 1
+    for name in ("use_static_triton_launcher", "use_static_cuda_launcher"):
+        if hasattr(config, name):
+            setattr(config, name, False)
+    # what was predicted by another version of the time model
+    config.autotune_local_cache = config.autotune_remote_cache = False
+
+
+def _trace_patterns_without_data() -> None:
+    """Inductor traces the patterns that it looks for on small tensors of the GPU: on stand-ins for them."""
+    from torch._inductor import pattern_matcher
+
+    make_fx = pattern_matcher.make_fx
+
+    def traced(function: Any, decompositions: Any = None, tracing_mode: str = "real", **options: Any) -> Any:
+        if tracing_mode == "real":
+            tracing_mode, options = "fake", {"_allow_non_fake_inputs": True, **options}
+        return make_fx(function, decompositions, tracing_mode, **options)
+
+    pattern_matcher.make_fx = traced
+
+
+def _compile_unobserved(device: TritonDevice) -> None:
+    """What the compiler launches to choose among kernels are no launches of the program."""
+    from torch._inductor import compile_fx
+
+    compile_graph = compile_fx._compile_fx_inner
+
+    def compiled(*args: Any, **options: Any) -> Any:
+        with device.trying_out():
+            return compile_graph(*args, **options)
+
+    compile_fx._compile_fx_inner = compiled
+
+
+def _predict(device: TritonDevice) -> None:
+    from torch._inductor.runtime import benchmarking
+
+    bench = benchmark.bencher(device, gated=False)
+
+    def benchmark_gpu(self: Any, _callable: Callable[[], object], *_: Any, **options: Any) -> Any:
+        options = {
+            name: options[name] for name in ("grad_to_none", "quantiles", "return_mode") if name in options
+        }
+        return bench(_callable, **options)
+
+    for value in vars(benchmarking).values():
+        if (
+            isinstance(value, type)
+            and "benchmark_gpu" in vars(value)
+            and value is not benchmarking.Benchmarker
+        ):
+            value.benchmark_gpu = benchmark_gpu  # type: ignore[attr-defined]

@@ -69,6 +69,8 @@ _INDEX = """mul.wide.u32 %rd2, %r3, 4; add.u64 %rd2, %rd1, %rd2; ld.global.u32 %
 mul.wide.u32 %rd2, %r9, 4; add.u64 %rd2, %rd0, %rd2;"""
 _ROW = """mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd1, %rd2; ld.global.u32 %r9, [%rd2]; mad.lo.u32 %r9, %r9, %r2, %r0;
 mul.wide.u32 %rd2, %r9, 4; add.u64 %rd2, %rd0, %rd2;"""
+#: a permutation, too, but what is loaded does not tell
+_COMPUTED = _INDEX.replace("mul.wide.u32 %rd2, %r9", "xor.b32 %r9, %r9, 5; mul.wide.u32 %rd2, %r9")
 _SUM = "ld.global.u32 %r10, [%rd2]; add.u32 %r10, %r10, %r3; st.global.u32 [%rd2], %r10;"
 _SUST = "sust.b.2d.b32.trap [%rd0, {%r7, %r6}]"
 #: what 2,048 blocks of 256 threads do and nothing else: name, what they are given (arrays, of which the second one numbers threads or
@@ -79,12 +81,17 @@ SMALL = (
     ("64 flags", "arrays", "and.b32 %r5, %r0, 63; mul.wide.u32 %rd2, %r5, 4; add.u64 %rd2, %rd0, %rd2; st.global.u32 [%rd2], %r4;"),
     ("four flags", "arrays", " ".join(f"st.global.u32 [%rd0+{4 * place}], %r4;" for place in range(4))),
     ("a flag that is loaded, too", "arrays", "ld.global.u32 %r9, [%rd0+256]; or.b32 %r9, %r9, 1; st.global.u32 [%rd0], %r9;"),
+    ("a word to which all threads store their number", "arrays", "st.global.u32 [%rd0], %r3;"),
     ("a flag beside a counter", "arrays", "red.global.add.u32 [%rd0], %r4; st.global.u32 [%rd0+4], %r4;"),
     ("scatter by a permutation", "arrays", f"{_INDEX} st.global.u32 [%rd2], %r3;"),
     ("sums by a permutation", "arrays", f"{_INDEX} {_SUM}"),
     ("sums by a permutation, four times between barriers", "arrays", f"{_INDEX} {f'{_SUM} bar.sync 0; ' * 4}"),
+    ("scatter by computed indices", "arrays", f"{_COMPUTED} st.global.u32 [%rd2], %r3;"),
+    ("sums by computed indices", "arrays", f"{_COMPUTED} {_SUM}"),
+    ("sums by computed indices, four times between barriers", "arrays", f"{_COMPUTED} {f'{_SUM} bar.sync 0; ' * 4}"),
     ("rows by a permutation", "rows", f"{_ROW} st.global.u32 [%rd2], %r3;"),
     ("sums of rows by a permutation", "rows", f"{_ROW} {_SUM}"),
+    ("rows by computed numbers", "rows", f"{_ROW.replace('mad', 'xor.b32 %r9, %r9, 5; mad')} st.global.u32 [%rd2], %r3;"),
     ("a surface to a surface", 1, f"suld.b.2d.b32.trap %r9, [%rd1, {{%r7, %r6}}]; {_SUST}, %r9;"),
     ("a surface to itself", 1, f"suld.b.2d.b32.trap %r9, [%rd0, {{%r7, %r6}}]; {_SUST}, %r9;"),
     ("a surface of four channels", 4, "sust.b.2d.v4.b32.trap [%rd0, {%r8, %r6}], {%r0, %r1, %r2, %r3};"),

@@ -43,6 +43,7 @@ _NUMBERS = {
     "some": "and.b32 {to}, %r1, 63;",
     "turned": "xor.b32 {to}, %r1, 31;",
     "parity": "and.b32 {to}, %r1, 1;",
+    "row": "mul.wide.u32 %rd7, %r2, 4; add.u64 %rd7, %rd2, %rd7; ld.global.u32 {to}, [%rd7]; mad.lo.u32 {to}, {to}, ROW, %r1;",
 }
 _GUARDS = ("", "", "", "first", "odd", "sparse", "late", "early")
 
@@ -70,22 +71,32 @@ class Statement:
 
 
 class Kernel:
-    """A random kernel: its text, its launch, and its statements. ``whole``: all accesses are of 4, 8 or 16 bytes."""
+    """A random kernel: its text, its launch, and its statements. ``whole``: all accesses are of 4, 8 or 16 bytes. ``indexed``: most
+    are at elements, or in rows, whose numbers are loaded, of which mostly no two are the same."""
 
-    def __init__(self, seed: int, whole: bool) -> None:
+    def __init__(self, seed: int, whole: bool, indexed: bool = False) -> None:
         rng = random.Random(seed)
         self.grid, self.block = rng.choice(((20, 32), (12, 64), (9, 100), (7, 128), (30, 40)))
         count = self.grid * self.block
         self.table = np.random.default_rng(seed).permutation(count)
-        if rng.random() < 0.3:
+        if rng.random() < (0.05 if indexed else 0.3):
             self.table %= 50
+        self._usual: tuple[str, int] | None = None
+        row = self.block
+        if indexed:
+            row = rng.choice((32, 64, 128, self.block, self.block))
+            self._usual = rng.choice(("data", "row")), rng.choice((4, 4, 8, 16, 32))
+            if rng.random() < 0.3:
+                # those of any two threads, or of any two blocks
+                some = rng.choice((self.grid, count))
+                self.table[rng.randrange(some)] = self.table[rng.randrange(some)]
         thread = np.tile(np.arange(self.block), self.grid)
         block = np.repeat(np.arange(self.grid), self.block)
         self.block_of, self.thread_of = block, thread
         self._by_name = {
             "zero": 0 * thread, "one": 0 * thread + 1, "thread": thread, "block": block, "global": np.arange(count),
             "data": self.table, "warp": thread >> 5, "few": self.table & 7, "some": thread & 63, "turned": thread ^ 31,
-            "parity": thread & 1,
+            "parity": thread & 1, "row": self.table[block] * row + thread,
         }  # fmt: skip
         self.statements: list[Statement] = []
         self.lines: list[str] = []
@@ -94,6 +105,7 @@ class Kernel:
             if rng.random() < 0.25:
                 self.statements.append(Statement("bar"))
                 self.lines.append("bar.sync 0;")
+        self.lines = [line.replace("ROW", str(row)) for line in self.lines]
 
     @property
     def text(self) -> str:
@@ -114,6 +126,10 @@ class Kernel:
         )
         value = rng.choice(("one", "one", "thread", "block", "warp", "data", "parity"))
         scale, offset = size * rng.choice((1, 1, 2, 4)), size * rng.randint(0, 5)
+        if self._usual and self._usual[1] % size == 0 and rng.random() < 0.9:
+            # not much of it overlaps what other elements have
+            place, scale = self._usual
+            offset = size * rng.randint(0, max(0, scale // size - (rng.random() < 0.9)))
         guard, on = self._guard(rng)
         line = (
             f"{_NUMBERS[place].format(to='%r8')} mul.wide.u32 %rd4, %r8, {scale}; add.u64 %rd4, %rd4, {offset}; "

@@ -54,7 +54,7 @@ def launched(body: str, grid: int = 8, block: int = 256) -> ge.Profile:
 def flags(body: str, **shape: int) -> list[tuple[bool, bool]]:
     """Of each site in the array, whether it is checked among blocks, and among warps."""
     record = launched(body, **shape).records[0]
-    found = race_flags(record.program, record.plan, ge.Device(memory_bytes=1 << 20).memory.images)
+    found = race_flags(record.program, record.plan, ge.Device(memory_bytes=1 << 20).memory)
     return [(bool(bits & 16), bool(bits & 128)) for bits in found[1 : len(record.program.sites)].tolist()]
 
 

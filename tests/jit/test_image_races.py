@@ -182,7 +182,7 @@ def test_narrow_texels_of_rows_that_begin_anywhere() -> None:
 def test_only_arrays_that_a_launch_stores_to_are_checked(store: str, checked: bool) -> None:
     device = ge.Device(observe=set(), memory_bytes=1 << 20)
     record = launched(f"{FETCH}st.global.u32 [{store}], %r10;\n", device=device).records[0]
-    flags = race_flags(record.program, record.plan, device.memory.images)
+    flags = race_flags(record.program, record.plan, device.memory)
     assert (flags[len(record.program.sites) + 1 :] & Layout.GLOBAL).any() == checked
 
 
@@ -195,7 +195,7 @@ def test_arrays_of_other_images_are_not_checked() -> None:
         args = [device.surface(arrays[0]), device.texture(arrays[fetched]), None, None]
         profile = device.launch(kernel, 1, 64, args)
         record = profile.records[0]
-        flags = race_flags(record.program, record.plan, device.memory.images)[len(record.program.sites) + 1 :]
+        flags = race_flags(record.program, record.plan, device.memory)[len(record.program.sites) + 1 :]
         assert (flags & Layout.GLOBAL).astype(bool).tolist() == [checked, True]
         assert bool(profile.races) == checked
 

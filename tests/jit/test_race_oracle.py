@@ -9,12 +9,14 @@ from tests.jit.race_oracle import Finding, Kernel, Pairs, pairs_of
 
 #: kernels that once showed a defect
 WHOLE, ANY = (6, 8, 12, 256, 290), (1, 107, 275)
+#: kernels of places whose numbers are loaded: with and without races
+INDEXED = (1014, 1032, 1034, 1000)
 KINDS = ("RAW", "WAR", "WAW")
 
 
 def found_by(kernel: Kernel) -> list[Finding]:
-    device = ge.Device(observe=set(), memory_bytes=1 << 20)
-    to, index = device.zeros(1 << 16, "uint32", name="to"), device.array(kernel.table.astype("uint32"))
+    device = ge.Device(observe=set(), memory_bytes=1 << 24)
+    to, index = device.zeros(1 << 21, "uint32", name="to"), device.array(kernel.table.astype("uint32"))
     profile = device.launch(ge.parse(kernel.text, path="k.ptx")["k"], kernel.grid, kernel.block, [to, index])
     return [
         Finding(
@@ -40,18 +42,20 @@ def check(found: list[Finding], pairs: Pairs, exact: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "words"),
-    [(seed, words) for seed in WHOLE for words in (False, True)] + [(seed, None) for seed in ANY],
+    ("seed", "words", "indexed"),
+    [(seed, words, False) for seed in WHOLE for words in (False, True)]
+    + [(seed, None, False) for seed in ANY]
+    + [(seed, True, True) for seed in INDEXED],
 )
 def test_every_finding_is_a_race_and_no_kind_is_missing(
-    seed: int, words: bool | None, monkeypatch: pytest.MonkeyPatch
+    seed: int, words: bool | None, indexed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``words``: whether objects are looked at word by word; ``None``: as decided by their addresses."""
     monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_FORMS", 1)
     monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
     if words is not None:
         monkeypatch.setattr("gpuperf_engine.jit.races._depends_on_data", lambda *given: words)
-    kernel = Kernel(seed, whole=seed in WHOLE)
+    kernel = Kernel(seed, whole=seed in WHOLE or indexed, indexed=indexed)
     found = []
     for threads in (1, 4):
         monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)

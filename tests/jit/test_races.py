@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.jit.disjoint import Form, are_apart, are_threads_apart
+from gpuperf_engine.jit.disjoint import Form, are_apart, are_threads_apart, are_values_apart
 from gpuperf_engine.jit.llvm import load_races
 
 HEAD = """.version 8.6
@@ -460,10 +460,11 @@ def test_addresses_that_are_told_apart_are() -> None:
             yield form.constant + sum(step * count for (step, _), count in zip(form.steps, counts))
 
     made = random.Random(3)
-    told: Counter[tuple[bool, bool]] = Counter()
+    told: Counter[tuple[str, bool]] = Counter()
     for _ in range(3000):
-        extents = [made.choice((1, 1, 2, 3)) for _ in range(6)]
-        numbers = tuple(made.choice((0, 1, 2, 4, 4, 8, 12, 16, -4, 24, 48)) for _ in range(6))
+        elements = made.choice((1, 1, 2))
+        extents = [*(made.choice((1, 1, 2, 3) if elements < 2 else (1, 1, 1, 2)) for _ in range(6)), elements]
+        numbers = tuple(made.choice((0, 1, 2, 4, 4, 8, 12, 16, -4, 24, 48)) for _ in range(7))
         where = [(axis, bit) for axis in range(6) for bit in range((extents[axis] - 1).bit_length())]
         some = made.sample(where, made.randint(0, len(where)))
         bits = tuple((key, made.choice((4, 8, -4, 16, 24))) for key in sorted(some))
@@ -475,19 +476,29 @@ def test_addresses_that_are_told_apart_are() -> None:
             }
             forms.append(Form(made.choice((0, 4, 8, 48)), numbers, tuple(steps.items()), bits))
         size = made.choice((1, 2, 4, 8))
-        owners: dict[tuple[int, ...], tuple[int, ...]] = {}
-        blocks = threads = False
+        owners: dict[tuple[object, ...], tuple[int, ...]] = {}
+        blocks = threads = values = False
         for index in product(*map(range, extents)):
             indexed = sum(number * place for number, place in zip(numbers, index))
             indexed += sum(number * (index[axis] >> bit & 1) for (axis, bit), number in bits)
             for start in (indexed + place for form in forms for place in places(form)):
                 for byte in range(start, start + size):
-                    blocks |= owners.setdefault((byte,), index[3:]) != index[3:]
+                    blocks |= owners.setdefault(("block", byte), index[3:6]) != index[3:6]
                     threads |= owners.setdefault((byte, *index[3:]), index[:3]) != index[:3]
-        among, within = are_apart(forms, size, extents), are_threads_apart(forms, size, extents)
-        assert not (among and blocks) and not (within and threads)
-        told[among, within] += 1
-    assert told[True, False] > 100 and told[False, True] > 100 and told[True, True] > 100
+                    values |= owners.setdefault(("value", byte), index[6:]) != index[6:]
+        if extents[6] == 1:
+            apart = are_apart(forms, size, extents)
+            assert not (apart and blocks)
+            told["blocks", apart] += 1
+        for name, answer, shared in (
+            ("threads", are_threads_apart(forms, size, extents), threads),
+            ("values", are_values_apart(forms, size, extents), values),
+        ):
+            assert not (answer and shared)
+            told[name, answer] += extents[6] > 1
+    assert all(
+        told[name, answer] > 100 for name in ("blocks", "threads", "values") for answer in (True, False)
+    )
 
 
 BIG = {

@@ -12,10 +12,16 @@ from dataclasses import dataclass, replace
 from math import gcd
 
 __all__ = [
+    "AXES",
     "Form",
     "are_apart",
     "are_threads_apart",
+    "are_values_apart",
 ]
+
+#: axes of ``%tid``, of ``%ctaid`` and of an index that is loaded
+_THREAD, _BLOCK, _LOADED = range(3), range(3, 6), 6
+AXES = 7
 
 
 @dataclass(frozen=True)
@@ -23,8 +29,8 @@ class Form:
     """``constant`` + Σ number · index + Σ number · bit of an index + Σ step · count, of which no partial result wrapped around."""
 
     constant: int
-    #: by axis of ``%tid`` (0 … 2) and ``%ctaid`` (3 … 5)
-    numbers: tuple[int, ...] = (0,) * 6
+    #: by axis of ``%tid`` (0 … 2) and ``%ctaid`` (3 … 5), and of an index that is loaded from an array (6), less the least one there
+    numbers: tuple[int, ...] = (0,) * AXES
     #: each step, above 0, with the greatest value of its count; the least one is 0
     steps: tuple[tuple[int, int], ...] = ()
     #: by axis and bit of the index
@@ -36,15 +42,21 @@ class Form:
         return not any(self.numbers) and not self.steps and not self.bits
 
     @property
+    def is_loaded(self) -> bool:
+        """Whether an index that is loaded is a part of it."""
+        return self.numbers[_LOADED] != 0 or any(axis == _LOADED for (axis, _), _ in self.bits)
+
+    @property
     def is_of_block(self) -> bool:
         """Whether all threads of a block have the same number."""
-        return not (any(self.numbers[:3]) or self.steps or any(axis < 3 for (axis, _), _ in self.bits))
+        several = any(self.numbers[:3]) or self.steps or any(axis < 3 for (axis, _), _ in self.bits)
+        return not (several or self.is_loaded)
 
     def is_of_warp(self, block: tuple[int, int, int]) -> bool:
         """Whether all lanes of each warp of blocks of this shape have the same number."""
         if block[0] % 32 or self.steps or self.numbers[0]:
             return self.is_of_block
-        return all(axis or bit > 4 for (axis, bit), _ in self.bits)
+        return not self.is_loaded and all(axis or bit > 4 for (axis, bit), _ in self.bits)
 
     def plus(self, other: Form, sign: int = 1) -> Form:
         """The sum (``sign`` −1: the difference), with counts that have nothing to do with one another."""
@@ -101,19 +113,24 @@ class Form:
 
 
 def are_apart(forms: Sequence[Form], size: int, extents: Sequence[int]) -> bool:
-    """Whether no two blocks access a byte through any of these addresses, with ``size`` bytes each."""
-    return _are_apart(forms, size, extents, range(3, 6), range(3))
+    """Whether no two blocks access a byte through any of these addresses, with ``size`` bytes each; no index is loaded."""
+    return _are_apart(forms, size, extents, _BLOCK, _THREAD)
+
+
+def are_values_apart(forms: Sequence[Form], size: int, extents: Sequence[int]) -> bool:
+    """Whether no byte is accessed with two values of the index that is loaded, by whichever threads, as ``are_apart``."""
+    return _are_apart(forms, size, extents, (_LOADED,), (*_THREAD, *_BLOCK))
 
 
 def are_threads_apart(forms: Sequence[Form], size: int, extents: Sequence[int]) -> bool:
-    """Whether no two threads of a block access a byte, as ``are_apart``."""
+    """Whether no two threads of a block access a byte, as ``are_apart``, if they have loaded the same index."""
     shapes = {replace(form, constant=0) for form in forms}
     same = all(
         form.of_axis(axis, extents[axis]) == forms[0].of_axis(axis, extents[axis])
         for form in shapes
-        for axis in range(3, 6)
+        for axis in (*_BLOCK, _LOADED)
     )
-    return same and _are_apart(forms, size, extents, range(3), ())
+    return same and _are_apart(forms, size, extents, _THREAD, ())
 
 
 def _are_apart(

@@ -7,8 +7,8 @@ a loop, times a number each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import gcd
 
 from ..flow.blocks import BasicBlock
@@ -20,7 +20,7 @@ from ..ptx.syntax import Address, Immediate, Instruction, Operand, Register, Spe
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program, Site
 from ..symbolic.slice_program import dependence_of
-from .disjoint import Form
+from .disjoint import AXES, Form
 
 __all__ = [
     "Forms",
@@ -48,6 +48,10 @@ class Forms:
 
     program: Program
     plan: LaunchPlan
+    #: loads whose result is a number, of one array, with its least and its greatest element
+    loaded: Mapping[Instruction, tuple[int, int]] = field(default_factory=dict)
+    #: whether any of these has been a part of what was asked for
+    has_loaded: bool = False
     _known: dict[Node, Form | None] = field(default_factory=dict)
     _iterations: dict[int, int | None] = field(default_factory=dict)
 
@@ -72,6 +76,20 @@ class Forms:
             return None
         base = self._operand(site.instruction, address.base, _DEPTH, 64)
         return base and base.plus(Form(address.offset))
+
+    def pieces(self, sites: Sequence[Site]) -> tuple[list[Form], int] | None:
+        """What all of these access, in pieces as long as the smallest access, and how many bytes that is; ``None``: it is not known to
+        be linear."""
+        linear = [form for site in sites if site.index < len(self.program.sites) and (form := self.of(site))]
+        if len(linear) < len(sites):
+            return None
+        size = min(site.bytes for site in sites)
+        pieces = [
+            replace(form, constant=form.constant + start)
+            for form, site in zip(linear, sites)
+            for start in range(0, site.bytes, size)
+        ]
+        return pieces, size
 
     def handle(self, instruction: Instruction) -> int | None:
         """The handle of the image that an instruction accesses; ``None``: it is not known."""
@@ -137,7 +155,7 @@ class Forms:
                 return Form((self.plan.block if name == "ntid" else self.plan.grid)[index])
             if name in ("tid", "ctaid"):
                 index += 3 * (name == "ctaid")
-                return Form(0, tuple(int(number == index) for number in range(6)))
+                return Form(0, tuple(int(number == index) for number in range(AXES)))
         return None
 
     def _source(self, reader: Instruction, register: Register) -> Node:
@@ -159,7 +177,7 @@ class Forms:
             iterations = _ITERATIONS
         if iterations is None or bits not in (32, 64):
             return None
-        most = Form(0, (0,) * 6, ((abs(step), iterations),))
+        most = Form(0, steps=((abs(step), iterations),))
         return self._fitting(begin.plus(most, 1 if step > 0 else -1), bits)
 
     def _induction(self, node: Merge, depth: int) -> tuple[Form | None, int]:
@@ -269,7 +287,7 @@ class Forms:
         if instruction in self._graph.kept:
             return None
         if word == "ld":
-            return self._parameter(instruction)
+            return self._element(instruction) or self._parameter(instruction)
         if (
             not isinstance(operands[0], Register)
             or not rest
@@ -288,6 +306,9 @@ class Forms:
         if any(item is None for item in given):
             return None
         forms = [item for item in given if item is not None]
+        if sum(item.is_loaded for item in forms) > 1:
+            # these may be several elements
+            return None
         form: Form | None = None
         if word in ("mov", "cvt", "cvta") and len(forms) == 1:
             form = forms[0]
@@ -391,6 +412,16 @@ class Forms:
         ]
         return Form(form.constant >> start & ones, bits=tuple(sorted(kept)))
 
+    def _element(self, instruction: Instruction) -> Form | None:
+        """What is loaded from an array whose elements are known."""
+        if instruction not in self.loaded:
+            return None
+        self.has_loaded = True
+        low, _ = self.loaded[instruction]
+        form = Form(low, tuple(int(axis == AXES - 1) for axis in range(AXES)))
+        kind = instruction.form.type
+        return None if kind is None else self._fitting(form, 8 * kind.bytes)
+
     def _parameter(self, instruction: Instruction) -> Form | None:
         kind = instruction.form.type
         source = instruction.operands[-1]
@@ -407,8 +438,9 @@ class Forms:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Of the six indices."""
-        return (*self.plan.block, *self.plan.grid)
+        """Of the six indices, and of elements, less the least one."""
+        low, high = next(iter(self.loaded.values()), (0, 0))
+        return (*self.plan.block, *self.plan.grid, high - low + 1)
 
     def range(self, form: Form) -> tuple[int, int]:
         """The least and the greatest value."""

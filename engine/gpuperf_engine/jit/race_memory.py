@@ -44,7 +44,7 @@ class RaceMemory:
     def __init__(self, program: Program, plan: LaunchPlan, memory: Memory) -> None:
         self._plan, self._memory = plan, memory
         #: bits of ``Race`` for each site
-        self.flags = race_flags(program, plan, memory.images)
+        self.flags = race_flags(program, plan, memory)
         #: of two CTAs, and whether one of them may wait for the other; of two warps of one
         kinds = int(np.bitwise_or.reduce(self.flags)) if plan.races else 0
         among = bool(kinds & Race.AMONG)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from operator import and_
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from ..flow.dependence import Access, Aliases, Object, objects
 from ..flow.operands import writes
 from ..isa.effects import TENSOR_COPY, TENSOR_PRODUCT, TEXTURE
+from ..memory.arena import Memory
 from ..memory.image_rows import Images
 from ..ptx.syntax import Address, Instruction, Register, Variable
 from ..simt.effects import is_strong
@@ -27,6 +27,7 @@ from ..simt.program import Program, Site
 from ..symbolic.slice_program import dependence_of
 from .barrier_intervals import conflicting_sites, reaches_shared
 from .disjoint import are_apart, are_threads_apart
+from .index_arrays import IndexArray, index_arrays
 from .ir.race_records import Race as Layout
 from .linear_addresses import Forms
 
@@ -39,28 +40,38 @@ _WORTH_IT = 256
 #: and which of global memory
 _WORTH_FORMS = 64
 _ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW | Layout.IN_CLUSTER
-#: launches of a kernel of which that is kept
-_KEPT = 64
+#: launches of a kernel of which that is kept, and bytes of indices that they have loaded
+_KEPT, _KEPT_BYTES = 64, 1 << 25
 
 
-def race_flags(program: Program, plan: LaunchPlan, images: Images) -> NDArray[np.uint16]:
+def race_flags(program: Program, plan: LaunchPlan, memory: Memory) -> NDArray[np.uint16]:
     """For each site, for accesses that are no site's, and for each of ``Program.images`` the bits of ``jit.ir.race_records.Race``;
-    zeros where nothing is checked. ``images``: those of the device."""
+    zeros where nothing is checked. ``memory``: that of the device, as it is when the launch begins."""
     if not plan.races:
         return _no_flags(program)
+    images = memory.images
     # launches often repeat the one before
     decides = (
         program.variant, plan.grid, plan.block, plan.cluster, plan.shared_bytes, plan.only_kept,
         plan.parameters, plan.symbols.tobytes(), plan.pointed_at, images.targets if program.images else (),
     )  # fmt: skip
     last = program.kernel.memo.get("race flags")
-    if not (isinstance(last, tuple) and last[0] == decides):
-        last = program.kernel.memo["race flags"] = decides, _decided(program, plan, images)
+    if not (isinstance(last, tuple) and last[0] == decides and _hold(last[2], memory)):
+        last = program.kernel.memo["race flags"] = decides, *_decided(program, plan, memory)
     flags: NDArray[np.uint16] = last[1]
     return flags
 
 
-def _decided(program: Program, plan: LaunchPlan, images: Images) -> NDArray[np.uint16]:
+def _hold(indices: Iterable[IndexArray], memory: Memory) -> bool:
+    """Whether all elements are what they were."""
+    return all(array.is_as_kept(memory) for array in indices)
+
+
+def _decided(
+    program: Program, plan: LaunchPlan, memory: Memory
+) -> tuple[NDArray[np.uint16], Sequence[IndexArray]]:
+    """The flags of a launch, and the arrays of indices that they depend on."""
+    images = memory.images
     clustered = plan.cluster_ctas > 1
     asked = Layout.AMONG * (plan.ctas > plan.cluster_ctas and not plan.only_kept)
     # what a thread has stored itself is not to be read through an image either
@@ -73,22 +84,24 @@ def _decided(program: Program, plan: LaunchPlan, images: Images) -> NDArray[np.u
     if known is None:
         flags = _no_flags(program)
         touched: dict[Site, frozenset[Object]] = {}
+        reads: dict[Site, Object] = {}
         if len(flags) <= (Layout.MOST_SITES_IN_CLUSTER if clustered else Layout.MOST_SITES):
             if asked:
-                touched = _touched(program, aliases, shown)
+                touched, reads = _touched(program, aliases, shown)
             if plan.shared_bytes:
                 flags |= _flags(program, clustered)
             if touched or plan.shared_bytes:
                 flags |= _orders(program, clustered)
         for site in touched:
             flags[site.index] |= asked
-        known = program.kernel.memo[place] = (flags, touched)
+        known = program.kernel.memo[place] = (flags, touched, reads)
     assert isinstance(known, tuple)
-    flags, touched = known
+    flags, touched, reads = known
     assert isinstance(flags, np.ndarray)
     warps = plan.ctas * plan.warps_per_cta
+    indices: Sequence[IndexArray] = ()
     if touched and warps >= _WORTH_FORMS:
-        bits = _apart(program, plan, place, touched)
+        bits, indices = _apart(program, plan, memory, place, touched, reads)
         flags = flags.copy()
         flags[[*bits]] &= Layout.ALL - np.array([*bits.values()], np.uint16)
         scattered = [
@@ -97,7 +110,7 @@ def _decided(program: Program, plan: LaunchPlan, images: Images) -> NDArray[np.u
         flags[scattered] |= Layout.WORDS
     if flags[len(program.sites)] and not clustered and warps >= _WORTH_IT:
         flags = flags & _where_conflicts(program, plan)
-    return flags
+    return flags, indices
 
 
 def _no_flags(program: Program) -> NDArray[np.uint16]:
@@ -121,27 +134,39 @@ def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
 
 
 def _apart(
-    program: Program, plan: LaunchPlan, place: str, touched: Mapping[Site, frozenset[Object]]
-) -> Mapping[int, int]:
+    program: Program,
+    plan: LaunchPlan,
+    memory: Memory,
+    place: str,
+    touched: Mapping[Site, frozenset[Object]],
+    reads: Mapping[Site, Object],
+) -> tuple[Mapping[int, int], Sequence[IndexArray]]:
     """Sites of objects that each block, or each thread, accesses at places of its own, however they are reached, or that hold the same
-    whoever stores there; and the bits of ``Race`` that they need not have."""
+    whoever stores there; and the bits of ``Race`` that they need not have. And the arrays of indices that this depends on."""
     kept = program.kernel.memo.setdefault("apart", {})
     assert isinstance(kept, dict)
     key = place, plan.grid, plan.block, plan.parameters
-    if key not in kept:
-        if len(kept) >= _KEPT:
+    if key not in kept or not _hold(kept[key][1], memory):
+        known = (array for _, indices in kept.values() for array in indices)
+        if len(kept) >= _KEPT or sum(array.kept_bytes for array in known) > _KEPT_BYTES:
             kept.clear()
-        kept[key] = _sites_apart(program, plan, touched)
-    apart = kept[key]
-    assert isinstance(apart, dict)
-    return apart
+        kept[key] = _sites_apart(program, plan, memory, touched, reads)
+        for array in kept[key][1]:
+            array.keep()
+    bits, indices = kept[key]
+    assert isinstance(bits, dict) and isinstance(indices, list)
+    return bits, indices
 
 
 def _sites_apart(
-    program: Program, plan: LaunchPlan, touched: Mapping[Site, frozenset[Object]]
-) -> dict[int, int]:
+    program: Program,
+    plan: LaunchPlan,
+    memory: Memory,
+    touched: Mapping[Site, frozenset[Object]],
+    reads: Mapping[Site, Object],
+) -> tuple[dict[int, int], Sequence[IndexArray]]:
     if any(_ANYTHING in items for items in touched.values()):
-        return {}
+        return {}, []
     forms = Forms(program, plan)
     of_object: dict[Object, list[Site]] = defaultdict(list)
     for site, items in touched.items():
@@ -151,6 +176,18 @@ def _sites_apart(
         item: _bits_of_the_same(sites, forms, plan) | _bits_apart(sites, forms, plan)
         for item, sites in of_object.items()
     }
+    open_ = [
+        item
+        for item, bit in left.items()
+        if bit & Layout.GLOBAL != Layout.GLOBAL and forms.pieces(of_object[item]) is None
+    ]
+    indices = []
+    for array in index_arrays(reads, forms, memory) if open_ else ():
+        indexed = array.forms(forms)
+        for item in open_:
+            left[item] |= _bits(*array.apart(of_object[item], indexed), plan)
+        if indexed.has_loaded:
+            indices.append(array)
     bits = {
         site.index: reduce(and_, (left[item] for item in items), Layout.GLOBAL)
         for site, items in touched.items()
@@ -159,7 +196,7 @@ def _sites_apart(
         among = {item for item, bit in left.items() if not bit & Layout.AMONG}
         for number in _by_words(touched, among, of_object, forms):
             bits[number] |= Layout.WORDS
-    return bits
+    return bits, indices
 
 
 def _by_words(
@@ -220,18 +257,16 @@ def _is_of_warp(program: Program, load: Instruction, forms: Forms) -> bool:
 
 def _bits_apart(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> int:
     """The bits of ``Race`` that an object need not have, by the addresses of all accesses."""
-    count = len(forms.program.sites)
-    linear = [form for site in sites if site.index < count and (form := forms.of(site)) is not None]
-    if len(linear) < len(sites):
+    known = forms.pieces(sites)
+    if known is None:
         return 0
-    size = min(site.bytes for site in sites)
-    pieces = [
-        replace(form, constant=form.constant + start)
-        for form, site in zip(linear, sites)
-        for start in range(0, site.bytes, size)
-    ]
+    pieces, size = known
     among = are_apart(pieces, size, forms.extents)
-    within = are_threads_apart(pieces, size, forms.extents)
+    return _bits(among, are_threads_apart(pieces, size, forms.extents), plan)
+
+
+def _bits(among: bool, within: bool, plan: LaunchPlan) -> int:
+    """The same where blocks, and where the threads of each block, have places of their own."""
     if plan.cluster_ctas > 1:
         # the blocks of a cluster are held against one another like the warps of a block
         within = within and among
@@ -305,8 +340,9 @@ def _handles(program: Program, plan: LaunchPlan) -> Sequence[int | None]:
 
 def _touched(
     program: Program, aliases: Aliases, shown: Sequence[frozenset[int]]
-) -> dict[Site, frozenset[Object]]:
-    """Which sites access which objects in global memory to which some site stores, and not all by atomics."""
+) -> tuple[dict[Site, frozenset[Object]], dict[Site, Object]]:
+    """Which sites access which objects in global memory to which some site stores, and not all by atomics; and which access one to
+    which none stores."""
     graph = dependence_of(program)
     pointers = {key: number for key, number in aliases.items() if number >= 0}
 
@@ -345,7 +381,14 @@ def _touched(
         )
         if some:
             found[site] = some
-    return found
+    reads = {
+        site: item
+        for site, items in touched.items()
+        if len(items) == 1
+        for item in items
+        if not conflicts_with(item, stored)
+    }
+    return found, reads
 
 
 def _image_sites(program: Program) -> Iterable[Site]:

@@ -61,6 +61,52 @@ def test_a_permutation_is_no_race(body: str) -> None:
     assert launched(body, permutation(), launches=3) == ()
 
 
+#: the index of the thread that is in the same lane of the other warp
+OTHER = """xor.b32 %r6, %r3, 32; mul.wide.u32 %rd2, %r6, 4; add.u64 %rd2, %rd1, %rd2; ld.global.u32 %r4, [%rd2];
+mul.wide.u32 %rd3, %r4, 4; add.u64 %rd3, %rd0, %rd3;
+"""
+
+
+@pytest.mark.usefixtures("threads")
+def test_words_that_another_warp_of_the_block_has_had() -> None:
+    """Its accesses come before those behind a barrier, with others of the same warp between, and after these."""
+    ordered = SUM + "bar.sync 0;\n" + OTHER + SUM * 2 + "bar.sync 0;\n" + OTHER.replace("32;", "0;") + SUM
+    assert launched(ordered, permutation(), launches=2) == ()
+    found = launched(SUM + OTHER + SUM, permutation())
+    assert pairs(found) == {(kind, 0, 0) for kind in ("RAW", "WAR", "WAW")}
+    assert {(race.first.thread[0], race.second.thread[0]) for race in found} == {(0, 32)}
+
+
+@pytest.mark.usefixtures("threads")
+def test_bytes_that_are_stored_again_with_other_values() -> None:
+    """A block stores two values to a word, in two intervals; another one stores the second one: they race, as the first differs."""
+    index = permutation()
+    index[100 * BLOCK + 7] = index[50 * BLOCK + 9]
+    both = "mov.u32 %r5, 7; st.global.u32 [%rd3], %r5;\n"
+    late = "bar.sync 0; setp.lt.u32 %p0, %r1, 99; @%p0 st.global.u32 [%rd3], SECOND;\n"
+    assert launched(both + late.replace("SECOND", "7"), index) == ()
+    assert pairs(launched(both + late.replace("SECOND", "519"), index)) == {("WAW", 50, 100)}
+
+
+@pytest.mark.usefixtures("threads")
+def test_the_first_lane_that_loads_and_the_last_one_that_stores() -> None:
+    """All lanes of a warp that are on at one word; a later block stores to it, or loads it."""
+    index = permutation()
+    index[40 * BLOCK : 40 * BLOCK + 32] = index[40 * BLOCK]
+    index[90 * BLOCK + 5] = index[40 * BLOCK]
+    early = (
+        "setp.lt.u32 %p0, %r1, 80; and.b32 %r6, %r0, 31; setp.gt.u32 %p1, %r6, 3; and.pred %p1, %p0, %p1;\n"
+    )
+    load, store = "ld.global.u32 %r5, [%rd3];\n", "st.global.u32 [%rd3], %r3;\n"
+    for body, kind, lane in (
+        (f"@%p1 {load}@!%p0 {store}", "WAR", 4),
+        (f"@%p1 {store}@!%p0 {load}", "RAW", 31),
+    ):
+        (race,) = launched(early + body, index)
+        assert (race.kind, race.first.block[0], race.second.block[0]) == (kind, 40, 90)
+        assert (race.first.thread[0], race.second.thread[0]) == (lane, 5)
+
+
 @pytest.mark.usefixtures("threads")
 def test_two_blocks_at_one_word_among_sixteen_of_a_line() -> None:
     """More blocks than a line keeps: one word of all is stored by two of them."""

@@ -32,6 +32,7 @@ from .runtime.matrix_functions import PREFIX, matrix_function
 from .runtime.races_claims import claims_words
 from .runtime.races_entries import INSTALL, entry_functions
 from .runtime.races_pieces import pieces_words
+from .runtime.races_renewed import renewed_words
 from .runtime.tensor_products import TENSOR_PREFIX, tensor_function
 from .runtime.values_function import IMPORTS as VALUES_IMPORTS
 from .runtime.values_function import PREFIX as VALUES_PREFIX
@@ -384,6 +385,7 @@ def _runtime_text(name: str) -> str:
             compile_python.translate(_FILES[name], _CONSTANTS, exported=_RACES)
             + pieces_words()
             + claims_words()
+            + renewed_words()
             + race_words(host().wide)
         )
     if name == "simulator":

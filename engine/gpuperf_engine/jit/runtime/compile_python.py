@@ -59,6 +59,7 @@ __all__ = [
     "prefetch",
     "release8",
     "release64",
+    "renewed",
     "sectors_of",
     "signatures",
     "store8",
@@ -177,6 +178,14 @@ def claimed(
     raise NotImplementedError
 
 
+def renewed(
+    lanes: int, addresses: int, words: int, from_: int, data: int, span: int, claim: int, first: int, before: int, again: int,
+    stores: int, values: int
+) -> int:  # fmt: skip
+    """The lanes whose words of global memory others have accessed; the others are noted (see ``races_renewed``)."""
+    raise NotImplementedError
+
+
 def claimed_beside(at: int, count: int, claim: int, first: int, power: int, stores: int) -> int:
     """How many words side by side are noted, until others have accessed one."""
     raise NotImplementedError
@@ -227,7 +236,7 @@ WORDS = frozenset(__all__) - {"WORDS", "Signature", "Translation", "signatures",
 #: they are functions, of ``vector_intrinsics``
 _VECTOR_WORDS = (
     "alike", "claimed", "claimed_beside", "differing", "first_of", "in_row", "last_of", "most_alike", "neighbours", "numbers",
-    "pieces_loaded", "pieces_stored", "sectors_of",
+    "pieces_loaded", "pieces_stored", "renewed", "sectors_of",
 )  # fmt: skip
 #: they are loops, in functions of each object that has them
 _LOOPS = ("copy", "fill")

@@ -139,30 +139,43 @@ class _Claims:
         tests = [self._part(lane) for lane in range(0, LANES, LANES // count)]
         rest, noted = (self._joined(items) for items in zip(*tests))
         result = to.zext(rest, "i64")
-        labels = [f"{label}{count}" for label in ("noting", "all", "some", "done")]
-        noting, all_, some, done = labels
+        noting, done = f"noting{count}", f"done{count}"
+        stores = to.icmp("ne", Ref("i64", "%stores"), 0)
         to.branch(to.icmp("ne", Ref("i64", "%notes"), 0), noting, done)
         to.start(noting)
-        loads = to.zext(to.icmp("eq", Ref("i64", "%stores"), 0), "i64")
-        into = to.place(self.words, to.mul(loads, Word.LOADED))
-        to.branch(to.icmp("eq", noted, -1), all_, some)
-        to.start(all_)
-        for number in range(LANES):
+        to.branch(stores, f"stored{count}", f"loaded{count}")
+        for kind in ("stored", "loaded"):
+            to.start(f"{kind}{count}")
+            self._note_all(f"{kind}{count}", kind == "stored", noted)
+            to.jump(done)
+        to.start(done)
+        to.give(result)
+
+    def _note_all(self, label: str, stores: bool, noted: Ref) -> None:
+        """Note accesses by these lanes. Of several lanes at one word the last one counts that stores, and the first one that loads."""
+        to, end = self.to, f"{label}end"
+        into = to.place(self.words, Word.STORED if stores else Word.LOADED)
+        to.branch(to.icmp("eq", noted, -1), f"{label}all", f"{label}some")
+        to.start(f"{label}all")
+        for number in range(LANES) if stores else reversed(range(LANES)):
             start = to.load("i64", to.place("%starts", 8 * number))
             self._note(into, start, to.add(self.claim, number))
-        to.jump(done)
-        to.start(some)
-        with to.while_(f"left{count}") as loop:
-            left = to.phi("i32", (noted, some))
+        to.jump(end)
+        to.start(f"{label}some")
+        with to.while_(f"{label}left") as loop:
+            left = to.phi("i32", (noted, f"{label}some"))
             loop.until(to.icmp("eq", left, 0))
-            lane = to.ref("i32", f"call i32 @llvm.cttz.i32(i32 {left}, i1 true)")
+            if stores:
+                lane = to.ref("i32", f"call i32 @llvm.cttz.i32(i32 {left}, i1 true)")
+            else:
+                behind = to.ref("i32", f"call i32 @llvm.ctlz.i32(i32 {left}, i1 true)")
+                lane = to.sub(Ref("i32", str(LANES - 1)), behind)
             wide = to.zext(lane, "i64")
             start = to.load("i64", to.place("%starts", to.shl(wide, 3)))
             self._note(into, start, to.add(self.claim, wide))
-            left.come(to.and_(left, to.sub(left, 1)))
-        to.jump(done)
-        to.start(done)
-        to.give(result)
+            left.come(to.and_(left, to.not_(to.shl(Ref("i32", "1"), lane))))
+        to.jump(end)
+        to.start(end)
 
     def _joined(self, parts: Sequence[Ref]) -> Ref:
         """The lanes of all parts that are on."""

@@ -15,6 +15,7 @@ from .compile_python import (
     load32,
     load64,
     release64,
+    renewed,
     store32,
     trailing_zeros,
     unsigned_less,
@@ -40,25 +41,31 @@ def race_scattered(context: Context, access: LineAccess, mask: int, addresses: i
         return mask
     claim = me << 32 | access.INFO
     locked = context.RACE_LOCKED
-    left = claimed(
-        mask,
-        addresses,
-        context.RACE_WORDS,
-        context.RACE_FROM,
-        context.RACE_FROM + context.ARENA,
-        context.RACE_SPAN,
-        claim,
-        context.RACE_ACCESSORS_FROM,
-        access.STORES,
-        count,
-        locked == 0,
-    )
+    left = mask
+    tried = count > 1 or locked or race_is_fresh(context, access, mask, addresses)
+    if tried:
+        left = claimed(
+            mask,
+            addresses,
+            context.RACE_WORDS,
+            context.RACE_FROM,
+            context.RACE_FROM + context.ARENA,
+            context.RACE_SPAN,
+            claim,
+            context.RACE_ACCESSORS_FROM,
+            access.STORES,
+            count,
+            locked == 0,
+        )
     if locked and count == 1:
         left = left | race_scattered_locked(context, access, mask & ~left, addresses, claim)
     elif locked:
         left = mask
     if left and access.STORES:
         left = last_of(addresses, left)
+    some = left & (left - 1)
+    if count == 1 and locked == 0 and some & (some - 1):
+        left = race_renewed(context, access, left, addresses, claim)
     rest = 0
     while left:
         lane = trailing_zeros(left)
@@ -68,6 +75,51 @@ def race_scattered(context: Context, access: LineAccess, mask: int, addresses: i
         done = race_noted(context, access, claim | lane, start, count, start, value)
         rest = rest | (done ^ 1) << lane
     return rest
+
+
+def race_is_fresh(context: Context, access: LineAccess, mask: int, addresses: int) -> int:
+    """Whether nobody else has accessed the word of the first lane."""
+    start = load64(addresses + trailing_zeros(mask) * 8)
+    if not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
+        return 1
+    word = race_word_at(context, start)
+    first = context.RACE_ACCESSORS_FROM
+    loader = word.LOADED >> 32 & Word.NUMBERS
+    fresh = loader < first or loader == access.ACCESSOR
+    return fresh and word.STORED >> 32 & Word.NUMBERS < first
+
+
+def race_renewed(context: Context, access: LineAccess, mask: int, addresses: int, claim: int) -> int:
+    """Note accesses of single words by lanes, as far as the accessor has accessed them, or one whose accesses come before. Gives the
+    lanes that are left."""
+    start = load64(addresses + trailing_zeros(mask) * 8)
+    if not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
+        return mask
+    word = race_word_at(context, start)
+    first = context.RACE_ACCESSORS_FROM
+    me = access.ACCESSOR
+    before = word.STORED >> 32 & Word.FLAGGED
+    if before == me or before & Word.NUMBERS < first:
+        before = word.LOADED >> 32 & Word.NUMBERS
+    again = 0
+    if before == me or before < first or race_comes_before(context, access, before) == 0:
+        before = me
+    else:
+        again = race_epoch_of(context, before) != access.EPOCH
+    return renewed(
+        mask,
+        addresses,
+        context.RACE_WORDS,
+        context.RACE_FROM,
+        context.RACE_FROM + context.ARENA,
+        context.RACE_SPAN,
+        claim,
+        first,
+        before,
+        again,
+        access.STORES,
+        access.VALUES,
+    )
 
 
 def race_scattered_locked(context: Context, access: LineAccess, mask: int, addresses: int, claim: int) -> int:

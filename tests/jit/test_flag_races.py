@@ -68,6 +68,42 @@ def test_what_may_store_several_values_is_checked(name: str) -> None:
     assert (True, True) in flags(CHECKED[name])
 
 
+#: two accesses of one array, of which the ranges are known, and whether each is checked among blocks
+PLACES = {
+    "a load of another word": ("st.global.u32 [%rd0], %r0; ld.global.u32 %r7, [%rd0+4];", (True, False)),
+    "a load of the word": ("st.global.u32 [%rd0], %r0; ld.global.u32 %r7, [%rd0];", (True, True)),
+    "a load of a part": (
+        "st.global.v4.u32 [%rd0], {%r0, %r0, %r0, %r0}; ld.global.u8 %r7, [%rd0+15];",
+        (True, True),
+    ),
+    "words side by side": (
+        "st.global.v4.u32 [%rd0], {%r0, %r0, %r0, %r0}; ld.global.u8 %r7, [%rd0+16];",
+        (True, False),
+    ),
+    "a counter": ("red.global.add.u32 [%rd0], %r5; st.global.u32 [%rd0+4], %r0;", (False, True)),
+    "a counter of the block": (
+        "red.relaxed.cta.global.add.u32 [%rd0], %r5; st.global.u32 [%rd0+4], 1;",
+        (True, False),
+    ),
+    "rows of all": (
+        "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd0, %rd3; st.global.u32 [%rd3+1024], %r1; ld.global.u32 %r7, [%rd3];",
+        (True, False),
+    ),
+    "rows that overlap": (
+        "mul.wide.u32 %rd3, %r0, 4; add.u64 %rd3, %rd0, %rd3; st.global.u32 [%rd3+1020], %r1; ld.global.u32 %r7, [%rd3];",
+        (True, True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_places_in_one_array(name: str) -> None:
+    body, checked = PLACES[name]
+    assert tuple(among for among, _ in flags(body)) == checked
+    kinds = {race.kind for race in launched(body).races}
+    assert kinds == {"WAW"} | ({"RAW", "WAR"} if checked == (True, True) else set())
+
+
 def test_a_value_of_the_block_is_checked_among_blocks() -> None:
     assert flags("st.global.u32 [%rd2], %r1;") == [(True, False)]
     assert flags("mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd0, %rd3; st.global.u32 [%rd3], %r1;") == [

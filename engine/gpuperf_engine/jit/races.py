@@ -172,10 +172,8 @@ def _sites_apart(
     for site, items in touched.items():
         for item in items:
             of_object[item].append(site)
-    left = {
-        item: _bits_of_the_same(sites, forms, plan) | _bits_apart(sites, forms, plan)
-        for item, sites in of_object.items()
-    }
+    of_place = {item: _of_places(sites, forms, plan) for item, sites in of_object.items()}
+    left = {item: reduce(and_, places.values()) for item, places in of_place.items()}
     open_ = [
         item
         for item, bit in left.items()
@@ -185,11 +183,13 @@ def _sites_apart(
     for array in index_arrays(reads, forms, memory) if open_ else ():
         indexed = array.forms(forms)
         for item in open_:
-            left[item] |= _bits(*array.apart(of_object[item], indexed), plan)
+            more = _bits(*array.apart(of_object[item], indexed), plan)
+            left[item] |= more
+            of_place[item] = {site: bit | more for site, bit in of_place[item].items()}
         if indexed.has_loaded:
             indices.append(array)
     bits = {
-        site.index: reduce(and_, (left[item] for item in items), Layout.GLOBAL)
+        site.index: reduce(and_, (of_place[item][site] for item in items), Layout.GLOBAL)
         for site, items in touched.items()
     }
     if program.order_free and plan.cluster_ctas == 1:
@@ -197,6 +197,57 @@ def _sites_apart(
         for number in _by_words(touched, among, of_object, forms):
             bits[number] |= Layout.WORDS
     return bits, indices
+
+
+def _of_places(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> dict[Site, int]:
+    """The bits of ``Race`` that sites of an object need not have: where it is known that some access other bytes than all others, each
+    of such ranges is an object of its own."""
+    found: dict[Site, int] = {}
+    for group in _groups(sites, forms):
+        needs = _conflict(group, forms.program)
+        bits = (
+            _bits_of_the_same(group, forms, plan) | _bits_apart(group, forms, plan)
+            if needs
+            else Layout.GLOBAL
+        )
+        found.update(dict.fromkeys(group, bits))
+    return found
+
+
+def _groups(sites: Sequence[Site], forms: Forms) -> list[list[Site]]:
+    """Sites by ranges of addresses that do not overlap; all are one group unless the range of each is known."""
+    ranges = []
+    for site in sites:
+        form = forms.of(site) if site.index < len(forms.program.sites) else None
+        if form is None:
+            return [[*sites]]
+        low, high = forms.range(form)
+        ranges.append((low, high + site.bytes, site))
+    ranges.sort(key=lambda item: item[:2])
+    groups: list[list[Site]] = []
+    end = ranges[0][0]
+    for low, high, site in ranges:
+        if low >= end:
+            groups.append([])
+        groups[-1].append(site)
+        end = max(end, high)
+    return groups
+
+
+def _conflict(sites: Sequence[Site], program: Program) -> bool:
+    """Whether accesses by these sites to the same place can be a race."""
+    count, graph = len(program.sites), dependence_of(program)
+    stored = any(
+        site.index >= count
+        or any("global" in access.spaces for access in graph.writes_memory(site.instruction))
+        for site in sites
+    )
+    return stored and any(site.index >= count or not _is_atomic_among_all(site) for site in sites)
+
+
+def _is_atomic_among_all(site: Site) -> bool:
+    """Whether accesses of a site race with no other such one."""
+    return is_strong(site.instruction) and not _is_narrow(site.instruction, False)
 
 
 def _by_words(
@@ -362,9 +413,7 @@ def _touched(
         into = objects_of(graph.writes_memory(instruction))
         touched[site] = into | objects_of(graph.reads_memory(instruction))
         stored |= into
-        weakly |= (
-            touched[site] if not is_strong(instruction) or _is_narrow(instruction, False) else frozenset()
-        )
+        weakly |= frozenset() if _is_atomic_among_all(site) else touched[site]
     for site, numbers in zip(_image_sites(program), shown):
         texels: frozenset[Object] = frozenset(("global", number) for number in numbers)
         touched[site] = texels

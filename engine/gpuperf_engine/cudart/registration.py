@@ -229,7 +229,9 @@ def kernel_of(state: State, host: int | None) -> Kernel:
     if isinstance(found, Kernel):
         return found
     if not isinstance(found, tuple):
-        raise CudaError(98, f"{host or 0:#x} is the host function of no kernel")
+        known = object_at(host) if host else None
+        of = f", in {known[0].name}: was that loaded before the emulator?" if known else ""
+        raise CudaError(98, f"{host or 0:#x} is the host function of no kernel{of}")
     library, name = found
     if name not in library.module.kernels:
         raise CudaError(98, f"the PTX of {library.module.path} has no kernel {name!r}")

@@ -101,3 +101,30 @@ def test_where_the_libraries_cannot_be_built(tmp_path: Path, monkeypatch: pytest
     assert done.returncode == 4
     assert done.stderr.startswith("ERROR: --gpuperf-cuda: ") and "set CC to a C compiler" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@needs_compiler
+@pytest.mark.parametrize("wanted", [None, "cub"])
+def test_cub_is_off_where_cupy_was_imported_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str | None
+) -> None:
+    """As by pytest, where a filter of warnings names a class of it."""
+    kinds = ("elementwise", "reduction", "routine")
+    package = tmp_path / "cupy"
+    package.mkdir()
+    (package / "__init__.py").write_text("from . import _core\n")
+    (package / "_core.py").write_text(
+        "uses = {}\n"
+        + "".join(f"def set_{kind}_accelerators(names): uses['{kind}'] = names\n" for kind in kinds)
+    )
+    uses = {kind: [] for kind in kinds} if wanted is None else {}
+    (tmp_path / "test_uses.py").write_text(f"import cupy\ndef test(): assert cupy._core.uses == {uses}\n")
+    if wanted is None:
+        monkeypatch.delenv("CUPY_ACCELERATORS", raising=False)
+    else:
+        monkeypatch.setenv("CUPY_ACCELERATORS", wanted)
+    code = "import cupy, pytest; raise SystemExit(pytest.main(['-q', '-p', 'no:cacheprovider', '--gpuperf-cuda']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

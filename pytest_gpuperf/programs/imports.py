@@ -27,18 +27,27 @@ class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self.name, self.act = name, act
         self._loader: Any = None
+        self._asks_others = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != self.name:
+        # a module that is looked for is not always imported: torch asks whether there is Triton
+        if name != self.name or self._asks_others:
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
+        self._asks_others = True
+        try:
+            spec = find_spec(name)
+        finally:
+            self._asks_others = False
         if spec is None or spec.loader is None:
             return None
         self._loader, spec.loader = spec.loader, self
         return spec
+
+    def __getattr__(self, name: str) -> Any:
+        # who only looks for the module may ask its loader for more (source, resources)
+        return getattr(self._loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         module: ModuleType | None = self._loader.create_module(spec)
@@ -49,4 +58,6 @@ class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        self.act()
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self.act()

@@ -14,7 +14,6 @@ from typing import Any
 import triton
 from triton._C import libtriton
 from triton.backends import backends
-from triton.backends.driver import expand_signature, wrap_handle_tensordesc_impl
 from triton.backends.nvidia import compiler as nvidia_compiler
 from triton.backends.nvidia import driver as nvidia_driver
 from triton.runtime import _allocation
@@ -22,6 +21,7 @@ from triton.runtime.driver import driver as active_driver
 
 from . import benchmark, machine_code
 from .arguments import argument_names, named_pointers, pack, pairs, pointer_of
+from .descriptors import expand_signature, with_tensor_maps
 from .device import TritonDevice
 
 __all__ = ["EngineDriver", "activate"]
@@ -90,12 +90,10 @@ class Launcher:
     def __init__(self, src: Any, metadata: Any) -> None:
         signature = dict(src.signature.items())
         tensor_maps = getattr(metadata, "tensordesc_meta", None)
-        self._signature = expand_signature(signature.values(), tensor_maps, "nvTmaDesc")
+        self._signature = expand_signature(signature, tensor_maps)
         self._names = () if tensor_maps else argument_names(signature, getattr(src, "fn", None))
         self._metadata = metadata
-        self._launch = wrap_handle_tensordesc_impl(
-            self._launch_expanded, signature, tensor_maps, nvidia_driver.make_tensordesc_arg
-        )
+        self._launch = with_tensor_maps(self._launch_expanded, signature, tensor_maps)
 
     def __call__(
         self, x: int, y: int, z: int, stream: int, function: int, packed: Any, launch_metadata: Any,
@@ -119,7 +117,8 @@ class Launcher:
         )
         profile = None
         if metadata.profile_scratch_size:
-            if _allocation.has_profile_allocator():
+            # before Triton 3.8 there was always one
+            if getattr(_allocation, "has_profile_allocator", lambda: True)():
                 profile = self._scratch(
                     metadata.profile_scratch_size,
                     metadata.profile_scratch_align,

@@ -11,6 +11,7 @@ import atexit
 import ctypes
 import os
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +34,12 @@ _GPU = torch.device("cuda", 0)
 _FACTORIES = ("empty.memory_format", "empty_strided", "tril_indices", "triu_indices")
 #: libc10's table of guards that make a device current, by the number of the type of device (c10/core/DeviceType.h)
 _GUARDS, _CPU, _CUDA = "_ZN3c104impl26device_guard_impl_registryE", 0, 1
-#: what the engine of autograd asks of the type of a tensor's device, and its library
-_ENGINE, _IS_ACCELERATOR = "libtorch_cpu.so", "_ZN2at11accelerator13isAcceleratorEN3c1010DeviceTypeE"
-_IsAccelerator = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int8)
+#: where torch asks which accelerator there is, and whether a type of device is one (ATen/DeviceAccelerator.h)
+_ASKING = ("libtorch_cpu.so", "libtorch_python.so", "libtorch_cuda.so")
+_WHICH, _IS_ONE = (
+    "_ZN2at11accelerator14getAcceleratorEb",
+    "_ZN2at11accelerator13isAcceleratorEN3c1010DeviceTypeE",
+)
 _FOLDER = "inductor"
 
 _local = threading.local()
@@ -58,7 +62,7 @@ def prepare(device: TritonDevice) -> None:
     torch._C._cuda_getCurrentRawStream = lambda index: 0
     torch._C._dynamo.guards._empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cpu
     _create_on_cpu()
-    _differentiate_without_streams()
+    _without_accelerator()
     _keep_apart()
     for name, act in {
         "torch._subclasses.fake_tensor": _fake_on_gpu,
@@ -77,12 +81,14 @@ def _create_on_cpu() -> None:
     """Tensors that torch's own code creates on the GPU are made in host memory, as no function of Python sees all of them."""
     global _library
     _library = torch.library.Library("aten", "IMPL")
-    for name in _FACTORIES:
-        packet, _, overload = name.partition(".")
-        _library.impl(name, _on_cpu(getattr(getattr(torch.ops.aten, packet), overload or "default")), "CUDA")
+    with warnings.catch_warnings():  # a torch for CUDA warns of what it had for these
+        warnings.simplefilter("ignore")
+        for name in _FACTORIES:
+            packet, _, overload = name.partition(".")
+            factory = getattr(getattr(torch.ops.aten, packet), overload or "default")
+            _library.impl(name, _on_cpu(factory), "CUDA")
     guards = (ctypes.c_void_p * (_CUDA + 1)).in_dll(_library_of_torch("libc10.so"), _GUARDS)
-    if not guards[_CUDA]:
-        guards[_CUDA] = guards[_CPU]
+    guards[_CUDA] = guards[_CPU]
 
 
 def _on_cpu(factory: Any) -> Callable[..., Any]:
@@ -92,21 +98,25 @@ def _on_cpu(factory: Any) -> Callable[..., Any]:
     return create
 
 
-#: torch keeps its address
-_no_accelerator = _IsAccelerator(lambda device_type: False)
+#: an empty ``std::optional`` of a byte, and ``false``; torch keeps their addresses
+_NONE = {
+    _WHICH: ctypes.CFUNCTYPE(ctypes.c_uint16, ctypes.c_bool)(lambda checked: 0),
+    _IS_ONE: ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int8)(lambda device_type: False),
+}
 
 
-def _differentiate_without_streams() -> None:
-    """The engine of autograd orders gradients of a GPU by its streams, also where the compiler traces it. There is none here."""
-    base = library_base(_ENGINE)
-    slots = slots_of(base, (_IS_ACCELERATOR,)) if base is not None else {}
-    if not slots or not slots[_IS_ACCELERATOR]:
-        return
-    replace(slots, {_IS_ACCELERATOR: _address(_no_accelerator)})
-    # Python ends: nothing of it may be called any more
-    atexit.register(
-        replace, slots, {_IS_ACCELERATOR: _address(getattr(_library_of_torch(_ENGINE), _IS_ACCELERATOR))}
-    )
+def _without_accelerator() -> None:
+    """Autograd orders gradients of a GPU by its streams, also where the compiler traces it. There are none, nor are there where torch
+    is one for CUDA."""
+    asked = _NONE if torch.backends.cuda.is_built() else {_IS_ONE: _NONE[_IS_ONE]}
+    real = _library_of_torch("libtorch_cpu.so")
+    for library in _ASKING:
+        base = library_base(library)
+        slots = slots_of(base, asked) if base is not None else {}
+        for name in (name for name in asked if slots.get(name)):
+            replace({name: slots[name]}, {name: _address(asked[name])})
+            # Python ends: nothing of it may be called any more
+            atexit.register(replace, {name: slots[name]}, {name: _address(getattr(real, name))})
 
 
 def _address(function: Any) -> int:

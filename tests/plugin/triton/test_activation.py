@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_gpuperf.cli import main
+from pytest_gpuperf.programs.imports import after_import
 from pytest_gpuperf.triton.activation import MACHINE, SITE, environment
 
 ROOT = Path(__file__).parents[3]
@@ -105,3 +108,22 @@ def test_the_last_target_holds(tmp_path: Path) -> None:
         check=False,
     )
     assert (result.stdout, result.stderr) == ("a100-sxm-80gb\n", "")
+
+
+def test_a_module_that_is_only_looked_for_is_acted_on_when_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch for CUDA looks whether there is Triton."""
+    (tmp_path / "looked_for.py").write_text("imported = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    acts: list[str] = []
+    after_import("looked_for", lambda: acts.append("acted"))
+    spec = importlib.util.find_spec("looked_for")
+    assert spec is not None and spec.loader is not None and spec.origin == str(tmp_path / "looked_for.py")
+    assert spec.loader.get_data(spec.origin) == b"imported = True\n"  # type: ignore[attr-defined]
+    assert importlib.util.find_spec("looked_for") is not None and not acts
+    assert importlib.import_module("looked_for").imported
+    assert acts == ["acted"]
+    del sys.modules["looked_for"]
+    importlib.import_module("looked_for")
+    assert acts == ["acted"]

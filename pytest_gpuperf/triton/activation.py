@@ -15,6 +15,8 @@ __all__ = ["FOLDERS", "MACHINE", "SITE", "current", "environment", "switch_on"]
 
 #: environment of programs that are run by ``gpuperf run --triton``
 MACHINE, FOLDERS = "GPUPERF_TRITON_MACHINE", "GPUPERF_TRITON_TARGET_FILES"
+#: of Triton, whose launcher was another one before
+OLDEST = (3, 7)
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
 _device: TritonDevice | None = None
@@ -63,6 +65,14 @@ def _with_torch() -> None:
 
 
 def _with_triton() -> None:
+    import triton
+
+    version = str(getattr(triton, "__version__", ""))
+    if version and tuple(map(int, version.split(".")[:2])) < OLDEST:
+        raise ImportError(
+            f"gpuperf runs kernels of Triton {'.'.join(map(str, OLDEST))} and later, and this is {version}: "
+            "pip install -U 'pytest-gpuperf[triton]' (torch 2.12 is the first that brings it)"
+        )
     from .driver import activate
 
     activate(_present())

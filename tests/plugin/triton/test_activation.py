@@ -127,3 +127,18 @@ def test_a_module_that_is_only_looked_for_is_acted_on_when_it_is_imported(
     del sys.modules["looked_for"]
     importlib.import_module("looked_for")
     assert acts == ["acted"]
+
+
+def test_a_triton_that_is_too_old_is_named(tmp_path: Path) -> None:
+    (tmp_path / "triton.py").write_text("__version__ = '3.6.0+git'\n")
+    (tmp_path / "test_old.py").write_text("import triton\n\n\ndef test(): pass\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--gpuperf-triton"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "engine")])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "gpuperf runs kernels of Triton 3.7 and later, and this is 3.6.0+git" in done.stdout

@@ -75,8 +75,8 @@ def test_earlier_launches_and_arrays_cost_nothing(backend: str, observe: tuple[s
     for number in range(300):
         (device.zeros if number % 2 else device.empty)(8, np.uint32)
         launch()
-    # better code that has been compiled meanwhile is taken in by one launch
-    after = min(bytecodes(launch) for _ in range(3))
+    # better code that has been compiled meanwhile is taken in by one launch; a loop of its own would be one more frame for it to name
+    after = min(bytecodes(launch), bytecodes(launch), bytecodes(launch))
     assert after < 1.02 * before + 50
 
 

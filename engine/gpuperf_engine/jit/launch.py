@@ -138,6 +138,7 @@ class Launch:
             Context.CLUSTER_SHAPE: (*plan.cluster, *plan.clusters),
         }
         context.begin(self._fields(), shapes)
+        context.put({Context.PARAMS: self._params.address})  # another one for each launch
         self.contexts.append(context)
         return context
 
@@ -154,7 +155,6 @@ class Launch:
             Context.TABLE: address_of(self._table),
             Context.TABLE_ROWS: len(memory.allocations) + len(memory.heap.blocks),
             Context.TIDS: self._tids.address,
-            Context.PARAMS: self._params.address,
             Context.SHARED_BYTES: plan.shared_bytes,
             Context.LAST_LANES: (1 << last) - 1,
             Context.SYMBOLS: self._symbols.address,

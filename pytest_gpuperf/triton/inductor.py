@@ -58,11 +58,16 @@ def names() -> dict[str, Any]:
 
 
 def prepare(device: TritonDevice) -> None:
-    """Let ``torch.compile`` see the device, whenever its modules are imported."""
-    torch._C._cuda_getCurrentRawStream = lambda index: 0
-    torch._C._dynamo.guards._empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cpu
-    _create_on_cpu()
-    _without_accelerator()
+    """Let ``torch.compile`` see the device, whenever its modules are imported; end it with a message where torch lacks a name."""
+    try:
+        torch._C._cuda_getCurrentRawStream = lambda index: 0
+        torch._C._dynamo.guards._empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cpu
+        _create_on_cpu()
+        _without_accelerator()
+    except (AttributeError, OSError, ValueError) as error:
+        lacking = str(error)
+        after_import("torch._inductor.compile_fx", lambda: _refuse(lacking))
+        return
     _keep_apart()
     for name, act in {
         "torch._subclasses.fake_tensor": _fake_on_gpu,
@@ -75,6 +80,17 @@ def prepare(device: TritonDevice) -> None:
         "torch._inductor.runtime.benchmarking": lambda: _predict(device),
     }.items():
         after_import(name, act)
+
+
+def _refuse(lacking: str) -> None:
+    from torch._inductor import compile_fx
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise RuntimeError(
+            f"gpuperf cannot run torch.compile with torch {torch.__version__} ({lacking}): it runs with torch 2.13 and 2.15"
+        )
+
+    compile_fx.compile_fx = refused
 
 
 def _create_on_cpu() -> None:

@@ -183,3 +183,20 @@ def test_what_is_tried_is_no_launch(gated: tuple[Path, str, str]) -> None:
 def test_code_for_a_gpu_lies_elsewhere(gated: tuple[Path, str, str]) -> None:
     assert list(gated[0].glob("first/gpuperf/inductor/*/*.py"))
     assert not list(gated[0].glob("first/??/*.py"))
+
+
+def test_a_torch_that_is_built_otherwise_compiles_nothing_and_runs_all_else(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import torch\n"
+        "from pytest_gpuperf.triton import activation, inductor\n"
+        "inductor._GUARDS = 'no_such_table'\n"
+        "activation.switch_on('h100-sxm')\n"
+        "print(torch.ones(3, device='cuda').sum().item())\n"
+        "try: torch.compile(lambda x: x + 1)(torch.ones(3, device='cuda'))\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("3.0\n"), done.stderr
+    assert "gpuperf cannot run torch.compile with torch" in done.stdout and "no_such_table" in done.stdout

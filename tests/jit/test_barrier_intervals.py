@@ -38,6 +38,7 @@ def address(made: random.Random) -> str:
             "setp.lt.u32 %p2, %r0, 40; selp.b32 %r3, %r0, 3, %p2;",
             f"mov.u32 %r3, {made.randrange(64)};",
             "and.b32 %r3, %r2, 63;",
+            "mul.lo.u32 %r3, %r0, %r0; and.b32 %r3, %r3, 127;",
             "mov.u32 %r3, %r8;",
         )
     )

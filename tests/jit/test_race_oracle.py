@@ -42,19 +42,22 @@ def check(found: list[Finding], pairs: Pairs, exact: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "words", "indexed"),
-    [(seed, words, False) for seed in WHOLE for words in (False, True)]
-    + [(seed, None, False) for seed in ANY]
-    + [(seed, True, True) for seed in INDEXED],
+    ("seed", "words", "indexed", "computed"),
+    [(seed, words, False, not words and seed > 8) for seed in WHOLE for words in (False, True)]
+    + [(seed, None, False, True) for seed in ANY]
+    + [(seed, True, True, seed > 1020) for seed in INDEXED],
 )
 def test_every_finding_is_a_race_and_no_kind_is_missing(
-    seed: int, words: bool | None, indexed: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, words: bool | None, indexed: bool, computed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``words``: whether objects are looked at word by word; ``None``: as decided by their addresses."""
+    """``words``: whether objects are looked at word by word; ``None``: as decided by their addresses. ``computed``: whether addresses
+    are computed before the launch."""
+    monkeypatch.setattr("gpuperf_engine.jit.race_places._COMPUTED", int(computed))
     monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_FORMS", 1)
     monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
     if words is not None:
-        monkeypatch.setattr("gpuperf_engine.jit.races._depends_on_data", lambda *given: words)
+        monkeypatch.setattr("gpuperf_engine.jit.race_places._depends_on_data", lambda *given: words)
+        monkeypatch.setattr("gpuperf_engine.jit.grid_values.GridValues.are_scattered", lambda *given: words)
     kernel = Kernel(seed, whole=seed in WHOLE or indexed, indexed=indexed)
     found = []
     for threads in (1, 4):

@@ -597,7 +597,7 @@ def proves(
         seen.append(are_apart(*given))  # type: ignore[arg-type]
         return seen[-1]
 
-    monkeypatch.setattr("gpuperf_engine.jit.races.are_apart", noted)
+    monkeypatch.setattr("gpuperf_engine.jit.race_places.are_apart", noted)
     for least in (1 << 30, 0):
         monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_FORMS", least)
         kernel.memo.pop("race flags", None)

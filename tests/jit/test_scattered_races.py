@@ -27,8 +27,9 @@ GRID, BLOCK = 160, 64
 
 @pytest.fixture(autouse=True)
 def no_indices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is known of what is loaded, as of indices that a kernel computes."""
-    monkeypatch.setattr("gpuperf_engine.jit.races.index_arrays", lambda *given: [])
+    """Nothing is known of what is loaded."""
+    monkeypatch.setattr("gpuperf_engine.jit.race_places.index_arrays", lambda *given: [])
+    monkeypatch.setattr("gpuperf_engine.jit.race_places._COMPUTED", 0)
 
 
 @pytest.fixture(params=(1, 4))

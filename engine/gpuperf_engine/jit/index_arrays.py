@@ -24,7 +24,7 @@ from ..simt.program import Site
 from .disjoint import Form, are_apart, are_threads_apart, are_values_apart
 from .linear_addresses import Forms
 
-__all__ = ["IndexArray", "index_arrays"]
+__all__ = ["Elements", "IndexArray", "elements", "index_arrays"]
 
 _TYPES = {
     "u32": np.uint32, "b32": np.uint32, "s32": np.int32, "u64": np.uint64, "b64": np.uint64, "s64": np.int64,
@@ -36,15 +36,13 @@ _FIRST = 4096
 
 
 @dataclass(eq=False)
-class IndexArray:
-    """Elements of an array that a launch may load. ``starts``: the addresses at which ``loads`` do so; ``begin``: that of the first
-    element, shape and dtype of ``values``: those of all."""
+class Elements:
+    """Elements of memory on which depends what is known of a launch. ``begin``: the address of the first one, shape and dtype of
+    ``values``: those of all."""
 
-    loads: Sequence[Site]
-    starts: Sequence[Form]
     begin: int
     values: NDArray[np.generic]
-    _kept: NDArray[np.generic] | None = field(default=None, repr=False)
+    _kept: NDArray[np.generic] | None = field(default=None, init=False, repr=False)
 
     def keep(self) -> None:
         """Note the values, to be compared with those of later launches."""
@@ -60,8 +58,16 @@ class IndexArray:
         kept = self._kept
         if kept is None:
             return False
-        now = _elements(memory, self.begin, len(kept), self.values.strides[0], kept.dtype)
+        now = elements(memory, self.begin, len(kept), self.values.strides[0], kept.dtype)
         return now is not None and np.array_equal(now, kept)
+
+
+@dataclass(eq=False)
+class IndexArray(Elements):
+    """Elements of an array that a launch may load. ``starts``: the addresses at which ``loads`` do so."""
+
+    loads: Sequence[Site]
+    starts: Sequence[Form]
 
     @cached_property
     def range(self) -> tuple[int, int]:
@@ -135,8 +141,8 @@ def _array(sites: Sequence[Site], kind: str, forms: Forms, memory: Memory) -> In
     if allocation is None or allocation.pad or memory.below(last + dtype.itemsize - 1) is not allocation:
         return None
     count = (min(last, allocation.end - dtype.itemsize) - begin) // stride + 1
-    values = _elements(memory, begin, count, stride, dtype)
-    return None if values is None else IndexArray(sites, starts, begin, values)
+    values = elements(memory, begin, count, stride, dtype)
+    return None if values is None else IndexArray(begin, values, sites, starts)
 
 
 def _numbers(form: Form) -> Iterable[int]:
@@ -146,7 +152,7 @@ def _numbers(form: Form) -> Iterable[int]:
     yield from (step for step, _ in form.steps)
 
 
-def _elements(
+def elements(
     memory: Memory, begin: int, count: int, stride: int, dtype: np.dtype[np.generic]
 ) -> NDArray[np.generic] | None:
     """Elements ``stride`` bytes apart, of one allocation, or ``None``."""

@@ -22,9 +22,7 @@ from ..simt.program import Program, Site
 from ..symbolic.slice_program import dependence_of
 from .disjoint import AXES, Form
 
-__all__ = [
-    "Forms",
-]
+__all__ = ["Forms", "loops_of"]
 
 
 #: definitions that are followed one behind the other
@@ -57,14 +55,7 @@ class Forms:
 
     def __post_init__(self) -> None:
         self._graph: Dependence = dependence_of(self.program)
-        memo = self.program.kernel.memo
-        loops = memo.get("loops")
-        if loops is None:
-            functions = range(len(self.program.functions))
-            every = (loop for number in functions for loop in find_loops(self.program.blocks_of(number)))
-            loops = memo["loops"] = {loop.head: loop for loop in every}
-        assert isinstance(loops, dict)
-        self._loops: dict[int, Loop] = loops
+        self._loops = loops_of(self.program)
 
     def of(self, site: Site) -> Form | None:
         """The address that a site accesses; ``None``: it is not known to be linear."""
@@ -451,6 +442,18 @@ class Forms:
             form.constant + sum(span for span in spans if span < 0),
             form.constant + sum(span for span in spans if span > 0) + far,
         )
+
+
+def loops_of(program: Program) -> Mapping[int, Loop]:
+    """The loops of all functions, by their heads."""
+    loops = program.kernel.memo.get("loops")
+    if loops is None:
+        every = (
+            loop for number in range(len(program.functions)) for loop in find_loops(program.blocks_of(number))
+        )
+        loops = program.kernel.memo["loops"] = {loop.head: loop for loop in every}
+    assert isinstance(loops, dict)
+    return loops
 
 
 def _signed(value: int, bits: int) -> int:

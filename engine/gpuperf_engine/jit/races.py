@@ -7,41 +7,32 @@ and ``race_findings`` reads them off.
 from __future__ import annotations
 
 import bisect
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
-from operator import and_
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.dependence import Access, Aliases, Object, objects
-from ..flow.operands import writes
 from ..isa.effects import TENSOR_COPY, TENSOR_PRODUCT, TEXTURE
 from ..memory.arena import Memory
 from ..memory.image_rows import Images
-from ..ptx.syntax import Address, Instruction, Register, Variable
+from ..ptx.syntax import Instruction, Variable
 from ..simt.effects import is_strong
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program, Site
 from ..symbolic.slice_program import dependence_of
 from .barrier_intervals import conflicting_sites, reaches_shared
-from .disjoint import are_apart, are_threads_apart
-from .index_arrays import IndexArray, index_arrays
 from .ir.race_records import Race as Layout
 from .linear_addresses import Forms
+from .race_places import ANYTHING, KEPT, Places, is_atomic_among_all, is_narrow, places
 
 __all__ = ["race_flags"]
 
-#: stands for all objects
-_ANYTHING: Object = ("global", "anything")
 #: warps of a launch for which it is found out which accesses of shared memory need no check: of fewer ones the checks cost less
 _WORTH_IT = 256
 #: and which of global memory
 _WORTH_FORMS = 64
 _ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW | Layout.IN_CLUSTER
-#: launches of a kernel of which that is kept, and bytes of indices that they have loaded
-_KEPT, _KEPT_BYTES = 64, 1 << 25
 
 
 def race_flags(program: Program, plan: LaunchPlan, memory: Memory) -> NDArray[np.uint16]:
@@ -56,21 +47,14 @@ def race_flags(program: Program, plan: LaunchPlan, memory: Memory) -> NDArray[np
         plan.parameters, plan.symbols.tobytes(), plan.pointed_at, images.targets if program.images else (),
     )  # fmt: skip
     last = program.kernel.memo.get("race flags")
-    if not (isinstance(last, tuple) and last[0] == decides and _hold(last[2], memory)):
+    if not (isinstance(last, tuple) and last[0] == decides and not last[2].is_open and last[2].hold(memory)):
         last = program.kernel.memo["race flags"] = decides, *_decided(program, plan, memory)
     flags: NDArray[np.uint16] = last[1]
     return flags
 
 
-def _hold(indices: Iterable[IndexArray], memory: Memory) -> bool:
-    """Whether all elements are what they were."""
-    return all(array.is_as_kept(memory) for array in indices)
-
-
-def _decided(
-    program: Program, plan: LaunchPlan, memory: Memory
-) -> tuple[NDArray[np.uint16], Sequence[IndexArray]]:
-    """The flags of a launch, and the arrays of indices that they depend on."""
+def _decided(program: Program, plan: LaunchPlan, memory: Memory) -> tuple[NDArray[np.uint16], Places]:
+    """The flags of a launch, and what is known of the places that it accesses."""
     images = memory.images
     clustered = plan.cluster_ctas > 1
     asked = Layout.AMONG * (plan.ctas > plan.cluster_ctas and not plan.only_kept)
@@ -99,9 +83,10 @@ def _decided(
     flags, touched, reads = known
     assert isinstance(flags, np.ndarray)
     warps = plan.ctas * plan.warps_per_cta
-    indices: Sequence[IndexArray] = ()
+    known_places = Places({}, (), False)
     if touched and warps >= _WORTH_FORMS:
-        bits, indices = _apart(program, plan, memory, place, touched, reads)
+        known_places = places(program, plan, memory, place, touched, reads)
+        bits = known_places.bits
         flags = flags.copy()
         flags[[*bits]] &= Layout.ALL - np.array([*bits.values()], np.uint16)
         scattered = [
@@ -110,7 +95,7 @@ def _decided(
         flags[scattered] |= Layout.WORDS
     if flags[len(program.sites)] and not clustered and warps >= _WORTH_IT:
         flags = flags & _where_conflicts(program, plan)
-    return flags, indices
+    return flags, known_places
 
 
 def _no_flags(program: Program) -> NDArray[np.uint16]:
@@ -131,215 +116,6 @@ def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
         masks[len(program.sites)] = Layout.ALL * (conflicts is None or bool(conflicts))
     assert isinstance(masks, np.ndarray)
     return masks
-
-
-def _apart(
-    program: Program,
-    plan: LaunchPlan,
-    memory: Memory,
-    place: str,
-    touched: Mapping[Site, frozenset[Object]],
-    reads: Mapping[Site, Object],
-) -> tuple[Mapping[int, int], Sequence[IndexArray]]:
-    """Sites of objects that each block, or each thread, accesses at places of its own, however they are reached, or that hold the same
-    whoever stores there; and the bits of ``Race`` that they need not have. And the arrays of indices that this depends on."""
-    kept = program.kernel.memo.setdefault("apart", {})
-    assert isinstance(kept, dict)
-    key = place, plan.grid, plan.block, plan.parameters
-    if key not in kept or not _hold(kept[key][1], memory):
-        known = (array for _, indices in kept.values() for array in indices)
-        if len(kept) >= _KEPT or sum(array.kept_bytes for array in known) > _KEPT_BYTES:
-            kept.clear()
-        kept[key] = _sites_apart(program, plan, memory, touched, reads)
-        for array in kept[key][1]:
-            array.keep()
-    bits, indices = kept[key]
-    assert isinstance(bits, dict) and isinstance(indices, list)
-    return bits, indices
-
-
-def _sites_apart(
-    program: Program,
-    plan: LaunchPlan,
-    memory: Memory,
-    touched: Mapping[Site, frozenset[Object]],
-    reads: Mapping[Site, Object],
-) -> tuple[dict[int, int], Sequence[IndexArray]]:
-    if any(_ANYTHING in items for items in touched.values()):
-        return {}, []
-    forms = Forms(program, plan)
-    of_object: dict[Object, list[Site]] = defaultdict(list)
-    for site, items in touched.items():
-        for item in items:
-            of_object[item].append(site)
-    of_place = {item: _of_places(sites, forms, plan) for item, sites in of_object.items()}
-    left = {item: reduce(and_, places.values()) for item, places in of_place.items()}
-    open_ = [
-        item
-        for item, bit in left.items()
-        if bit & Layout.GLOBAL != Layout.GLOBAL and forms.pieces(of_object[item]) is None
-    ]
-    indices = []
-    for array in index_arrays(reads, forms, memory) if open_ else ():
-        indexed = array.forms(forms)
-        for item in open_:
-            more = _bits(*array.apart(of_object[item], indexed), plan)
-            left[item] |= more
-            of_place[item] = {site: bit | more for site, bit in of_place[item].items()}
-        if indexed.has_loaded:
-            indices.append(array)
-    bits = {
-        site.index: reduce(and_, (of_place[item][site] for item in items), Layout.GLOBAL)
-        for site, items in touched.items()
-    }
-    if program.order_free and plan.cluster_ctas == 1:
-        among = {item for item, bit in left.items() if not bit & Layout.AMONG}
-        for number in _by_words(touched, among, of_object, forms):
-            bits[number] |= Layout.WORDS
-    return bits, indices
-
-
-def _of_places(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> dict[Site, int]:
-    """The bits of ``Race`` that sites of an object need not have: where it is known that some access other bytes than all others, each
-    of such ranges is an object of its own."""
-    found: dict[Site, int] = {}
-    for group in _groups(sites, forms):
-        needs = _conflict(group, forms.program)
-        bits = (
-            _bits_of_the_same(group, forms, plan) | _bits_apart(group, forms, plan)
-            if needs
-            else Layout.GLOBAL
-        )
-        found.update(dict.fromkeys(group, bits))
-    return found
-
-
-def _groups(sites: Sequence[Site], forms: Forms) -> list[list[Site]]:
-    """Sites by ranges of addresses that do not overlap; all are one group unless the range of each is known."""
-    ranges = []
-    for site in sites:
-        form = forms.of(site) if site.index < len(forms.program.sites) else None
-        if form is None:
-            return [[*sites]]
-        low, high = forms.range(form)
-        ranges.append((low, high + site.bytes, site))
-    ranges.sort(key=lambda item: item[:2])
-    groups: list[list[Site]] = []
-    end = ranges[0][0]
-    for low, high, site in ranges:
-        if low >= end:
-            groups.append([])
-        groups[-1].append(site)
-        end = max(end, high)
-    return groups
-
-
-def _conflict(sites: Sequence[Site], program: Program) -> bool:
-    """Whether accesses by these sites to the same place can be a race."""
-    count, graph = len(program.sites), dependence_of(program)
-    stored = any(
-        site.index >= count
-        or any("global" in access.spaces for access in graph.writes_memory(site.instruction))
-        for site in sites
-    )
-    return stored and any(site.index >= count or not _is_atomic_among_all(site) for site in sites)
-
-
-def _is_atomic_among_all(site: Site) -> bool:
-    """Whether accesses of a site race with no other such one."""
-    return is_strong(site.instruction) and not _is_narrow(site.instruction, False)
-
-
-def _by_words(
-    touched: Mapping[Site, frozenset[Object]],
-    among: set[Object],
-    of_object: Mapping[Object, Sequence[Site]],
-    forms: Forms,
-) -> Iterable[int]:
-    """The numbers of the sites that access objects which all sites access by whole words, and some at addresses that depend on
-    data."""
-    count = len(forms.program.sites)
-
-    def is_whole(site: Site) -> bool:
-        return site.index < count and site.bytes in (4, 8, 16)
-
-    chosen = {
-        item
-        for item in among
-        if all(map(is_whole, of_object[item]))
-        and any(_depends_on_data(forms.program, site.instruction, forms) for site in of_object[item])
-    }
-    while True:
-        mixed = {item for items in touched.values() if items & chosen and items - chosen for item in items}
-        if not mixed & chosen:
-            return [site.index for site, items in touched.items() if items and items <= chosen]
-        chosen -= mixed
-
-
-def _depends_on_data(program: Program, instruction: Instruction, forms: Forms) -> bool:
-    """Whether an address comes from what the lanes of a warp load from several places in global or shared memory."""
-    graph = dependence_of(program)
-    bases = [item.base for item in instruction.operands if isinstance(item, Address)]
-    left = [*graph.origins_of(instruction, [base for base in bases if isinstance(base, Register)])]
-    seen = set(left)
-    while left:
-        node = left.pop()
-        if isinstance(node, Instruction) and any(
-            not access.spaces.isdisjoint(("global", "shared")) for access in graph.reads_memory(node)
-        ):
-            if not _is_of_warp(program, node, forms):
-                return True
-            continue
-        more = seen.symmetric_difference(seen.union(graph.sources(node)))
-        seen |= more
-        left += more
-    return False
-
-
-def _is_of_warp(program: Program, load: Instruction, forms: Forms) -> bool:
-    """Whether all lanes of a warp load from one place."""
-    function = program.blocks[program.block_of[load]].function
-    if all(register in program.uniformity[function].uniform for register in writes(load)):
-        return True
-    number = program.site_of.get(load)
-    form = None if number is None else forms.of(program.sites[number])
-    return form is not None and form.is_of_warp(forms.plan.block)
-
-
-def _bits_apart(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> int:
-    """The bits of ``Race`` that an object need not have, by the addresses of all accesses."""
-    known = forms.pieces(sites)
-    if known is None:
-        return 0
-    pieces, size = known
-    among = are_apart(pieces, size, forms.extents)
-    return _bits(among, are_threads_apart(pieces, size, forms.extents), plan)
-
-
-def _bits(among: bool, within: bool, plan: LaunchPlan) -> int:
-    """The same where blocks, and where the threads of each block, have places of their own."""
-    if plan.cluster_ctas > 1:
-        # the blocks of a cluster are held against one another like the warps of a block
-        within = within and among
-    return Layout.AMONG * among | Layout.WITHIN * within
-
-
-def _bits_of_the_same(sites: Iterable[Site], forms: Forms, plan: LaunchPlan) -> int:
-    """The same of an object that is only stored to, and each byte with the same value by whoever stores there, as a flag that all
-    threads set, or all of a block: elements of one size, which are aligned to it, or all bytes alike."""
-    count = len(forms.program.sites)
-    stored: set[object] = set()
-    for site in sites:
-        content = None if site.index >= count or is_strong(site.instruction) else forms.stored(site)
-        if content is None:
-            return 0
-        one_byte = isinstance(content, bytes) and len({*content}) == 1
-        stored.add(content[:1] if one_byte else content)
-    if len(stored) > 1:
-        return 0
-    if all(isinstance(item, bytes) for item in stored):
-        return Layout.GLOBAL
-    return Layout.WITHIN * (plan.cluster_ctas == 1)
 
 
 def _aliases(program: Program, plan: LaunchPlan, images: Images) -> tuple[Aliases, Sequence[frozenset[int]]]:
@@ -380,7 +156,7 @@ def _handles(program: Program, plan: LaunchPlan) -> Sequence[int | None]:
     assert isinstance(kept, dict)
     key = program.variant, plan.grid, plan.block, plan.parameters, plan.symbols.tobytes()
     if key not in kept:
-        if len(kept) >= _KEPT:
+        if len(kept) >= KEPT:
             kept.clear()
         forms = Forms(program, plan)
         kept[key] = [forms.handle(instruction) for instruction in program.images]
@@ -402,7 +178,7 @@ def _touched(
         for access in accesses:
             if "global" in access.spaces:
                 some = objects(access, pointers)
-                found.update((_ANYTHING,) if some is None else (item for item in some if item[0] == "global"))
+                found.update((ANYTHING,) if some is None else (item for item in some if item[0] == "global"))
         return frozenset(found)
 
     stored: set[Object] = set()
@@ -413,7 +189,7 @@ def _touched(
         into = objects_of(graph.writes_memory(instruction))
         touched[site] = into | objects_of(graph.reads_memory(instruction))
         stored |= into
-        weakly |= frozenset() if _is_atomic_among_all(site) else touched[site]
+        weakly |= frozenset() if is_atomic_among_all(site) else touched[site]
     for site, numbers in zip(_image_sites(program), shown):
         texels: frozenset[Object] = frozenset(("global", number) for number in numbers)
         touched[site] = texels
@@ -421,7 +197,7 @@ def _touched(
         weakly |= texels if site.kind != "reduction" else frozenset()
 
     def conflicts_with(item: Object, others: set[Object]) -> bool:
-        return bool(others) if item == _ANYTHING else item in others or _ANYTHING in others
+        return bool(others) if item == ANYTHING else item in others or ANYTHING in others
 
     found: dict[Site, frozenset[Object]] = {}
     for site, items in touched.items():
@@ -473,16 +249,10 @@ def _orders(program: Program, clustered: bool) -> NDArray[np.uint16]:
                 Layout.IS_STRONG
                 | Layout.ACQUIRES * ("acquire" in words or "acq_rel" in words)
                 | Layout.RELEASES * ("release" in words or "acq_rel" in words)
-                | Layout.NARROW * _is_narrow(site.instruction, clustered)
+                | Layout.NARROW * is_narrow(site.instruction, clustered)
                 | Layout.IN_CLUSTER * (clustered and "cluster" in words)
             )
     return flags
-
-
-def _is_narrow(instruction: Instruction, clustered: bool) -> bool:
-    """Whether the scope is one block; that of a cluster is one where there are no clusters."""
-    words = instruction.opcode.split(".")
-    return "cta" in words or ("cluster" in words and not clustered)
 
 
 def _is_in_async_proxy(instruction: Instruction) -> bool:

@@ -20,10 +20,10 @@ from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from ..symbolic.slice_program import dependence_of
 
-__all__ = ["ThreadValues"]
+__all__ = ["DEPTH", "ThreadValues"]
 
 #: definitions that are followed one behind the other
-_DEPTH = 64
+DEPTH = 64
 _U32 = scalar_type("u32")
 
 
@@ -38,16 +38,7 @@ class ThreadValues:
     def __post_init__(self) -> None:
         self._graph = dependence_of(self.program)
         self._to = Prepare(self.program, self.plan, 0)
-        numbers = np.arange(self.plan.threads_per_cta, dtype=np.uint32)
-        wide, tall, _ = self.plan.block
-        self._special = {
-            "tid.x": numbers % wide,
-            "tid.y": numbers // wide % tall,
-            "tid.z": numbers // (wide * tall),
-            "laneid": numbers % 32,
-            "warpid": numbers // 32,
-            **{f"ntid.{axis}": np.array([size], np.uint32) for axis, size in zip("xyz", self.plan.block)},
-        }
+        self._indices: dict[str, NDArray[np.uint32] | None] = {}
 
     def address(self, instruction: Instruction) -> NDArray[np.int64] | None:
         """What a load, store or atomic accesses in shared memory, one element per thread; ``None``: it is not known."""
@@ -57,7 +48,7 @@ class ThreadValues:
         (address,) = addresses
         base = address.base
         with np.errstate(all="ignore"):
-            value = None if base is None else self._operand(instruction, base, None, _DEPTH)
+            value = None if base is None else self._operand(instruction, base, None, DEPTH)
         if value is None or value.data.dtype.kind not in "iu":
             return None
         offsets = value.data.astype(np.int64) + address.offset
@@ -66,7 +57,7 @@ class ThreadValues:
     def same_in_warps(self, instruction: Instruction, register: Register) -> bool:
         """Whether a register that an instruction reads is known to hold one value in all threads of each warp."""
         with np.errstate(all="ignore"):
-            value = self._operand(instruction, register, None, _DEPTH)
+            value = self._operand(instruction, register, None, DEPTH)
         if value is None:
             return False
         threads = np.broadcast_to(value.data, self.plan.threads_per_cta)
@@ -77,10 +68,12 @@ class ThreadValues:
         self, reading: Instruction, operand: Operand, type: ScalarType | None, depth: int
     ) -> LaneValue | None:
         if isinstance(operand, Register):
-            (source,) = self._graph.origins_of(reading, [operand])
-            node = self._node(source, operand, depth)
+            # an instruction may read a register twice
+            node = self._node(next(self._graph.origins_of(reading, [operand])), operand, depth)
         elif isinstance(operand, SpecialRegister):
-            special = self._special.get(operand.name)
+            if operand.name not in self._indices:
+                self._indices[operand.name] = self._index(operand.name)
+            special = self._indices[operand.name]
             node = None if special is None else LaneValue(special, _U32)
         else:
             target = operand.target if isinstance(operand, Symbol) else operand
@@ -89,6 +82,22 @@ class ThreadValues:
                 return None
             return reader(self._to, operand, type)(None)  # type: ignore[arg-type]  # the same for all warps
         return None if node is None else as_type(node, type)
+
+    def _index(self, name: str) -> NDArray[np.uint32] | None:
+        """A special register: one element, or one for each thread; ``None``: it is not known."""
+        word, _, axis = name.partition(".")
+        wide, tall, _ = self.plan.block
+        if word == "ntid" and axis:
+            return np.array([self.plan.block["xyz".index(axis)]], np.uint32)
+        threads = np.arange(self.plan.threads_per_cta, dtype=np.uint32)
+        known = {
+            "tid.x": lambda: threads % wide if wide < len(threads) else threads,
+            "tid.y": lambda: threads // wide % tall,
+            "tid.z": lambda: threads // (wide * tall),
+            "laneid": lambda: threads % 32,
+            "warpid": lambda: threads // 32,
+        }
+        return known[name]() if name in known else None
 
     def _node(self, node: Node, register: Register, depth: int) -> LaneValue | None:
         if node not in self._known:

@@ -149,14 +149,14 @@ def _taken(
         return given[highest(given)]
     chosen: dict[str, PtxSource] = {}
     for machine in machines:
-        best = engine.best_target(given, machine, search)
-        if best is None:
+        taken = given.for_machine(load_machine(machine, search))
+        if taken is None:
             raise EngineError(
                 f"{path} has no PTX that runs on {machine}, which is declared as a target",
                 details=[f"it has PTX for {', '.join(given)}"],
                 hint="compile it for this machine too, or leave it out of the targets",
             )
-        chosen[best] = given[best]
+        chosen[parse(taken.text, taken.path).target] = taken
     return chosen if len(chosen) > 1 else next(iter(chosen.values()))
 
 

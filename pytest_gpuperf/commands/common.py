@@ -12,7 +12,7 @@ from gpuperf_engine.errors import EngineError, nearest
 from gpuperf_engine.timing.machine import load_machine, machine_ids
 from gpuperf_engine.timing.targets import highest
 
-from .._engine import engine, parse
+from .._engine import parse
 from ..core.escaping import clean
 from ..core.mangling import matching
 from ..sources.base import PtxSource
@@ -97,14 +97,14 @@ def _compiled(path: str, entry: str | None, machine: str | None) -> PtxSource:
 
 def _of_binary(path: str, entry: str | None, machine: str | None) -> PtxSource:
     given = ptx_of_binary(Path(path), path, entry)
-    best = highest(given) if machine is None else engine.best_target(given, machine)
-    if best is None:
+    taken = given[highest(given)] if machine is None else given.for_machine(load_machine(machine))
+    if taken is None:
         raise EngineError(
             f"{path} has no PTX that runs on {machine}",
             details=[f"it has PTX for {', '.join(given)}"],
             hint="compile it for this machine too",
         )
-    return given[best]
+    return taken
 
 
 def columns(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -36,24 +35,13 @@ def switch_on(
     if _device is not None:
         return
     folder = build_libraries()
-    wanted = variables()
-    if "cupy" in sys.modules and "CUPY_ACCELERATORS" not in os.environ:
-        _set_accelerators(wanted["CUPY_ACCELERATORS"])
-    os.environ.update(wanted)
+    os.environ.update(variables())
     _device = CudaDevice(machine, search, **options)
     _device.state.telling = telling
     boot.begin(_device.state)
-    for name in (*LIBRARIES, PRELOAD):
-        ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL)
-
-
-def _set_accelerators(names: str) -> None:
-    """CuPy has read its environment where it was imported before, as pytest does for a filter of its warnings."""
-    from cupy import _core
-
-    accelerators = [name for name in names.split(",") if name]
-    for kind in ("elementwise", "reduction", "routine"):
-        getattr(_core, f"set_{kind}_accelerators")(accelerators)
+    loaded = [ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL) for name in (*LIBRARIES, PRELOAD)]
+    # modules that were imported before, as pytest does with CuPy for a filter of its warnings
+    loaded[-1].gpuperf_register_again()
 
 
 class CudaDevice(ProgramDevice):

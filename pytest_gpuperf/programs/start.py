@@ -62,14 +62,10 @@ def environment(
 
 
 def variables() -> dict[str, str]:
-    """Of the environment, for libraries that go around CUDA's functions or keep what they compile; those that are set stay."""
+    """Of the environment, for libraries that keep what they compile; those that are set stay."""
     folder = cache.folder()
-    wanted = {
-        # CuPy's wheel has CUB as machine code alone, and passes over the errors that come of it
-        "CUPY_ACCELERATORS": "",
-        # what NVRTC gives here is PTX, which must not be taken for machine code where there is a GPU, nor the other way round
-        **({} if folder is None else {"CUPY_CACHE_DIR": str(folder / "cupy")}),
-    }
+    # what NVRTC gives here is PTX, which must not be taken for machine code where there is a GPU, nor the other way round
+    wanted = {} if folder is None else {"CUPY_CACHE_DIR": str(folder / "cupy")}
     return {name: os.environ.get(name, value) for name, value in wanted.items()}
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from gpuperf_engine.ptx.retarget import retargeted
+from gpuperf_engine.timing.targets import most_specific, stand_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gpuperf_engine.memory.arrays import DeviceArray
+    from gpuperf_engine.timing.machine import Machine
 
 __all__ = ["Alternatives", "Bound", "Compilation", "JitFunction", "PtxSource", "display"]
 
@@ -31,7 +35,22 @@ class PtxSource:
 
 class Alternatives(dict[str, PtxSource]):
     """PTX of one kernel by ``.target``, as a program has it: of these, each machine takes the most specific that it can run, and what
-    none takes is left out."""
+    none takes is left out. ``code``: the architectures of machine code of that kernel."""
+
+    code: frozenset[str] = frozenset()
+
+    def for_machine(self, machine: Machine) -> PtxSource | None:
+        """The PTX that a machine takes; where it runs none, but machine code, the PTX that stands for that."""
+        best = most_specific(self, machine)
+        if best is not None:
+            return self[best]
+        standing = stand_in(self, self.code, machine)
+        if standing is None:
+            return None
+        code, compiled_for = standing
+        target = "sm_{}{}".format(*machine.compute_capability)
+        given = self[compiled_for]
+        return replace(given, text=retargeted(given.text, target, compiled_for, code))
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,12 +64,17 @@ def ptx_of_binary(file: Path, shown: str, entry: str | None) -> Alternatives:
     for image in readable:
         if name in image.kernels:
             by_target.setdefault(image.named_target, []).append(image)
-    return Alternatives(
+    given = Alternatives(
         {
             target: PtxSource(_only(shown, name, target, found).text, f"{shown}[{target}]", name)
             for target, found in by_target.items()
         }
     )
+    beside = {image.container for found in by_target.values() for image in found}
+    given.code = frozenset(
+        image.target for image in images if image.kind == "machine code" and image.container in beside
+    )
+    return given
 
 
 def _named(shown: str, entry: str | None, kernels: Sequence[str]) -> str:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from gpuperf_engine import parse
 from gpuperf_engine.cudart.call_paths import object_at
-from gpuperf_engine.cudart.registration import images_at
-from tests.binaries.build import entry, fatbin
+from gpuperf_engine.cudart.codes import CudaError
+from gpuperf_engine.cudart.registration import images_at, ptx_of
+from gpuperf_engine.errors import PtxError
+from gpuperf_engine.timing.machine import load_machine
+from tests.binaries.build import entry, fatbin, ptx
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 
@@ -39,3 +44,32 @@ def test_kernels_are_those_of_the_library_that_holds_them():
     file, _ = object_at(ctypes.cast(function, ctypes.c_void_p).value)
     assert file.name.startswith(name.partition(".so")[0])
     assert object_at(ctypes.addressof(ctypes.create_string_buffer(1 << 20))) is None
+
+
+def test_machine_code_without_ptx_for_the_machine(capsys):
+    """PTX of a higher architecture runs in its place, as it is said once; what the machine has not is named."""
+    text = ptx("sm_120", body=".reg .pred %p; @%p griddepcontrol.wait;").replace("8.0", "8.7")
+    codes = [entry(b"\x7fELF", kind=2, architecture=number) for number in (80, 90)]
+    data = fatbin(*codes, entry(text.encode(), architecture=120))
+    for target, code in (("a100-sxm-80gb", "sm_80"), ("rtx-4090", "sm_80"), ("h100-sxm", "sm_90")):
+        state = SimpleNamespace(machine=load_machine(target), said=set())
+        ((taken, _),) = {ptx_of(data, state, "k.so") for _ in range(2)}
+        assert (
+            capsys.readouterr().err.count(
+                f"k.so: PTX for sm_120 runs in the place of machine code for {code}, "
+            )
+            == 1
+        )
+        module = parse(taken)
+        major, minor = state.machine.compute_capability
+        assert (module.target, module.compiled_for) == (f"sm_{major}{minor}", "sm_120")
+        # no grid waits for another before sm_90
+        assert ("griddepcontrol" in taken) == (target == "h100-sxm") and len(module.notes) == 1
+    state = SimpleNamespace(machine=load_machine("b200"), said=set())
+    with pytest.raises(CudaError, match=r"k\.so has no PTX that runs on b200: it has sm_120"):
+        ptx_of(data, state, "k.so")
+    elected = text.replace("@%p griddepcontrol.wait;", ".reg .b32 %r; elect.sync %r|%p, -1;")
+    data = fatbin(*codes, entry(elected.encode(), architecture=120))
+    state.machine = load_machine("a100-sxm-80gb")
+    with pytest.raises(PtxError, match=r"elect.sync needs .target sm_90, this module has sm_80"):
+        parse(ptx_of(data, state, "k.so")[0])["k"]

@@ -7,6 +7,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.ptx.linking import link
+from gpuperf_engine.ptx.retarget import retargeted
 
 HEAD = ".version {}\n.target {}\n.address_size 64\n"
 #: calls ``twice`` and adds ``more``, which another module has; its own ``step`` is 3
@@ -139,3 +140,13 @@ def test_an_alias_stays():
     out = device.zeros(1, np.uint32)
     device.launch(ge.parse(link([KERNELS, called, head]))["k"], 1, 1, [out])
     assert out.numpy()[0] == 2 * 5 + 10 + 100 + 3
+
+
+def test_what_stands_for_machine_code_is_known_when_it_is_linked():
+    whole = ge.parse(
+        link([FUNCTIONS, retargeted(KERNELS.replace("sm_80", "sm_120"), "sm_90", "sm_120", "sm_90")])
+    )
+    assert (whole.target, whole.compiled_for) == ("sm_90", "sm_120")
+    (note,) = whole.notes
+    assert note.startswith("this is PTX for sm_120, in the place of machine code for sm_90")
+    assert ge.parse(link([FUNCTIONS, KERNELS])).compiled_for == "sm_80"

@@ -31,7 +31,7 @@ _SUFFIXES = {0x100000: "a", 0x200000: "f"}
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry: its ``kind``, the architecture as ``.target`` has it, how it is compressed, the bytes as stored and how many they
-    become. ``where`` says where it is in its file."""
+    become. ``where`` says where it is in its file, ``container`` is the offset of its fat binary there."""
 
     kind: int
     target: str
@@ -39,6 +39,7 @@ class Entry:
     stored: memoryview
     size: int
     where: str
+    container: int
 
 
 def read_entries(data: memoryview, path: str, base: int = 0) -> Iterator[Entry]:
@@ -66,6 +67,7 @@ def read_entries(data: memoryview, path: str, base: int = 0) -> Iterator[Entry]:
 
 
 def _entries(data: memoryview, position: int, end: int, path: str, base: int) -> Iterator[Entry]:
+    container = base + position
     while end - position >= _ENTRY.size:
         where = f"{path}: the fat binary's entry at {base + position:#x}"
         kind, _, header, size, packed, _, _, _, architecture, _, _, flags, _, unpacked = _ENTRY.unpack_from(
@@ -85,7 +87,13 @@ def _entries(data: memoryview, position: int, end: int, path: str, base: int) ->
             stored = stored[:packed]
         suffix = "".join(letter for bit, letter in _SUFFIXES.items() if flags & bit)
         yield Entry(
-            kind, f"sm_{architecture}{suffix}", compression, stored, unpacked if compression else size, where
+            kind,
+            f"sm_{architecture}{suffix}",
+            compression,
+            stored,
+            unpacked if compression else size,
+            where,
+            container,
         )
         position = start + size
 

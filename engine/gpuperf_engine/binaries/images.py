@@ -27,7 +27,8 @@ _CUBIN_ABI = 8
 @dataclass(frozen=True)
 class Image:
     """PTX or machine code for one architecture: ``kind`` (``PTX``, ``machine code``, ``LTO-IR`` …), ``target`` as ``.target`` has it,
-    ``compression`` (empty, ``LZ4``, ``zstd``), ``size`` in bytes, and where in the file it is."""
+    ``compression`` (empty, ``LZ4``, ``zstd``), ``size`` in bytes, and where in the file it is; ``container`` is the same for those of
+    one fat binary, which hold the same kernels."""
 
     kind: str
     target: str
@@ -35,6 +36,7 @@ class Image:
     size: int
     where: str
     _contents: Callable[[], bytes] = field(repr=False, compare=False)
+    container: int = -1
 
     @cached_property
     def text(self) -> str:
@@ -122,6 +124,7 @@ def _of_fatbin(data: memoryview, path: str, base: int) -> Iterator[Image]:
             entry.size,
             entry.where,
             lambda entry=entry: fatbin.contents(entry),  # type: ignore[misc]
+            entry.container,
         )
 
 

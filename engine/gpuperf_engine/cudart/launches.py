@@ -252,7 +252,7 @@ def cudaLaunchKernelExC(state: State, given: int, host: int, arguments: int) -> 
 def code_versions(state: State, kernel: Kernel) -> tuple[int, int]:
     """The architecture that the PTX was compiled for, by which CUB chooses how it launches, and that of the machine; 80 for 8.0."""
     major, minor = state.machine.compute_capability
-    return int("".join(filter(str.isdigit, kernel.module.target))), 10 * major + minor
+    return int("".join(filter(str.isdigit, kernel.module.compiled_for))), 10 * major + minor
 
 
 @function(c_void_p, c_void_p)

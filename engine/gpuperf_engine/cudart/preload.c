@@ -41,7 +41,10 @@ int __cxa_atexit(void (*function)(void *), void *argument, void *object)
     return real(function, argument, object);
 }
 
-/* Calls `visit` for the functions that a file defines and whose names begin with cuda, __cuda or nvrtcGet. */
+/* The constructor of nvcc's host code that registers kernels: __sti____cudaRegisterAll(void), static in each file. */
+static const char registers[] = "_ZL24__sti____cudaRegisterAllv";
+
+/* Calls `visit` for the functions that a file defines and whose names begin with cuda, __cuda or nvrtcGet, and for `registers`. */
 static void functions(const char *file, size_t size, void (*visit)(const char *name, uintptr_t value, void *data), void *data)
 {
     const Elf64_Ehdr *header = (const void *)file;
@@ -61,14 +64,14 @@ static void functions(const char *file, size_t size, void (*visit)(const char *n
             if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF || symbol->st_name + 8 >= names->sh_size)
                 continue;
             const char *name = file + names->sh_offset + symbol->st_name;
-            if (!strncmp(name, "cuda", 4) || !strncmp(name, "__cuda", 6) || !strncmp(name, "nvrtcGet", 8))
+            if (!strncmp(name, "cuda", 4) || !strncmp(name, "__cuda", 6) || !strncmp(name, "nvrtcGet", 8) || !strcmp(name, registers))
                 visit(name, symbol->st_value, data);
         }
     }
 }
 
 struct found {
-    int runtime, version;
+    int runtime, version, linked;
     uintptr_t compiled[4];
 };
 
@@ -87,6 +90,8 @@ static void examine(const char *name, uintptr_t value, void *data)
         found->version = 11;
     else if (!strcmp(name, "cudaGetDeviceProperties_v2") && found->version == 13)
         found->version = 12;
+    else if (!strncmp(name, "__cudaRegisterLinkedBinary", 26))
+        found->linked = 1;
 }
 
 /* Functions begin 16 bytes apart, or more. */
@@ -141,7 +146,7 @@ static void redirect(const char *name, uintptr_t value, void *data)
 
 static void replace(const char *file, size_t size, uintptr_t base, const char *path)
 {
-    struct found found = {0, 13, {0}};
+    struct found found = {0, 13, 0, {0}};
     functions(file, size, examine, &found);
     for (int index = 0; index < 2; index++)
         if (found.compiled[index] && found.compiled[index + 2] && open_code(base + found.compiled[index], base + found.compiled[index])) {
@@ -167,36 +172,73 @@ static void replace(const char *file, size_t size, uintptr_t base, const char *p
     close_code(target.first, target.last);
 }
 
+static void call_again(const char *name, uintptr_t value, void *data)
+{
+    if (!strcmp(name, registers))
+        ((void (*)(void))(*(uintptr_t *)data + value))();
+}
+
+/* Has an object whose constructors have run register its kernels once more, now with us. What -rdc=true was linked with counts how often it
+ * registers, and does not stand a second time. */
+static void register_again(const char *file, size_t size, uintptr_t base, const char *path)
+{
+    struct found found = {0, 13, 0, {0}};
+    functions(file, size, examine, &found);
+    if (!found.linked && found.version >= 12)
+        functions(file, size, call_again, &base);
+}
+
+static struct link_map *seen[4096];
+static int count, before;
+
+static void with_file(const char *path, uintptr_t base, void (*act)(const char *file, size_t size, uintptr_t base, const char *path))
+{
+    struct stat status;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return;
+    if (!fstat(file, &status) && S_ISREG(status.st_mode) && status.st_size > 0) {
+        char *data = mmap(NULL, status.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+        if (data != MAP_FAILED) {
+            act(data, status.st_size, base, path);
+            munmap(data, status.st_size);
+        }
+    }
+    close(file);
+}
+
+static const char *path_of(const struct link_map *map)
+{
+    return map->l_name && *map->l_name ? map->l_name : map == _r_debug.r_map ? "/proc/self/exe" : NULL;
+}
+
 /* Every object that the loader has mapped and that was not examined: before its constructors run. */
 static void examine_objects(void)
 {
-    static struct link_map *seen[4096];
-    static int count;
     int known = count;
     Dl_info own;
     dladdr((void *)examine_objects, &own);
     size_t folder = strrchr(own.dli_fname, '/') - own.dli_fname + 1;
     for (struct link_map *map = _r_debug.r_map; map; map = map->l_next) {
-        const char *path = map->l_name && *map->l_name ? map->l_name : map == _r_debug.r_map ? "/proc/self/exe" : NULL;
-        struct stat status;
-        int old = 0, file;
+        const char *path = path_of(map);
+        int old = 0;
         for (int index = 0; index < known && !old; index++)
             old = seen[index] == map;
         if (old || !path || count == 4096)
             continue;
         seen[count++] = map;
         /* libraries of ours have functions of these names too */
-        if (!strncmp(path, own.dli_fname, folder) || (file = open(path, O_RDONLY | O_CLOEXEC)) < 0)
-            continue;
-        if (!fstat(file, &status) && S_ISREG(status.st_mode) && status.st_size > 0) {
-            char *data = mmap(NULL, status.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-            if (data != MAP_FAILED) {
-                replace(data, status.st_size, map->l_addr, path);
-                munmap(data, status.st_size);
-            }
-        }
-        close(file);
+        if (strncmp(path, own.dli_fname, folder))
+            with_file(path, map->l_addr, replace);
     }
+}
+
+/* For a process that has loaded this library itself, not the loader before all others: the constructors of what was there have run. */
+void gpuperf_register_again(void)
+{
+    for (int index = 0; index < before; index++)
+        with_file(path_of(seen[index]), seen[index]->l_addr, register_again);
+    before = 0;
 }
 
 /* The loader calls this when it has mapped objects, as it calls the debugger's. */
@@ -210,6 +252,7 @@ __attribute__((constructor)) static void attach(void)
 {
     uintptr_t entry = (uintptr_t)_r_debug.r_brk;
     examine_objects();
+    before = count;
     if (entry && open_code(entry, entry)) {
         put_jump((char *)entry, (void *)mapped);
         close_code(entry, entry);

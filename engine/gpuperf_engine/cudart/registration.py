@@ -15,9 +15,10 @@ from ..api import parse
 from ..binaries import is_binary, read_images
 from ..ptx.module import Function as Kernel
 from ..ptx.module import Module
-from ..timing.targets import most_specific
+from ..ptx.retarget import retargeted
+from ..timing.targets import most_specific, stand_in
 from .call_paths import object_at
-from .calls import function
+from .calls import function, say
 from .codes import CudaError
 from .device_runtime import linked
 from .state import State
@@ -79,6 +80,10 @@ def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:
     readable = {image.named_target: image for image in images if image.kind == "PTX"}
     best = most_specific(readable, state.machine)
     if best is None:
+        code = [image.target for image in images if image.kind == "machine code"]
+        standing = stand_in(readable, code, state.machine)
+        if standing is not None:
+            return _in_place(state, name, readable[standing[1]].text, *standing)
         held = (
             ", ".join(readable)
             or f"none, only machine code for {', '.join(sorted({i.target for i in images}))}"
@@ -90,6 +95,17 @@ def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:
             f"-gencode arch=compute_{capability},code=compute_{capability}, or choose another --target",
         )
     return readable[best].text, best
+
+
+def _in_place(state: State, name: str, text: str, code: str, compiled_for: str) -> tuple[str, str]:
+    """PTX in the place of machine code, which is said once."""
+    said = f"note: {name}: PTX for {compiled_for} runs in the place of machine code for {code}, as {name} has no PTX that runs on "
+    said += f"{state.machine.id}: counts and times are of this PTX"
+    if said not in state.said:
+        state.said.add(said)
+        say(said)
+    major, minor = state.machine.compute_capability
+    return retargeted(text, f"sm_{major}{minor}", compiled_for, code), compiled_for
 
 
 def program_name() -> str:

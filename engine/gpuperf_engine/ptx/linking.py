@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import count, filterfalse
 
 from ..errors import PtxError
+from .retarget import first_mark
 
 __all__ = ["link"]
 
@@ -92,7 +93,7 @@ def link(texts: Sequence[str]) -> str:
     )
     parts = [
         [f".version {version[0]}.{version[1]}"],
-        [max((item.text for item in every if item.kind == "target"), key=_architecture)],
+        [max((item.text for item in every if item.kind == "target"), key=_architecture) + first_mark(texts)],
         [".address_size 64"],
         [item.text for item in every if item.kind == "file"],
         [item.text for item in declared.values()],

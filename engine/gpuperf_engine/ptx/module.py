@@ -152,6 +152,7 @@ class Module:
     change it, change the text and parse that; copies and pickles are parsed from the text.
 
     ``version`` is ``(major, minor)``, ``target`` the ``sm_…`` name, ``target_options`` e.g. ``debug`` or ``texmode_unified``.
+    ``compiled_for`` differs from ``target`` where the text stands for machine code (``retarget``).
     ``notes`` are remarks for people, e.g. a newer minor version than the table knows.
     """
 
@@ -160,6 +161,7 @@ class Module:
     version: tuple[int, int]
     target: str
     target_options: tuple[str, ...] = ()
+    compiled_for: str = ""
     address_size: int = 64
     functions: dict[str, Function] = field(default_factory=dict)
     variables: dict[str, Variable] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from .headers import function_of
 from .lazy_module import LazyModule
 from .locations import FILE, SECTION, file_entry
 from .module import Function
+from .retarget import marked
 from .syntax import Variable
 from .text import Text, quoted, shorten
 
@@ -142,6 +143,14 @@ class _Reader:
                 hint="write e.g. .target sm_80",
             )
         self._target(target)
+        module.compiled_for = module.target
+        mark = marked(text.original, target.end())
+        if mark is not None:
+            module.compiled_for, stands_for = mark
+            module.notes += (
+                f"this is PTX for {module.compiled_for}, in the place of machine code for {stands_for}, which a GPU would run: "
+                "counts and times are of this PTX",
+            )
         offset = self._skip(target.end())
         size = _ADDRESS_SIZE.match(code, offset)
         if size is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["assembled_for", "can_run", "highest", "most_specific", "parse_target"]
+__all__ = ["assembled_for", "can_run", "highest", "most_specific", "parse_target", "stand_in"]
 
 _TARGET = re.compile(r"(?:sm|compute)_(\d+)(\d)([af]?)")
 
@@ -56,6 +56,27 @@ def most_specific(targets: Iterable[str], machine: Machine) -> str | None:
     ``a`` (made for this architecture alone) before ``f`` (for its family) before the plain one. ``None`` if none runs."""
 
     return max((target for target in targets if can_run(target, machine)), key=_rank, default=None)
+
+
+def stand_in(ptx: Iterable[str], code: Iterable[str], machine: Machine) -> tuple[str, str] | None:
+    """For a program with PTX for the targets ``ptx``, none of which runs on the machine, and machine code for ``code``: the machine
+    code that the machine runs, and the PTX that comes closest to what that was compiled from, which is that of the nearest higher
+    architecture. ``None`` if there is no such machine code or PTX; PTX of ``a`` and ``f`` architectures stands for no other."""
+    ptx = list(ptx)
+    runs = [target for target in code if _runs_code(target, machine)]
+    higher = [target for target in ptx if parse_target(target) and not _rank(target)[2]]
+    if not runs or not higher or most_specific(ptx, machine):
+        return None
+    return max(runs, key=_rank), min(higher, key=_rank)
+
+
+def _runs_code(target: str, machine: Machine) -> bool:
+    """Whether the machine runs machine code for an architecture: its own and lower ones of its major version (CUDA Programming Guide,
+    "Binary Compatibility"), ``a`` and ``f`` ones as their PTX."""
+    parsed = parse_target(target)
+    if parsed is None or not can_run(target, machine):
+        return False
+    return bool(parsed[2]) or parsed[0] == machine.compute_capability[0]
 
 
 def highest(targets: Iterable[str]) -> str:

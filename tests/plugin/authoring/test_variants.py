@@ -9,7 +9,7 @@ import yaml
 
 import gpuperf_engine
 from gpuperf_engine.timing.machine import load_machine
-from gpuperf_engine.timing.targets import most_specific
+from gpuperf_engine.timing.targets import most_specific, stand_in
 from tests.plugin.conftest import ptx
 
 COUNT = """\
@@ -197,6 +197,30 @@ def test_the_most_specific_of_several_runs(capability, best):
     machine = replace(load_machine("h100-sxm"), compute_capability=capability)
     assert most_specific(order, machine) == best
     assert gpuperf_engine.best_target(reversed(order), machine) == best
+
+
+@pytest.mark.parametrize(
+    "capability, ptx, code, pair",
+    [
+        ((9, 0), ["sm_120"], ["sm_80", "sm_90", "sm_120f"], ("sm_90", "sm_120")),
+        # the nearest higher architecture; of machine code the highest that runs
+        ((8, 9), ["sm_120", "sm_100", "sm_90a"], ["sm_80", "sm_86"], ("sm_86", "sm_100")),
+        # a cubin runs on higher minor versions of its major one alone, those of a and f as their PTX
+        ((9, 0), ["sm_120"], ["sm_80"], None),
+        ((8, 0), ["sm_120"], ["sm_86"], None),
+        ((10, 3), ["sm_120"], ["sm_100f"], ("sm_100f", "sm_120")),
+        ((10, 3), ["sm_120"], ["sm_100a"], None),
+        # what was made for one architecture or family alone stands for no other
+        ((9, 0), ["sm_100a", "sm_120f"], ["sm_90"], None),
+        # PTX that runs is PTX that a driver could take
+        ((9, 0), ["sm_120", "sm_80"], ["sm_90"], None),
+        ((9, 0), ["sm_120"], [], None),
+    ],
+)
+def test_ptx_that_stands_for_machine_code(capability, ptx, code, pair):
+    """CUDA Programming Guide, "Binary Compatibility": a cubin for X.y runs on X.z with z ≥ y."""
+    machine = replace(load_machine("h100-sxm"), compute_capability=capability)
+    assert stand_in(ptx, code, machine) == stand_in(ptx[::-1], code[::-1], machine) == pair
 
 
 def test_one_variant_moves_appears_moves_to_another_machine_and_goes(project):

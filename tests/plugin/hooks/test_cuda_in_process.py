@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.cudart.launches import PTX, WORSE, needs_compiler
+from tests.binaries.build import entry, fatbin
+from tests.cudart.launches import COMPILER, PTX, WORSE, needs_compiler
 
 #: ``add`` adds a number to the 32 elements of an array. ``kept`` is released when modules are gone.
 HOST = """
@@ -103,27 +105,91 @@ def test_where_the_libraries_cannot_be_built(tmp_path: Path, monkeypatch: pytest
     assert "Traceback" not in done.stderr
 
 
+#: CUDA Driver API: CU_FUNC_ATTRIBUTE_PTX_VERSION, CU_FUNC_ATTRIBUTE_BINARY_VERSION
+ATTRIBUTES = """
+def test_versions():
+    found = ctypes.c_int()
+    for attribute, expected in ((5, 120), (6, 80)):
+        right(cuda.cuFuncGetAttribute(ctypes.byref(found), attribute, add))
+        assert found.value == expected
+"""
+
+
 @needs_compiler
-@pytest.mark.parametrize("wanted", [None, "cub"])
-def test_cub_is_off_where_cupy_was_imported_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str | None
-) -> None:
-    """As by pytest, where a filter of warnings names a class of it."""
-    kinds = ("elementwise", "reduction", "routine")
-    package = tmp_path / "cupy"
-    package.mkdir()
-    (package / "__init__.py").write_text("from . import _core\n")
-    (package / "_core.py").write_text(
-        "uses = {}\n"
-        + "".join(f"def set_{kind}_accelerators(names): uses['{kind}'] = names\n" for kind in kinds)
+def test_higher_ptx_stands_for_machine_code(tmp_path: Path) -> None:
+    """As in CuPy's wheel. CUB asks which architecture the PTX was compiled for, to launch it with the block of that."""
+    higher = PTX.replace("sm_80", "sm_120").replace("8.0", "8.7")
+    (tmp_path / "k.fatbin").write_bytes(
+        fatbin(
+            entry(b"\x7fELF", kind=2, architecture=80),
+            entry(higher.encode(), architecture=120),
+        )
     )
-    uses = {kind: [] for kind in kinds} if wanted is None else {}
-    (tmp_path / "test_uses.py").write_text(f"import cupy\ndef test(): assert cupy._core.uses == {uses}\n")
-    if wanted is None:
-        monkeypatch.delenv("CUPY_ACCELERATORS", raising=False)
-    else:
-        monkeypatch.setenv("CUPY_ACCELERATORS", wanted)
-    code = "import cupy, pytest; raise SystemExit(pytest.main(['-q', '-p', 'no:cacheprovider', '--gpuperf-cuda']))"
+    (tmp_path / "test_host.py").write_text(HOST.replace("k.ptx", "k.fatbin") + ATTRIBUTES)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\naddopts = --gpuperf-cuda\ngpuperf_targets = a100-sxm-80gb\n"
+    )
+    done = run(tmp_path, "--gpuperf", "--gpuperf-update", "-s")
+    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
+    assert done.stderr.count("PTX for sm_120 runs in the place of machine code for sm_80, as ") == 1
+    said = "this is PTX for sm_120, in the place of machine code for sm_80, which a GPU would run"
+    assert said in done.stdout
+    (stored,) = yaml.safe_load((tmp_path / "baselines" / "test_host.yaml").read_text())["cases"].values()
+    assert stored["counts"]["thread_instructions"] == 11 * 2 * 32
+
+
+#: the runtime, which finds no driver, and a module with host code as nvcc generates it
+RUNTIME = "".join(
+    f"int {name}(void) {{ return 35; }}\n"
+    for name in ("cudaMalloc", "cudaMemset", "cudaMemcpy", "cudaLaunchKernel", "__cudaRegisterFunction")
+)
+MODULE = """
+typedef struct { unsigned x, y, z; } dim3;
+extern void **__cudaRegisterFatBinary(void *);
+extern int __cudaRegisterFunction(void **, void *, char *, char *, int, void *, void *, void *, void *, void *);
+extern int cudaLaunchKernel(void *, dim3, dim3, void **, unsigned long, void *), cudaMalloc(void **, unsigned long);
+extern int cudaMemset(void *, int, unsigned long), cudaMemcpy(void *, const void *, unsigned long, int);
+__asm__(".section .nv_fatbin, \\"a\\"\\n.balign 8\\nfat: .incbin \\"k.fatbin\\"\\n.text");
+extern char fat[];
+static struct { int magic, version; void *data, *unused; } wrapper = {0x466243b1, 1, fat, 0};
+static void add(void) {}
+__attribute__((constructor, used)) static void registers(void) __asm__("_ZL24__sti____cudaRegisterAllv");
+static void registers(void)
+{
+    __cudaRegisterFunction(__cudaRegisterFatBinary(&wrapper), add, "add", "add", -1, 0, 0, 0, 0, 0);
+}
+int sum(int number)
+{
+    void *memory;
+    unsigned values[32], *pointer = values;
+    void *arguments[] = {&memory, &number};
+    dim3 grid = {1, 1, 1}, block = {32, 1, 1};
+    if (cudaMalloc(&memory, 128) || cudaMemset(memory, 0, 128) || cudaLaunchKernel(add, grid, block, arguments, 0, 0))
+        return -1;
+    cudaMemcpy(values, memory, 128, 2);
+    return values[0] + values[31];
+}
+"""
+
+
+@needs_compiler
+def test_modules_that_were_loaded_before_register_again(tmp_path: Path) -> None:
+    """As CuPy's are by pytest, where a filter of warnings names a class of it."""
+    (tmp_path / "k.fatbin").write_bytes(fatbin(entry(PTX.encode())))
+    (tmp_path / "module.c").write_text(MODULE)
+    (tmp_path / "runtime.c").write_text(
+        RUNTIME + "void *__cudaRegisterFatBinary(void *wrapper) { return 0; }\nvoid behind(void) {}\n"
+    )
+    flags = ["-w", "-shared", "-fPIC", "-O1", "-falign-functions=32"]
+    for command in (["runtime.c", "-o", "libruntime.so"], ["module.c", "-o", "module.so", "./libruntime.so"]):
+        subprocess.run([str(COMPILER), *flags, *command], cwd=tmp_path, check=True)
+    (tmp_path / "test_sum.py").write_text(
+        "import __main__\n\ndef test():\n    assert __main__.module.sum(21) == 42\n"
+    )
+    code = (
+        "import ctypes, pytest; module = ctypes.CDLL('./module.so'); assert module.sum(21) == -1; "
+        "raise SystemExit(pytest.main(['-q', '-p', 'no:cacheprovider', '--gpuperf-cuda']))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -49,6 +49,28 @@ def test_each_machine_takes_the_highest_ptx_that_it_runs(real):
     }
 
 
+def test_higher_ptx_stands_for_machine_code_of_the_same_fat_binary(real):
+    code = [entry(b"\x7fELF", kind=2, architecture=number) for number in (80, 90)]
+    higher = [
+        entry(ptx(target, body=TWICE * 2).replace("8.0", "8.7").encode()) for target in ("sm_100a", "sm_120")
+    ]
+    data = elf({".nv_fatbin": fatbin(*code, *higher)})
+    assert run(real, data)[1] == {"test_k/k": 32 * 3}
+    assert run(real, data, ["a100-sxm-80gb", "h100-sxm", "rtx-5090"])[1] == {
+        "test_k/k@sm_80": 32 * 3,
+        "test_k/k@sm_90": 32 * 3,
+        "test_k/k@sm_120": 32 * 3,
+    }
+    (real.path / "k.so").write_bytes(data)
+    assert (
+        main(["profile", str(real.path / "k.so"), "--grid", "1", "--block", "32", "--target", "h100-sxm"])
+        == 0
+    )
+    # the machine code is of another object
+    data = elf({".nv_fatbin": fatbin(*code) + fatbin(*higher)})
+    assert "has no PTX that runs on h100-sxm" in run(real, data)[0].stdout.str()
+
+
 def test_the_kernel_is_found_in_whichever_object_has_it(real):
     objects = ptx(kernels=("a",)), ptx(kernels=("_Z1kPf", "b"), body=TWICE)
     assert run(real, program(*objects), entry=", 'k'")[1] == {"test_k/_Z1kPf": 64}

@@ -51,17 +51,11 @@ def _present() -> TritonDevice:
 
 
 def _with_torch() -> None:
-    import torch
-
-    from . import inductor
-    from .torch_cuda import CudaOnCpu, stand_in
+    from .torch_cuda import install
 
     device = _present()
     device.memory.take_over()
-    for name, value in {**stand_in(device), **inductor.names()}.items():
-        setattr(torch.cuda, name, value)
-    inductor.prepare(device)
-    CudaOnCpu().__enter__()
+    install(device)
 
 
 def _with_triton() -> None:

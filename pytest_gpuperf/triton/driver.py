@@ -176,7 +176,7 @@ class EngineDriver(nvidia_driver.CudaDriver):  # type: ignore[misc]
     def get_active_torch_device(self) -> Any:
         import torch
 
-        return torch.device("cpu")
+        return torch.device("cuda", 0)
 
     def get_benchmarker(self) -> Any:
         return benchmark.bencher(self.device, gated=False)

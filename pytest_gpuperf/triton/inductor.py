@@ -23,13 +23,14 @@ from gpuperf_engine.jit.cache import folder as cache_folder
 from ..programs.imports import after_import
 from . import benchmark
 from .imported_functions import library_base, replace, slots_of
+from .placement import GPU
 
 if TYPE_CHECKING:
     from .device import TritonDevice
+    from .placement import Places
 
 __all__ = ["names", "prepare"]
 
-_GPU = torch.device("cuda", 0)
 #: what creates tensors, by C++ too; CUDA has kernels of its own for the others
 _FACTORIES = ("empty.memory_format", "empty_strided", "tril_indices", "triu_indices")
 #: libc10's table of guards that make a device current, by the number of the type of device (c10/core/DeviceType.h)
@@ -57,12 +58,12 @@ def names() -> dict[str, Any]:
     }
 
 
-def prepare(device: TritonDevice) -> None:
+def prepare(device: TritonDevice, places: Places) -> None:
     """Let ``torch.compile`` see the device, whenever its modules are imported; end it with a message where torch lacks a name."""
     try:
         torch._C._cuda_getCurrentRawStream = lambda index: 0
         torch._C._dynamo.guards._empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cpu
-        _create_on_cpu()
+        _create_on_cpu(places)
         _without_accelerator()
     except (AttributeError, OSError, ValueError) as error:
         lacking = str(error)
@@ -93,7 +94,7 @@ def _refuse(lacking: str) -> None:
     compile_fx.compile_fx = refused
 
 
-def _create_on_cpu() -> None:
+def _create_on_cpu(places: Places) -> None:
     """Tensors that torch's own code creates on the GPU are made in host memory, as no function of Python sees all of them."""
     global _library
     _library = torch.library.Library("aten", "IMPL")
@@ -102,14 +103,15 @@ def _create_on_cpu() -> None:
         for name in _FACTORIES:
             packet, _, overload = name.partition(".")
             factory = getattr(getattr(torch.ops.aten, packet), overload or "default")
-            _library.impl(name, _on_cpu(factory), "CUDA")
+            _library.impl(name, _on_cpu(factory, places), "CUDA")
     guards = (ctypes.c_void_p * (_CUDA + 1)).in_dll(_library_of_torch("libc10.so"), _GUARDS)
     guards[_CUDA] = guards[_CPU]
 
 
-def _on_cpu(factory: Any) -> Callable[..., Any]:
+def _on_cpu(factory: Any, places: Places) -> Callable[..., Any]:
     def create(*args: Any, **kwargs: Any) -> Any:
-        return factory(*args, **{**kwargs, "device": torch.device("cpu"), "pin_memory": False})
+        options = {**kwargs, "device": torch.device("cpu"), "pin_memory": False}
+        return places.call(True, factory, args, options)
 
     return create
 
@@ -164,7 +166,7 @@ def _fake_on_gpu() -> None:
     def described(self: Any, t: Any, **options: Any) -> Any:
         found = describe(self, t, **options)
         if getattr(_local, "of_program", False) and found.device.type == "cpu":
-            object.__setattr__(found, "device", _GPU)  # a frozen dataclass, and no one else has it yet
+            object.__setattr__(found, "device", GPU)  # a frozen dataclass, and no one else has it yet
         return found
 
     def stands_for(self: Any, tensor: Any, *, source: Any = None, **options: Any) -> Any:

@@ -46,6 +46,19 @@ class TorchMemory:
         self._real_allocate, self._real_free = _Allocate(("posix_memalign", libc)), _Free(("free", libc))
         self._callbacks = _Allocate(self._allocate), _Free(self._free)
         self._slots: dict[str, list[int]] = {}
+        #: addresses of tensors of the GPU; the others are the host's
+        self._of_gpu: set[int] = set()
+        #: ``on_gpu``: whether what this thread allocates is for tensors of the GPU
+        self.placing = threading.local()
+
+    @property
+    def taken_over(self) -> bool:
+        """Whether torch allocates here."""
+        return bool(self._slots)
+
+    def is_of_gpu(self, address: int) -> bool:
+        """Whether the tensor whose memory begins there would be on the GPU. All are where torch does not allocate here."""
+        return address in self._of_gpu or not address or not self._slots
 
     def take_over(self) -> bool:
         """Let torch allocate here from now on; whether that is possible (else every tensor is adopted for its launches)."""
@@ -89,6 +102,8 @@ class TorchMemory:
                 self._settle()
         except EngineError:
             return errno.ENOMEM
+        if getattr(self.placing, "on_gpu", True):
+            self._of_gpu.add(address)
         result[0] = address
         return 0
 
@@ -108,7 +123,9 @@ class TorchMemory:
         while self._waiting and not self._busy:
             self._busy += 1
             try:
-                self.device.free(self._waiting.pop())
+                address = self._waiting.pop()
+                self._of_gpu.discard(address)
+                self.device.free(address)
             finally:
                 self._busy -= 1
 

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _device
+
+from . import autocast, inductor, operators
+from .placement import Places
 
 if TYPE_CHECKING:
     from .device import TritonDevice
 
-__all__ = ["CudaOnCpu", "stand_in"]
+__all__ = ["install"]
 
 #: functions that copy to a device, and those that take over an array without a copy where it is on the CPU
 _MOVES, _WRAPS = ("cuda", "cpu", "pin_memory"), ("as_tensor", "asarray", "from_dlpack")
+#: functions that take devices by position
+_TAKE_DEVICES = ("to", "type", "_to_copy")
+#: what is read of a tensor, or set
+_ACCESSORS = (
+    "__get__",
+    "__set__",
+    "size",
+    "dim",
+    "stride",
+    "numel",
+    "data_ptr",
+    "element_size",
+    "is_contiguous",
+)
+#: bytes of shared memory that a block may have without asking for more (CUDA C++ Programming Guide, technical specifications)
+_SHARED_WITHOUT_ASKING = 48 << 10
 #: arguments of ``Tensor.to`` of which the last is ``copy``
 _TO = 5
 
@@ -55,6 +75,22 @@ class Within(contextlib.nullcontext[Any]):
         super().__init__()
 
 
+def install(device: TritonDevice) -> None:
+    """Let torch have the device from now on."""
+    places = Places(device.memory)
+    for name, value in {**stand_in(device), **inductor.names()}.items():
+        setattr(torch.cuda, name, value)
+    inductor.prepare(device, places)
+    places.show()
+    places.keep_in_files()
+    torch.Generator = Generator
+    mode = CudaOnCpu(places)
+    mode.watch_backward()
+    autocast.take_over(places)
+    operators.take_over(places, mode.seen)
+    mode.__enter__()
+
+
 def stand_in(device: TritonDevice) -> dict[str, Any]:
     """Names of ``torch.cuda`` and what they stand for."""
 
@@ -89,6 +125,8 @@ def stand_in(device: TritonDevice) -> dict[str, Any]:
     properties = Properties(
         name=machine.name, major=major, minor=minor, total_memory=device.device.memory_left[1],
         multi_processor_count=machine.sm_count, warp_size=32, shared_memory_per_block_optin=known["max_shared_mem"],
+        shared_memory_per_block=_SHARED_WITHOUT_ASKING, clock_rate=known["sm_clock_rate"], memory_clock_rate=known["mem_clock_rate"],
+        memory_bus_width=known["mem_bus_width"], is_integrated=0, is_multi_gpu_board=0, max_threads_per_block=1024,
         shared_memory_per_multiprocessor=machine.shared_per_sm, regs_per_multiprocessor=machine.registers_per_sm,
         max_threads_per_multi_processor=machine.max_threads_per_sm, L2_cache_size=0, gcnArchName="",
     )  # fmt: skip
@@ -157,12 +195,25 @@ class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[mi
 
 
 class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
-    """Calls of torch with ``cuda`` devices are calls with the CPU. What goes to a device is copied, as it is from one to the other: of
-    a tensor that is there already too, since all are on the CPU."""
+    """Calls of torch with ``cuda`` devices are calls with the CPU. What goes from the host to the GPU or back is copied."""
 
-    def __enter__(self) -> Any:
-        torch.Generator = Generator
-        return super().__enter__()
+    def __init__(self, places: Places) -> None:
+        super().__init__()
+        self._places = places
+
+    def seen(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function with its calls of torch seen: what a mode attends to is called without it."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return run
+
+    def watch_backward(self) -> None:
+        """A backward pass calls Python too."""
+        run = self.seen(torch.autograd.graph._engine_run_backward)
+        torch.autograd._engine_run_backward = torch.autograd.graph._engine_run_backward = run
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -173,31 +224,43 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
             if name == "to" and len(args) > 1 and isinstance(args[1], int):
                 args = (args[0], torch.device(f"cuda:{args[1]}"), *args[2:])
             return func(*args, **kwargs)
-        if name == "__get__" and getattr(func, "__self__", None) is torch.Tensor.is_cuda:
-            return True
+        if name in _ACCESSORS:
+            return func(*args, **kwargs)
+        places = self._places
         if name in _MOVES and args:
-            return args[0].to("cpu", copy=True)
+            to_gpu = name == "cuda"
+            copy = name == "pin_memory" or places.is_on_gpu(args[0]) is not to_gpu
+            return places.call(to_gpu, args[0].to, ("cpu",), {"copy": copy})
         if name == "record_stream":
             return None
-        if name == "to" and len(args) < _TO and _goes(args[1:], kwargs):
-            kwargs = {"copy": True, **kwargs}
-        if name in _WRAPS and _on_cpu(kwargs.get("device")) is not kwargs.get("device"):
-            return func(*args, **{**kwargs, "device": "cpu"}).clone()
+        if name == "get_device" and args and args[0].device.type == "cuda":
+            return 0
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
+        goes = places.named(kwargs.get("device"))
+        if name in _TAKE_DEVICES:
+            for value in args[1:]:
+                goes = places.named(value) if goes is None else goes
+                if goes is None and name == "to" and isinstance(value, torch.Tensor):
+                    goes = places.is_on_gpu(value)
+        if name == "to" and goes is not None and len(args) < _TO and places.is_on_gpu(args[0]) is not goes:
+            kwargs = {"copy": True, **kwargs}
         if kwargs:
             kwargs = {key: _on_cpu(value) if key == "device" else value for key, value in kwargs.items()}
-        if name in ("to", "type", "set_default_device", "_to_copy"):
+        if name in _TAKE_DEVICES:
             args = tuple(_on_cpu(value) for value in args)
-        return func(*args, **kwargs)
+        if goes is None:
+            goes = places.any_on_gpu(args) or places.any_on_gpu(kwargs.values()) or _gpu_by_default(func)
+        result = places.call(goes, func, args, kwargs)
+        if name in _WRAPS and goes and not places.is_on_gpu(result):
+            return places.call(True, result.clone, (), {})
+        return result
 
 
-def _goes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call names a device, the CPU or a GPU."""
-    values = (*args, kwargs.get("device"))
-    return any(
-        isinstance(value, (torch.device, str, int)) and not isinstance(value, bool) for value in values
-    )
+def _gpu_by_default(function: Any) -> bool:
+    """Whether what a function creates is on the GPU where no argument says otherwise."""
+    default = _device.CURRENT_DEVICE
+    return default is not None and default.type == "cuda" and function in _device._device_constructors()
 
 
 def _on_cpu(value: Any) -> Any:

@@ -24,14 +24,13 @@ def test_a_program_starts_with_what_is_hidden_and_acts_after_the_import(tmp_path
     (tmp_path / "program.py").write_text(
         "import pytest_gpuperf.triton.activation as activation, sys, types\n"
         "sys.modules['pytest_gpuperf.triton.torch_cuda'] = types.SimpleNamespace(\n"
-        "    stand_in=lambda device: {'is_available': device.machine.id}, CudaOnCpu=lambda: types.SimpleNamespace(__enter__=str))\n"
-        "sys.modules['pytest_gpuperf.triton.inductor'] = types.SimpleNamespace(names=dict, prepare=lambda device: None)\n"
+        "    install=lambda device: setattr(sys.modules['torch.cuda'], 'machine', device.machine.id))\n"
         "device = lambda machine, search: types.SimpleNamespace(\n"
         "    machine=types.SimpleNamespace(id=machine), memory=types.SimpleNamespace(take_over=lambda: True))\n"
         "sys.modules['pytest_gpuperf.triton.device'] = types.SimpleNamespace(TritonDevice=device)\n"
         "sys.modules['torch.cuda'] = cuda = types.ModuleType('torch.cuda')\n"
         "import torch\n"
-        "print(getattr(torch, 'cuda', cuda).__name__, activation.current().machine.id)\n"
+        "print(torch.cuda.machine, activation.current().machine.id)\n"
     )
     (tmp_path / "torch.py").write_text("import sys\ncuda = sys.modules['torch.cuda']\nprint('torch')\n")
     variables = {
@@ -51,7 +50,10 @@ def test_a_program_starts_with_what_is_hidden_and_acts_after_the_import(tmp_path
         text=True,
         check=False,
     )
-    assert (result.stdout.split(), result.stderr) == (["hidden", "torch", "torch.cuda", "a100-sxm-80gb"], "")
+    assert (result.stdout.split(), result.stderr) == (
+        ["hidden", "torch", "a100-sxm-80gb", "a100-sxm-80gb"],
+        "",
+    )
 
 
 def test_what_cannot_be_run(capsys) -> None:

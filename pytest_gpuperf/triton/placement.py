@@ -1,0 +1,101 @@
+"""Which tensors are on the GPU: all lie in memory of the host, and programs ask where they are. Imports torch.
+
+A tensor is where its memory was allocated: on the GPU if the call that allocated it names ``cuda`` or takes a tensor that is there, as
+on a GPU; else on the host. Views share memory, and so the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from .memory import TorchMemory
+
+__all__ = ["GPU", "Places"]
+
+GPU = torch.device("cuda", 0)
+_device_of = torch._C.TensorBase.device.__get__
+#: nested arguments (``torch.block_diag``, ``torch.cat``) are looked through so deep
+_DEPTH = 3
+#: order among those that ``torch.serialization`` asks; torch's own begin with 10
+_BEFORE_TORCH = 5
+
+
+class Places:
+    """``memory``: where torch allocates."""
+
+    def __init__(self, memory: TorchMemory) -> None:
+        self._memory = memory
+
+    def is_on_gpu(self, tensor: Any) -> bool:
+        """Of a tensor whose device is the CPU; to be called past modes of torch."""
+        try:
+            return self._memory.is_of_gpu(tensor.untyped_storage().data_ptr())
+        except (
+            RuntimeError,
+            NotImplementedError,
+        ):  # a tensor without memory of its own: sparse, or a stand-in
+            return False
+
+    def named(self, value: Any) -> bool | None:
+        """Whether an argument names the GPU (or the host); ``None`` if it names no device."""
+        if isinstance(value, torch.device):
+            kind = value.type
+        elif isinstance(value, str):
+            kind = value.partition(":")[0]
+        else:
+            return None if isinstance(value, bool) or not isinstance(value, int) else True
+        return kind == "cuda" if kind in ("cuda", "cpu") else None
+
+    def any_on_gpu(self, values: Iterable[Any], depth: int = _DEPTH) -> bool:
+        """Whether a tensor among these is on the GPU."""
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                if self.is_on_gpu(value):
+                    return True
+            elif depth and isinstance(value, (list, tuple)) and self.any_on_gpu(value, depth - 1):
+                return True
+        return False
+
+    def call(self, on_gpu: bool, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """What the function returns, whose tensors are then on the GPU or the host."""
+        placing = self._memory.placing
+        outer = getattr(placing, "on_gpu", True)
+        placing.on_gpu = on_gpu
+        try:
+            return function(*args, **kwargs)
+        finally:
+            placing.on_gpu = outer
+
+    def keep_in_files(self) -> None:
+        """Let ``torch.save`` and ``torch.load`` know where a tensor was, as they know it of a GPU's."""
+
+        def tag(storage: Any) -> str | None:
+            return "cuda:0" if self._memory.is_of_gpu(storage.data_ptr()) else None
+
+        def restore(storage: Any, location: str) -> Any:
+            on_gpu = self.named(location)
+            if on_gpu is None or self._memory.is_of_gpu(storage.data_ptr()) is on_gpu:
+                return None if on_gpu is None else storage
+            return self.call(on_gpu, storage.clone, (), {})
+
+        torch.serialization.register_package(_BEFORE_TORCH, tag, restore)
+
+    def show(self) -> None:
+        """Let tensors say so."""
+
+        def device(self_: Any) -> Any:
+            with torch._C.DisableTorchFunction():
+                found = _device_of(self_)
+                return GPU if found.type == "cpu" and self.is_on_gpu(self_) else found
+
+        def is_cuda(self_: Any) -> bool:
+            return bool(self_.device.type == "cuda")
+
+        def is_cpu(self_: Any) -> bool:
+            return bool(self_.device.type == "cpu")
+
+        for function in (device, is_cuda, is_cpu):
+            setattr(torch.Tensor, function.__name__, property(function))

@@ -1,0 +1,200 @@
+"""Where tensors are: on the GPU or on the host, as programs and torch's own functions ask. Skipped without Triton and torch.
+
+Expected places and types are those of a GPU: torch's notes on CUDA semantics and on automatic mixed precision.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None or importlib.util.find_spec("torch") is None,
+    reason="needs triton and torch",
+)
+
+TESTS = """
+import copy
+import io
+
+import numpy as np
+import pytest
+import torch
+from torch.amp import custom_bwd, custom_fwd
+
+GPU = torch.device("cuda", 0)
+on_gpu, on_host = torch.randn(4, device="cuda"), torch.randn(4)
+
+
+def test_a_tensor_is_where_it_was_made():
+    assert (on_gpu.device, on_gpu.is_cuda, on_gpu.is_cpu, on_gpu.get_device()) == (GPU, True, False, 0)
+    assert (on_host.device, on_host.is_cuda, on_host.is_cpu, on_host.get_device()) == (torch.device("cpu"), False, True, -1)
+    assert "cuda:0" in repr(on_gpu) and "cuda" not in repr(on_host)
+    assert torch.zeros(0, device="cuda").is_cuda and torch.from_numpy(np.zeros(3)).is_cpu
+    assert torch.empty_like(on_gpu).is_cuda and on_gpu.new_zeros(3).is_cuda and on_host.new_zeros(3).is_cpu
+    assert torch.as_tensor([1], device="cuda").is_cuda and torch.as_tensor(np.zeros(2), device="cuda").is_cuda
+    assert torch.as_tensor(on_gpu, device="cuda") is on_gpu
+
+
+def test_results_are_where_arguments_are():
+    assert (on_gpu + 1).is_cuda and (on_host + 1).is_cpu
+    assert on_gpu[1:].is_cuda and on_gpu.view(2, 2).T.is_cuda and on_host[1:].is_cpu
+    assert torch.cat([on_gpu, on_gpu]).is_cuda and torch.block_diag(on_host, on_host).is_cpu
+
+
+def test_what_is_there_is_not_copied():
+    assert on_gpu.to("cuda") is on_gpu and on_gpu.cuda() is on_gpu and on_gpu.to(GPU) is on_gpu
+    assert on_host.to("cpu") is on_host and on_host.cpu() is on_host
+    for moved in (on_host.cuda(), on_host.to("cuda:0"), on_host.to(on_gpu), on_host.to(0)):
+        assert moved.is_cuda and moved.data_ptr() != on_host.data_ptr()
+    for moved in (on_gpu.cpu(), on_gpu.to("cpu"), on_gpu.to(on_host)):
+        assert moved.is_cpu and moved.data_ptr() != on_gpu.data_ptr()
+    leaf = torch.randn(4, device="cuda", requires_grad=True)
+    leaf.to("cuda").sum().backward()
+    assert leaf.grad.is_cuda
+
+
+def test_modules_and_defaults():
+    assert torch.nn.Linear(2, 3).weight.is_cpu and torch.nn.Linear(2, 3).cuda().weight.is_cuda
+    assert torch.nn.Linear(2, 3, device="cuda").bias.is_cuda
+    with torch.device("cuda"):
+        assert torch.ones(2).is_cuda and torch.tensor([1.0]).is_cuda
+    torch.set_default_device("cuda")
+    try:
+        assert torch.ones(2).is_cuda and torch.tensor([1.0]).is_cuda and torch.get_default_device() == GPU
+    finally:
+        torch.set_default_device(None)
+    assert torch.ones(2).is_cpu
+
+
+def test_copies_and_files():
+    assert copy.deepcopy(on_gpu).is_cuda and copy.deepcopy(on_host).is_cpu
+    for tensor in (on_gpu, on_host):
+        file = io.BytesIO()
+        torch.save(tensor, file)
+        for place, expected in ((None, tensor.device), ("cpu", torch.device("cpu")), ("cuda", GPU)):
+            file.seek(0)
+            loaded = torch.load(file, map_location=place)
+            assert loaded.device == expected and loaded.tolist() == tensor.tolist()
+    with pytest.raises(AssertionError, match="device"):
+        torch.testing.assert_close(on_gpu, on_gpu.cpu())
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        assert x.is_cuda
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        assert gradient.is_cuda and torch.empty_like(gradient).is_cuda and torch.zeros(3, device="cuda").is_cuda
+        assert gradient.cpu().is_cpu and torch.zeros(3).is_cpu
+        return gradient * 2
+
+
+def test_backward_passes():
+    x = torch.randn(4, device="cuda", requires_grad=True)
+    Doubled.apply(x).sum().backward()
+    assert x.grad.is_cuda and x.grad.tolist() == [2] * 4
+    assert torch.autograd.grad(Doubled.apply(x).sum(), x)[0].is_cuda
+
+
+def test_operators_for_cuda():
+    @torch.library.custom_op("gpuperf_test::scaled", mutates_args=(), device_types="cuda")
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        assert x.is_cuda and torch.zeros(2).is_cpu
+        return x * 2
+
+    assert scaled(torch.ones(3, device="cuda")).tolist() == [2] * 3
+    scaled.register_kernel("cpu")(lambda x: x * 3)
+    assert scaled(torch.ones(3, device="cuda")).tolist() == [2] * 3
+    assert scaled(torch.ones(3)).tolist() == [3] * 3
+
+
+def test_functions_of_torch_replaced_for_cuda():
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("add.Tensor", lambda a, b, alpha=1: torch.full_like(a, 7), "CUDA")
+    library.impl("div.Tensor_mode", lambda a, b, rounding_mode: torch.full_like(a, 7), "CUDA")
+    x, host = torch.ones(3, device="cuda"), torch.ones(2)
+    assert (x + x).tolist() == [7] * 3 and (host + host).tolist() == [2] * 2
+    assert torch.div(9.0, 2.0, rounding_mode="trunc").item() == 4
+    library._destroy()
+    assert (x + x).tolist() == [2] * 3
+
+
+def test_autocast():
+    a, layer = torch.randn(4, 4, device="cuda"), torch.nn.Linear(4, 4, device="cuda")
+    with torch.autocast("cuda", dtype=torch.float16):
+        y = layer(a)
+        assert y.dtype == torch.float16 and torch.is_autocast_enabled("cuda")
+        for single in (y.softmax(-1), y.exp(), y.sum(), torch.nn.functional.layer_norm(y, (4,)), y.sum(0)):
+            assert single.dtype == torch.float32
+        with torch.autocast("cuda", enabled=False):
+            assert (a @ a).dtype == torch.float32
+        assert (a @ a).dtype == torch.float16
+    assert (a @ a).dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    y.float().sum().backward()
+    assert layer.weight.grad.dtype == torch.float32
+    scaler, optimizer = torch.amp.GradScaler("cuda"), torch.optim.AdamW(layer.parameters())
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = layer(a).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 65536
+
+
+class Cast(torch.autograd.Function):
+    @staticmethod
+    @custom_fwd(device_type="cuda", cast_inputs=torch.float16)
+    def forward(ctx, x):
+        assert x.dtype == torch.float16
+        return x
+
+    @staticmethod
+    @custom_bwd(device_type="cuda")
+    def backward(ctx, gradient):
+        return gradient
+
+
+def test_functions_that_cast_their_inputs():
+    x = torch.ones(4, device="cuda", requires_grad=True)
+    with torch.autocast("cuda"):
+        Cast.apply(x).sum().backward()
+    assert x.grad.dtype == torch.float32
+
+
+def test_properties():
+    properties = torch.cuda.get_device_properties(0)
+    assert (properties.shared_memory_per_block, properties.shared_memory_per_block_optin) == (48 << 10, 227 << 10)
+"""
+
+
+def test_tensors_are_where_they_would_be_on_a_gpu(tmp_path: Path) -> None:
+    (tmp_path / "test_places.py").write_text(TESTS)
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:hypothesispytest",
+        "-W",
+        "error",
+        "-o",
+        "gpuperf_targets=h100-sxm",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--gpuperf-triton", *options],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import os
 import stat
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import llvmlite.binding
 import numpy as np
@@ -88,6 +90,28 @@ def test_a_damaged_cache_means_compiling_again(cache: Path, damage: bytes) -> No
         path.write_bytes(damage if len(damage) != 8 else path.read_bytes()[:-1])
     _, second, _ = launch()
     np.testing.assert_array_equal(first, second)
+
+
+def test_runtime_functions_stay_where_others_were_linked_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short program ends before what it compiled in haste is stored, so the next one finds functions in the cache and not those
+    that they call. These are linked to functions of ``script`` in between, which must be there as long as they are."""
+    number = itertools.count(1)
+    called: set[int] = set()
+
+    def link(contents: object, exports: tuple[str, ...], imports: dict[str, int]) -> SimpleNamespace:
+        called.update(imports.values())
+        return SimpleNamespace(addresses={name: next(number) for name in exports})
+
+    stored = {"script", "values_of_u32", "global_4"}
+    monkeypatch.setattr(native_jit, "_stored", lambda name: b"" if name in stored else None)
+    monkeypatch.setattr(native_jit, "compile_object", lambda text, level: b"")
+    monkeypatch.setattr(native_jit, "link", link)
+    monkeypatch.setattr(native_jit, "_install_loaded", lambda: None)
+    monkeypatch.setattr(native_jit, "_libraries", {})
+    monkeypatch.setattr(native_jit, "_hasty", {})
+    native_jit.runtime_addresses(("values_of_u32", "global_load_4"))
+    kept = {address for library in native_jit._libraries.values() for address in library.addresses.values()}
+    assert called and called <= kept
 
 
 def test_any_changed_bit_and_any_cut_is_seen(cache: Path) -> None:

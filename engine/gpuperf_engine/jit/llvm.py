@@ -433,6 +433,7 @@ def _exports(name: str) -> tuple[str, ...]:
 
 def _load_together(names: Iterable[str]) -> None:
     """Runtime objects that are in the cache, in one link: it takes hardly longer for several than for one."""
+    names = tuple(names)
     wanted = dict.fromkeys(("script", *(name for name in names if name != "races")))
     if sum(name not in _libraries for name in wanted) < 2:
         return
@@ -444,9 +445,14 @@ def _load_together(names: Iterable[str]) -> None:
         if len(contents) < 2 or ("script" in missing and "script" not in contents):
             return
         exports = tuple(name for group in contents for name in _exports(group))
+        called = {called for group in contents for called in _imports(group)}.difference(exports)
+        imports = runtime_addresses(tuple(sorted(called)))
+        if any(name in _libraries for name in contents):
+            # what was not in the cache is compiled by now and linked to some of these, which must stay
+            _load_together(names)
+            return
         try:
-            called = {called for group in contents for called in _imports(group)}.difference(exports)
-            library = link([*contents.values()], exports, runtime_addresses(tuple(sorted(called))))
+            library = link([*contents.values()], exports, imports)
         except RuntimeError:
             return
         _libraries.update(dict.fromkeys(contents, library))

@@ -139,3 +139,10 @@ def test_all_warps_store_what_one_has_loaded() -> None:
             for race in launched(load + store, grid=1, block=1024).races
         }
         assert found == {*[("RAW", 2, 1)] * (warp > 0), *[("WAR", 1, 2)] * (warp < 31)}
+
+
+def test_an_address_of_what_has_no_source() -> None:
+    """Lanes that are on are in no index that is known: all blocks store their mask, in full, to the same word."""
+    body = "activemask.b32 %r7; and.b32 %r8, %r7, 4; mul.wide.u32 %rd3, %r8, 4; add.u64 %rd3, %rd0, %rd3; st.global.u32 [%rd3], %r1;"
+    (race,) = launched(body, grid=8, block=32).races
+    assert race.kind == "WAW" and race.first.block != race.second.block

@@ -294,7 +294,7 @@ class Forms:
             self._operand(instruction, item, depth, 64 if wide and number == 2 else bits)
             for number, item in enumerate(operands[1:])
         ]
-        if any(item is None for item in given):
+        if not given or any(item is None for item in given):
             return None
         forms = [item for item in given if item is not None]
         if sum(item.is_loaded for item in forms) > 1:

@@ -60,7 +60,135 @@ def test_a_chase_of_bulk_copies_takes_their_latency(name: str) -> None:
 def test_what_copies_bring_may_not_decide() -> None:
     found = chased("ld.shared.u32 %r6, [%r2]; setp.eq.u32 %p3, %r6, 77; @%p3 bra L;")
     assert found.model != "simulation"
-    assert "shared memory, where copies write, decides" in found.notes[0]
+    assert "shared memory, where copies or products are written, decides" in found.notes[0]
+
+
+#: clusters of two CTAs copy what a list in global memory names, until it names -1; lists of 32 are read once, into shared memory
+LISTED = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 list) .explicitcluster .reqnctapercluster 2, 1, 1
+{
+.reg .b32 %r<16>; .reg .b64 %q<12>; .reg .pred %p<4>;
+.shared .align 128 .b8 tile[1024];
+.shared .align 8 .b64 full;
+.shared .align 4 .b8 room[4096];
+.shared .align 4 .b8 order[128];
+ld.param.u64 %q1, [a]; ld.param.u64 %q2, [list];
+mov.u32 %r1, %tid.x; mov.u32 %r2, %clusterid.x; mov.u32 %r3, tile; mov.u32 %r4, full; mov.u32 %r5, order;
+setp.gt.u32 %p1, %r1, 31;
+shl.b32 %r6, %r1, 2; add.u32 %r7, %r5, %r6;
+@%p1 bra WAIT;
+mad.lo.u32 %r8, %r2, 32, %r1; mul.wide.u32 %q3, %r8, 4; add.u64 %q3, %q2, %q3;
+ld.global.u32 %r8, [%q3]; st.shared.u32 [%r7], %r8;
+setp.ne.u32 %p2, %r1, 0;
+@%p2 bra WAIT;
+mbarrier.init.shared::cta.b64 [%r4], 1;
+WAIT:
+MEET
+setp.ne.u32 %p1, %r1, 32;
+@%p1 bra END;
+mov.u32 %r9, 0; mov.u32 %r12, 0;
+L:
+ld.shared.s32 %r10, [%r5];
+setp.lt.s32 %p2, %r10, 0;
+@%p2 bra DONE;
+mad.wide.u32 %q4, %r10, 1024, %q1;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], 1024;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%q4], 1024, [%r4];
+W:
+mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r4], %r9;
+@!%p3 bra W;
+ld.shared.u32 %r11, [%r3]; add.u32 %r12, %r12, %r11;
+xor.b32 %r9, %r9, 1; add.u32 %r5, %r5, 4;
+bra L;
+DONE:
+st.global.u32 [%q1], %r12;
+END:
+ret;
+}
+"""
+MEET = "barrier.cluster.arrive; barrier.cluster.wait;"
+
+
+def listed(
+    count: int, meet: str = MEET, observe: frozenset[str] = frozenset({"memory", "inputs"})
+) -> ge.Estimate:
+    device = ge.Device(races="off", observe=set(observe))
+    order = np.full((8, 32), -1, np.int32)
+    order[:, :count] = np.arange(8 * count).reshape(8, count)
+    kernel = ge.parse(LISTED.replace("MEET", meet), path="listed.ptx")["k"]
+    profile = device.launch(
+        kernel, 16, 64, [device.zeros(1 << 18, np.uint8), device.array(order.reshape(-1))]
+    )
+    return ge.estimate(profile, "h100-sxm", model="simulation")
+
+
+def test_the_order_of_tiles_may_lie_in_memory() -> None:
+    few, many = listed(8), listed(24)
+    machine = load_machine("h100-sxm")
+    assert {few.model, many.model} == {"simulation"}
+    step = (many.cycles - few.cycles) / 16
+    # the list is read before each copy
+    copy = machine.latencies["tma_dram"] + 1024 / machine.l2_sm_bandwidth
+    assert step == pytest.approx(machine.latencies["shared"] + copy, rel=0.05)
+    unknown = listed(8, observe=frozenset({"memory"}))
+    assert unknown.model != "simulation" and 'observe={"inputs"}' in unknown.notes[0]
+
+
+def test_what_warps_pass_on_by_mbarriers_may_not_decide() -> None:
+    """Nothing waits for one where warps are traced, so that what the other has stored might not be there yet."""
+    found = listed(8, meet="")
+    assert found.model != "simulation"
+    assert "pass on in shared memory" in found.notes[0]
+
+
+#: so many products as a word in memory says; all threads store their sums
+COUNTED = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 count, .param .u64 sums)
+{
+.reg .b32 %r<8>; .reg .f32 %f<6>; .reg .b64 %q<8>; .reg .pred %p<3>;
+.shared .align 128 .b8 tile[4096];
+ld.param.u64 %q1, [count]; ld.param.u64 %q2, [sums];
+ld.global.u32 %r1, [%q1]; mov.u32 %r3, tile; shr.u32 %r3, %r3, 4; cvt.u64.u32 %q3, %r3; mov.u32 %r2, %tid.x;
+mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
+setp.eq.u32 %p1, 0, 0;
+L:
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %q3, %q3, %p1, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned;
+wgmma.wait_group.sync.aligned 0;
+sub.u32 %r1, %r1, 1; setp.ne.u32 %p2, %r1, 0;
+@%p2 bra L;
+mad.wide.u32 %q2, %r2, 16, %q2;
+st.global.v4.f32 [%q2], {%f1, %f2, %f3, %f4};
+ret;
+}
+"""
+
+
+def counted(count: int, apart: bool) -> ge.Estimate:
+    device = ge.Device(races="off", observe={"memory", "inputs"})
+    held = device.zeros(1 << 12, np.uint32)
+    number = device.array(np.array([count], np.uint32))
+    where = number if apart else held
+    if not apart:
+        where = device.array(np.full(1 << 12, count, np.uint32))
+        held = where
+    kernel = ge.parse(COUNTED, path="counted.ptx")["k"]
+    profile = device.launch(kernel, 1, 128, [where, held])
+    return ge.estimate(profile, "h100-sxm", model="simulation")
+
+
+def test_sums_are_stored_where_nothing_that_decides_lies() -> None:
+    few, many = counted(4, True), counted(20, True)
+    assert {few.model, many.model} == {"simulation"}
+    # from product to product at least the latency of the tensor cores
+    assert many.cycles - few.cycles > 16 * load_machine("h100-sxm").latencies["tensor"]
+    same = counted(4, False)
+    assert same.model != "simulation" and "where it stores" in same.notes[0]
 
 
 def product(entry: str, file: str, size: int, depth: int) -> ge.Estimate:

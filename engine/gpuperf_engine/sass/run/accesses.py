@@ -57,7 +57,9 @@ def _space(op: Op) -> str:
 def _place(op: Op, to: Writer, operand: object) -> str:
     if not isinstance(operand, Address):
         raise NotRun(f"{op.item.text} is not known here")
-    return to.address32(operand) if op.base[-1] in "SL" else to.address64(operand)
+    if op.base[-1] == "S":
+        return to.own(operand)
+    return to.address32(operand) if op.base[-1] == "L" else to.address64(operand)
 
 
 @opcodes("LDG", "LDS", "LDL", "LD")
@@ -96,7 +98,7 @@ def _copy(op: Op, to: Writer) -> None:
     names = [to.fresh("r") for _ in range(count)]
     held = names[0] if count == 1 else f"{{{', '.join(names)}}}"
     vector = f".v{count}" if count > 1 else ""
-    places = to.address32(target), to.address64(source)
+    places = to.own(target), to.address64(source)
     if flags:
         for name in names:
             to.line(f"mov.b32 {name}, 0")
@@ -118,7 +120,7 @@ def _ldsm(op: Op, to: Writer) -> None:
         raise NotRun(f"{op.item.text} is not known here")
     names = [to.fresh("r") for _ in range(count)]
     transposed = ".trans" * ("MT88" in op)
-    where = to.address32(place)
+    where = to.own(place)
     to.line(f"ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{', '.join(names)}}}, {where}")
     for above, value in enumerate(names):
         to.put(target, value, above)
@@ -187,7 +189,7 @@ def _atomic(op: Op, to: Writer) -> None:
     sources = operands[place + 1 :]
     shared = op.base in ("ATOMS", "REDS")
     space = ".shared" if shared else "" if op.base == "ATOM" else ".global"
-    where = to.address32(operands[place]) if shared else to.address64(operands[place])
+    where = to.own(operands[place]) if shared else to.address64(operands[place])
     wide = kind.endswith("64")
     values = ["1"] if "POPC" in op else [to.wide(item) if wide else to.word(item) for item in sources]
     scope = ".cta" if shared else ".gpu"
@@ -214,7 +216,7 @@ def _compare_and_store(op: Op, to: Writer) -> None:
         else (to.fresh("r"), *(to.r("mov.b32", to.word(item)) for item in (expected, value)))
     )
     shared = op.base == "ATOMS"
-    where = to.address32(place) if shared else to.address64(place)
+    where = to.own(place) if shared else to.address64(place)
     space = ".cta.shared" if shared else ".gpu.global" if op.base == "ATOMG" else ".gpu"
     to.do(f"atom.relaxed{space}.cas.{kind} {made}, {where}, {old}, {new}")
     stored = to.p(f"setp.eq.{kind}", made, old)

@@ -10,7 +10,7 @@ from ..registers import COPIES, PREDICATES, REGISTERS, UNIFORM_PREDICATES, acces
 from .operands import Predicate, read_operand
 from .paths import Node
 
-__all__ = ["LOADS", "STORES", "Needed", "needed_of"]
+__all__ = ["LOADS", "PRODUCTS", "STORES", "Needed", "needed_of"]
 
 #: the memory that a load reads, and that a store or an atomic changes; ``any`` for generic addresses
 LOADS = {"LDG": "global", "LDS": "shared", "LDSM": "shared", "LDL": "local", "LD": "any"}
@@ -18,6 +18,8 @@ STORES = {
     "STG": "global", "STS": "shared", "STL": "local", "ST": "any", "LDGSTS": "shared", "ATOMS": "shared", "REDS": "shared",
     "ATOMG": "global", "ATOM": "any", "RED": "global", "REDG": "global", "STSM": "shared",
 }  # fmt: skip
+#: products of a warpgroup
+PRODUCTS = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
 _ATOMICS = frozenset(("ATOM", "ATOMG", "ATOMS"))
 _CONTROL = frozenset(
     [
@@ -45,22 +47,57 @@ _PREDICATE_BITS = (1 << REGISTERS) - (1 << PREDICATES)
 
 class Needed:
     """``positions`` of the instructions that are needed; ``spaces``: memory whose contents decide; ``atomics``: whether what atomics
-    of global memory return does."""
+    of global memory return does. ``left``: stores that are not carried out, as what products and copies leave is not known: those to
+    global memory, and those of what products may have left."""
 
-    def __init__(self) -> None:
+    def __init__(self, left: frozenset[int] = frozenset()) -> None:
         self.positions: set[int] = set()
         self.spaces: set[str] = set()
         self.atomics = False
+        self.left = left
 
 
 def needed_of(graph: Graph, nodes: list[Node]) -> Needed:
     """Backwards from branches, barriers and addresses, along registers and predicates."""
-    found = Needed()
+    found = Needed(_left(graph, nodes))
     while True:
         spaces = len(found.spaces)
         _registers(graph, nodes, found)
         if len(found.spaces) == spaces:
             return found
+
+
+def _left(graph: Graph, nodes: list[Node]) -> frozenset[int]:
+    items = graph.listing.instructions
+    if not any(item.base in PRODUCTS or item.base in COPIES for item in items):
+        return frozenset()
+    left: set[int] = set()
+    before: dict[int, int] = {}
+    going = list(nodes)
+    while going:
+        node = going.pop()
+        held = before.setdefault(node.index, 0)
+        for position in range(node.block.start, node.block.end):
+            item = items[position]
+            accesses = accesses_of(item)
+            data = _bits(accesses.reads) & ~_bits(accesses.deciding)
+            if (
+                item.base in STORES
+                and item.base != "LDGSTS"
+                and (STORES[item.base] == "global" or data & held)
+            ):
+                left.add(position)
+            written = _written(item)
+            loaded = item.base in LOADS or item.base in _ATOMICS
+            if item.base in PRODUCTS or (_bits(accesses.reads) & held and not loaded):
+                held |= written
+            elif not item.predicate:
+                held &= ~written
+        for onward in node.ways:
+            if held & ~before.get(onward.index, 0):
+                before[onward.index] = before.get(onward.index, 0) | held
+                going.append(onward)
+    return frozenset(left)
 
 
 def _registers(graph: Graph, nodes: list[Node], found: Needed) -> None:
@@ -124,14 +161,18 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
     if item.predicate in NEVER:
         return
     base, accesses, guard = item.base, accesses_of(item), item.predicate
-    written = _bits(accesses.writes)
+    written = _written(item)
     wanted = bool(behind.every() & written)
     if base in LOADS and wanted:
         found.spaces.add(LOADS[base])
     if base in _ATOMICS and wanted:
         found.spaces.add(STORES[base])
         found.atomics |= STORES[base] != "shared"
-    if base in STORES and (STORES[base] in found.spaces or "any" in found.spaces):
+    if (
+        base in STORES
+        and position not in found.left
+        and (STORES[base] in found.spaces or "any" in found.spaces)
+    ):
         wanted = True
         if base == "LDGSTS":
             found.spaces.add("global")
@@ -145,6 +186,17 @@ def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> No
         behind.read(guard, _bits(accesses.deciding))
     if base in COPIES or base in ("SYNCS", "ARRIVES"):
         behind.read(guard, _bits(accesses.reads))
+
+
+def _written(item: Decoded) -> int:
+    """What an instruction writes, as bits; of a product of a warpgroup, of which one register stands for all, all sums of a thread:
+    two of half precision share a register."""
+    written = _bits(accesses_of(item).writes)
+    if item.base not in PRODUCTS or not written:
+        return written
+    _, shape, kind, *_ = item.opcode.split(".")
+    count = int(shape.split("x")[1]) // (4 if kind == "F16" else 2)
+    return written * ((1 << count) - 1) & ((1 << PREDICATES) - 1)
 
 
 @cache

@@ -10,7 +10,7 @@ lanes, and what a bulk or tensor copy names, in a word for each field (``FIELDS`
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,22 @@ from ..assemble import Assembly
 from ..graph import Graph
 from ..listing import NEVER, Decoded
 from ..registers import COPIES
-from .asynchronous import COORDINATES, HIGH, LOW, MASK, PARAMETERS, copy_fields, recorded, without_waiting
+from .asynchronous import (
+    COORDINATES,
+    HIGH,
+    LOW,
+    MASK,
+    PARAMETERS,
+    SHARED,
+    copy_fields,
+    recorded,
+    without_waiting,
+)
 from .needed import LOADS, STORES, Needed, needed_of
 from .operands import Address, read_operand
 from .paths import Node
 from .translate import Translator, cubin_of, meeting
-from .writer import NotRun, Writer
+from .writer import WITHIN, NotRun, Writer
 
 __all__ = ["OFF", "Site", "Trace", "Tracer"]
 #: the address of a lane that is off
@@ -57,11 +67,16 @@ class Site:
 @dataclass(frozen=True, slots=True)
 class Trace:
     """Of some CTAs of a launch. ``words[cta][warp]``: what a warp recorded; ``last[cta, warp, site]``: the word that the last access
-    of each site of global memory accessed, ``OFF`` if it made none; ``used[cta, warp]``: words that a warp would record."""
+    of each site of global memory accessed, ``OFF`` if it made none; ``used[cta, warp]``: words that a warp would record.
+    ``copied``, ``written``, ``read``: the first and the last place in shared memory to which copies write, to which stores go that are
+    not carried out, and from which what decides is loaded."""
 
     words: list[list[NDArray[np.uint32]]]
     last: NDArray[np.uint32]
     used: NDArray[np.uint32]
+    copied: tuple[int, int] | None = None
+    written: tuple[int, int] | None = None
+    read: tuple[int, int] | None = None
 
 
 class _Tracing(Translator):
@@ -69,17 +84,19 @@ class _Tracing(Translator):
 
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
         super().__init__(kernel, assembly, graph, cubin_of(assembly))
+        self.to.apart = any("SR_CgaCtaId" in item.text for item in graph.listing.instructions)
         self.needed: Needed = needed_of(graph, self.nodes)
         if self.needed.atomics:  # CTAs that are not traced take part in them
             raise NotRun("what its atomics return decides where it goes or what it accesses")
-        items = graph.listing.instructions
-        copies = any(item.base in COPIES for item in items)
-        if copies and self.needed.spaces & {"global", "any"}:
-            raise NotRun("what it loads from global memory decides where it goes or what it accesses")
-        if copies and "shared" in self.needed.spaces:
-            raise NotRun(
-                "what it loads from shared memory, where copies write, decides where it goes or what it accesses"
-            )
+        items = [
+            graph.listing.instructions[at] for block in graph.blocks for at in range(block.start, block.end)
+        ]
+        reads_shared = bool(self.needed.spaces & {"shared", "any"})
+        #: whether something writes to memory whose contents decide that is not carried out: where both are is recorded
+        self.both = bool(self.needed.left) or (reads_shared and any(item.base in COPIES for item in items))
+        self.both &= bool(self.needed.spaces)
+        #: whether warps may pass on what decides in shared memory by mbarriers, for which nothing waits here
+        self.passes_on = reads_shared and any(item.base in ("SYNCS", "ARRIVES") for item in items)
         self.sites: list[Site] = []
         self.of_block: dict[int, list[int]] = {}
         for block in graph.blocks:
@@ -99,12 +116,17 @@ class _Tracing(Translator):
             to.guard = ""
             try:
                 to.guard = self.guard_of(item.predicate)
-                for operand, _ in _recorded(item):
+                for operand, space in _recorded(item):
                     self.record(item, operand, next(sites), number)
                     number += 1
+                    if self.both and position in self.needed.positions and item.base in LOADS:
+                        self.record_reach(_READ, item, operand, space)
+                    elif self.both and position in self.needed.left:
+                        self.record_reach(_WRITTEN, item, operand, space)
                 if position == node.block.end - 1 and self.control(node, item):
                     continue
-                if position in self.needed.positions and not without_waiting(item, to):
+                carried_out = position in self.needed.positions or item.base in _MEETS
+                if carried_out and not without_waiting(item, to):
                     self.ordinary(item)
             except NotRun as reason:
                 to.stop(f"{reason} ({item.address:#06x} {item.text})")
@@ -184,6 +206,32 @@ class _Tracing(Translator):
         issued = to.p("and.pred", guard, "%Troom")
         for field in range(COORDINATES + 5):
             store(mask, issued, field, fields.get(field, "0" if field == MASK else str(OFF)))
+        if self.both and SHARED in fields and item.base not in _FROM_SHARED:
+            self.reaches(_COPIED, fields[SHARED])
+
+    def record_reach(self, first: int, item: Decoded, operand: int, space: str) -> None:
+        """Where what decides is loaded, or where a store that is not carried out goes."""
+        where = read_operand(item.operands[operand])
+        if space in ("shared", "generic"):
+            text = (
+                self.to.address32(where) if space == "shared" else f"[{self.to.low(self.to.pointer(where))}]"
+            )
+            base, sign, offset = _ADDRESS.match(text).groups()  # type: ignore[union-attr]
+            self.reaches(first, self.to.r("add.u32", base, f"{sign or ''}{offset or 0}".lstrip("+")))
+        if space in ("global", "generic"):
+            base, sign, offset = _ADDRESS.match(self.to.address64(where)).groups()  # type: ignore[union-attr]
+            moved = self.to.q("add.u64", base, f"{sign or ''}{offset or 0}".lstrip("+"))
+            self.reach(first + _GLOBAL, self.to.low(self.to.q("shr.u64", moved, _GRAIN_BITS)))
+
+    def reaches(self, first: int, address: str) -> None:
+        """Of shared memory."""
+        self.reach(first, self.to.r("and.b32", address, WITHIN))
+
+    def reach(self, first: int, place: str) -> None:
+        """The least of a warp's places, and of their complements, behind the sites of ``last``."""
+        at = 4 * (max(1, len(self.sites)) + first)
+        self.to.do(f"red.global.min.u32 [%Tlast+{at}], {place}")
+        self.to.do(f"red.global.min.u32 [%Tlast+{at + 4}], {self.to.r('not.b32', place)}")
 
     def launch_constant(self, to: Writer, offset: int, index: str, kind: str) -> str:
         within = offset - (self.bank.pointer or 0)
@@ -192,8 +240,16 @@ class _Tracing(Translator):
         return super().launch_constant(to, offset, index, kind)
 
     def ordinary(self, item: Decoded) -> None:
-        """What would wait for warps of which nothing is recorded does not, where copies alone are recorded."""
-        if item.base == "BAR" and not self.to.guard:
+        """What would wait for warps of which nothing is recorded, or that have recorded enough, does not, where copies alone are
+        recorded. Of what is in shared memory all warps may have stored a part: all run, and meet where the whole CTA does."""
+        shared = self.needed.spaces & {"shared", "any"}
+        if item.base in _MEETS:
+            # each CTA runs by itself
+            if shared:
+                self.to.do("barrier.sync 0")
+            return
+        whole = shared and len(item.operands) < 2
+        if item.base == "BAR" and not self.to.guard and not whole:
             self.to.guard = "@%Tall "
         super().ordinary(item)
 
@@ -224,7 +280,7 @@ class _Tracing(Translator):
             *(f"rem.u32 %Tm, %T{a}, %Tc{a}; mad.lo.u32 %Trank, %Trank, %Tc{a}, %Tm;" for a in "yx"),
             "mul.wide.u32 %Tq, %Tn, %Tcapacity; add.u64 %Tq, %Tq, %Tfirst; shl.b64 %Tq, %Tq, 2; add.u64 %Twords, %Twords, %Tq;",
             "mad.wide.u32 %Tcursor, %Twarp, 4, %Tcursors;",
-            f"mul.wide.u32 %Tq, %Twarp, {4 * max(1, len(self.sites))}; add.u64 %Tlast, %Tlast, %Tq;",
+            f"mul.wide.u32 %Tq, %Twarp, {4 * (max(1, len(self.sites)) + _REACHES)}; add.u64 %Tlast, %Tlast, %Tq;",
             "mov.u32 %Tm, %laneid; mul.wide.u32 %Tlane, %Tm, 4;",
         ]
         # the grid that is launched is one of the CTAs that are looked at
@@ -239,6 +295,15 @@ class _Tracing(Translator):
         ]
 
 
+#: behind the sites of ``last``, of shared and then of global memory: the least place to which stores that are not carried out go, the
+#: complement of the greatest, and those of loads that decide; then those of shared memory to which copies write
+_WRITTEN, _READ, _GLOBAL, _COPIED, _REACHES = 0, 2, 4, 8, 10
+#: bits of an address that tell no two places of global memory apart
+_GRAIN_BITS = 8
+#: where warps of all CTAs of a cluster meet
+_MEETS = frozenset(["UCGABAR_WAIT"])
+#: copies that read shared memory
+_FROM_SHARED = frozenset(["UTMASTG", "UTMAREDG", "UBLKRED"])
 _ADDRESS = re.compile(r"\[(%?\w+)([+-])?(\d+)?\]$")
 
 
@@ -267,6 +332,7 @@ class Tracer:
         #: whether what it loads decides where it goes or what it accesses
         self.reads_memory = bool(written.needed.spaces & {"global", "any"})
         self.reads_shared = bool(written.needed.spaces & {"shared", "any"})
+        self.passes_on = written.passes_on
         #: where in the parameter buffer a constant of bank 0 is
         self.parameter_at = written.parameter_at
         self.graph = graph
@@ -286,6 +352,8 @@ class Tracer:
     def trace(self, record: LaunchRecord, ctas: list[tuple[int, int, int]], full: int) -> Trace:
         """Of these CTAs of a launch, with all that the first ``full`` of them record; of the others only ``last``."""
         everything = OFF, 0xFFFFFFFF
+        if self.passes_on:  # one CTA tells
+            self._attempt(record, ctas[:1], 1, 0, everything, "note")
         first = self._attempt(record, ctas, full, _FIRST_WORDS, everything)
         wanted = int(first.used[:full].max(initial=0))
         if wanted <= _FIRST_WORDS:
@@ -295,13 +363,20 @@ class Tracer:
             raise NotRun("its CTAs execute too much to be recorded")
         # of the others all is known
         again = self._attempt(record, ctas[:full], full, capacity, everything)
-        return Trace(again.words, first.last, first.used)
+        return replace(
+            again,
+            last=first.last,
+            used=first.used,
+            copied=first.copied,
+            written=first.written,
+            read=first.read,
+        )
 
-    def _device(self, record: LaunchRecord, room: int) -> Runtime:
+    def _device(self, record: LaunchRecord, room: int, races: str) -> Runtime:
         """With so many bytes of memory, and with that of the launch if it is read. Raises ``NotRun`` if that was not kept."""
         plan = record.plan
         if not self.reads_memory:
-            return Runtime(set(), memory_bytes=room, races="off", max_instructions=1 << 40)
+            return Runtime(set(), memory_bytes=room, races=races, max_instructions=1 << 40)
         if plan.inputs is None:
             raise NotRun(
                 "what it loads from global memory decides where it goes or what it accesses, and what memory held was not kept "
@@ -312,7 +387,7 @@ class Tracer:
             raise NotRun(
                 "what it loads from global memory decides where it goes or what it accesses, and that is the memory of a program"
             )
-        device = Runtime(set(), memory_bytes=room + theirs.capacity, races="off", max_instructions=1 << 40)
+        device = Runtime(set(), memory_bytes=room + theirs.capacity, races=races, max_instructions=1 << 40)
         device.memory.mirror(plan.inputs.saved, theirs.allocations)
         return device
 
@@ -330,13 +405,14 @@ class Tracer:
         full: int,
         capacity: int,
         copies: tuple[int, int],
+        races: str = "off",
     ) -> Trace:
         """``words`` of no more than ``capacity`` for each warp: where ``used`` is more, they are cut off."""
-        plan, warps, sites = record.plan, record.plan.warps_per_cta, max(1, len(self.sites))
+        plan, warps, sites = record.plan, record.plan.warps_per_cta, max(1, len(self.sites)) + _REACHES
         total = capacity * warps * full
         # what is in shared memory is of no consequence, where nothing needed reads it
         shared = self.translation.shared_bytes + plan.dynamic_shared if self.reads_shared else 0
-        device = self._device(record, 4 * total + (64 << 20))
+        device = self._device(record, 4 * total + (64 << 20), races)
         words = device.empty(max(1, total), np.uint32)
         cursors = device.zeros(warps * len(ctas), np.uint32)
         last = device.array(np.full(warps * len(ctas) * sites, OFF, np.uint32))
@@ -358,10 +434,14 @@ class Tracer:
             _Tracing.own_bytes, b"\0"
         )
         try:
-            device.run(self.kernel, (len(ctas), 1, 1), plan.block, [raw], shared_bytes=shared)
+            _, _, seen = device.run(self.kernel, (len(ctas), 1, 1), plan.block, [raw], shared_bytes=shared)
         except EngineError as error:
             line = error.span.line if error.span is not None else 0
             raise NotRun(self.translation.reasons.get(line, error.message)) from None
+        if any(race.space == "shared" for race in seen.races):
+            raise NotRun(
+                "what its warps pass on in shared memory by mbarriers decides where it goes or what it accesses"
+            )
         used = cursors.numpy()
         if copies[0] != OFF:
             used = np.minimum(used, capacity)
@@ -374,5 +454,22 @@ class Tracer:
             ]
             for cta in range(full)
         ]
-        seen = device.memory.view(last.allocation).view(np.uint32)[: warps * len(ctas) * sites]
-        return Trace(split, seen.reshape(len(ctas), warps, sites).copy(), used.reshape(len(ctas), warps))
+        ends = device.memory.view(last.allocation).view(np.uint32)[: warps * len(ctas) * sites]
+        of_sites = ends.reshape(len(ctas), warps, sites)
+        reaches = of_sites[:, :, -_REACHES:].min(axis=(0, 1)).tolist()
+        written, read, stored, loaded, copied = (
+            None if reaches[first] == OFF else (reaches[first], OFF - reaches[first + 1])
+            for first in (_WRITTEN, _READ, _GLOBAL + _WRITTEN, _GLOBAL + _READ, _COPIED)
+        )
+        if (
+            stored is not None
+            and loaded is not None
+            and stored[0] <= loaded[1] + 1
+            and loaded[0] <= stored[1] + 1
+        ):
+            raise NotRun(
+                "what it loads from global memory, where it stores, decides where it goes or what it accesses"
+            )
+        return Trace(
+            split, of_sites[:, :, :-_REACHES].copy(), used.reshape(len(ctas), warps), copied, written, read
+        )

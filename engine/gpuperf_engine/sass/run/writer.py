@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from ..listing import Decoded
 from .operands import Address, Constant, Immediate, Operand, Predicate, Register, read_operand
 
-__all__ = ["NotRun", "Op", "Writer", "both", "opcode_row", "opcodes"]
+__all__ = ["WITHIN", "NotRun", "Op", "Writer", "both", "opcode_row", "opcodes"]
+
+#: bits of an address within the shared memory of a CTA
+WITHIN = 0xFFFFFF
 
 
 class NotRun(Exception):
@@ -31,6 +34,8 @@ class Writer:
     lines: list[str] = field(default_factory=list)
     guard: str = ""
     encoding: int = 0
+    #: whether CTAs of a cluster run each by itself
+    apart: bool = False
     registers: set[str] = field(default_factory=set)
     predicates: set[str] = field(default_factory=set)
     #: by the position of a line why the run ends there
@@ -281,6 +286,15 @@ class Writer:
         if operand.offset < 0:
             return f"[{self.r('add.s32', total, operand.offset)}]"
         return f"[{total}+{operand.offset}]"
+
+    def own(self, operand: Operand | None) -> str:
+        """Of shared memory of the CTA itself, whose number in its cluster the address may have above (``apart``: not where it
+        runs)."""
+        text = self.address32(operand)
+        if not self.apart:
+            return text
+        base, _, offset = text[1:-1].partition("+")
+        return f"[{self.r('and.b32', self.r('add.s32', base, offset or 0), WITHIN)}]"
 
 
 def both(to: Writer, test: str) -> str:

@@ -17,7 +17,7 @@ from ...memory.tensor_maps import MAP_BYTES, Layout
 from ...profile.build import LaunchRecord
 from ..listing import Decoded
 from ..run.asynchronous import PARAMETERS
-from ..run.tracing import Tracer
+from ..run.tracing import Trace, Tracer
 from ..run.writer import NotRun
 from .settings import SEEN_COPIES
 
@@ -28,6 +28,8 @@ LOAD, STORE, REDUCTION, PREFETCH, BETWEEN = range(5)
 BULK = 1 << 8
 _MOST = 255
 _LINE, _SECTOR = 128, 32
+#: bytes of a load of a lane, at most
+_WIDEST = 32
 _ROW = 8
 Place = tuple[int, int, int]
 
@@ -158,6 +160,27 @@ class Copying:
     def each(self) -> list[NDArray[np.uint32]]:
         """By warp what it copies."""
         return [self.named.copies([words]) for cta in self.words for words in cta]
+
+    def check(self, trace: Trace) -> None:
+        """Raises ``NotRun`` if what decides may be loaded from shared memory where copies write, or where what products leave is
+        stored: neither is carried out."""
+        if trace.read is None:
+            return
+        kinds = self.named.kinds[: self.named.kind_count, Copy.KEY // 8 : Copy.FORM // 8 + 1].tolist()
+        into = [(key, form) for key, form in kinds if form & 255 in (LOAD, BETWEEN)]
+        sizes = [
+            _moved(self.record, self.tracer.parameter_at, key, form, 0.0, 1.0).bytes for key, form in into
+        ]
+        for written, most in ((trace.written, _WIDEST), (trace.copied, max([0, *sizes]))):
+            if (
+                written is not None
+                and written[0] < trace.read[1] + _WIDEST
+                and trace.read[0] < written[1] + most
+            ):
+                raise NotRun(
+                    "what it loads from shared memory, where copies or products are written, decides where it goes or what it "
+                    "accesses"
+                )
 
     @property
     def of_inputs(self) -> bool:

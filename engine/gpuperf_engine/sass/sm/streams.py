@@ -13,7 +13,6 @@ from ...jit.llvm import runtime_addresses
 from ...profile.build import LaunchRecord
 from ..run.needed import LOADS
 from ..run.tracing import OFF, Tracer
-from ..run.writer import NotRun
 from .asynchronous import Copying, Named, ctas_of, way_of
 from .operations import WIDTHS
 from .settings import SAMPLE
@@ -64,15 +63,26 @@ class Classes:
     @property
     def typical(self) -> Class:
         """The one in the middle of the grid."""
-        return self.classes[0 if self.of_place else len(self.classes) // 2]
+        return self.classes[0 if self.of_place else len(self.classes) // self.cluster // 2 * self.cluster]
+
+    @property
+    def longest(self) -> int:
+        """The one that does the most; of clusters the first CTA of that."""
+        words = [len(item.stream) for item in self.classes]
+        size = self.cluster
+        return max(range(0, len(words), size), key=lambda first: sum(words[first : first + size]))
 
     def on_sm(self, ctas: int, step: int) -> list[int]:
         """The classes of an SM's CTAs, of which each is so many behind the one before in the grid. Those that stand for all come in
         turn: any part of the CTAs is then of all of them."""
         if self.of_place:
             return [self.of(number * step) for number in range(ctas)]
-        count = len(self.classes)
-        return [number % count if ctas > count else number * count // ctas for number in range(ctas)]
+        count = len(self.classes) // self.cluster
+        if ctas == 1 and self.of_inputs and self.copying is not None and self.copying.named.kind_count:
+            # the CTAs of a persistent kernel: the launch takes as long as the longest
+            return [self.longest]
+        chosen = [number % count if ctas > count else number * count // ctas for number in range(ctas)]
+        return [number * self.cluster for number in chosen]
 
     def of(self, cta: int) -> int:
         """The class of a CTA, or of the first CTA of a cluster."""
@@ -96,10 +106,6 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
         (x, y + signs[1] * moved[1], z),
         (x, y, z + signs[2] * moved[2]),
     ]
-    if tracer.reads_memory and count > 1:
-        raise NotRun(
-            "what it loads from global memory decides where it goes or what it accesses, and it runs in clusters"
-        )
     if tracer.reads_memory:
         return _strata(tracer, record, [middle, *steps], moved, signs)
     axes = [sorted({0, at, size - 1}) for at, size in zip(middle, grid)]
@@ -134,25 +140,31 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
     named = _named(tracer, of_site)
     classes = tuple(_class(named, trace.words[number]) for number in range(len(kinds) * count))
     copying = Copying(tracer, record, named, trace.words[:count])
+    copying.check(trace)
     return Classes(classes, groups, of_place, grid, count, copying)
 
 
 def _strata(
     tracer: Tracer, record: LaunchRecord, near: list[Place], moved: list[bool], signs: list[int]
 ) -> Classes:
-    """CTAs all over the grid; ``near``: the one in its middle and its neighbours, which tell how addresses move."""
-    grid = record.plan.grid
+    """CTAs all over the grid, of a launch in clusters all CTAs of some; ``near``: the one in its middle and its neighbours, which tell
+    how addresses move."""
+    plan = record.plan
+    size, grid = plan.cluster_ctas, plan.clusters
     wide, tall, deep = grid
-    ctas = wide * tall * deep
-    count = min(ctas, SAMPLE)
-    numbers = [(2 * number + 1) * ctas // (2 * count) for number in range(count)]
-    chosen = [(cta % wide, cta // wide % tall, cta // (wide * tall)) for cta in numbers]
-    trace = tracer.trace(record, [*chosen, *near], count)
-    groups, of_site = _groups(tracer, trace.last[count:], moved, signs)
+    clusters = wide * tall * deep
+    number = min(clusters, max(2, SAMPLE // size))
+    places = [(2 * each + 1) * clusters // (2 * number) for each in range(number)]
+    chosen = [(at % wide, at // wide % tall, at // (wide * tall)) for at in places]
+    count = number * size
+    trace = tracer.trace(record, ctas_of([*chosen, *near], plan.cluster), count)
+    steps = [sign * length for sign, length in zip(signs, plan.cluster)]
+    groups, of_site = _groups(tracer, trace.last[count::size], moved, steps)
     named = _named(tracer, of_site)
-    classes = tuple(_class(named, trace.words[number]) for number in range(count))
-    copying = Copying(tracer, record, named, trace.words[:1])
-    return Classes(classes, groups, {}, grid, 1, copying, tracer.reads_memory)
+    classes = tuple(_class(named, trace.words[each]) for each in range(count))
+    copying = Copying(tracer, record, named, trace.words[:size])
+    copying.check(trace)
+    return Classes(classes, groups, {}, grid, size, copying, tracer.reads_memory)
 
 
 def _places(at: int, size: int) -> list[int]:

@@ -417,3 +417,57 @@ def test_addresses_follow_where_the_allocator_puts_what(base: int, rules: list[s
     table = device.array((base + 5120 * _INDEX).astype(np.uint64), name="x")
     device.launch(ge.parse(_module("u64"), path="k.ptx")["k"], _COUNT // 128, 128, [table])
     assert [item.rule for item in ge.find_patterns(device)] == rules
+
+
+def _combined(operation: str, operands: NDArray[Any], used: bool = False) -> list[ge.Finding]:
+    """Thread i combines its operand with x[i & 63]; ``used``: and does something with what was there."""
+    type = operation.rpartition(".")[2]
+    text = (
+        head("7.8", "sm_80")
+        + f""".visible .entry k(.param .u64 x, .param .u64 given) {{
+    .reg .b64 %a, %o; .reg .b32 %r<5>; .reg .{type} %v, %old;
+    ld.param.u64 %a, [given];
+    mov.u32 %r0, %ctaid.x; mov.u32 %r1, %tid.x; mad.lo.u32 %r2, %r0, 128, %r1;
+    mul.wide.u32 %o, %r2, 4; add.u64 %a, %a, %o; ld.global.{type} %v, [%a];
+    ld.param.u64 %a, [x]; and.b32 %r3, %r2, 63; mul.wide.u32 %o, %r3, 4; add.u64 %a, %a, %o;
+    atom.global.{operation} %old, [%a], %v;
+    {f"st.global.{type} [%a + 256], %old;" if used else ""}
+    ret;
+}}"""
+    )
+    device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
+    x, given = device.zeros(128, operands.dtype, name="x"), device.array(operands, name="given")
+    device.launch(ge.parse(text, path="k.ptx")["k"], _COUNT // 128, 128, [x, given])
+    return [item for item in ge.find_patterns(device) if item.evidence["kind"] == "atomic"]
+
+
+_COUNTS = np.where(_INDEX % 4 == 0, 1 + _INDEX % 7, 0)
+
+
+@pytest.mark.parametrize("operation", ["add.u32", "or.b32", "xor.b32", "max.u32"])
+def test_atomics_that_mostly_leave_memory_as_it_is(operation: str) -> None:
+    (finding,) = _combined(operation, _COUNTS.astype(np.uint32))
+    assert (finding.rule, finding.object, finding.severity) == ("frequent-values", "x", "note")
+    assert (finding.evidence["count"], finding.waste) == (
+        int((_COUNTS == 0).sum()),
+        4 * int((_COUNTS == 0).sum()),
+    )
+
+
+def test_atomics_that_all_leave_memory_as_it_is() -> None:
+    """0.0 and −0.0 alike."""
+    (finding,) = _combined("add.f32", np.where(_INDEX % 2, 0.0, -0.0).astype(np.float32))
+    assert (finding.rule, finding.evidence["fraction"]) == ("single-zero", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("operation", "used"), [("max.s32", False), ("and.b32", False), ("exch.b32", False), ("add.u32", True)]
+)
+def test_atomics_whose_zero_counts(operation: str, used: bool) -> None:
+    """0 is more than a negative number, clears all bits, is exchanged, or is how a thread reads what others add to."""
+    type = np.int32 if operation == "max.s32" else np.uint32
+    assert not _combined(operation, _COUNTS.astype(type), used)
+
+
+def test_atomics_of_which_fewer_than_half_are_zero() -> None:
+    assert not _combined("add.u32", (_INDEX % 3).astype(np.uint32))

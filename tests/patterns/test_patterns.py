@@ -174,6 +174,24 @@ def test_duplicate_values(device: ge.Device, run: Launch) -> None:
     assert len(found(device)) == 2
 
 
+def test_what_was_freed_is_a_duplicate_that_fails_nothing(device: ge.Device) -> None:
+    """Nobody can use it instead: it may be kept, if there is room for it."""
+    device.free(device.array(NUMBERS, name="frame"))
+    device.array(NUMBERS, name="frame")
+    (finding,) = (item for item in ge.find_patterns(device.program) if item.rule == "duplicate-values")
+    assert (finding.object, finding.severity) == ("frame", "note")
+    assert "freed since" in finding.message and "keep 'frame'" in finding.advice
+
+
+def test_of_several_duplicates_that_is_named_which_is_there(device: ge.Device) -> None:
+    gone = device.array(NUMBERS, name="gone")
+    device.array(NUMBERS, name="there")
+    device.free(gone)
+    device.array(NUMBERS, name="late")
+    (finding,) = (item for item in failing(device) if item.object == "late")
+    assert finding.evidence["other"] == "there"
+
+
 def test_contents_of_another_size_or_since_changed_are_no_duplicates(device: ge.Device) -> None:
     first = device.array(NUMBERS, name="first")
     first.copy_from(NUMBERS[::-1].copy())

@@ -39,12 +39,13 @@ class CallSite:
 @dataclass(frozen=True, slots=True)
 class Same:
     """Bytes that hold the same as those that a step wrote: of another object, or elsewhere in the same one. ``writer`` is the number
-    of the event that wrote them."""
+    of the event that wrote them; ``freed``: the other object had been freed by then."""
 
     array: DeviceArray
     start: int
     bytes: int
     writer: int
+    freed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

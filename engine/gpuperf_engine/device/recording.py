@@ -381,11 +381,11 @@ class Recorder:
         known.keys[start, end] = key
         group = self._alike.setdefault(key, {})
         match = None
-        for other, where in group:
+        for other, where in sorted(group, key=lambda place: place[0].freed):
             apart = other is not allocation or where >= end or start >= where + len(view)
             array = self.array_of(other)
             if apart and array is not None and self._equal_now(other, where, view):
-                match = Same(array, where, len(view), self._of(other).writer)
+                match = Same(array, where, len(view), self._of(other).writer, other.freed)
                 break
         group[start_of] = None
         return match

@@ -206,10 +206,13 @@ class DuplicateValues:
                         "duplicate-values",
                         use.array,
                         f"after {step} {held} holds the same {same.bytes // width:,} {_unit(use.array)} as {where} "
-                        f"(written by {origin} at {origin.place})",
-                        severity="note" if step.event.kind == "copy" else "fail",
+                        f"(written by {origin} at {origin.place}{', freed since' if same.freed else ''})",
+                        # what was freed may have had to be
+                        severity="note" if same.freed or step.event.kind == "copy" else "fail",
                         waste=min(same.bytes, use.bytes_written),
-                        advice=f"use {other!r} instead of a second copy",
+                        advice=f"keep {other!r} instead of freeing it and writing the same again"
+                        if same.freed
+                        else f"use {other!r} instead of a second copy",
                         traffic=written_less(step, min(same.bytes, use.bytes_written)),
                         other=other,
                         written_at=origin.place,

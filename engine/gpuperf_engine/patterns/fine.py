@@ -8,21 +8,22 @@ has a module: ``fine_single``, ``fine_frequent``, ``fine_structured``, ``fine_ty
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..device.thresholds import Thresholds
-from ..results import Finding, ProvenValues, Traffic, ValueRecord
-from .fine_frequent import frequent_values
+from ..results import Finding, ValueRecord
+from .fine_frequent import frequent_values, idle_atomics
 from .fine_single import approximate_values, single_value
 from .fine_stores import dead_stores, repeated_loads, silent_stores, uninitialized_reads
 from .fine_structured import structured_values
 from .fine_types import heavy_type
+from .instructions import ATOMICS, COMPILERS, MOVES, accesses_of, instruction_finding, instruction_names
 from .matches import Match
 from .program import Step
 
-__all__ = ["COMPILERS", "FINE_PATTERNS", "VERBS", "FinePatterns", "accesses_of", "instruction_names"]
+__all__ = ["FINE_PATTERNS", "FinePatterns"]
 
 
 class _Family(Protocol):
@@ -44,9 +45,6 @@ _OTHERS: tuple[_Family, ...] = (silent_stores, dead_stores, repeated_loads, unin
 _SHARES = (frequent_values, heavy_type, approximate_values)
 #: rules that fail if each launch of the call shows them; those of ``_VALUES`` stand for each other
 _FAILING = {"single-zero": 0, "single-value": 0, "structured-values": 0, "dead-stores": 1}
-#: tables of the compiler's library, which nobody can change
-COMPILERS = ("__cudart_", "__internal_", "__nv_")
-VERBS = {"load": "loads", "store": "stores"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +89,28 @@ class FinePatterns:
             names = instruction_names(step.carried)
             moved = _moved(step.carried)
             for record in step.carried:
-                if record.space not in moved or record.kind not in VERBS:
-                    continue
-                if record.object.startswith(COMPILERS):
+                if record.space not in moved or record.object.startswith(COMPILERS):
                     continue
                 name = names[record.site, record.element, record.object]
+                # the models of time are told of less traffic with global memory alone, and what shared memory is cleared with and
+                # padded by is no traffic with memory
+                total = moved["global"].get(record.kind, 0) if record.space == "global" else 0
+                severity = "" if record.space == "global" else "note"
                 matches = _matches(record, step, thresholds, few)
-                findings = [_finding(step, record, match, name, moved) for match in matches]
+                findings = [
+                    instruction_finding(step, record, match, name, total, severity) for match in matches
+                ]
                 yield step, name, record, findings
 
 
 def _matches(record: ValueRecord, step: Step, thresholds: Thresholds, few: frozenset[str]) -> Iterator[Match]:
     """The patterns of a record. What all accesses or their bytes have in common holds of any number of them."""
     many = record.count >= thresholds.accesses
+    if record.kind in ATOMICS:
+        idle = idle_atomics(record, thresholds) if many else None
+        if idle is not None:
+            yield idle
+        return
     found = (family(record, thresholds) for family in _VALUES if many or family not in _SHARES)
     values = next((match for match in found if match and _holds(match, record, step, few)), None)
     others = _OTHERS
@@ -133,75 +140,13 @@ def _holds(match: Match, record: ValueRecord, step: Step, few: frozenset[str]) -
     )
 
 
-def accesses_of(finding: Finding) -> tuple[str, ...]:
-    """What the finding is about, whatever it says."""
-    return finding.call, finding.kernel, finding.instruction, finding.site or finding.object
-
-
-def instruction_names(records: Sequence[ValueRecord | ProvenValues]) -> dict[tuple[int, int, str], str]:
-    """Names that lines added above an instruction leave as they are: function, opcode, which one of those alike that access the
-    object, and the element."""
-    sites = {(record.site, record.object): (record.function, record.opcode) for record in records}
-    number: dict[tuple[str, str, str], int] = {}
-    names = {}
-    for (site, name), alike in sorted(sites.items()):
-        key = (*alike, name)
-        number[key] = number.get(key, 0) + 1
-        names[site, name] = " ".join((*alike, f"#{number[key]}"))
-    several = {record.site for record in records if record.element}
-    return {
-        (record.site, record.element, record.object): names[record.site, record.object]
-        + (f"[{record.element}]" if record.site in several else "")
-        for record in records
-    }
-
-
 def _moved(records: Sequence[ValueRecord]) -> dict[str, dict[str, int]]:
     """By space the bytes that a launch loads and stores."""
-    moved: dict[str, dict[str, int]] = {space: dict.fromkeys(VERBS, 0) for space in ("global", "shared")}
+    moved: dict[str, dict[str, int]] = {space: dict.fromkeys(MOVES, 0) for space in ("global", "shared")}
     for record in records:
-        if record.space in moved and record.kind in VERBS:
+        if record.space in moved and record.kind in MOVES:
             moved[record.space][record.kind] += record.bytes
     return moved
-
-
-def _finding(
-    step: Step, record: ValueRecord, match: Match, instruction: str, moved: Mapping[str, Mapping[str, int]]
-) -> Finding:
-    place = record.source or f"line {record.line}"
-    evidence: dict[str, Any] = {
-        "fraction": round(match.fraction, 4),
-        "bytes": record.bytes,
-        "line": record.line,
-        "source": record.source,
-        "opcode": record.opcode,
-        "kind": record.kind,
-        "type": record.type,
-        "launches": 1,
-        **match.evidence,
-    }
-    what = f"{record.opcode} at {place} {VERBS[record.kind]} {record.count:,} elements"
-    # the models of time are told of less traffic with global memory alone
-    share = match.waste / max(1, moved["global"][record.kind]) if record.space == "global" else 0.0
-    loads, stores = (min(1.0, share) if record.kind == kind else 0.0 for kind in VERBS)
-    return Finding(
-        rule=match.rule,
-        object=record.object or "memory",
-        call=step.call,
-        message=f"{what} {'from' if record.kind == 'load' else 'to'} {record.object or 'memory'!r}: {match.text}",
-        path=step.event.site.file,
-        line=step.event.site.line,
-        kernel=step.event.kernel,
-        # what shared memory is cleared with and padded by is no traffic with memory
-        severity=match.severity if record.space == "global" else "note",
-        waste=match.waste,
-        advice=match.advice,
-        evidence=evidence,
-        site=step.site_of(record.object),
-        instruction=instruction,
-        steps=(step.event.number,),
-        traffic=(Traffic(step.event.number, loads, stores),) if share else (),
-    )
 
 
 FINE_PATTERNS: tuple[FinePatterns, ...] = (FinePatterns(),)

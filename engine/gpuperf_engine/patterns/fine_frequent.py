@@ -1,4 +1,4 @@
-"""Frequent values: one value makes up much of what an instruction accesses."""
+"""Frequent values: one value makes up much of what an instruction accesses, or of what it adds to memory in vain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ..device.thresholds import Thresholds
 from ..results import ValueRecord
 from .matches import Match
 
-__all__ = ["frequent_values"]
+__all__ = ["frequent_values", "idle_atomics"]
 
 
 def frequent_values(record: ValueRecord, thresholds: Thresholds) -> Match | None:
@@ -29,4 +29,21 @@ def frequent_values(record: ValueRecord, thresholds: Thresholds) -> Match | None
         f"test for {value} first and leave out what follows from it, or store the other values only",
         severity="note",
         evidence={"value": value, "count": count},
+    )
+
+
+def idle_atomics(record: ValueRecord, thresholds: Thresholds) -> Match | None:
+    """At least the part ``frequent`` of what an atomic adds, or combines in another way, is 0 and leaves memory as it is."""
+    if record.neutral is None or not record.zeros or record.zeros < thresholds.frequent * record.count:
+        return None
+    fraction = record.zeros / record.count
+    whole = record.zeros == record.count
+    return Match(
+        "single-zero" if whole else "frequent-values",
+        fraction,
+        f"{'all' if whole else f'{record.zeros:,} ({100 * fraction:.1f} %)'} are 0, and leave it as it is",
+        record.zeros * record.width,
+        "test for 0 first and leave the atomic out",
+        severity="note",
+        evidence={"value": 0, "count": record.zeros},
     )

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ..device.thresholds import Thresholds
 from ..memory.arena import are_addresses
-from ..results import Finding, ProvenValues, Traffic
-from .fine import COMPILERS, VERBS, accesses_of, instruction_names
+from ..results import Finding, ProvenValues
 from .fine_single import flag_match, single_match
 from .fine_structured import structured_match
+from .instructions import COMPILERS, accesses_of, instruction_finding, instruction_names
 from .matches import Match
 from .program import Step
 
@@ -48,7 +47,8 @@ class ProvenPatterns:
                     continue
                 match = _match(item, thresholds)
                 if match is not None:
-                    yield step, _finding(step, item, match, names[item.site, item.element, item.object])
+                    name = names[item.site, item.element, item.object]
+                    yield step, instruction_finding(step, item, match, name, item.moved, proof="warp classes")
 
 
 def _match(item: ProvenValues, thresholds: Thresholds) -> Match | None:
@@ -70,42 +70,6 @@ def _match(item: ProvenValues, thresholds: Thresholds) -> Match | None:
     if item.kind == "store" and item.capacity == 1 and item.count > 1:
         return flag_match(item.base or 0, item.bytes, item.width)
     return single_match(item.base or 0, item.bytes) if item.elements > 1 else None
-
-
-def _finding(step: Step, item: ProvenValues, match: Match, instruction: str) -> Finding:
-    place = item.source or f"line {item.line}"
-    evidence: dict[str, Any] = {
-        "fraction": match.fraction,
-        "bytes": item.bytes,
-        "line": item.line,
-        "source": item.source,
-        "opcode": item.opcode,
-        "kind": item.kind,
-        "type": item.type,
-        "launches": 1,
-        "proof": "warp classes",
-        **match.evidence,
-    }
-    what = f"{item.opcode} at {place} {VERBS[item.kind]} {item.count:,} elements"
-    share = min(1.0, match.waste / item.moved) if item.moved else 0.0
-    loads, stores = (share if item.kind == kind else 0.0 for kind in VERBS)
-    return Finding(
-        rule=match.rule,
-        object=item.object or "memory",
-        call=step.call,
-        message=f"{what} {'from' if item.kind == 'load' else 'to'} {item.object or 'memory'!r}: {match.text}, as warp classes prove",
-        path=step.event.site.file,
-        line=step.event.site.line,
-        kernel=step.event.kernel,
-        severity=match.severity,
-        waste=match.waste,
-        advice=match.advice,
-        evidence=evidence,
-        site=step.site_of(item.object),
-        instruction=instruction,
-        steps=(step.event.number,),
-        traffic=(Traffic(step.event.number, loads, stores),) if share else (),
-    )
 
 
 PROVEN_PATTERNS: tuple[ProvenPatterns, ...] = (ProvenPatterns(),)

@@ -96,7 +96,7 @@ def _stored_use(use: Use, numbers: Mapping[Allocation, int]) -> dict[str, object
         **{name: getattr(use, name) for name in _USE},
         "contents": [asdict(item) for item in use.contents],
         "unread": [list(pair) for pair in use.unread],
-        "same": [numbers[same.array.allocation], same.start, same.bytes, same.writer]
+        "same": [numbers[same.array.allocation], same.start, same.bytes, same.writer, same.freed]
         if same and known
         else None,
     }
@@ -201,7 +201,13 @@ class _Reader:
             unread=tuple((int(number) + self.first, int(size)) for number, size in item["unread"]),
             same=None
             if same is None
-            else Same(self.arrays[same[0]], same[1], same[2], same[3] + self.first if same[3] >= 0 else -1),
+            else Same(
+                self.arrays[same[0]],
+                same[1],
+                same[2],
+                same[3] + self.first if same[3] >= 0 else -1,
+                bool(same[4]),
+            ),
         )
 
 

@@ -69,7 +69,8 @@ class ValueRecord:
     accesses are at more than one index. ``uninitialized``: whether the instruction, in any object, read bytes that nobody had
     written. ``dead_bytes``: of stores to global memory the bytes that the same thread overwrote before anybody read them
     (``simt.dead_stores``), ``None`` where that is not traced; ``overwriter``: line and source of the store that overwrote most of
-    them.
+    them. ``neutral``: of atomics and reductions whose result nobody uses, the operand that leaves memory as it is (0 of ``add``,
+    ``or``, ``xor``, and ``max`` of unsigned integers), ``None`` of others.
     """
 
     function: str
@@ -104,6 +105,7 @@ class ValueRecord:
     uninitialized: bool
     dead_bytes: int | None = None
     overwriter: tuple[int, str] | None = None
+    neutral: int | None = None
 
     @property
     def bytes(self) -> int:

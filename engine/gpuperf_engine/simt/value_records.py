@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..flow.access_types import access_types
+from ..flow.operands import reads, writes
 from ..isa.effects import ASYNC_COPY, ATOMIC, BULK_COPY, LOAD, MATRIX_LOAD, MATRIX_STORE, REDUCTION, STORE
 from ..isa.types import scalar_type
 from ..memory.arena import Memory
@@ -250,6 +251,12 @@ def describe(
 def _described_slots(program: Program) -> list[tuple[ValueSlot, dict[str, Any], bool]]:
     """The slots in order, what records of each have in common, and whether what it stores may be dead."""
     described = []
+    used = {
+        register
+        for function in program.functions
+        for item in function.instructions
+        for register in reads(item)
+    }
     for site, slots in value_slots(program).items():
         of_site = program.sites[site]
         instruction = of_site.instruction
@@ -261,6 +268,7 @@ def _described_slots(program: Program) -> list[tuple[ValueSlot, dict[str, Any], 
             "source": "" if location is None else f"{location.path}:{location.line}",
             "site": site,
             "kind": of_site.kind,
+            "neutral": None if used.intersection(writes(instruction)) else _neutral(instruction),
         }
         may_be_dead = _may_be_dead(instruction)
         for slot in slots:
@@ -333,6 +341,14 @@ def _described(
 
 def _frequent_first(counted: tuple[int, int]) -> tuple[int, int]:
     return -counted[1], counted[0]
+
+
+def _neutral(instruction: Instruction) -> int | None:
+    """The operand with which an atomic or a reduction leaves memory as it is, but for the sign of a zero."""
+    words = instruction.opcode.split(".")
+    if instruction.effect not in (ATOMIC, REDUCTION):
+        return None
+    return 0 if {"add", "or", "xor"}.intersection(words) or ("max" in words and words[-1][0] == "u") else None
 
 
 def _may_be_dead(instruction: Instruction) -> bool:

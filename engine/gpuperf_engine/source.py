@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,6 +26,10 @@ class Span(NamedTuple):
         return f"{self.path}:{self.line}:{self.column}"
 
 
+#: of the toolkit as it is installed, of conda's and of pip's packages
+_HEADER = re.compile(r"(?:^|/)(?:cuda[^/]*|targets/[^/]+|nvidia/[^/]+)/include/")
+
+
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
     """A position in the program before compilation, from ``.loc`` (PTX manual, "Debugging Directives").
@@ -38,6 +43,14 @@ class SourcePosition:
     column: int
     function: str | None = None
     inlined_at: SourcePosition | None = None
+
+    @property
+    def own(self) -> SourcePosition:
+        """The innermost position outside of CUDA's headers, whose functions (``atomicAdd``) are inlined; itself if there is none."""
+        position: SourcePosition | None = self
+        while position is not None and _HEADER.search(position.path):
+            position = position.inlined_at
+        return position or self
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}"

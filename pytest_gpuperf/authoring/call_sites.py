@@ -44,8 +44,15 @@ _STUB = "__device_stub_"
 #: what calls ``main``
 _OUTERMOST = ("_start", "__libc_start_main", "__libc_start_call_main")
 #: the variable that an allocation is assigned to: of C through a pointer to it, of Python by name
-_POINTER = re.compile(r"(?:[Aa]lloc)\w*\b.*?&\s*([A-Za-z_]\w*(?:(?:\.|->)\w+|\[\w*\])*)")
-_PLAIN = re.compile(r"(?:cuda|cu)\w*Alloc\w*\s*\(\s*(?:\([^()]*\)\s*)*([A-Za-z_]\w*)|^([A-Za-z_]\w*)\s*=[^=]")
+_NAME = r"[A-Za-z_]\w*(?:(?:\.|->)\w+|\[\w*\])*"
+_POINTER = re.compile(rf"(?:[Aa]lloc)\w*\b.*?&\s*({_NAME})")
+_PLAIN = re.compile(
+    r"(?:cuda|cu)\w*[Aa]lloc\w*\s*\(\s*(?:\([^()]*\)\s*)*([A-Za-z_]\w*)|^([A-Za-z_]\w*)\s*=[^=]"
+)
+#: a function's own name, without namespaces, arguments of templates and parameters
+_CALLED = re.compile(r"(?:\w+::)*([A-Za-z_]\w*)")
+#: behind an allocation, in which its function returns it
+_FUNCTION_LINES = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +279,40 @@ def _variable(event: Event | None, turn: int) -> str:
     text = event.path[0].text
     pointers = _POINTER.findall(text)
     if pointers:
-        return str(pointers[turn % len(pointers)])
+        variable = str(pointers[turn % len(pointers)])
+        return _assigned(event.path, 0, variable) or variable
     if match := _PLAIN.search(text):
-        return str(next(filter(None, match.groups())))
+        variable = str(next(filter(None, match.groups())))
+        return _given(event.path) or _assigned(event.path, 0, variable) or variable
     return text if event.path[0].address else ""
+
+
+def _assigned(path: tuple[CallSite, ...], depth: int, variable: str) -> str:
+    """What callers assign the variable to, whose function, that at ``depth``, returns it: ``x = alloc<float>(n)``."""
+    site, caller = path[depth], path[depth + 1] if depth + 1 < len(path) else None
+    called = _CALLED.match(site.function)
+    if caller is None or called is None or not _returns(site, variable):
+        return ""
+    match = re.search(rf"({_NAME})\s*=[^=;][^;]*?\b{called[1]}\b\s*(?:<[^;=]*>)?\s*\(", caller.text)
+    return "" if match is None else _assigned(path, depth + 1, match[1]) or match[1]
+
+
+def _returns(site: CallSite, variable: str) -> bool:
+    """Whether the function returns the variable behind that line: its last line is a brace that is not indented."""
+    returned = re.compile(rf"\breturn\s+(?:\([^()]*\)\s*)*{re.escape(variable)}\s*;")
+    for number in range(site.line, site.line + _FUNCTION_LINES if site.line else 0):
+        line = linecache.getline(site.path, number)
+        if returned.search(line):
+            return True
+        if not line or line.startswith("}"):
+            break
+    return False
+
+
+def _given(path: tuple[CallSite, ...]) -> str:
+    """What callers give a function that has the pointer from them: ``reserve(&x, n)`` for ``cudaMalloc(pointer, n)``."""
+    called = _CALLED.match(path[0].function)
+    if len(path) < 2 or called is None:
+        return ""
+    match = re.search(rf"\b{called[1]}\b\s*(?:<[^;=]*>)?\s*\([^;]*?&\s*({_NAME})", path[1].text)
+    return "" if match is None else match[1]

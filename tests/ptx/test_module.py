@@ -544,3 +544,20 @@ def test_directives_of_clusters(version: str, target: str, header: str, message:
         (tmp_path / "k.ptx").write_text(text)
         options = [f"-arch={target}", str(tmp_path / "k.ptx"), "-o", str(tmp_path / "k.cubin")]
         assert (subprocess.run(["ptxas", *options], capture_output=True).returncode == 0) is not bool(message)
+
+
+def test_a_function_of_cudas_headers_is_told_by_the_line_that_calls_it() -> None:
+    """nvcc inlines ``atomicAdd``: the innermost position is in its header, and where it was inlined may be in another one."""
+    program = SourcePosition("/src/hist.cu", 51, 5)
+    header = "/usr/local/cuda-13.0/bin/../targets/x86_64-linux/include/device_atomic_functions.hpp"
+    inner = SourcePosition(
+        "/env/site-packages/nvidia/cu13/include/a.hpp",
+        7,
+        1,
+        "f",
+        SourcePosition(header, 112, 3, "g", program),
+    )
+    assert inner.own == program == program.own
+    assert SourcePosition(header, 112, 3).own.line == 112
+    mine = SourcePosition("/src/include/mine.cuh", 3, 1, "h", program)
+    assert mine.own == mine

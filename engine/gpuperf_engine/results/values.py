@@ -45,7 +45,8 @@ class AffineFit:
 class ValueRecord:
     """What the accesses of one instruction to one object carried. Counts are of elements: a lane that loads ``.v4`` counts four times.
 
-    ``function``, ``line``, ``opcode`` and ``source`` as in ``SiteProfile``; ``site`` its place in ``Profile.sites``, ``element`` that
+    ``function``, ``line`` and ``opcode`` as in ``SiteProfile``; ``source`` too, but of inlined functions of CUDA's headers the line
+    that calls them; ``site`` its place in ``Profile.sites``, ``element`` that
     of the element in a vector access. ``kind`` is ``load``, ``store``, ``atomic`` or ``reduction`` (of these two the operand that
     lanes give is recorded); ``space`` ``global``, ``const``, ``param``, ``shared`` or ``local``; ``object`` the name of the
     allocation, ``shared memory`` or ``local memory``. ``type`` is what the bits are (``f32``, ``s32``, ``u8`` …), ``b32`` where that

@@ -275,7 +275,7 @@ def _described(
         program.functions[program.blocks[site.block].function].name,
         instruction.span.line,
         instruction.opcode,
-        "" if location is None else f"{location.path}:{location.line}",
+        "" if location is None else str(location.own),
         slot.site,
         slot.element,
         site.kind,

@@ -103,6 +103,54 @@ def test_a_line_that_allocates_several_arrays_names_each():
     assert [item.allocation.name for item in named.arrays] == ["x", "p.y", "x#2", "p.y#2"]
 
 
+WRAPPERS = """\
+template <typename T> T *alloc(int n)
+{
+    T *t;
+    check(cudaMalloc((void **)&t, sizeof(T) * n));
+    return t;
+}
+void reserve(float **pointer, int n) { cudaMalloc(pointer, 4 * n); }
+int set_up(void)
+{
+    cudaMalloc(&kept, 64);
+    return 0;
+}
+int main()
+{
+    float *flux = alloc<float>(n);
+    state.old = alloc<float>(n);
+    reserve(&mask, n);
+    int code = set_up();
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "line", "caller", "name"),
+    [
+        ("alloc", 4, 15, "flux"),
+        ("memory::alloc<float>", 4, 16, "state.old"),
+        ("reserve", 7, 17, "mask"),
+        ("set_up", 10, 18, "kept"),
+        ("", 4, 15, "t"),
+    ],
+)
+def test_what_a_function_allocates_for_its_callers_has_their_names(tmp_path, function, line, caller, name):
+    file = tmp_path / "a.cu"
+    file.write_text(WRAPPERS)
+    texts = WRAPPERS.splitlines()
+    device = ge.Device(mapped=True, observe={"memory", "values"})
+    path = (
+        CallSite(texts[line - 1].strip(), str(file), line, function),
+        CallSite(texts[caller - 1].strip(), str(file), caller, "main"),
+    )
+    device.call_path = lambda: path
+    device.allocate(64)
+    (array,) = named_after_sites(RecordedProgram.of(device)).arrays
+    assert array.allocation.name == name
+
+
 def test_lines_of_addresses_with_functions_that_were_inlined():
     rows = [
         "0x10",

@@ -57,7 +57,7 @@ def test_a_finding_appears_and_its_fix_removes_it(project):
     # known to be floats, though the copy came before any kernel
     (case,) = json.loads((project.path / "out" / "gpuperf.json").read_text())["cases"]
     rows = {(row["rule"], row["object"]): row for row in case["detail"]["findings"]}
-    heavy, dead = rows["heavy-type", "memory"], rows["dead-stores", "to"]
+    heavy, dead = rows["heavy-type", "from"], rows["dead-stores", "to"]
     assert heavy["line"] == line_of("upload")
     assert (heavy["evidence"]["elements"], heavy["evidence"]["type"]) == (16384, "int8")
     assert (dead["waste"], dead["line"]) == (65536, line_of("zeros"))

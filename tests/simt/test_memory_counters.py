@@ -33,14 +33,16 @@ FORMS = {
     "v4.u64": ("{%rd10, %rd11, %rd12, %rd13}", 32),
 }
 LONG = [form for form, (_, width) in FORMS.items() if width == 32]
-Offsets = list[int]  # bytes per lane; −1 for a lane that does not take part
+Offsets = tuple[int, ...]  # bytes per lane; −1 for a lane that does not take part
 
 
+@cache
 def touched(offsets: Offsets, width: int, piece: int) -> int:
     """Distinct pieces of so many bytes."""
     return len({byte // piece for at in offsets if at >= 0 for byte in range(at, at + width)})
 
 
+@cache
 def local_sectors(offsets: Offsets, width: int) -> int:
     """The same word of consecutive lanes is consecutive: word w of lane l lies at 128 w + 4 l."""
     places = {
@@ -69,6 +71,7 @@ def mergeable(offsets: Offsets) -> bool:
     )
 
 
+@cache
 def wavefronts(offsets: Offsets, width: int, kind: str) -> tuple[int, int]:
     """Passes and phases: all lanes at once up to 4 bytes, half warps of 8, quarter warps of 16 bytes. Two neighbouring phases
     of a load become one where lanes pair up and that is fewer passes."""
@@ -84,13 +87,16 @@ def wavefronts(offsets: Offsets, width: int, kind: str) -> tuple[int, int]:
     return taken, ideal
 
 
+@cache
 def unmerged(offsets: Offsets, width: int) -> int:
     """Passes of a load from global memory through the banks of L1: 128 bytes' worth of lanes at a time, each by itself."""
     lanes = 128 // max(width, 4)
     return sum(passes(offsets[first : first + lanes], width) for first in range(0, 32, lanes))
 
 
+@cache
 def patterns(width: int) -> dict[str, Offsets]:
+    """By name; each is worked out once for all forms of this width."""
     rng = np.random.default_rng(width)
     last = SPACE // width - 1
     some = {
@@ -121,7 +127,7 @@ def patterns(width: int) -> dict[str, Offsets]:
     made["upper half warp"] = [at if lane >= 16 else -1 for lane, at in enumerate(made["consecutive"])]
     made["some consecutive lanes"] = [at if 3 <= lane < 21 else -1 for lane, at in enumerate(made["shifted"])]
     made["nobody"] = [-1] * 32
-    return made
+    return {name: tuple(offsets) for name, offsets in made.items()}
 
 
 @cache
@@ -169,38 +175,77 @@ def run(
     return device.launch(kernel(kind, space, form, generic), 1, 32, args)
 
 
+SPACES = (".global", ".shared", ".local")
+
+
+@cache
+def everything(kind: str, form: str) -> tuple[ge.Kernel, list[tuple[str, str, bool]], list[int]]:
+    """A kernel with an access of each pattern to each space, through its own and a generic address: pattern, space and generic of
+    each in order, and the lines that they are on. Launching it once costs what one access by itself does."""
+    registers, spaces = FORMS[form][0], SPACES[:1] if form in LONG else SPACES
+    accesses = [
+        (name, space, generic)
+        for name in patterns(FORMS[form][1])
+        for generic in (False, True)
+        for space in spaces
+    ]
+    places = {name: 256 * place for place, name in enumerate(patterns(FORMS[form][1]))}
+    lines = [
+        f".version 8.8\n.target sm_100\n.address_size 64\n.shared .align 32 .b8 tile[{SPACE}];",
+        ".visible .entry k(.param .u64 offsets, .param .u64 data) {",
+        ".reg .pred %p<2>; .reg .b16 %h<5>; .reg .b32 %r<12>; .reg .b64 %rd<14>; .reg .f32 %f<9>; .reg .b128 %q<2>;",
+        f".reg .b64 %base<3>, %wide<3>; .local .align 32 .b8 scratch[{SPACE}];",
+        "ld.param.u64 %rd1, [offsets]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 8; add.u64 %rd1, %rd1, %rd2;",
+        "ld.param.u64 %base0, [data]; mov.u64 %base1, tile; mov.u64 %base2, scratch;",
+        "mov.u64 %wide0, %base0; cvta.shared.u64 %wide1, %base1; cvta.local.u64 %wide2, %base2;",
+    ]
+    numbers = []
+    for name, space, generic in accesses:
+        base, where = ("%wide", "") if generic else ("%base", space)
+        lines.append(f"ld.global.s64 %rd3, [%rd1+{places[name]}]; setp.lt.s64 %p1, %rd3, 0;")
+        lines.append(f"add.u64 %rd5, {base}{SPACES.index(space)}, %rd3;")
+        operands = f"{registers}, [%rd5]" if kind == "load" else f"[%rd5], {registers}"
+        lines.append(f"@!%p1 {'ld' if kind == 'load' else 'st'}{where}.{form} {operands};")
+        numbers.append("\n".join(lines).count("\n") + 1)
+    text = "\n".join([*lines, "ret; }"])
+    return ge.parse(text, path="k.ptx")["k"], accesses, numbers
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["load", "store"])
 def test_accesses(backend: str, kind: str, form: str) -> None:
     width = FORMS[form][1]
-    for name, offsets in patterns(width).items():
+    compute, accesses, numbers = everything(kind, form)
+    drawn = patterns(width)
+    device = ge.Device(backend=backend, memory_bytes=1 << 20)
+    args = [device.array(np.array(list(drawn.values()), np.int64)), device.zeros(SPACE, np.uint8)]
+    by_line = {site.line: site for site in device.launch(compute, 1, 32, args).sites}
+    for what, number in zip(accesses, numbers, strict=True):
+        name, space, _ = what
+        offsets, site = drawn[name], by_line[number]
         lanes = sum(at >= 0 for at in offsets)
         some = int(lanes > 0)
-        for generic in (False, True):
-            site = run(backend, kind, ".global", form, offsets, generic).sites[-1]
-            assert (site.requests, site.lanes, site.bytes_per_lane) == (some, lanes, width), name
-            assert (site.global_requests, site.shared_requests, site.local_requests) == (some, 0, 0), name
+        assert (site.requests, site.lanes, site.bytes_per_lane) == (some, lanes, width), what
+        requests = (site.global_requests, site.shared_requests, site.local_requests)
+        assert requests == tuple(some * (space == other) for other in (".global", ".shared", ".local")), what
+        if space == ".global":
             assert (site.sectors, site.cache_lines) == (
                 touched(offsets, width, 32),
                 touched(offsets, width, 128),
-            ), name
-            assert (site.wavefronts, site.local_sectors, site.global_bytes) == (0, 0, lanes * width), name
-            assert site.global_wavefronts == (unmerged(offsets, width) if kind == "load" else 0), name
-            if form in LONG:  # of global memory only
-                continue
-            site = run(backend, kind, ".shared", form, offsets, generic).sites[-1]
-            assert (site.requests, site.lanes, site.shared_lanes) == (some, lanes, lanes), name
-            assert (site.global_requests, site.shared_requests, site.local_requests) == (0, some, 0), name
-            assert (site.wavefronts, site.ideal_wavefronts) == wavefronts(offsets, width, kind), name
+            ), what
+            assert (site.wavefronts, site.local_sectors, site.global_bytes) == (0, 0, lanes * width), what
+            assert site.global_wavefronts == (unmerged(offsets, width) if kind == "load" else 0), what
+        elif space == ".shared":
+            assert site.shared_lanes == lanes, what
+            assert (site.wavefronts, site.ideal_wavefronts) == wavefronts(offsets, width, kind), what
             assert (site.sectors, site.cache_lines, site.local_sectors, site.global_bytes) == (0, 0, 0, 0), (
-                name
+                what
             )
-            assert site.global_wavefronts == 0, name
-            site = run(backend, kind, ".local", form, offsets, generic).sites[-1]
-            assert (site.requests, site.lanes, site.local_lanes) == (some, lanes, lanes), name
-            assert (site.global_requests, site.shared_requests, site.local_requests) == (0, 0, some), name
-            assert site.local_sectors == local_sectors(offsets, width), name
-            assert (site.sectors, site.cache_lines, site.wavefronts, site.global_bytes) == (0, 0, 0, 0), name
+            assert site.global_wavefronts == 0, what
+        else:
+            assert site.local_lanes == lanes, what
+            assert site.local_sectors == local_sectors(offsets, width), what
+            assert (site.sectors, site.cache_lines, site.wavefronts, site.global_bytes) == (0, 0, 0, 0), what
 
 
 def test_totals_by_space(backend: str) -> None:
@@ -260,7 +305,7 @@ def test_atomics(backend: str, operation: str, space: str, generic: bool) -> Non
             args=[device.array(np.array(places, np.int64)), data],
             device=device,
         )
-        offsets = [4 * place if place >= 0 else -1 for place in places]
+        offsets = tuple(4 * place if place >= 0 else -1 for place in places)
         lanes = sum(place >= 0 for place in places)
         turns = max(places.count(place) for place in places if place >= 0)
         memory, site = profile.memory, profile.sites[-1]
@@ -389,7 +434,7 @@ def test_loads_of_one_address(backend: str, form: str) -> None:
     device = ge.Device(backend=backend, memory_bytes=1 << 20)
     sites = device.launch(ge.parse(text, path="k.ptx")["k"], 1, 32, [device.zeros(256, np.uint8)]).sites
     for site, lanes in zip(sites, (32, 5), strict=True):
-        offsets = [width if lane < lanes else -1 for lane in range(32)]
+        offsets = tuple(width if lane < lanes else -1 for lane in range(32))
         assert (site.sectors, site.cache_lines) == (1, 1)
         assert site.global_wavefronts == unmerged(offsets, width)
 

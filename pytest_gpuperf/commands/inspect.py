@@ -7,9 +7,9 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from gpuperf_engine.device.device import program_of
 from gpuperf_engine.errors import nearest
 from gpuperf_engine.flow.blocks import EXIT
+from gpuperf_engine.simt.program import program_of
 
 from ..core.escaping import clean
 from ..core.mangling import matching

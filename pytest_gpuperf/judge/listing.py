@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gpuperf_engine.device.device import program_of
 from gpuperf_engine.profile.opcodes import work_of
+from gpuperf_engine.simt.program import program_of
 
 from ..core.escaping import storable
 from ..core.fingerprint import digest_parts

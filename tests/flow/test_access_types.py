@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.device.device import program_of
 from gpuperf_engine.flow.access_types import access_types
+from gpuperf_engine.simt.program import program_of
 
 from ..support import head
 

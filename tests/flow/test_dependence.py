@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.device.device import program_of
 from gpuperf_engine.flow.dependence import Aliases, Dependence
 from gpuperf_engine.ptx.syntax import Instruction
+from gpuperf_engine.simt.program import program_of
 from tests.support import head
 
 HEAD = head("8.0", "sm_80")

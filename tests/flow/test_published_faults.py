@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.device.device import program_of
 from gpuperf_engine.flow.operands import reads, writes
 from gpuperf_engine.flow.slicing import Slice
 from gpuperf_engine.isa.effects import BARRIER, BRANCH, INDIRECT_BRANCH, RETURN
 from gpuperf_engine.ptx.module import Function
 from gpuperf_engine.ptx.syntax import Instruction
+from gpuperf_engine.simt.program import program_of
 from gpuperf_engine.symbolic import known_contents as runtime
 from gpuperf_engine.symbolic.slice_program import slice_of
 from tests.support import head

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import gpuperf_engine as ge
-from gpuperf_engine.device.device import program_of
 from gpuperf_engine.flow.dominators import dominance_frontiers, immediate_dominators, predecessors
 from gpuperf_engine.flow.operands import reads, writes
 from gpuperf_engine.flow.ssa import Merge, Node, SsaForm, ssa_form
 from gpuperf_engine.ptx.syntax import Instruction, Register
-from gpuperf_engine.simt.program import Program
+from gpuperf_engine.simt.program import Program, program_of
 from tests.engine.random_kernels import Seeded, structured, tangled
 from tests.flow.test_dominators import graphs, reachable
 from tests.support import head

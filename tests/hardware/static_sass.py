@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import gpuperf_engine as ge
-from gpuperf_engine.device.device import program_of
 from gpuperf_engine.profile.groups import metrics_of
+from gpuperf_engine.simt.program import program_of
 from tests.hardware import collect
 
 #: machine instructions by class: beginnings of their names, the longest that fits decides

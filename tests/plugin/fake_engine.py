@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from gpuperf_engine import MachineCounts
 from gpuperf_engine.errors import *  # noqa: F403
 from gpuperf_engine.errors import MachineError, Unsupported
 from gpuperf_engine.profile.total import add_profiles
@@ -192,6 +191,8 @@ def machine_counts(profile, machine, search=()):
     threads = sum(kept.values())
     warps = profile.warp_instructions * threads // profile.thread_instructions + spills
     residue = 0.5 if any(name.startswith("vote") for name in kept) else 0.0
+    from gpuperf_engine import MachineCounts  # with it come NumPy and all that reads machine code
+
     return MachineCounts(
         profile.kernel, machine, RUNS[machine][-1], assembler, disassembler, code=repr(kept), registers=16, shared_bytes=0,
         stack_bytes=8 if spills else 0, code_bytes=16 * len(kept), warp_instructions=warps, thread_instructions=threads,

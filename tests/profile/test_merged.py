@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.device.device import program_of
 from gpuperf_engine.errors import EngineError
 from gpuperf_engine.profile.merged import DISTINCT, MergedLaunches
 from gpuperf_engine.profile.stored import StoredError, profile_from, stored
+from gpuperf_engine.simt.program import program_of
 from tests.support import needs_assembler
 
 MODEL = "kleimenov-popova"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.device.device import program_of
 from gpuperf_engine.sass.resources import ptxas_resources
+from gpuperf_engine.simt.program import program_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "kernels"
 needs_ptxas = pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not installed")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.device.device import program_of
 from gpuperf_engine.simt.launch import LaunchPlan, marshal
+from gpuperf_engine.simt.program import program_of
 from gpuperf_engine.symbolic.backend import Counts, Refusal, count_by_warp_classes
 from gpuperf_engine.symbolic.slice_program import slice_of
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..api import Device
-from ..device.device import program_of
 from ..device.recorded import RecordedProgram
 from ..profile.budget import Budget
 from ..profile.merged import MergedLaunches, one_launch
@@ -23,6 +22,7 @@ from ..profile.stored_program import program_from, stored_program
 from ..ptx.module import Function as Kernel
 from ..ptx.module import Module
 from ..results import Profile
+from ..simt.program import program_of
 from .call_paths import located
 from .calls import say
 

@@ -32,7 +32,7 @@ from ..simt.launch import (
     resident_ctas,
 )
 from ..simt.padding import notes_of
-from ..simt.program import Program, build_program
+from ..simt.program import Program, program_of
 from ..simt.thread_counters import choose_ctas
 from ..symbolic.choose import observe_addresses, observe_control
 from ..symbolic.known_contents import pointers, resolve_demand
@@ -47,7 +47,7 @@ from .inputs import Inputs, InputsKeeper
 from .options import RACES, RESOURCES, check_backend, check_name
 from .thresholds import Thresholds
 
-__all__ = ["Runtime", "program_of"]
+__all__ = ["Runtime"]
 
 
 class Backend(Protocol):
@@ -56,14 +56,6 @@ class Backend(Protocol):
     def run(
         self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]
     ) -> Observation: ...
-
-
-def program_of(kernel: Function) -> Program:
-    """The kernel laid out for running, made once per kernel object."""
-    program = kernel.memo.get("program")
-    if not isinstance(program, Program):
-        program = kernel.memo["program"] = build_program(kernel)
-    return program
 
 
 def _check_entry(kernel: Function) -> None:

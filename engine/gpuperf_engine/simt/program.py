@@ -33,6 +33,7 @@ __all__ = [
     "Site",
     "build_program",
     "is_order_free",
+    "program_of",
     "reserved_offset",
     "shared_unit",
 ]
@@ -215,6 +216,14 @@ class Program:
         start = self.entries[function]
         end = self.entries[function + 1] if function + 1 < len(self.entries) else len(self.blocks)
         return self.blocks[start:end]
+
+
+def program_of(kernel: Function) -> Program:
+    """The kernel laid out for running, made once per kernel object."""
+    program = kernel.memo.get("program")
+    if not isinstance(program, Program):
+        program = kernel.memo["program"] = build_program(kernel)
+    return program
 
 
 @uncollected

@@ -191,7 +191,17 @@ def test_without_the_option_no_heavy_module_is_imported(project):
 
 
 def test_importing_the_plugin_loads_nothing():
+    """And what judges loads nothing that runs kernels: the controller of pytest-xdist runs none, nor does a process that only reads
+    baselines."""
     heavy = ["numpy", "yaml", "lark", "jinja2", "deepdiff", "llvmlite", "networkx"]
-    code = f"import sys, pytest_gpuperf.plugin\nprint([name for name in {heavy} if name in sys.modules])"
+    runs = [
+        f"gpuperf_engine.{name}"
+        for name in ("api", "device.device", "symbolic", "interp", "jit", "sass.code")
+    ]
+    code = f"""if True:
+        import sys, pytest_gpuperf.plugin
+        print([name for name in {heavy} if name in sys.modules])
+        import pytest_gpuperf.judge.judge
+        print([name for name in {runs} if name in sys.modules])"""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert run.stdout.strip() == "[]", run.stderr
+    assert run.stdout.split("\n")[:2] == ["[]", "[]"], run.stdout + run.stderr

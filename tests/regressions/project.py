@@ -112,7 +112,7 @@ class Project:
             (self.folder / change).mkdir(exist_ok=True)
             for name, text in files.items():
                 (self.folder / change / name).write_text(text, encoding="utf-8")
-        options = ("-q", "-p", "no:cacheprovider", "--gpuperf", *options)
+        options = ("-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--gpuperf", *options)
         return subprocess.run(
             [sys.executable, "-m", "pytest", *options],
             cwd=self.folder,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import sys
 from collections.abc import Generator
@@ -58,34 +57,12 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         gc.freeze()
 
 
-def _from_the_end(config: pytest.Config) -> bool:
-    """Whether this is a worker of pytest-xdist with an odd number. On a fresh checkout workers that import the same files at the same
-    time would all compile all of them: half of the workers begin at the other end, and read what those have compiled that come
-    towards them."""
-    worker: dict[str, str] = getattr(config, "workerinput", {})
-    return worker.get("workerid", "")[-1:] in {"1", "3", "5", "7", "9"}
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(
-    collector: pytest.Collector,
-) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    report = yield
-    if isinstance(collector, (pytest.Session, pytest.Directory)) and _from_the_end(collector.config):
-        report.result.reverse()
-    return report
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     listed = collection_path.is_relative_to(ROOT) and collection_path.relative_to(ROOT).as_posix() in _PATHS
     return True if listed and config.getoption("fast") else None
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if _from_the_end(config):  # all workers have the tests in the same order
-        files = [list(group) for _, group in itertools.groupby(items, key=lambda item: item.path)]
-        items[:] = itertools.chain.from_iterable(reversed(files))
     if config.getoption("fast"):
         slow = [item for item in items if item.nodeid.startswith(_TESTS)]
         config.hook.pytest_deselected(items=slow)

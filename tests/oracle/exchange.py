@@ -42,6 +42,7 @@ class WarpWait:
     order: tuple[int, int]
     masked: bool
     thread: Thread
+    late: str = ""  # where a shuffle is whose mask may lack lanes that come: it waits until no lane of the CTA can run
 
 
 @dataclass
@@ -151,7 +152,8 @@ def warp_step(b: Builder, mask_at: int | None, gets: list[Get], puts: list[Put],
 
     def step(t: Thread) -> None:
         wanted = members(t) if members is not None else 0
-        if members is not None and not wanted >> t.lane & 1:
+        late = b.statement.base == "shfl" and members is not None and wanted != 0xFFFFFFFF
+        if members is not None and not wanted >> t.lane & 1 and not late:
             raise OracleError(f"line {b.statement.line}: lane {t.lane} is not in the mask 0x{wanted:x}")
         place = f"{t.frame.function.name}:{index}"
         # of matrix instructions the manual wants the same one, of others one of the same form
@@ -159,9 +161,18 @@ def warp_step(b: Builder, mask_at: int | None, gets: list[Get], puts: list[Put],
         values = tuple(get(t) for get in gets)
         # Deeper calls first, then the lowest instruction: who stands there cannot be waiting for later ones.
         t.waiting = WarpWait(
-            key, wanted, values, puts, exchange, (-len(t.frames), index), members is not None, t
+            key,
+            wanted,
+            values,
+            puts,
+            exchange,
+            (-len(t.frames), index),
+            members is not None,
+            t,
+            place if late else "",
         )
-        settle_lane(t.cta.warps[t.number // 32], t.waiting)
+        if not late:
+            settle_lane(t.cta.warps[t.number // 32], t.waiting)
 
     return step
 
@@ -179,7 +190,28 @@ def finish(group: dict[int, Thread]) -> None:
 def settle_warp(warp: list[Thread]) -> None:
     """Carry out every masked exchange whose living members have all arrived."""
     for thread in warp:
-        settle_lane(warp, thread.waiting)
+        if not isinstance(thread.waiting, WarpWait) or not thread.waiting.late:
+            settle_lane(warp, thread.waiting)
+
+
+def settle_late(warp: list[Thread]) -> bool:
+    """Shuffles with a mask that is not of the whole warp: by all living lanes where they are together, whatever the mask, as GPUs
+    do; else by the mask, which must have each lane."""
+    living = [t for t in warp if not t.done]
+    waits = {t.lane: t.waiting for t in living if isinstance(t.waiting, WarpWait) and t.waiting.late}
+    outside = [lane for lane, wait in waits.items() if not wait.members >> lane & 1]
+    if (
+        outside
+        and len(waits) == len(living)
+        and len({(wait.late, wait.members) for wait in waits.values()}) == 1
+    ):
+        finish({t.lane: t for t in living})
+        return True
+    for lane in outside:
+        raise OracleError(f"{waits[lane].late}: lane {lane} is not in the mask 0x{waits[lane].members:x}")
+    for wait in waits.values():
+        settle_lane(warp, wait)
+    return any(t.waiting is None for t in living)
 
 
 def settle_lane(warp: list[Thread], wait: object) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .clusters import Cluster, ClusterWait, shared_of
-from .exchange import BarrierWait, WarpWait, settle_barrier, settle_unmasked, settle_warp
+from .exchange import BarrierWait, WarpWait, settle_barrier, settle_late, settle_unmasked, settle_warp
 from .mbarriers import Mbarrier, PhaseWait
 from .memory import CONST_WINDOW, OracleError, window_of
 from .syntax import Function
@@ -167,5 +167,5 @@ class Cta:
                 moved = True
         if not moved:
             for warp in self.warps:
-                moved |= settle_unmasked(warp)
+                moved |= settle_late(warp) or settle_unmasked(warp)
         return moved

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import gpuperf_engine as ge
 from gpuperf_engine.jit.slow_path import NativeWarp
 from tests.engine.running import collect
 from tests.oracle import kernels
@@ -104,3 +106,44 @@ def test_what_python_does_often_is_told() -> None:
     (remark,) = profile.remarks
     assert "k.ptx:" in remark and "left compiled code 600 times at shfl.sync.bfly.b32" in remark
     assert not collect("llvm", body, grid=3)[1].remarks
+
+
+SHUFFLE = """
+    .version 8.0
+    .target sm_80
+    .address_size 64
+    .visible .entry k(.param .u64 out) {
+        .reg .b32 %r<5>; .reg .b64 %rd<3>; .reg .pred %p<2>;
+        mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [out]; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd1, %rd1, %rd2;
+        @BEFORE@
+        shfl.sync.idx.b32 %r3, %r1, 3, 31, %r2;
+        st.global.u32 [%rd1], %r3; ret; }
+"""
+
+
+@pytest.mark.parametrize(
+    "before, threads, passes",
+    [
+        ("mov.b32 %r2, 0xf0;", 32, True),
+        # the same in all lanes, though it is computed; 20 lanes live
+        ("shr.u32 %r2, %r1, 6; add.u32 %r2, %r2, 4;", 20, True),
+        # a mask of its own for each lane
+        ("mov.u32 %r2, %lanemask_gt;", 32, False),
+        # lanes 24 to 31 are gone: all that live are there
+        ("mov.b32 %r2, 0x7; setp.ge.u32 %p1, %r1, 24; @%p1 ret;", 32, True),
+    ],
+)
+def test_a_shuffle_by_lanes_outside_their_mask(backend, before, threads, passes):
+    """Machine code of a shuffle has no mask: of a warp that is not diverged all lanes exchange, which is noted."""
+    module = ge.parse(SHUFFLE.replace("@BEFORE@", before))
+    for strict in ("note", "off", "error"):
+        device = ge.Device(backend=backend, strict=strict)
+        out = device.array(np.full(32, 99, np.uint32))
+        if not passes or strict == "error":
+            with pytest.raises(ge.TrapError, match="which does not contain that lane"):
+                device.launch(module["k"], 1, threads, [out])
+            continue
+        profile = device.launch(module["k"], 1, threads, [out])
+        here = 24 if "ret" in before else threads
+        assert out.numpy().tolist() == [3] * here + [99] * (32 - here)
+        assert [note.endswith("[shuffle-mask]") for note in profile.notes] == [True] * (strict == "note")

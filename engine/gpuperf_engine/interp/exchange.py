@@ -34,6 +34,7 @@ from ..isa.evaluation import evaluate
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Instruction, Vector
 from ..simt.faults import bad_member_mask, incomplete_warp, lanes_of, meaningless_operands
+from ..simt.rule_breaches import Breach
 from .handlers import handles
 from .matrix import MatrixRows
 from .operands import Prepare, Reader, destinations, every_lane, guard_of, lane_value, reader
@@ -89,9 +90,10 @@ class Exchange:
         if lanes:
             perform(warp, lanes, [(self, lanes)])
 
-    def masks(self, warp: ReferenceWarp) -> dict[int, int]:
+    def masks(self, warp: ReferenceWarp, *, strict: bool = False) -> dict[int, int]:
         """The member masks that the active lanes give (all lanes for matrices), with those lanes. Raises ``TrapError`` if a
-        lane is not in its own."""
+        lane is not in its own, but for a shuffle by all lanes that live: unless ``strict`` these take part whatever the mask (rule
+        ``shuffle-mask``)."""
         if "membermask" not in self.readers:
             return {_WHOLE: warp.mask}
         given = self.readers["membermask"](warp).data
@@ -103,8 +105,25 @@ class Exchange:
                 masks[int(given[lane])] = masks.get(int(given[lane]), 0) | 1 << lane
         for mask, lanes in masks.items():
             if lanes & ~mask:
+                if not strict and self._shuffles_whole(warp, lanes):
+                    breach = Breach(
+                        "shuffle-mask",
+                        self.instruction,
+                        warp.cta.index,
+                        warp.index,
+                        lanes_of(lanes & ~mask)[0],
+                        mask,
+                    )
+                    warp.counters.breaches.append(breach)
+                    return {lanes: lanes}
                 raise bad_member_mask(warp.place(), self.instruction, lanes_of(lanes & ~mask)[0], mask)
         return masks
+
+    def _shuffles_whole(self, warp: ReferenceWarp, lanes: int) -> bool:
+        """Whether lanes with one member mask are all that live, at a shuffle, and may be outside of it."""
+        return (
+            self.instruction.effect is SHFL and lanes == warp.paths.live and warp.cta.plan.strict != "error"
+        )
 
     def results(
         self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]

@@ -42,6 +42,11 @@ RULES = {
         "PTX: bar, barrier; CUDA: Independent Thread Scheduling",
         works=True,
     ),
+    "shuffle-mask": Rule(
+        "the member mask of `shfl.sync` contains each lane that executes it; in a warp that is not diverged, GPUs let all exchange",
+        "PTX: shfl.sync",
+        works=True,
+    ),
     "peer-ended": Rule(
         "shared memory of another block of the cluster is read and written only while that block has not ended",
         "CUDA: Distributed Shared Memory",
@@ -56,8 +61,8 @@ RULES = {
     "bounds": Rule("an access lies inside of an object", "CUDA: Device Memory Accesses"),
     "alignment": Rule("an address is a multiple of the size of the access", "PTX: Alignment"),
     "member-mask": Rule(
-        "the member mask of a `.sync` instruction contains each lane that executes it",
-        "PTX: shfl.sync, vote.sync",
+        "the member mask of a `.sync` instruction contains each lane that executes it (`shfl.sync`: of a diverged warp)",
+        "PTX: shfl.sync, vote.sync, match.sync, redux.sync, elect.sync, bar.warp.sync",
     ),
     "barrier-operands": Rule(
         "a barrier has a number from 0 to 15, and a thread count that is a multiple of the warp size",
@@ -126,6 +131,7 @@ class Noted:
     NOT_STARTED = 0
     ARRIVAL = 1
     ALIGNED_BARRIER = 2
+    SHUFFLE_MASK = 3
     #: the most that are reported of one launch, by instruction
     MOST = 64
     #: bytes of a record: rule, site, CTA, warp, lane, address
@@ -133,7 +139,7 @@ class Noted:
 
 
 #: rules by these numbers
-NOTED = ("peer-not-started", "arrival-at-ended-block", "aligned-barrier")
+NOTED = ("peer-not-started", "arrival-at-ended-block", "aligned-barrier", "shuffle-mask")
 
 
 def render() -> str:
@@ -156,10 +162,27 @@ def render() -> str:
         "Reads of memory that was never written have a setting of their own, `gpuperf_uninitialized`. Not looked for: what `shfl`",
         "reads from a lane that takes no part, which the manual leaves undefined (here it is 0).",
         "",
-        "`aligned-barrier`: [what is carried out](engine.md#aligned-barriers). `member-mask` is an error, as what a GPU computes",
-        "then is the compiler's choice: ptxas 13.0 (`sm_80`, `sm_90`) leaves the mask out where it takes the warp to be converged",
-        "(a ballot is `VOTE.ANY` alone, with the bits of all lanes); elsewhere it puts `WARPSYNC` with the mask before the",
-        "exchange, and nothing says which of the lanes outside of it are there.",
+        "`aligned-barrier`: [what is carried out](engine.md#aligned-barriers).",
+        "",
+        "**Lanes outside of their member mask.** In machine code the mask is an operand of `WARPSYNC`, which waits for lanes; `SHFL`,",
+        "`VOTE`, `MATCH`, `REDUX` and `ELECT` have none. ptxas 13.0 (`sm_80`, `sm_90`, `sm_100`, `sm_120`; a warp that is not",
+        "diverged) leaves `WARPSYNC` out where the mask is a constant, so that all lanes take part. Else it depends:",
+        "",
+        "| instruction | where the mask is in a register | here |",
+        "|---|---|---|",
+        "| `shfl.sync` | `SHFL` (`sm_80`), after `WARPSYNC` from `sm_90` on | `shuffle-mask` |",
+        "| `vote.sync`, `match.sync`, `redux.sync` | as with a constant by a look at all masks, or code for diverged warps (`sm_80`), "
+        "after `WARPSYNC.EXCLUSIVE` from `sm_90` on | error |",
+        "| `elect.sync` | after `WARPSYNC.EXCLUSIVE` | error |",
+        "| `bar.warp.sync` | `WARPSYNC`, or nothing where the warp is together | error |",
+        "",
+        "What `WARPSYNC.EXCLUSIVE` does with a lane outside of its mask, and which lanes are there afterwards, is not documented:",
+        "such a vote has one value or another by how the mask was computed, so it is an error. Of shuffles it is known from a GPU",
+        "too: on a V100 [masks 0, 0xff and 0xffffffff gave the same][v100] in all lanes. Here all lanes exchange where all that live",
+        "execute a shuffle together, with one mask; in a diverged warp, or with masks of several values, a lane outside is an error",
+        "(`member-mask`).",
+        "",
+        "[v100]: https://forums.developer.nvidia.com/t/what-does-mask-mean-in-warp-shuffle-functions-shfl-sync/67697",
         "",
     ]
     return "\n".join(lines)

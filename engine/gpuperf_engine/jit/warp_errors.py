@@ -112,7 +112,7 @@ class WarpErrors(WarpState):
         if event == Event.CLUSTER_ORDER:
             return bad_cluster_barrier(place, instruction, lane)
         if event == Event.MEMBER_MASK:
-            self.exchange(block.index).masks(cast("ReferenceWarp", self))
+            self.exchange(block.index).masks(cast("ReferenceWarp", self), strict=True)
         if event == Event.INCOMPLETE:
             return incomplete_warp(place, block.instructions[0], self.mask)
         if event in (Event.NO_WARPGROUP, Event.DESCRIPTOR, Event.PATTERN):

@@ -17,7 +17,8 @@ __all__ = ["Breach", "breach_note", "first_breaches"]
 @dataclass(frozen=True, slots=True)
 class Breach:
     """A rule (``isa.rules.RULES``) and the thread that broke it: ``cta`` is its linear index, ``address`` a place in the shared memory
-    of the cluster; at a barrier, the lanes of its warp that came with it and, from bit 32 on, the others that live."""
+    of the cluster; at a barrier, the lanes of its warp that came with it and, from bit 32 on, the others that live; at a shuffle the
+    member mask."""
 
     rule: str
     instruction: Instruction
@@ -45,6 +46,11 @@ def breach_note(plan: LaunchPlan, breach: Breach, kernel: str) -> str:
         came = executed_by(breach.address & 0xFFFFFFFF, breach.address >> 32 & 0xFFFFFFFF)
         where = f"{item.span}: {kernel!r}: {item.opcode} {came}, first {thread}"
         return f"{where}: GPUs from sm_70 on count threads; {INSTEAD_OF_ALIGNED} [{breach.rule}]"
+    if breach.rule == "shuffle-mask":
+        mask = f"{item.opcode} with member mask {breach.address:#010x}, which does not contain lane {breach.lane}"
+        return (
+            f"{item.span}: {kernel!r}: {mask} ({thread}): all lanes that execute it exchange [{breach.rule}]"
+        )
     rank = breach.address >> RANK_SHIFT
     reason, _ = BROKEN[breach.rule]
     peer = f"block {peer_of(plan, breach.cta, rank)}, rank {rank} of the cluster"

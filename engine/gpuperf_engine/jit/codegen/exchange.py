@@ -26,14 +26,16 @@ from ...isa.effects import (
     Effect,
 )
 from ...isa.evaluation import evaluate
+from ...isa.rules import Noted
 from ...isa.types import scalar_type
 from ...ptx.syntax import Instruction, Operand
-from ..ir.abi import State
+from ..ir.abi import Context, State
 from ..ir.codes import CONVERGE_CODE, SYNC_CODE, Event, Status
 from ..ir.operands import LANES, Ref, constant, vector_ll
 from ..ir.values import NativeValue
 from ..runtime.matrix_functions import matrix_name, matrix_types
 from .handlers import handles
+from .memory import pointer_number
 from .rows import write_rows
 from .warpgroup import write_warpgroup
 
@@ -80,6 +82,8 @@ class _Exchange:
         else:
             own = asked._and(to.value(U32, _LANE_BITS))
             alien = writer.and_(self.mask, to.bits_of(own._compare(own.constant(0, U32), "eq")))
+        if self.instruction.effect is SHFL and asked.number != 0xFFFFFFFF:
+            alien, wanted = self._shuffle_by_all(asked, alien, wanted)
         to.error(alien, Event.MEMBER_MASK)
         stay, go = writer.label("park"), writer.label("together")
         writer.branch(missing, stay, go)
@@ -94,6 +98,39 @@ class _Exchange:
         if self.instruction.effect.whole_warp:
             to.error(writer.xor(self.mask, -1), Event.INCOMPLETE)
         return wanted
+
+    def _shuffle_by_all(self, asked: NativeValue, alien: Ref, wanted: NativeValue) -> tuple[Ref, NativeValue]:
+        """Where all lanes that live execute a shuffle with one member mask that some are not in, all take part, which is noted (rule
+        ``shuffle-mask``). The lanes for which it is an error, and those that take part."""
+        to, writer = self.to, self.to.writer
+        every = writer.icmp("eq", self.mask, writer.load("i32", "%live"))
+        if asked.uniform:
+            one = asked.scalar()
+        else:
+            lowest = writer.intrinsic("cttz.i32", "i32", self.mask, constant("i1", "false"))
+            one = writer.extract(asked.vector(), writer.and_(lowest, LANES - 1))
+            same = to.bits_of(asked._compare(to.value(U32, one, True), "eq"))
+            every = writer.and_(every, writer.icmp("eq", writer.and_(same, self.mask), self.mask))
+        lax = writer.icmp("eq", writer.and_(writer.field("%ctx", Context.STRICT), 1 << Noted.SHUFFLE_MASK), 0)
+        passes = writer.and_(writer.and_(every, lax), writer.icmp("ne", alien, 0))
+        pointers = [("i64", pointer_number(to, name)) for name in ("%ctx", "%cta")]
+        noted, on = writer.label("noted"), writer.label("on")
+        writer.branch(passes, noted, on)
+        writer.start(noted)
+        first = writer.intrinsic("cttz.i32", "i32", alien, constant("i1", "false"))
+        writer.call(
+            "breach", "i64", *pointers,
+            *[("i64", str(number)) for number in (Noted.SHUFFLE_MASK, to.place_of(self.instruction))],
+            *[("i64", writer.zext(number, "i64")) for number in (first, one)],
+        )  # fmt: skip
+        writer.jump(on)
+        writer.start(on)
+        left = writer.select(passes, Ref("i32", "0"), alien)
+        if wanted.uniform:
+            return left, to.value(U32, writer.select(passes, self.mask, wanted.scalar()), True)
+        return left, to.value(
+            U32, writer.select(passes, to.value(U32, self.mask, True).vector(), wanted.vector())
+        )
 
     def _any(self, value: NativeValue) -> Ref:
         """i1: a value is not 0 in some active lane."""

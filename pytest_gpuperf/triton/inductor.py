@@ -63,10 +63,12 @@ def prepare(device: TritonDevice, places: Places) -> None:
     try:
         torch._C._cuda_getCurrentRawStream = lambda index: 0
         torch._C._dynamo.guards._empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cpu
-        _create_on_cpu(places)
         _without_accelerator()
+        _create_on_cpu(places)
     except (AttributeError, OSError, ValueError) as error:
         lacking = str(error)
+        # so that it gets there
+        after_import("torch._subclasses.fake_tensor", _fake_on_gpu)
         after_import("torch._inductor.compile_fx", lambda: _refuse(lacking))
         return
     _keep_apart()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gpuperf_engine.errors import EngineError
 
 from .imported_functions import library_base, replace, slots_of
+from .signals import Deferred
 
 if TYPE_CHECKING:
     from gpuperf_engine import Device
@@ -45,6 +46,7 @@ class TorchMemory:
         libc = ctypes.CDLL(None)
         self._real_allocate, self._real_free = _Allocate(("posix_memalign", libc)), _Free(("free", libc))
         self._callbacks = _Allocate(self._allocate), _Free(self._free)
+        self.signals: Deferred | None = None
         self._slots: dict[str, list[int]] = {}
         #: addresses of tensors of the GPU; the others are the host's
         self._of_gpu: set[int] = set()
@@ -66,13 +68,15 @@ class TorchMemory:
         slots = slots_of(base, ("posix_memalign", "free")) if base is not None else {}
         if not slots or not all(slots.values()):
             return False
-        addresses = [ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in self._callbacks]
+        signals = Deferred(*(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in self._callbacks))
         try:
-            replace(slots, {"free": addresses[1]})
-            replace(slots, {"posix_memalign": addresses[0]})
+            replace(slots, {"free": signals.functions["free"]})
+            replace(slots, {"posix_memalign": signals.functions["allocate"]})
         except OSError:
             return False
         self._slots = slots
+        self.signals = signals
+        signals.install()
         atexit.register(self._let_go)
         return True
 

@@ -68,6 +68,9 @@ class Places:
             return function(*args, **kwargs)
         finally:
             placing.on_gpu = outer
+            signals = self._memory.signals
+            if signals is not None and signals.waiting:
+                signals.settle()
 
     def keep_in_files(self) -> None:
         """Let ``torch.save`` and ``torch.load`` know where a tensor was, as they know it of a GPU's."""

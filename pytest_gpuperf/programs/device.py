@@ -90,6 +90,8 @@ class ProgramDevice:
         self.search = tuple(search)
         self.device = _mapped(options)
         self.timing = self._trying = False
+        #: options of launches
+        self._demand: dict[str, Any] = {}
         self.elapsed_us = 0.0
 
     @cached_property
@@ -99,13 +101,15 @@ class ProgramDevice:
         )  # programs see it: the same on all hosts
 
     @contextmanager
-    def trying_out(self) -> Iterator[None]:
-        """Launches within choose among kernels: they are no launches of the program, and are not observed."""
-        outer, self._trying = self._trying, True
+    def trying_out(self, *, results: bool = True) -> Iterator[None]:
+        """Launches within choose among kernels: they are no launches of the program, and are not observed. Without ``results`` they
+        store nothing, and only what their time depends on runs."""
+        outer = self._trying, self._demand
+        self._trying, self._demand = True, {} if results else {"demand": "addresses", "keep": False}
         try:
             yield
         finally:
-            self._trying = outer
+            self._trying, self._demand = outer
 
     def during_launch(
         self, arguments: Iterable[Any]
@@ -144,6 +148,7 @@ class ProgramDevice:
                 shared_bytes=shared_bytes,
                 cluster=cluster,
                 cooperative=cooperative,
+                **self._demand,
             )
         if self.timing:
             self.elapsed_us += self._predictor.estimate(profile).time_us

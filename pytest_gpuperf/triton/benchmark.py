@@ -14,7 +14,7 @@ __all__ = ["bencher", "replace_in_triton"]
 
 def bencher(device: TritonDevice, *, gated: bool = True) -> Callable[..., Any]:
     """``do_bench(fn, …)``: milliseconds of one run, as predicted; the same for every quantile and way to sum up. ``gated``: what it
-    launches are launches of the program; what an autotuner tries are none."""
+    launches are launches of the program; what an autotuner tries are none, and compute nothing."""
 
     def do_bench(
         fn: Callable[[], object],
@@ -29,7 +29,7 @@ def bencher(device: TritonDevice, *, gated: bool = True) -> Callable[..., Any]:
         before, timing = device.elapsed_us, device.timing
         device.timing = True
         try:
-            with nullcontext() if gated else device.trying_out():
+            with nullcontext() if gated else device.trying_out(results=False):
                 fn()
         finally:
             device.timing = timing

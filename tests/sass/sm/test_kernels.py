@@ -215,3 +215,44 @@ def test_products_of_the_examples() -> None:
     busy = 8 * 2 * 4 * 64
     assert tma.bounds["tensor"] == pytest.approx(h100.microseconds(busy, busy / tma.cycles))
     assert all(item.time_us >= max(item.bounds.values()) for item in found)
+
+
+#: a store to shared memory and a fence, so often
+FENCED = """.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u32 turns)
+{
+.reg .b32 %r<6>; .reg .pred %p<2>;
+.shared .align 4 .b8 word[128];
+ld.param.u32 %r1, [turns]; mov.u32 %r2, word; mov.u32 %r3, 0;
+L:
+st.shared.u32 [%r2], %r3;
+FENCE;
+add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, %r1;
+@%p1 bra L;
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "fence, memory",
+    [
+        ("fence.acq_rel.cta", ["l1"]),
+        # a fence of the CTA, and one of the proxies
+        ("fence.proxy.async.shared::cta", ["l1", "shared"]),
+        ("fence.acq_rel.gpu", ["l2"]),
+    ],
+)
+def test_a_fence_waits_for_the_memory_that_it_is_about(fence: str, memory: list[str]) -> None:
+    kernel = ge.parse(FENCED.replace("FENCE", fence), path="fenced.ptx")["k"]
+    few, many = (
+        ge.estimate(ge.Device().launch(kernel, 1, 32, [np.uint32(turns)]), "h100-sxm", model="simulation")
+        for turns in (64, 192)
+    )
+    assert {few.model, many.model} == {"simulation"}
+    # beside it a store, an addition, a comparison and a branch
+    step = (many.cycles - few.cycles) / 128
+    latency = sum(load_machine("h100-sxm").latencies[name] for name in memory)
+    assert latency <= step < latency + 40

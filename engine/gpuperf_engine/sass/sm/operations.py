@@ -262,7 +262,10 @@ def _pause(item: Decoded, numbers: SmNumbers) -> int:
     if item.base in BRANCHES:
         return max(1, item.control.stall)
     if item.base in ("MEMBAR", "FENCE"):
-        return numbers.latencies["l2"]
+        # what threads of one CTA see of one another lies in shared memory or in the L1 of its SM
+        if item.opcode == "FENCE.VIEW.ASYNC.S":
+            return numbers.latencies["shared"]
+        return numbers.latencies["l1" if "CTA" in item.opcode.split(".") else "l2"]
     return 1
 
 

@@ -256,3 +256,35 @@ def test_a_fence_waits_for_the_memory_that_it_is_about(fence: str, memory: list[
     step = (many.cycles - few.cycles) / 128
     latency = sum(load_machine("h100-sxm").latencies[name] for name in memory)
     assert latency <= step < latency + 40
+
+
+#: copies of 512 bytes by a warp, each to a place of its own
+COPIED = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a)
+{
+.reg .b32 %r<4>; .reg .b64 %q<4>;
+.shared .align 128 .b8 tile[32768];
+ld.param.u64 %q1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %q2, %r1, 16; add.u64 %q1, %q1, %q2;
+mov.u32 %r2, tile; shl.b32 %r1, %r1, 4; add.u32 %r2, %r2, %r1;
+COPIES
+cp.async.wait_all;
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize("level, clocks", [("cg", 4), ("ca", 8)])
+def test_copies_past_l1_only_write_to_shared_memory(level: str, clocks: int) -> None:
+    """128 bytes a clock; what comes through L1 is read there too."""
+    copies = "\n".join(
+        f"cp.async.{level}.shared.global [%r2+{512 * count}], [%q1+{512 * count}], 16;" for count in range(64)
+    )
+    kernel = ge.parse(COPIED.replace("COPIES", copies), path="copied.ptx")["k"]
+    device = ge.Device()
+    profile = device.launch(kernel, 1, 32, [device.zeros(32768, np.uint8)])
+    found = ge.estimate(profile, "a100-sxm-80gb", model="simulation")
+    machine = load_machine("a100-sxm-80gb")
+    assert found.model == "simulation"
+    assert found.bounds["l1"] == pytest.approx(machine.microseconds(64 * clocks, 0.0), rel=1e-6)

@@ -130,7 +130,7 @@ def sm_elsewhere(words: int) -> int:
 def sm_access(s: Stream, words: int, site: int, out: int) -> int:
     """One access: where the stream goes on. Of a site: the kind of memory (0 shared, 1 global, 2 local; 3 an mbarrier, 4 what is told
     to it, 5 a copy, 6 generic), words of a lane, group,
-    1 for an atomic, and how often its lanes are halved · 2."""
+    1 for an atomic, how often its lanes are halved · 2, and 128 where its data do not come from L1."""
     space = load8(site)
     if space == 3:
         return sm_signals(s, words, out)
@@ -143,7 +143,8 @@ def sm_access(s: Stream, words: int, site: int, out: int) -> int:
     width = load8(site + 1)
     group = load8(site + 2)
     atomic = load8(site + 3) & 1
-    lane = 32 >> (load8(site + 3) >> 1)
+    past = load8(site + 3) >> 7
+    lane = 32 >> (load8(site + 3) >> 1 & 63)
     while lane < 32:
         store32(words + 4 * lane, END)
         lane += 1
@@ -159,6 +160,8 @@ def sm_access(s: Stream, words: int, site: int, out: int) -> int:
     passes = 1
     if atomic:
         passes = sm_most(words)
+    elif past:
+        passes = 0
     elif space == 2:
         passes = width
     else:

@@ -31,6 +31,8 @@ _SPACES = {
     "generic": 6,
 }
 _MOST_CLASSES = 6
+#: of a site: its data come from L2 past L1 (PTX, ``cp.async.cg``)
+_PAST_L1 = 128
 Place = tuple[int, int, int]
 
 
@@ -214,6 +216,8 @@ def _named(tracer: Tracer, of_site: list[int]) -> Named:
         words = item.opcode.split(".")
         width = next((WIDTHS[word] for word in words if word in WIDTHS), 1)
         group, flags = of_site[index], int(item.base.startswith(("ATOM", "RED")))
+        if item.base == "LDGSTS" and site.space == "global" and "BYPASS" in words:
+            flags = _PAST_L1
         if item.base == "LDSM":
             width = 4
             flags = {"4": 0, "2": 2}.get(words[-1], 4)

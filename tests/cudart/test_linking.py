@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import sys
+from threading import RLock
 from types import SimpleNamespace
 
 import pytest
 
 from gpuperf_engine import parse
+from gpuperf_engine.cudart import calls
 from gpuperf_engine.cudart.call_paths import object_at
 from gpuperf_engine.cudart.codes import CudaError
 from gpuperf_engine.cudart.registration import images_at, ptx_of
@@ -73,3 +75,20 @@ def test_machine_code_without_ptx_for_the_machine(capsys):
     state.machine = load_machine("a100-sxm-80gb")
     with pytest.raises(PtxError, match=r"elect.sync needs .target sm_90, this module has sm_80"):
         parse(ptx_of(data, state, "k.so")[0])["k"]
+
+
+def test_an_interrupted_call_leaves_the_device_in_error(monkeypatch, capsys):
+    """An exception in a function that C calls would else be lost, and the call seem to have succeeded."""
+
+    def interrupted(state):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(
+        calls.FUNCTIONS, "cudaDeviceSynchronize", calls.Function(interrupted, (), ctypes.c_int, True)
+    )
+    state = SimpleNamespace(lock=RLock(), sticky=0, last=0, called="", observed=False, launches=None)
+    call = calls.bound("cudaDeviceSynchronize", "libcudart.so.13", state)
+    assert call() == call() == state.last == 999  # cudaErrorUnknown
+    assert capsys.readouterr().err == (
+        "gpuperf: cudaDeviceSynchronize was interrupted by KeyboardInterrupt: the device is in error\n"
+    )

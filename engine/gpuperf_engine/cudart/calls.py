@@ -94,6 +94,10 @@ def bound(name: str, library: str, state: State) -> Any:
             except Exception:
                 code = 999
                 say(f"{plain} failed inside the emulator; please report this:\n{traceback.format_exc()}")
+            except BaseException as interruption:
+                # C cannot be interrupted: what was asked for was not done, so nothing that follows may look as if it had been
+                code = state.sticky = 999
+                say(f"{plain} was interrupted by {type(interruption).__name__}: the device is in error")
             if driver:
                 return DRIVER_CODES.get(code, code)
             if code != 600:  # "not ready" is an answer

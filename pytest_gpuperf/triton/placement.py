@@ -16,6 +16,7 @@ from .memory import TorchMemory
 __all__ = ["GPU", "Places"]
 
 GPU = torch.device("cuda", 0)
+_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _device_of = torch._C.TensorBase.device.__get__
 #: nested arguments (``torch.block_diag``, ``torch.cat``) are looked through so deep
 _DEPTH = 3
@@ -33,11 +34,9 @@ class Places:
         """Of a tensor whose device is the CPU; to be called past modes of torch."""
         try:
             return self._memory.is_of_gpu(tensor.untyped_storage().data_ptr())
-        except (
-            RuntimeError,
-            NotImplementedError,
-        ):  # a tensor without memory of its own: sparse, or a stand-in
-            return False
+        except (RuntimeError, NotImplementedError):  # a tensor without memory of its own
+            inner = _inner(tensor)
+            return inner is not None and self.is_on_gpu(inner)
 
     def named(self, value: Any) -> bool | None:
         """Whether an argument names the GPU (or the host); ``None`` if it names no device."""
@@ -102,3 +101,12 @@ class Places:
 
         for function in (device, is_cuda, is_cpu):
             setattr(torch.Tensor, function.__name__, property(function))
+
+
+def _inner(tensor: Any) -> Any:
+    """A tensor that has the values of one that ``torch.func`` wraps (``vmap``), or of a sparse one; else ``None``."""
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return torch._C._functorch.get_unwrapped(tensor)
+    if tensor.layout == torch.sparse_coo:
+        return tensor._values()
+    return tensor.values() if tensor.layout in _COMPRESSED else None

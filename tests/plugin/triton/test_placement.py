@@ -26,6 +26,7 @@ import numpy as np
 import pytest
 import torch
 from torch.amp import custom_bwd, custom_fwd
+from torch.nn.attention.flex_attention import create_block_mask
 
 GPU = torch.device("cuda", 0)
 on_gpu, on_host = torch.randn(4, device="cuda"), torch.randn(4)
@@ -45,6 +46,21 @@ def test_results_are_where_arguments_are():
     assert (on_gpu + 1).is_cuda and (on_host + 1).is_cpu
     assert on_gpu[1:].is_cuda and on_gpu.view(2, 2).T.is_cuda and on_host[1:].is_cpu
     assert torch.cat([on_gpu, on_gpu]).is_cuda and torch.block_diag(on_host, on_host).is_cpu
+
+
+def test_tensors_without_memory_of_their_own():
+    assert on_gpu.to_sparse().is_cuda and on_host.to_sparse().is_cpu and (on_gpu.view(2, 2).to_sparse() * 2).is_cuda
+    places = []
+
+    def square(x):
+        places.append((x.device.type, (x * 2).device.type, torch.zeros(2).device.type))
+        return x * x
+
+    assert torch.func.vmap(square)(on_gpu).is_cuda and torch.func.vmap(square)(on_host).is_cpu
+    assert torch.func.grad(lambda x: square(x).sum())(on_gpu).is_cuda
+    assert places == [("cuda", "cuda", "cpu"), ("cpu", "cpu", "cpu"), ("cuda", "cuda", "cpu")]
+    mask = create_block_mask(lambda b, h, q, k: q >= k, 1, 1, 128, 128, device="cuda")
+    assert mask.kv_indices.is_cuda
 
 
 def test_what_is_there_is_not_copied():

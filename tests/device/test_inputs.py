@@ -60,3 +60,20 @@ def test_arrays_that_nobody_wrote_to_are_not_looked_at(monkeypatch: pytest.Monke
     monkeypatch.setattr(inputs, "np", type("np", (), {"array_equal": staticmethod(equal), "uint8": np.uint8}))
     device.launch(kernel, 1, 32, [y])
     assert compared and max(compared) <= 128
+
+
+def test_what_is_kept_of_arrays_that_were_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their bytes count, and nothing else of them; what they held comes back when the launch is run again."""
+    monkeypatch.setattr(inputs, "KEPT_BYTES", 300)
+    device = ge.Device({"memory", "inputs"})
+    kernel = ge.parse(PTX)["k"]
+    device.array(np.full(32, 7, np.uint32))
+    y = device.array(np.full(32, 4, np.uint32))
+    record = device.launch(kernel, 1, 32, [y]).records[0]
+    kept = record.plan.inputs
+    assert kept is not None
+    for _ in range(2):
+        after = kept.arrays_after(record.program, record.plan, record.plan.parameters)
+        assert sorted({int(item.view(np.uint32)[0]) for item in after if item.size == 128}) == [5, 7]
+        np.testing.assert_array_equal(y.numpy(), np.full(32, 5, np.uint32))
+    assert device.launch(kernel, 1, 32, [y]).records[0].plan.inputs is None

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..memory.arena import Allocation, Memory, Saved
+from ..memory.arena import NOTHING, Allocation, Memory, Saved
 from ..ptx.syntax import Variable
 from ..simt.counters import Observation
 from ..simt.launch import LaunchPlan
@@ -110,11 +110,13 @@ class InputsKeeper:
             return None
         contents = []
         for item in written:
-            now = self.memory.view(item), self.memory.shadow_of(item)
+            # of what has been written whole the shadow stays as it is
+            whole = item.initialized and not item.cleared
+            now = self.memory.view(item), NOTHING if whole else self.memory.shadow_of(item)
             known = self._last.get(item)
             same = item in unwritten or (known is not None and all(map(np.array_equal, known, now)))
             if known is None or not same:
-                self.bytes += 2 * item.size
+                self.bytes += sum(part.nbytes for part in now)
                 if self.bytes > KEPT_BYTES:
                     return None
                 known = self._last[item] = now[0].copy(), now[1].copy()

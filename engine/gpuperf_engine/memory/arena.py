@@ -44,6 +44,7 @@ __all__ = [
     "GLOBAL_BASE",
     "LOCAL_WINDOW",
     "MAPPED_BYTES",
+    "NOTHING",
     "PADDED",
     "READ_ONLY",
     "SHARED_WINDOW",
@@ -77,7 +78,8 @@ FAR = 0xFFFFFF00
 _FORMER = 1000
 
 
-_NOTHING = np.zeros(0, np.uint8)
+#: the shadow of what needs none
+NOTHING = np.zeros(0, np.uint8)
 
 
 def _gap(kind: str) -> int:
@@ -124,7 +126,7 @@ class Allocation:
         return repr(self.name) if self.name else "an array"
 
 
-#: allocations with whether they were initialised, their bytes and their shadow
+#: allocations with whether they were initialised, their bytes and their shadow; without that where all bytes had been written
 Contents: TypeAlias = "list[tuple[Allocation, bool, NDArray[np.uint8], NDArray[np.uint8]]]"
 
 
@@ -211,7 +213,7 @@ class Memory(ArenaPages):
         for item in {id(item): item for item in (*others, *(row[0] for row in saved.contents))}.values():
             if item.kind == "param" or item.adopted:
                 continue
-            initialized, contents, shadow = held.get(id(item), (False, _NOTHING, _NOTHING))
+            initialized, contents, shadow = held.get(id(item), (False, NOTHING, NOTHING))
             copied = Allocation(item.name, item.address, item.size, item.kind, False, self._made, item.pad)
             self._insert(copied)
             if len(contents):
@@ -445,7 +447,7 @@ class Memory(ArenaPages):
         for item, initialized, contents, shadow in saved.contents:
             self.set_initialized(item, initialized)
             self.view(item)[:] = contents
-            self.shadow_of(item)[:] = shadow
+            self.shadow_of(item)[:] = shadow if len(shadow) else initialized
         for item in self.allocations:
             if item in known or item.kind != "global":
                 continue

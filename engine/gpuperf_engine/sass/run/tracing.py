@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...device.device import Runtime
+from ...device.inputs import KEPT_BYTES
 from ...errors import EngineError
 from ...profile.build import LaunchRecord
 from ...ptx.module import Function
@@ -380,7 +381,7 @@ class Tracer:
         if plan.inputs is None:
             raise NotRun(
                 "what it loads from global memory decides where it goes or what it accesses, and what memory held was not kept "
-                '(observe={"inputs"})'
+                f'(observe={{"inputs"}}, for {KEPT_BYTES >> 20} MiB at most)'
             )
         theirs = plan.inputs.memory
         if theirs.mapped:

@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,6 +28,7 @@ from gpuperf_engine.jit.host_arrays import aligned
 from gpuperf_engine.jit.ir.abi import Context, Cta
 from gpuperf_engine.jit.ir.access_records import SITE_BYTES, Counter
 from gpuperf_engine.jit.runtime import compile_python
+from gpuperf_engine.jit.worker import Worker
 
 INDEX = """.version 8.0
 .target sm_80
@@ -354,6 +356,37 @@ def test_of_several_errors_the_first_block_is_named(monkeypatch: pytest.MonkeyPa
     for _ in range(5):
         with pytest.raises(ge.EngineError, match=r"thread \(36, 0, 0\) of block \(57, 0, 0\)"):
             launch(size=64 * 57 + 36)
+
+
+def test_an_interrupted_launch_has_ended_on_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory may be given back as soon as that is raised."""
+    monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: 3)
+    monkeypatch.setattr(native_threads, "WORTH_IT", 0.0)
+    begun, ended, others = [], [], threading.Event()
+    real = Worker.call
+
+    def call(self: Worker, *arguments: object) -> int:
+        if threading.current_thread() is threading.main_thread():
+            if self.launch.contexts[1:]:  # those of others
+                others.wait(10)
+                raise KeyboardInterrupt
+            return real(self, *arguments)
+        begun.append(self)
+        others.set()
+        time.sleep(0.05)
+        try:
+            return real(self, *arguments)
+        finally:
+            ended.append(self)
+
+    monkeypatch.setattr(Worker, "call", call)
+    with pytest.raises(KeyboardInterrupt):
+        launch()
+    assert begun
+    assert sorted(map(id, begun)) == sorted(map(id, ended))
+    monkeypatch.setattr(Worker, "call", real)
+    _, values, _ = launch()
+    np.testing.assert_array_equal(values, 3 * np.arange(200 * 64, dtype=np.uint32))
 
 
 def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest.MonkeyPatch) -> None:

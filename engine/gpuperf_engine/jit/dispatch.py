@@ -1,7 +1,8 @@
 """All CTAs of a launch: on several host threads where the program is order-free, else on one.
 
 Each thread has a context of its own, whose counters are added up; memory is shared. Of several errors that of the lowest CTA is
-raised, whichever came first.
+raised, whichever came first. A launch that is interrupted (Ctrl-C, the time limit of a test) ends on all threads before that is
+raised: its memory may be given back then.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from ..errors import EngineError
 from .clusters import run_clusters
 from .launch import Launch
 from .sweeps import run_sweeps
-from .worker import Worker
+from .worker import Stopped, Worker
 
 __all__ = ["run"]
 
 #: seconds that one thread alone must be expected to need before others are started: eight times what starting them costs, so that
 #: kernels which gain nothing from a second core, because they are bound by memory, lose no more than an eighth
 WORTH_IT = 0.003
+#: seconds between two looks whether threads have stopped
+_SHORT = 0.001
 
 
 @cache
@@ -44,6 +47,8 @@ class _Queue:
         self.chunk = chunk
         self.lock = threading.Lock()
         self.failed: list[tuple[int, EngineError]] = []
+        #: threads of the pool that run chunks
+        self.helping = 0
 
     def take(self) -> tuple[int, int] | None:
         """The next chunk, or ``None``."""
@@ -53,6 +58,18 @@ class _Queue:
                 return None
             self.next = min(first + self.chunk, self.count)
             return first, self.next
+
+    def help(self, worker: Worker) -> None:
+        """``work`` on a thread of the pool."""
+        with self.lock:
+            self.helping += 1
+        try:
+            self.work(worker)
+        except Stopped:
+            pass
+        finally:
+            with self.lock:
+                self.helping -= 1
 
     def work(self, worker: Worker) -> None:
         """Run chunks until there are none left."""
@@ -101,9 +118,25 @@ def _run_parallel(launch: Launch, worker: Worker) -> None:
     launch.lock_lines()
     queue = _Queue(launch.units, first, max(1, (count - first) // (threads * 8)))
     pool = _pool(launch.plan.threads)
-    jobs: list[Future[None]] = [pool.submit(queue.work, Worker(launch)) for _ in range(threads - 1)]
-    queue.work(worker)
-    for job in jobs:
-        job.result()
+    try:
+        jobs: list[Future[None]] = [pool.submit(queue.help, Worker(launch)) for _ in range(threads - 1)]
+        queue.work(worker)
+        for job in jobs:
+            job.result()
+    except BaseException:
+        _stop(launch, queue)
+        raise
     if queue.failed:
         raise min(queue.failed, key=lambda item: item[0])[1]
+
+
+def _stop(launch: Launch, queue: _Queue) -> None:
+    """Have no thread run CTAs of a launch from now on. One that begins later notices by itself."""
+    launch.stopped = True
+    while queue.helping:
+        try:
+            time.sleep(_SHORT)
+        except (
+            BaseException
+        ):  # who is impatient must wait too, and what interrupted first is about to be raised
+            continue

@@ -83,6 +83,8 @@ class Launch:
         self._saver = _Saver(lambda *where: launch._tell(*where)) if told else None
         #: what ``memory.on_access`` or ``before`` raised
         self.failed: BaseException | None = None
+        #: no thread is to call compiled code any more
+        self.stopped = False
         if self._saver is not None:
             first = self._table[: len(memory.allocations)]
             self._table = self._table.copy()

@@ -19,12 +19,16 @@ from .slots import Group, Slot, Warp
 if TYPE_CHECKING:
     from .slow_path import NativeWarp
 
-__all__ = ["NEEDS_PYTHON", "Worker", "in_pieces"]
+__all__ = ["NEEDS_PYTHON", "Stopped", "Worker", "in_pieces"]
 
 #: added to the status of a visit that Python must go on with
 NEEDS_PYTHON = 8
 #: seconds of compiled code at a time
 _PIECE = 0.1
+
+
+class Stopped(Exception):
+    """Another thread has stopped the launch."""
 
 
 class Worker:
@@ -48,7 +52,10 @@ class Worker:
     # ------------------------------------------------------------------------------------------------- running
 
     def call(self, name: str, record: int, *more: int) -> int:
-        """Call a function of the runtime on the record of a CTA or cluster, or on the state of a warp."""
+        """Call a function of the runtime on the record of a CTA or cluster, or on the state of a warp. Raises
+        ``Stopped``."""
+        if self.launch.stopped:
+            raise Stopped
         return self.launch.functions[name](self.context.address, record, *more)
 
     def run(self, slot: Slot, first: int, last: int) -> tuple[int, bool]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import collections
+import ctypes
 import dataclasses
 import itertools
 import os
+import signal
 import stat
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +26,7 @@ from gpuperf_engine.jit import backend as native
 from gpuperf_engine.jit import cache as native_cache
 from gpuperf_engine.jit import dispatch as native_threads
 from gpuperf_engine.jit import llvm as native_jit
+from gpuperf_engine.jit.callback import Callback
 from gpuperf_engine.jit.compiled import Code
 from gpuperf_engine.jit.host_arrays import aligned
 from gpuperf_engine.jit.ir.abi import Context, Cta
@@ -387,6 +391,76 @@ def test_an_interrupted_launch_has_ended_on_all_threads(monkeypatch: pytest.Monk
     monkeypatch.setattr(Worker, "call", real)
     _, values, _ = launch()
     np.testing.assert_array_equal(values, 3 * np.arange(200 * 64, dtype=np.uint32))
+
+
+def test_what_is_raised_at_the_first_access_ends_the_launch() -> None:
+    runtime = Runtime(memory_bytes=1 << 24)
+    array = runtime.array(np.zeros(64, np.uint32), name="a")
+    kernel = ge.parse(INDEX, path="k.ptx")["k"]
+    told: list[object] = []
+
+    def tell(allocation: object) -> None:
+        told.append(allocation)
+        raise KeyboardInterrupt("from below")
+
+    runtime.memory.on_access = tell
+    with pytest.raises(KeyboardInterrupt, match="from below"):
+        runtime.run(kernel, 1, 64, [array, np.uint32(3)])
+    runtime.memory.on_access = told.append
+    runtime.run(kernel, 1, 64, [array, np.uint32(5)])
+    assert told == [array.allocation] * 2
+    np.testing.assert_array_equal(array.numpy(), 5 * np.arange(64, dtype=np.uint32))
+
+
+@pytest.fixture
+def alarm() -> Iterator[int]:
+    """A signal whose handler raises."""
+
+    def handler(number: int, frame: object) -> None:
+        raise KeyboardInterrupt("from the handler")
+
+    before = signal.signal(signal.SIGALRM, handler)
+    yield int(signal.SIGALRM)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_no_exception_is_lost_in_a_callback(alarm: int) -> None:
+    """Neither one that is pending, nor its own, nor that of a handler, which runs before its first instruction."""
+    given: list[tuple[int, int]] = []
+
+    def function(first: int, second: int) -> None:
+        given.append((first, second))
+        if second:
+            raise ValueError("its own")
+
+    callback = Callback(function)
+    kinds = ctypes.c_int, *(ctypes.c_int64,) * 3
+
+    def behind(call: str) -> Callable[..., int]:
+        text = f"""
+        define i32 @behind(i64 %record, i64 %first, i64 %second) {{
+          {call}
+          %code = call i32 inttoptr (i64 {callback.address} to ptr)(i64 %record, i64 %first, i64 %second)
+          ret i32 %code
+        }}"""
+        libraries.append(native_jit.link([native_jit.compile_object(text, 0)], ("behind",), {}))
+        return ctypes.PYFUNCTYPE(*kinds)(libraries[-1].addresses["behind"])
+
+    libraries: list[native_jit.Library] = []
+    no_memory = ctypes.cast(ctypes.pythonapi.PyErr_NoMemory, ctypes.c_void_p).value
+    unwinds = behind(f"%none = call ptr inttoptr (i64 {no_memory} to ptr)()")
+    rings = ctypes.cast(getattr(ctypes.CDLL(None), "raise"), ctypes.c_void_p).value
+    interrupted = behind(f"%rung = call i32 inttoptr (i64 {rings} to ptr)(i32 {alarm})")
+
+    call = ctypes.PYFUNCTYPE(*kinds)(callback.address)
+    assert [call(callback.record, -1, number) for number in (0, 1)] == [0, 1]
+    with pytest.raises(MemoryError):
+        unwinds(callback.record, -1, 2)
+    assert given == [(-1, 0), (-1, 1), (-1, 2)]
+    assert interrupted(callback.record, -1, 0) == 1
+    assert given[3:] == []
+    assert [str(error) for error in callback.raised] == ["its own", "its own", "from the handler"]
+    assert callback.raised[0].__traceback__ is not None
 
 
 def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest.MonkeyPatch) -> None:

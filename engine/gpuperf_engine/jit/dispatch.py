@@ -84,6 +84,16 @@ class _Queue:
 def run(launch: Launch) -> None:
     """Run all CTAs: on several host threads if the program is order-free, else on the deterministic schedule. Raises the kernel's
     error."""
+    try:
+        _run(launch)
+    except (EngineError, Stopped):
+        if launch.failed is None:
+            raise
+    if launch.failed is not None:
+        raise launch.failed
+
+
+def _run(launch: Launch) -> None:
     worker = Worker(launch)
     if launch.plan.only_kept:
         for index in launch.plan.kept:
@@ -92,8 +102,6 @@ def run(launch: Launch) -> None:
         _run_parallel(launch, worker)
     else:
         _run_part(worker, 0, launch.units)
-    if launch.failed is not None:
-        raise launch.failed
 
 
 def _run_part(worker: Worker, first: int, last: int) -> None:

@@ -18,6 +18,7 @@ from ..memory.spaces import KINDS
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from ..simt.thread_counters import COLUMN_BYTES, columns_of, make_table
+from .callback import Callback
 from .codegen.recursion import CAPACITY
 from .compiled import Code
 from .host_arrays import HostTable, address_of, aligned
@@ -33,8 +34,6 @@ __all__ = ["Launch"]
 _Visit = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Begin = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-#: as ``runtime.compile_python.call`` calls it
-_Saver = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 _FUNCTIONS = {
     **dict.fromkeys(("run", "run_clusters"), _Run),
     **dict.fromkeys(
@@ -80,9 +79,7 @@ class Launch:
         # weak, so that the memory of the device is given back without a collection of garbage
         launch = weakref.proxy(self)
         told = memory.on_access is not None or before is not None
-        self._saver = _Saver(lambda *where: launch._tell(*where)) if told else None
-        #: what ``memory.on_access`` or ``before`` raised
-        self.failed: BaseException | None = None
+        self._saver = Callback(lambda *where: launch._tell(*where)) if told else None
         #: no thread is to call compiled code any more
         self.stopped = False
         if self._saver is not None:
@@ -110,20 +107,21 @@ class Launch:
         if self.races.any:
             load_races()
 
-    def _tell(self, context: int, row: int, writes: int) -> int:
+    @property
+    def failed(self) -> BaseException | None:
+        """What was raised where compiled code called, which it cannot pass through."""
+        return self._saver.raised[0] if self._saver is not None and self._saver.raised else None
+
+    def _tell(self, row: int, writes: int) -> None:
         """Compiled code is about to access an allocation for the first time, or to write there for the first time."""
-        try:
-            index = (row - address_of(self._table)) // self._table.strides[0]
-            allocation = self.memory.allocations[index]
-            later = self.before is not None and not writes
-            if self.before is not None and writes:
-                self.before(allocation)
-            if self.memory.on_access is not None:
-                self.memory.on_access(allocation)
-            self._table[index, 3] = allocation.initialized + 4 * later
-        except BaseException as error:  # it cannot be raised through compiled code
-            self.failed = error
-        return 0
+        index = (row - address_of(self._table)) // self._table.strides[0]
+        allocation = self.memory.allocations[index]
+        later = self.before is not None and not writes
+        if self.before is not None and writes:
+            self.before(allocation)
+        if self.memory.on_access is not None:
+            self.memory.on_access(allocation)
+        self._table[index, 3] = allocation.initialized + 4 * later
 
     # -------------------------------------------------------------------------------------------------------- contexts
 
@@ -177,7 +175,7 @@ class Launch:
         if self.values is not None:
             fields |= self.values.fields
         if self._saver is not None:
-            fields[Context.SAVE] = ctypes.cast(self._saver, ctypes.c_void_p).value or 0
+            fields[Context.SAVE], fields[Context.SAVE_RECORD] = self._saver.address, self._saver.record
         if self.threads is not None:
             fields[Context.THREADS] = address_of(self.threads.counts)
             fields[Context.KEPT] = address_of(self._kept)

@@ -28,7 +28,7 @@ _PIECE = 0.1
 
 
 class Stopped(Exception):
-    """Another thread has stopped the launch."""
+    """The launch was stopped by another thread, or has failed where compiled code called."""
 
 
 class Worker:
@@ -54,7 +54,7 @@ class Worker:
     def call(self, name: str, record: int, *more: int) -> int:
         """Call a function of the runtime on the record of a CTA or cluster, or on the state of a warp. Raises
         ``Stopped``."""
-        if self.launch.stopped:
+        if self.launch.stopped or self.launch.failed is not None:
             raise Stopped
         return self.launch.functions[name](self.context.address, record, *more)
 

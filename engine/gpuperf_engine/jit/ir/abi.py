@@ -124,9 +124,9 @@ class Context(Record):
     PIECES = U64(576)  # a byte per site: bytes that must begin inside an object (``spaces.piece_of``)
     BEYOND = U64(584)  # BEYOND_BYTES per site
     ENTRIES = U64(592)  # of a warp's stack
-    SAVE = U64(
-        600
-    )  # function that is given the row of an allocation before the first access or store, and whether it is a store
+    # function that is given the row of an allocation before the first access or store, and whether it is a store
+    SAVE = U64(600)
+    SAVE_RECORD = U64(656)  # and what it is given before these
     # host address of the cells of the lines of global memory (``Line``); 0: CTAs are not held against one another
     RACE_LINES = U64(608)
     RACE_FROM = U64(616)  # where global memory begins, and its bytes

@@ -70,7 +70,7 @@ def is_initialized(context: Context, row: Range, writes: int) -> int:
     """Whether every byte of an allocation has been written. Somebody may be told of the first access to it, and of the first store."""
     flags = row.FLAGS
     if flags & 2 or (flags & 4 and writes):
-        call(context.SAVE, context, row, writes)
+        call(context.SAVE, context.SAVE_RECORD, row, writes)
     return row.FLAGS & 1
 
 

@@ -73,6 +73,11 @@ _IN_C = frozenset(
 )
 #: functions to which it passes on, having noted who calls
 _NOTED = re.compile(r"(__cuda|cuda|cu)Launch(Cooperative)?Kernel(ExC|Ex)?(_ptsz)?")
+#: what destructors call, perhaps while an exception of Python is on its way: all have few arguments, in registers, and none is a float
+_UNWINDING = re.compile(
+    r".*(Free|Destroy|Unload|Release|Unregister|Synchronize|Query|LastError|[GS]etDevice|CtxPushCurrent|CtxPopCurrent|CtxGetCurrent"
+    r"|CtxSetCurrent|EventRecord).*"
+)
 _OPTIONS = ("-shared", "-fPIC", "-O2", "-w", "-o", "library")
 _SECONDS = 60
 
@@ -132,10 +137,10 @@ def _generated(library: str, shim: str, machine: str, *, inside: bool = False) -
     ]
     head += ["#define RUNTIME"] if "cudart" in library else []
     head += ["#define INSIDE"] if inside else []
-    head += [f"#define SLOT_{name} {number}" for number, name in enumerate(known) if _NOTED.fullmatch(name)]
+    head += [f"#define SLOT_{name} {number}" for number, name in enumerate(known) if _in_c(name)]
     jumps = ""
     for number, name in enumerate(known):
-        if not _NOTED.fullmatch(name):
+        if not _in_c(name):
             jump = _JUMPS[machine].format(slots=f"{prefix}gpuperf_slots", offset=8 * number)
             symbol = prefix + name
             jumps += (
@@ -149,12 +154,18 @@ def _generated(library: str, shim: str, machine: str, *, inside: bool = False) -
     text = f".text\n{first}{jumps}.data\n.balign 8\n.hidden {variable}\n.globl {variable}\n{variable}:\n{slots}.text\n"
     lines = [f'"{line}\\n"' for line in text.splitlines()]
     table = _table(prefix, library) if inside else []
-    return "\n".join([*head, shim, "__asm__(", *lines, ");", *table, ""])
+    guarded = [f"GUARDED({name})" for name in known if _UNWINDING.fullmatch(name)]
+    return "\n".join([*head, shim, *guarded, "__asm__(", *lines, ");", *table, ""])
+
+
+def _in_c(name: str) -> bool:
+    """Whether a function that leads to a slot is in C, not a jump alone."""
+    return bool(_NOTED.fullmatch(name) or _UNWINDING.fullmatch(name))
 
 
 def _table(prefix: str, library: str) -> list[str]:
     rows = [f'{{"{name}", (void *){prefix}{name}}},' for name in (*names(library), *sorted(_IN_C))]
-    declared = [f"extern char {prefix}{name}[];" for name in names(library) if not _NOTED.fullmatch(name)]
+    declared = [f"extern char {prefix}{name}[];" for name in names(library) if not _in_c(name)]
     variable = f"gpuperf_runtime_{library.rpartition('.')[2]}"
     return [
         *declared,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import opcode
 import re
 import sys
 import traceback
@@ -30,6 +31,8 @@ _INSTEAD = (
     ("GreenCtx|DevSm|DevResource", "the device is not divided; use its primary context"),
     ("Conditional", "graphs run every node once; branch in a kernel"),
 )  # fmt: skip
+#: operand of ``RESUME`` (see ``dis``)
+_AFTER_YIELD_FROM = 2
 _VARIANT = re.compile(r"_pt[ds][sz]$")
 _VERSION = re.compile(r"_v\d+$")
 
@@ -74,7 +77,7 @@ def bound(name: str, library: str, state: State) -> Any:
         return _missing(plain, driver, state)
     implementation, always = known.implementation, not known.plain
 
-    def call(*arguments: Any) -> Any:
+    def answer(arguments: tuple[Any, ...]) -> Any:
         with state.lock:
             if state.sticky and not always:
                 return state.sticky
@@ -94,23 +97,50 @@ def bound(name: str, library: str, state: State) -> Any:
             except Exception:
                 code = 999
                 say(f"{plain} failed inside the emulator; please report this:\n{traceback.format_exc()}")
-            except BaseException as interruption:
-                # C cannot be interrupted: what was asked for was not done, so nothing that follows may look as if it had been
-                code = state.sticky = 999
-                say(f"{plain} was interrupted by {type(interruption).__name__}: the device is in error")
             if driver:
                 return DRIVER_CODES.get(code, code)
             if code != 600:  # "not ready" is an answer
                 state.last = code
             return code
 
-    return ctypes.CFUNCTYPE(known.result, *known.types)(call)
+    return _callable_by_c(plain, known.result, known.types, answer, state)
+
+
+def _callable_by_c(
+    name: str, result: Any, kinds: tuple[Any, ...], answer: Callable[[tuple[Any, ...]], Any], state: State
+) -> Any:
+    """The C function that gives its arguments to ``answer``."""
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return answer(arguments)
+        except BaseException as interruption:
+            # C cannot be interrupted: what was asked for was not done, so nothing that follows may look as if it had been
+            state.sticky = state.last = 999
+            say(f"{name} was interrupted by {type(interruption).__name__}: the device is in error")
+            return 999 if result is c_int else None
+
+    _enter_at_once(call)
+    return ctypes.CFUNCTYPE(result, *kinds)(call)
+
+
+def _enter_at_once(function: Any) -> None:
+    """Have no handler of a signal run before the first instruction of a function, which no ``try`` of its own encloses: what it raises
+    there, ctypes prints, and C gets an undefined result. CPython runs handlers at ``RESUME`` for its first two operands alone (start
+    of a function, after ``yield``). Python 3.10 has no such instruction, and runs none before a ``try`` that comes first."""
+    resume = opcode.opmap.get("RESUME")
+    code = bytearray(function.__code__.co_code)
+    for at in range(0, len(code), 2):
+        if code[at] == resume:
+            code[at + 1] = code[at + 1] & ~3 | _AFTER_YIELD_FROM
+            break
+    function.__code__ = function.__code__.replace(co_code=bytes(code))
 
 
 def _missing(name: str, driver: bool, state: State) -> Any:
     code = "CUDA_ERROR_NOT_SUPPORTED" if driver else "cudaErrorNotSupported"
 
-    def call() -> int:
+    def answer(_: tuple[Any, ...]) -> int:
         if name not in state.said:
             state.said.add(name)
             instead = next((text for part, text in _INSTEAD if re.search(part, name)), "")
@@ -119,7 +149,7 @@ def _missing(name: str, driver: bool, state: State) -> Any:
             state.last = 801
         return 801
 
-    return ctypes.CFUNCTYPE(c_int)(call)
+    return _callable_by_c(name, c_int, (), answer, state)
 
 
 def say(text: str) -> None:

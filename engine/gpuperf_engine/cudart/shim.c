@@ -222,8 +222,18 @@ static int interpreter(void)
     return initialized && initialized();
 }
 
+/* functions of Python, for `guarded` */
+static int (*initialized)(void), (*holds)(void);
+static void *(*pending)(void);
+static void (*fetch)(void **, void **, void **), (*restore)(void *, void *, void *);
+
 static void attach(void)
 {
+    initialized = (int (*)(void))symbol("Py_IsInitialized");
+    holds = (int (*)(void))symbol("PyGILState_Check");
+    pending = (void *(*)(void))symbol("PyErr_Occurred");
+    fetch = (void (*)(void **, void **, void **))symbol("PyErr_Fetch");
+    restore = (void (*)(void *, void *, void *))symbol("PyErr_Restore");
     char code[1024];
     snprintf(code, sizeof code,
              "try:\n from gpuperf_engine.cudart import boot as _gpuperf\n"
@@ -258,6 +268,21 @@ __attribute__((visibility("hidden"))) void NAME(gpuperf_start)(void)
         ((void (*)(int))symbol("PyGILState_Release"))(held);
     }
 }
+
+/* A function that Python may call while an exception is on its way, which frees what it holds: it is put aside meanwhile. */
+static long guarded(int slot, long a, long b, long c, long d, long e, long f)
+{
+    void *type, *value, *trace;
+    long (*call)(long, long, long, long, long, long) = (long (*)(long, long, long, long, long, long))NAME(gpuperf_slots)[slot];
+    if (!attached || !initialized() || !holds() || !pending())
+        return call(a, b, c, d, e, f);
+    fetch(&type, &value, &trace);
+    long code = call(a, b, c, d, e, f);
+    restore(type, value, trace);
+    return code;
+}
+#define GUARDED(name) \
+    long NAME(name)(long a, long b, long c, long d, long e, long f) { return guarded(SLOT_##name, a, b, c, d, e, f); }
 
 /* Here, so that it runs after what the program itself has registered for its end. */
 __attribute__((constructor)) static void loaded(void)

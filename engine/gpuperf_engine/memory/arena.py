@@ -249,14 +249,26 @@ class Memory(ArenaPages):
 
     def _insert(self, allocation: Allocation) -> None:
         index = bisect.bisect(self._starts, allocation.address)
-        self.allocations.insert(index, allocation)
-        self._starts.insert(index, allocation.address)
-        self._made += 1
-        if index < self._filled:
-            self._rows = np.insert(self._rows, index, self._row(allocation), axis=0)
-            self._filled += 1
-        if allocation.kind == "global" and not allocation.adopted:
-            self.used += allocation.size
+        try:
+            self.allocations.insert(index, allocation)
+            self._starts.insert(index, allocation.address)
+            self._made += 1
+            if index < self._filled:
+                self._rows = np.insert(self._rows, index, self._row(allocation), axis=0)
+                self._filled += 1
+            if allocation.kind == "global" and not allocation.adopted:
+                self.used += allocation.size
+            self.generation += 1
+        except BaseException:
+            self._derive()
+            raise
+
+    def _derive(self) -> None:
+        """What follows from ``allocations``, anew: a handler of a signal may raise between any two changes."""
+        self._starts = [item.address for item in self.allocations]
+        self._filled = 0
+        self._made = max((self._made, *(item.index + 1 for item in self.allocations)))
+        self.used = sum(item.size for item in self.allocations if item.kind == "global" and not item.adopted)
         self.generation += 1
 
     def free(self, allocation: Allocation, again: bool = True) -> None:
@@ -264,19 +276,23 @@ class Memory(ArenaPages):
         until then. That the allocation is there is the caller's to know."""
         index = self._index(allocation)
         assert index is not None
-        del self.allocations[index], self._starts[index]
-        allocation.freed = True
-        self.former.append(allocation)
-        if index < self._filled:
-            self._rows = np.delete(self._rows, index, axis=0)
-            self._filled -= 1
-        self._pending.pop(allocation, None)
-        self._fresh.discard(allocation)
-        self.generation += 1
-        if allocation.adopted:
-            return
-        if allocation.kind == "global":
-            self.used -= allocation.size
+        try:
+            del self.allocations[index], self._starts[index]
+            allocation.freed = True
+            self.former.append(allocation)
+            if index < self._filled:
+                self._rows = np.delete(self._rows, index, axis=0)
+                self._filled -= 1
+            self._pending.pop(allocation, None)
+            self._fresh.discard(allocation)
+            self.generation += 1
+            if allocation.adopted:
+                return
+            if allocation.kind == "global":
+                self.used -= allocation.size
+        except BaseException:
+            self._derive()
+            raise
         if again:
             self.give_again(allocation)
 

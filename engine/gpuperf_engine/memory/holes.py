@@ -53,8 +53,8 @@ class Holes:
                 break
         else:
             return None
+        self._alike.clear()  # first: what is interrupted here must leave no start that is none
         del self._ends[start]
-        self._alike.clear()
         behind = self._whole(address + size)
         for first, last in ((start, address), (behind, end)):
             if first < last:
@@ -75,5 +75,5 @@ class Holes:
             else:
                 joined[start] = end
                 last = start
-        self._ends, self._joined = joined, True
         self._alike.clear()
+        self._ends, self._joined = joined, True

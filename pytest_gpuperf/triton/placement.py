@@ -31,9 +31,14 @@ class Places:
         self._memory = memory
 
     def is_on_gpu(self, tensor: Any) -> bool:
-        """Of a tensor whose device is the CPU; to be called past modes of torch."""
+        """To be called past modes of torch."""
+        said = _device_of(tensor).type
+        if said != "cpu":
+            return bool(said == "cuda")
         try:
-            return self._memory.is_of_gpu(tensor.untyped_storage().data_ptr())
+            storage = tensor.untyped_storage()
+            # a stand-in of the compiler has no data, and says so of the storage
+            return storage.device.type == "cpu" and self._memory.is_of_gpu(storage.data_ptr())
         except (RuntimeError, NotImplementedError):  # a tensor without memory of its own
             inner = _inner(tensor)
             return inner is not None and self.is_on_gpu(inner)

@@ -211,8 +211,15 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
         return run
 
     def watch_backward(self) -> None:
-        """A backward pass calls Python too."""
-        run = self.seen(torch.autograd.graph._engine_run_backward)
+        """A backward pass calls Python too. It is of one thread, as those of AOTAutograd are: torch has no thread for a GPU, which the
+        compiler's stand-ins are on."""
+        real = torch.autograd.graph._engine_run_backward
+
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            with torch.autograd.set_multithreading_enabled(False):
+                return real(*args, **kwargs)
+
+        run = self.seen(backward)
         torch.autograd._engine_run_backward = torch.autograd.graph._engine_run_backward = run
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -20,10 +20,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 SUITE = """
+import pytest
 import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 
 @triton.jit
@@ -61,6 +63,23 @@ def test_forward_and_backward():
     x.grad = w.grad = None
     torch.compile(f, fullgraph=True)(x, w).backward()
     close((x.grad, w.grad), expected)
+
+
+def test_a_gradient_within():
+    f = torch.func.grad(lambda x: x.sin().sum())
+    close(torch.compile(f)(random(64)), random(64).cos())
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+def test_flex_attention():
+    # which compiles itself, up to Inductor
+    q, k, v = (random(1, 1, 128, 16).mul(scale).requires_grad_() for scale in (1, 2, 3))
+    mask = create_block_mask(lambda b, h, q, kv: q >= kv, 1, 1, 128, 128, device="cuda")
+    found = flex_attention(q, k, v, block_mask=mask)
+    expected = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    close(found, expected)
+    gradients = [torch.autograd.grad(y.square().sum(), (q, k, v)) for y in (found, expected)]
+    close(*gradients)
 
 
 def test_what_the_compiled_part_creates():
@@ -133,6 +152,7 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     folder = tmp_path_factory.mktemp("compiled")
     (folder / "pytest.ini").write_text(
         "[pytest]\naddopts = --gpuperf-triton --gpuperf -p no:cacheprovider\ngpuperf_targets = h100-sxm\n"
+        "filterwarnings = error:Accessing the data pointer of FakeTensor\n"
     )
     (folder / "test_compiled.py").write_text(SUITE)
     (folder / "test_documented.py").write_text(documented())
@@ -164,7 +184,7 @@ def run(folder: Path, cache: str, *options: str) -> str:
 
 
 def test_compiled_functions_compute_what_they_did(gated: tuple[Path, str, str]) -> None:
-    assert re.search(r"^11 passed", gated[1], re.MULTILINE)
+    assert re.search(r"^13 passed", gated[1], re.MULTILINE)
 
 
 def test_what_is_compiled_anew_is_equal(gated: tuple[Path, str, str]) -> None:

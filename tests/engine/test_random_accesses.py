@@ -12,6 +12,7 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.jit import backend as native
 from gpuperf_engine.jit import llvm as native_jit
+from gpuperf_engine.jit import runtime_libraries
 
 SPACE = 512
 WIDTHS = {"b8": 1, "b16": 2, "b32": 4, "b64": 8}
@@ -136,8 +137,8 @@ def test_hosts_without_avx512(whole_words: bool, monkeypatch: pytest.MonkeyPatch
     here = native_jit.host()
     plain = native_jit.Host(here.triple, here.cpu, here.features, False)
     monkeypatch.setattr(native_jit, "host", lambda: plain)
-    monkeypatch.setattr(native_jit, "_libraries", {})
-    monkeypatch.setattr(native_jit, "_hasty", {})
+    monkeypatch.setattr(runtime_libraries, "_libraries", {})
+    monkeypatch.setattr(runtime_libraries, "_hasty", {})
     monkeypatch.setattr(native, "improve", lambda *_: None)
     monkeypatch.setenv("GPUPERF_CACHE", "off")
     for seed in range(3):

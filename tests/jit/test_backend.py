@@ -26,6 +26,7 @@ from gpuperf_engine.jit import backend as native
 from gpuperf_engine.jit import cache as native_cache
 from gpuperf_engine.jit import dispatch as native_threads
 from gpuperf_engine.jit import llvm as native_jit
+from gpuperf_engine.jit import runtime_libraries, runtime_objects
 from gpuperf_engine.jit.callback import Callback
 from gpuperf_engine.jit.compiled import Code
 from gpuperf_engine.jit.host_arrays import aligned
@@ -109,14 +110,16 @@ def test_runtime_functions_stay_where_others_were_linked_to_them(monkeypatch: py
         return SimpleNamespace(addresses={name: next(number) for name in exports})
 
     stored = {"script", "values_of_u32", "global_4"}
-    monkeypatch.setattr(native_jit, "_stored", lambda name: b"" if name in stored else None)
-    monkeypatch.setattr(native_jit, "compile_object", lambda text, level: b"")
-    monkeypatch.setattr(native_jit, "link", link)
-    monkeypatch.setattr(native_jit, "_install_loaded", lambda: None)
-    monkeypatch.setattr(native_jit, "_libraries", {})
-    monkeypatch.setattr(native_jit, "_hasty", {})
-    native_jit.runtime_addresses(("values_of_u32", "global_load_4"))
-    kept = {address for library in native_jit._libraries.values() for address in library.addresses.values()}
+    monkeypatch.setattr(runtime_libraries, "_stored", lambda name: b"" if name in stored else None)
+    monkeypatch.setattr(runtime_libraries, "compile_object", lambda text, level: b"")
+    monkeypatch.setattr(runtime_libraries, "link", link)
+    monkeypatch.setattr(runtime_libraries, "_install_loaded", lambda: None)
+    monkeypatch.setattr(runtime_libraries, "_libraries", {})
+    monkeypatch.setattr(runtime_libraries, "_hasty", {})
+    runtime_libraries.runtime_addresses(("values_of_u32", "global_load_4"))
+    kept = {
+        address for library in runtime_libraries._libraries.values() for address in library.addresses.values()
+    }
     assert called and called <= kept
 
 
@@ -139,7 +142,7 @@ def test_any_changed_bit_and_any_cut_is_seen(cache: Path) -> None:
 def test_an_entry_in_the_place_of_another_is_none(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs, runtime functions and what is remembered of the sources alike."""
     monkeypatch.setattr(native_cache, "_SETTLED", 0)
-    monkeypatch.setattr(native_jit, "_libraries", {})
+    monkeypatch.setattr(runtime_libraries, "_libraries", {})
     monkeypatch.setattr(native, "improve", lambda *_: None)
     _, first, _ = launch()
     before = programs(cache)
@@ -325,14 +328,16 @@ def test_of_several_processes_one_compiles(cache: Path, monkeypatch: pytest.Monk
     assert not list(cache.glob("*.lock"))
 
     text = "define i64 @vector_probe() { ret i64 7 }"
-    level = native_jit._level("vector_probe")
-    native_cache.write(native_jit._key("vector_probe", level), native_jit.compile_object(text, level))
-    monkeypatch.setattr(native_jit, "compile_object", lambda text, level: pytest.fail("compiled again"))
-    monkeypatch.setattr(native_jit, "_links", lambda name: ((name,), {}))
-    monkeypatch.setattr(native_jit, "_libraries", {"vector_probe": None})
-    monkeypatch.setattr(native_jit, "_replaced", [])
-    native_jit._improve({"vector_probe": text})
-    assert native_jit._libraries["vector_probe"] is not None
+    level = runtime_objects.level("vector_probe")
+    content = native_jit.compile_object(text, level)
+    native_cache.write(runtime_libraries._key("vector_probe", level), content)
+    monkeypatch.setattr(
+        runtime_libraries, "compile_object", lambda text, level: pytest.fail("compiled again")
+    )
+    monkeypatch.setattr(runtime_libraries, "_libraries", {"vector_probe": None})
+    monkeypatch.setattr(runtime_libraries, "_replaced", [])
+    runtime_libraries._improve({"vector_probe": text})
+    assert runtime_libraries._libraries["vector_probe"] is not None
 
 
 def test_sources_that_just_changed_are_read_every_time(sources: Path, cache: Path) -> None:
@@ -471,7 +476,7 @@ def test_better_runtime_functions_take_over_between_launches(monkeypatch: pytest
     before = kernel.memo["llvm"]
     assert isinstance(before, Code)
     library = before.library
-    native_jit._improve({name: native_jit._runtime_text(name) for name in ("script", "global_4")})
+    runtime_libraries._improve({name: runtime_objects.object_text(name) for name in ("script", "global_4")})
     runtime.run(kernel, 1, 64, [array, np.uint32(2)])
     assert before.library is not library
     np.testing.assert_array_equal(array.numpy(), 2 * np.arange(64, dtype=np.uint32))
@@ -489,24 +494,24 @@ def test_products_are_compiled_well_when_their_launches_take_long(
         return compile_object(text, level)
 
     compile_object = native_jit.compile_object
-    monkeypatch.setattr(native_jit, "compile_object", compiled)
-    monkeypatch.setattr(native_jit, "_libraries", {})
-    monkeypatch.setattr(native_jit, "_hasty", {})
-    monkeypatch.setattr(native_jit, "_taken", collections.Counter())
+    monkeypatch.setattr(runtime_libraries, "compile_object", compiled)
+    monkeypatch.setattr(runtime_libraries, "_libraries", {})
+    monkeypatch.setattr(runtime_libraries, "_hasty", {})
+    monkeypatch.setattr(runtime_libraries, "_taken", collections.Counter())
     for expected in ([0], []):
-        native_jit._libraries.clear()
-        native_jit._library(name)
+        runtime_libraries._libraries.clear()
+        runtime_libraries._library(name)
         assert levels == expected
         levels.clear()
         for needs, seconds in (((), 9.0), ((name,), 0.4)):
-            native_jit.improve(needs, seconds * native_jit._LONG)
-            assert name in native_jit._hasty
-    native_jit.improve((name,), 0.4 * native_jit._LONG)
+            runtime_libraries.improve(needs, seconds * runtime_libraries._LONG)
+            assert name in runtime_libraries._hasty
+    runtime_libraries.improve((name,), 0.4 * runtime_libraries._LONG)
     wait_for_compilation()
-    assert (levels, native_jit._hasty) == ([1], {})
-    native_jit._libraries.clear()
-    native_jit._library(name)
-    assert (levels, native_jit._hasty) == ([1], {})
+    assert (levels, runtime_libraries._hasty) == ([1], {})
+    runtime_libraries._libraries.clear()
+    runtime_libraries._library(name)
+    assert (levels, runtime_libraries._hasty) == ([1], {})
 
 
 def test_states_of_warps_are_aligned() -> None:
@@ -524,10 +529,10 @@ def test_fields_of_layouts_do_not_overlap() -> None:
         assert max(fields.values()) + 8 <= size, layout.__name__
 
 
-@pytest.mark.parametrize("name", native_jit._SCRIPTS)
+@pytest.mark.parametrize("name", runtime_objects.SCRIPTS)
 def test_llvm_takes_the_runtime(name: str) -> None:
     """Where it does not, kernels run on the reference backend: right, 500 times slower, and with no more than a remark."""
-    assert native_jit.compile_object(native_jit._runtime_text(name), 0)
+    assert native_jit.compile_object(runtime_objects.object_text(name), 0)
 
 
 def test_a_function_of_the_runtime_that_is_defined_twice(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ def refuse(self):
 threading.Thread.start = refuse
 assert launch(ge.Device())
 # the first kernel of an installation does not wait for functions that it does not need
-from gpuperf_engine.jit import llvm as native_jit
-assert {*native_jit._libraries} == {"script", "global_4"}
+from gpuperf_engine.jit import runtime_libraries
+assert {*runtime_libraries._libraries} == {"script", "global_4"}
 """
 FORKED = """
 import os, signal
@@ -56,10 +56,36 @@ import threading
 from gpuperf_engine.jit import llvm as native_jit
 native_jit.prepare()
 found = []
-threads = [threading.Thread(target=lambda: found.append((native_jit._jit(), native_jit.host()))) for _ in range(8)]
+threads = [threading.Thread(target=lambda: found.append((native_jit._linker(), native_jit.host()))) for _ in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 assert len(found) == 8 and all(jit is found[0][0] and host is found[0][1] for jit, host in found)
+"""
+#: Ctrl-C at the worst moment: llvmlite has just taken its lock
+INTERRUPTED = """
+import signal, threading
+import llvmlite.binding.ffi as ffi
+from gpuperf_engine.jit import llvm
+def interrupt():
+    ffi.lib._lock.unregister(interrupt, nothing)
+    signal.raise_signal(signal.SIGINT)
+def nothing():
+    pass
+def compiled():
+    return llvm.compile_object("define i64 @f() { ret i64 7 }", 0)
+expected = compiled()
+ffi.lib._lock.register(interrupt, nothing)
+try:
+    compiled()
+except KeyboardInterrupt:
+    pass
+else:
+    raise AssertionError("not interrupted")
+results = []
+thread = threading.Thread(target=lambda: results.append(compiled()), daemon=True)
+thread.start()
+thread.join(60)
+assert results == [expected] == [compiled()]
 """
 
 
@@ -67,10 +93,11 @@ assert len(found) == 8 and all(jit is found[0][0] and host is found[0][1] for ji
     "code",
     [
         NO_THREADS,
+        INTERRUPTED,
         pytest.param(FORKED, marks=pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")),
         MANY,
     ],
-    ids=["no threads", "forked", "many threads"],
+    ids=["no threads", "interrupted", "forked", "many threads"],
 )
 def test_a_process_of_its_own_gets_ready(code: str) -> None:
     done = subprocess.run(

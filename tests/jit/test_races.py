@@ -12,7 +12,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.jit.disjoint import Form, are_apart, are_threads_apart, are_values_apart
-from gpuperf_engine.jit.llvm import load_races
+from gpuperf_engine.jit.runtime_libraries import load_races
 
 HEAD = """.version 8.6
 .target sm_90

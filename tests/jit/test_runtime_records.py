@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuperf_engine.jit import llvm
+from gpuperf_engine.jit import llvm, runtime_objects
 from gpuperf_engine.jit.ir import records
 from gpuperf_engine.jit.runtime import compile_python
 
@@ -136,7 +136,7 @@ def test_fill_and_copy(tmp_path: Path, size: int) -> None:
 
 def test_signatures_are_those_of_the_syntax_trees() -> None:
     """They are read off the text."""
-    paths = [path for files in llvm._FILES.values() for path in files]
+    paths = [path for files in runtime_objects.FILES.values() for path in files]
     for path in paths:
         functions = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
         assert [

@@ -13,7 +13,7 @@ from cases import SMALL
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
-from gpuperf_engine.jit import llvm
+from gpuperf_engine.jit import llvm, runtime_libraries
 from gpuperf_engine.jit.host_arrays import address_of, aligned
 from gpuperf_engine.jit.ir.abi import Context
 from gpuperf_engine.jit.ir.access_records import ValueLoad, ValueRow, Values
@@ -197,7 +197,7 @@ def test_hosts_without_avx_512_sample_the_hashes_below_a_limit(type: str) -> Non
     """The functions for such hosts, on this one, given rows: of all different values, those whose hash has enough leading zeros."""
     kind = value_kind(type)
     word, reduced = np.dtype(f"u{kind.word // 8}"), f"values_reduced_{kind.name}"
-    imports = llvm.runtime_addresses(IMPORTS)
+    imports = runtime_libraries.runtime_addresses(IMPORTS)
     code = llvm.compile_object(values_function(f"values_of_{kind.name}", wide=False), 1)
     library = llvm.link([code], (reduced,), imports)
     reduce = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(library.addresses[reduced])

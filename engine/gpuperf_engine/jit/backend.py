@@ -24,8 +24,9 @@ from .compiled import Code
 from .dispatch import run
 from .diverged_warps import may_arrive_diverged
 from .launch import Launch
-from .llvm import compile_object, fingerprint, generation, improve, link, runtime_addresses
+from .llvm import compile_object, fingerprint, link
 from .observation import observation_of
+from .runtime_libraries import generation, improve, runtime_addresses
 
 __all__ = ["LlvmBackend", "code_of"]
 

@@ -7,7 +7,8 @@ from functools import cached_property
 
 from ..simt.program import Program
 from .codegen.generator import Generated
-from .llvm import Library, generation, link, runtime_addresses
+from .llvm import Library, link
+from .runtime_libraries import generation, runtime_addresses
 from .site_tables import SiteTables
 from .slots import Slot
 from .worker_context import WorkerContext

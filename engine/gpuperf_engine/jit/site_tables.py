@@ -12,8 +12,8 @@ from ..simt.clusters import reaches_peers
 from ..simt.counters import Observation
 from ..simt.program import Program
 from .host_arrays import HostTable
-from .llvm import generation, runtime_addresses
 from .runtime.access_text import Form
+from .runtime_libraries import generation, runtime_addresses
 
 __all__ = ["SiteTables"]
 

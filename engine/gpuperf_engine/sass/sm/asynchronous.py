@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...jit.ir.sm_records import Copy, Stream
-from ...jit.llvm import runtime_addresses
+from ...jit.runtime_libraries import runtime_addresses
 from ...memory.tensor_maps import MAP_BYTES, Layout
 from ...profile.build import LaunchRecord
 from ..listing import Decoded

@@ -23,7 +23,7 @@ from ...jit.ir.sm_records import (
     Warp,
 )
 from ...jit.ir.sm_records import Program as ProgramRecord
-from ...jit.llvm import runtime_addresses
+from ...jit.runtime_libraries import runtime_addresses
 from ..run.writer import NotRun
 from .asynchronous import Copies
 from .numbers import SmNumbers

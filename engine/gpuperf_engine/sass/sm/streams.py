@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...jit.ir.sm_records import Stream
-from ...jit.llvm import runtime_addresses
+from ...jit.runtime_libraries import runtime_addresses
 from ...profile.build import LaunchRecord
 from ..run.needed import LOADS
 from ..run.tracing import OFF, Tracer

@@ -1,0 +1,216 @@
+"""Runtime functions in memory: loaded from the cache or compiled in haste, and compiled well beside the launches."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from . import cache as store
+from .llvm import Library, compile_object, fingerprint, link, on_thread
+from .runtime_objects import (
+    ENTRIES,
+    INSTALL,
+    PARTICULAR,
+    exports,
+    imports,
+    is_hasty,
+    level,
+    object_of,
+    object_text,
+)
+
+__all__ = ["generation", "improve", "load_races", "runtime_addresses", "runtime_library"]
+
+#: seconds of launches after which functions of ``PARTICULAR`` are compiled well: about what that takes LLVM
+_LONG = 0.2
+#: seconds to wait for another process that compiles the same, which takes one or two
+_PATIENCE = 10.0
+_lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # a child must not inherit a lock of a thread that it has not
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+_libraries: dict[str, Library] = {}
+#: libraries that were replaced stay: code that was linked to them may be running
+_replaced: list[Library] = []
+#: text of what was compiled in haste; empty where it came from the cache
+_hasty: dict[str, str] = {}
+#: seconds that launches of programs with a hasty function of ``PARTICULAR`` took
+_taken: Counter[str] = Counter()
+_Install = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+#: the objects of which the first has entries for the functions of the second
+_installed: dict[str, tuple[Library, Library]] = {}
+_generation = [0]
+
+
+def _key(name: str, level: int) -> str:
+    """Of a runtime object in the cache."""
+    return store.key("object", name, fingerprint(level))
+
+
+def generation() -> int:
+    """Raised whenever runtime functions were replaced by better ones: code linked before may be linked again."""
+    return _generation[0]
+
+
+def _library(name: str) -> Library:
+    library = _libraries.get(name)
+    if library is None:
+        with _lock:
+            library = _libraries.get(name)
+            if library is None:
+                library = _load(name)
+                _add({name: library})
+    return library
+
+
+def _load_together(names: Iterable[str]) -> None:
+    """Runtime objects that are in the cache, in one link: it takes hardly longer for several than for one."""
+    names = tuple(names)
+    wanted = dict.fromkeys(("script", *(name for name in names if name != "races")))
+    if sum(name not in _libraries for name in wanted) < 2:
+        return
+    with _lock:
+        # another thread may have loaded some meanwhile, which its code is linked to
+        missing = [name for name in wanted if name not in _libraries]
+        read = {name: _stored(name) for name in missing}
+        contents = {name: content for name, content in read.items() if content is not None}
+        if len(contents) < 2 or ("script" in missing and "script" not in contents):
+            return
+        exported = tuple(name for group in contents for name in exports(group))
+        called = {called for group in contents for called in imports(group)}.difference(exported)
+        addresses = runtime_addresses(tuple(sorted(called)))
+        if any(name in _libraries for name in contents):
+            # what was not in the cache is compiled by now and linked to some of these, which must stay
+            _load_together(names)
+            return
+        try:
+            library = link([*contents.values()], exported, addresses)
+        except RuntimeError:
+            return
+        _add(dict.fromkeys(contents, library))
+
+
+def _stored(name: str) -> bytes | None:
+    """A runtime object from the cache, the better one if there are two."""
+    content = store.read(_key(name, level(name)))
+    if content is None and name.startswith(PARTICULAR):
+        content = store.read(_key(name, 0))
+        if content is not None:
+            _hasty[name] = ""
+    return content
+
+
+def _load(name: str) -> Library:
+    """From the cache; else compiled in haste, to be compiled well by ``improve``."""
+    content = _stored(name)
+    if content is not None:
+        try:
+            return _linked(name, content)
+        except RuntimeError:
+            pass
+    text = object_text(name)
+    if not is_hasty(name):
+        content = compile_object(text, level(name))
+        store.keep(_key(name, level(name)), content)
+        return _linked(name, content)
+    content = compile_object(text, 0)
+    if name.startswith(PARTICULAR):
+        store.keep(_key(name, 0), content)
+    library = _linked(name, content)
+    _hasty[name] = text
+    return library
+
+
+def _linked(name: str, content: bytes) -> Library:
+    called = imports(name)
+    return link([content], exports(name), runtime_addresses(called) if called else {})
+
+
+@on_thread
+def _add(libraries: dict[str, Library]) -> None:
+    """Let what is compiled from now on call these functions, in place of those of the same objects that are loaded already."""
+    _replaced.extend(_libraries[name] for name in libraries if name in _libraries)
+    _libraries.update(libraries)
+    _install_loaded()
+
+
+def improve(needs: Sequence[str], seconds: float) -> None:
+    """Compile well what was compiled in haste, in a thread of its own: what all programs call, and what those call whose launches
+    take long. Of several processes one compiles, and the others read. ``seconds`` is what a launch of a program with these ``needs``
+    took.
+
+    The texts are made before: two threads that build syntax trees at once upset CPython 3.11.
+    """
+    if not _hasty:
+        return
+    with _lock:
+        _taken.update({name: seconds for name in needs if name in _hasty})
+        due = [name for name in _hasty if not name.startswith(PARTICULAR) or _taken[name] >= _LONG]
+        waiting = {name: _hasty.pop(name) or object_text(name) for name in due}
+    if waiting:
+        try:
+            threading.Thread(target=_improve, args=(waiting,), name="gpuperf-compile").start()
+        except RuntimeError:
+            return  # no threads here: what was compiled in haste must do
+
+
+def _improve(texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        key = _key(name, level(name))
+        with store.alone(key, _PATIENCE):
+            content = store.read(key)
+            if content is None:
+                try:
+                    content = compile_object(text, level(name))
+                except RuntimeError:
+                    return
+                store.keep(key, content)
+        with _lock:
+            _add({name: _linked(name, content)})
+    _generation[0] += 1
+
+
+def runtime_library() -> Library:
+    """The object with the functions that every kernel needs."""
+    return _library("script")
+
+
+def load_races() -> None:
+    """Let code that runs from now on look for races."""
+    runtime_library()
+    _library("races")
+
+
+def _install_loaded() -> None:
+    """Let every script, also one that was replaced and to which running code is linked, call what is loaded for its entries."""
+    script = _libraries.get("script")
+    if script is None:
+        return
+    number = 0
+    for group, names in ENTRIES.items():
+        library = _libraries.get(group)
+        if library is not None and _installed.get(group) != (script, library):
+            _installed[group] = script, library
+            _install(number, [library.addresses[name] for name in names])
+        elif library is None and group == "paths":
+            _install(number, [script.addresses["unsettled"]] * 2)
+        number += len(names)
+
+
+def _install(first: int, addresses: Sequence[int]) -> None:
+    for library in (_libraries["script"], *_replaced):
+        if INSTALL in library.addresses:
+            install = _Install(library.addresses[INSTALL])
+            for number, address in enumerate(addresses, first):
+                install(number, address)
+
+
+def runtime_addresses(names: tuple[str, ...]) -> dict[str, int]:
+    """Where runtime functions are; compiled or loaded at first use."""
+    groups = {name: object_of(name) for name in names}
+    _load_together(groups.values())
+    return {name: _library(group).addresses[name] for name, group in groups.items()}

@@ -1,0 +1,259 @@
+"""The objects of runtime functions that compiled kernels call: the functions and imports of each, and its IR."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..isa import mbarriers, tensor_memory
+from ..isa.rules import Noted
+from ..isa.tensor_maps import Problem
+from ..memory import tensor_maps
+from ..simt import atomic_targets, stack, stack_entries
+from . import llvm
+from .codegen.combine import COMBINE_PREFIX, combine_function
+from .codegen.images import IMAGE_IMPORTS, IMAGE_PREFIX, image_function
+from .ir import abi, access_records, codes, copy_records, race_records, sm_records, tensor_records
+from .ir.vectors import vector_function
+from .runtime import compile_python
+from .runtime.access import access_functions, access_names, is_access
+from .runtime.matrix_functions import PREFIX, matrix_function
+from .runtime.races_claims import claims_words
+from .runtime.races_entries import INSTALL, entry_functions
+from .runtime.races_pieces import pieces_words
+from .runtime.races_renewed import renewed_words
+from .runtime.tensor_products import TENSOR_PREFIX, tensor_function
+from .runtime.values_function import IMPORTS as VALUES_IMPORTS
+from .runtime.values_function import PREFIX as VALUES_PREFIX
+from .runtime.values_function import RANGE_PREFIX, values_function
+from .runtime.vector_intrinsics import race_words, vector_words
+from .runtime.warpgroup_function import PREFIX as WARPGROUP_PREFIX
+from .runtime.warpgroup_function import warpgroup_function
+
+__all__ = [
+    "ENTRIES", "FILES", "INSTALL", "PARTICULAR", "SCRIPTS", "exports", "imports", "is_hasty", "level", "object_of", "object_text",
+]  # fmt: skip
+
+_RUNTIME = Path(__file__).resolve().parent / "runtime"
+_SCHEDULE = (
+    "begin", "visit", "proceed", "run", "expire", "warpgroup_complete", "unsettled", "any_warp", "breach",
+)  # fmt: skip
+_MBARRIER = (
+    "mbarrier_lanes", "mbarrier_multicast", "mbarrier_wait", "others_can_run", "bulk_lanes", "fill_lanes",
+)  # fmt: skip
+_MEMORY = (
+    "cluster_cta", "reach", "reach_one", "load_lanes", "store_lanes", "mark_lanes", "seen_lanes", "copy_lanes", "sectors_of",
+    "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts", "wavefronts_of", "find",
+    "move", "refill",
+)  # fmt: skip
+#: of the object of races, by way of entries in ``script``
+_RACES = (
+    "race_acquire_mbarrier", "race_alone", "race_anywhere", "race_arrive", "race_arrive_mbarrier", "race_arrive_relaxed", "race_at",
+    "race_barrier", "race_begin", "race_begin_cluster", "race_bulk", "race_bulk_groups", "race_cluster", "race_commit_products",
+    "race_complete_cluster", "race_complete_mbarrier", "race_copies", "race_fence", "race_flag", "race_groups", "race_lanes",
+    "race_loose", "race_me", "race_pieces", "race_products", "race_proxy", "race_range", "race_renew", "race_row", "race_settle",
+    "race_settle_words",    "race_source", "race_texels", "race_wait_products", "races_settle",
+)  # fmt: skip
+#: of the object of paths that wait, also by way of entries in ``script``
+_PATHS = ("settle", "arrive_lanes", "release_lanes", "arrive_diverged")
+#: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
+_CALLED = (
+    "bump", "cluster_cta", "count_words", "fault", "mark", "near", "note", "race_acquire_mbarrier", "race_arrive_mbarrier",
+    "race_arrive_relaxed", "race_bulk", "race_complete_mbarrier", "race_range", "race_source", "reach",
+)  # fmt: skip
+_SIGNALLING = ("in_rank", "refuse_mbarrier", "signal_copied", "mbarrier_of_copy")
+#: functions written in the subset of ``compile_python``: an object that every kernel needs, and others that are loaded where they are
+#: needed: for races, paths that wait, clusters, matrices and pieces of words, recorded values, mbarriers and bulk copies, tensors,
+#: the simulator, tensor memory
+SCRIPTS = {
+    "script": tuple(dict.fromkeys((*_MEMORY, *_SCHEDULE, *_CALLED, *_RACES, INSTALL))),
+    "races": _RACES,
+    "paths": (*_PATHS, "settle_again", "force_yield"),
+    "clusters": ("begin_cluster", "visit_cluster", "visited", "run_clusters"),
+    "matrices": ("matrix_words", "store_parts"),
+    "values": VALUES_IMPORTS,
+    "copies": (*_MBARRIER, *_SIGNALLING),
+    "tensors": ("tensor_lanes", "replace_lanes"),
+    "simulator": ("sm_run", "sm_stream", "sm_copied"),
+    "tensor_memory": ("tensor_place", "tensor_alloc", "tensor_free", "tensor_copy", "tensor_multiply"),
+}
+_IMPORTS = {
+    "paths": ("breach", "race_cluster", "race_complete_cluster", "races_settle"),
+    "clusters": ("any_warp", "begin", "visit", "race_begin_cluster", "race_renew"),
+    "matrices": ("mark", "move", "note", "reach", "refill", "race_pieces", "race_products"),
+    "values": ("find",),
+    "copies": _CALLED,
+    "tensors": (*_CALLED, *_SIGNALLING),
+    "tensor_memory": ("reach", "refuse_mbarrier"),
+}
+FILES = {
+    "script": tuple(
+        _RUNTIME / f"{stem}.py"
+        for stem in (
+            "memory",
+            "access_lanes",
+            "count",
+            "schedule",
+            "cluster",
+        )
+    ),
+    "paths": tuple(
+        _RUNTIME / f"{stem}.py" for stem in ("stack_entries", "waiting_paths", "diverged_barriers")
+    ),
+    "clusters": (_RUNTIME / "cluster_sweeps.py",),
+    "matrices": tuple(_RUNTIME / f"{stem}.py" for stem in ("parts", "matrix")),
+    "values": tuple(_RUNTIME / f"{stem}.py" for stem in ("values", "values_dead")),
+    "races": tuple(
+        _RUNTIME / f"{stem}.py"
+        for stem in (
+            "races_clocks",
+            "races_barriers",
+            "races_flags",
+            "races_blocks",
+            "races_groups",
+            "races_mbarriers",
+            "races_reports",
+            "races_shared",
+            "races_lines",
+            "races_warps",
+            "races_words",
+            "races_scattered",
+            "races_global",
+            "races_accesses",
+            "races_settle",
+        )
+    ),
+    "copies": tuple(_RUNTIME / f"{stem}.py" for stem in ("mbarrier", "bulk")),
+    "tensors": tuple(_RUNTIME / f"{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")),
+    "tensor_memory": (
+        *(_RUNTIME / f"{stem}.py" for stem in ("tensor_memory", "tensor_matrices", "tensor_multiply")),
+        _RUNTIME.parents[1] / "isa" / "tensor_layouts.py",
+    ),
+    "simulator": tuple(
+        _RUNTIME / f"{stem}.py"
+        for stem in (
+            "sm_trace",
+            "sm_copies",
+            "sm_choice",
+            "sm_stalls",
+            "sm_mbarriers",
+            "sm_memory",
+            "sm_asynchronous",
+            "sm_core",
+        )
+    ),
+}
+_CONSTANTS = {
+    **{name: getattr(stack_entries, name) for name in ("CALL_FRAME", "RECONVERGE", "PENDING", "WAIT")},
+    **{name: getattr(stack, name) for name in ("SLICE_SHIFT", "YIELD_THRESHOLD")},
+    **vars(abi),
+    **vars(access_records),
+    **vars(codes),
+    **vars(copy_records),
+    **vars(race_records),
+    **vars(mbarriers),
+    **vars(tensor_maps),
+    **vars(tensor_memory),
+    **vars(tensor_records),
+    **vars(atomic_targets),
+    "Problem": Problem,
+    "Noted": Noted,
+}
+_ACCESS = (
+    "cluster_cta",
+    "load_lanes",
+    "store_lanes",
+    "mark_lanes",
+    "seen_lanes",
+    "sectors_of",
+    "wavefronts_of",
+    "count_sectors",
+    "count_local",
+    "count_windows",
+    "count_wavefronts",
+    "race_flag",
+    "race_lanes",
+    "race_row",
+    "race_anywhere",
+)
+#: entries in ``script`` for functions of other objects, in the order of their table
+ENTRIES = {"races": _RACES, "paths": _PATHS}
+#: functions of certain instructions, which are compiled well only for programs that run for long
+PARTICULAR = (PREFIX, WARPGROUP_PREFIX, IMAGE_PREFIX)
+
+
+def level(name: str) -> int:
+    """How well an object is compiled: what looks for races are many small functions, of which few are called by others."""
+    return 2 if name in ("races", "simulator") else 1
+
+
+def is_hasty(name: str) -> bool:
+    """Whether an object that is not in the cache is first compiled without passes, as that takes long with them."""
+    return (name in SCRIPTS and name != "simulator") or name.startswith(PARTICULAR) or is_access(name)
+
+
+def object_text(name: str) -> str:
+    """IR of an object."""
+    if name == "script":
+        others = [path for group in ENTRIES for path in FILES[group]]
+        known = {item.name: item.parameters for item in compile_python.signatures(others)}
+        entries = entry_functions({entry: known[entry] for group in ENTRIES.values() for entry in group})
+        text = compile_python.translate(FILES[name], _CONSTANTS, others, declared=False)
+        return text + vector_words(llvm.host().wide) + entries
+    if name == "races":
+        return (
+            compile_python.translate(FILES[name], _CONSTANTS, exported=_RACES)
+            + pieces_words()
+            + claims_words()
+            + renewed_words()
+            + race_words(llvm.host().wide)
+        )
+    if name == "simulator":
+        return compile_python.translate(FILES[name], vars(sm_records), exported=SCRIPTS[name])
+    if name in SCRIPTS:
+        groups = ("script", "races", *(("copies",) if name in ("tensors", "tensor_memory") else ()))
+        called = [path for group in groups for path in FILES[group]]
+        return compile_python.translate(FILES[name], _CONSTANTS, called)
+    if is_access(name):
+        return access_functions(name, llvm.host().wide)
+    if name.startswith(WARPGROUP_PREFIX):
+        return warpgroup_function(name)
+    if name.startswith(TENSOR_PREFIX):
+        return tensor_function(name)
+    if name.startswith(IMAGE_PREFIX):
+        return image_function(name)
+    if name.startswith(VALUES_PREFIX):
+        return values_function(name, llvm.host().wide)
+    if name.startswith(COMBINE_PREFIX):
+        return combine_function(name)
+    return matrix_function(name) if name.startswith(PREFIX) else vector_function(name, llvm.host().wide)
+
+
+def imports(name: str) -> tuple[str, ...]:
+    """Functions of other objects that one calls."""
+    if name.startswith(VALUES_PREFIX):
+        return VALUES_IMPORTS
+    if name.startswith(IMAGE_PREFIX):
+        return IMAGE_IMPORTS
+    return _ACCESS if is_access(name) else _IMPORTS.get(name, ())
+
+
+def exports(name: str) -> tuple[str, ...]:
+    """Functions of an object that others call."""
+    if name in SCRIPTS:
+        return SCRIPTS[name]
+    if name.startswith(VALUES_PREFIX):
+        return name, RANGE_PREFIX + name[len(VALUES_PREFIX) :]
+    return access_names(name) if is_access(name) else (name,)
+
+
+def object_of(name: str) -> str:
+    """The object that has a function."""
+    for group, functions in SCRIPTS.items():
+        if name in functions:
+            return group
+    if is_access(name):
+        space, _, form = name.split("_")
+        return f"{space}_{form}"
+    if name.startswith(RANGE_PREFIX):
+        return VALUES_PREFIX + name[len(RANGE_PREFIX) :]
+    return name

@@ -174,9 +174,11 @@ def _neighbour(memory: Memory, address: int, size: int, named: str) -> str:
             return "in the heap, where malloc has given nothing"
         return f"{address + size - below.end:,} bytes past the end of {below.name} ({below.size:,} bytes at {below.address:#x})"
     window, _ = space_of(address)
-    kind = window if window in READ_ONLY else "global"
+    kinds = {window if window in READ_ONLY else "global"}
+    if not named:  # device memory begins where the window of the parameters ends
+        kinds.add("global")
     base = WINDOWS[named][0] if named else 0
-    near = [item for item in memory.allocations if item.kind == kind]
+    near = [item for item in memory.allocations if item.kind in kinds]
     index = bisect.bisect_right([item.address for item in near], address)
     below = near[index - 1] if index else None
     above = near[index] if index < len(near) else None

@@ -45,7 +45,7 @@ _STUB = "__device_stub_"
 _OUTERMOST = ("_start", "__libc_start_main", "__libc_start_call_main")
 #: the variable that an allocation is assigned to: of C through a pointer to it, of Python by name
 _NAME = r"[A-Za-z_]\w*(?:(?:\.|->)\w+|\[\w*\])*"
-_POINTER = re.compile(rf"(?:[Aa]lloc)\w*\b.*?&\s*({_NAME})")
+_POINTER = re.compile(rf"(?:[Aa]lloc)\w*\b.*?&[\s(]*({_NAME})")
 _PLAIN = re.compile(
     r"(?:cuda|cu)\w*[Aa]lloc\w*\s*\(\s*(?:\([^()]*\)\s*)*([A-Za-z_]\w*)|^([A-Za-z_]\w*)\s*=[^=]"
 )
@@ -314,5 +314,5 @@ def _given(path: tuple[CallSite, ...]) -> str:
     called = _CALLED.match(path[0].function)
     if len(path) < 2 or called is None:
         return ""
-    match = re.search(rf"\b{called[1]}\b\s*(?:<[^;=]*>)?\s*\([^;]*?&\s*({_NAME})", path[1].text)
+    match = re.search(rf"\b{called[1]}\b\s*(?:<[^;=]*>)?\s*\([^;]*?&[\s(]*({_NAME})", path[1].text)
     return "" if match is None else match[1]

@@ -45,6 +45,9 @@ def _types(body: str, functions: str = "", registers: str = "") -> list[tuple[st
         ("ld.global.b32 %r1, [%rd1]; shfl.sync.idx.b32 %r2, %r1, 0, 31, -1; ex2.approx.f32 %f1, %r2;", ["f32"]),
         ("ld.global.b16 %h1, [%rd1]; fma.rn.bf16 %h2, %h1, %h1, %h1; st.global.u16 [%rd1], %h2;", ["bf16", "bf16"]),
         ("ld.global.b32 %r1, [%rd1]; add.f16x2 %r2, %r1, %r1;", ["f16x2"]),
+        ("mov.b32 %r1, 0; st.global.b32 [%rd1], %r1; add.s32 %r2, %r1, 1; st.global.b32 [%rd1], %r2;", ["b32", "s32"]),
+        ("mov.b32 %r1, 0; st.shared.b32 [s], %r1; ld.shared.f32 %f1, [s]; add.s32 %r1, %r1, 1;", ["f32", "f32"]),
+        ("mov.b32 %r1, 0f3F800000; st.global.b32 [%rd1], %r1;", ["f32"]),
     ],
 )  # fmt: skip
 def test_types_follow_definitions_and_uses(body: str, types: list[str]) -> None:
@@ -60,6 +63,16 @@ NEXT:
     st.global.b32 [%rd1+4], %r1;
     st.global.f32 [%rd1+8], %r1;"""
     assert _types(body) == [("f32",)] * 3
+
+
+def test_a_constant_says_nothing_of_its_other_uses() -> None:
+    """One 0 begins a sum of floats in memory and a counter, as nvcc shares them."""
+    body = """
+    mov.b32 %r1, 0; st.global.b32 [%rd1], %r1; mov.b32 %r2, %r1;
+NEXT:
+    ld.global.b32 %r3, [%rd1]; add.f32 %f1, %r3, 0f3F800000; st.global.b32 [%rd1], %f1;
+    add.s32 %r2, %r2, 1; setp.lt.s32 %p, %r2, 9; @%p bra NEXT;"""
+    assert _types(body) == [("b32",), ("f32",), ("f32",)]
 
 
 def test_elements_have_types_of_their_own() -> None:

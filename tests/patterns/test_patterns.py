@@ -430,6 +430,15 @@ def test_variables_of_constant_memory_are_objects_of_every_pattern(device: ge.De
     assert (use.bytes_read, use.written) == (4, 0)
 
 
+def test_all_but_one_are_less_than_all(device: ge.Device) -> None:
+    target = device.array(np.arange(9999, dtype=np.uint32), name="target")
+    again = np.arange(9999, dtype=np.uint32)
+    again[7] = 0
+    target.copy_from(again)
+    (finding,) = failing(device)
+    assert "9,998 (99.9 %) already held the same value" in finding.message
+
+
 def test_stores_that_nobody_reads(device: ge.Device, run: Launch) -> None:
     target = device.empty(32, np.uint32, name="target")
     target.fill(5)
@@ -453,6 +462,36 @@ def test_a_store_that_is_read_once_is_needed(device: ge.Device, run: Launch) -> 
         flag.fill(9)
         run(STORE, flag, 1, 1)
     assert dead(device) == [("", "flag", 8)]
+
+
+def test_arrays_of_a_loop_that_are_cleared_in_vain_beside_one_that_is_not(
+    device: ge.Device, run: Launch
+) -> None:
+    """As in simpleMultiCopy of NVIDIA's samples, where DrGPUM (ASPLOS 2023) reports three dead writes: all buffers are cleared, and
+    the first alone is read before it is filled."""
+    buffers = []
+    for _ in range(4):
+        buffers.append(device.empty(32, np.uint32, name="buffer"))
+        buffers[-1].fill(0)
+    target = device.empty(32, np.uint32, name="target")
+    run(COPY, buffers[0], target)
+    for buffer in buffers:
+        buffer.copy_from(NUMBERS)
+        run(COPY, buffer, target)
+    (finding,) = (item for item in ge.find_patterns(device.program) if item.rule == "dead-stores")
+    assert (finding.severity, finding.object, finding.calls, finding.waste) == ("note", "buffer", 3, 3 * 128)
+
+
+def test_one_of_many_arrays_of_a_loop_is_no_waste(device: ge.Device, run: Launch) -> None:
+    target = device.empty(32, np.uint32, name="target")
+    for number in range(4):
+        buffer = device.empty(32, np.uint32, name="buffer")
+        buffer.fill(0)
+        if number:
+            run(COPY, buffer, target)
+        buffer.copy_from(NUMBERS)
+        run(COPY, buffer, target)
+    assert [item for item in dead(device) if item[1] == "buffer"] == []
 
 
 def test_stores_that_are_read_before_they_are_overwritten(device: ge.Device, run: Launch) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..memory.arena import are_addresses
 from .thresholds import Thresholds
 
-__all__ = ["Contents", "describe", "half_as_wide"]
+__all__ = ["Contents", "describe", "half_as_wide", "percent"]
 
 _PIECE = 1 << 16
 _BINARY = {2: (np.uint16, 10), 4: (np.uint32, 23), 8: (np.uint64, 52)}
@@ -183,7 +183,7 @@ def _frequent(
         return
     shown = ", ".join(str(value) for value in different[:3].tolist())
     if first >= thresholds.frequent * count:
-        text, covered = f"{different[0]} in {100 * first / count:.1f} %", first
+        text, covered = f"{different[0]} in {percent(first, count)}", first
     else:
         text = f"one of {len(different)} values ({shown}{', …' if len(different) > 3 else ''})"
     evidence = (("values", len(different)), ("value", str(different[0])), ("count", first))
@@ -340,6 +340,12 @@ def _approximate(values: NDArray[Any], low: Any, high: Any, thresholds: Threshol
         text += f", what {half[0]} holds within {half[1]:.2g}"
         evidence += ("narrower", half[0]), ("narrower_error", half[1])
     yield Contents("approximate-values", text, evidence, 0)
+
+
+def percent(part: int, whole: int) -> str:
+    """A share in per cent with one digit behind the point; less than all is never 100."""
+    share = 100 * part / whole
+    return f"{share if part == whole else min(share, 99.9):.1f} %"
 
 
 def half_as_wide(low: float, high: float, width: int) -> tuple[str, float] | None:

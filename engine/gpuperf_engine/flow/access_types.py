@@ -4,6 +4,8 @@ PTX loads and stores need not say: ``ld.b32`` moves any 32 bits, and compilers m
 value or computes with it says (``fma.rn.f32``); moves, bit casts, selections, φs, exchanges between lanes, calls, and what is
 stored to shared or local memory and loaded from there pass it on, in both directions. A pack (``mov.b64 %rd, {%r1, %r2}``) has the
 types of its parts. Where nothing says, or floats and integers are both said of the same bits, the type is unknown: ``b32``.
+
+An integer constant in a register says nothing of another use of it: compilers keep one 0 for a counter and for a float to store.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ from .ssa import Merge, Node
 
 __all__ = ["access_types"]
 
-#: bits that one definition gives a register
-_Value = tuple[Node, "Register | None"]
+#: bits that one definition gives a register; of an integer constant the bits that one user of it takes
+_Value = tuple[Node, "Register | None"] | tuple[Node, "Register | None", Node]
 #: instructions whose type does not say what the bits are
 _MOVES = frozenset(("mov", "selp", "slct", "shfl", "prmt"))
 #: instructions on fragments of matrices, whose registers of 32 bits hold elements of types that the opcode says, or of any
@@ -61,12 +63,14 @@ class _Types:
         #: values made of parts, low ones first
         self.parts: list[tuple[_Value, list[_Value], int]] = []
         self.every = [item for block in program.blocks for item in block.instructions]
+        self.constants = {item for item in self.every if _is_constant(item)}
         for instruction in self.every:
             self._look_at(instruction)
         for merge in self._merges():
             for source in self.dependence.sources(merge):
                 for value in self._given(source, merge.name):
-                    self._join((merge, None), value)
+                    if source not in self.constants:
+                        self._join((merge, None), value)
         self._join_memory()
 
     # -- which values are the same bits ------------------------------------------------------------------------------------
@@ -126,7 +130,10 @@ class _Types:
 
     def _read(self, instruction: Instruction) -> dict[Register, _Value]:
         given = zip(reads(instruction), self.dependence.uses[instruction])
-        return {register: self._value(node, register) for register, node in given}
+        return {
+            register: (node, register, instruction) if node in self.constants else self._value(node, register)
+            for register, node in given
+        }
 
     def _look_at(self, instruction: Instruction) -> None:
         read = self._read(instruction)
@@ -140,7 +147,8 @@ class _Types:
         else:
             self._compute(instruction, read, name)
         for register, node in zip(writes(instruction), self.dependence.kept.get(instruction, ())):
-            self._join((instruction, register), self._value(node, register))
+            if node not in self.constants:
+                self._join((instruction, register), self._value(node, register))
 
     def _call(self, instruction: Instruction, target: CallTarget) -> None:
         """Results are what the functions return; arguments are sources of what these begin with."""
@@ -188,6 +196,9 @@ class _Types:
             if isinstance(target, Register) and isinstance(source, Register):
                 if target.type.bits == source.type.bits:
                     self._join((instruction, target), read[source])
+            elif isinstance(target, Register) and isinstance(source, Immediate) and source.kind != "int":
+                if scalar_type(source.kind).bits == target.type.bits:
+                    self._say((instruction, target), source.kind)
             elif isinstance(target, Register) and isinstance(source, Vector):
                 parts = [read[item] for item in source.elements if isinstance(item, Register)]
                 if len(parts) == len(source.elements):
@@ -338,6 +349,14 @@ class _Types:
 
 
 _SIZES = {"f16": 16, "bf16": 16, "f32": 32}
+
+
+def _is_constant(instruction: Instruction) -> bool:
+    """Whether an instruction gives a register an integer that the text has."""
+    if instruction.opcode.split(".")[0] != "mov" or instruction.guard is not None:
+        return False
+    source = instruction.operands[-1]
+    return isinstance(source, Immediate) and source.kind == "int"
 
 
 def _elements(instruction: Instruction) -> Iterator[Register | None]:

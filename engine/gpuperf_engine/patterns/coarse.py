@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from ..device.contents import Contents
+from ..device.contents import Contents, percent
 from ..device.events import Use
 from ..device.thresholds import Thresholds
+from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray
 from ..results import Finding, Traffic
 from .program import Pattern, Step
@@ -44,14 +46,13 @@ class RedundantValues:
                     yield step, self._copied_out(step, use)
                 if not use.written or use.unchanged < self.share * use.written:
                     continue
-                share = 100 * use.unchanged / use.written
                 yield (
                     step,
                     step.finding(
                         "redundant-values",
                         use.array,
                         f"{step} writes {use.written:,} {_unit(use.array)} of {step.name(use.array)!r}; {use.unchanged:,} "
-                        f"({share:.1f} %) already held the same value",
+                        f"({percent(use.unchanged, use.written)}) already held the same value",
                         waste=use.bytes_unchanged,
                         advice=_SKIP_COPY if step.event.kind != "launch" else _SKIP_STORE,
                         traffic=written_less(step, use.bytes_unchanged, whole),
@@ -223,7 +224,8 @@ class DuplicateValues:
 
 class DeadStores:
     """What a step wrote is overwritten by later ones without having been read: from the same share on as redundant values, and each
-    time that its call is made, since a store that is read once is needed.
+    time that its call is made, since a store that is read once is needed. Of arrays that one line allocates in a loop some may be
+    needed: then the others are a note.
 
     Memory that is cleared as it is allocated is no finding, nor is what a later step writes again as it was: that is redundant there.
     """
@@ -242,33 +244,59 @@ class DeadStores:
                         before, _ = lost.get((number, use.array), (0, step))
                         left[number] = left.get(number, 0) - size
                         lost[number, use.array] = before + size, step
-        calls: dict[tuple[str, str, str], list[tuple[Step, Use, int, Step] | None]] = {}
+        calls: dict[tuple[str, str, str], list[_Written]] = {}
         for step in steps:
             for use in step.event.writes:
                 size, last = lost.get((step.event.number, use.array), (0, step))
-                dead = size >= REDUNDANT_SHARE * use.bytes_written and not step.made(use.array)
-                calls.setdefault(_target(step, use), []).append((step, use, size, last) if dead else None)
-        for dead_steps in calls.values():
-            dead_each_time = [item for item in dead_steps if item is not None]
-            if len(dead_each_time) == len(dead_steps):
-                whole = all(size == use.bytes_written for _, use, size, _ in dead_each_time)
-                for step, use, size, last in dead_each_time:
-                    in_vain = not left[step.event.number]
-                    yield step, self._finding(step, use, size, last, in_vain, whole)
+                calls.setdefault(_target(step, use), []).append(_Written(step, use, size, last))
+        for every in calls.values():
+            dead = _in_vain(every)
+            needed = len(dead) < len(every)
+            whole = not needed and all(item.lost == item.use.bytes_written for item in dead)
+            for item in dead:
+                severity = "note" if needed else "fail"
+                idle = not left[item.step.event.number]
+                yield item.step, self._finding(item, idle, whole, severity)
 
-    def _finding(self, step: Step, use: Use, size: int, last: Step, in_vain: bool, whole: bool) -> Finding:
+    def _finding(self, written: _Written, idle: bool, whole: bool, severity: str) -> Finding:
+        step, use, size, last = written
         return step.finding(
             "dead-stores",
             use.array,
             f"{step} writes {size:,} bytes of {step.name(use.array)!r} that {last} at {last.place} overwrites before "
             "anybody reads them",
+            severity=severity,
             waste=size,
             advice="leave the first of the two out, or write only what the second does not",
-            traffic=written_less(step, size, in_vain),
+            traffic=written_less(step, size, idle),
             bytes=size,
             whole=whole,
             written_at=last.place,
         )
+
+
+class _Written(NamedTuple):
+    """What a step wrote to an object, and how many of these bytes were lost, to the step ``last``."""
+
+    step: Step
+    use: Use
+    lost: int
+    last: Step
+
+    @property
+    def is_dead(self) -> bool:
+        return self.lost >= REDUNDANT_SHARE * self.use.bytes_written and not self.step.made(self.use.array)
+
+
+def _in_vain(every: list[_Written]) -> list[_Written]:
+    """What a call wrote in vain: each time; or of the arrays that one line allocates in a loop to some, each time, if these bytes are
+    the share of redundant values of all that it wrote."""
+    arrays: dict[Allocation, list[_Written]] = {}
+    for item in every:
+        arrays.setdefault(item.use.array.allocation, []).append(item)
+    dead = [item for alike in arrays.values() if all(item.is_dead for item in alike) for item in alike]
+    lost, written = sum(item.lost for item in dead), sum(item.use.bytes_written for item in every)
+    return dead if lost >= REDUNDANT_SHARE * written else []
 
 
 class UninitializedReads:

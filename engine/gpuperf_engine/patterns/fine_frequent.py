@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..device.contents import percent
 from ..device.thresholds import Thresholds
 from ..results import ValueRecord
 from .matches import Match
@@ -24,7 +25,7 @@ def frequent_values(record: ValueRecord, thresholds: Thresholds) -> Match | None
     return Match(
         "frequent-values",
         fraction,
-        f"{count:,} ({100 * fraction:.1f} %) are {value}",
+        f"{count:,} ({percent(count, record.count)}) are {value}",
         count * record.bytes // record.count,
         f"test for {value} first and leave out what follows from it, or store the other values only",
         severity="note",
@@ -41,7 +42,7 @@ def idle_atomics(record: ValueRecord, thresholds: Thresholds) -> Match | None:
     return Match(
         "single-zero" if whole else "frequent-values",
         fraction,
-        f"{'all' if whole else f'{record.zeros:,} ({100 * fraction:.1f} %)'} are 0, and leave it as it is",
+        f"{'all' if whole else f'{record.zeros:,} ({percent(record.zeros, record.count)})'} are 0, and leave it as it is",
         record.zeros * record.width,
         "test for 0 first and leave the atomic out",
         severity="note",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..device.contents import percent
 from ..device.thresholds import Thresholds
 from ..results import ValueRecord
 from .matches import Match
@@ -18,7 +19,7 @@ def silent_stores(record: ValueRecord, thresholds: Thresholds) -> Match | None:
     return Match(
         "silent-stores",
         fraction,
-        f"{record.silent:,} ({100 * fraction:.1f} %) are there already",
+        f"{record.silent:,} ({percent(record.silent, record.count)}) are there already",
         record.silent * record.width,
         "leave the store out where the value stays as it is",
         evidence={"silent": record.silent},
@@ -36,8 +37,8 @@ def dead_stores(record: ValueRecord, thresholds: Thresholds) -> Match | None:
     return Match(
         "dead-stores",
         fraction,
-        f"{record.dead_bytes:,} bytes ({100 * fraction:.1f} %) their thread overwrites at {source or f'line {line}'} before anybody "
-        "reads them",
+        f"{record.dead_bytes:,} bytes ({percent(record.dead_bytes, record.bytes)}) their thread overwrites at "
+        f"{source or f'line {line}'} before anybody reads them",
         record.dead_bytes,
         "keep the value in a register and store the last one only",
         evidence={"dead_bytes": record.dead_bytes, "overwriter": source or f"line {line}"},
@@ -52,7 +53,7 @@ def repeated_loads(record: ValueRecord, thresholds: Thresholds) -> Match | None:
     return Match(
         "repeated-loads",
         fraction,
-        f"{record.reloads:,} ({100 * fraction:.1f} %) the thread has loaded before, and they are the same",
+        f"{record.reloads:,} ({percent(record.reloads, record.count)}) the thread has loaded before, and they are the same",
         record.reloads * record.width,
         "load before the loop and keep the value in a register; __restrict__ lets the compiler do so",
         severity="note",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..device.contents import percent
 from ..device.thresholds import Thresholds
 from ..memory.arena import are_addresses
 from ..results import AffineFit, ValueRecord
@@ -54,7 +55,7 @@ def structured_match(
     return Match(
         "structured-values",
         fits / count,
-        text + ("" if whole else f" in {'at least ' if before else ''}{100 * fits / count:.1f} %"),
+        text + ("" if whole else f" in {'at least ' if before else ''}{percent(fits, count)}"),
         fits * width if loads else 0,
         advice + ("" if whole else ", but for the others"),
         severity="fail" if loads and whole else "note",

@@ -95,7 +95,7 @@ def test_calls_without_lines_are_named_by_their_function_and_ordinal(project, ca
 
 def test_a_line_that_allocates_several_arrays_names_each():
     device = ge.Device(mapped=True, observe={"memory", "values"})
-    two = CallSite("cudaMalloc(&x, 64); cudaMalloc((void **)&p.y, 64);", "a.cu", 3)
+    two = CallSite("cudaMalloc(&x, 64); cudaMalloc((void **)&(p.y), 64);", "a.cu", 3)
     device.call_path = lambda: (two,)
     for _ in range(4):
         device.allocate(64)

@@ -152,3 +152,125 @@ def test_stores_and_reductions_that_signal_have_records_like_others(backend: str
     )  # fmt: skip
     assert store.affine is not None and (store.affine.slope, store.affine.fits) == (1, 32)
     assert (reduction.kind, reduction.count, reduction.top) == ("reduction", 32, ((7, 32),))
+
+
+_REDUCED = (
+    head("8.6", "sm_90")
+    + """.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 size) {
+    .reg .b64 %rd<6>; .reg .b32 %r<6>; .reg .pred %p<3>;
+    .shared .align 128 .b8 tile[2400];
+    ld.param.u32 %r4, [size];
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+    mov.u32 %r1, %tid.x; setp.eq.u32 %p0, %r1, 0;
+    mul.wide.u32 %rd3, %r1, 8; add.s64 %rd4, %rd2, %rd3; add.s64 %rd1, %rd1, %rd3;
+    ld.global.u64 %rd5, [%rd1];
+    mov.u32 %r2, tile; shl.b32 %r3, %r1, 3; add.u32 %r2, %r2, %r3; st.shared.u64 [%r2], %rd5;
+    ld.global.u64 %rd5, [%rd4];
+    st.global.u64 [%rd4], 0;
+    st.global.u64 [%rd4], %rd5;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    @%p0 cp.reduce.async.bulk.global.shared::cta.bulk_group.OP [%rd2+16], [tile+32], %r4;
+    @%p0 cp.async.bulk.commit_group;
+    @%p0 cp.async.bulk.wait_group 0;
+    ret;
+}"""
+)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "dtype", "combined"),
+    [
+        ("add.f32", "f4", np.add),
+        ("add.noftz.f16", "f2", np.add),
+        ("or.b32", "u4", np.bitwise_or),
+        ("min.s32", "i4", np.minimum),
+        ("max.u64", "u8", np.maximum),
+    ],
+)
+@pytest.mark.parametrize("size", [0, 16, 1200])
+def test_reducing_bulk_copies_have_a_record_of_their_operands(
+    opcode: str, dtype: str, combined: np.ufunc, size: int
+) -> None:
+    """Behind the first 16 bytes of y what lies 32 bytes behind the start of the tile is combined with it, and read: of the two
+    stores of a thread the first alone is dead."""
+    kind, generator = np.dtype(dtype), np.random.default_rng(5)
+    words = 192 * 8 // kind.itemsize
+    given, held = (generator.integers(0, 9, words).astype(kind) for _ in range(2))
+    width = kind.itemsize
+    operands = given[32 // width : (32 + size) // width]
+    expected = held.copy()
+    expected[16 // width : (16 + size) // width] = combined(
+        held[16 // width : (16 + size) // width], operands
+    )
+    seen = []
+    kernel = ge.parse(_REDUCED.replace("OP", opcode), path="k.ptx")["k"]
+    for backend in BACKENDS:
+        device = ge.Device(backend=backend, observe={"accesses"}, memory_bytes=1 << 24)
+        x, y = device.array(given, name="x"), device.array(held, name="y")
+        seen.append(device.launch(kernel, 1, 192, [x, y, size]).values)
+        np.testing.assert_array_equal(y.numpy(), expected)
+    assert repr(seen[0]) == repr(seen[1])
+    reduced = [item for item in seen[0] if item.opcode.startswith("cp")]
+    assert len(reduced) == (size > 0)
+    for record in reduced:
+        assert (record.kind, record.object, record.space) == ("reduction", "y", "global")
+        assert (record.count, record.bytes) == (operands.size, size)
+        assert (record.zeros, record.distinct) == ((operands == 0).sum(), len(set(operands.tolist())))
+        assert (record.minimum, record.maximum) == (operands.min(), operands.max())
+        assert record.neutral == (None if opcode == "min.s32" else 0)
+    stored = [item for item in seen[0] if item.opcode.startswith("st.global")]
+    assert [item.dead_bytes for item in stored] == [192 * 8, 0]
+
+
+_PARTS = (
+    head("9.2", "sm_100a")
+    + """.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 left, .param .u32 right, .param .u16 mask) {
+    .reg .b64 %rd<6>; .reg .b32 %r<6>; .reg .b16 %h; .reg .pred %p<3>;
+    .shared .align 128 .b8 tile[1024]; .shared .align 8 .b64 bar;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+    ld.param.u32 %r1, [left]; ld.param.u32 %r2, [right]; ld.param.u16 %h, [mask];
+    st.global.u32 [%rd2], 5; st.global.u32 [%rd2], 6;
+    mbarrier.init.shared.b64 [bar], 1;
+    fence.mbarrier_init.release.cluster;
+    st.bulk.weak.shared::cta [tile], 512, 0;
+    fence.proxy.async.shared::cta;
+    mbarrier.arrive.expect_tx.shared.b64 %rd5, [bar], 512;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [tile], [%rd1], 512, %r1, %r2, [bar];
+WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p1, [bar], 0;
+    @!%p1 bra WAIT;
+    cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%rd2], [tile], 512, %h;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+    ret;
+}"""
+)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "mask"), [(0, 0, 0xFFFF), (4, 8, 0x00F0), (3, 9, 0xF7FE), (15, 1, 0)]
+)
+def test_copies_of_parts_have_a_record_of_their_whole_elements(left: int, right: int, mask: int) -> None:
+    """Words of which a byte is left out are not recorded, and stores of a kernel that may move such are not traced."""
+    given = np.arange(128, dtype=np.uint32) + 7
+    seen = []
+    for backend in BACKENDS:
+        device = ge.Device(backend=backend, observe={"accesses"}, memory_bytes=1 << 24)
+        x, y = device.array(given, name="x"), device.zeros(128, np.uint32, name="y")
+        kernel = ge.parse(_PARTS, path="k.ptx")["k"]
+        records = device.launch(kernel, 1, 1, [x, y, left, right, mask]).values
+        assert [item.dead_bytes for item in records if item.opcode.startswith("st")] == [None, None]
+        written = y.numpy()
+        seen.append([item for item in records if item.opcode.startswith("cp")])
+    assert repr(seen[0]) == repr(seen[1])
+    loads = given[-(-left // 4) : 128 - -(-right // 4)]
+    bits = np.array([mask >> (4 * number % 16) & 15 for number in range(128)])
+    stores = written[bits == 15]
+    assert [(item.object, item.count) for item in seen[0]] == [
+        ("x", loads.size),
+        *([("y", stores.size)] if stores.size else []),
+    ]
+    for record, values in zip(seen[0], (loads, stores)):
+        assert (record.minimum, record.maximum) == (values.min(), values.max())
+        assert record.distinct == len(set(values.tolist()))

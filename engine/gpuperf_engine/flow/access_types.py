@@ -24,6 +24,7 @@ from ..isa.effects import (
     SHFL,
     STORE,
 )
+from ..isa.evaluation import has_semantics
 from ..isa.types import ScalarType, scalar_type
 from ..ptx.syntax import Address, CallTarget, Immediate, Instruction, Register, Vector
 from .dependence import Dependence, Layout
@@ -298,6 +299,9 @@ class _Types:
                 names[instruction] = _word_names(_COPIED, said) * count
             elif instruction.effect is BULK_COPY:
                 # one after the other, each of this type
+                if has_semantics(instruction.form):
+                    names[instruction] = (scalar_type(str(instruction.form.modifier("type"))).name,)
+                    continue
                 said = self.said.get(self._find((instruction, None)), set())
                 names[instruction] = _word_names(_COPIED, said)[:1]
             elif instruction.effect in (MATRIX_LOAD, MATRIX_STORE):

@@ -200,37 +200,49 @@ class BulkStep:
                     raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.EDGE, target, 0, edge)
             for copy, rank in enumerate(self.targets.ranks(warp, lane)):
                 address = self.targets.place(target, rank)
+                operands = None
                 if any(edges) and size:
                     self._move_within(warp, lane, source, address, size, *edges)
                 else:
-                    self._move(warp, lane, source, address, size)
+                    operands = self._move(warp, lane, source, address, size)
                 reports = self.pattern is not None and self._is_reported(warp, lane, source, size)
                 self.targets.signal(warp, lane, rank, size, reports)
                 self._tally(warp, source, address, size, again=copy > 0)
                 if warp.counters.values is not None and not copy:
                     outer = source if self.source.space == "global" else address
-                    warp.counters.values.add_range(self.site, outer, size)
+                    left, right = edges or (0, 0)
+                    kept = max(0, size - left - right)
+                    chosen = self._chosen(warp, lane)
+                    warp.counters.values.add_range(self.site, outer + left, kept, operands, chosen)
 
-    def _move(self, warp: ReferenceWarp, lane: int, source: int, target: int, size: int) -> None:
+    def _move(self, warp: ReferenceWarp, lane: int, source: int, target: int, size: int) -> Lanes | None:
+        """One copy; of a reduction the operands."""
+        operands = None
         come, go = self._reach(warp, lane, source, target, size)
         for taken, given in zip(come, go):
             first, last = int(taken.offsets[0]), int(given.offsets[0])
             data = taken.region.bytes[first : first + size]
             into = given.region.bytes[last : last + size]
             if self.combines:
+                operands = data.copy()
                 dtype = dtype_of(self.type)
                 old, new = (
                     LaneValue(into.view(dtype), self.type),
-                    LaneValue(data.copy().view(dtype), self.type),
+                    LaneValue(operands.view(dtype), self.type),
                 )
                 (combined,) = evaluate(self.instruction.form, [old, new])
                 into[:] = np.ascontiguousarray(lane_value(combined).data).view(np.uint8)
             elif self.read_bytes is not None:
-                bits = int(every_lane(self.read_bytes(warp))[lane])
+                bits = self._chosen(warp, lane)
                 chosen = np.resize([bool(bits >> bit & 1) for bit in range(BULK_PIECE)], size)
                 into[chosen] = data[chosen]
             else:
                 into[:] = data.copy()
+        return operands
+
+    def _chosen(self, warp: ReferenceWarp, lane: int) -> int:
+        """Bits of those of 16 bytes that are copied."""
+        return 0xFFFF if self.read_bytes is None else int(every_lane(self.read_bytes(warp))[lane])
 
     def _reach(
         self, warp: ReferenceWarp, lane: int, source: int, target: int, size: int

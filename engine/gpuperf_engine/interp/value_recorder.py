@@ -153,18 +153,25 @@ class ValueRecorder:
             lanes, addresses = lanes[~inside], addresses[~inside]
             raw, words = raw[~inside], words[~inside]
 
-    def add_range(self, site: int, address: int, size: int) -> None:
-        """So many bytes of device memory that a bulk copy has moved, element by element."""
+    def add_range(
+        self, site: int, address: int, size: int, operands: Lanes | None = None, chosen: int = 0xFFFF
+    ) -> None:
+        """So many bytes of device memory that a bulk copy has moved, or has reduced with these bytes, element by element: those
+        that are whole, and whose bytes have all bits in ``chosen``, one for each of 16 bytes."""
         for slot in self.slots.get(site, ()):
             width = slot.kind.bits // 8
-            count = size // width
+            begin = -address % width
+            count = max(0, size - begin) // width
             first = address - self.memory.origin
-            values = self.memory.bytes[first : first + count * width].view(f"u{width}")
-            addresses = np.uint64(address) + np.uint64(width) * np.arange(count, dtype=np.uint64)
+            moved = self.memory.bytes[first : first + size] if operands is None else operands
+            values = moved[begin : begin + count * width].view(f"u{width}")
+            numbers = np.arange(count, dtype=np.uint64)
+            addresses = np.uint64(address + begin) + np.uint64(width) * numbers
+            every = (1 << width) - 1
+            whole = (chosen >> (numbers.astype(np.int64) * width % 16)) & every == every
             for start in range(0, count, 32):
-                batch = slice(start, min(start + 32, count))
-                lanes = np.arange(batch.stop - start)
-                self.add(slot, "global", lanes, addresses[batch], values[batch], False, 0)
+                lanes = np.flatnonzero(whole[start : start + 32])
+                self.add(slot, "global", lanes, addresses[start + lanes], values[start + lanes], False, 0)
 
     def _object(self, space: str, address: int, size: int) -> _Object | None:
         if space in ("shared", "local"):

@@ -14,8 +14,9 @@ and local memory and memory of ``malloc`` are not traced. Both backends trace si
 
 from __future__ import annotations
 
-from ..isa.effects import SURFACE, TENSOR_MAP, TEXTURE
+from ..isa.effects import BULK_COPY, SURFACE, TENSOR_MAP, TEXTURE
 from ..ptx.syntax import Instruction
+from .effects import leaves_bytes_out
 from .program import Program
 from .value_records import value_slots
 
@@ -46,4 +47,6 @@ def _is_unrecorded(instruction: Instruction) -> bool:
     if instruction.system is not None:
         # texts
         return instruction.system.effect == "print"
+    if instruction.effect is BULK_COPY and leaves_bytes_out(instruction):
+        return True
     return instruction.effect in (TEXTURE, SURFACE, TENSOR_MAP)

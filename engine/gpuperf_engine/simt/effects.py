@@ -13,9 +13,10 @@ __all__ = [
     "combines",
     "completes_at_issue",
     "convergence_key",
+    "is_recorded_copy",
     "is_strong",
+    "leaves_bytes_out",
     "mbarrier_operation",
-    "moves_whole_elements",
     "signals_mbarrier",
     "site_kind",
     "site_space",
@@ -73,14 +74,19 @@ def combines(instruction: Instruction) -> bool:
     return has_semantics(instruction.form) or bool(instruction.form.modifier("op"))
 
 
-def moves_whole_elements(instruction: Instruction) -> bool:
-    """Whether a bulk copy moves all of its bytes, and as they are, between device memory and shared memory: none is left out by a mask
-    or at the ends. What the modes im2col::w load comes in another order than it is defined in."""
+def is_recorded_copy(instruction: Instruction) -> bool:
+    """Whether the elements that a bulk copy moves between device memory and shared memory, as they are or reduced with what is there,
+    are known one by one. What the modes im2col::w load comes in another order than it is defined in, and what tensor copies reduce
+    lies apart in shared memory."""
     words = instruction.opcode.split(".")
-    masked = any(slot.name in ("bytes", "left") for slot, _ in matched(instruction))
     ordered = not any(word.startswith("im2col::w") for word in words)
-    plain = not combines(instruction) and "multimem" not in words
-    return site_space(instruction) == "global" and plain and ordered and not masked
+    plain = not (combines(instruction) and "tensor" in words) and "multimem" not in words
+    return site_space(instruction) == "global" and plain and ordered
+
+
+def leaves_bytes_out(instruction: Instruction) -> bool:
+    """Whether a bulk copy may move a part of an element: bytes by a mask, or all but some at the ends."""
+    return any(slot.name in ("bytes", "left") for slot, _ in matched(instruction))
 
 
 def site_space(instruction: Instruction) -> str:

@@ -44,7 +44,7 @@ from ..isa.types import scalar_type
 from ..memory.arena import Memory
 from ..ptx.syntax import Instruction
 from ..results import AffineFit, ValueRecord
-from .effects import is_strong, moves_whole_elements
+from .effects import is_recorded_copy, is_strong, site_kind
 from .program import Program
 
 __all__ = [
@@ -161,7 +161,7 @@ def _slots(program: Program) -> dict[int, tuple[ValueSlot, ...]]:
             continue
         if scalar_type(known[0]).bits not in (8, 16, 32, 64):
             continue
-        if site.instruction.effect is BULK_COPY and not moves_whole_elements(site.instruction):
+        if site.instruction.effect is BULK_COPY and not is_recorded_copy(site.instruction):
             continue
         slots[site.index] = tuple(
             ValueSlot(count + element, site.index, element, name, value_kind(name))
@@ -346,7 +346,7 @@ def _frequent_first(counted: tuple[int, int]) -> tuple[int, int]:
 def _neutral(instruction: Instruction) -> int | None:
     """The operand with which an atomic or a reduction leaves memory as it is, but for the sign of a zero."""
     words = instruction.opcode.split(".")
-    if instruction.effect not in (ATOMIC, REDUCTION):
+    if instruction.effect not in (ATOMIC, REDUCTION) and site_kind(instruction) != "reduction":
         return None
     return 0 if {"add", "or", "xor"}.intersection(words) or ("max" in words and words[-1][0] == "u") else None
 

@@ -101,7 +101,7 @@ def recording_ranges(to: BlockWriter, site: int) -> Iterator[None]:
     writer, slots = to.writer, to.generator.values.get(site, ())
     for slot in slots:
         name = RANGE_PREFIX + slot.kind.name
-        writer.needs[name] = f'declare i32 @"{name}"(ptr, ptr, ptr)'
+        writer.needs[name] = f'declare i32 @"{name}"(ptr, ptr, ptr, ptr, ptr)'
         writer.set_field("%ctx", Context.VALUE_SLOT, Ref("i64", str(slot.index)))
         writer.set_field("%ctx", Context.VALUE_RANGE, writer.number(f'@"{name}"'))
     yield

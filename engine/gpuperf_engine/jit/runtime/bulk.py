@@ -325,8 +325,14 @@ def bulk_copy(
     counted = to
     if how & Bulk.FROM_GLOBAL:
         counted = source
-    if context.VALUE_RANGE and again == 0:
-        call(context.VALUE_RANGE, context, counted, size)
+    left = edges & 255
+    if context.VALUE_RANGE and again == 0 and unsigned_less(left + (edges >> 8), size):
+        first = counted + left
+        host = first + context.ARENA
+        if combine:
+            # as it has been reached, in the memory of one CTA, where races have been looked for
+            host = reach(context, cta, state, site, lane, source, 16, 16 + 8 + 1)
+        call(context.VALUE_RANGE, context, first, size - left - (edges >> 8), host, bytes)
     if combine and how & Bulk.TO_GLOBAL:
         count_words(context, to, to + size)
     return count_bulk(context, site, counted, size, how, again)

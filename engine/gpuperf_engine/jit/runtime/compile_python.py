@@ -191,8 +191,8 @@ def claimed_beside(at: int, count: int, claim: int, first: int, power: int, stor
     raise NotImplementedError
 
 
-def call(code: int, context: int, cta: int, state: int) -> int:
-    """Call a warp function by its address."""
+def call(code: int, *given: int) -> int:
+    """Call a function by its address, which takes pointers, as those of warps do: context, CTA and state."""
     raise NotImplementedError
 
 
@@ -678,8 +678,8 @@ def _loop(name: str) -> str:
     return to.function(f"internal i64 @{name}(i64 %target, i64 %source, i64 %size)")
 
 
-def _call_warp(to: Emitter, code: Ref, context: Ref, cta: Ref, state: Ref) -> Ref:
-    function, *records = (to.pointer(value) for value in (code, context, cta, state))
+def _call_warp(to: Emitter, code: Ref, *given: Ref) -> Ref:
+    function, *records = (to.pointer(value) for value in (code, *given))
     status = to.ref("i32", f"call i32 {function}({', '.join(f'ptr {record}' for record in records)})")
     return to.zext(status, "i64")
 

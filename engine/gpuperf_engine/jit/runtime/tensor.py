@@ -321,10 +321,10 @@ def row_counted(context: Context, site: int, first: int, last: int, how: int) ->
 def row_recorded(context: Context, first: int, last: int, bytes: int, size: int, stride: int) -> int:
     """Record so many bytes of global memory, those of the units of a row."""
     if last - first == bytes:
-        call(context.VALUE_RANGE, context, first, bytes)
+        call(context.VALUE_RANGE, context, first, bytes, first + context.ARENA, 65535)
         return 0
     while first < last:
-        call(context.VALUE_RANGE, context, first, size)
+        call(context.VALUE_RANGE, context, first, size, first + context.ARENA, 65535)
         first += stride
     return 0
 

@@ -229,23 +229,32 @@ class _Compared(_Appending, Stores):
 
 
 class _Range(Rows):
-    """Elements of device memory side by side, as a bulk copy moves them, 32 at a time. They were read, by nobody's lanes."""
+    """Elements of device memory side by side, as a bulk copy moves them, or as it reduces them with what lies at ``%host``, 32 at a
+    time: those that are whole, and whose bytes have all bits in ``%chosen``, one for each of 16 bytes. They were read, by nobody's
+    lanes."""
 
     def text(self) -> str:
         to, size = self.to, self.kind.bits // 8
         to.start("entry")
         slot = to.field("%ctx", Context.VALUE_SLOT)
-        first, bytes = to.number("%first"), to.number("%bytes")
-        # a pointer into the arena, not to the host
-        host = to.place(to.pointer(to.field("%ctx", Context.ARENA)), first)
-        count = to.lshr(bytes, size.bit_length() - 1)
+        start = to.number("%first")
+        end = to.add(start, to.number("%bytes"))
+        first = to.and_(to.add(start, size - 1), -size)
+        host = to.place(Ref("ptr", "%host"), to.sub(first, start))
+        whole = to.icmp("ult", first, end)
+        count = to.select(whole, to.lshr(to.sub(end, first), size.bit_length() - 1), 0)
+        shifts = str(numbers("i64", [number * size % 16 for number in range(LANES)]))
+        every = to.splat(Ref("i64", str((1 << size) - 1)))
+        bits = to.and_(to.lshr(to.splat(to.number("%chosen")), Ref(V64, shifts)), every)
+        moved = to.icmp("eq", bits, every)
+        count = to.select(to.icmp("ne", to.bits(moved), 0), count, 0)
         ladder = numbers("i64", range(0, LANES * size, size))
         to.enter("batch")
         done = to.phi("i64", (0, "entry"))
         to.branch(to.icmp("uge", done, count), "end", "some")
         to.start("some")
         rest = to.sub(count, done)
-        on = to.icmp("ult", Ref(V64, str(numbers("i64", range(LANES)))), to.splat(rest))
+        on = to.and_(to.icmp("ult", Ref(V64, str(numbers("i64", range(LANES)))), to.splat(rest)), moved)
         offset = to.mul(done, size)
         name = f"llvm.masked.load.v{LANES}i{self.kind.bits}.p0"
         to.needs[name] = f"declare {self.raw} @{name}(ptr, {V1}, {self.raw})"
@@ -258,7 +267,7 @@ class _Range(Rows):
         to.jump("batch")
         to.start("end")
         to.give(Ref("i32", "0"))
-        return to.function(f"i32 @{self.name}(ptr %ctx, ptr %first, ptr %bytes)")
+        return to.function(f"i32 @{self.name}(ptr %ctx, ptr %first, ptr %bytes, ptr %host, ptr %chosen)")
 
 
 class _Reduced(Sums, Lines, Spread, Top):

@@ -112,21 +112,58 @@ class TritonDevice(ProgramDevice):
     ) -> bytes:
         """The bytes of a tiled tensor map, from the numbers of ``cuTensorMapEncodeTiled``; axes outermost first, strides in elements
         of ``size`` bytes. Raises ``KernelError``."""
-        import numpy as np
-
+        described = _described(swizzle, size, kind, shape, strides, padding)
         try:
-            packed = _TMA_TYPES[kind].startswith("16U")
+            return bytes(engine.TensorMap(address, list(box), **described))
+        except EngineError as error:
+            raise as_cuda(error) from error
+
+    def im2col_tensor_map(
+        self,
+        address: int,
+        swizzle: int,
+        size: int,
+        kind: int,
+        column: Sequence[int],
+        shape: Sequence[int],
+        strides: Sequence[int],
+        padding: int,
+        lower: Sequence[int],
+        upper: Sequence[int],
+        element_strides: Sequence[int],
+    ) -> bytes:
+        """As ``tensor_map``, from the numbers of ``cuTensorMapEncodeIm2col``. ``column``: pixels, and channels of each; ``lower`` and
+        ``upper``: the corners of the bounding box, for the axes between the first and the last."""
+        described = _described(swizzle, size, kind, shape, strides, padding)
+        pixels, channels = column
+        try:
             return bytes(
-                engine.TensorMap(
+                engine.TensorMap.im2col(
                     address,
-                    list(box),
-                    shape=list(shape),
-                    strides=[*(size * stride for stride in strides[:-1]), 1 if packed else size],
-                    dtype=np.dtype(f"u{size}"),
-                    data_type=_TMA_TYPES[kind],
-                    swizzle=_SWIZZLES[swizzle],
-                    fill="nan" if padding else "zero",
+                    channels,
+                    pixels,
+                    lower=list(lower),
+                    upper=list(upper),
+                    element_strides=list(element_strides),
+                    **described,
                 )
             )
         except EngineError as error:
             raise as_cuda(error) from error
+
+
+def _described(
+    swizzle: int, size: int, kind: int, shape: Sequence[int], strides: Sequence[int], padding: int
+) -> dict[str, Any]:
+    """Arguments of ``TensorMap`` that all kinds of maps have."""
+    import numpy as np
+
+    packed = _TMA_TYPES[kind].startswith("16U")
+    return {
+        "shape": list(shape),
+        "strides": [*(size * stride for stride in strides[:-1]), 1 if packed else size],
+        "dtype": np.dtype(f"u{size}"),
+        "data_type": _TMA_TYPES[kind],
+        "swizzle": _SWIZZLES[swizzle],
+        "fill": "nan" if padding else "zero",
+    }

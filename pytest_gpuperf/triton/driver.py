@@ -79,9 +79,7 @@ class Utils:
         return self._device.tensor_map(*fields)
 
     def fill_tma_descriptor_im2col(self, *fields: Any) -> bytes:
-        raise NotImplementedError(
-            "gpuperf: tensor descriptors in im2col mode are not supported, only tiled ones"
-        )
+        return self._device.im2col_tensor_map(*fields)
 
 
 class Launcher:

@@ -172,6 +172,12 @@ def test_testp(op: str, truths: str) -> None:
         ("cvt.rn.satfinite.bf16.f32", (0x7F7FFFFF,), 0x7F7F),
         ("cvt.rn.bf16.f32", (0x7F7FFFFF,), 0x7F80),
         ("cvt.f32.bf16", (0x3FC0,), f32(1.5)),
+        # 1 + 3·2⁻⁸ and 1 + 2⁻⁸, halfway between neighbours in bf16; ptxas 13.0 makes one code of these and of those with .rn
+        ("cvt.bf16.f16", (0x3C0C,), 0x3F82),
+        ("cvt.bf16.f16", (0x3C04,), 0x3F80),
+        ("cvt.rz.bf16.f16", (0x3C0C,), 0x3F81),
+        ("cvt.f16.bf16", (0x4780,), 0x7C00),
+        ("cvt.f16.bf16", (0x3F81,), 0x3C08),
         ("cvt.rn.f16x2.f32", (ONE, TWO), 0x3C004000),
         ("cvt.rn.relu.bf16x2.f32", (f32(-1.0), TWO), 0x00004000),
         ("cvt.rni.f32.f32", (f32(2.5),), TWO),

@@ -138,14 +138,43 @@ def test_a_copy_names_the_field_that_is_missing(field: str, backend: str) -> Non
         source, out = launch(backend, text)
         np.testing.assert_array_equal(out, expected(source))
         return
+    if field == "elemtype":  # 0 says: .u8, half of the bytes that the kernel waits for
+        with pytest.raises(ge.Deadlock):
+            launch(backend, text)
+        return
     with pytest.raises(ge.TrapError) as caught:
         launch(backend, text)
     line = next(
         number for number, line in enumerate(text.splitlines(), 1) if "@%p2 cp.async.bulk.tensor" in line
     )
     assert re.match(rf"map.ptx:{line}:\d+: cp.async.bulk.tensor", str(caught.value))
+    if field == "rank":  # 0 says: one axis
+        assert "the tensor map has 1 axes" in str(caught.value)
+        return
     assert f"the tensor map has no {field} yet" in str(caught.value)
     assert f"tensormap.replace.tile.{field.split()[0]}" in str(caught.value)
+
+
+def test_a_rank_and_type_of_zero_need_not_be_set(backend: str) -> None:
+    """Triton 3.9 sets no field to 0: a tensor of one axis has no rank, one of bytes no type."""
+    names = ("global_address", "box_dim 0", "global_dim 0", "element_stride 0")
+    text = module({name: FIELDS[name] for name in names})
+    for old, new in (
+        ("tensor.2d", "tensor.1d"),
+        ("{16, 4}", "{16}"),
+        ("{8, 1}", "{8}"),
+        ("[%r8], 512", "[%r8], 32"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    device = ge.Device(backend=backend)
+    source = np.arange(1, 41, dtype=np.uint8)
+    out, scratch = device.zeros(40, np.uint8), device.zeros(256, np.uint8)
+    device.launch(ge.parse(text)["k"], 1, 32, [device.array(source), out, 1, 40, scratch])
+    # 24 bytes from the 16th on, and zeros for what lies outside of the tensor
+    made = np.zeros(40, np.uint8)
+    made[8:32] = source[16:40]
+    np.testing.assert_array_equal(out.numpy(), made)
 
 
 def test_other_bytes_are_no_map(backend: str) -> None:

@@ -120,16 +120,14 @@ FIELDS = {
     "fill_mode": Field(1, 0, len(FILLS) - 1),
 }
 
-#: fields without which there is no copy, as they have no value that stands for none: the bit of the first of each in what a map that
-#: began as zeros lacks
+#: fields without which there is no copy, as 0 is none of their values: the bit of the first of each in what a map that began as zeros
+#: lacks. Zeros are a rank of 1 and elements of .u8 (Triton's ``TMAToLLVM.cpp`` since 840081d4 sets no field to 0)
 UNSET_BITS = {
-    "rank": 0,
-    "global_address": 1,
-    "elemtype": 2,
-    "box_dim": 3,
-    "global_dim": 8,
-    "element_stride": 13,
-    "global_stride": 18,
+    "global_address": 0,
+    "box_dim": 1,
+    "global_dim": 6,
+    "element_stride": 11,
+    "global_stride": 16,
 }
 
 

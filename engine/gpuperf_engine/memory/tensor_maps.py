@@ -91,10 +91,8 @@ class Place:
     ATOM_64B = ATOMS.index("64B")
     #: all fields that a map may lack, the bit of the first of each, and what messages call it
     EVERY_FIELD = sum(((1 << FIELDS[name].number) - 1) << bit for name, bit in UNSET_BITS.items())
-    NO_RANK, NO_ADDRESS, NO_TYPE, NO_BOX, NO_SHAPE, NO_STEP, NO_STRIDE = UNSET_BITS.values()
-    RANK_WORD, ADDRESS_WORD, TYPE_WORD, BOX_WORD, SHAPE_WORD, STEP_WORD, STRIDE_WORD = map(
-        field_word, UNSET_BITS
-    )
+    NO_ADDRESS, NO_BOX, NO_SHAPE, NO_STEP, NO_STRIDE = UNSET_BITS.values()
+    ADDRESS_WORD, BOX_WORD, SHAPE_WORD, STEP_WORD, STRIDE_WORD = map(field_word, UNSET_BITS)
     #: how many numbers there are, and the most that some fields have
     TYPES, WIDTHS, FILLINGS, KINDS = len(ELEMENTS), len(SWIZZLES), len(FILLS), len(MODES)
     SLICES, ATOMICITIES = len(INTERLEAVES), len(ATOMS)
@@ -172,7 +170,7 @@ class Layout:
     def missing(self) -> int | None:
         """The first field that a copy needs and that has not been set, as ``field_word``."""
         bits = UNSET_BITS
-        wanted = [("rank", 0), ("global_address", 0), ("elemtype", 0)]
+        wanted = [("global_address", 0)]
         for axis in range(self.rank):
             wanted += [(name, axis) for name in ("box_dim", "global_dim", "element_stride")]
             wanted += [("global_stride", axis)] * (axis + 1 < self.rank)

@@ -120,8 +120,9 @@ def _exact(modifiers: Mapping[str, Modifier]) -> str:
 
 @instruction("cvt.rnd{.ftz}.dtype.f32 d:dtype, a:f32", rnd="rm rp", dtype="bf16", since=(7, 0), **AMPERE)
 @instruction("cvt.rnd.ftz.dtype.f32 d:dtype, a:f32", rnd="rn rz", dtype="bf16", since=(7, 0), **AMPERE)
-@instruction("cvt.rnd.dtype.atype d:dtype, a:atype", rnd=ROUNDINGS, dtype="bf16", atype="f16 f64", **BFLOAT)
-@instruction("cvt.rnd.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f16", **BFLOAT)
+@instruction("cvt.rnd.dtype.f64 d:dtype, a:f64", rnd=ROUNDINGS, dtype="bf16", **BFLOAT)
+@instruction("cvt{.rnd}.dtype.f16 d:dtype, a:f16", rnd=ROUNDINGS, dtype="bf16", **BFLOAT)
+@instruction("cvt{.rnd}.dtype.bf16 d:dtype, a:bf16", rnd=ROUNDINGS, dtype="f16", **BFLOAT)
 @instruction(
     "cvt.rnd{.ftz}{.sat}.dtype.atype d:dtype+, a:atype+",
     rnd=ROUNDINGS,
@@ -131,7 +132,7 @@ def _exact(modifiers: Mapping[str, Modifier]) -> str:
     **CONVERT,
 )
 def float_to_narrower(a: Value, *, dtype: ScalarType, rnd: str) -> Value:
-    """a rounded to the narrower type."""
+    """a rounded to the narrower type; between f16 and bf16 to the nearest even where nothing is said, as ``ptxas`` does."""
     if a.type.bits == dtype.bits:
         a = a.convert(F32, rounding="rn")  # holds both 16-bit formats
     return a.convert(dtype, rounding=rnd)

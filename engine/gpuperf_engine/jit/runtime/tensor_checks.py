@@ -74,12 +74,8 @@ def missing_field(layout: TensorMap) -> int:
     unset = layout.UNSET
     if unset == 0:
         return 0
-    if (unset >> Place.NO_RANK) & 1:
-        return Place.RANK_WORD + 1
     if (unset >> Place.NO_ADDRESS) & 1:
         return Place.ADDRESS_WORD + 1
-    if (unset >> Place.NO_TYPE) & 1:
-        return Place.TYPE_WORD + 1
     axis = 0
     while axis < layout.RANK:
         own = unset >> axis

@@ -112,6 +112,45 @@ def test_products(
         assert {f"tensor_{factor}": 2 * rows * columns * depth} == WORK
 
 
+#: by format, its bits and the codes of 0, 1 and 2: e2m3, e3m2, e2m1
+PACKED = {3: (6, (0, 8, 16)), 4: (6, (0, 12, 16)), 5: (4, (0, 2, 4))}
+
+
+def packed(kinds: NDArray[np.int64], form: int, mode: str, start: int, shared: NDArray[np.uint8]) -> int:
+    """As ``image`` across K, of small integers in a format that is packed: 16 of them at the beginning of 16 bytes, ones behind."""
+    bits, codes = PACKED[form]
+    bytes_ = np.array(codes, np.uint8)[abs(kinds)] | ((kinds < 0).astype(np.uint8) << (bits - 1))
+    unpacked = np.zeros_like(shared)
+    descriptor = image(bytes_, mode, start, unpacked, True)
+    single = np.unpackbits(unpacked.reshape(-1, 16, 1), axis=-1, bitorder="little", count=bits)
+    pieces = np.ones((len(single), 128), np.uint8)
+    pieces[:, : 16 * bits] = single.reshape(len(single), -1)
+    shared[start : start + 16384] = np.packbits(pieces, axis=-1, bitorder="little").reshape(-1)[
+        start : start + 16384
+    ]
+    return descriptor
+
+
+@pytest.mark.parametrize(
+    ("backend", "form", "columns", "mode"),
+    on_both([(5, 64, "128"), (3, 40, "none"), (4, 64, "32"), (5, 24, "64")], 2),
+)
+def test_packed_elements_across_k(backend: str, form: int, columns: int, mode: str) -> None:
+    """Triton makes such matrices of tensors that are packed along M and N (``tl.dot_scaled`` with ``lhs_k_pack=False``)."""
+    a, b = integers(1, 64, 32), integers(2, columns, 32)
+    shared = np.zeros(40960, np.uint8)
+    given = {
+        "a": packed(a, form, mode, 1024, shared),
+        "b": packed(b, form, mode, 24576, shared),
+        "idesc": idesc(64, columns, a=form, b=form, transpose_a=1, transpose_b=1),
+    }
+    tensor = np.full((128, COLUMNS), 7, np.uint32)
+    expected = tensor.copy()
+    expected[spread(64), :columns] = words_of(a @ b.T, 1)
+    (after,) = run(backend, kernel(), KINDS.index("f8f6f4"), shared, tensor, **given)
+    np.testing.assert_array_equal(after, expected)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_rounding_signs_and_scale(backend: str) -> None:
     """Sums are those of exact numbers, rounded once to f32; a negated A; D is halved three times."""

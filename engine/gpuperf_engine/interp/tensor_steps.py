@@ -189,11 +189,7 @@ class Matrices:
         line, piece = np.arange(lines)[:, None], np.arange(pieces)[None, :]
         offsets = start + line_offset(line, piece, width, leading, stride)
         fetched = self.pieces(warp, cta, lane, offsets, (width, 4, phase))
-        if bits < 8:
-            unpacked = np.unpackbits(fetched, axis=-1, bitorder="little")[..., : 16 * bits]
-            elements = unpacked.reshape(lines, pieces, 16, bits)
-            fetched = np.packbits(elements, axis=-1, bitorder="little")[..., 0]
-        return fetched.reshape(lines, 16 * pieces)
+        return _unpacked(fetched, bits).reshape(lines, 16 * pieces)
 
     def transposed(
         self,
@@ -204,8 +200,9 @@ class Matrices:
         lines: int,
         depth: int,
         size: int,
+        bits: int,
     ) -> Bytes:
-        """Lines of a matrix that lies across K, shape (lines, bytes)."""
+        """Lines of a matrix that lies across K, shape (lines, bytes); elements that are packed become a byte each."""
         start, leading, stride, phase, mode = _fields(descriptor)
         width = swizzle_width(mode)
         if width == 0 or (mode == 1) != (size == 4):
@@ -214,7 +211,7 @@ class Matrices:
         group, k = np.arange(-(-lines // per))[:, None], np.arange(depth)[None, :]
         rows = 4 if mode == 1 else 8
         offsets = start + transposed_offset(group, k, width, leading, stride, rows)
-        fetched = self.pieces(warp, cta, lane, offsets, (width, 4 + (mode == 1), phase))
+        fetched = _unpacked(self.pieces(warp, cta, lane, offsets, (width, 4 + (mode == 1), phase)), bits)
         elements = fetched.reshape(len(group), depth, per, size).transpose(0, 2, 1, 3)
         return np.ascontiguousarray(elements.reshape(-1, depth * size)[:lines])
 
@@ -224,13 +221,22 @@ class Matrices:
     ) -> Bytes:  # fmt: skip
         """A matrix, line by line."""
         size = element_bytes(kind)
-        if across:
-            return self.transposed(warp, cta, lane, descriptor, lines, depth, size)
         bits = 8
         if size == 1 and kind != Tensor.I8 and form >= Tensor.E2M3:
             bits = 4 if form == Tensor.E2M1 else 6
+        if across:
+            return self.transposed(warp, cta, lane, descriptor, lines, depth, size, bits)
         pieces = depth * size // 16 if size else depth // 32
         return self.lines(warp, cta, lane, descriptor, lines, pieces, bits)
+
+
+def _unpacked(pieces: Bytes, bits: int) -> Bytes:
+    """The 16 elements of pieces of 16 bytes, shape (…, 16), a byte each."""
+    if bits == 8:
+        return pieces
+    held = np.unpackbits(pieces, axis=-1, bitorder="little")[..., : 16 * bits]
+    elements = held.reshape(*pieces.shape[:-1], 16, bits)
+    return np.ascontiguousarray(np.packbits(elements, axis=-1, bitorder="little")[..., 0])
 
 
 def _fields(descriptor: int) -> tuple[int, int, int, int, int]:

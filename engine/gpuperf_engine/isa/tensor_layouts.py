@@ -158,11 +158,8 @@ def product_problem(how: int, idesc: int) -> int:
             step = 16
         if columns == 0 or columns > 256 or columns % step:
             return TensorProblem.COLUMNS_N
-    across = (idesc >> 15) & 1
-    if across and (kind >= 5 or ((kind == 2 or kind == 4) and left > 1) or (how & Tensor.A_TENSOR)):
-        return TensorProblem.TRANSPOSED
-    across = (idesc >> 16) & 1
-    if across and (kind >= 5 or ((kind == 2 or kind == 4) and right > 1)):
+    across = (idesc >> 15) & 3
+    if across and (kind >= 5 or (across & 1 and how & Tensor.A_TENSOR)):
         return TensorProblem.TRANSPOSED
     return 0
 

@@ -252,7 +252,8 @@ _PROBLEMS: dict[int, tuple[str, str]] = {
     ),
     TensorProblem.TRANSPOSED: (
         "the instruction descriptor {amount:#010x} transposes a matrix whose elements cannot be",
-        "elements of 4 and 6 bits lie along K; those of .kind::tf32 are transposed with 128-byte swizzling of 32-byte atoms alone",
+        "matrices of .kind::mxf4 and .kind::mxf4nvf4, and those in tensor memory, lie along K; .kind::tf32 is transposed with "
+        "128-byte swizzling of 32-byte atoms alone",
     ),
     TensorProblem.SWIZZLE: (
         "the matrix descriptor {amount:#018x} has a swizzling mode that there is not, or not for this matrix",

@@ -44,13 +44,13 @@ def has_columns(cta: Cta, column: int, count: int) -> int:
     return (cta.TENSOR_UNITS & units) == units
 
 
-def unpacked(target: int, source: int, bits: int) -> int:
-    """16 elements of four or six bits, each to a byte."""
+def unpacked(target: int, source: int, bits: int, count: int, apart: int) -> int:
+    """Elements of four or six bits, at most 16, each to a byte."""
     index = 0
     held = load64(source)
     more = load32(source + 8)
-    while index < 16:
-        store8(target + index, held & ((1 << bits) - 1))
+    while index < count:
+        store8(target + index * apart, held & ((1 << bits) - 1))
         held = (held >> bits) | (more << (64 - bits))
         more = more >> bits
         index += 1
@@ -80,7 +80,7 @@ def fetch_lines(
             if host == 0:
                 return 0
             if bits < 8:
-                unpacked(target + 16 * piece, host, bits)
+                unpacked(target + 16 * piece, host, bits, 16, 1)
             else:
                 store64(target + 16 * piece, load64(host))
                 store64(target + 16 * piece + 8, load64(host + 8))
@@ -91,10 +91,11 @@ def fetch_lines(
 
 
 def fetch_transposed(
-    context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, lines: int, depth: int, size: int, how: int,
-    target: int,
+    context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, lines: int, depth: int, size: int, bits: int,
+    how: int, target: int,
 ) -> int:  # fmt: skip
-    """Lines of a matrix in shared memory that lies across K: 16 bytes hold one k of several lines."""
+    """Lines of a matrix in shared memory that lies across K: 16 bytes hold one k of several lines; ``bits``: of elements that are
+    packed, each to a byte."""
     start = (descriptor & 16383) << 4
     leading = ((descriptor >> 16) & 16383) << 4
     stride = ((descriptor >> 32) & 16383) << 4
@@ -114,8 +115,13 @@ def fetch_transposed(
             if host == 0:
                 return 0
             into = target + line * Tensor.PITCH + k * size
+            count = lines - line
+            if count > per:
+                count = per
+            if bits < 8:
+                unpacked(into, host, bits, count, Tensor.PITCH)
             index = 0
-            while index < per and line + index < lines:
+            while bits == 8 and index < count:
                 if size == 1:
                     store8(into, load8(host + index))
                 elif size == 2:
@@ -135,11 +141,13 @@ def fetch(
 ) -> int:  # fmt: skip
     """A matrix in shared memory, line by line, ``Tensor.PITCH`` bytes apart."""
     size = element_bytes(kind)
-    if across:
-        return fetch_transposed(context, cta, state, site, lane, descriptor, lines, depth, size, how, target)
     bits = 8
     if size == 1 and kind != Tensor.I8 and form >= Tensor.E2M3:
         bits = 6 - 2 * (form == Tensor.E2M1)
+    if across:
+        return fetch_transposed(
+            context, cta, state, site, lane, descriptor, lines, depth, size, bits, how, target
+        )
     pieces = (depth * size) >> 4
     if size == 0:
         pieces = depth >> 5

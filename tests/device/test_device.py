@@ -292,6 +292,67 @@ def test_symbols_are_arrays(backend: str) -> None:
     assert device.symbol(kernel, "numbers").numpy().tolist() == [-1, 2, 0x7FFFFFFF, 65]
 
 
+def variables_as_nvcc_declares_them() -> ge.Module:
+    """``__constant__ float table[4]`` and ``__device__ double sum``, and a kernel that stores the last element of ``table``."""
+    return ge.parse(
+        """.version 8.0
+.target sm_80
+.address_size 64
+.const .align 4 .b8 table[16];
+.global .align 8 .f64 sum;
+.visible .entry k(.param .u64 out) {
+.reg .f32 %f;
+.reg .b64 %rd;
+ld.param.u64 %rd, [out];
+ld.const.f32 %f, [table+12];
+st.global.f32 [%rd], %f;
+ret; }
+"""
+    )
+
+
+def test_a_variable_is_viewed_as_the_type_that_the_program_gave_it(backend: str) -> None:
+    kernel, device = variables_as_nvcc_declares_them()["k"], device_of(backend)
+    table = device.symbol(kernel, "table")
+    assert (table.dtype, table.shape) == (np.uint8, (16,))
+    device.copy(table.view(np.float32), np.array([1, 2, 3, 4.5], np.float32))
+    out = device.zeros(1, np.float32)
+    device.launch(kernel, 1, 1, [out])
+    assert out.numpy() == 4.5
+    assert table.view(np.float32)[1:3].numpy().tolist() == [2, 3]
+    assert table.view(np.dtype([("a", "f4"), ("b", "f4")])).numpy()["b"].tolist() == [2, 4.5]
+    assert device.symbol(kernel, "sum").view(np.uint64).shape == ()
+    grid = device.array(np.arange(12, dtype=np.uint16).reshape(3, 4))
+    np.testing.assert_array_equal(grid.view(np.uint32).numpy(), grid.numpy().view(np.uint32))
+    assert out.view(np.uint8).numpy().tolist() == [0, 0, 0x90, 0x40]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "found"),
+    [
+        (np.dtype("V3"), "16 bytes of uint8 are no whole number of"),
+        ("O", "no device representation"),
+        ("V0", "no whole"),
+    ],
+)
+def test_a_view_is_a_whole_number_of_elements(backend: str, dtype: object, found: str) -> None:
+    table = device_of(backend).symbol(variables_as_nvcc_declares_them()["k"], "table")
+    with pytest.raises(ge.LaunchError, match=found):
+        table.view(dtype)  # type: ignore[arg-type]
+
+
+def test_data_of_another_type_for_a_variable_of_bytes_says_how(backend: str) -> None:
+    device = device_of(backend)
+    table = device.symbol(variables_as_nvcc_declares_them()["k"], "table")
+    with pytest.raises(
+        ge.LaunchError, match=r"an array of float32, shape \(4,\), into an array of uint8"
+    ) as error:
+        device.copy(table, np.ones(4, np.float32))
+    assert "view(np.float32)" in str(error.value)
+    with pytest.raises(ge.LaunchError, match=r"astype\(np.int32\)"):
+        device.copy(device.zeros(4, np.int32), np.ones(4, np.float32))
+
+
 def sums_coeffs() -> ge.Module:
     """A kernel that adds its one argument to ``coeffs[0]``, and variables that have no array."""
     return ge.parse(

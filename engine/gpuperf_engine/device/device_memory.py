@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..errors import LaunchError, UnknownName
 from ..memory.arena import DEFAULT_BYTES, MAPPED_BYTES, Allocation, Memory
-from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, axes_of, converted
+from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, axes_of, check_dtype, converted
 from ..memory.images import ImageObject, surface_row, texture_row
 from ..ptx.module import Function, Module, make_current
 from ..results import ProvenValues, ValueRecord
@@ -167,11 +167,7 @@ class DeviceMemory:
     def _allocate(
         self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str | None, pad: int | None
     ) -> DeviceArray:
-        if dtype.hasobject or dtype.kind in "USmM" or not dtype.isnative:
-            raise LaunchError(
-                f"an array of dtype {dtype} has no device representation",
-                hint="accepted: booleans, numbers and structures of them in the byte order of the host",
-            )
+        check_dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
         behind = None if pad is None else as_whole(pad, "pad", 0)
         allocation = self.memory.allocate(size, name or "", pad=behind)

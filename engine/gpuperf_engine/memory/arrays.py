@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import reprlib
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ __all__ = [
     "as_shape",
     "as_whole",
     "axes_of",
+    "check_dtype",
     "converted",
     "dtype_of_variable",
 ]
@@ -109,6 +111,22 @@ class DeviceArray:
         row = self.dtype.itemsize * math.prod(self.shape[1:])
         return DeviceArray(self.runtime, self.allocation, self.offset + start * row, shape, self.dtype)
 
+    def view(self, dtype: DTypeLike) -> DeviceArray:
+        """The same bytes as elements of another dtype, as ``numpy.ndarray.view``: the last axis is divided accordingly. For
+        variables, which nvcc declares as bytes: ``kernel.symbol("table").view(np.float32)``. Raises ``LaunchError``."""
+        other = as_dtype(dtype)
+        check_dtype(other)
+        shape = self.shape
+        if other.itemsize != self.dtype.itemsize:
+            row = (shape[-1] if shape else 1) * self.dtype.itemsize
+            if not other.itemsize or row % other.itemsize or (not shape and row != other.itemsize):
+                raise LaunchError(
+                    f"{row} bytes of {self.dtype} are no whole number of {other}",
+                    hint=f"accepted: a dtype whose size divides {row} bytes",
+                )
+            shape = (*shape[:-1], row // other.itemsize)
+        return replace(self, shape=shape, dtype=other)
+
     def numpy(self) -> NDArray[Any]:
         """A copy on the host, shape and dtype as made."""
         return self.runtime.read(self)
@@ -137,6 +155,15 @@ def as_dtype(dtype: DTypeLike) -> np.dtype[Any]:
         ) from None
 
 
+def check_dtype(dtype: np.dtype[Any]) -> None:
+    """Raises ``LaunchError`` for a dtype that no array of a device has."""
+    if dtype.hasobject or dtype.kind in "USmM" or not dtype.isnative:
+        raise LaunchError(
+            f"an array of dtype {dtype} has no device representation",
+            hint="accepted: booleans, numbers and structures of them in the byte order of the host",
+        )
+
+
 def converted(source: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Host data as a contiguous array of a dtype, without loss of kind or range. Raises ``LaunchError``."""
     try:
@@ -147,7 +174,21 @@ def converted(source: object, dtype: np.dtype[Any]) -> NDArray[Any]:
             )  # Python integers have no width of their own; checked for range
         return np.ascontiguousarray(given.astype(dtype, casting="same_kind", copy=False))
     except (TypeError, ValueError, OverflowError) as error:
-        raise LaunchError(f"cannot put {source!r:.60} into an array of {dtype}: {error}") from None
+        shown = reprlib.repr(source.tolist() if isinstance(source, np.generic) else source)
+        if isinstance(source, np.ndarray):
+            shown = f"an array of {source.dtype}, shape {source.shape},"
+        raise LaunchError(
+            f"cannot put {shown} into an array of {dtype}: {error}", hint=_conversion(source, dtype)
+        ) from None
+
+
+def _conversion(source: object, dtype: np.dtype[Any]) -> str:
+    if not isinstance(source, (np.ndarray, np.generic)) or source.dtype.kind not in "biufc":
+        return f"accepted: what NumPy converts to {dtype} without loss of kind or range"
+    as_bytes = f"array.view(np.{source.dtype}) on the device, for the same bytes"
+    if dtype == np.uint8 and source.dtype.itemsize > 1:
+        return f"{as_bytes}: nvcc declares variables of any type as bytes"
+    return f"source.astype(np.{dtype}) converts it; {as_bytes}"
 
 
 def as_whole(value: object, what: str, least: int) -> int:

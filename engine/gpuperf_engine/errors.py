@@ -23,6 +23,7 @@ __all__ = [
     "TrapError",
     "UnknownName",
     "Unsupported",
+    "meant",
     "nearest",
     "warn_renamed",
 ]
@@ -114,12 +115,26 @@ class MachineError(EngineError):
     """A machine description that is missing, malformed or not able to run the kernel."""
 
 
-def nearest(name: object, known: Iterable[str], *, noun: str = "name") -> str:
-    """A hint: the closest known name, or the whole list where it is short."""
+#: names that begin with what was given, as a hint shows them at most
+_SHOWN_BEGINNINGS = 4
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """A hint: the names that the given one begins, in either case, else the closest one; empty if none is close."""
     candidates = sorted(set(known))
-    close = difflib.get_close_matches(str(name)[:200], candidates, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}?"
+    given = str(name)[:200]
+    folded = given.casefold()
+    begun = [candidate for candidate in candidates if folded and candidate.casefold().startswith(folded)]
+    if not begun or len(begun) > _SHOWN_BEGINNINGS:
+        begun = difflib.get_close_matches(given, candidates, n=1, cutoff=0.6)
+    return f"did you mean {' or '.join(map(repr, begun))}?" if begun else ""
+
+
+def nearest(name: object, known: Iterable[str], *, noun: str = "name") -> str:
+    """A hint: the closest known names, or the whole list where it is short."""
+    candidates = sorted(set(known))
+    if close := meant(name, candidates):
+        return close
     if not candidates:
         return f"there is no {noun} at all"
     shown = ", ".join(candidates[:12]) + (f", … ({len(candidates)} in all)" if len(candidates) > 12 else "")

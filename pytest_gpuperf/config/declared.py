@@ -5,7 +5,6 @@ Command line > call > closest marker > ini > default. ``--gpuperf-targets`` only
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import warnings
@@ -93,8 +92,9 @@ class CaseSettings:
 def unknown(name: str, value: str, known: Iterable[str]) -> pytest.UsageError:
     """The error for a name that is not known, with the nearest that is."""
     choices = list(known)
-    close = difflib.get_close_matches(value, choices, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(choices)}"
+    from gpuperf_engine.errors import meant
+
+    hint = meant(value, choices) or f"known: {', '.join(choices)}"
     return pytest.UsageError(f"{name} is not known; {hint}")
 
 

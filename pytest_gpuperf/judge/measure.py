@@ -118,7 +118,7 @@ def measure(
         "findings": [finding_row(item, rootdir) for item in weighed],
         "lines": _lines(total, case.source.path),
         "notes": [
-            *total.notes,
+            *(paths.text(note, case.module.files.values()) for note in total.notes),
             *(
                 f"accept: {key!r} fits no finding; remove it"
                 for key in unused_accepts(findings, case.settings)

@@ -39,6 +39,13 @@ def find_file(path: Path, item: pytest.Item) -> Path | None:
 def missing(path: Path, item: pytest.Item, what: str, pattern: str) -> EngineError:
     """The error for a file that does not exist; of those that fit ``pattern`` it names the one that is most like it."""
     tried = candidates(path, item)
+    folder = next((candidate for candidate in tried if candidate.is_dir()), None)
+    if folder is not None:
+        names = sorted(entry.name for entry in folder.glob(pattern))
+        return EngineError(
+            f"{os.fspath(path)!r} is a folder",
+            hint=nearest("", names, noun="file") if names else f"accepted: a {what} file",
+        )
     return EngineError(
         f"no {what} file {os.fspath(path)!r}",
         details=[

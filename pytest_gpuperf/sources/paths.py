@@ -73,6 +73,13 @@ class SourcePaths:
         path, colon, line = place.rpartition(":")
         return f"{self.shown(path)}:{line}" if colon and path else place
 
+    def text(self, text: str, files: Iterable[str]) -> str:
+        """Text with those ``files`` that have absolute paths, where it names them, as ``shown``."""
+        for path in sorted(files, key=len, reverse=True):
+            if path in text and _pure(path).is_absolute():
+                text = text.replace(path, self.shown(path))
+        return text
+
 
 @lru_cache(maxsize=1024)
 def outside(path: str) -> str:

@@ -192,6 +192,7 @@ def test_wrong_kernel_fails_with_the_engines_message_alone(real):
     "old, new, message",
     [
         ('"saxpy.ptx"', '"saxpi.ptx"', "*no PTX file 'saxpi.ptx'*"),
+        ('"saxpy.ptx"', '"."', "*'.' is a folder*"),
         ('"saxpy.ptx"', '"saxpy.ptx", entry="saxpi"', "*no kernel 'saxpi' in saxpy.ptx*"),
         ('"saxpy.ptx"', '"saxpy.cu"', "*no CUDA file 'saxpy.cu'*"),
         ('"saxpy.ptx"', "42", "*a kernel comes from a path or from PTX text, not from int*"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuperf_engine.errors import MachineError, UnknownName
+from gpuperf_engine.errors import MachineError, UnknownName, nearest
 from gpuperf_engine.timing.expansion import expansion_of
 from gpuperf_engine.timing.machine import Machine, load_machine, machine_ids
 from gpuperf_engine.timing.schema import QUANTITIES
@@ -150,6 +150,20 @@ def test_unknown_id_names_the_nearest() -> None:
     with pytest.raises(UnknownName, match=r"unknown machine 'h100_sxm'") as caught:
         load_machine("h100_sxm")
     assert "did you mean 'h100-sxm'?" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("h100", "did you mean 'h100-pcie' or 'h100-sxm'?"),
+        ("H100-SXM", "did you mean 'h100-sxm'?"),
+        ("A100", "did you mean 'a100-pcie-80gb' or 'a100-sxm-40gb' or 'a100-sxm-80gb'?"),
+        ("", "known machines: "),
+    ],
+)
+def test_the_beginning_of_an_id_names_those_that_begin_so(given: str, hint: str) -> None:
+    """By the number of changed letters alone 'h100' is nearest to 'p100'."""
+    assert nearest(given, machine_ids(), noun="machine").startswith(hint)
 
 
 def test_missing_file_is_named() -> None:

@@ -82,3 +82,14 @@ def test_a_test_that_passes_notes_races(racy):
     racy.run().stdout.fnmatch_lines(["*RaceError: sum.cu:5*"])
     expect(racy, "7", '@pytest.mark.gpuperf(races="noted")')
     racy.run().stderr.fnmatch_lines(["*races='noted' is not known; did you mean 'note'?*"])
+
+
+def test_notes_name_files_below_the_rootdir(racy):
+    """A file compiled by its absolute path, as nvcc's and Triton's are: reports are the same on every host."""
+    source = racy.write("kernels/sum.cu", "\n" * 7)
+    racy.write("sum.ptx", RACY.replace('"sum.cu"', f'"{source}"'))
+    expect(racy, "np.repeat([7, 99], 32)")
+    result = racy.update("--gpuperf-report=report")
+    result.stdout.fnmatch_lines(["note: *: kernels/sum.cu:5 (sum.ptx:14:5): race on shared memory*"])
+    report = (racy.path / "report" / "gpuperf.json").read_text(encoding="utf-8")
+    assert "race on shared memory" in report and str(racy.path) not in report

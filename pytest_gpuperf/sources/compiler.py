@@ -141,7 +141,8 @@ def failed(title: str, shown: str, log: str, number: str) -> EngineError:
     return EngineError(
         f"{shown} does not compile for compute_{number} ({title})",
         details=errors[:_LOG_LINES] or ["the compiler says nothing"],
-        hint="includes, macros and the standard: gpuperf.kernel(CudaSource(path, includes=…, defines=…, std=…), …)",
+        hint="options: gpuperf.kernel(CudaSource(path, includes=…, defines=…, std=…), …); "
+        'another architecture: arch="sm_90a", or other targets',
     )
 
 

@@ -142,6 +142,20 @@ def test_copies_are_waited_for_by_groups() -> None:
     assert run(code, [far], lines=1).ended - START < 20
 
 
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_a_wait_for_a_group_is_one_for_all_before_it(groups: int) -> None:
+    """``cp.async.wait_all`` is ``LDGDEPBAR`` and ``DEPBAR.LE SB0, 0x0``: the group that it ends has no copy, those before it have."""
+    far = [*access(1), *access(1, {0: 1})]
+    code = ["LDGSTS.E [R5], [R2.64]", *["LDGDEPBAR"] * groups, "DEPBAR.LE SB0, 0x0", "EXIT"]
+    ended = run(code, [far], lines=1).ended
+    assert ended - START == pytest.approx(TOY.latencies["dram"], abs=12)
+    # as long as the last group that has a copy need not be complete, nothing is waited for
+    code[-2] = f"DEPBAR.LE SB0, {groups:#x}"
+    assert run(code, [far], lines=1).ended - START < 20
+    code[-2] = f"DEPBAR.LE SB0, {groups - 1:#x}"
+    assert run(code, [far], lines=1).ended == ended
+
+
 def test_more_work_is_never_faster() -> None:
     code = [f"LDS R{8 + n}, [R2]" for n in range(20)] + ["FADD R1, R8, R27", "EXIT"]
     before = 0

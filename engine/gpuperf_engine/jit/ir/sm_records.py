@@ -235,7 +235,7 @@ class Warp(Record):
     of the warp in its CTA. ``PRODUCTS``: when those of each group are complete, ``PRODUCED`` many of them. ``CLUSTER``:
     arrivals at the barrier of the cluster. ``AT``: when its operands are ready, and ``WHY`` (``Stall``) not before; ``SINCE``:
     until when its clocks are accounted for. ``HELD``: the instruction at which it waits for others. ``GROUPS``: when its copies
-    of each group are complete, ``COMMITTED`` many of them; ``COPIED``: those of the open one; positions of instructions that
+    of each group and of all before it are complete, ``COMMITTED`` many of them; ``COPIED``: all so far; positions of instructions that
     these come from are in ``GROUP_BY``, ``COPIED_BY`` and ``PRODUCT_BY``. ``READY``: by number of a register when it is, with
     the position of the instruction that writes it. ``ISSUES``: the last ``TRAIL`` of its ``STEPS`` instructions: when, and the
     position of what it had waited for, its own where that was no result."""

@@ -286,7 +286,6 @@ def sm_issue(sm: Sm, part: int) -> int:
         warp.GROUPS[warp.COMMITTED % 8] = warp.COPIED
         warp.GROUP_BY[warp.COMMITTED % 8] = Cause.GROUP << CAUSE_BIT | warp.COPIED_BY
         warp.COMMITTED += 1
-        warp.COPIED = 0
     store64(pipe, until)
     if op.CHANGE & Change.HIDDEN:
         ready = now + 1

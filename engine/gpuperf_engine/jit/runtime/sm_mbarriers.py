@@ -103,14 +103,8 @@ def sm_told(sm: Sm, warp: Warp, op: Op, start: int) -> int:
                 warp.PARITY = parity
         else:
             told.TOKENS = told.TOKENS & ~(1 << warp.NUMBER) | (told.PHASE & 1) << warp.NUMBER
-            if kind == Kind.COPIES_SIGNAL:
-                if warp.COPIED > at:
-                    at = warp.COPIED
-                group = 0
-                while group < 8:
-                    if warp.GROUPS[group] > at:
-                        at = warp.GROUPS[group]
-                    group += 1
+            if kind == Kind.COPIES_SIGNAL and warp.COPIED > at:
+                at = warp.COPIED
             expected = 0
             if kind == Kind.EXPECT:
                 expected = value * lanes

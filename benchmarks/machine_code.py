@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "examples"))
 from cases import SMALL, Case  # noqa: E402
 
 import gpuperf_engine as ge  # noqa: E402
-from gpuperf_engine.sass.code import machine_code  # noqa: E402
+from gpuperf_engine.sass.code import counted_code  # noqa: E402
 
 _OPEN = 0.01
 
@@ -83,12 +83,12 @@ def measure(
     """Both ways for one kernel, if the architecture runs it."""
     start = time.process_time()
     try:
-        flow = machine_code(profile, architecture, running=False)
+        flow = counted_code(profile, architecture, running=False)
     except ge.MachineError:
         counts["for others"] += 1
         return
     middle = time.process_time()
-    both = machine_code(profile, architecture)
+    both = counted_code(profile, architecture)
     seconds["flow"] += middle - start
     seconds["run"] += time.process_time() - middle
     counts["kernels"] += 1

@@ -32,12 +32,14 @@ def _compact(value: object) -> str:
 def write_views(directory: Path, document: Document) -> dict[str, str]:
     """Writes the document as JSON, HTML and Markdown; returns the paths by kind."""
     from .render import render_html, render_markdown
+    from .view import build_view
 
+    view = build_view(document)
     directory.mkdir(parents=True, exist_ok=True)
     outputs = {
         "json": ("gpuperf.json", dump_json(document)),
-        "html": ("gpuperf.html", render_html(document).encode("utf-8", "backslashreplace")),
-        "md": ("gpuperf.md", render_markdown(document).encode("utf-8", "backslashreplace")),
+        "html": ("gpuperf.html", render_html(view).encode("utf-8", "backslashreplace")),
+        "md": ("gpuperf.md", render_markdown(view).encode("utf-8", "backslashreplace")),
     }
     for name, data in outputs.values():
         write_if_changed(directory / name, data)

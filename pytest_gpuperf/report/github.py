@@ -78,6 +78,7 @@ def write_summary(document: Document) -> None:
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
         from .render import render_markdown
+        from .view import build_view
 
         with open(path, "a", encoding="utf-8") as stream:
-            stream.write(render_markdown(document))
+            stream.write(render_markdown(build_view(document)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -15,8 +16,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ..core.escaping import clean
-from ..core.records import Document
-from .view import build_view
 
 __all__ = ["render_html", "render_markdown", "template_dir"]
 
@@ -58,17 +57,17 @@ def _code(text: object) -> str:
     return f"<code>{escaped}</code>"
 
 
-def render_html(document: Document) -> str:
-    """One HTML file that needs neither network nor script; its one script filters cases, and no other may run."""
+def render_html(view: Mapping[str, object]) -> str:
+    """A document (``build_view``) as one HTML file without network; its one script filters cases, and no other may run."""
     script = (template_dir() / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode("ascii")
     template = _environment(html=True).get_template("report.html.j2")
-    return template.render(report=build_view(document), script=Markup(script), script_hash=f"sha256-{digest}")
+    return template.render(report=view, script=Markup(script), script_hash=f"sha256-{digest}")
 
 
-def render_markdown(document: Document) -> str:
+def render_markdown(view: Mapping[str, object]) -> str:
     """A summary with changed metrics only, for a job summary or a comment."""
-    text = _environment(html=False).get_template("report.md.j2").render(report=build_view(document))
+    text = _environment(html=False).get_template("report.md.j2").render(report=view)
     data = text.encode("utf-8")
     if len(data) <= _MARKDOWN_LIMIT:
         return text

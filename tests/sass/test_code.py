@@ -46,8 +46,8 @@ def test_what_a_recorded_listing_says(monkeypatch: pytest.MonkeyPatch, tmp_path:
 @stands_in
 def test_counts_come_back_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The second time no program is asked for the code; another launch of the same kernel is not taken for it."""
-    monkeypatch.setenv("GPUPERF_CACHE", str(tmp_path / "cache"))
     stand_in(monkeypatch, tmp_path, WALK, "walk")
+    monkeypatch.setenv("GPUPERF_CACHE", str(tmp_path / "cache"))
     code = ge.machine_code(walk(0), "rtx-3090")
     first, again = (ge.machine_counts(walk(0), "rtx-3090") for _ in range(2))
     assert first == again
@@ -55,6 +55,21 @@ def test_counts_come_back_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_pa
         name: value for name, value in code.to_dict().items() if name != "instructions"
     }
     assert ge.machine_counts(walk(40), "rtx-3090").warp_instructions > first.warp_instructions
+
+
+@stands_in
+def test_instructions_come_back_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second time nothing is solved; not only equal but what a report prints of it, tuples and empty fields included."""
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    monkeypatch.setenv("GPUPERF_CACHE", str(tmp_path / "cache"))
+    for length in (0, 40):
+        first = ge.machine_code(walk(length), "rtx-3090")
+        with monkeypatch.context() as patch:
+            patch.setattr("gpuperf_engine.sass.code.counted_code", None)
+            again = ge.machine_code(walk(length), "rtx-3090")
+            counts = ge.machine_counts(walk(length), "rtx-3090")
+        assert again == first and repr(again) == repr(first)
+        assert {**again.to_dict(), **counts.to_dict()} == first.to_dict()
 
 
 @stands_in

@@ -31,6 +31,7 @@ __all__ = [
     "MachineCode",
     "MachineCounts",
     "MachineInstruction",
+    "counted_code",
     "machine_code",
     "machine_counts",
     "machine_instructions",
@@ -67,6 +68,9 @@ class MachineInstruction:
     warps: int
     threads: int
     exact: bool
+
+
+_OF_INSTRUCTION = tuple(field.name for field in fields(MachineInstruction))
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,25 @@ class MachineCode(MachineCounts):
 def machine_code(
     profile: Profile, architecture: str, target: str = "", *, running: bool = True
 ) -> MachineCode:
+    """``counted_code``, from the cache where the same was counted before. Raises what that does."""
+    kernel, counts, _ = _counted(profile)
+    name = _name(profile, kernel, counts, architecture, target)
+    if running and _inputs_kept(profile):
+        name = _with_inputs(name, profile)
+    stored, rows = cache.read(name), cache.read(cache.key("instructions", name))
+    if stored is not None and rows is not None:
+        instructions = tuple(MachineInstruction(*map(_as_tuple, row)) for row in json.loads(rows))
+        return MachineCode(**_fields(_counts(stored)), instructions=instructions)
+    code = counted_code(profile, architecture, target, running=running)
+    _keep(name, code)
+    listed = [[getattr(item, field) for field in _OF_INSTRUCTION] for item in code.instructions]
+    cache.keep(cache.key("instructions", name), json.dumps(listed).encode())
+    return code
+
+
+def counted_code(
+    profile: Profile, architecture: str, target: str = "", *, running: bool = True
+) -> MachineCode:
     """The machine code of a profile's kernel for an architecture (``sm_89``), and its executions in the profile's launches.
 
     ``running``: whether it is run, where inputs were kept, beside what the counts of PTX say.
@@ -177,7 +200,23 @@ def machine_counts(profile: Profile, architecture: str, target: str = "") -> Mac
     The machine code is run only where the counts of PTX leave something open, executions or what merged accesses did.
     """
     kernel, counts, _ = _counted(profile)
-    name = cache.key(
+    name = _name(profile, kernel, counts, architecture, target)
+    kept = _inputs_kept(profile)
+    try:
+        first = _cached(name, profile, architecture, target, running=False)
+    except NothingFits:
+        if not kept:
+            raise
+    else:
+        told = None not in (getattr(first, field.name) for field in fields(Traffic))
+        if (told and not first.residue) or not kept:
+            return first
+    return _cached(_with_inputs(name, profile), profile, architecture, target, running=True)
+
+
+def _name(profile: Profile, kernel: Function, counts: PtxCounts, architecture: str, target: str) -> str:
+    """The entry of the cache that holds what follows from the counts of PTX."""
+    return cache.key(
         "machine counts",
         find_tool("ptxas").full_version,
         find_tool("nvdisasm").full_version,
@@ -188,17 +227,14 @@ def machine_counts(profile: Profile, architecture: str, target: str = "") -> Mac
         profile.records[0].plan.dynamic_shared,
         repr((counts.warps, counts.threads, sorted(counts.of.items()))),
     )
-    plans = [record.plan for record in profile.records]
-    kept = all(plan.inputs is not None for plan in plans)
-    try:
-        first = _cached(name, profile, architecture, target, running=False)
-    except NothingFits:
-        if not kept:
-            raise
-    else:
-        told = None not in (getattr(first, field.name) for field in fields(Traffic))
-        if (told and not first.residue) or not kept:
-            return first
+
+
+def _inputs_kept(profile: Profile) -> bool:
+    return all(record.plan.inputs is not None for record in profile.records)
+
+
+def _with_inputs(name: str, profile: Profile) -> str:
+    """The entry of what follows from a run too."""
     inputs = [
         (
             plan.grid,
@@ -208,18 +244,33 @@ def machine_counts(profile: Profile, architecture: str, target: str = "") -> Mac
             plan.parameters,
             plan.inputs and plan.inputs.digest,
         )
-        for plan in plans
+        for plan in (record.plan for record in profile.records)
     ]
-    return _cached(cache.key("run", name, repr(inputs)), profile, architecture, target, running=True)
+    return cache.key("run", name, repr(inputs))
 
 
 def _cached(name: str, profile: Profile, architecture: str, target: str, *, running: bool) -> MachineCounts:
     known = cache.read(name)
     if known is not None:
-        stored = json.loads(known)
-        return MachineCounts(**{**stored, "notes": tuple(stored["notes"])})
-    code = machine_code(profile, architecture, target, running=running)
-    counted = MachineCounts(**{field.name: getattr(code, field.name) for field in fields(MachineCounts)})
+        return _counts(known)
+    return _keep(name, counted_code(profile, architecture, target, running=running))
+
+
+def _counts(stored: bytes) -> MachineCounts:
+    known = json.loads(stored)
+    return MachineCounts(**{**known, "notes": tuple(known["notes"])})
+
+
+def _fields(counts: MachineCounts) -> dict[str, Any]:
+    return {field.name: getattr(counts, field.name) for field in fields(MachineCounts)}
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _keep(name: str, code: MachineCode) -> MachineCounts:
+    counted = MachineCounts(**_fields(code))
     cache.keep(name, json.dumps(counted.to_dict()).encode())
     return counted
 

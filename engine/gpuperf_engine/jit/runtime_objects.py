@@ -138,6 +138,7 @@ FILES = {
             "sm_mbarriers",
             "sm_memory",
             "sm_asynchronous",
+            "sm_fetch",
             "sm_core",
         )
     ),

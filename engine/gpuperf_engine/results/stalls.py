@@ -43,8 +43,8 @@ class Stall:
     last warp
     waited for or did in the meantime), ``drain`` (the last results, ``on`` is ``at``); of a simulated launch also
     ``dispatch_stall`` (the
-    register ports), ``not_selected`` (other warps issue), ``gmma`` and ``warpgroup_arrive`` (products of warpgroups), and
-    ``mbarrier``,
+    register ports), ``no_instruction`` (code that is fetched), ``not_selected`` (other warps issue), ``gmma`` and
+    ``warpgroup_arrive`` (products of warpgroups), and ``mbarrier``,
     which Nsight Compute does not tell apart. ``cycles`` are the sum over all warps of the launch, ``times`` how often warps wait so.
     """
 

@@ -75,6 +75,14 @@ class Machine:
     l2_partitions: int
     l2_bandwidth: float
     l2_sm_bandwidth: float
+    #: the instruction cache of an SM (Nsight Compute's ICC); ``None``: not known
+    icc_bytes: int | None
+    icc_ways: int | None
+    icc_prefetch: int | None
+    icc_l2_bandwidth: float | None
+    #: the level behind it (Nsight Compute's GCC); ``None``: none, or not known
+    gcc_bytes: int | None
+    gcc_bandwidth: float | None
     atomic_rate: float
     atomic_lanes: int
     dram_bandwidth: float

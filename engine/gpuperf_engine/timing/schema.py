@@ -13,12 +13,13 @@ UNITS = ("fma", "alu", "imad", "fp64", "fp16", "xu", "lsu", "cbu", "adu", "unifo
 
 LATENCIES = (
     "fma", "alu", "imad", "fp64", "fp16", "xu", "cbu", "adu", "uniform", "tensor", "tex",
-    "shuffle", "shared", "barrier", "l1", "l2", "l2_far", "dram", "tma_l2", "tma_dram", "cluster",
+    "shuffle", "shared", "barrier", "l1", "gcc", "l2", "l2_far", "dram", "tma_l2", "tma_dram", "cluster",
 )  # fmt: skip
 """Names of latencies: of a result of a unit, of a warp shuffle, and of a load served at a level of memory, ``l2_far`` in another
 partition of L2 than the SM's (where that is not given, it is as ``l2``); ``barrier``: from the arrival of the last warp to the next
 instruction; ``tma_l2``, ``tma_dram``: from a bulk copy to the use of what it brought to shared memory, as a pointer chase has it;
-``cluster``: of a load from the shared memory of another CTA of the cluster."""
+``cluster``: of a load from the shared memory of another CTA of the cluster; ``gcc``: of code that is fetched from the level behind the
+instruction cache of the SM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,16 @@ QUANTITIES = (
     QuantityRule("cache", "l2_partitions", "l2_partitions", "partitions"),
     QuantityRule("cache", "l2_bandwidth", "l2_bandwidth", "B/clk", whole=False),
     QuantityRule("cache", "l2_sm_bandwidth", "l2_sm_bandwidth", "B/clk/SM", whole=False),
+    QuantityRule("cache", "icc", "icc_bytes", "B", minimum=128, needed=False),
+    QuantityRule("cache", "icc_ways", "icc_ways", "lines/set", needed=False),
+    QuantityRule("cache", "icc_prefetch", "icc_prefetch", "lines", minimum=0, needed=False),
+    QuantityRule(
+        "cache", "icc_l2_bandwidth", "icc_l2_bandwidth", "B/clk/SM", whole=False, minimum=0.01, needed=False
+    ),
+    QuantityRule("cache", "gcc", "gcc_bytes", "B", minimum=128, needed=False),
+    QuantityRule(
+        "cache", "gcc_bandwidth", "gcc_bandwidth", "B/clk/SM", whole=False, minimum=0.01, needed=False
+    ),
     QuantityRule("atomics", "rate", "atomic_rate", "operations/clk/address", whole=False, minimum=0.001),
     QuantityRule("atomics", "lanes", "atomic_lanes", "lanes/operation"),
     QuantityRule("dram", "bandwidth", "dram_bandwidth", "GB/s", whole=False),

@@ -11,7 +11,7 @@ from ..results import Estimate, Resources, StalledInstruction
 from ..sass.assemble import instructions_of
 from ..sass.sm.kept import assembled_resources, timed_launch
 from ..sass.sm.launch import NotRun, Timed, trace_launch
-from ..sass.sm.numbers import SmNumbers
+from ..sass.sm.numbers import CodeCaches, SmNumbers
 from ..sass.sm.window import Window
 from ..sass.tools import find_tool
 from .bounds import WAVEFRONT
@@ -220,4 +220,22 @@ def numbers_of(machine: Machine) -> SmNumbers:
         mixed=machine.dram_bytes_per_cycle(machine.dram_sustained_mixed),
         turnaround=machine.cta_turnaround,
         cta_rate=machine.cta_rate,
+        code=_code_caches(machine),
+    )
+
+
+def _code_caches(machine: Machine) -> CodeCaches | None:
+    """Caches of instructions, if the description has them."""
+    size, ways, rate = machine.icc_bytes, machine.icc_ways, machine.icc_l2_bandwidth
+    if size is None or ways is None or rate is None:
+        return None
+    behind = machine.gcc_bytes is not None and machine.gcc_bandwidth is not None
+    return CodeCaches(
+        icc_bytes=size,
+        ways=ways,
+        ahead=machine.icc_prefetch or 0,
+        gcc_bytes=(machine.gcc_bytes or 0) if behind else 0,
+        gcc_rate=machine.gcc_bandwidth or rate,
+        gcc_latency=machine.latencies.get("gcc", machine.latencies["l2"]),
+        l2_rate=rate,
     )

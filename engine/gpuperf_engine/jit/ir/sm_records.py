@@ -5,7 +5,7 @@ Times are in clocks; of servers that several requests share in 1/256 clock (``FR
 
 from __future__ import annotations
 
-from .records import U8, U16, U64, Array64, Pointer, Record
+from .records import U8, U16, U32, U64, Array64, Pointer, Record
 
 __all__ = [
     "AT_BIT",
@@ -20,6 +20,7 @@ __all__ = [
     "Block",
     "Cause",
     "Change",
+    "Code",
     "Copy",
     "Event",
     "Kind",
@@ -53,8 +54,8 @@ TRAIL, WINDOW = 64, 32
 class Cause:
     """What a warp waits for before an instruction: a result of another one (``GROUP``: of copies, ``PRODUCT``: of products of a
     warpgroup); a pipe, or room in the memory queue; register ports, or other warps, while it could issue; its own branch or fence
-    (``PAUSE``); or, held at an instruction, the other warps of the CTA, of the cluster or of the warpgroup, or an mbarrier.
-    ``UNKNOWN``: there was no room left to say."""
+    (``PAUSE``); the instruction itself (``FETCH``); or, held at an instruction, the other warps of the CTA, of the cluster or of the
+    warpgroup, or an mbarrier. ``UNKNOWN``: there was no room left to say."""
 
     (
         RESULT,
@@ -69,8 +70,9 @@ class Cause:
         CLUSTER,
         WARPGROUP,
         MBARRIER,
+        FETCH,
         UNKNOWN,
-    ) = range(13)
+    ) = range(14)
 
 
 class Change:
@@ -117,7 +119,8 @@ class Op(Record):
     """A machine instruction. ``READS`` and ``WRITES``: how many of the numbers at ``REGISTERS`` there are of each. ``OTHER``: a second
     pipe that it may go through, ``NONE`` for none. ``PORTS``: clocks in which it reads its registers, ``REUSED`` where the
     instruction before was the same warp's. ``PAUSE``: clocks before the next one of the warp. ``ARGUMENT``: of a barrier and of
-    a wait; of an access the words of a lane. ``CHANGE``: bits of ``Change``. Counted are ``ISSUED``, how often it was issued,
+    a wait; of an access the words of a lane. ``CHANGE``: bits of ``Change``. ``LINE``: that of its line of code, from 1 on, where
+    a line or a block begins; 0 elsewhere, and where all code is there at once. Counted are ``ISSUED``, how often it was issued,
     ``MOVED``, clocks of the unit that all memory instructions share, ``LINES`` that its accesses touched from ``LANES``,
     ``AGAIN``, sectors that a CTA had touched and L1 no longer has, and ``STALLS``, what its warps waited for."""
 
@@ -136,11 +139,24 @@ class Op(Record):
     ISSUED = U64(32)
     MOVED = U64(40)
     STALLS: Pointer[Stall] = Pointer(48)
-    CHANGE = U64(56)
+    CHANGE = U16(56)
+    LINE = U32(60)
     LINES = U64(64)
     LANES = U64(72)
     AGAIN = U64(80)
     BYTES = 88
+
+
+class Code(Record):
+    """A line of 128 bytes of code. ``HOLDS``: the instruction cache of the SM does, from ``READY`` on; ``USED``: the number of its
+    last use there. ``L15_HOLDS`` and ``L15_USED``: likewise in the next level."""
+
+    READY = U64(0)
+    USED = U64(8)
+    L15_USED = U64(16)
+    HOLDS = U8(24)
+    L15_HOLDS = U8(25)
+    BYTES = 32
 
 
 class Event(Record):
@@ -238,7 +254,7 @@ class Warp(Record):
     of each group and of all before it are complete, ``COMMITTED`` many of them; ``COPIED``: all so far; positions of instructions that
     these come from are in ``GROUP_BY``, ``COPIED_BY`` and ``PRODUCT_BY``. ``READY``: by number of a register when it is, with
     the position of the instruction that writes it. ``ISSUES``: the last ``TRAIL`` of its ``STEPS`` instructions: when, and the
-    position of what it had waited for, its own where that was no result."""
+    position of what it had waited for, its own where that was no result. ``LINE``: of code, where it is."""
 
     STATE = U64(0)
     AT = U64(8)
@@ -248,7 +264,7 @@ class Warp(Record):
     SLOT = U64(40)
     AGE = U64(48)
     SINCE = U64(56)
-    COPIED = U64(64)
+    LINE = U64(64)
     COMMITTED = U64(72)
     GROUPS = Array64(80)
     PRODUCTS = Array64(144)
@@ -264,8 +280,9 @@ class Warp(Record):
     GROUP_BY = Array64(280)
     PRODUCT_BY = Array64(344)
     ISSUES = Array64(408)
-    READY = Array64(408 + 8 * TRAIL)
-    BYTES = 408 + 8 * TRAIL + 8 * 528
+    COPIED = U64(408 + 8 * TRAIL)
+    READY = Array64(416 + 8 * TRAIL)
+    BYTES = 416 + 8 * TRAIL + 8 * 528
 
 
 class Program(Record):
@@ -404,7 +421,27 @@ class Sm(Record):
     # waves that must take equally long for the next ones to be left out, and what part of a wave they may differ by (1 / n)
     ALIKE = U64(_STEADY + 248 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW)
     ALIKE_PART = U64(_STEADY + 256 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW)
-    BYTES = _STEADY + 264 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW
+    _CODE = _STEADY + 264 + 8 * SUB_CORES + 8 * SUB_CORES * WINDOW
+    # lines of code (the first is none), and how many there are
+    CODE = U64(_CODE)
+    CODE_LINES = U64(_CODE + 8)
+    # of the instruction cache and of the next level: numbers of lines, set by set
+    SETS = U64(_CODE + 16)
+    WAYS = U64(_CODE + 24)
+    CELLS = U64(_CODE + 32)
+    L15_SETS = U64(_CODE + 40)
+    L15_WAYS = U64(_CODE + 48)
+    L15_CELLS = U64(_CODE + 56)
+    # lines that are fetched ahead; clocks (1/256) of a line from the next level and from L2, the latency of the former
+    AHEAD = U64(_CODE + 64)
+    L15_COST = U64(_CODE + 72)
+    CODE_COST = U64(_CODE + 80)
+    LATENCY_L15 = U64(_CODE + 88)
+    # uses of lines; when the way of code into the SM is free, and for how long it was not (1/256)
+    USES = U64(_CODE + 96)
+    FETCHED = U64(_CODE + 104)
+    FETCHING = U64(_CODE + 112)
+    BYTES = _CODE + 120
 
 
 class Stream(Record):

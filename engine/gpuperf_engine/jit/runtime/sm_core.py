@@ -27,6 +27,7 @@ from ..ir.sm_records import (
 from .compile_python import fill, load16, load32, load64, store64
 from .sm_asynchronous import sm_cluster, sm_gathered, sm_product, sm_together, sm_transfer
 from .sm_choice import sm_again, sm_choose
+from .sm_fetch import sm_enter, sm_fetch
 from .sm_memory import sm_forget, sm_memory
 from .sm_stalls import sm_behind, sm_event, sm_held, sm_mark, sm_position, sm_step, sm_waited
 
@@ -67,6 +68,11 @@ def sm_start(sm: Sm, slot: Slot, at: int) -> int:
         warp.AGE = number * 64 + count
         warp.PLACE = load64(program.STREAMS + 8 * count)
         warp.SINCE = at
+        # what is fetched until the first instruction issues is in the turnaround
+        first = load32(warp.PLACE)
+        if first != END:
+            warp.LINE = Op(load64(sm.BLOCK + first * 16)).LINE
+            sm_enter(sm, warp.LINE)
         sm_next(sm, warp, at << AT_BIT)
         count += 1
     sm_again(sm)
@@ -172,6 +178,8 @@ def sm_next(sm: Sm, warp: Warp, at: int) -> int:
         op = Op(load64(block))
         warp.OP = op
         warp.ENDS = load64(block + 8)
+    if op.LINE:
+        at = sm_fetch(sm, warp, op, at)
     registers = op.REGISTERS
     ends = registers + 2 * op.READS
     known = warp + Warp.READY

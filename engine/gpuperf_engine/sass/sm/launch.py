@@ -269,6 +269,7 @@ class Traced:
         bounds |= {
             "lsu": float(seen.lsu_clocks),
             **_parts_of_lsu(operations, seen),
+            "fetch": float(seen.fetch_clocks),
             "l2": seen.l2_sectors * _SECTOR / min(numbers.port_rate, memory.l2_rate),
             "dram": seen.dram_sectors * _SECTOR / memory.dram_rate,
         }

@@ -5,7 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["SmNumbers"]
+__all__ = ["CODE_LINE", "CodeCaches", "SmNumbers"]
+
+#: instructions of 16 bytes in a line of code
+CODE_LINE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCaches:
+    """Caches of instructions: that of the SM, of ``icc_bytes`` in sets of ``ways`` lines of 128 bytes, and the next level, of
+    ``gcc_bytes``, 0 for none. ``ahead``: lines that are fetched ahead; ``gcc_rate`` and ``l2_rate``: bytes per clock that come from
+    the next level and from L2; ``gcc_latency``: clocks."""
+
+    icc_bytes: int
+    ways: int
+    ahead: int
+    gcc_bytes: int
+    gcc_rate: float
+    gcc_latency: int
+    l2_rate: float
+
+    @property
+    def icc_lines(self) -> int:
+        """Lines that the instruction cache of the SM holds."""
+        return _lines(self.icc_bytes, self.ways)
+
+    @property
+    def gcc_lines(self) -> int:
+        return _lines(self.gcc_bytes, self.ways)
+
+
+def _lines(size: int, ways: int) -> int:
+    """Whole sets of them."""
+    return size // (16 * CODE_LINE) // ways * ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +74,4 @@ class SmNumbers:
     turnaround: int
     cta_rate: float
     tma_clocks: int = 1
+    code: CodeCaches | None = None

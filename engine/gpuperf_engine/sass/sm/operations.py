@@ -16,7 +16,7 @@ from ..pipes import pipe_of
 from ..registers import COPIES, Accesses, accesses_of
 from ..run.needed import LOADS, STORES
 from ..run.operands import Immediate, read_operand
-from .numbers import SmNumbers
+from .numbers import CODE_LINE, SmNumbers
 
 __all__ = ["BRANCHES", "WIDTHS", "Operations", "unit_of"]
 
@@ -73,6 +73,9 @@ class Operations:
             self._fill(position, item, accesses, ports[position], place)
             place += 2 * (len(accesses.reads) + len(accesses.writes))
         self._read_only_waits()
+        # the launch before left all lines of code that fits: there is nothing to look up
+        if numbers.code is not None and len(self.items) > CODE_LINE * numbers.code.icc_lines:
+            self._begin_lines(graph)
         start = int(self.table.ctypes.data)
         self.blocks: NDArray[np.uint64] = np.array(
             [[start + Op.BYTES * block.start, start + Op.BYTES * block.end] for block in graph.blocks],
@@ -90,6 +93,15 @@ class Operations:
             if base == "DEPBAR" and "CCTL" not in bases[position + 1 : position + 3]:
                 words = self.table[position * Op.BYTES : (position + 1) * Op.BYTES].view(np.uint64)
                 words[Op.ARGUMENT // 8] |= np.uint64(self.numbers.latencies["l2"] << 8)
+
+    def _begin_lines(self, graph: Graph) -> None:
+        """Where a warp may come to another line of code: where one begins, and where a block does."""
+        rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
+        places = np.union1d(
+            np.arange(0, len(self.items), CODE_LINE), np.array([block.start for block in graph.blocks])
+        ).astype(np.int64)
+        numbers = (1 + places // CODE_LINE).astype(np.uint32)
+        rows[places, Op.LINE : Op.LINE + 4] = numbers[:, None].view(np.uint8)
 
     def counted(self, field: int, kind: type[np.unsignedinteger[Any]] = np.uint64) -> NDArray[Any]:
         """A field of all instructions, numbers of a ``kind``."""
@@ -123,7 +135,7 @@ class Operations:
     def change(self, changed: Mapping[int, int]) -> None:
         """From now on something is otherwise (``Change``) at instructions, by position, and nothing at all others."""
         rows = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
-        rows[:, Op.CHANGE : Op.CHANGE + 8] = 0
+        rows[:, Op.CHANGE : Op.CHANGE + 2] = 0
         for position, bits in changed.items():
             rows[position, Op.CHANGE] = bits
 

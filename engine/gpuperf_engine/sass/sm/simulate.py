@@ -13,6 +13,7 @@ from ...jit.ir.sm_records import (
     FRACTION,
     GROUPS,
     SUB_CORES,
+    Code,
     Event,
     Line,
     Mbarrier,
@@ -26,7 +27,7 @@ from ...jit.ir.sm_records import Program as ProgramRecord
 from ...jit.runtime_libraries import runtime_addresses
 from ..run.writer import NotRun
 from .asynchronous import Copies
-from .numbers import SmNumbers
+from .numbers import CODE_LINE, CodeCaches, SmNumbers
 from .operations import Operations
 from .settings import ALIKE_PART, ALIKE_WAVES, MOST_EVENTS
 from .streams import Classes
@@ -72,8 +73,8 @@ class Simulated:
     on their way included; ``ended``: when the last warp was,
     ``finished``: when each CTA was, and ``progress`` the instructions issued by then; ``issued`` by position of the
     instruction (its warps were on an SM for ``resident_clocks`` together), ``moved`` clocks of the unit that all memory
-    instructions share, and ``stalls``; sectors that moved. ``skipped``: CTAs left out because waves repeat, in none of these but
-    in ``skipped_cycles``."""
+    instructions share, and ``stalls``; sectors that moved; ``fetch_clocks`` in which code came to the SM. ``skipped``: CTAs left out
+    because waves repeat, in none of these but in ``skipped_cycles``."""
 
     cycles: int
     ended: int
@@ -89,6 +90,7 @@ class Simulated:
     l2_sectors: int
     dram_sectors: int
     lsu_clocks: int
+    fetch_clocks: int
     skipped: int
     skipped_cycles: int
     resident_clocks: int
@@ -168,6 +170,7 @@ def simulate(
         Sm.LAST_STALL: stalls[-1].ctypes.data, Sm.TRAILS: int(operations.has_barrier and warps > 1),
     }  # fmt: skip
     places = np.arange(resident, dtype=np.uint64)
+    codes = [_Code(numbers.code, len(operations.items)) for _ in range(group)]
     for rank, sm in enumerate(sms):
         slots[rank, :, Slot.LINES // 8] = int(rooms[rank].ctypes.data) + places * np.uint64(most * Line.BYTES)
         slots[rank, :, Slot.MBARRIERS // 8] = int(told[rank].ctypes.data) + places * np.uint64(
@@ -180,7 +183,7 @@ def simulate(
         if rank == 0 and window:
             own |= {Sm.EVENT: events.ctypes.data, Sm.EVENTS_LEFT: len(events), Sm.WINDOW_TO: ends}
         own[Sm.WINDOW_FROM] = begins if rank == 0 else 1 << 60
-        for field, value in {**values, **own}.items():
+        for field, value in [*values.items(), *own.items(), *codes[rank].fields()]:
             sm[field // 8] = int(value)
         sm[Sm.NEXT_AT // 8 : Sm.NEXT_AT // 8 + SUB_CORES] = 1 << 60
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(runtime_addresses(("sm_run",))["sm_run"])
@@ -216,11 +219,55 @@ def simulate(
         l2_sectors=mean_of(Sm.L2_SECTORS),
         dram_sectors=mean_of(Sm.DRAM_SECTORS),
         lsu_clocks=max(busy),
+        # what is fetched ahead of the end is nobody's
+        fetch_clocks=min(most_of(Sm.FETCHING) >> FRACTION, most_of(Sm.ENDED)),
         skipped=int(sms[0, Sm.SKIPPED // 8]),
         skipped_cycles=int(sms[0, Sm.SKIPPED_CLOCKS // 8]),
         resident_clocks=mean_of(Sm.RESIDED),
         events=events[: len(events) - int(sms[0, Sm.EVENTS_LEFT // 8])] if window else events[:0],
     )
+
+
+class _Code:
+    """The lines of code of a launch, and the caches of instructions of an SM, which hold what they do once the launch before has
+    executed all of it."""
+
+    def __init__(self, caches: CodeCaches | None, instructions: int) -> None:
+        self.caches = caches
+        count = 0 if caches is None else -(-instructions // CODE_LINE)
+        self.lines: NDArray[np.uint8] = np.zeros((count + 1, Code.BYTES), np.uint8)
+        if caches is None:
+            return
+        for last in (Code.USED, Code.L15_USED):
+            self.lines[:, last : last + 8] = np.arange(count + 1, dtype=np.uint64)[:, None].view(np.uint8)
+        self.cells = self._filled(caches.icc_lines, caches.ways, Code.HOLDS)
+        self.behind = self._filled(caches.gcc_lines, caches.ways, Code.L15_HOLDS)
+
+    def _filled(self, room: int, ways: int, holds: int) -> NDArray[np.uint64]:
+        """Numbers of the last lines that there is room for, set by set."""
+        sets = room // ways
+        cells = np.zeros((sets, ways), np.uint64)
+        if sets:
+            numbers = np.arange(max(1, len(self.lines) - room), len(self.lines))
+            cells[numbers % sets, numbers // sets % ways] = numbers
+            self.lines[numbers, holds] = 1
+        return cells
+
+    def fields(self) -> list[tuple[int, int]]:
+        caches = self.caches
+        if caches is None:
+            return []
+
+        def cost(rate: float) -> int:
+            return round(16 * CODE_LINE / rate * (1 << FRACTION))
+
+        return [
+            (Sm.CODE, self.lines.ctypes.data), (Sm.CODE_LINES, len(self.lines) - 1), (Sm.USES, len(self.lines)),
+            (Sm.SETS, len(self.cells)), (Sm.WAYS, caches.ways), (Sm.CELLS, self.cells.ctypes.data),
+            (Sm.L15_SETS, len(self.behind)), (Sm.L15_WAYS, caches.ways), (Sm.L15_CELLS, self.behind.ctypes.data),
+            (Sm.L15_COST, cost(caches.gcc_rate)), (Sm.CODE_COST, cost(caches.l2_rate)),
+            (Sm.LATENCY_L15, caches.gcc_latency), (Sm.AHEAD, caches.ahead),
+        ]  # fmt: skip
 
 
 def _stalls(records: NDArray[np.uint64], group: int) -> Stalls:

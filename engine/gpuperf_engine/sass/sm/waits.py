@@ -28,6 +28,7 @@ _NAMES = {
     Cause.CLUSTER: "barrier",
     Cause.WARPGROUP: "warpgroup_arrive",
     Cause.MBARRIER: "mbarrier",
+    Cause.FETCH: "no_instruction",
     Cause.UNKNOWN: "unknown",
 }
 #: results that a scoreboard guards, though the instruction goes through no queue

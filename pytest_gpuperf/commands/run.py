@@ -14,7 +14,7 @@ from gpuperf_engine.cudart.program import check_program
 
 from ..config.options import CHOICES
 from ..programs.device import DEFAULT_MACHINE
-from ..programs.start import OFF, environment, observing, say_nothing_ran
+from ..programs.start import OFF, environment, observing, say_nothing_ran, say_races_not_sought
 from ..triton.activation import environment as triton_environment
 from .common import Subcommands, UsageError, check_targets
 
@@ -27,6 +27,10 @@ _OF_GATE = {
     "report": "--report",
     "budget": "--budget",
 }
+
+
+#: exit code of a program that a signal ends, less the number of the signal, as of shells
+_SIGNAL = 128
 
 
 def add_parser(commands: Subcommands) -> None:
@@ -142,10 +146,13 @@ def run(arguments: argparse.Namespace) -> int:
         code = _start([program, *command[1:]], {**variables, **told})
         if not used.exists():
             say_nothing_ran(command[0], has_cuda)
-        elif values != OFF:
+            return code
+        if values != OFF:
             from .run_values import report_values
 
             report_values(logged, target, arguments.output)
+    if 0 < code < _SIGNAL and device["races"] == OFF:
+        say_races_not_sought(command[0], code)
     return code
 
 
@@ -154,4 +161,4 @@ def _start(command: list[str], variables: dict[str, str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     code = subprocess.run(command, env={**os.environ, **variables}, check=False).returncode
-    return code if code >= 0 else 128 - code
+    return code if code >= 0 else _SIGNAL - code

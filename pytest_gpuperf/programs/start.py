@@ -17,7 +17,15 @@ from gpuperf_engine.cudart.build import PRELOAD, build_libraries
 from gpuperf_engine.errors import MachineError
 from gpuperf_engine.jit import cache
 
-__all__ = ["OFF", "VALUES", "environment", "observing", "say_nothing_ran", "variables"]
+__all__ = [
+    "OFF",
+    "VALUES",
+    "environment",
+    "observing",
+    "say_nothing_ran",
+    "say_races_not_sought",
+    "variables",
+]
 
 OFF = "off"
 VALUES: Mapping[str, tuple[str, ...]] = {
@@ -78,6 +86,16 @@ def say_nothing_ran(program: str, has_cuda: bool) -> None:
     print(
         f"gpuperf: {program} has called no function of CUDA: nothing was run on the emulator",
         *(() if has_cuda else ["  programs of Triton need --triton, others CUDA 12 or 13, not stripped"]),
+        sep="\n",
+        file=sys.stderr,
+    )
+
+
+def say_races_not_sought(program: str, code: int) -> None:
+    """On stderr, of a program that has ended with this exit code."""
+    print(
+        f"gpuperf: {program} has ended with {code}, and races were not looked for; with --races note they are",
+        "  what a race gives here need not be what it gives on a GPU",
         sep="\n",
         file=sys.stderr,
     )

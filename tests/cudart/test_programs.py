@@ -157,7 +157,7 @@ def test_races_are_told_once(program):
     (line,) = [line for line in result.stderr.splitlines() if "race on" in line]
     assert "race on global memory (WAW): st.global.u32 by thread (63, 0, 0) of block (0, 0, 0)" in line
     assert "at an array" in line
-    assert "race" not in run(program, "races").stderr
+    assert "race on" not in run(program, "races").stderr
 
 
 @needs_compiler
@@ -292,6 +292,22 @@ def test_a_program_without_cuda(tmp_path, capfd, monkeypatch):
     assert hello == "hello" and json.loads(device) == {"races": "off", "max_instructions": 5000}
     assert f"{script} has called no function of CUDA: nothing was run on the emulator" in err
     assert "--triton" in err
+
+
+@needs_compiler
+def test_a_program_that_fails_is_told_of_races(tmp_path, capfd):
+    """What its own check finds may be a race, which is not looked for unless asked."""
+    script = tmp_path / "script"
+    script.write_text('#!/bin/sh\n: > "$GPUPERF_RUN_USED"\nexit "$1"\n')
+    script.chmod(0o755)
+    told = "has ended with 3, and races were not looked for; with --races note they are"
+    for arguments, code, expected in (
+        (["--"], 3, True),
+        (["--"], 0, False),
+        (["--races", "note", "--"], 3, False),
+    ):
+        assert main(["run", *arguments, str(script), str(code)]) == code
+        assert (told in capfd.readouterr().err) is expected
 
 
 @needs_compiler

@@ -56,7 +56,8 @@ import threading
 from gpuperf_engine.jit import llvm as native_jit
 native_jit.prepare()
 found = []
-threads = [threading.Thread(target=lambda: found.append((native_jit._linker(), native_jit.host()))) for _ in range(8)]
+linker = native_jit.on_thread(native_jit._linker)
+threads = [threading.Thread(target=lambda: found.append((linker(), native_jit.host()))) for _ in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 assert len(found) == 8 and all(jit is found[0][0] and host is found[0][1] for jit, host in found)
@@ -68,7 +69,7 @@ import llvmlite.binding.ffi as ffi
 from gpuperf_engine.jit import llvm
 def interrupt():
     ffi.lib._lock.unregister(interrupt, nothing)
-    signal.raise_signal(signal.SIGINT)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 def nothing():
     pass
 def compiled():

@@ -196,6 +196,7 @@ def case(
         inputs="",
         values="",
         source=PtxSource(text, "k/kernel.ptx"),
+        module=kernel.module,
     )
     measured = measure(record, [], root, paths, Prediction({}))
     listing = add_lines(measured, kernel, record.source, paths)

@@ -16,7 +16,7 @@ from gpuperf_engine.cudart.program import check_program
 from gpuperf_engine.errors import EngineError
 from gpuperf_engine.results import race_error
 
-from .._engine import parse
+from .._engine import is_machine_code_counted, parse
 from ..config.declared import CaseSettings, case_settings, way
 from ..core.fingerprint import digest_parts
 from ..programs.device import DEFAULT_MACHINE
@@ -82,6 +82,7 @@ def run_program(
             device={**_device_options(gpuperf), **observing(values)},
             folder=folder,
             budget=_left(gpuperf),
+            inputs=settings.enabled and is_machine_code_counted(settings.judge),
         )
         try:
             done = subprocess.run(

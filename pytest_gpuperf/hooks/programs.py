@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .._engine import is_machine_code_counted
 from ..config.declared import check_targets
 from ..config.options import enabled
 from ..config.settings import Settings
@@ -103,7 +104,12 @@ class ProgramGate:
         from ..programs.device import Observer, observe
 
         window = ObservedWindow()
-        observe(Observer(digest_of, lambda launch: self._launched(item, launch, window)))
+        inputs = None
+        if is_machine_code_counted(self.settings.judge):
+            from gpuperf_engine.device.first_inputs import FirstInputs
+
+            inputs = FirstInputs()
+        observe(Observer(digest_of, lambda launch: self._launched(item, launch, window), inputs))
         try:
             return (yield)
         finally:

@@ -14,6 +14,7 @@ from ..core.time_model import ALWAYS
 
 if TYPE_CHECKING:
     from gpuperf_engine import Device, Kernel, Profile
+    from gpuperf_engine.device.first_inputs import FirstInputs
 
 __all__ = [
     "BETWEEN",
@@ -52,10 +53,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class Observer:
-    """``before`` is called with the arguments of each launch and says what they are, ``after`` with the launch."""
+    """``before`` is called with the arguments of each launch and says what they are, ``after`` with the launch. ``inputs`` keeps what
+    launches find in memory, if that is asked for."""
 
     before: Callable[[tuple[Any, ...]], str]
     after: Callable[[Launch], object]
+    inputs: FirstInputs | None = None
 
 
 _observer: Observer | None = None
@@ -135,6 +138,7 @@ class ProgramDevice:
         Raises ``EngineError``."""
         observer = None if self._trying else _observer
         inputs = "" if observer is None else observer.before(tuple(arguments))
+        self.device.first_inputs = None if observer is None else observer.inputs
         with self.during_launch(arguments) as moved:
             if moved:
                 parameters = _moved(parameters, moved)

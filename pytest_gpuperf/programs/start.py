@@ -49,9 +49,11 @@ def environment(
     output: str | None = None,
     folder: str = "",
     budget: Mapping[str, object] | None = None,
+    inputs: bool = False,
 ) -> dict[str, str]:
     """Variables of the environment of a CUDA program that finds this machine. ``device``: options of the engine's; ``output``: the
-    file for counts by kernel; ``folder``: that for its launches, which may cost the ``budget``. Raises ``MachineError``."""
+    file for counts by kernel; ``folder``: that for its launches, which may cost the ``budget``; ``inputs``: with what they find in
+    memory. Raises ``MachineError``."""
     libraries = build_libraries()
     return {
         "LD_LIBRARY_PATH": _joined(os.pathsep, str(libraries), os.environ.get("LD_LIBRARY_PATH")),
@@ -66,6 +68,7 @@ def environment(
         "GPUPERF_RUN_OUTPUT": os.path.abspath(output) if output else "",
         "GPUPERF_RUN_LAUNCHES": folder,
         "GPUPERF_RUN_BUDGET": json.dumps(budget or {}),
+        "GPUPERF_RUN_INPUTS": "yes" if inputs else "",
     }
 
 

@@ -37,6 +37,12 @@ PTX = """\
 """
 #: the same with a register copied once more
 WORSE = PTX.replace("ld.global.u32 %r3, [%rd2];", "ld.global.u32 %r3, [%rd2]; mov.u32 %r4, %r3;", 1)
+#: the same; each word is divided by 3 before, as a number: 0 takes the slow path of the division, small numbers do not
+DIVIDED = PTX.replace(
+    "add.u32 %r3, %r3, %r1;",
+    "cvt.rn.f32.u32 %f, %r3; div.rn.f32 %f, %f, 0f40400000; setp.lt.f32 %p, %f, 0f70000000; @%p add.u32 %r3, %r3, %r1;",
+    1,
+).replace(".reg .b32 %r<5>;", ".reg .b32 %r<5>; .reg .f32 %f; .reg .pred %p;", 1)
 COMPILER = shutil.which("cc")
 needs_compiler = pytest.mark.skipif(
     not sys.platform.startswith("linux") or COMPILER is None, reason="needs a C compiler on Linux"

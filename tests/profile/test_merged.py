@@ -41,6 +41,20 @@ RACY = ge.parse(
 )["k"]
 
 
+#: an array of which nothing was written, and inputs of ``LOOP``, as they are stored
+ARRAY = {
+    "name": "p",
+    "address": 0x3000_0000_0000,
+    "size": 8,
+    "kind": "global",
+    "pad": 0,
+    "initialized": False,
+    "contents": [0, 0],
+    "shadow": [0, 0],
+}
+KEPT: dict[str, object] = {"parameters": bytes(12).hex(), "symbols": [], "times": 1, "arrays": [ARRAY]}
+
+
 def launches(rounds: list[int]) -> list[ge.Profile]:
     device = ge.Device(races="off")
     array = device.zeros(2, np.uint32, name="array")
@@ -132,6 +146,20 @@ def test_what_is_stored_is_what_is_read():
         ({"names": []}, "names and pointed_at are not of one length"),
         ({"races": [3]}, "a launch is no object"),
         ({"resources": {}}, "registers is missing"),
+        ({"kept": 1}, "kept is missing or no list"),
+        ({"kept": [{"times": 1}]}, "arrays is missing or no list"),
+        ({"kept": [KEPT, KEPT]}, "more launches were kept than there were"),
+        ({"kept": [KEPT | {"parameters": ""}]}, "parameters have another size"),
+        ({"kept": [KEPT | {"symbols": [1]}]}, "symbols has 1 numbers, 0 expected"),
+        ({"kept": [KEPT | {"arrays": [ARRAY | {"kind": "shared"}]}]}, "an array of shared memory is at"),
+        (
+            {"kept": [KEPT | {"arrays": [ARRAY | {"address": 4096}]}]},
+            "an array of global memory is at 0x1000",
+        ),
+        ({"kept": [KEPT | {"arrays": [ARRAY, ARRAY]}]}, "an array of global memory is at"),
+        ({"kept": [KEPT | {"arrays": [ARRAY | {"size": 1 << 60}]}]}, "an array of global memory is at"),
+        ({"kept": [KEPT | {"arrays": [ARRAY | {"contents": [0, 8]}]}]}, "contents of memory are missing"),
+        ({"kept": [KEPT | {"arrays": [ARRAY | {"pad": True}]}]}, "pad is missing or no int"),
     ],
 )
 def test_what_nobody_stored_is_refused(change, words):

@@ -13,11 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+
 from ..api import Device
 from ..device.recorded import RecordedProgram
 from ..profile.budget import Budget
 from ..profile.merged import MergedLaunches, one_launch
-from ..profile.stored import StoredError, profile_from, stored
+from ..profile.stored import Contents, StoredError, profile_from, stored
 from ..profile.stored_program import program_from, stored_program
 from ..ptx.module import Function as Kernel
 from ..ptx.module import Module
@@ -34,8 +36,8 @@ MOST_RECORDS = 100_000
 """Records of what accesses carry after which observation ends, 1 KiB each."""
 
 _SCHEMA = 1
-_LOG, _BEGUN = ".launches.json", ".begun"
-"""Of the file of a process, and of one that says that there will be such a file."""
+_LOG, _CONTENTS, _BEGUN = ".launches.json", ".inputs", ".begun"
+"""Of the file of a process, of that with what memory held before its launches, and of one that says that there will be such files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +139,11 @@ class LaunchLog:
             return
         modules: dict[Module, int] = {}
         cases = []
+        contents = Contents()
         for key, merged in self._cases.items():
             kernel, site = key[0], key[1]  # type: ignore[index]
             number = modules.setdefault(kernel.module, len(modules))
-            launches = [stored(profile) for profile in merged.profiles()]
+            launches = [stored(profile, contents) for profile in merged.profiles()]
             cases.append(
                 {
                     "module": number,
@@ -167,6 +170,10 @@ class LaunchLog:
             }
         path = self._folder / (self._name + _LOG)
         try:
+            if contents.arrays:
+                with path.with_name(self._name + _CONTENTS).open("wb") as file:
+                    for array in contents.arrays:
+                        array.tofile(file)
             path.with_suffix(".part").write_text(json.dumps(document, default=_plain), encoding="utf-8")
             os.replace(path.with_suffix(".part"), path)
         except OSError as error:
@@ -194,7 +201,9 @@ def read_launches(folder: Path, parse: Callable[[str, str], Module]) -> LoggedLa
             modules = [
                 parse(_text(row, "text"), _text(row, "path")) for row in _of(document, "modules", list)
             ]
-            cases = _cases(document, modules)
+            cases = _cases(
+                document, modules, _contents(path.with_name(path.name.removesuffix(_LOG) + _CONTENTS))
+            )
             places = []
             for case in cases:
                 first = case.profiles[0]
@@ -229,13 +238,20 @@ def _program(
     return LoggedProgram(program_from(row, kernels, first), launches)
 
 
-def _cases(document: object, modules: list[Module]) -> list[LoggedCase]:
+def _contents(path: Path) -> Contents:
+    """What memory held before launches; the file may be removed then."""
+    if not path.exists() or not path.stat().st_size:
+        return Contents()
+    return Contents(np.memmap(path, np.uint8, "r"))
+
+
+def _cases(document: object, modules: list[Module], contents: Contents) -> list[LoggedCase]:
     if _of(document, "schema_version", int) != _SCHEMA:
         raise StoredError(f"its schema_version is not {_SCHEMA}")
-    return [_case(row, modules) for row in _of(document, "cases", list)]
+    return [_case(row, modules, contents) for row in _of(document, "cases", list)]
 
 
-def _case(row: object, modules: list[Module]) -> LoggedCase:
+def _case(row: object, modules: list[Module], contents: Contents) -> LoggedCase:
     number, name = _of(row, "module", int), _text(row, "kernel")
     if not 0 <= number < len(modules) or name not in modules[number].kernels:
         raise StoredError(f"there is no kernel {name!r} in its module")
@@ -248,7 +264,7 @@ def _case(row: object, modules: list[Module]) -> LoggedCase:
     return LoggedCase(
         kernel,
         LaunchSite(_text(site, "file"), _of(site, "address", int), _text(site, "function")),
-        tuple(profile_from(program, launch) for launch in launches),
+        tuple(profile_from(program, launch, contents) for launch in launches),
     )
 
 

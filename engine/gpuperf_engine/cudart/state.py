@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..api import Device
+from ..device.first_inputs import FirstInputs
 from ..errors import EngineError
 from ..profile.budget import Budget
 from ..profile.build import notes_of
@@ -110,6 +111,8 @@ class State:
         if folder:
             budget = Budget(**json.loads(environment.get("GPUPERF_RUN_BUDGET") or "{}"))
             state.launches = LaunchLog(Path(folder), budget, device)
+            if environment.get("GPUPERF_RUN_INPUTS"):
+                device.first_inputs = FirstInputs()
         state.observed = observed
         state.followed = observed or bool(folder)
         state.telling = bool(environment.get("GPUPERF_RUN_TELL"))

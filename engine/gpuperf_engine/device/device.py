@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -31,6 +31,7 @@ from ..simt.launch import (
     pointed_at,
     resident_ctas,
 )
+from ..simt.launch import Inputs as KeptInputs
 from ..simt.padding import notes_of
 from ..simt.program import Program, program_of
 from ..simt.thread_counters import choose_ctas
@@ -56,6 +57,20 @@ class Backend(Protocol):
     def run(
         self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]
     ) -> Observation: ...
+
+
+class Keeper(Protocol):
+    """What keeps inputs of launches (``first_inputs``)."""
+
+    def keep(
+        self,
+        memory: Memory,
+        program: Program,
+        shape: Hashable,
+        parameters: bytes,
+        symbols: NDArray[np.uint64],
+        pointed: Iterable[Allocation],
+    ) -> KeptInputs | None: ...
 
 
 def _check_entry(kernel: Function) -> None:
@@ -166,6 +181,8 @@ class Runtime(AddressedMemory):
         self._launches = 0
         self._backend = _backend(backend)
         self._inputs = InputsKeeper(self.memory) if "inputs" in self.observe else None
+        #: what keeps inputs of launches of a program, in place of the observation of ``inputs``
+        self.first_inputs: Keeper | None = None
         #: memory of each kernel's parameters, and what it holds
         self._parameters: dict[Function, tuple[Allocation, bytes]] = {}
         make_current(self)
@@ -228,7 +245,7 @@ class Runtime(AddressedMemory):
             kept=choose_ctas(threads_of, shape.grid) if "threads" in observe else (),
             only_kept=sampled and alone,
             races=self.races != "off" and executed is None and not sampled,
-            inputs=None if sampled else self._inputs_now(),
+            inputs=None if sampled else self._inputs_now(program, shape, raw, symbols, pointed),
         )
         proven = None if sampled else self._proven(program, plan)
         observation, uses = self._run_kept(program, running, plan, executed, observe, pointed, keep)
@@ -263,7 +280,17 @@ class Runtime(AddressedMemory):
             return tuple(self.array_of[item] for item in pointed if item in self.array_of)
         return tuple(argument for argument in args if isinstance(argument, DeviceArray))
 
-    def _inputs_now(self) -> Inputs | None:
+    def _inputs_now(
+        self,
+        program: Program,
+        shape: _Shape,
+        raw: bytes,
+        symbols: NDArray[np.uint64],
+        pointed: Sequence[Allocation],
+    ) -> KeptInputs | None:
+        if self.first_inputs is not None:
+            sizes = shape.grid, shape.block, shape.cluster, shape.shared_bytes
+            return self.first_inputs.keep(self.memory, program, sizes, raw, symbols, pointed)
         saved = None
         if self._inputs is not None:
             saved = self._inputs.keep(self.array_of, self.events if "values" in self.observe else None)
@@ -338,7 +365,7 @@ class Runtime(AddressedMemory):
         kept: Sequence[int],
         only_kept: bool,
         races: bool,
-        inputs: Inputs | None,
+        inputs: KeptInputs | None,
     ) -> LaunchPlan:
         """What the backend needs beside the program; ``raw`` is the parameter buffer, ``pointed`` what it points into."""
         words = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)

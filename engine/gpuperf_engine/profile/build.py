@@ -26,12 +26,19 @@ __all__ = ["LaunchRecord", "build_profile", "notes_of"]
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
     """What a profile was made from: analyses that need more than totals go back to it. The counters of ``observation`` are the sums
-    over ``times`` launches of this shape."""
+    over ``times`` launches of this shape. ``same``: plans of launches whose inputs were kept, each with how many launches had these
+    inputs; empty where that is ``plan`` alone."""
 
     program: Program
     plan: LaunchPlan
     observation: Observation
     times: int = 1
+    same: tuple[tuple[LaunchPlan, int], ...] = ()
+
+    @property
+    def kept(self) -> tuple[tuple[LaunchPlan, int], ...]:
+        """Plans of launches whose inputs were kept, and how many launches each stands for: at most ``times`` in all."""
+        return self.same or (() if self.plan.inputs is None else ((self.plan, self.times),))
 
     @property
     def each(self) -> LaunchRecord:
@@ -52,11 +59,12 @@ def build_profile(
     resources: Resources | None = None,
     started: float | None = None,
     times: int = 1,
+    same: tuple[tuple[LaunchPlan, int], ...] = (),
 ) -> Profile:
     """The profile of one launch of a program, whatever part of it ran. Counts are summed up when one of them is first asked for.
 
     ``resources``: those to report, ``None`` for estimated ones; ``started``: the ``time.perf_counter()`` at which the analysis began;
-    ``times``: of how many launches the counters are the sums.
+    ``times``: of how many launches the counters are the sums; ``same``: as ``LaunchRecord`` has it.
     """
     executed, kernel = observation.executed, program.kernel
     return Profile.counting(
@@ -77,7 +85,7 @@ def build_profile(
         observed_values=observation.values,
         observed_proofs=observation.proven,
         observed_threads=None if observation.threads is None else Threads(program, plan, observation.threads),
-        records=(LaunchRecord(program, plan, observation, times),),
+        records=(LaunchRecord(program, plan, observation, times, same),),
         method=observation.method,
         method_reason=observation.method_reason,
         remarks=observation.remarks,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..results import Profile, Race, Resources
 from ..simt.console import Console
 from ..simt.counters import Observation
+from ..simt.launch import LaunchPlan
 from .build import LaunchRecord, build_profile
 
 __all__ = ["MergedLaunches", "one_launch"]
@@ -27,6 +28,8 @@ class MergedLaunches:
         self.launches = 0
         self._groups: dict[Hashable, list[int]] = {}
         self._records: list[LaunchRecord] = []
+        #: of each of these the plans of launches whose inputs are known, and their number
+        self._same: list[dict[Hashable, tuple[LaunchPlan, int]]] = []
         self._rest: LaunchRecord | None = None
         self._resources: Resources | None = None
         self._notes: dict[str, None] = {}
@@ -43,19 +46,29 @@ class MergedLaunches:
         group = self._groups.get(key)
         if group is not None:
             group[0] += 1
+            self._keep(group[1], record.plan)
             return group[1]
         if len(self._groups) < DISTINCT:
             self._groups[key] = [1, len(self._records)]
             self._records.append(_quiet(record))
+            self._same.append({})
+            self._keep(len(self._records) - 1, record.plan)
             return len(self._records) - 1
         if self._rest is None:
-            self._rest = _quiet(record)
+            quiet = _quiet(record)
+            self._rest = replace(quiet, plan=replace(quiet.plan, inputs=None))
         else:
             rest = self._rest
             self._rest = replace(
                 rest, observation=rest.observation.added(record.observation), times=rest.times + 1
             )
         return DISTINCT
+
+    def _keep(self, group: int, plan: LaunchPlan) -> None:
+        if plan.inputs is not None:
+            key = id(plan.inputs), plan.parameters
+            _, times = self._same[group].get(key, (None, 0))
+            self._same[group][key] = replace(plan, console=Console()), times + 1
 
     def _note(self, profile: Profile) -> None:
         if profile.remarks and len(self._remarks) < _NOTED:
@@ -73,10 +86,11 @@ class MergedLaunches:
     def profiles(self) -> tuple[Profile, ...]:
         """One for all launches with equal counters, in order of the first; the notes and races of all are with the first."""
         records = []
-        for record, (times, _) in zip(self._records, self._groups.values(), strict=True):
+        for record, same, (times, _) in zip(self._records, self._same, self._groups.values(), strict=True):
             counted = replace(record.observation)
             counted.times(times)
-            records.append(replace(record, observation=counted, times=times))
+            known = tuple(same.values())
+            records.append(replace(record, observation=counted, times=times, same=known))
         notes = [*self._notes]
         if self._rest is not None:
             rest = self._rest
@@ -97,7 +111,12 @@ class MergedLaunches:
             records[0] = replace(first, observation=told)
         return tuple(
             build_profile(
-                record.program, record.plan, record.observation, self._resources, times=record.times
+                record.program,
+                record.plan,
+                record.observation,
+                self._resources,
+                times=record.times,
+                same=record.same,
             )
             for record in records
         )
@@ -128,7 +147,7 @@ def _key(record: LaunchRecord) -> Hashable:
 
 
 def _quiet(record: LaunchRecord) -> LaunchRecord:
-    """Without what is kept for all launches together, what it printed and the contents of memory."""
+    """Without what is kept for all launches together, and what it printed."""
     silent: Observation = replace(
         record.observation,
         notes=(),
@@ -141,4 +160,4 @@ def _quiet(record: LaunchRecord) -> LaunchRecord:
         footprint=None,
         values=None,
     )
-    return replace(record, plan=replace(record.plan, console=Console(), inputs=None), observation=silent)
+    return replace(record, plan=replace(record.plan, console=Console()), observation=silent)

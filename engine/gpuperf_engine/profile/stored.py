@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..device.first_inputs import KeptArray, ReachedInputs
 from ..errors import EngineError
+from ..isa.spaces import WINDOWS
+from ..memory.arena import GLOBAL_BASE, MAPPED_BYTES, NOTHING, Allocation
 from ..results import Profile, Race, Resources
 from ..results.races import RaceAccess
 from ..simt.atomic_targets import WORD_SHIFT, HottestAddress
@@ -20,7 +23,7 @@ from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from .build import build_profile
 
-__all__ = ["StoredError", "profile_from", "stored"]
+__all__ = ["NO_CONTENTS", "Contents", "StoredError", "profile_from", "stored"]
 
 _COUNTERS = ("block_warps", "block_lanes", "divergent", "taken", "predicated")
 _SHAPES = ("grid", "block", "cluster")
@@ -31,6 +34,8 @@ _WHOLE = (
     "max_instructions",
     "resident",
 )
+#: by kind of memory the first address and the bytes behind it
+_ROOM = {"global": (GLOBAL_BASE, MAPPED_BYTES), "const": WINDOWS["const"]}
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")
 
 
@@ -38,9 +43,37 @@ class StoredError(EngineError):
     """Stored launches that cannot be used."""
 
 
-def stored(profile: Profile) -> dict[str, object]:
-    """A profile of one kernel in one shape, made by running it, ready for JSON."""
+class Contents:
+    """The bytes of inputs, each array once, one behind the other: a file beside the JSON. ``known``: the bytes of a file (uint8)."""
+
+    def __init__(self, known: NDArray[np.uint8] = NOTHING) -> None:
+        self.arrays: list[NDArray[np.uint8]] = []
+        self._known = known
+        self._places: dict[int, int] = {}
+        self._end = 0
+
+    def place(self, array: NDArray[np.uint8]) -> list[int]:
+        """Where an array is: its first byte and how many."""
+        if id(array) not in self._places:
+            self._places[id(array)] = self._end
+            self.arrays.append(array)
+            self._end += array.nbytes
+        return [self._places[id(array)], array.nbytes]
+
+    def at(self, start: int, size: int) -> NDArray[np.uint8]:
+        """Raises ``StoredError`` for what is not there."""
+        if start + size > len(self._known):
+            raise StoredError("contents of memory are missing")
+        return self._known[start : start + size]
+
+
+NO_CONTENTS = Contents()
+
+
+def stored(profile: Profile, contents: Contents | None = None) -> dict[str, object]:
+    """A profile of one kernel in one shape, made by running it, ready for JSON; inputs that were kept are in ``contents``."""
     (record,) = profile.records
+    kept = () if contents is None else record.kept
     plan, seen = record.plan, record.observation
     known = {*record.program.kernel.module.notes, *(race.message for race in profile.races)}
     word = seen.hottest.word
@@ -65,7 +98,30 @@ def stored(profile: Profile) -> dict[str, object]:
         "notes": [note for note in profile.notes if note not in known],
         "remarks": list(profile.remarks),
         "races": [race.to_dict() for race in profile.races],
+        "kept": [
+            row
+            for plan, times in kept
+            if contents is not None
+            for row in _stored_inputs(plan, times, contents)
+        ],
     }
+
+
+def _stored_inputs(plan: LaunchPlan, times: int, contents: Contents) -> list[dict[str, object]]:
+    """In a list, empty for inputs that only their own device can run."""
+    if not isinstance(plan.inputs, ReachedInputs):
+        return []
+    arrays = [
+        {
+            **{name: getattr(item.allocation, name) for name in ("name", "address", "size", "kind", "pad")},
+            "initialized": item.initialized,
+            "contents": contents.place(item.contents),
+            "shadow": contents.place(item.shadow),
+        }
+        for item in plan.inputs.arrays
+    ]
+    parameters, symbols = plan.parameters.hex(), plan.symbols.tolist()
+    return [{"parameters": parameters, "symbols": symbols, "times": times, "arrays": arrays}]
 
 
 def _described(plan: LaunchPlan, word: int | None) -> str:
@@ -75,7 +131,7 @@ def _described(plan: LaunchPlan, word: int | None) -> str:
     return "" if word is None or inside else plan.describe(address)
 
 
-def profile_from(program: Program, row: object) -> Profile:
+def profile_from(program: Program, row: object, contents: Contents = NO_CONTENTS) -> Profile:
     """The profile of a launch of a program. Raises ``StoredError`` for what ``stored`` cannot have given for it."""
     given = _Row(row)
     sizes: dict[str, Any] = {name: given.shape(name) for name in _SHAPES}
@@ -109,7 +165,39 @@ def profile_from(program: Program, row: object) -> Profile:
     times = given.whole("times")
     if not times:
         raise StoredError("times is 0")
-    return build_profile(program, plan, observation, given.resources(), times=times)
+    same = tuple(_inputs(program, plan, _Row(item), contents) for item in given.of("kept", list))
+    if sum(count for _, count in same) > times:
+        raise StoredError("more launches were kept than there were")
+    if same and same[0][0].parameters == plan.parameters:
+        plan = same[0][0]
+    return build_profile(program, plan, observation, given.resources(), times=times, same=same)
+
+
+def _inputs(program: Program, plan: LaunchPlan, given: _Row, contents: Contents) -> tuple[LaunchPlan, int]:
+    """A launch whose inputs were kept, and how many there were with these."""
+    arrays, end = [], 0
+    for item in map(_Row, given.of("arrays", list)):
+        address, size, kind = item.whole("address"), item.whole("size"), item.of("kind", str)
+        pad = None if item.is_none("pad") else item.whole("pad")
+        base, room = _ROOM.get(kind, (0, 0))
+        if not max(base, end) <= address <= address + size + (pad or 0) <= base + room:
+            raise StoredError(f"an array of {kind} memory is at {address:#x}")
+        end = address + size
+        initialized = item.of("initialized", bool)
+        first, second = (
+            contents.at(*_numbers(item.of(name, list), name, 2)) for name in ("contents", "shadow")
+        )
+        if len(first) not in (0, size) or len(second) not in (0, size):
+            raise StoredError("the contents of an array are not of its size")
+        allocation = Allocation(item.of("name", str), address, size, kind, initialized, pad=pad)
+        arrays.append(KeptArray(allocation, initialized, first, second))
+    symbols = given.numbers("symbols", len(program.symbols))
+    inputs = ReachedInputs(tuple(arrays), dict(zip(program.symbols, symbols, strict=True)))
+    parameters = bytes.fromhex(given.matching("parameters", _HEX))
+    if len(parameters) != len(plan.parameters) and plan.parameters:
+        raise StoredError("parameters have another size")
+    known = replace(plan, parameters=parameters, symbols=np.array(symbols, np.uint64), inputs=inputs)
+    return known, given.whole("times")
 
 
 def _always(text: str) -> Callable[[int], str]:
@@ -134,6 +222,9 @@ class _Row:
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise StoredError(f"{name} is missing or no {kind.__name__}")
         return value
+
+    def is_none(self, name: str) -> bool:
+        return name in self._row and self._row[name] is None
 
     def whole(self, name: str) -> int:
         return _whole(self.of(name, int), name)

@@ -230,7 +230,7 @@ def _name(profile: Profile, kernel: Function, counts: PtxCounts, architecture: s
 
 
 def _inputs_kept(profile: Profile) -> bool:
-    return all(record.plan.inputs is not None for record in profile.records)
+    return all(record.kept for record in profile.records)
 
 
 def _with_inputs(name: str, profile: Profile) -> str:
@@ -243,10 +243,12 @@ def _with_inputs(name: str, profile: Profile) -> str:
             plan.dynamic_shared,
             plan.parameters,
             plan.inputs and plan.inputs.digest,
+            times,
         )
-        for plan in (record.plan for record in profile.records)
+        for record in profile.records
+        for plan, times in record.kept
     ]
-    return cache.key("run", name, repr(inputs))
+    return cache.key("run", name, repr((inputs, [record.times for record in profile.records])))
 
 
 def _cached(name: str, profile: Profile, architecture: str, target: str, *, running: bool) -> MachineCounts:

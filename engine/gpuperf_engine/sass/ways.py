@@ -35,7 +35,7 @@ class Counted:
     notes: tuple[str, ...]
     ways: str
     ran: Ran | None = None
-    #: blocks whose executions are those of one order of threads, or of waits that end at once
+    #: blocks whose executions are those of one order of threads, of waits that end at once, or of other launches
     unsettled: frozenset[int] = frozenset()
 
 
@@ -66,14 +66,37 @@ def _counted(
     running: bool,
 ) -> Counted:
     by_flow = _by_flow(graph, instructions, counts)
-    if not running or any(record.plan.inputs is None for record in profile.records):
+    if not running or not all(record.kept for record in profile.records):
         return _known(by_flow, assembly)
     try:
         ran = run(profile, assembly, graph)
     except NotRun as reason:
         known = _known(by_flow, assembly, f"; it was not run: {reason}")
         return replace(known, notes=(*known.notes, f"the machine code was not run: {reason}"))
-    return _compared(by_flow, _by_run(graph, ran), graph)
+    return _of_launches(_compared(by_flow, _by_run(graph, ran), graph), by_flow, ran, profile, graph)
+
+
+def _of_launches(
+    counted: Counted, by_flow: Counted | None, ran: Ran, profile: Profile, graph: Graph
+) -> Counted:
+    """What the counts of PTX leave open of launches that were not run stays uncertain."""
+    if not ran.assumed:
+        return counted
+    apart = sum(record.times - sum(times for _, times in record.kept) for record in profile.records)
+    total = sum(record.observation.warp_instructions(record.program) for record in profile.records)
+    share = ran.assumed / max(1, total) * (1.0 if by_flow is None else by_flow.residue)
+    launches = sum(record.times for record in profile.records)
+    return replace(
+        counted,
+        least=counted.least if by_flow is None else min(counted.least, by_flow.least),
+        greatest=counted.greatest if by_flow is None else max(counted.greatest, by_flow.greatest),
+        residue=min(1.0, counted.residue + share),
+        notes=(
+            *counted.notes,
+            f"{apart:,} of {launches:,} launches were not run: they are counted as the first of those that count the same by PTX",
+        ),
+        unsettled=counted.unsettled | (frozenset() if by_flow is None else _left_open(by_flow, graph)),
+    )
 
 
 def _of_one_order(counted: Counted, graph: Graph, found: Unordered) -> Counted:
@@ -101,7 +124,7 @@ def _of_one_order(counted: Counted, graph: Graph, found: Unordered) -> Counted:
         counted,
         residue=min(1.0, counted.residue + decided / max(1, total)),
         notes=(*counted.notes, *notes),
-        unsettled=found.decided | found.waiting,
+        unsettled=counted.unsettled | found.decided | found.waiting,
     )
 
 

@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from pytest_gpuperf.cli import main
-from tests.cudart.launches import PTX, WORSE, build, line_of, needs_compiler
+from tests.cudart.launches import DIVIDED, PTX, WORSE, build, line_of, needs_compiler
 from tests.plugin.conftest import PLUGIN
+from tests.support import needs_assembler
 
 pytestmark = needs_compiler
 TEST = """\
@@ -88,6 +89,23 @@ def test_launches_of_a_program_are_cases(project):
     )
     document = json.loads((project.path / "out" / "gpuperf.json").read_text())
     assert [case["id"].partition("/")[2] for case in document["cases"]] == ["add", "add#2", "add#3", "add#4"]
+
+
+@needs_assembler
+def test_machine_code_of_a_program_is_run(project, monkeypatch):
+    """All words are 0 at first: one warp takes the slow path of the division in the first launch of all, and one, of the second block,
+    in the first launch of two blocks."""
+    monkeypatch.delenv("GPUPERF_NVDISASM")
+    build(project.path / "build", DIVIDED)
+    (project.path / "test_app.py").write_text(TEST)
+    options = ("--gpuperf-update", "--gpuperf-kernels=add", "--gpuperf-report=out")
+    project.runpytest_inprocess(*PLUGIN, "-q", *options).assert_outcomes(passed=1)
+    cases = json.loads((project.path / "out" / "gpuperf.json").read_text())["cases"]
+    codes = [case["detail"]["targets"]["h100-sxm"]["machine_code"] for case in cases]
+    assert [code["notes"] for code in codes] == [[]] * 4
+    assert [code["by_opcode"].get("CALL", 0) for code in codes] == [1, 0, 1, 0]
+    measured = [case["measured"]["targets"]["h100-sxm"]["machine_code"] for case in cases]
+    assert [code["residue"] for code in measured] == [0.0] * 4
 
 
 def test_programs_that_fail(project):

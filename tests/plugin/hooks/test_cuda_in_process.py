@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 import yaml
 
 from tests.binaries.build import entry, fatbin
-from tests.cudart.launches import COMPILER, PTX, WORSE, needs_compiler
+from tests.cudart.launches import COMPILER, DIVIDED, PTX, WORSE, needs_compiler
+from tests.support import needs_assembler
 
 #: ``add`` adds a number to the 32 elements of an array. ``kept`` is released when modules are gone.
 HOST = """
@@ -194,3 +196,22 @@ def test_modules_that_were_loaded_before_register_again(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_compiler
+@needs_assembler
+def test_machine_code_of_their_launches_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words are 0 in the first launch, which calls the slow path of the division, and 2 in the second one."""
+    monkeypatch.delenv("GPUPERF_NVDISASM")
+    (tmp_path / "test_host.py").write_text(HOST)
+    (tmp_path / "k.ptx").write_text(DIVIDED)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\naddopts = --gpuperf-cuda\ngpuperf_targets = a100-sxm-80gb\n"
+    )
+    done = run(tmp_path, "--gpuperf-update", "--gpuperf-report=out", "-k", "test_add")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (case,) = json.loads((tmp_path / "out" / "gpuperf.json").read_text())["cases"]
+    assert case["measured"]["launches"] == 2
+    assert case["measured"]["targets"]["a100-sxm-80gb"]["machine_code"]["residue"] == 0
+    code = case["detail"]["targets"]["a100-sxm-80gb"]["machine_code"]
+    assert (code["notes"], code["by_opcode"]["CALL"]) == ([], 1)

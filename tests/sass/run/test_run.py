@@ -3,6 +3,7 @@ programs where they are."""
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,14 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.device.first_inputs import FirstInputs
 from gpuperf_engine.jit import cache
+from gpuperf_engine.profile.merged import MergedLaunches
+from gpuperf_engine.profile.stored import Contents, profile_from, stored
 from gpuperf_engine.sass.flow import Executions
 from gpuperf_engine.sass.run.deciding import rounded_otherwise
 from gpuperf_engine.sass.ways import Counted, _compared
+from gpuperf_engine.simt.program import program_of
 from tests.sass.listings import WALK, WALK_PTX, listing_text, stand_in
 from tests.support import head
 
@@ -595,6 +600,53 @@ def test_a_run_must_agree_with_each_block_that_the_counts_decide(
     both = _compared(by_flow, by_run, graph)
     assert (both.ways, both.residue, both.warps.blocks[2]) == ("run", residue, 2)
     assert bool(both.notes) == (residue > 0)
+
+
+def of_program(starts: list[int]) -> ge.Profile:
+    """Launches of the walk as a program makes them that frees its memory and ends, from words that begin with these numbers."""
+    device = ge.Device(memory_bytes=1 << 24, history=0)
+    device.first_inputs = FirstInputs()
+    kernel, merged = ge.parse(WALK_PTX, path="walk.ptx")["walk"], MergedLaunches()
+    data = device.zeros(64, np.uint32)
+    for start in starts:
+        data.copy_from(np.arange(start, start + 64, dtype=np.uint32))
+        merged.add(device.launch(kernel, 1, 64, [data, np.uint32(40)]))
+    device.free(data)
+    (profile,), contents = merged.profiles(), Contents()
+    row = json.loads(json.dumps(stored(profile, contents)))
+    return profile_from(program_of(kernel), row, Contents(np.concatenate(contents.arrays)))
+
+
+@stands_in
+def test_launches_of_a_program_are_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each executes what the walk does by hand."""
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    profile = of_program([3, 5, 3, 3])
+    (record,) = profile.records
+    assert [times for _, times in record.kept] == [3, 1]
+    code = ge.machine_code(profile, "rtx-3090")
+    assert (code.ways, code.residue, code.notes) == ("run", 0.0, ())
+    assert (code.warp_instructions, code.thread_instructions) == (4 * 311, 4 * 4360)
+    assert code.shared_load_requests == 0
+    assert ge.machine_counts(profile, "rtx-3090").warp_instructions == 4 * 311
+
+
+@stands_in
+def test_launches_that_were_not_kept_stay_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One of four is run: of the others what the counts of PTX leave open stays so."""
+    monkeypatch.setattr("gpuperf_engine.device.first_inputs.MOST_KEPT", 1)
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    profile = of_program([3, 4, 5, 6])
+    by_flow = ge.machine_code(profile, "rtx-3090", running=False)
+    code = ge.machine_code(profile, "rtx-3090")
+    assert (code.ways, code.warp_instructions) == ("run", 4 * 311)
+    assert code.residue == pytest.approx(3 / 4 * by_flow.residue)
+    assert by_flow.residue > 0
+    assert (code.least, code.greatest) == (by_flow.least, max(by_flow.greatest, 4 * 311))
+    assert code.notes == (
+        "3 of 4 launches were not run: they are counted as the first of those that count the same by PTX",
+    )
+    assert not all(item.exact for item in code.instructions)
 
 
 def test_without_inputs_nothing_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -41,26 +41,33 @@ class Row:
 
 @dataclass(slots=True)
 class Ran:
-    """Executions of blocks by warps and threads, and what memory instructions did, by their position in the listing."""
+    """Executions of blocks by warps and threads, and what memory instructions did, by their position in the listing. ``assumed``: warp
+    instructions of the PTX in launches that were not run, and are taken to do what another one did."""
 
     warps: Counter[int] = field(default_factory=Counter)
     threads: Counter[int] = field(default_factory=Counter)
     rows: dict[int, Row] = field(default_factory=dict)
+    assumed: int = 0
 
 
 def run(profile: Profile, assembly: Assembly, graph: Graph) -> Ran:
-    """Runs the machine code of a kernel on what memory held before each launch of a profile.
+    """Runs the machine code of a kernel on what memory held before each launch of a profile, or the first of those that count the
+    same, whose executions are taken for those that were not kept (``Ran.assumed``).
 
     It has been run if it leaves the same bytes in memory as the PTX does, or results that were rounded otherwise, if those that a
     GPU may compute otherwise decide nothing (``deciding``). Raises ``NotRun`` with the reason if it cannot be run, or does not.
     """
     kernel = profile.records[0].program.kernel
-    if any(record.plan.inputs is None for record in profile.records):
+    if not all(record.kept for record in profile.records):
         raise NotRun("what memory held before the launch was not kept")
     runner = _runner(kernel, assembly, graph)
     ran = Ran()
     for record in profile.records:
-        runner.launch(record, ran)
+        each, others = record.each, record.times - sum(times for _, times in record.kept)
+        ran.assumed += others * each.observation.warp_instructions(record.program)
+        for plan, times in record.kept:
+            runner.launch(replace(each, plan=plan), ran, times + others)
+            others = 0
     return ran
 
 
@@ -92,7 +99,7 @@ class _Runner:
         except EngineError as error:
             raise NotRun(f"it has no PTX that does the same: {error.message}") from None
 
-    def launch(self, record: LaunchRecord, ran: Ran) -> None:
+    def launch(self, record: LaunchRecord, ran: Ran, times: int) -> None:
         plan, inputs = record.plan, record.plan.inputs
         assert inputs is not None
         plan = replace(plan, inputs=None, races=False, kept=(), only_kept=False)
@@ -116,7 +123,7 @@ class _Runner:
             raise NotRun("the launch does not count the same when it is run again")
         if results != expected:
             self._compare(record, plan, own)
-        self._add(LaunchRecord(self.program, own, observation), ran)
+        self._add(LaunchRecord(self.program, own, observation), ran, times)
 
     def _compare(self, record: LaunchRecord, plan: LaunchPlan, own: LaunchPlan) -> None:
         """Raises ``NotRun`` unless what differs was only rounded otherwise, and what is counted is the same on a GPU."""
@@ -151,11 +158,11 @@ class _Runner:
             raw += record.plan.inputs.address(variable).to_bytes(8, "little")
         return raw.ljust(self.kernel.param_bytes, b"\0")
 
-    def _add(self, record: LaunchRecord, ran: Ran) -> None:
+    def _add(self, record: LaunchRecord, ran: Ran, times: int) -> None:
         warps, threads = _of_lines(self.program, record)
         for block, lines in self.translation.places.items():
-            ran.warps[block] += sum(warps[line] for line in lines)
-            ran.threads[block] += sum(threads[line] for line in lines)
+            ran.warps[block] += times * sum(warps[line] for line in lines)
+            ran.threads[block] += times * sum(threads[line] for line in lines)
         sites = record.observation.sites
         assert sites is not None
         for site in self.program.sites:
@@ -164,10 +171,10 @@ class _Runner:
                 continue
             counts = dict(zip(SITE_COLUMNS, sites[site.index].tolist()))
             row = ran.rows.setdefault(position, Row())
-            row.requests += counts["requests"]
-            row.sectors += counts["sectors"]
-            row.wavefronts += counts["wavefronts"]
-            row.global_wavefronts += counts["global_wavefronts"]
+            row.requests += times * counts["requests"]
+            row.sectors += times * counts["sectors"]
+            row.wavefronts += times * counts["wavefronts"]
+            row.global_wavefronts += times * counts["global_wavefronts"]
 
 
 def _of_lines(program: Program, record: LaunchRecord) -> tuple[Counter[int], Counter[int]]:

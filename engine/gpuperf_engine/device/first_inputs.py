@@ -1,0 +1,225 @@
+"""What the launches of a program find in memory, as far as their arguments reach, so that they can be run again on a device of their
+own: the program may go on, free that memory and end."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..memory.arena import GLOBAL_BASE, NOTHING, Allocation, Memory, Saved
+from ..memory.heap import HEAP_BYTES
+from ..ptx.module import Function
+from ..ptx.syntax import Variable
+from ..simt.counters import Observation
+from ..simt.launch import LaunchPlan
+from ..simt.program import Program
+from .device import Runtime
+from .inputs import KEPT_BYTES, Inputs
+
+__all__ = ["LOOKED_AT_BYTES", "MOST_KEPT", "FirstInputs", "KeptArray", "ReachedInputs"]
+
+#: launches of one kernel and shape of which inputs are kept, if they differ
+MOST_KEPT = 32
+#: bytes that are looked at, of all launches: compared with those that are kept, and searched for pointers
+LOOKED_AT_BYTES = 4 << 30
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class KeptArray:
+    """An allocation as a launch found it. ``contents`` and ``shadow`` (uint8) are empty where nothing had been written; the shadow
+    also where all had been."""
+
+    allocation: Allocation
+    initialized: bool
+    contents: NDArray[np.uint8]
+    shadow: NDArray[np.uint8]
+
+    @property
+    def bytes(self) -> int:
+        return self.contents.nbytes + self.shadow.nbytes
+
+    def is_in(self, memory: Memory) -> bool:
+        """Whether the allocation still holds that."""
+        item = self.allocation
+        if item.freed or item.initialized != self.initialized:
+            return False
+        if not len(self.contents):
+            return self.initialized or not memory.shadow_of(item).any()
+        same = _same(memory.view(item), self.contents)
+        return same and (self.initialized or _same(memory.shadow_of(item), self.shadow))
+
+
+@dataclass(eq=False)
+class ReachedInputs:
+    """What a launch can reach. It is run again on a device that is made when it is first needed, at the same addresses, and which
+    has nothing else: a kernel that accesses other memory fails there. ``addresses``: of the variables of its program."""
+
+    arrays: tuple[KeptArray, ...]
+    addresses: Mapping[Variable | Function, int]
+
+    @cached_property
+    def _inputs(self) -> Inputs:
+        ends = (row.allocation.end + (row.allocation.pad or 0) for row in self.arrays)
+        room = max((GLOBAL_BASE, *ends)) - GLOBAL_BASE
+        device = Runtime({"memory"}, memory_bytes=room + (64 << 20), heap_bytes=HEAP_BYTES, races="off")
+        rows = [(row.allocation, row.initialized, row.contents, row.shadow) for row in self.arrays]
+        device.memory.mirror(Saved(rows, device.memory.save_heap()), [row.allocation for row in self.arrays])
+        return Inputs(device.memory, device.memory.save(), self.address, device.rerun)
+
+    @property
+    def memory(self) -> Memory:
+        return self._inputs.memory
+
+    @property
+    def saved(self) -> Saved:
+        return self._inputs.saved
+
+    @property
+    def digest(self) -> bytes:
+        return self._inputs.digest
+
+    def address(self, variable: Variable) -> int:
+        """0 for what the launch cannot reach."""
+        return self.addresses.get(variable, 0)
+
+    def bytes_at(self, address: int, size: int) -> bytes | None:
+        return self._inputs.bytes_at(address, size)
+
+    def run(self, program: Program, plan: LaunchPlan, parameters: bytes) -> tuple[Observation, bytes]:
+        return self._inputs.run(program, plan, parameters)
+
+    def arrays_after(self, program: Program, plan: LaunchPlan, parameters: bytes) -> list[NDArray[np.uint8]]:
+        return self._inputs.arrays_after(program, plan, parameters)
+
+
+@dataclass(eq=False, slots=True)
+class _Known:
+    """Inputs that are kept, and under which parameters and symbols."""
+
+    parameters: bytes
+    symbols: bytes
+    inputs: ReachedInputs
+
+
+@dataclass(eq=False)
+class FirstInputs:
+    """Keeps the inputs of the first ``MOST_KEPT`` launches of each kernel and shape that differ in them, ``KEPT_BYTES`` in all. A
+    later launch that finds what one of these has found has the same, until ``LOOKED_AT_BYTES`` have been looked at."""
+
+    held: int = 0
+    looked_at: int = 0
+    _known: dict[Hashable, list[_Known]] = field(default_factory=dict)
+    _last: dict[Allocation, KeptArray] = field(default_factory=dict)
+    #: kernels and shapes of which no more is kept
+    _ended: set[Hashable] = field(default_factory=set)
+
+    def keep(
+        self,
+        memory: Memory,
+        program: Program,
+        shape: Hashable,
+        parameters: bytes,
+        symbols: NDArray[np.uint64],
+        pointed: Iterable[Allocation],
+    ) -> ReachedInputs | None:
+        """What a launch finds in memory; ``None`` where that is not kept: it reaches memory of the host, images or a heap, or too much
+        is kept. ``pointed``: what its parameters point into."""
+        if memory.heap.blocks or memory.images:
+            return None
+        case = program.kernel, shape
+        known = self._known.setdefault(case, [])
+        named = symbols.tobytes()
+        for item in known:
+            if item.parameters == parameters and item.symbols == named and self._holds(item.inputs, memory):
+                return item.inputs
+        if len(known) >= MOST_KEPT or case in self._ended or self.looked_at > LOOKED_AT_BYTES:
+            return None
+        variables = (memory.holder(address) for address in symbols.tolist())
+        roots = [*pointed, *(item for item in variables if item is not None)]
+        if any(item.adopted for item in roots):
+            return None
+        reached = _reached(roots, memory)
+        arrays = None if reached is None else self._copied(reached, memory)
+        if arrays is None:
+            self._ended.add(case)
+            return None
+        self.looked_at += sum(row.allocation.size for row in arrays)
+        addresses = dict(zip(program.symbols, symbols.tolist(), strict=True))
+        inputs = ReachedInputs(arrays, addresses)
+        known.append(_Known(parameters, named, inputs))
+        return inputs
+
+    def _holds(self, inputs: ReachedInputs, memory: Memory) -> bool:
+        """Whether memory holds that."""
+        for row in inputs.arrays:
+            if self.looked_at > LOOKED_AT_BYTES:
+                return False
+            self.looked_at += row.allocation.size
+            if not row.is_in(memory):
+                return False
+        return True
+
+    def _copied(self, reached: Iterable[Allocation], memory: Memory) -> tuple[KeptArray, ...] | None:
+        """These allocations as they are; what is as it was when it was last copied is kept once. ``None`` if that is too much."""
+        rows = []
+        for item in reached:
+            row = self._last.get(item)
+            if row is None or not row.is_in(memory):
+                written = item.initialized or bool(memory.shadow_of(item).any())
+                needed = item.size * (2 - item.initialized) if written else 0
+                if self.held + needed > KEPT_BYTES:
+                    return None
+                self.held += needed
+                contents = memory.view(item).copy() if written else NOTHING
+                shadow = memory.shadow_of(item).copy() if written and not item.initialized else NOTHING
+                row = self._last[item] = KeptArray(item, item.initialized, contents, shadow)
+            rows.append(row)
+        return tuple(rows)
+
+
+def _reached(roots: Iterable[Allocation], memory: Memory) -> list[Allocation] | None:
+    """These allocations, and those that aligned words in them point into, and so on, in order of address, without memory of the host;
+    ``None`` if that is more than is ever kept."""
+    found: dict[Allocation, None] = {}
+    waiting = [*dict.fromkeys(roots)]
+    every = [item for item in memory.allocations if item.kind == "global" and item.size]
+    starts = np.array([item.address for item in every], np.uint64)
+    ends = np.array([item.end for item in every], np.uint64)
+    size = 0
+    while waiting:
+        item = waiting.pop()
+        if item in found:
+            continue
+        size += item.size
+        if size > KEPT_BYTES:
+            return None
+        found[item] = None
+        if not every or not (item.initialized or memory.shadow_of(item).any()):
+            continue
+        words = memory.view(item)[: item.size // 8 * 8].view(np.uint64)
+        words = words[(words >= starts[0]) & (words < ends[-1])]
+        places = np.searchsorted(starts, words, "right") - 1
+        pointed = np.unique(places[words < ends[places]])
+        waiting.extend(every[place] for place in pointed.tolist() if not every[place].adopted)
+    return sorted(found, key=lambda item: item.address)
+
+
+@lru_cache(maxsize=1)
+def _memcmp() -> Callable[..., int]:
+    compare = ctypes.CDLL(None).memcmp
+    compare.argtypes, compare.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t), ctypes.c_int
+    found: Callable[..., int] = compare
+    return found
+
+
+def _same(first: NDArray[Any], second: NDArray[Any]) -> bool:
+    """Whether two contiguous arrays hold the same bytes; ends at the first that differs."""
+    return first.nbytes == second.nbytes and not _memcmp()(
+        first.ctypes.data, second.ctypes.data, first.nbytes
+    )

@@ -10,7 +10,7 @@ from gpuperf_engine.errors import Deadlock
 from gpuperf_engine.simt.barriers import Barriers
 from gpuperf_engine.simt.clusters import WAITING, ClusterBarrier
 from gpuperf_engine.simt.faults import Waiting
-from gpuperf_engine.simt.schedule import Cluster, Cta, Room, Status, run_ctas
+from gpuperf_engine.simt.schedule import Cluster, Cta, Pending, Room, Status, run_ctas
 
 Step = Callable[["Script"], Status]
 
@@ -92,7 +92,7 @@ def run(ctas: list[list[list[str]]], resident: int, names: str = "") -> list[str
         ]
         return Cluster([Cta(warps, barriers, lambda: ())], ClusterBarrier(), [WAITING])
 
-    run_ctas(len(ctas), Room(resident, resident), start, lambda: ())
+    run_ctas(Pending(len(ctas)), Room(resident, resident), start, lambda: ())
     return log
 
 

@@ -11,16 +11,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..errors import Deadlock
 from ..isa.types import scalar_type
 from ..memory.arena import Memory
 from ..simt.atomic_targets import AtomicTargets, has_global_atomics, hottest_of
 from ..simt.barriers import Barriers
 from ..simt.clusters import WAITING, ClusterBarrier, coordinates_of
 from ..simt.counters import SITE_COLUMNS, Observation
+from ..simt.faults import name_cancelled
 from ..simt.launch import Dim3, LaunchPlan
 from ..simt.program import Program
 from ..simt.rule_breaches import first_breaches
-from ..simt.schedule import Cluster, Cta, Room, run_ctas
+from ..simt.schedule import Cluster, Cta, Pending, Room, run_ctas
 from ..simt.thread_counters import columns_of, make_table
 from .blocks import prepare
 from .regions import Arena, Region
@@ -48,9 +50,10 @@ class ReferenceBackend:
         tids = [_tid(plan, warp) for warp in range(plan.warps_per_cta)]
 
         size = plan.cluster_ctas
+        pending = Pending(len(plan.kept) if plan.only_kept else plan.ctas // size, program.cancels)
 
         def start(position: int) -> Cluster:
-            shared_by = LanesCluster([], [WAITING] * size, ClusterBarrier())
+            shared_by = LanesCluster([], [WAITING] * size, ClusterBarrier(), pending)
             number = plan.kept[position] if plan.only_kept else position
             ctas = [start_cta(size * number + rank, shared_by) for rank in range(size)]
             return Cluster(ctas, shared_by.barrier, shared_by.states)
@@ -69,10 +72,17 @@ class ReferenceBackend:
             return Cta(warps, barriers, lambda: (shared.bytes.tobytes(),))
 
         with np.errstate(all="ignore"):
-            count = len(plan.kept) if plan.only_kept else plan.ctas // size
             room = Room(size, size) if program.order_free else Room(plan.resident, plan.most_resident)
-            run_ctas(count, room, start, lambda: _written(memory))
-        return replace(_observation(counters), remarks=_race_remark(program, plan))
+            try:
+                run_ctas(pending, room, start, lambda: _written(memory))
+            except Deadlock as error:
+                name_cancelled(error, size * pending.cancelled)
+                raise
+        return replace(
+            _observation(counters),
+            remarks=_race_remark(program, plan),
+            cancelled=size * pending.cancelled,
+        )
 
 
 def _coordinates(coordinates: Dim3) -> tuple[LaneValue, ...]:

@@ -16,6 +16,7 @@ from ..isa.spaces import RANK_SHIFT
 from ..isa.types import scalar_type
 from ..memory.arena import SHARED_WINDOW, WINDOW_BYTES
 from ..ptx.syntax import Address, Instruction, Operand
+from ..simt.clusters import coordinates_of
 from ..simt.counters import LINE_BYTES, SITE_COLUMNS
 from ..simt.effects import warp_uniform_copy
 from ..simt.faults import bad_mbarrier
@@ -25,6 +26,7 @@ from .operands import Guarded, Prepare, every_lane, lane_value, reader
 from .values import LaneValue, dtype_of
 
 if TYPE_CHECKING:
+    from ..simt.launch import LaunchPlan
     from .warp import ReferenceWarp
 
 __all__ = [
@@ -342,7 +344,7 @@ class FillStep:
 
 
 class AnswerStep:
-    """``clusterlaunchcontrol.try_cancel``: no request succeeds, so the response is zero."""
+    """``clusterlaunchcontrol.try_cancel``: the next cluster that has not started never will."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
@@ -366,12 +368,23 @@ class AnswerStep:
         count(warp, self.site, requests=1)
         addresses, mbarriers = every_lane(self.addresses(warp)), self.mbarriers.read(warp)
         ranks = range(warp.cta.plan.cluster_ctas) if self.everywhere else [None]
+        # the time slice ends at the next back edge, so that resident CTAs get clusters in turn
+        warp.quantum = 0
         for lane in lanes:
+            answer = _answer(warp.cta.plan, warp.cta.cluster.pending.cancel())
             for number, rank in enumerate(ranks):
-                self._put(warp, lane, int(addresses[lane]), mbarriers.copy(), rank)
+                self._put(warp, lane, int(addresses[lane]), mbarriers.copy(), rank, answer)
                 count(warp, self.site, lanes=int(number == 0), wavefronts=1, ideal=1)
 
-    def _put(self, warp: ReferenceWarp, lane: int, address: int, mbarriers: Lanes, rank: int | None) -> None:
+    def _put(
+        self,
+        warp: ReferenceWarp,
+        lane: int,
+        address: int,
+        mbarriers: Lanes,
+        rank: int | None,
+        answer: Lanes,
+    ) -> None:
         base = SHARED_WINDOW if self.generic else 0
         if self.generic and not 0 <= address - base < WINDOW_BYTES:
             raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.NOT_SHARED, address, 0, 0)
@@ -383,8 +396,16 @@ class AnswerStep:
             )
         (part,) = self.access.reach(warp, np.array([lane]), np.array([offset], np.uint64))
         start = int(part.offsets[0])
-        part.region.bytes[start : start + BULK_PIECE] = 0
+        part.region.bytes[start : start + BULK_PIECE] = answer
         self.mbarriers.change(warp, lane, mbarriers, Mbarrier.COMPLETE, 1, BULK_PIECE)
+
+
+def _answer(plan: LaunchPlan, cancelled: int | None) -> Lanes:
+    """The response to a request: 1 and the first CTA of the cluster of that number, or zeros."""
+    words = (0,) * 4
+    if cancelled is not None:
+        words = (1, *coordinates_of(plan, cancelled * plan.cluster_ctas)[0])
+    return np.array(words, "<u4").view(np.uint8)
 
 
 class SignalStep:

@@ -27,7 +27,7 @@ from ..simt.live_registers import live_at
 from ..simt.padding import Overrun
 from ..simt.program import Program
 from ..simt.rule_breaches import Breach
-from ..simt.schedule import Status
+from ..simt.schedule import Pending, Status
 from ..simt.stack import AFTER, ALIGNED, AT_END, AT_WAIT, BARRIER, PENDING, Convergence, SimtStack
 from ..simt.thread_counters import Columns, ThreadTable
 from .calls import Activation, Call
@@ -89,6 +89,8 @@ class LanesCluster:
     members: list[LanesCta]
     states: list[int]
     barrier: ClusterBarrier
+    #: the clusters of the launch that have not started
+    pending: Pending
 
 
 @dataclass(slots=True)

@@ -62,6 +62,11 @@ class _Clusters:
         self._call("begin_cluster", group, number)
         return self.sweep(group)
 
+    def start_until_it_asks(self, group: Group, number: int) -> bool:
+        """The same in a launch whose CTAs cancel others: its first sweeps."""
+        self.worker.follow(number + 1)
+        return self.worker.until_it_asks(lambda: self.start(group, number), lambda: self.sweep(group))
+
     def run(self, group: Group, first: int, last: int) -> tuple[int, bool]:
         """Clusters from ``first`` on, until ``last`` or until one does not end: its number, and whether all ended."""
         return in_pieces(
@@ -80,6 +85,9 @@ def run_clusters(worker: Worker, following: int, count: int) -> None:
     room = Room(size, size) if alone else Room(launch.plan.resident, launch.plan.most_resident)
     window: list[Group] = []
     watch: Watch[Slot] | None = None
+    cancels = launch.program.cancels
+    if cancels:
+        worker.follow(following)
     while window or following < count:
         passed = worker.get(Context.PASSED)
         held = sum(len(group.left) for group in window)
@@ -89,9 +97,13 @@ def run_clusters(worker: Worker, following: int, count: int) -> None:
             before = group.get(Cluster.LEFT)
             (clusters.free if clusters.sweep(group) else left).append(group)
             progress = progress or group.get(Cluster.LEFT) < before
+        following = worker.following if cancels else following
         while held + size <= room.resident and following < count:
             group = clusters.group()
-            if alone and not left:
+            if cancels:
+                ended = clusters.start_until_it_asks(group, following)
+                following = worker.following
+            elif alone and not left:
                 number, ended = clusters.run(group, following, count)
                 progress = progress or ended or number > following
                 following = count if ended else number + 1

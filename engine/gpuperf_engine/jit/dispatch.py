@@ -13,8 +13,10 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 
-from ..errors import EngineError
+from ..errors import Deadlock, EngineError
+from ..simt.faults import name_cancelled
 from .clusters import run_clusters
+from .ir.abi import Context
 from .launch import Launch
 from .sweeps import run_sweeps
 from .worker import Stopped, Worker
@@ -106,7 +108,11 @@ def _run(launch: Launch) -> None:
 
 def _run_part(worker: Worker, first: int, last: int) -> None:
     """The clusters, or the CTAs that run by themselves, of these numbers."""
-    (run_clusters if worker.launch.clustered else run_sweeps)(worker, first, last)
+    try:
+        (run_clusters if worker.launch.clustered else run_sweeps)(worker, first, last)
+    except Deadlock as error:
+        name_cancelled(error, worker.launch.plan.cluster_ctas * worker.get(Context.CANCELLED))
+        raise
 
 
 def _run_parallel(launch: Launch, worker: Worker) -> None:

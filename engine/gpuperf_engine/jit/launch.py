@@ -169,6 +169,7 @@ class Launch:
             Context.EXPLICIT_CLUSTER: int(plan.explicit_cluster),
             Context.NEAR: self._near.address,
             Context.BY_LANES: int(self.diverged),
+            Context.UNITS: self.units,
             Context.STRICT: (1 << len(NOTED)) - 1 if plan.strict == "error" else 0,
             **self.races.fields,
         }

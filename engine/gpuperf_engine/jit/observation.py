@@ -52,6 +52,7 @@ def observation_of(launch: Launch) -> Observation:
     if any(context.races[0] for context in contexts):
         observation.races = races_of(program, launch.plan, (context.races for context in contexts))
     observation.threads = launch.threads
+    observation.cancelled = launch.plan.cluster_ctas * first.get(Context.CANCELLED)
     if first.tensor_work.size:
         totals = np.sum([context.tensor_work for context in contexts], axis=0).tolist()
         observation.tensor_work = {name: total for name, total in zip(WORK, totals) if total}

@@ -22,6 +22,9 @@ def run_sweeps(worker: Worker, following: int, count: int) -> None:
     )
     window: list[Slot] = []
     watch: Watch[Slot] | None = None
+    cancels = launch.program.cancels
+    if cancels:
+        worker.follow(following)
     while window or following < count:
         passed = worker.get(Context.PASSED)
         resident = places.resident
@@ -30,12 +33,20 @@ def run_sweeps(worker: Worker, following: int, count: int) -> None:
         for slot in window:
             (launch.free if worker.visit(slot) else left).append(slot)
         progress = len(left) < len(window)
+        following = worker.following if cancels else following
         limit = min(count, following + room) if resident > 1 or window else count
         while following < limit:
             slot = launch.slot()
-            index, ended = worker.run(slot, following, limit)
-            progress = progress or ended or index > following
-            following = limit if ended else index + 1
+            if cancels:
+                ended = _start(worker, slot, following)
+                progress = progress or ended
+                # others than those that were cancelled start in their place
+                limit = min(count, limit + worker.following - following - 1)
+                following = worker.following
+            else:
+                index, ended = worker.run(slot, following, limit)
+                progress = progress or ended or index > following
+                following = limit if ended else index + 1
             (launch.free if ended else left).append(slot)
             if not ended and resident == 1:
                 break
@@ -46,3 +57,9 @@ def run_sweeps(worker: Worker, following: int, count: int) -> None:
             watch = make_watch(worker, places.grow)
         if watch is not None:
             watch.after(progress, window)
+
+
+def _start(worker: Worker, slot: Slot, index: int) -> bool:
+    """The first visits of a CTA in a launch whose CTAs cancel others; whether it has ended."""
+    worker.follow(index + 1)
+    return worker.until_it_asks(lambda: worker.run(slot, index, index + 1)[1], lambda: worker.visit(slot))

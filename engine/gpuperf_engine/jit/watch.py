@@ -9,7 +9,6 @@ import numpy as np
 
 from ..simt.schedule import Watch
 from .ir.abi import Cluster, Cta, State
-from .launch import Launch
 from .slots import Slot
 from .worker import Worker
 
@@ -19,7 +18,7 @@ __all__ = ["make_watch"]
 def make_watch(worker: Worker, grow: Callable[[], bool]) -> Watch[Slot]:
     """The watch over the CTAs that a worker runs; ``grow`` lets more of them become resident."""
     return Watch(
-        _make_digest(worker.launch),
+        _make_digest(worker),
         worker.standing,
         worker.expire,
         worker.arrive_diverged,
@@ -29,9 +28,10 @@ def make_watch(worker: Worker, grow: Callable[[], bool]) -> Watch[Slot]:
     )
 
 
-def _make_digest(launch: Launch) -> Callable[[Sequence[Slot]], bytes]:
+def _make_digest(worker: Worker) -> Callable[[Sequence[Slot]], bytes]:
     from .state_digest import Decisive  # few launches need it
 
+    launch = worker.launch
     generated, memory, reads_clock = launch.code.generated, launch.memory, launch.program.reads_clock
     decisive = Decisive(launch.program, generated)
 
@@ -41,6 +41,7 @@ def _make_digest(launch: Launch) -> Callable[[Sequence[Slot]], bytes]:
             if allocation.kind == "global":
                 state.update(memory.view(allocation))
         state.update(np.ascontiguousarray(memory.heap_bytes))
+        state.update(worker.following.to_bytes(8, "little"))
         for slot in window:
             states = slot.states.copy().reshape(-1, generated.state_bytes)
             decisive.clear(states)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..simt.faults import Place, deadlock
 from ..simt.schedule import Standing
-from .ir.abi import Cta, State
+from .ir.abi import Context, Cta, State
 from .ir.codes import Status, Wait
 from .launch import Launch
 from .slots import Group, Slot, Warp
@@ -48,6 +48,28 @@ class Worker:
     def get(self, offset: int) -> int:
         """A field of the context, unsigned."""
         return self.context.get(offset)
+
+    @property
+    def following(self) -> int:
+        """The next cluster in launch order that has not started, or CTA where these run by themselves: those before it have started
+        or been cancelled."""
+        return self.get(Context.FOLLOWING)
+
+    def follow(self, number: int) -> None:
+        """That is this one now."""
+        self.context.put({Context.FOLLOWING: number})
+
+    def until_it_asks(self, start: Callable[[], bool], again: Callable[[], bool]) -> bool:
+        """Start a CTA or cluster of a launch whose CTAs cancel others, as ``simt.schedule`` says: ``start`` and ``again`` visit it and
+        tell whether it has ended."""
+        asked, passed = self.get(Context.ASKED), self.get(Context.PASSED)
+        ended = start()
+        while not ended and self.following < self.launch.units and self.get(Context.ASKED) == asked:
+            before, passed = passed, self.get(Context.PASSED)
+            if passed == before:
+                break
+            ended = again()
+        return ended
 
     # ------------------------------------------------------------------------------------------------- running
 

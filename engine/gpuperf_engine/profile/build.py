@@ -77,6 +77,7 @@ def build_profile(
         grid=plan.grid,
         block=plan.block,
         cluster=plan.cluster,
+        cancelled_ctas=observation.cancelled,
         launches=times,
         demand="values" if executed is None else executed.demand,
         resources=resources or Resources(program.registers, plan.shared_bytes, program.local_bytes),

@@ -140,6 +140,7 @@ def _key(record: LaunchRecord) -> Hashable:
         seen.predicated.tobytes(),
         None if seen.sites is None else seen.sites.tobytes(),
         seen.hottest,
+        seen.cancelled,
         tuple(seen.tensor_work.items()),
         plan.pointed_at,
         plan.images,

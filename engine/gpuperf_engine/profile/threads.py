@@ -181,8 +181,13 @@ class Threads:
 
     def sample(self) -> Sample:
         """What the centre thread of each kept CTA predicts for the whole launch: the published choice where the one CTA kept is
-        the centre (``threads_of="centre"``)."""
-        plan = self._plan
+        the centre (``threads_of="centre"``). Raises ``NotObserved`` where CTAs cancel others: they have their work."""
+        plan, kernel = self._plan, self._program.kernel
+        if self._program.cancels:
+            raise NotObserved(
+                f"blocks of {kernel.name!r} cancel the launch of others: some do not stand for all",
+                hint="count all threads: launch() instead of sample()",
+            )
         centre = tuple(size // 2 for size in plan.block)
         thread = _linear(centre, plan.block)
         observed = self._total(range(len(self.ctas)), (thread,))
@@ -192,7 +197,7 @@ class Threads:
             return {name: count * of_threads / observed.threads for name, count in counts.items()}
 
         return Sample(
-            self._program.kernel.name,
+            kernel.name,
             tuple((_place(cta, plan.grid), _place(thread, plan.block)) for cta in self.ctas),
             of_threads,
             len(self.ctas) if plan.only_kept else plan.ctas,

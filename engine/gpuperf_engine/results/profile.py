@@ -100,6 +100,8 @@ class Profile:
     method_reason: str = ""
     #: CTAs of a cluster along each axis
     cluster: tuple[int, int, int] = (1, 1, 1)
+    #: CTAs that never ran, as others cancelled their launch (``clusterlaunchcontrol.try_cancel``)
+    cancelled_ctas: int = 0
     #: how it was analysed, for people: which kernel had to run on the slow backend and why; never compared nor in ``to_dict``
     remarks: tuple[str, ...] = field(default=(), repr=False, compare=False)
     #: what the threads printed with ``printf``, in order of blocks
@@ -227,6 +229,8 @@ class Profile:
             data["races"] = [race.to_dict() for race in self.races]
         if self.cluster != (1, 1, 1):
             data["cluster"] = list(self.cluster)
+        if self.cancelled_ctas:
+            data["cancelled_ctas"] = self.cancelled_ctas
         if self.printed:
             data["printed"] = self.printed
         return data

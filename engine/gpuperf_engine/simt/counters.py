@@ -82,6 +82,8 @@ class Observation:
     tensor_work: dict[str, int] = field(default_factory=dict)
     #: what it did that a reader should know
     notes: tuple[str, ...] = ()
+    #: CTAs that never started, as others cancelled their launch
+    cancelled: int = 0
     #: how it ran, for people: no property of the program
     remarks: tuple[str, ...] = ()
 
@@ -126,6 +128,7 @@ class Observation:
             self,
             **arrays,
             sites=self.sites + other.sites if both else None,  # type: ignore[operator]
+            cancelled=self.cancelled + other.cancelled,
             hottest=max(self.hottest, other.hottest, key=lambda item: item.lanes),
             tensor_work={
                 name: self.tensor_work.get(name, 0) + other.tensor_work.get(name, 0)
@@ -143,6 +146,7 @@ class Observation:
             self,
             **arrays,
             sites=None if self.sites is None else self.sites // count,
+            cancelled=self.cancelled // count,
             hottest=self.hottest.mean(count),
             tensor_work={name: work // count for name, work in self.tensor_work.items()},
         )

@@ -10,6 +10,7 @@ from ..ptx.syntax import Address, Instruction, Variable
 
 __all__ = [
     "accesses_memory",
+    "cancels_launch",
     "combines",
     "completes_at_issue",
     "convergence_key",
@@ -67,6 +68,11 @@ def mbarrier_operation(instruction: Instruction) -> int:
 def warp_uniform_copy(instruction: Instruction) -> bool:
     """Whether a bulk copy is one copy for the whole warp instead of one for each lane."""
     return instruction.effect is BULK_COPY and "sync" in instruction.opcode.split(".")
+
+
+def cancels_launch(instruction: Instruction) -> bool:
+    """Whether it asks for the launch of a cluster that has not started to be cancelled (``clusterlaunchcontrol.try_cancel``)."""
+    return instruction.effect is BULK_COPY and "try_cancel" in instruction.opcode.split(".")
 
 
 def combines(instruction: Instruction) -> bool:

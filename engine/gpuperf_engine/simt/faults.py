@@ -37,6 +37,7 @@ __all__ = [
     "livelock",
     "long_line",
     "meaningless_operands",
+    "name_cancelled",
     "no_warpgroup",
     "stack_overflow",
     "thread_of",
@@ -358,6 +359,13 @@ def livelock(waiting: Iterable[Waiting]) -> Deadlock:
         details=_who(listed),
         hint="a lock that is never released, or a flag that is never set",
     )
+
+
+def name_cancelled(error: Deadlock, ctas: int) -> None:
+    """Say so in place of the hint, if CTAs were cancelled: they may be what the threads wait for."""
+    if ctas:
+        what = "1 block was cancelled" if ctas == 1 else f"{ctas:,} blocks were cancelled"
+        error.hint = f"{what} and never runs (clusterlaunchcontrol.try_cancel): no other may wait for one"
 
 
 def _span(waiting: Sequence[Waiting]) -> Span | None:

@@ -23,7 +23,7 @@ from ..memory.spaces import piece_of
 from ..ptx.module import Function
 from ..ptx.syntax import CallTarget, Instruction, Register, Sink, SpecialRegister, Variable
 from .call_graph import callees, reachable, recursive_functions, size_open_parameters, variables_of
-from .effects import accesses_memory, combines, site_kind, site_space
+from .effects import accesses_memory, cancels_launch, combines, site_kind, site_space
 
 __all__ = [
     "EXIT",
@@ -128,6 +128,11 @@ class Program:
         """The matrix products of warpgroups, in order."""
         every = (item for block in self.blocks for item in block.instructions)
         return tuple(item for item in every if item.effect is WARPGROUP)
+
+    @cached_property
+    def cancels(self) -> bool:
+        """Whether its CTAs may cancel the launch of others."""
+        return any(cancels_launch(item) for block in self.blocks for item in block.instructions)
 
     @cached_property
     def uses_tensor_memory(self) -> bool:
@@ -442,6 +447,8 @@ def _order_free(instruction: Instruction, program: Program) -> bool:
         )
     if instruction.system is not None:
         return not instruction.system.observes_heap
+    if cancels_launch(instruction):
+        return False
     if instruction.effect is BULK_COPY and combines(instruction):
         return instruction.form.modifier("dst") != "global"
     if instruction.effect is SURFACE and instruction.form.modifier("op"):

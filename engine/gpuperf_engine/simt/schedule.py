@@ -19,6 +19,11 @@ The schedule is a fixed function of the program and its input, the same for both
 With clusters whole clusters are resident: the next one comes in where there is room for all its CTAs, which then start in order of
 rank. A warp that waits at the cluster's barrier goes on once the visit of another CTA completes it.
 
+A CTA or cluster starts when it is visited for the first time. Until then it may be cancelled (``clusterlaunchcontrol.try_cancel``):
+each request takes the next one in launch order that has not started, and fails where there is none. So that the resident ones get
+others in turn, the time slice of the warp that asks ends at its next back edge; and one that starts is visited again, before the next
+one starts, as long as a barrier or phase of it completes in the visit and it has not asked.
+
 A warp suspended at a wait on an mbarrier goes on, with the rest of its time slice, when a phase of an mbarrier of its CTA has
 completed, and waits again if it was another. Only when all warps of all resident CTAs wait, and some of them so, do those waits
 give up, in the next sweep: they answer that the phase is not complete; where other lanes of the warp wait for those that asked,
@@ -53,7 +58,18 @@ from .barriers import Barriers
 from .clusters import ENDED, RUNNING, ClusterBarrier
 from .faults import Waiting, deadlock, livelock
 
-__all__ = ["QUANTUM", "Cluster", "Cta", "Room", "Standing", "Status", "WarpRunner", "Watch", "run_ctas"]
+__all__ = [
+    "QUANTUM",
+    "Cluster",
+    "Cta",
+    "Pending",
+    "Room",
+    "Standing",
+    "Status",
+    "WarpRunner",
+    "Watch",
+    "run_ctas",
+]
 
 #: what the back edges of one time slice may cost
 QUANTUM = 1 << 12
@@ -289,6 +305,36 @@ class Room:
         return True
 
 
+@dataclass
+class Pending:
+    """The clusters of a launch that have not started, in launch order: from ``following`` on, of ``count``. ``cancels``: those that
+    run may cancel them."""
+
+    count: int
+    cancels: bool = False
+    following: int = 0
+    #: how many will never start
+    cancelled: int = 0
+    #: how often one was asked for
+    asked: int = 0
+
+    def __bool__(self) -> bool:
+        return self.following < self.count
+
+    def take(self) -> int:
+        """The next one, which starts."""
+        self.following += 1
+        return self.following - 1
+
+    def cancel(self) -> int | None:
+        """The next one, which never starts; ``None`` if all have started."""
+        self.asked += 1
+        if not self:
+            return None
+        self.cancelled += 1
+        return self.take()
+
+
 class Watch(Generic[_Resident]):
     """Finds out after each sweep whether a launch can still end. Both backends use it, each with its own kind of resident CTAs.
 
@@ -376,19 +422,18 @@ def _where(cta: Cta) -> Iterable[Waiting]:
 
 
 def run_ctas(
-    count: int, room: Room, start: Callable[[int], Cluster], memory: Callable[[], Iterable[bytes]]
+    pending: Pending, room: Room, start: Callable[[int], Cluster], memory: Callable[[], Iterable[bytes]]
 ) -> None:
-    """Run clusters ``0 … count − 1``, as many CTAs at a time as there is ``room`` for; ``start`` makes one ready, ``memory`` gives
+    """Run clusters, as many CTAs at a time as there is ``room`` for; ``start`` makes one ready by its number, ``memory`` gives
     what all share.
 
     Raises ``Deadlock``, and whatever the warps raise.
     """
     clusters: list[Cluster] = []
     window: list[Cta] = []
-    following = 0
     size = 1
     watch = Watch[Cta](
-        lambda ctas: _digest(ctas, memory),
+        lambda ctas: _digest(ctas, pending, memory),
         lambda cta: cta.standing,
         lambda cta: cta.expire(),
         lambda cta: cta.arrive_diverged(),
@@ -396,16 +441,17 @@ def run_ctas(
         _where,
         room.grow,
     )
-    while window or following < count:
-        while len(window) + size <= room.resident and following < count:
-            clusters.append(start(following))
-            window += clusters[-1].ctas
-            size = len(clusters[-1].ctas)
-            following += 1
-        room.waiting = following < count
+    while window or pending:
         passed = sum(cta.progress for cta in window)
         for cluster in clusters:
             cluster.visit()
+        while len(window) + size <= room.resident and pending:
+            cluster = start(pending.take())
+            _first_visits(cluster, pending)
+            clusters.append(cluster)
+            window += cluster.ctas
+            size = len(cluster.ctas)
+        room.waiting = bool(pending)
         clusters = [cluster for cluster in clusters if cluster.left]
         left = [cta for cluster in clusters for cta in cluster.left]
         progress = len(left) < len(window) or sum(cta.progress for cta in left) > passed
@@ -413,8 +459,19 @@ def run_ctas(
         watch.after(progress, window)
 
 
-def _digest(window: Sequence[Cta], memory: Callable[[], Iterable[bytes]]) -> bytes:
-    digest = hashlib.blake2b()
+def _first_visits(cluster: Cluster, pending: Pending) -> None:
+    """A cluster starts: one visit, and more until it asks for others if that may be."""
+    asked, passed = pending.asked, 0
+    cluster.visit()
+    while pending.cancels and pending and pending.asked == asked and cluster.left:
+        before, passed = passed, sum(cta.progress for cta in cluster.ctas)
+        if passed == before:
+            return
+        cluster.visit()
+
+
+def _digest(window: Sequence[Cta], pending: Pending, memory: Callable[[], Iterable[bytes]]) -> bytes:
+    digest = hashlib.blake2b(pending.following.to_bytes(8, "little"))
     for part in memory():
         digest.update(part)
     for cta in window:

@@ -91,7 +91,7 @@ def observe_control(
             executed,
             f"blocks run in clusters of {plan.cluster_ctas}, which are not counted by warp classes",
         )
-    reason = others_may_see(executed)
+    reason = others_may_see(program, executed)
     if reason:
         return _every(run(plan), executed, reason)
     standing = _standing(executed, plan)
@@ -131,7 +131,7 @@ def observe_addresses(
 ) -> Observation:
     """The counters of a launch of which the addresses are asked for. ``run`` runs them for a plan. Classes are tried where that takes
     a quarter of the time of the blocks, at most, and not again where it was in vain."""
-    reason = "blocks run in clusters" if plan.cluster_ctas > 1 else others_may_see(executed)
+    reason = "blocks run in clusters" if plan.cluster_ctas > 1 else others_may_see(program, executed)
     standing = plan.ctas if reason else _standing(executed, plan)
     if standing < plan.ctas:
         observation = run(replace(plan, kept=range(standing), only_kept=True))
@@ -199,9 +199,11 @@ def _every(observation: Observation, executed: Slice, reason: str) -> Observatio
     return observation
 
 
-def others_may_see(executed: Slice) -> str:
+def others_may_see(program: Program, executed: Slice) -> str:
     """Why a block may see another's doings, or ``""``."""
     graph = executed.dependence
+    if program.cancels:
+        return "blocks cancel the launch of others"
     for instruction in executed.complete:
         if any("global" in access.spaces for access in graph.writes_memory(instruction)):
             return f"the control flow depends on what is written to global memory at {instruction.span}"

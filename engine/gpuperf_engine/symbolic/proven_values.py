@@ -69,7 +69,7 @@ def prove_values(
 ) -> tuple[ProvenValues, ...]:
     """What is proven of the accesses of a launch, in program order. ``control`` is its control slice; ``memory`` is as the launch
     finds it, but for ``unknown`` objects."""
-    if plan.cluster_ctas > 1 or others_may_see(control):
+    if plan.cluster_ctas > 1 or others_may_see(program, control):
         return ()
     memo, key = program.kernel.memo, ("not proven", plan.block)
     refused = memo.setdefault(key, set())

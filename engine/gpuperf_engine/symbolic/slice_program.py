@@ -65,7 +65,10 @@ class _Reduced:
 
 
 def _made(program: Program, wanted: Slice) -> Program:
-    if all(item in wanted.instructions for block in program.blocks for item in block.instructions):
+    # which CTAs run follows from the order in which the others come to their requests, which the whole program decides
+    if program.cancels or all(
+        item in wanted.instructions for block in program.blocks for item in block.instructions
+    ):
         return program
     if wanted.demand == "addresses" and _is_most(program, wanted):
         return program

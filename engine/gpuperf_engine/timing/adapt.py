@@ -46,7 +46,8 @@ def timing_input(
             hint='use Device(observe={"memory"}) and demand="addresses" or "values"',
         )
     plan = record.plan
-    warps = plan.ctas * plan.warps_per_cta
+    cancelled = record.observation.cancelled
+    warps = (plan.ctas - cancelled) * plan.warps_per_cta
     allocated = allocate(record, machine, resources)
     builder = PathBuilder(
         record.program,
@@ -71,6 +72,7 @@ def timing_input(
     )
     return TimingInput(
         grid=plan.grid,
+        cancelled=cancelled,
         block=plan.block,
         registers_per_thread=allocated.registers,
         shared_bytes=resources.shared_bytes,

@@ -169,10 +169,12 @@ class TimingInput:
     hottest: str = ""
     origins: Mapping[int, Origin] = field(default_factory=dict)
     barriers_at: Mapping[int, float] = field(default_factory=dict)
+    #: CTAs of the grid that never ran, as others cancelled their launch and did their work
+    cancelled: int = 0
 
     @property
     def ctas(self) -> int:
-        return prod(self.grid)
+        return prod(self.grid) - self.cancelled
 
     @property
     def threads_per_cta(self) -> int:

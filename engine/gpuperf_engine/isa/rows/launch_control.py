@@ -1,5 +1,5 @@
-"""Taking over clusters that have not begun (manual: clusterlaunchcontrol). All blocks of a launch begin, so no request succeeds, as it
-may be on a GPU; the response, whose layout is not documented, is zero.
+"""Taking over clusters that have not started (manual: clusterlaunchcontrol). Which request succeeds the schedule says
+(``simt.schedule``). The layout of the response is not documented: 1 and the three coordinates, or zeros after a request that failed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ASKS: Options = {"effect": effects.BULK_COPY, "space": OWN}
 
 declare(
     f"clusterlaunchcontrol.try_cancel.async{{.space}}.{TELLS}.b128 [a], [m]",
-    "Requests to cancel a cluster that has not begun; writes the response at a and signals the mbarrier at m. Never succeeds.",
+    "Cancels the next cluster that has not started, if any; writes the response at a and signals the mbarrier at m.",
     **ASKS,
     **CONTROL,
 )

@@ -176,7 +176,14 @@ class Context(Record):
     RACE_ACCESSOR = U64(896)  # the last one, and the first one that may not be used; 0: there was none
     RACE_ACCESSORS_END = U64(904)
     BY_LANES = U64(920)  # whether warps may be diverged at barriers
-    BYTES = 928
+    # of clusters, or of CTAs that run by themselves: the next one in launch order that has not started, how many the grid has, how
+    # many will never start, and how often one was asked for
+    FOLLOWING = U64(928)
+    UNITS = U64(936)
+    CANCELLED = U64(944)
+    ASKED = U64(952)
+    ANSWER = U64(960)  # what a request for one is answered: 1 + its number, 0 if there was none
+    BYTES = 968
 
 
 class Range(Record):

@@ -46,7 +46,7 @@ class Bulk:
     MASKED = 8
     FOUR_ROWS = 16
     AGAIN = 32  # the same elements to a further CTA
-    ANSWER = 64  # 16 bytes of zeros; of a multicast to all CTAs of the cluster
+    ANSWER = 64  # to a request for another cluster, 16 bytes; of a multicast to all CTAs of the cluster
     GENERIC = 128  # the addresses are generic ones
     EDGES = 2048  # the words are bytes at the ends that are left out: first eight bits, and the next
     REPORT = 12  # from this bit on: 1 + the place of the pattern in ``PATTERNS``

@@ -10,7 +10,17 @@ from ...isa.mbarriers import Mbarrier
 from ..ir.abi import Context, Cta, State
 from ..ir.access_records import Counter
 from ..ir.copy_records import Bulk
-from .compile_python import call, load8, load32, load64, store8, store64, trailing_zeros, unsigned_less
+from .compile_python import (
+    call,
+    load8,
+    load32,
+    load64,
+    store8,
+    store32,
+    store64,
+    trailing_zeros,
+    unsigned_less,
+)
 from .count import bump, count_words
 from .mbarrier import in_rank, mbarrier_change, mbarrier_report, refuse_mbarrier
 from .memory import reach
@@ -142,6 +152,35 @@ def bulk_bytes(
     return 0
 
 
+def cancel_following(context: Context) -> int:
+    """Take the next cluster in launch order that has not started, or CTA where these run by themselves: it never will."""
+    number = context.FOLLOWING
+    context.ASKED += 1
+    context.ANSWER = 0
+    if number < context.UNITS:
+        context.FOLLOWING = number + 1
+        context.CANCELLED += 1
+        context.ANSWER = number + 1
+    return 0
+
+
+def put_answer(context: Context, host: int) -> int:
+    """What a request for another cluster is answered: 1 and the coordinates of its first CTA, or zeros."""
+    number = context.ANSWER
+    store64(host, 0)
+    store64(host + 8, 0)
+    if number:
+        store32(host, 1)
+        number -= 1
+        axis = 0
+        while axis < 3:
+            clusters = context.CLUSTERS[axis]
+            store32(host + 4 + axis * 4, number % clusters * context.CLUSTER_SHAPE[axis])
+            number = number // clusters
+            axis += 1
+    return 0
+
+
 def bulk_piece(
     context: Context,
     cta: Cta,
@@ -157,10 +196,9 @@ def bulk_piece(
     combine: int,
     reads: int,
 ) -> int:
-    """Sixteen bytes at ``write_host``: zeros, combined, or copied where a bit is in ``chosen``. 1 if refused."""
+    """Sixteen bytes at ``write_host``: an answer, combined, or copied where a bit is in ``chosen``. 1 if refused."""
     if how & Bulk.ANSWER:
-        store64(write_host + 8, 0)
-        store64(write_host, 0)
+        put_answer(context, write_host)
     elif combine:
         call(combine, write_host, read_host, 0)
     else:
@@ -369,6 +407,8 @@ def bulk_lanes(
             return 1
         if how & Bulk.GENERIC:
             target = (target - context.SHARED_WINDOW - cta.WINDOW) & 4294967295
+        if how & Bulk.ANSWER:
+            cancel_following(context)
         ranks = bulk_ranks(context, words, lane, how)
         again = 0
         while ranks:

@@ -34,6 +34,8 @@ class Cluster:
     ctas: list[Cta] = field(default_factory=list)
     arrived: set[int] = field(default_factory=set)
     passed: set[int] = field(default_factory=set)
+    #: whether a thread has asked for another cluster in this turn
+    asked: bool = False
 
     def step(self) -> bool:
         """Let every thread that can run do so once; returns whether threads remain."""

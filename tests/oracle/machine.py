@@ -93,6 +93,8 @@ class Machine:
         self.plans: dict[str, list[Plan]] = {}
         self.flows: dict[str, Flow] = {}
         self.static_shared = 0
+        #: clusters that have not started
+        self.waiting: deque[tuple[int, int, int]] = deque()
         self.lay_out(symbols)
 
     # -- layout
@@ -279,30 +281,39 @@ class Machine:
         return cta
 
     def run(self, parameters: bytes, replay: Replay) -> None:
-        """All clusters in index order; one that does not end in its turn makes room for the next ones."""
+        """All clusters in index order; one that does not end in its turn makes room for the next one, or for all of which it may
+        ask to be given one that has not started: its turn ends when it does."""
         self.plan(self.entry)
         width, height, depth = self.clusters
-        waiting = deque((x, y, z) for z in range(depth) for y in range(height) for x in range(width))
+        self.waiting = deque((x, y, z) for z in range(depth) for y in range(height) for x in range(width))
+        usable = [f for f in self.module.functions.values() if f is self.entry or not f.is_entry]
+        asks = any("try_cancel" in s.modifiers for f in usable for s in f.code)
         resident: deque[Cluster] = deque()
-        while waiting or resident:
-            if waiting:
-                resident.append(self.make_cluster(waiting.popleft(), parameters))
+        while self.waiting or resident:
             for _ in range(len(resident)):
-                cluster = resident.popleft()
-                turns, alive = 0, True
-                while alive and turns < 8:
-                    alive = cluster.step()
-                    turns += 1
-                if alive:
-                    resident.append(cluster)
-                    continue
-                for warp in (warp for cta in cluster.ctas for warp in cta.warps):
-                    replay.warp(self.entry.name, [thread.path for thread in warp])
+                self.turn(resident.popleft(), resident, replay)
+            starts = len(self.waiting) if asks else 1
+            while self.waiting and starts:
+                cluster = self.make_cluster(self.waiting.popleft(), parameters)
+                self.turn(cluster, resident, replay)
+                starts -= 1
         for plans in self.plans.values():
             for plan in plans:
                 for pc, _ in plan.run:
                     plans[pc].executed += plan.runs
                     plans[pc].predicated_on += plan.runs
+
+    def turn(self, cluster: Cluster, resident: deque[Cluster], replay: Replay) -> None:
+        """Some steps of a cluster, which is resident if it has not ended then."""
+        turns, alive, cluster.asked = 0, True, False
+        while alive and turns < 8 and not cluster.asked:
+            alive = cluster.step()
+            turns += 1
+        if alive:
+            resident.append(cluster)
+            return
+        for warp in (warp for cta in cluster.ctas for warp in cta.warps):
+            replay.warp(self.entry.name, [thread.path for thread in warp])
 
 
 def join_runs(plans: list[Plan]) -> None:

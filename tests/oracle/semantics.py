@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from . import access, arithmetic, conversion, copies, logic, mbarriers, tensor_memory, video, warpgroup, wmma
+from . import (
+    access,
+    arithmetic,
+    conversion,
+    copies,
+    launch_control,
+    logic,
+    mbarriers,
+    tensor_memory,
+    video,
+    warpgroup,
+    wmma,
+)
 from .registry import SEMANTICS
 
 # importing a family fills the table
@@ -12,6 +24,7 @@ __all__ = [
     "arithmetic",
     "conversion",
     "copies",
+    "launch_control",
     "logic",
     "mbarriers",
     "tensor_memory",

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.profile.stored import profile_from, stored
+from gpuperf_engine.sass.counts import ptx_counts
 from gpuperf_engine.timing.adapt import timing_input
 from gpuperf_engine.timing.machine import load_machine
+from tests.engine.test_oracle_counts import compare_counts
+from tests.oracle.scalar import Buffer, run
 
 #: Each block adds 1 to ``done`` of its item and stores its own number + 1 to ``by``, then asks for another block, until none is left.
 #: An item is the linear index of a block; a cluster takes over clusters, and each of its blocks the one of its own rank.
@@ -21,11 +25,11 @@ STEALING = """.version 8.6
     .shared .align 16 .b8 response[16];
     .shared .align 8 .b8 bar[8];
     .reg .pred %first, %asks, %came, %more;
-    .reg .b32 %tid, %x, %y, %z, %w, %h, %own, %item, %response, %bar, %phase, %rank, %in<3>;
+    .reg .b32 %thread, %x, %y, %z, %w, %h, %own, %item, %response, %bar, %phase, %rank, %in<3>;
     .reg .b64 %done, %by, %at, %to, %state;
     .reg .b128 %q;
-    mov.u32 %tid, %tid.x;
-    setp.eq.u32 %first, %tid, 0;
+    mov.u32 %thread, %tid.x;
+    setp.eq.u32 %first, %thread, 0;
     mov.u32 %rank, %cluster_ctarank;
     setp.eq.and.u32 %asks, %rank, {asks}, %first;
     mov.u32 %x, %ctaid.x;
@@ -49,8 +53,7 @@ STEALING = """.version 8.6
 AGAIN:
     // everybody has read the response before; every block expects the next one before it is asked for
     @%first mbarrier.arrive.expect_tx.shared::cta.b64 %state, [%bar], 16;
-    barrier.cluster.arrive.aligned;
-    barrier.cluster.wait.aligned;
+    {sync}
     @%asks fence.proxy.async.shared::cta;
     @%asks clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes{multicast}.b128 [%response], [%bar];
     mad.lo.u32 %item, %z, %h, %y;
@@ -78,6 +81,15 @@ WAIT:
 MULTICAST = ".multicast::cluster::all"
 
 
+def stealing(asks: int = 0, clusters: bool = False) -> str:
+    """The kernel; ``asks``: the rank of the block that asks for all of its cluster."""
+    return STEALING.format(
+        asks=asks,
+        multicast=MULTICAST if clusters else "",
+        sync="barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" if clusters else "bar.sync 0;",
+    )
+
+
 def launch(
     grid: object,
     block: int = 32,
@@ -90,7 +102,7 @@ def launch(
     items = int(np.prod(grid))
     device = ge.Device(backend=backend, memory_bytes=1 << 22, **options)
     done, by = device.zeros(items, np.uint32), device.zeros(items, np.uint32)
-    text = STEALING.format(asks=asks, multicast=MULTICAST if cluster else "")
+    text = stealing(asks, bool(cluster))
     profile = device.launch(ge.parse(text)["steal"], grid, block, [done, by], cluster=cluster)
     return done.numpy(), by.numpy(), profile
 
@@ -146,7 +158,7 @@ def test_every_demand_counts_the_same(demand: str) -> None:
     _, _, whole = launch(300, block=128)
     device = ge.Device(memory_bytes=1 << 22)
     arrays = [device.zeros(300, np.uint32), device.zeros(300, np.uint32)]
-    kernel = ge.parse(STEALING.format(asks=0, multicast=""))["steal"]
+    kernel = ge.parse(stealing())["steal"]
     part = device.launch(kernel, 300, 128, arrays, demand=demand)
     assert part.opcodes == whole.opcodes
     assert (part.cancelled_ctas, part.method) == (150, "every block")
@@ -163,7 +175,7 @@ def test_threads_of_cancelled_ctas_execute_nothing(backend: str) -> None:
 
 def test_who_waits_for_a_cancelled_block_is_named(backend: str) -> None:
     """Every block waits until all have arrived, which those that were cancelled never do."""
-    text = STEALING.format(asks=0, multicast="").replace(
+    text = stealing().replace(
         "@%more bra AGAIN;",
         """SPIN:
     ld.relaxed.gpu.global.u32 %item, [%done+4];
@@ -180,12 +192,41 @@ def test_samples_are_refused() -> None:
     device = ge.Device(memory_bytes=1 << 22)
     arrays = [device.zeros(4, np.uint32), device.zeros(4, np.uint32)]
     with pytest.raises(ge.NotObserved, match="cancel the launch of others"):
-        device.sample(ge.parse(STEALING.format(asks=0, multicast=""))["steal"], 4, 32, arrays)
+        device.sample(ge.parse(stealing())["steal"], 4, 32, arrays)
 
 
-def test_predicted_time_is_of_the_blocks_that_ran() -> None:
+def test_cancelled_blocks_count_nothing_further_on() -> None:
     """Of 256 threads 256 blocks are resident, and do the work of all others."""
     _, _, profile = launch(2000, block=256)
     (record,) = profile.records
     given = timing_input(record, load_machine("b200"), profile.resources)
     assert given.ctas == 2000 - profile.cancelled_ctas == 256
+    counts = ptx_counts(profile, [])
+    assert (counts.warps, counts.threads) == (256 * 8, 256 * 256)
+    assert profile_from(record.program, stored(profile)).cancelled_ctas == 1744
+    assert ge.add_profiles([profile, profile]).cancelled_ctas == 2 * 1744
+
+
+@pytest.mark.parametrize(
+    ("grid", "cluster"), [((3, 2, 2), None), ((8, 4, 1), (2, 2, 1))], ids=["blocks", "clusters"]
+)
+def test_the_interpreter_counts_the_same(
+    backend: str, grid: tuple[int, ...], cluster: tuple[int, ...] | None
+) -> None:
+    """One thread at a time: who gets which does not depend on how warps run."""
+    done, by, profile = launch(grid, cluster=cluster, backend=backend)
+    buffers = [Buffer(np.zeros(done.size, np.uint32)) for _ in range(2)]
+    text = stealing(0, bool(cluster))
+    result = run(text, "steal", grid, 32, buffers, cluster=cluster)
+    assert done.tolist() == result.memory[0].tolist() == [1] * done.size
+    assert by.tolist() == result.memory[1].tolist()
+    compare_counts(profile, result)
+
+
+def test_none_is_left_where_all_start_together(backend: str) -> None:
+    """All blocks of a cooperative launch are resident at once."""
+    device = ge.Device(backend=backend, memory_bytes=1 << 22)
+    done, by = device.zeros(4, np.uint32), device.zeros(4, np.uint32)
+    profile = device.launch(ge.parse(stealing())["steal"], 4, 32, [done, by], cooperative=True)
+    assert by.numpy().tolist() == [1, 2, 3, 4]
+    assert profile.cancelled_ctas == 0

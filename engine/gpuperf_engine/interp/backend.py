@@ -22,7 +22,7 @@ from ..simt.faults import name_cancelled
 from ..simt.launch import Dim3, LaunchPlan
 from ..simt.program import Program
 from ..simt.rule_breaches import first_breaches
-from ..simt.schedule import Cluster, Cta, Pending, Room, run_ctas
+from ..simt.schedule import Cluster, Cta, Pending, Room, cancels_others, run_ctas
 from ..simt.thread_counters import columns_of, make_table
 from .blocks import prepare
 from .regions import Arena, Region
@@ -50,7 +50,9 @@ class ReferenceBackend:
         tids = [_tid(plan, warp) for warp in range(plan.warps_per_cta)]
 
         size = plan.cluster_ctas
-        pending = Pending(len(plan.kept) if plan.only_kept else plan.ctas // size, program.cancels)
+        pending = Pending(
+            len(plan.kept) if plan.only_kept else plan.ctas // size, cancels_others(program, plan)
+        )
 
         def start(position: int) -> Cluster:
             shared_by = LanesCluster([], [WAITING] * size, ClusterBarrier(), pending)

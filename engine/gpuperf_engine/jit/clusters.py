@@ -85,7 +85,7 @@ def run_clusters(worker: Worker, following: int, count: int) -> None:
     room = Room(size, size) if alone else Room(launch.plan.resident, launch.plan.most_resident)
     window: list[Group] = []
     watch: Watch[Slot] | None = None
-    cancels = launch.program.cancels
+    cancels = launch.cancels
     if cancels:
         worker.follow(following)
     while window or following < count:

@@ -17,6 +17,7 @@ from ..memory.arena import PADDED, Allocation, Memory
 from ..memory.spaces import KINDS
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
+from ..simt.schedule import cancels_others
 from ..simt.thread_counters import COLUMN_BYTES, columns_of, make_table
 from .callback import Callback
 from .codegen.recursion import CAPACITY
@@ -68,6 +69,8 @@ class Launch:
         self.before = before
         #: what is handed to workers: clusters, or CTAs that run by themselves
         self.units = plan.ctas // plan.cluster_ctas
+        #: whether CTAs may cancel those that have not started
+        self.cancels = cancels_others(program, plan)
         self.program = program
         self.plan = plan
         self.memory = memory
@@ -169,7 +172,7 @@ class Launch:
             Context.EXPLICIT_CLUSTER: int(plan.explicit_cluster),
             Context.NEAR: self._near.address,
             Context.BY_LANES: int(self.diverged),
-            Context.UNITS: self.units,
+            Context.UNITS: self.units if self.cancels else 0,
             Context.STRICT: (1 << len(NOTED)) - 1 if plan.strict == "error" else 0,
             **self.races.fields,
         }

@@ -22,7 +22,7 @@ def run_sweeps(worker: Worker, following: int, count: int) -> None:
     )
     window: list[Slot] = []
     watch: Watch[Slot] | None = None
-    cancels = launch.program.cancels
+    cancels = launch.cancels
     if cancels:
         worker.follow(following)
     while window or following < count:

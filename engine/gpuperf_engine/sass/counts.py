@@ -171,8 +171,9 @@ def ptx_counts(profile: Profile, instructions: Sequence[Instruction]) -> PtxCoun
     warps = threads = 0
     for record in profile.records:
         ctas, lanes = (x * y * z for x, y, z in (record.plan.grid, record.plan.block))
-        warps += record.times * ctas * -(-lanes // 32)
-        threads += record.times * ctas * lanes
+        ran = record.times * ctas - record.observation.cancelled
+        warps += ran * -(-lanes // 32)
+        threads += ran * lanes
         _add(counts, record, number_of)
     return PtxCounts(warps, threads, counts, profile.records[0].program, number_of)
 

@@ -20,9 +20,9 @@ With clusters whole clusters are resident: the next one comes in where there is 
 rank. A warp that waits at the cluster's barrier goes on once the visit of another CTA completes it.
 
 A CTA or cluster starts when it is visited for the first time. Until then it may be cancelled (``clusterlaunchcontrol.try_cancel``):
-each request takes the next one in launch order that has not started, and fails where there is none. So that the resident ones get
-others in turn, the time slice of the warp that asks ends at its next back edge; and one that starts is visited again, before the next
-one starts, as long as a barrier or phase of it completes in the visit and it has not asked.
+each request takes the next one in launch order that has not started, and fails where there is none, and in cooperative launches. So
+that the resident ones get others in turn, the time slice of the warp that asks ends at its next back edge; and one that starts is
+visited again, before the next one starts, as long as a barrier or phase of it completes in the visit and it has not asked.
 
 A warp suspended at a wait on an mbarrier goes on, with the rest of its time slice, when a phase of an mbarrier of its CTA has
 completed, and waits again if it was another. Only when all warps of all resident CTAs wait, and some of them so, do those waits
@@ -57,6 +57,8 @@ from typing import Generic, Protocol, TypeVar
 from .barriers import Barriers
 from .clusters import ENDED, RUNNING, ClusterBarrier
 from .faults import Waiting, deadlock, livelock
+from .launch import LaunchPlan
+from .program import Program
 
 __all__ = [
     "QUANTUM",
@@ -68,6 +70,7 @@ __all__ = [
     "Status",
     "WarpRunner",
     "Watch",
+    "cancels_others",
     "run_ctas",
 ]
 
@@ -305,6 +308,11 @@ class Room:
         return True
 
 
+def cancels_others(program: Program, plan: LaunchPlan) -> bool:
+    """Whether CTAs of a launch may cancel those that have not started: all of a cooperative launch start together."""
+    return program.cancels and not plan.cooperative
+
+
 @dataclass
 class Pending:
     """The clusters of a launch that have not started, in launch order: from ``following`` on, of ``count``. ``cancels``: those that
@@ -327,9 +335,9 @@ class Pending:
         return self.following - 1
 
     def cancel(self) -> int | None:
-        """The next one, which never starts; ``None`` if all have started."""
+        """The next one, which never starts; ``None`` if there is none that may be cancelled."""
         self.asked += 1
-        if not self:
+        if not self or not self.cancels:
             return None
         self.cancelled += 1
         return self.take()

@@ -128,3 +128,40 @@ def test_coordinates_are_words_of_the_answer(backend: str) -> None:
     out = device.array(np.full(6, 9, np.uint32))
     device.launch(ge.parse(text)["k"], 1, 1, [out])
     assert out.numpy().tolist() == [0] * 6
+
+
+def test_each_lane_that_asks_gets_one_of_its_own(backend: str) -> None:
+    """Of six blocks the first takes three, one by each lane that asks; one is left for the fifth."""
+    text = """.version 8.6
+.target sm_100
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .shared .align 16 .b8 answer[64];
+    .shared .align 8 .b8 bar[8];
+    .reg .pred %p<4>; .reg .b32 %r<12>; .reg .b64 %rd<6>; .reg .b128 %q;
+    mov.u32 %r0, %tid.x; mov.u32 %r1, answer; mov.u32 %r2, bar;
+    setp.eq.u32 %p0, %r0, 0; setp.lt.u32 %p1, %r0, 3;
+    @%p0 mbarrier.init.shared::cta.b64 [%r2], 1;
+    @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 %rd1, [%r2], 48;
+    bar.sync 0;
+    mad.lo.u32 %r3, %r0, 16, %r1;
+    @%p1 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r3], [%r2];
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;
+    @!%p2 bra WAIT;
+    @!%p1 bra END;
+    ld.shared.b128 %q, [%r3];
+    clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r5, %q;
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q;
+    selp.u32 %r5, %r5, 99, %p3;
+    mov.u32 %r6, %ctaid.x; mad.lo.u32 %r6, %r6, 3, %r0; mul.wide.u32 %rd2, %r6, 4;
+    ld.param.u64 %rd3, [out]; add.u64 %rd3, %rd3, %rd2; st.global.u32 [%rd3], %r5;
+END: ret;
+}"""
+    device = ge.Device(backend=backend, memory_bytes=1 << 20)
+    out = device.zeros((6, 3), np.uint32)
+    profile = device.launch(ge.parse(text)["k"], 6, 32, [out])
+    none = [0, 0, 0]
+    assert out.numpy().tolist() == [[1, 2, 3], none, none, none, [5, 99, 99], none]
+    assert profile.cancelled_ctas == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,3 +76,10 @@ def shared_folder(factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
     with (base / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
+
+
+def wait_for_compilation() -> None:
+    """Wait until what earlier tests loaded is compiled well: it would replace what this test loads, for another host or cache."""
+    for thread in threading.enumerate():
+        if thread.name == "gpuperf-compile":
+            thread.join()

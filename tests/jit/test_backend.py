@@ -34,6 +34,7 @@ from gpuperf_engine.jit.ir.abi import Context, Cta
 from gpuperf_engine.jit.ir.access_records import SITE_BYTES, Counter
 from gpuperf_engine.jit.runtime import compile_python
 from gpuperf_engine.jit.worker import Worker
+from tests.support import wait_for_compilation
 
 INDEX = """.version 8.0
 .target sm_80
@@ -64,13 +65,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("GPUPERF_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "gpuperf"
-
-
-def wait_for_compilation() -> None:
-    """Wait until what earlier tests loaded is compiled well: it would be looked for, and stored, where this test has its cache."""
-    for thread in threading.enumerate():
-        if thread.name == "gpuperf-compile":
-            thread.join()
 
 
 def programs(cache: Path) -> set[Path]:

@@ -67,6 +67,7 @@ INTERRUPTED = """
 import signal, threading
 import llvmlite.binding.ffi as ffi
 from gpuperf_engine.jit import llvm
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
 def interrupt():
     ffi.lib._lock.unregister(interrupt, nothing)
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)

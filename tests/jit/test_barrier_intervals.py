@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.jit.barrier_intervals import conflicting_sites
+from gpuperf_engine.jit.races.barrier_intervals import conflicting_sites
 from gpuperf_engine.simt.launch import LaunchPlan
 from gpuperf_engine.simt.program import Program
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.jit.races import race_flags
+from gpuperf_engine.jit.races.checks import race_flags
 
 #: %r0 … %r3: %tid, %ctaid, its warp and 0, which no compiler knows; %rd0: an array that is only stored to
 HEAD = """.version 8.0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import gpuperf_engine as ge
 from gpuperf_engine.jit.ir.race_records import Race as Layout
-from gpuperf_engine.jit.races import race_flags
+from gpuperf_engine.jit.races.checks import race_flags
 
 #: %r0 … %r3: %tid, %ctaid, %ntid, and the number of the thread among all; %r5 … %r7: numbers that are given
 HEAD = """.version 8.0
@@ -46,7 +46,7 @@ def flags(monkeypatch: pytest.MonkeyPatch) -> Flags:
         seen.append(race_flags(*given))  # type: ignore[arg-type]
         return seen[-1]
 
-    monkeypatch.setattr("gpuperf_engine.jit.race_memory.race_flags", noted)
+    monkeypatch.setattr("gpuperf_engine.jit.races.memory.race_flags", noted)
     return seen
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.jit.ir.race_records import Race as Layout
-from gpuperf_engine.jit.races import race_flags
+from gpuperf_engine.jit.races.checks import race_flags
 
 #: 64 texels of 4 bytes in a row; %r3: a number of each thread, %r4: its first byte, %r5: that of the same thread of the next warp
 HEAD = """.version 8.0

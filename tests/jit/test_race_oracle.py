@@ -52,12 +52,14 @@ def test_every_finding_is_a_race_and_no_kind_is_missing(
 ) -> None:
     """``words``: whether objects are looked at word by word; ``None``: as decided by their addresses. ``computed``: whether addresses
     are computed before the launch."""
-    monkeypatch.setattr("gpuperf_engine.jit.race_places._COMPUTED", int(computed))
+    monkeypatch.setattr("gpuperf_engine.jit.races.places._COMPUTED", int(computed))
     monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_FORMS", 1)
     monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
     if words is not None:
-        monkeypatch.setattr("gpuperf_engine.jit.race_places._depends_on_data", lambda *given: words)
-        monkeypatch.setattr("gpuperf_engine.jit.grid_values.GridValues.are_scattered", lambda *given: words)
+        monkeypatch.setattr("gpuperf_engine.jit.races.places._depends_on_data", lambda *given: words)
+        monkeypatch.setattr(
+            "gpuperf_engine.jit.addresses.grid_values.GridValues.are_scattered", lambda *given: words
+        )
     kernel = Kernel(seed, whole=seed in WHOLE or indexed, indexed=indexed)
     found = []
     for threads in (1, 4):

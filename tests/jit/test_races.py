@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.jit.disjoint import Form, are_apart, are_threads_apart, are_values_apart
+from gpuperf_engine.jit.addresses.disjoint import Form, are_apart, are_threads_apart, are_values_apart
 from gpuperf_engine.jit.runtime_libraries import load_races
 
 HEAD = """.version 8.6
@@ -597,7 +597,7 @@ def proves(
         seen.append(are_apart(*given))  # type: ignore[arg-type]
         return seen[-1]
 
-    monkeypatch.setattr("gpuperf_engine.jit.race_places.are_apart", noted)
+    monkeypatch.setattr("gpuperf_engine.jit.races.places.are_apart", noted)
     for least in (1 << 30, 0):
         monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_FORMS", least)
         kernel.memo.pop("race flags", None)

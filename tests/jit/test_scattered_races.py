@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import gpuperf_engine as ge
 from gpuperf_engine.jit.ir.race_records import Race as Layout
-from gpuperf_engine.jit.races import race_flags
+from gpuperf_engine.jit.races.checks import race_flags
 
 HEAD = """.version 8.0
 .target sm_80
@@ -28,8 +28,8 @@ GRID, BLOCK = 160, 64
 @pytest.fixture(autouse=True)
 def no_indices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of what is loaded."""
-    monkeypatch.setattr("gpuperf_engine.jit.race_places.index_arrays", lambda *given: [])
-    monkeypatch.setattr("gpuperf_engine.jit.race_places._COMPUTED", 0)
+    monkeypatch.setattr("gpuperf_engine.jit.races.places.index_arrays", lambda *given: [])
+    monkeypatch.setattr("gpuperf_engine.jit.races.places._COMPUTED", 0)
 
 
 @pytest.fixture(params=(1, 4))
@@ -158,7 +158,7 @@ def flags(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.uint16]]:
         seen.append(race_flags(*given))  # type: ignore[arg-type]
         return seen[-1]
 
-    monkeypatch.setattr("gpuperf_engine.jit.race_memory.race_flags", noted)
+    monkeypatch.setattr("gpuperf_engine.jit.races.memory.race_flags", noted)
     return seen
 
 

@@ -17,7 +17,7 @@ from gpuperf_engine.jit import llvm, runtime_libraries
 from gpuperf_engine.jit.host_arrays import address_of, aligned
 from gpuperf_engine.jit.ir.abi import Context
 from gpuperf_engine.jit.ir.access_records import ValueLoad, ValueRow, Values
-from gpuperf_engine.jit.runtime.values_function import IMPORTS, values_function
+from gpuperf_engine.jit.runtime.values.function import IMPORTS, values_function
 from gpuperf_engine.jit.value_records import LaunchValues
 from gpuperf_engine.results import AffineFit, ValueRecord
 from gpuperf_engine.simt.value_records import LOADS, hashed, value_kind

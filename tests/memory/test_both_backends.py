@@ -16,7 +16,7 @@ from gpuperf_engine.device.device import Runtime
 from gpuperf_engine.isa.evaluation import has_semantics
 from gpuperf_engine.isa.table import lookup, rows
 from gpuperf_engine.jit.compiled import Code
-from gpuperf_engine.jit.runtime.access import access_functions
+from gpuperf_engine.jit.runtime.access.functions import access_functions
 from gpuperf_engine.simt.counters import Observation
 from tests.isa.assembler import opcodes
 from tests.support import head, launch

@@ -62,7 +62,7 @@ class Tensor:
     PAIR = 64
     SCALES = 8
     SCALE = 12
-    # how elements are stored, for ``jit.runtime.tensor_products``: f16, bf16, tf32, a byte each, four bits each
+    # how elements are stored, for ``jit.runtime.tensor.products``: f16, bf16, tf32, a byte each, four bits each
     BYTES_FORM = 3
     NIBBLES_FORM = 4
     # what a byte means: types of ``.kind::f8f6f4`` by their numbers in the descriptor, and others

@@ -8,8 +8,8 @@ from ..flow.blocks import BasicBlock
 from ..flow.uniformity import sides_of
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
+from .addresses.thread_values import ThreadValues
 from .codegen.barrier import is_loose
-from .thread_values import ThreadValues
 
 __all__ = ["may_arrive_diverged"]
 

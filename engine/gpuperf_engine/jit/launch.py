@@ -24,7 +24,7 @@ from .codegen.recursion import CAPACITY
 from .compiled import Code
 from .host_arrays import HostTable, address_of, aligned
 from .ir.abi import Cluster, Context, Cta
-from .race_memory import RaceMemory
+from .races.memory import RaceMemory
 from .runtime_libraries import generation, load_races, runtime_addresses
 from .slots import Group, Slot
 from .value_records import LaunchValues

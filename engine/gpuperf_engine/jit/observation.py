@@ -16,7 +16,7 @@ from .codegen.waits import remarks_on
 from .ir.abi import Context
 from .ir.race_records import Segment
 from .launch import Launch
-from .race_findings import races_of
+from .races.findings import races_of
 
 __all__ = ["observation_of"]
 

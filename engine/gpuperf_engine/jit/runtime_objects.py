@@ -15,16 +15,16 @@ from .codegen.images import IMAGE_IMPORTS, IMAGE_PREFIX, image_function
 from .ir import abi, access_records, codes, copy_records, race_records, sm_records, tensor_records
 from .ir.vectors import vector_function
 from .runtime import compile_python
-from .runtime.access import access_functions, access_names, is_access
+from .runtime.access.functions import access_functions, access_names, is_access
 from .runtime.matrix_functions import PREFIX, matrix_function
-from .runtime.races_claims import claims_words
-from .runtime.races_entries import INSTALL, entry_functions
-from .runtime.races_pieces import pieces_words
-from .runtime.races_renewed import renewed_words
-from .runtime.tensor_products import TENSOR_PREFIX, tensor_function
-from .runtime.values_function import IMPORTS as VALUES_IMPORTS
-from .runtime.values_function import PREFIX as VALUES_PREFIX
-from .runtime.values_function import RANGE_PREFIX, values_function
+from .runtime.races.claims import claims_words
+from .runtime.races.entries import INSTALL, entry_functions
+from .runtime.races.pieces import pieces_words
+from .runtime.races.renewed import renewed_words
+from .runtime.tensor.products import TENSOR_PREFIX, tensor_function
+from .runtime.values.function import IMPORTS as VALUES_IMPORTS
+from .runtime.values.function import PREFIX as VALUES_PREFIX
+from .runtime.values.function import RANGE_PREFIX, values_function
 from .runtime.vector_intrinsics import race_words, vector_words
 from .runtime.warpgroup_function import PREFIX as WARPGROUP_PREFIX
 from .runtime.warpgroup_function import warpgroup_function
@@ -33,7 +33,6 @@ __all__ = [
     "ENTRIES", "FILES", "INSTALL", "PARTICULAR", "SCRIPTS", "exports", "imports", "is_hasty", "level", "object_of", "object_text",
 ]  # fmt: skip
 
-_RUNTIME = Path(__file__).resolve().parent / "runtime"
 _SCHEDULE = (
     "begin", "visit", "proceed", "run", "expire", "warpgroup_complete", "unsettled", "any_warp", "breach",
 )  # fmt: skip
@@ -85,62 +84,55 @@ _IMPORTS = {
     "tensors": (*_CALLED, *_SIGNALLING),
     "tensor_memory": ("reach", "refuse_mbarrier"),
 }
+
+
+def _in(folder: Path, *names: str) -> tuple[Path, ...]:
+    return tuple(folder / f"{name}.py" for name in names)
+
+
+_RUNTIME = Path(__file__).resolve().parent / "runtime"
+_ISA = _RUNTIME.parents[1] / "isa"
 FILES = {
-    "script": tuple(
-        _RUNTIME / f"{stem}.py"
-        for stem in (
-            "memory",
-            "access_lanes",
-            "count",
-            "schedule",
-            "cluster",
-        )
+    "script": _in(_RUNTIME, "memory", "access/lanes", "count", "schedule", "cluster"),
+    "paths": _in(_RUNTIME, "stack_entries", "waiting_paths", "diverged_barriers"),
+    "clusters": _in(_RUNTIME, "cluster_sweeps"),
+    "matrices": _in(_RUNTIME, "parts", "matrix"),
+    "values": _in(_RUNTIME / "values", "lanes", "dead"),
+    "races": _in(
+        _RUNTIME / "races",
+        "clocks",
+        "barriers",
+        "flags",
+        "blocks",
+        "groups",
+        "mbarriers",
+        "reports",
+        "shared_memory",
+        "lines",
+        "warps",
+        "words",
+        "scattered",
+        "global_memory",
+        "accesses",
+        "settle",
     ),
-    "paths": tuple(
-        _RUNTIME / f"{stem}.py" for stem in ("stack_entries", "waiting_paths", "diverged_barriers")
-    ),
-    "clusters": (_RUNTIME / "cluster_sweeps.py",),
-    "matrices": tuple(_RUNTIME / f"{stem}.py" for stem in ("parts", "matrix")),
-    "values": tuple(_RUNTIME / f"{stem}.py" for stem in ("values", "values_dead")),
-    "races": tuple(
-        _RUNTIME / f"{stem}.py"
-        for stem in (
-            "races_clocks",
-            "races_barriers",
-            "races_flags",
-            "races_blocks",
-            "races_groups",
-            "races_mbarriers",
-            "races_reports",
-            "races_shared",
-            "races_lines",
-            "races_warps",
-            "races_words",
-            "races_scattered",
-            "races_global",
-            "races_accesses",
-            "races_settle",
-        )
-    ),
-    "copies": tuple(_RUNTIME / f"{stem}.py" for stem in ("mbarrier", "bulk")),
-    "tensors": tuple(_RUNTIME / f"{stem}.py" for stem in ("tensor", "tensor_checks", "tensor_copies")),
+    "copies": _in(_RUNTIME, "mbarrier", "bulk"),
+    "tensors": _in(_RUNTIME / "tensor", "units", "checks", "copies"),
     "tensor_memory": (
-        *(_RUNTIME / f"{stem}.py" for stem in ("tensor_memory", "tensor_matrices", "tensor_multiply")),
-        _RUNTIME.parents[1] / "isa" / "tensor_layouts.py",
+        *_in(_RUNTIME / "tensor", "memory", "matrices", "multiply"),
+        *_in(_ISA, "tensor_layouts"),
     ),
-    "simulator": tuple(
-        _RUNTIME / f"{stem}.py"
-        for stem in (
-            "sm_trace",
-            "sm_copies",
-            "sm_choice",
-            "sm_stalls",
-            "sm_mbarriers",
-            "sm_memory",
-            "sm_asynchronous",
-            "sm_fetch",
-            "sm_core",
-        )
+    "simulator": _in(
+        _RUNTIME / "sm",
+        "trace",
+        "copies",
+        "choice",
+        "stalls",
+        "mbarriers",
+        "memory",
+        "asynchronous",
+        "fetch",
+        "core",
     ),
 }
 _CONSTANTS = {

@@ -12,7 +12,7 @@ from ..simt.clusters import reaches_peers
 from ..simt.counters import Observation
 from ..simt.program import Program
 from .host_arrays import HostTable
-from .runtime.access_text import Form
+from .runtime.access.text import Form
 from .runtime_libraries import generation, runtime_addresses
 
 __all__ = ["SiteTables"]

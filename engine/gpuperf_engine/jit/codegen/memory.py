@@ -19,7 +19,7 @@ from ...simt.effects import signals_mbarrier
 from ..ir.access_records import SITE_BYTES
 from ..ir.operands import LANES, Ref, scalar_ll, vector_ll
 from ..ir.values import NativeValue
-from ..runtime.access_text import Form
+from ..runtime.access.text import Form
 from .handlers import handles
 from .operands import address_operand
 from .values import record_values

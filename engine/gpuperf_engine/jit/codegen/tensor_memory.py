@@ -37,7 +37,7 @@ from ..ir.codes import WAIT_CODE, Status
 from ..ir.operands import LANES, Ref, constant
 from ..ir.tensor_records import TensorWork
 from ..ir.values import NativeValue
-from ..runtime.tensor_products import NUMBERS, SUMS
+from ..runtime.tensor.products import NUMBERS, SUMS
 from .exchange import write_exchange
 from .handlers import handles
 from .mbarrier import hold_warp

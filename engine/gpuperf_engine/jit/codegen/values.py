@@ -1,4 +1,4 @@
-"""What accesses carry, recorded beside them: a call of the runtime for each element (``runtime.values_function``)."""
+"""What accesses carry, recorded beside them: a call of the runtime for each element (``runtime.values.function``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..ir.abi import Context
 from ..ir.access_records import Values
 from ..ir.operands import LANES, Ref
 from ..ir.values import NativeValue
-from ..runtime.values_function import PREFIX, RANGE_PREFIX
+from ..runtime.values.function import PREFIX, RANGE_PREFIX
 
 if TYPE_CHECKING:
     from ...ptx.syntax import Instruction

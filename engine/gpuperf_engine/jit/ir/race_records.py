@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Race(Record):
-    """What is known of the order of accesses of one CTA's memory; see ``jit.runtime.races_clocks``.
+    """What is known of the order of accesses of one CTA's memory; see ``jit.runtime.races.clocks``.
 
     Clocks are numbers of four bytes, by agent: warps, then the ``cp.async`` of each warp, then the copies that tell one mbarrier each,
     or those of a warp that are waited for by groups, and, as one, all other CTAs (the last of their releases that is known), then the

@@ -1,4 +1,4 @@
-"""Records of the simulation of one SM (``jit.runtime.sm_core``), at host addresses.
+"""Records of the simulation of one SM (``jit.runtime.sm.core``), at host addresses.
 
 Times are in clocks; of servers that several requests share in 1/256 clock (``FRACTION``).
 """

@@ -8,7 +8,7 @@ __all__ = ["TensorWork"]
 
 
 class TensorWork(Record):
-    """Fields of eight bytes, for ``jit.runtime.tensor_products``; behind them the matrices.
+    """Fields of eight bytes, for ``jit.runtime.tensor.products``; behind them the matrices.
 
     First what is turned into numbers: ``COUNT`` elements of each of ``LINES`` lines from ``SOURCE`` on, to ``TARGET``, so many bytes
     further for each line and element, and ``SPREAD`` more for every 16 lines. ``FORM`` and ``TABLE``: how they are stored, and what a

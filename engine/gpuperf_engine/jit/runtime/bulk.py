@@ -24,9 +24,9 @@ from .compile_python import (
 from .count import bump, count_words
 from .mbarrier import in_rank, mbarrier_change, mbarrier_report, refuse_mbarrier
 from .memory import reach
-from .races_groups import race_source
-from .races_mbarriers import race_bulk
-from .races_shared import race_range
+from .races.groups import race_source
+from .races.mbarriers import race_bulk
+from .races.shared_memory import race_range
 
 
 def count_bulk(context: Context, site: int, address: int, size: int, how: int, again: int) -> int:

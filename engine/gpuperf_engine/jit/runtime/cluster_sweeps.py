@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..ir.abi import Cluster, Context, Cta, Presence
 from ..ir.codes import Status, Wait
-from .races_barriers import race_begin_cluster, race_renew
+from .races.barriers import race_begin_cluster, race_renew
 from .schedule import any_warp, begin, visit
 
 

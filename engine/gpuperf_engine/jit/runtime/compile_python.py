@@ -159,7 +159,7 @@ def differing(one: int, other: int) -> int:
 def pieces_loaded(
     record: int, me: int, epoch: int, info: int, each: int, lanes: int, places: int, limit: int, proxy: int, noted: int
 ) -> int:  # fmt: skip
-    """Whether loads of 16 bytes of shared memory race with nothing; they are noted (see ``races_pieces``)."""
+    """Whether loads of 16 bytes of shared memory race with nothing; they are noted (see ``races.pieces``)."""
     raise NotImplementedError
 
 
@@ -174,7 +174,7 @@ def claimed(
     lanes: int, addresses: int, words: int, from_: int, data: int, span: int, claim: int, first: int, stores: int, count: int,
     notes: int
 ) -> int:  # fmt: skip
-    """The lanes whose words of global memory others have accessed; the others are noted (see ``races_claims``)."""
+    """The lanes whose words of global memory others have accessed; the others are noted (see ``races.claims``)."""
     raise NotImplementedError
 
 
@@ -182,7 +182,7 @@ def renewed(
     lanes: int, addresses: int, words: int, from_: int, data: int, span: int, claim: int, first: int, before: int, again: int,
     stores: int, values: int
 ) -> int:  # fmt: skip
-    """The lanes whose words of global memory others have accessed; the others are noted (see ``races_renewed``)."""
+    """The lanes whose words of global memory others have accessed; the others are noted (see ``races.renewed``)."""
     raise NotImplementedError
 
 

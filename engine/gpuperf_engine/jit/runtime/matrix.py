@@ -9,8 +9,8 @@ from ..ir.abi import Context, Cta, State
 from ..ir.race_records import Race
 from .compile_python import load16, load32, load64, store16, store32, store64
 from .memory import reach
-from .races_groups import race_products
-from .races_shared import race_pieces
+from .races.groups import race_products
+from .races.shared_memory import race_pieces
 
 
 def matrix_words(

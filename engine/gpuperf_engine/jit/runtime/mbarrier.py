@@ -13,7 +13,7 @@ from ..ir.codes import AREA_SHIFT
 from .cluster import cluster_cta
 from .compile_python import load32, load64, store64, trailing_zeros, unsigned_less
 from .memory import fault, mark
-from .races_mbarriers import (
+from .races.mbarriers import (
     race_acquire_mbarrier,
     race_arrive_mbarrier,
     race_arrive_relaxed,

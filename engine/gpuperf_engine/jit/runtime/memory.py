@@ -23,9 +23,9 @@ from .compile_python import (
     unsigned_less,
 )
 from .count import bump
-from .races_accesses import race_alone
-from .races_flags import race_flag
-from .races_shared import race_at
+from .races.accesses import race_alone
+from .races.flags import race_flag
+from .races.shared_memory import race_at
 
 
 def find(context: Context, address: int) -> Range:

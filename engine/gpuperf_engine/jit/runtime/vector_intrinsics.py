@@ -10,7 +10,7 @@ from functools import partial
 
 from ..ir.emitter import Emitter
 from ..ir.operands import LANES, Ref, constant, element_of, numbers, vector_of
-from .access_text import V1, V64
+from .access.text import V1, V64
 
 __all__ = ["race_words", "vector_words"]
 

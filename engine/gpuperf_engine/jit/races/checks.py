@@ -1,0 +1,266 @@
+"""Races: accesses of different warps to the same memory, at least one of them a store, that nothing orders.
+
+Which instructions are checked and what they order is worked out here; the runtime finds the races, see ``jit.runtime.races.clocks``,
+and ``races.findings`` reads them off.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...flow.dependence import Access, Aliases, Object, objects
+from ...isa.effects import TENSOR_COPY, TENSOR_PRODUCT, TEXTURE
+from ...memory.arena import Memory
+from ...memory.image_rows import Images
+from ...ptx.syntax import Instruction, Variable
+from ...simt.effects import is_strong
+from ...simt.launch import LaunchPlan
+from ...simt.program import Program, Site
+from ...symbolic.slice_program import dependence_of
+from ..addresses.linear import Forms
+from ..ir.race_records import Race as Layout
+from .barrier_intervals import conflicting_sites, reaches_shared
+from .places import ANYTHING, KEPT, Places, is_atomic_among_all, is_narrow, places
+
+__all__ = ["race_flags"]
+
+#: warps of a launch for which it is found out which accesses of shared memory need no check: of fewer ones the checks cost less
+_WORTH_IT = 256
+#: and which of global memory
+_WORTH_FORMS = 64
+_ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW | Layout.IN_CLUSTER
+
+
+def race_flags(program: Program, plan: LaunchPlan, memory: Memory) -> NDArray[np.uint16]:
+    """For each site, for accesses that are no site's, and for each of ``Program.images`` the bits of ``jit.ir.race_records.Race``;
+    zeros where nothing is checked. ``memory``: that of the device, as it is when the launch begins."""
+    if not plan.races:
+        return _no_flags(program)
+    images = memory.images
+    # launches often repeat the one before
+    decides = (
+        program.variant, plan.grid, plan.block, plan.cluster, plan.shared_bytes, plan.only_kept,
+        plan.parameters, plan.symbols.tobytes(), plan.pointed_at, images.targets if program.images else (),
+    )  # fmt: skip
+    last = program.kernel.memo.get("race flags")
+    if not (isinstance(last, tuple) and last[0] == decides and not last[2].is_open and last[2].hold(memory)):
+        last = program.kernel.memo["race flags"] = decides, *_decided(program, plan, memory)
+    flags: NDArray[np.uint16] = last[1]
+    return flags
+
+
+def _decided(program: Program, plan: LaunchPlan, memory: Memory) -> tuple[NDArray[np.uint16], Places]:
+    """The flags of a launch, and what is known of the places that it accesses."""
+    images = memory.images
+    clustered = plan.cluster_ctas > 1
+    asked = Layout.AMONG * (plan.ctas > plan.cluster_ctas and not plan.only_kept)
+    # what a thread has stored itself is not to be read through an image either
+    several = plan.warps_per_cta * plan.cluster_ctas > 1
+    asked |= Layout.WITHIN * (several or any(item.effect is TEXTURE for item in program.images))
+    aliases, shown = _aliases(program, plan, images) if asked else ({}, ())
+    numbers = [[*aliases.values()], *map(sorted, shown)]
+    place = f"races{program.variant} {plan.shared_bytes > 0} {clustered} {asked} {numbers}"
+    known = program.kernel.memo.get(place)
+    if known is None:
+        flags = _no_flags(program)
+        touched: dict[Site, frozenset[Object]] = {}
+        reads: dict[Site, Object] = {}
+        if len(flags) <= (Layout.MOST_SITES_IN_CLUSTER if clustered else Layout.MOST_SITES):
+            if asked:
+                touched, reads = _touched(program, aliases, shown)
+            if plan.shared_bytes:
+                flags |= _flags(program, clustered)
+            if touched or plan.shared_bytes:
+                flags |= _orders(program, clustered)
+        for site in touched:
+            flags[site.index] |= asked
+        known = program.kernel.memo[place] = (flags, touched, reads)
+    assert isinstance(known, tuple)
+    flags, touched, reads = known
+    assert isinstance(flags, np.ndarray)
+    warps = plan.ctas * plan.warps_per_cta
+    known_places = Places({}, (), False)
+    if touched and warps >= _WORTH_FORMS:
+        known_places = places(program, plan, memory, place, touched, reads)
+        bits = known_places.bits
+        flags = flags.copy()
+        flags[[*bits]] &= Layout.ALL - np.array([*bits.values()], np.uint16)
+        scattered = [
+            number for number, bit in bits.items() if bit & Layout.WORDS and flags[number] & Layout.AMONG
+        ]
+        flags[scattered] |= Layout.WORDS
+    if flags[len(program.sites)] and not clustered and warps >= _WORTH_IT:
+        flags = flags & _where_conflicts(program, plan)
+    return flags, known_places
+
+
+def _no_flags(program: Program) -> NDArray[np.uint16]:
+    return np.zeros(len(program.sites) + 1 + len(program.images), np.uint16)
+
+
+def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
+    """The bits that are left where it is known which accesses of shared memory conflict in blocks of the launch's shape."""
+    place = f"conflicts{program.variant} {plan.block} {plan.shared_bytes}"
+    masks = program.kernel.memo.get(place)
+    if masks is None:
+        conflicts = conflicting_sites(program, plan)
+        masks = program.kernel.memo[place] = ~_no_flags(program)
+        for site in program.sites:
+            if reaches_shared(site) and conflicts is not None and site.index not in conflicts:
+                # what orders nothing but itself is as good as unordered
+                masks[site.index] -= Layout.CHECKED | _ORDERS * (site.space == "shared")
+        masks[len(program.sites)] = Layout.ALL * (conflicts is None or bool(conflicts))
+    assert isinstance(masks, np.ndarray)
+    return masks
+
+
+def _aliases(program: Program, plan: LaunchPlan, images: Images) -> tuple[Aliases, Sequence[frozenset[int]]]:
+    """Which words of the parameter buffer, and which variables, point into the same allocation; and the numbers of those that each of
+    ``Program.images`` may access."""
+    starts = [address for address, _ in plan.pointed_at]
+    known: dict[int, int] = {}
+    found: dict[int | Variable, int] = {}
+
+    def note(key: int | Variable, address: int, alone: bool) -> None:
+        place = bisect.bisect_right(starts, address) - 1
+        inside = place >= 0 and address < sum(plan.pointed_at[place])
+        if inside or alone:
+            found[key] = known.setdefault(starts[place] if inside else address, len(known))
+        else:
+            found[key] = -1
+
+    for number, address in enumerate(
+        np.frombuffer(plan.parameters[: len(plan.parameters) // 8 * 8], np.uint64)
+    ):
+        note(8 * number, int(address), False)
+    for target, address in zip(program.symbols, plan.symbols.tolist()):
+        if isinstance(target, Variable):
+            note(target, int(address), True)
+    anywhere = frozenset(known.setdefault(start, len(known)) for start in images.starts if program.images)
+    shown = []
+    for handle in _handles(program, plan):
+        allocation = None if handle is None else images.allocation_of(handle)
+        shown.append(anywhere if allocation is None else frozenset((known[allocation.address],)))
+    return found, shown
+
+
+def _handles(program: Program, plan: LaunchPlan) -> Sequence[int | None]:
+    """The handle that each of ``Program.images`` has in all threads, if that is known."""
+    if not program.images:
+        return ()
+    kept = program.kernel.memo.setdefault("handles", {})
+    assert isinstance(kept, dict)
+    key = program.variant, plan.grid, plan.block, plan.parameters, plan.symbols.tobytes()
+    if key not in kept:
+        if len(kept) >= KEPT:
+            kept.clear()
+        forms = Forms(program, plan)
+        kept[key] = [forms.handle(instruction) for instruction in program.images]
+    handles = kept[key]
+    assert isinstance(handles, list)
+    return handles
+
+
+def _touched(
+    program: Program, aliases: Aliases, shown: Sequence[frozenset[int]]
+) -> tuple[dict[Site, frozenset[Object]], dict[Site, Object]]:
+    """Which sites access which objects in global memory to which some site stores, and not all by atomics; and which access one to
+    which none stores."""
+    graph = dependence_of(program)
+    pointers = {key: number for key, number in aliases.items() if number >= 0}
+
+    def objects_of(accesses: Iterable[Access]) -> frozenset[Object]:
+        found: set[Object] = set()
+        for access in accesses:
+            if "global" in access.spaces:
+                some = objects(access, pointers)
+                found.update((ANYTHING,) if some is None else (item for item in some if item[0] == "global"))
+        return frozenset(found)
+
+    stored: set[Object] = set()
+    weakly: set[Object] = set()
+    touched: dict[Site, frozenset[Object]] = {}
+    for site in program.sites:
+        instruction = site.instruction
+        into = objects_of(graph.writes_memory(instruction))
+        touched[site] = into | objects_of(graph.reads_memory(instruction))
+        stored |= into
+        weakly |= frozenset() if is_atomic_among_all(site) else touched[site]
+    for site, numbers in zip(_image_sites(program), shown):
+        texels: frozenset[Object] = frozenset(("global", number) for number in numbers)
+        touched[site] = texels
+        stored |= texels if site.kind != "load" else frozenset()
+        weakly |= texels if site.kind != "reduction" else frozenset()
+
+    def conflicts_with(item: Object, others: set[Object]) -> bool:
+        return bool(others) if item == ANYTHING else item in others or ANYTHING in others
+
+    found: dict[Site, frozenset[Object]] = {}
+    for site, items in touched.items():
+        some = frozenset(
+            item for item in items if conflicts_with(item, stored) and conflicts_with(item, weakly)
+        )
+        if some:
+            found[site] = some
+    reads = {
+        site: item
+        for site, items in touched.items()
+        if len(items) == 1
+        for item in items
+        if not conflicts_with(item, stored)
+    }
+    return found, reads
+
+
+def _image_sites(program: Program) -> Iterable[Site]:
+    """Of what accesses images, as if these were sites."""
+    for instruction, index in program.images.items():
+        kind = "load" if instruction.effect is TEXTURE else "reduction" if is_strong(instruction) else "store"
+        yield Site(index, program.block_of.get(instruction, 0), instruction, "global", kind, 1)
+
+
+def _flags(program: Program, clustered: bool) -> NDArray[np.uint16]:
+    flags = _no_flags(program)
+    conflicts = None if clustered else conflicting_sites(program, None)
+    flags[len(program.sites)] = Layout.CHECKED * (conflicts is None or bool(conflicts))
+    for site in program.sites:
+        if reaches_shared(site) and (conflicts is None or site.index in conflicts):
+            flags[site.index] |= Layout.CHECKED
+        if _is_in_async_proxy(site.instruction):
+            flags[site.index] |= Layout.ASYNC_PROXY
+    return flags
+
+
+def _orders(program: Program, clustered: bool) -> NDArray[np.uint16]:
+    """What accesses order."""
+    flags = _no_flags(program)
+    for instruction, index in program.images.items():
+        flags[index] = Layout.IS_STRONG * is_strong(instruction) | Layout.IMAGE * (
+            instruction.effect is TEXTURE
+        )
+    for site in program.sites:
+        words = site.instruction.opcode.split(".")
+        if is_strong(site.instruction):
+            flags[site.index] = (
+                Layout.IS_STRONG
+                | Layout.ACQUIRES * ("acquire" in words or "acq_rel" in words)
+                | Layout.RELEASES * ("release" in words or "acq_rel" in words)
+                | Layout.NARROW * is_narrow(site.instruction, clustered)
+                | Layout.IN_CLUSTER * (clustered and "cluster" in words)
+            )
+    return flags
+
+
+def _is_in_async_proxy(instruction: Instruction) -> bool:
+    """Whether it is a bulk or tensor copy that reads shared memory, or ``wgmma``: not ``tensormap.cp_fenceproxy``."""
+    form = instruction.form
+    if instruction.effect in (TENSOR_COPY, TENSOR_PRODUCT):
+        return True
+    if ".async.bulk" in form.opcode:
+        spaces = [str(form.modifier(name) or "") for name in ("src", "dst")]
+        return spaces[0].startswith("shared") or spaces[1] == "global"
+    return form.opcode.startswith("wgmma.mma_async")

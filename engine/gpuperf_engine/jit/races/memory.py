@@ -1,0 +1,230 @@
+"""Memory of the race detector: how large its records are, and where compiled code finds them."""
+
+from __future__ import annotations
+
+import struct
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...memory.arena import GLOBAL_BASE, Memory
+from ...simt.launch import LaunchPlan
+from ...simt.program import Program
+from ..host_arrays import address_of, aligned
+from ..ir.abi import Context
+from ..ir.race_records import (
+    Accessor,
+    Accessors,
+    Line,
+    LineRoom,
+    Race,
+    RaceMbarrier,
+    RaceWarp,
+    Segment,
+    Segments,
+    Window,
+    Word,
+)
+from .checks import race_flags
+
+__all__ = ["RaceMemory"]
+
+#: after all lines of global memory
+_NO_LINE = (1 << 63) - 1
+#: about how many bytes of records of CTAs are kept for later launches
+_MOST_KEPT = 1 << 25
+#: records of CTAs that have ended, by their shape
+_kept: dict[tuple[int, ...], list[NDArray[np.uint8]]] = {}
+
+
+class RaceMemory:
+    """What one launch needs to check for races; ``checked`` is false where it checks none."""
+
+    def __init__(self, program: Program, plan: LaunchPlan, memory: Memory) -> None:
+        self._plan, self._memory = plan, memory
+        #: bits of ``Race`` for each site
+        self.flags = race_flags(program, plan, memory)
+        #: of two CTAs, and whether one of them may wait for the other; of two warps of one
+        kinds = int(np.bitwise_or.reduce(self.flags)) if plan.races else 0
+        among = bool(kinds & Race.AMONG)
+        #: whether CTAs may order accesses of one another
+        self.orders = among and not program.order_free
+        self._windows = bool(kinds & Race.WITHIN) and not self.orders
+        self._by_words = bool(kinds & Race.WORDS)
+        self._counts: NDArray[np.int64] | None = None
+        self.checked = self._windows or self.orders or bool(kinds & Race.CHECKED)
+        self._segments = memory.race_segments(Segment.MOST * Segment.BYTES) if self.orders else None
+        self._proxies = bool(kinds & Race.ASYNC_PROXY)
+        #: whether anything is checked or ordered
+        self.any = kinds != 0
+        #: fields of ``Context``
+        self.fields = {Context.RACE_SITES: address_of(self.flags), **self._lines(among)}
+
+    def _lines(self, among: bool) -> dict[int, int]:
+        """Fields of ``Context`` about the lines and words of global memory."""
+        fields: dict[int, int] = dict.fromkeys(
+            (
+                Context.RACE_LINES, Context.RACE_ROOMS, Context.RACE_LOCKED, Context.RACE_SEGMENTS,
+                Context.RACE_WORDS, Context.RACE_ACCESSOR, Context.RACE_ACCESSORS_END,
+            ), 0,
+        )  # fmt: skip
+        if not among and not self._windows:
+            return fields
+        fields |= {
+            Context.RACE_FROM: GLOBAL_BASE,
+            Context.RACE_SPAN: self._memory.global_span,
+            Context.RACE_FIRST: self._memory.race_numbers(self._plan.ctas),
+            Context.RACE_LOWEST: _NO_LINE,
+            Context.RACE_HIGHEST: 0,
+            Context.RACE_SEGMENT_COUNT: 0,
+            Context.RACE_RELEASES: 1,
+        }
+        if among:
+            lines = self._memory.race_lines(Line.BYTES, Line.CELL + LineRoom.BYTES)
+            rooms = len(lines) // (Line.CELL + LineRoom.BYTES) * Line.CELL
+            fields[Context.RACE_LINES] = address_of(lines)
+            fields[Context.RACE_ROOMS] = address_of(lines) + rooms
+        if self._segments is not None:
+            fields[Context.RACE_SEGMENTS] = address_of(self._segments)
+        if self._by_words:
+            fields |= self._words()
+        return fields
+
+    def _words(self) -> dict[int, int]:
+        """The same of words."""
+        words, accessors, cells = self._memory.race_words(
+            Word.BYTES,
+            Accessors.ROWS + (Word.NUMBERS + 1) * Accessor.BYTES,
+            Word.MOST_SHARED * (Line.CELL + LineRoom.BYTES),
+            most=Word.NUMBERS // 2,
+        )
+        counts = accessors[: Accessors.ROWS].view(np.int64)
+        counts[Accessors.NEXT // 8] = max(1, counts[Accessors.NEXT // 8])
+        counts[Accessors.CELLS // 8] = 0
+        self._counts = counts
+        return {
+            Context.RACE_WORDS: address_of(words),
+            Context.RACE_ACCESSORS: address_of(accessors),
+            Context.RACE_ACCESSORS_FROM: int(counts[Accessors.NEXT // 8]),
+            Context.RACE_CELLS: address_of(cells),
+        }
+
+    def lock_lines(self) -> bool:
+        """Several threads will run CTAs: each locks the lines and words of global memory that it looks at. Returns whether there are
+        any."""
+        lines = bool(self.fields[Context.RACE_LINES])
+        if lines:
+            self.fields[Context.RACE_LOCKED] = 1
+        return lines
+
+    @property
+    def pairs_unsettled(self) -> bool:
+        """Whether lines hold accesses of CTAs that are compared after the launch."""
+        return bool(self.fields[Context.RACE_LINES]) and not self.orders
+
+    @property
+    def shared_words(self) -> int:
+        """How many words with cells of their own several CTAs accessed."""
+        return 0 if self._counts is None else min(int(self._counts[Accessors.CELLS // 8]), Word.MOST_SHARED)
+
+    # ------------------------------------------------------------------------------------------------ records of a CTA
+
+    @cached_property
+    def _sizes(self) -> tuple[int, int, int]:
+        """Step between times, bytes of a clock, bytes of all clocks and records of a CTA."""
+        if self._plan.cluster_ctas == 1:
+            step, clock = 1, 512
+        else:
+            step = 1 << (self._plan.cluster_ctas - 1).bit_length()
+            clock = step * Race.PEER
+        clock *= 1 + self._proxies
+        warps = self._plan.warps_per_cta * (RaceWarp.CLOCK + 2 * clock)
+        records = Race.MOST_MBARRIERS * (RaceMbarrier.ARRIVING + 2 * clock) + warps
+        return step, clock, Race.CLOCKS_COUNT * clock + records
+
+    @property
+    def _plane(self) -> int:
+        return -(-self._plan.shared_bytes // 64) * 64 + 320
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (*self._sizes, self._plane, self._plan.warps_per_cta, self._windows, self.orders)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What records of CTAs that are interchangeable have in common; empty where nothing is checked."""
+        return (*self._shape, int(self._proxies)) if self.checked else ()
+
+    @property
+    def _room(self) -> int:
+        """Bytes of the clocks of a CTA and of the shadow of its shared memory."""
+        return Race.CLOCKS + self._sizes[2] + Race.PLANES_COUNT * self._plane
+
+    @property
+    def _extra(self) -> int:
+        """Bytes about a CTA's accesses of global memory."""
+        return self.orders * Segments.BYTES + self._windows * Window.BYTES
+
+    def records(self) -> NDArray[np.uint8]:
+        """Records of a CTA: zeros, or those of an earlier CTA, which compiled code resets; empty where nothing is checked."""
+        if not self.checked:
+            return aligned(0)
+        try:
+            kept = _kept.get(self._shape, []).pop()
+        except IndexError:
+            return aligned(self._room + self._extra)
+        if self._plan.cluster_ctas > 1:
+            kept[Race.CLOCKS + self._sizes[2] : self._room] = 0
+        if self._windows:
+            # they tell CTAs apart by numbers that another device gives, too
+            kept[self._room + Window.TAGS :][: Window.LINES * 8] = 0
+        return kept
+
+    def keep(self, records: list[NDArray[np.uint8]]) -> None:
+        """Keep records of CTAs that have ended for later launches."""
+        if sum(record.nbytes for kept in _kept.values() for record in kept) > _MOST_KEPT:
+            _kept.clear()
+        alike = _kept.setdefault(self._shape, [])
+        alike += records
+        # whichever CTAs will be those of a cluster: what their clocks tell of one another happened before they begin
+        now = max((struct.unpack_from("<q", record, Race.NOW)[0] for record in alike), default=0)
+        for record in alike:
+            struct.pack_into("<q", record, Race.NOW, now)
+
+    def lay_out(self, records: NDArray[np.uint8], cta: int) -> None:
+        """Set the fields of ``Race`` in the records of a CTA, whose own record is at the address ``cta``."""
+        step, clock, room = self._sizes
+        start, mbarrier, warp = (
+            address_of(records),
+            RaceMbarrier.ARRIVING + 2 * clock,
+            RaceWarp.CLOCK + 2 * clock,
+        )
+        mbarriers = start + Race.CLOCKS + Race.CLOCKS_COUNT * clock
+        fields = {
+            Race.PLANES: start + Race.CLOCKS + room,
+            Race.PLANE: self._plane,
+            Race.AGENTS: 128 if self.orders else 32 if step == 1 else self._plan.warps_per_cta,
+            Race.STEP: step,
+            Race.CLOCK_BYTES: clock,
+            Race.WARPS: mbarriers + Race.MOST_MBARRIERS * mbarrier,
+            Race.WARP: warp,
+            Race.MBARRIERS: mbarriers,
+            Race.MBARRIER: mbarrier,
+            Race.ROOM: room,
+            Race.CTA: cta,
+            Race.TWIN: clock // 2 * self._proxies,
+            Race.WINDOW: (start + self._room) * self._windows,
+            Race.SEGMENTS: (start + self._room) * self.orders,
+        }
+        if struct.unpack_from("<q", records, Race.NOW)[0]:
+            fields = {Race.CTA: cta}
+        for offset, value in fields.items():
+            struct.pack_into("<q", records, offset, value)
+
+    # --------------------------------------------------------------------------------------------------------- results
+
+    @staticmethod
+    def spans_lines(lowest: int) -> bool:
+        """Whether any line was accessed by CTAs that may have run at the same time; ``lowest``: the least ``RACE_LOWEST``."""
+        return lowest < _NO_LINE

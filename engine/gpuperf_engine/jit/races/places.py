@@ -1,0 +1,303 @@
+"""Which accesses of a launch need no check, because each block, or each warp, has places of its own, or all store the same.
+
+That is found out per object: by linear forms of the addresses, by arrays of indices whose elements are distinct, and for launches that
+are repeated by the addresses of all threads.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+
+from ...flow.dependence import Object
+from ...flow.operands import writes
+from ...memory.arena import Memory
+from ...ptx.syntax import Address, Instruction, Register
+from ...simt.effects import is_strong
+from ...simt.launch import LaunchPlan
+from ...simt.program import Program, Site
+from ...symbolic.slice_program import dependence_of
+from ..addresses.disjoint import are_apart, are_threads_apart
+from ..addresses.grid_values import GridValues
+from ..addresses.index_arrays import Elements, index_arrays
+from ..addresses.linear import Forms
+from ..ir.race_records import Race as Layout
+
+__all__ = ["ANYTHING", "KEPT", "Places", "is_atomic_among_all", "is_narrow", "places"]
+
+#: stands for all objects
+ANYTHING: Object = ("global", "anything")
+#: launches of a kernel of which what is known is kept, and bytes of indices that they have loaded
+KEPT, _KEPT_BYTES = 64, 1 << 25
+#: the launch, of those that are the same, whose addresses are computed: as long as that takes, as much the checks have cost by then
+_COMPUTED = 3
+
+
+@dataclass
+class Places:
+    """What is known of the places that a launch accesses. ``bits``: by the number of a site the bits of ``Race`` that it need not
+    have, and ``WORDS`` if it is to be looked at by words; ``elements``: what this depends on."""
+
+    bits: Mapping[int, int]
+    elements: Sequence[Elements]
+    #: whether more may be known once addresses are computed
+    is_open: bool
+    #: how many launches were the same
+    launches: int = 1
+
+    def hold(self, memory: Memory) -> bool:
+        """Whether all elements are what they were."""
+        return all(item.is_as_kept(memory) for item in self.elements)
+
+
+def places(
+    program: Program,
+    plan: LaunchPlan,
+    memory: Memory,
+    place: str,
+    touched: Mapping[Site, frozenset[Object]],
+    reads: Mapping[Site, Object],
+) -> Places:
+    """What is known of a launch. ``touched``: the sites that may race, with what they access; ``reads``: which sites load from objects
+    to which nothing is stored; ``place``: what tells these apart from those of other launches."""
+    kept: dict[object, Places] = program.kernel.memo.setdefault("places", {})  # type: ignore[assignment]
+    key = place, plan.grid, plan.block, plan.parameters
+    known = kept.get(key)
+    same = known is not None and known.hold(memory)
+    launches = known.launches + 1 if known is not None and same else 1
+    if known is None or not same or (known.is_open and launches == _COMPUTED):
+        if (
+            len(kept) >= KEPT
+            or sum(array.kept_bytes for item in kept.values() for array in item.elements) > _KEPT_BYTES
+        ):
+            kept.clear()
+        finder = _Finder(program, plan, memory, touched, reads)
+        known = kept[key] = finder.found(launches == _COMPUTED)
+        for array in known.elements:
+            array.keep()
+    known.launches = launches
+    return known
+
+
+class _Finder:
+    """Finds out what is known of a launch."""
+
+    def __init__(
+        self,
+        program: Program,
+        plan: LaunchPlan,
+        memory: Memory,
+        touched: Mapping[Site, frozenset[Object]],
+        reads: Mapping[Site, Object],
+    ) -> None:
+        self._program = program
+        self._plan = plan
+        self._memory = memory
+        self._touched = touched
+        self._reads = reads
+        self._forms = Forms(program, plan)
+        self._of_object: dict[Object, list[Site]] = defaultdict(list)
+        for site, items in touched.items():
+            for item in items:
+                self._of_object[item].append(site)
+        self._elements: list[Elements] = []
+
+    def found(self, computed: bool) -> Places:
+        """What is known; ``computed``: of the addresses of all threads, too."""
+        if ANYTHING in self._of_object:
+            return Places({}, (), False)
+        forms, plan = self._forms, self._plan
+        self._places = {item: _of_places(sites, forms, plan) for item, sites in self._of_object.items()}
+        open_ = [item for item in self._open() if forms.pieces(self._of_object[item]) is None]
+        self._look_at_indices(open_)
+        open_ = [item for item in self._open() if item in open_]
+        if computed:
+            self._look_at_threads(open_)
+        bits = {
+            site.index: reduce(and_, (self._places[item][site] for item in items), Layout.GLOBAL)
+            for site, items in self._touched.items()
+        }
+        if self._program.order_free and plan.cluster_ctas == 1:
+            for number in self._by_words(open_):
+                bits[number] |= Layout.WORDS
+        return Places(bits, self._elements, bool(open_) and not computed)
+
+    def _left(self, item: Object) -> int:
+        return reduce(and_, self._places[item].values())
+
+    def _open(self) -> list[Object]:
+        """The objects of whose accesses some need to be checked."""
+        return [item for item in self._of_object if self._left(item) & Layout.GLOBAL != Layout.GLOBAL]
+
+    def _add(self, item: Object, apart: tuple[bool, bool]) -> None:
+        more = _bits(*apart, self._plan)
+        self._places[item] = {site: bit | more for site, bit in self._places[item].items()}
+
+    def _look_at_indices(self, open_: Sequence[Object]) -> None:
+        """See which objects are accessed at places that follow from indices that are distinct."""
+        for array in index_arrays(self._reads, self._forms, self._memory) if open_ else ():
+            indexed = array.forms(self._forms)
+            for item in open_:
+                self._add(item, array.apart(self._of_object[item], indexed))
+            if indexed.has_loaded:
+                self._elements.append(array)
+
+    def _look_at_threads(self, open_: Sequence[Object]) -> None:
+        """See which objects are accessed at places that are known once all addresses have been computed."""
+        for item in open_:
+            values = GridValues(self._program, self._plan, self._memory, self._reads)
+            apart = values.apart(self._of_object[item])
+            self._add(item, apart)
+            if any(apart):
+                self._elements += values.loaded()
+
+    def _by_words(self, open_: Sequence[Object]) -> Iterable[int]:
+        """The numbers of the sites that access objects which all sites access by whole words, and some at addresses that depend on
+        data, or where the lanes of a warp access many lines."""
+        chosen = {
+            item
+            for item, sites in self._of_object.items()
+            if not self._left(item) & Layout.AMONG
+            and all(site.index < len(self._program.sites) and site.bytes in (4, 8, 16) for site in sites)
+            and (self._depends_on_data(sites) or (item in open_ and self._is_scattered(sites)))
+        }
+        touched = self._touched
+        while True:
+            mixed = {
+                item for items in touched.values() if items & chosen and items - chosen for item in items
+            }
+            if not mixed & chosen:
+                return [site.index for site, items in touched.items() if items and items <= chosen]
+            chosen -= mixed
+
+    def _depends_on_data(self, sites: Iterable[Site]) -> bool:
+        return any(_depends_on_data(self._program, site.instruction, self._forms) for site in sites)
+
+    def _is_scattered(self, sites: Sequence[Site]) -> bool:
+        return GridValues(self._program, self._plan, self._memory, self._reads).are_scattered(sites)
+
+
+def _of_places(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> dict[Site, int]:
+    """The bits of ``Race`` that sites of an object need not have: where it is known that some access other bytes than all others, each
+    of such ranges is an object of its own."""
+    found: dict[Site, int] = {}
+    for group in _groups(sites, forms):
+        needs = _conflict(group, forms.program)
+        bits = (
+            _bits_of_the_same(group, forms, plan) | _bits_apart(group, forms, plan)
+            if needs
+            else Layout.GLOBAL
+        )
+        found.update(dict.fromkeys(group, bits))
+    return found
+
+
+def _groups(sites: Sequence[Site], forms: Forms) -> list[list[Site]]:
+    """Sites by ranges of addresses that do not overlap; all are one group unless the range of each is known."""
+    ranges = []
+    for site in sites:
+        form = forms.of(site) if site.index < len(forms.program.sites) else None
+        if form is None:
+            return [[*sites]]
+        low, high = forms.range(form)
+        ranges.append((low, high + site.bytes, site))
+    ranges.sort(key=lambda item: item[:2])
+    groups: list[list[Site]] = []
+    end = ranges[0][0]
+    for low, high, site in ranges:
+        if low >= end:
+            groups.append([])
+        groups[-1].append(site)
+        end = max(end, high)
+    return groups
+
+
+def _conflict(sites: Sequence[Site], program: Program) -> bool:
+    """Whether accesses by these sites to the same place can be a race."""
+    count, graph = len(program.sites), dependence_of(program)
+    stored = any(
+        site.index >= count
+        or any("global" in access.spaces for access in graph.writes_memory(site.instruction))
+        for site in sites
+    )
+    return stored and any(site.index >= count or not is_atomic_among_all(site) for site in sites)
+
+
+def is_atomic_among_all(site: Site) -> bool:
+    """Whether accesses of a site race with no other such one."""
+    return is_strong(site.instruction) and not is_narrow(site.instruction, False)
+
+
+def is_narrow(instruction: Instruction, clustered: bool) -> bool:
+    """Whether the scope is one block; that of a cluster is one where there are no clusters."""
+    words = instruction.opcode.split(".")
+    return "cta" in words or ("cluster" in words and not clustered)
+
+
+def _depends_on_data(program: Program, instruction: Instruction, forms: Forms) -> bool:
+    """Whether an address comes from what the lanes of a warp load from several places in global or shared memory."""
+    graph = dependence_of(program)
+    bases = [item.base for item in instruction.operands if isinstance(item, Address)]
+    left = [*graph.origins_of(instruction, [base for base in bases if isinstance(base, Register)])]
+    seen = set(left)
+    while left:
+        node = left.pop()
+        if isinstance(node, Instruction) and any(
+            not access.spaces.isdisjoint(("global", "shared")) for access in graph.reads_memory(node)
+        ):
+            if not _is_of_warp(program, node, forms):
+                return True
+            continue
+        more = seen.symmetric_difference(seen.union(graph.sources(node)))
+        seen |= more
+        left += more
+    return False
+
+
+def _is_of_warp(program: Program, load: Instruction, forms: Forms) -> bool:
+    """Whether all lanes of a warp load from one place."""
+    function = program.blocks[program.block_of[load]].function
+    if all(register in program.uniformity[function].uniform for register in writes(load)):
+        return True
+    number = program.site_of.get(load)
+    form = None if number is None else forms.of(program.sites[number])
+    return form is not None and form.is_of_warp(forms.plan.block)
+
+
+def _bits_apart(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> int:
+    """The bits of ``Race`` that an object need not have, by the addresses of all accesses."""
+    known = forms.pieces(sites)
+    if known is None:
+        return 0
+    pieces, size = known
+    among = are_apart(pieces, size, forms.extents)
+    return _bits(among, are_threads_apart(pieces, size, forms.extents), plan)
+
+
+def _bits(among: bool, within: bool, plan: LaunchPlan) -> int:
+    """The same where blocks, and where the threads of each block, have places of their own."""
+    if plan.cluster_ctas > 1:
+        # the blocks of a cluster are held against one another like the warps of a block
+        within = within and among
+    return Layout.AMONG * among | Layout.WITHIN * within
+
+
+def _bits_of_the_same(sites: Iterable[Site], forms: Forms, plan: LaunchPlan) -> int:
+    """The same of an object that is only stored to, and each byte with the same value by whoever stores there, as a flag that all
+    threads set, or all of a block: elements of one size, which are aligned to it, or all bytes alike."""
+    count = len(forms.program.sites)
+    stored: set[object] = set()
+    for site in sites:
+        content = None if site.index >= count or is_strong(site.instruction) else forms.stored(site)
+        if content is None:
+            return 0
+        one_byte = isinstance(content, bytes) and len({*content}) == 1
+        stored.add(content[:1] if one_byte else content)
+    if len(stored) > 1:
+        return 0
+    if all(isinstance(item, bytes) for item in stored):
+        return Layout.GLOBAL
+    return Layout.WITHIN * (plan.cluster_ctas == 1)

@@ -1,0 +1,1 @@
+"""Runtime of generated code: memory accesses of a whole warp."""

@@ -1,0 +1,50 @@
+"""Runtime functions for the memory accesses of a whole warp, as LLVM IR.
+
+Each takes the lanes' addresses as one vector and tries what is cheap first: consecutive lanes as one (masked) vector access,
+half warps that are consecutive or all the same, a gather or scatter on hosts with AVX-512, and at last the loops of
+``memory``. Every access is checked whichever way it goes. A refused one sets ``Context.FAULTED``, which the generated
+code tests at the end of the block; it gives zeros meanwhile. Sectors and wavefronts are counted where ``Context.COUNTING`` says so.
+
+Names are ``<space>_<load|store>_<form>``; ``watched`` is shared memory in which pieces of words are stored.
+"""
+
+from __future__ import annotations
+
+from .global_memory import global_access
+from .local_memory import local_access
+from .races import race_declarations, races_function
+from .shared_memory import shared_access
+from .text import Form, declarations
+
+__all__ = ["access_functions", "access_names", "is_access"]
+
+_SPACES = {
+    "global": global_access,
+    "shared": shared_access,
+    "watched": shared_access,
+    "local": local_access,
+}
+
+
+def is_access(name: str) -> bool:
+    """Whether this module writes the function of that name."""
+    return name.startswith(tuple(f"{space}_" for space in _SPACES))
+
+
+def access_names(group: str) -> tuple[str, ...]:
+    """The functions of a group such as ``global_4x2``."""
+    space, form = group.split("_")
+    return tuple(f"{space}_{what}_{form}" for what in ("load", "store"))
+
+
+def access_functions(group: str, wide: bool) -> str:
+    """Load and store of one space and form. ``wide``: the host has AVX-512."""
+    space, name = group.split("_")
+    form = Form(*(int(part) for part in name.split("x")))
+    write = _SPACES[space]
+    texts = [write(f"{space}_{what}_{name}", form, wide, what == "store") for what in ("load", "store")]
+    head = declarations(form)
+    if space in ("shared", "watched"):
+        texts += [races_function(form, wide, stores) for stores in (False, True)]
+        head = "\n".join(dict.fromkeys((head + race_declarations(form)).splitlines())) + "\n"
+    return head + "\n".join(texts)

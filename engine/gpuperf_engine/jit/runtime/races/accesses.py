@@ -1,0 +1,190 @@
+"""Runtime of generated code: what lanes access of global memory is split into lines, which ``races.global_memory`` looks at."""
+
+from __future__ import annotations
+
+from ...ir.abi import Context
+from ...ir.race_records import Line, LineAccess, Race
+from ..compile_python import (
+    alike,
+    copy,
+    in_row,
+    last_of,
+    leading_zeros,
+    load16,
+    load32,
+    load64,
+    trailing_zeros,
+)
+from .blocks import race_again
+from .clocks import race_epoch, race_shared
+from .global_memory import race_line
+from .lines import race_strength
+from .scattered import race_beside, race_scattered
+from .words import race_accessor
+
+
+def race_row(context: Context, site: int, mask: int, first: int, values: int, size: int, how: int) -> int:
+    """Accesses of global memory by lanes side by side; ``first`` is the address of lane 0. ``values``: what they store, lane after
+    lane, with 64 bytes before and behind that can be read; or 0. ``how``: 4 they store, 8 they load, 16 vectors of several
+    elements."""
+    access = race_access(context, site, values, size, how)
+    power = trailing_zeros(size)
+    while mask:
+        lane = trailing_zeros(mask)
+        lanes = trailing_zeros(~(mask >> lane))
+        mask = mask & ~(((1 << lanes) - 1) << lane)
+        start = first + lane * size
+        end = start + lanes * size
+        if access.FLAGS & Race.WORDS:
+            done = race_beside(context, access, lane, start, end - start)
+            start += done
+            lane += done >> power
+        while start < end:
+            part = Line.BYTES - (start & (Line.BYTES - 1))
+            if part > end - start:
+                part = end - start
+            race_line(context, access, lane, start, part, race_image(access, start, first))
+            start += part
+            lane += part >> power
+    return 0
+
+
+def race_image(access: LineAccess, start: int, first: int) -> int:
+    """Where the values of a line would begin, those of lane 0 being stored at ``first``."""
+    return access.VALUES + (access.VALUES != 0) * ((start & (0 - Line.BYTES)) - first)
+
+
+def race_anywhere(
+    context: Context, site: int, mask: int, addresses: int, values: int, size: int, how: int
+) -> int:
+    """As ``race_row``, of lanes at any addresses. ``how``: 32 all store one value in one place. Gives the lanes whose values are to be
+    stored."""
+    access = race_access(context, site, values, size, how)
+    power = trailing_zeros(size)
+    if how & 32 and mask:
+        lane = 63 - leading_zeros(mask)
+        start = load64(addresses + lane * 8)
+        race_line(context, access, lane, start, size, race_image(access, start, start - lane * size))
+        return mask
+    if how & 4 and context.RACE_LOCKED:
+        # of lanes that store to one place the last one stays: others are not to find the value of another one there
+        mask = last_of(addresses, mask)
+    given = mask
+    lane = trailing_zeros(mask)
+    if mask >> lane & 2 == 0 or load64(addresses + lane * 8 + 8) != load64(addresses + lane * 8) + size:
+        mask = race_scattered(context, access, mask, addresses)
+    if how & 4 and mask:
+        mask = last_of(addresses, mask)
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        start = load64(addresses + lane * 8)
+        first = start - lane * size
+        lanes = 1
+        if mask >> lane & 2 and load64(addresses + lane * 8 + 8) == start + size:
+            # one that begins a line at the end of a row may have the place of lanes that follow
+            lanes = trailing_zeros(~((mask & in_row(addresses, lane, size)) >> lane | 1))
+            if start + (lanes - 1) * size & (Line.BYTES - 1) == 0:
+                lanes -= 1
+        mask = mask & (-1 << (lane + lanes))
+        end = start + lanes * size
+        part = Line.BYTES - (start & (Line.BYTES - 1))
+        while part < end - start:
+            race_line(context, access, lane, start, part, race_image(access, start, first))
+            start += part
+            lane += part >> power
+            part = Line.BYTES
+        if how & 4 == 0 and mask and load64(addresses + trailing_zeros(mask) * 8) == start:
+            # a place that all lanes load from
+            mask = mask & ~race_first_of(alike(addresses, lane, 8), mask)
+        race_line(context, access, lane, start, end - start, race_image(access, start, first))
+    return given
+
+
+def race_texels(context: Context, site: int, mask: int, addresses: int, sizes: int) -> int:
+    """As ``race_row``, of loads through a texture or surface; ``sizes``: bytes of each lane, four bytes each."""
+    while mask:
+        lane = trailing_zeros(mask)
+        size = load32(sizes + lane * 4)
+        start = load64(addresses + lane * 8)
+        some = mask & alike(sizes, lane, 4)
+        if start & (size - 1):
+            # rows of narrow texels begin anywhere
+            some = 1 << lane
+            race_row(context, site, some, start - lane * size, 0, size, 8)
+        else:
+            race_anywhere(context, site, some, addresses, 0, size, 8)
+        mask = mask & ~some
+    return 0
+
+
+def race_loose(context: Context, site: int, mask: int, addresses: int, values: int, size: int) -> int:
+    """As ``race_row``, of stores through a surface at addresses that are no multiples of their size."""
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        race_row(context, site, 1 << lane, load64(addresses + lane * 8) - lane * size, values, size, 4)
+    return 0
+
+
+def race_first_of(lanes: int, mask: int) -> int:
+    """Those lanes that come before all others of a mask."""
+    others = mask & ~lanes
+    return mask & lanes & ((others & (0 - others)) - 1)
+
+
+def race_alone(context: Context, site: int, lane: int, address: int, size: int, how: int) -> int:
+    """As ``race_row``, of one lane."""
+    values = context.RACE_VALUE
+    if values:
+        width = context.RACE_WIDTH
+        buffer = context.SCRATCH + LineAccess.PLACE + LineAccess.BUFFER + (address & (Line.BYTES - 1))
+        done = 0
+        while done < size:
+            copy(buffer + done, values + done * 32, width)
+            done += width
+        values = buffer - lane * size
+    access = race_access(context, site, values, size, how)
+    return race_line(context, access, lane, address, size, race_image(access, address, address - lane * size))
+
+
+def race_access(context: Context, site: int, values: int, size: int, how: int) -> LineAccess:
+    """What an instruction of the running warp does."""
+    access = LineAccess(context.SCRATCH + LineAccess.PLACE)
+    cta = context.CTA
+    record = cta.RACES
+    flags = load16(context.RACE_SITES + 2 * site)
+    access.CTA = cta
+    access.RECORD = record
+    access.FLAGS = flags
+    access.STRONG = race_strength(flags)
+    access.STORES = how & 4
+    access.VALUES = values
+    access.SIZE = size
+    access.INFO = site << 14 | context.STATE.INDEX << 9
+    access.NUMBER = context.RACE_FIRST + cta.INDEX
+    access.EPOCH = 0
+    access.RANK = 0
+    if record:
+        race_again(context, record)
+        access.EPOCH = race_epoch(context, record.RANK)
+    if context.CLUSTER_CTAS > 1:
+        race_in_cluster(context, access)
+    if flags & Race.WORDS:
+        access.ACCESSOR = race_accessor(context, access.NUMBER, access.EPOCH)
+        access.BEFORE = 0
+    return access
+
+
+def race_in_cluster(context: Context, access: LineAccess) -> int:
+    """The CTAs of a cluster are held against one another as the warps of a CTA are."""
+    cta = access.CTA
+    rank = cta.RANK
+    access.RANK = rank
+    access.NUMBER = context.RACE_FIRST + cta.CLUSTER.NUMBER
+    access.INFO = access.INFO | rank << Race.RANK_PLACE
+    if access.RECORD == 0 or context.RACE_SEGMENTS:
+        return 0
+    access.RECORD = race_shared(cta)
+    access.EPOCH = race_epoch(context, 0)
+    return 0

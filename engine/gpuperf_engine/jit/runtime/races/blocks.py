@@ -1,0 +1,194 @@
+"""Runtime of generated code: what is released among CTAs that may wait for one another.
+
+Releases to other CTAs are numbered. A warp knows the last one that it has acquired, whatever the flag, as the time of one more agent;
+a segment, which is what an agent accesses between two of its releases, knows the first one that covers it.
+"""
+
+from __future__ import annotations
+
+from ...ir.abi import Context, Cta
+from ...ir.race_records import Race, RaceClock, RaceWarp, Segment, Segments, Window
+from ..compile_python import fill
+from .clocks import (
+    race_advance,
+    race_clock,
+    race_fenced,
+    race_happened_before,
+    race_known,
+    race_me,
+)
+
+
+def race_begin_blocks(record: Race, warps: int) -> int:
+    """A CTA starts: of other ones nothing is known."""
+    fill(record.SEGMENTS, 0, Segments.BYTES)
+    number = 0
+    while number < Race.CLOCKS_COUNT:
+        race_clock(record, number).TIMES[Race.OF_OTHERS] = 0
+        number += 1
+    warp = 0
+    while warp < warps:
+        race_fenced(record, race_me(record, warp)).TIMES[Race.OF_OTHERS] = 0
+        warp += 1
+    return 0
+
+
+def race_fence_blocks(context: Context, record: Race, me: RaceWarp) -> int:
+    """As ``race_fence``, of what is ordered among CTAs."""
+    own = record.SEGMENTS
+    race_acquire_blocks(context, record, me)
+    own.PENDING = 1
+    own.FENCES[me.EPOCH & 31] = me.EPOCH
+    return 0
+
+
+def race_acquire_blocks(context: Context, record: Race, me: RaceWarp) -> int:
+    """A warp acquires what had been released to other CTAs when it, or a warp of which it knows that, last read a flag. (A fence after
+    the read of another thread is enough where fences are ``fence.sc``, as ``membar`` is.)"""
+    own = record.SEGMENTS
+    warp = 0
+    while warp < context.WARPS:
+        number = own.READS[warp]
+        if number > me.CLOCK[Race.OF_OTHERS] and race_happened_before(me, own.READ_AT[warp]):
+            me.CLOCK[Race.OF_OTHERS] = number
+        warp += 1
+    return 0
+
+
+def race_release_blocks(context: Context, record: Race, me: RaceWarp) -> int:
+    """A warp writes a flag: what came before its last fence, and before those of warps of which it knows that, is released to other
+    CTAs."""
+    own = record.SEGMENTS
+    warps = context.WARPS
+    left = 0
+    found = 0
+    warp = 0
+    while warp < warps:
+        epoch = own.FENCES[warp]
+        if epoch and race_happened_before(me, epoch):
+            own.FENCES[warp] = 0
+            if found == 0:
+                found = race_number_release(context)
+            race_release_known(context, record, race_fenced(record, race_me(record, warp)), found)
+        elif epoch:
+            left = 1
+        warp += 1
+    own.PENDING = left
+    return 0
+
+
+def race_number_release(context: Context) -> int:
+    """Another release to other CTAs."""
+    number = context.RACE_RELEASES + 1
+    context.RACE_RELEASES = number
+    return number
+
+
+def race_release_known(context: Context, record: Race, clock: RaceClock, number: int) -> int:
+    """What a clock of a CTA knows is released to other CTAs."""
+    agent = 0
+    while agent < record.AGENTS:
+        race_release_segments(context, record.SEGMENTS, agent, clock.TIMES[agent], number)
+        agent += 1
+    cluster = record.CTA.CLUSTER
+    turn = 1
+    while turn < record.STEP:
+        peer = record.RANK ^ turn
+        agent = 0
+        while peer < cluster.SIZE and agent < record.AGENTS:
+            time = RaceClock(clock + turn * Race.PEER).TIMES[agent] ^ turn
+            if agent < 32:
+                time = time & (Race.ASYNCHRONOUS - 1)
+            race_release_segments(context, cluster.PEERS[peer].RACES.SEGMENTS, agent, time, number)
+            agent += 1
+        turn += 1
+    return 0
+
+
+def race_flag_blocks(context: Context, record: Race, me: RaceWarp, flags: int, how: int) -> int:
+    """As ``race_flag``, of what is ordered among CTAs."""
+    own = record.SEGMENTS
+    warp = me.EPOCH & 31
+    race_again(context, record)
+    if how & 8:
+        own.READS[warp] = context.RACE_RELEASES
+        own.READ_AT[warp] = me.EPOCH
+        if flags & Race.ACQUIRES:
+            race_acquire_blocks(context, record, me)
+    if how & 4 == 0:
+        return 0
+    if own.PENDING:
+        race_release_blocks(context, record, me)
+    if flags & Race.RELEASES:
+        race_advance(record, me)
+        race_release_known(context, record, race_known(me), race_number_release(context))
+    return 0
+
+
+def race_release_segments(context: Context, own: Segments, agent: int, time: int, number: int) -> int:
+    """Segments of an agent up to a time have been released."""
+    first = own.LISTS[2 * agent]
+    while first:
+        segment = race_segment_at(context, first)
+        if segment.EPOCH >> 8 > time:
+            break
+        segment.RELEASED = number
+        first = segment.NEXT
+    own.LISTS[2 * agent] = first
+    return 0
+
+
+def race_segment_at(context: Context, number: int) -> Segment:
+    """The record of a segment."""
+    return Segment(context.RACE_SEGMENTS + number * Segment.BYTES)
+
+
+def race_again(context: Context, record: Race) -> int:
+    """If times have begun anew, nothing is known of what was accessed before."""
+    if record.AGAIN != 1:
+        return 0
+    record.AGAIN = 2
+    record.OLDEST = context.RACE_ACCESSOR + 1
+    if record.WINDOW:
+        fill(record.WINDOW + Window.TAGS, 0, Window.LINES * 8)
+    own = record.SEGMENTS
+    if own == 0:
+        return 0
+    agent = 0
+    while agent < 128:
+        race_release_segments(context, own, agent, Race.EVER, 1)
+        agent += 1
+    fill(own, 0, Segments.BYTES)
+    return 0
+
+
+def race_number(context: Context, cta: Cta) -> int:
+    """The number of a CTA, in clusters with its rank."""
+    if context.CLUSTER_CTAS > 1:
+        return cta.CLUSTER.NUMBER << Race.RANK_BITS | cta.RANK
+    return cta.INDEX
+
+
+def race_segment(context: Context, cta: Cta, record: Race, epoch: int) -> int:
+    """The segment of accesses that have an epoch; 0: there is no room for it."""
+    race_again(context, record)
+    own = record.SEGMENTS
+    agent = epoch & 127
+    last = own.LISTS[2 * agent + 1]
+    if last and race_segment_at(context, last).EPOCH == epoch:
+        return last
+    number = context.RACE_SEGMENT_COUNT + 1
+    if number >= Segment.MOST:
+        return 0
+    context.RACE_SEGMENT_COUNT = number
+    segment = race_segment_at(context, number)
+    segment.CTA = race_number(context, cta)
+    segment.EPOCH = epoch
+    segment.RELEASED = 0
+    segment.NEXT = 0
+    if own.LISTS[2 * agent]:
+        race_segment_at(context, last).NEXT = number
+    else:
+        own.LISTS[2 * agent] = number
+    own.LISTS[2 * agent + 1] = number
+    return number

@@ -1,0 +1,154 @@
+"""Runtime of generated code: cells of lines of global memory (``Line``), and reports of two accesses."""
+
+from __future__ import annotations
+
+from ...ir.abi import Context
+from ...ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race
+from ..compile_python import copy, differing, trailing_zeros
+from .reports import race_report
+
+
+def race_fresh(cell: Line, launch: int) -> int:
+    """Of a line nothing is known."""
+    cell.LAUNCH = launch
+    cell.OWNER = 0
+    cell.FULL = 0
+    cell.DIFFERS = 0
+    LineEntry(cell + Line.PAIR).WHO = 0
+    LineEntry(cell + Line.PAIR + LineEntry.BYTES).WHO = 0
+    return 0
+
+
+def race_filled(cell: Line, room: LineRoom) -> int:
+    """The room of a line is in use."""
+    if cell.FULL:
+        return 0
+    cell.FULL = 1
+    room.KEPT_OF = 0
+    room.SUSPECT = 0
+    room.STORERS = 0
+    room.LOADERS = 0
+    entry = LineEntry(room + LineRoom.MORE)
+    while entry < room + LineRoom.BYTES:
+        entry.WHO = 0
+        entry = LineEntry(entry + LineEntry.BYTES)
+    return 0
+
+
+def race_entry_at(cell: Line, room: LineRoom, index: int) -> LineEntry:
+    """An entry: those of stores have even numbers, those of loads odd ones."""
+    if index < 2:
+        return LineEntry(cell + Line.PAIR + index * LineEntry.BYTES)
+    return LineEntry(room + LineRoom.MORE + (index - 2) * LineEntry.BYTES)
+
+
+def race_set(access: LineAccess, entry: LineEntry, who: int, strong: int) -> int:
+    """The first access of an entry."""
+    entry.WHO = who
+    entry.BY = access.INFO
+    entry.MASK = access.MASK
+    entry.AT = access.SHAPE
+    entry.STRONG = strong
+    entry.EPOCH = access.EPOCH
+    return 0
+
+
+def race_kept(access: LineAccess, entry: LineEntry) -> int:
+    """Note an access in its entry; one that goes on where the last one of its warp and instruction ended is one with it."""
+    info = access.INFO
+    shape = access.SHAPE
+    entry.MASK = entry.MASK | access.MASK
+    entry.EPOCH = access.EPOCH
+    if (entry.BY ^ info) < 32:
+        last = entry.AT
+        end = (last & (Line.BYTES - 1)) + (last >> LineEntry.LENGTH) + 1
+        if end == shape & (Line.BYTES - 1) and ((last ^ shape) >> LineEntry.POWER & 7) == 0:
+            entry.AT = last + (((shape >> LineEntry.LENGTH) + 1) << LineEntry.LENGTH)
+            return 0
+    entry.AT = shape
+    entry.BY = info
+    return 0
+
+
+def race_differs(access: LineAccess, host: int, overlap: int) -> int:
+    """Which bytes of a line a store changes, where those of the line lie at ``host``. Of other instructions than stores nobody knows,
+    and so they are not reported."""
+    if access.IMAGE == 0:
+        return 0
+    return overlap & differing(host, access.IMAGE)
+
+
+def race_valued(access: LineAccess, host: int) -> int:
+    """Store the values to a line whose bytes lie at ``host``."""
+    left = access.MASK
+    while left:
+        byte = trailing_zeros(left)
+        length = trailing_zeros(~(left >> byte))
+        if length > Line.BYTES - byte:
+            length = Line.BYTES - byte
+        copy(host + byte, access.IMAGE + byte, length)
+        left = left & (-2 << (byte + length - 1))
+    return 0
+
+
+def race_host(context: Context, start: int) -> int:
+    """Where the bytes of a line lie."""
+    return (start & (0 - Line.BYTES)) + context.ARENA
+
+
+def race_strength(flags: int) -> int:
+    """As ``LineEntry.STRONG``, of a site with these flags."""
+    if flags & Race.IS_STRONG == 0:
+        return 0
+    if flags & Race.NARROW:
+        return 1
+    return 5 + 2 * (flags & Race.IN_CLUSTER == 0)
+
+
+def race_report_line(
+    context: Context,
+    kind: int,
+    number: int,
+    other: int,
+    before: int,
+    behind: int,
+    after: int,
+    shape: int,
+    overlap: int,
+    start: int,
+) -> int:
+    """Report two accesses that overlap in some bytes of a line, each with what is behind its epoch, and where it lies."""
+    kind = kind | Race.FAR
+    exact = overlap & race_bytes(behind) & race_bytes(shape)
+    if exact:
+        overlap = exact
+    else:
+        kind = kind | Race.NEAR_BY
+    byte = trailing_zeros(overlap)
+    place = (start & (0 - Line.BYTES)) + byte
+    before = race_lane(before, behind, byte)
+    after = race_lane(after, shape, byte)
+    if context.CLUSTER_CTAS > 1:
+        number = number << Race.RANK_BITS | before >> Race.RANK_PLACE
+        other = other << Race.RANK_BITS | after >> Race.RANK_PLACE
+        before = before & Race.BEHIND
+        after = after & Race.BEHIND
+    return race_report(context, number, other, before, after, place, kind)
+
+
+def race_bytes(shape: int) -> int:
+    """Those of the line in which an access lies."""
+    length = (shape >> LineEntry.LENGTH) + 1
+    if length < Line.BYTES:
+        return ((1 << length) - 1) << (shape & (Line.BYTES - 1))
+    return -1
+
+
+def race_lane(info: int, shape: int, byte: int) -> int:
+    """What is behind an epoch, with the lane that accesses one byte of the line."""
+    begins = shape & (Line.BYTES - 1)
+    if byte >= begins:
+        lane = (info & 31) + ((byte - begins) >> (shape >> LineEntry.POWER & 7))
+        if lane < 32:
+            return (info & -32) | lane
+    return info

@@ -1,0 +1,273 @@
+"""Runtime of generated code: accesses of many words of global memory at once, most of which one warp alone has accessed.
+
+See ``races.words``. What is left, because other warps have accessed the words, is held against their accesses one by one.
+"""
+
+from __future__ import annotations
+
+from ...ir.abi import Context
+from ...ir.race_records import Line, LineAccess, Race, Word
+from ..compile_python import (
+    claimed,
+    claimed_beside,
+    compare_swap64,
+    last_of,
+    load32,
+    load64,
+    release64,
+    renewed,
+    store32,
+    trailing_zeros,
+    unsigned_less,
+)
+from .words import (
+    race_accessor_at,
+    race_accessor_before,
+    race_bytes_differ,
+    race_lock,
+    race_unlock,
+    race_word_at,
+    race_word_window,
+)
+
+
+def race_scattered(context: Context, access: LineAccess, mask: int, addresses: int) -> int:
+    """Note accesses by lanes at any addresses, of whole words, as far as no other warp has accessed these. Gives the lanes that are
+    left."""
+    size = access.SIZE
+    count = size >> 2
+    me = access.ACCESSOR
+    if me == 0 or count == 0 or access.FLAGS & (Race.IS_STRONG | Race.WORDS) != Race.WORDS:
+        return mask
+    claim = me << 32 | access.INFO
+    locked = context.RACE_LOCKED
+    left = mask
+    tried = count > 1 or locked or race_is_fresh(context, access, mask, addresses)
+    if tried:
+        left = claimed(
+            mask,
+            addresses,
+            context.RACE_WORDS,
+            context.RACE_FROM,
+            context.RACE_FROM + context.ARENA,
+            context.RACE_SPAN,
+            claim,
+            context.RACE_ACCESSORS_FROM,
+            access.STORES,
+            count,
+            locked == 0,
+        )
+    if locked and count == 1:
+        left = left | race_scattered_locked(context, access, mask & ~left, addresses, claim)
+    elif locked:
+        left = mask
+    if left and access.STORES:
+        left = last_of(addresses, left)
+    some = left & (left - 1)
+    if count == 1 and locked == 0 and some & (some - 1):
+        left = race_renewed(context, access, left, addresses, claim)
+    rest = 0
+    while left:
+        lane = trailing_zeros(left)
+        left = left & (left - 1)
+        start = load64(addresses + lane * 8)
+        value = access.VALUES + lane * size
+        done = race_noted(context, access, claim | lane, start, count, start, value)
+        rest = rest | (done ^ 1) << lane
+    return rest
+
+
+def race_is_fresh(context: Context, access: LineAccess, mask: int, addresses: int) -> int:
+    """Whether nobody else has accessed the word of the first lane."""
+    start = load64(addresses + trailing_zeros(mask) * 8)
+    if not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
+        return 1
+    word = race_word_at(context, start)
+    first = context.RACE_ACCESSORS_FROM
+    loader = word.LOADED >> 32 & Word.NUMBERS
+    fresh = loader < first or loader == access.ACCESSOR
+    return fresh and word.STORED >> 32 & Word.NUMBERS < first
+
+
+def race_renewed(context: Context, access: LineAccess, mask: int, addresses: int, claim: int) -> int:
+    """Note accesses of single words by lanes, as far as the accessor has accessed them, or one whose accesses come before. Gives the
+    lanes that are left."""
+    start = load64(addresses + trailing_zeros(mask) * 8)
+    if not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
+        return mask
+    word = race_word_at(context, start)
+    first = context.RACE_ACCESSORS_FROM
+    me = access.ACCESSOR
+    before = word.STORED >> 32 & Word.FLAGGED
+    if before == me or before & Word.NUMBERS < first:
+        before = word.LOADED >> 32 & Word.NUMBERS
+    again = 0
+    if before == me or before < first or race_comes_before(context, access, before) == 0:
+        before = me
+    else:
+        again = race_epoch_of(context, before) != access.EPOCH
+    return renewed(
+        mask,
+        addresses,
+        context.RACE_WORDS,
+        context.RACE_FROM,
+        context.RACE_FROM + context.ARENA,
+        context.RACE_SPAN,
+        claim,
+        first,
+        before,
+        again,
+        access.STORES,
+        access.VALUES,
+    )
+
+
+def race_scattered_locked(context: Context, access: LineAccess, mask: int, addresses: int, claim: int) -> int:
+    """Note accesses of single words by lanes, which nobody had accessed a moment ago. Gives the lanes that are left."""
+    words = context.RACE_WORDS
+    origin = context.RACE_FROM
+    first = context.RACE_ACCESSORS_FROM
+    arena = context.ARENA
+    me = access.ACCESSOR
+    stores = access.STORES
+    values = access.VALUES
+    rest = 0
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        start = load64(addresses + lane * 8)
+        word = Word(words + ((start - origin) << 2))
+        lock = Word(word & (0 - Word.LOCKS))
+        held = lock.STORED
+        if held < 0 or compare_swap64(lock + Word.STORED, held, held | Word.LOCKED) != held:
+            rest = rest | 1 << lane
+            continue
+        stored = word.STORED
+        loader = word.LOADED >> 32 & Word.NUMBERS
+        if stored >> 32 & Word.NUMBERS < first and (loader < first or (stores and loader == me)):
+            if stores:
+                if values:
+                    store32(start + arena, load32(values + lane * 4))
+                word.STORED = claim | lane | stored & Word.LOCKED
+            else:
+                word.LOADED = claim | lane
+        else:
+            rest = rest | 1 << lane
+        release64(lock + Word.STORED, lock.STORED & Word.UNLOCKED)
+    return rest
+
+
+def race_beside(context: Context, access: LineAccess, lane: int, start: int, length: int) -> int:
+    """Note accesses by lanes side by side, however many lines they lie in; gives the bytes up to those that others have accessed."""
+    if access.ACCESSOR == 0 or context.RACE_LOCKED or access.FLAGS & Race.IS_STRONG:
+        return 0
+    if not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
+        return 0
+    at = race_word_at(context, start)
+    claim = access.ACCESSOR << 32 | access.INFO | lane
+    power = trailing_zeros(access.SIZE >> 2)
+    return claimed_beside(at, length >> 2, claim, context.RACE_ACCESSORS_FROM, power, access.STORES) << 2
+
+
+def race_in_line(
+    context: Context, access: LineAccess, lane: int, start: int, done: int, part: int, image: int
+) -> int:
+    """Note accesses by lanes side by side from ``lane`` on, of ``part`` bytes of whole words, after the first ``done`` ones; gives the
+    bytes up to those that others have accessed. ``image``: where their values would begin if those of the line did there."""
+    if access.FLAGS & Race.IS_STRONG:
+        return done
+    claim = access.ACCESSOR << 32 | (access.INFO & -32) | lane
+    power = trailing_zeros(access.SIZE)
+    while done < part:
+        place = start + done
+        if context.RACE_LOCKED == 0:
+            at = race_word_at(context, place)
+            some = claim + (done >> power)
+            first = context.RACE_ACCESSORS_FROM
+            done += claimed_beside(at, (part - done) >> 2, some, first, power - 2, access.STORES) << 2
+            if done == part:
+                break
+            place = start + done
+        size = 16 - (place & 15)
+        if size > part - done:
+            size = part - done
+        value = image + (place & (Line.BYTES - 1))
+        if race_noted(context, access, claim, place, size >> 2, start, value) == 0:
+            break
+        done += size
+    return done
+
+
+def race_noted(
+    context: Context, access: LineAccess, claim: int, place: int, count: int, start: int, value: int
+) -> int:
+    """Note an access of a few words that are locked together, if all accesses of them are the accessor's or come before, in one CTA,
+    or else give 0. ``claim``: what is noted of it; ``start``: the address of its lane; ``value``: where lie the values that are
+    stored."""
+    first = context.RACE_ACCESSORS_FROM
+    me = access.ACCESSOR
+    stores = access.STORES
+    power = trailing_zeros(access.SIZE)
+    if not unsigned_less(place - context.RACE_FROM, context.RACE_SPAN):
+        return 0
+    word = race_word_at(context, place)
+    lock = Word(race_lock(context, word))
+    end = word + count * Word.BYTES
+    free = 1
+    while free and word < end:
+        storer = word.STORED >> 32 & Word.FLAGGED
+        loader = word.LOADED >> 32 & Word.NUMBERS
+        if storer != me and (storer & Word.NUMBERS < first) == 0:
+            free = race_comes_before(context, access, storer)
+        if free and loader != me and (loader < first) == 0:
+            free = race_comes_before(context, access, loader)
+        word = Word(word + Word.BYTES)
+    word = Word(end - count * Word.BYTES)
+    if free == 0:
+        word = Word(end)
+    host = place + context.ARENA
+    known = access.VALUES != 0
+    while word < end:
+        content = claim + ((place - start) >> power)
+        loaded = word.LOADED
+        loader = loaded >> 32 & Word.NUMBERS
+        if stores == 0:
+            if loader < first:
+                word.LOADED = content
+            elif loaded < 0 or race_epoch_of(context, loader) != access.EPOCH:
+                word.LOADED = content | loaded & 15 << Word.DIFFERS
+        else:
+            if known and (word.STORED >> 32 & Word.NUMBERS < first) == 0:
+                differs = race_bytes_differ(load32(host) ^ load32(value)) << Word.DIFFERS
+                if differs:
+                    if loader < first:
+                        loaded = me << 32 | Word.NOTHING
+                    word.LOADED = loaded | differs
+            word.STORED = content | word.STORED & Word.LOCKED
+            if known and context.RACE_LOCKED:
+                store32(host, load32(value))
+        place += 4
+        host += 4
+        value += 4
+        word = Word(word + Word.BYTES)
+    race_unlock(context, lock)
+    return free
+
+
+def race_epoch_of(context: Context, number: int) -> int:
+    """The epoch of an accessor."""
+    return race_accessor_at(context, number).EPOCH
+
+
+def race_comes_before(context: Context, access: LineAccess, storer: int) -> int:
+    """Whether a word is that of the CTA alone and, by the upper half of ``STORED`` or the number of who loaded it, what was done to it
+    comes before what the warp does now."""
+    if storer == access.BEFORE:
+        return 1
+    if storer != storer & Word.NUMBERS or race_accessor_at(context, storer).CTA != access.NUMBER:
+        return 0
+    within = access.FLAGS & Race.WITHIN
+    if within and race_word_window(access) and race_accessor_before(context, access, storer) == 0:
+        return 0
+    access.BEFORE = storer
+    return 1

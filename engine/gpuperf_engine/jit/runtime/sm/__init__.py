@@ -1,0 +1,1 @@
+"""Runtime of generated code: the simulation of one SM."""

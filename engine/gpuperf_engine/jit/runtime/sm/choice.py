@@ -1,0 +1,79 @@
+"""Which warp of the SM that ``sm.core`` simulates issues next.
+
+Written in the subset of ``compile_python`` and compiled, never run as Python.
+"""
+
+from __future__ import annotations
+
+from ...ir.sm_records import NONE, Kind, Op, Sm, Warp
+from ..compile_python import load64
+
+
+def sm_pipe_free(sm: Sm, part: int, op: Op) -> int:
+    """When a pipe that an instruction may go through is free."""
+    pipes = sm + Sm.PIPES + part * 128
+    free = load64(pipes + 8 * op.PIPE)
+    if op.OTHER != NONE:
+        other = load64(pipes + 8 * op.OTHER)
+        if other < free:
+            free = other
+    return free
+
+
+def sm_queue_free(sm: Sm, part: int, op: Op) -> int:
+    """When the memory queue of a sub-partition has room for an instruction; 0 for one that does not go through it."""
+    if op.KIND >= Kind.SHARED and sm.PUSHED[part] >= sm.QUEUE:
+        return sm.QUEUES[part * 32 + sm.PUSHED[part] % sm.QUEUE]
+    return 0
+
+
+def sm_earliest(sm: Sm, part: int, warp: Warp) -> int:
+    """When a warp could issue, as far as its operands, its pipe and the memory queue decide."""
+    op = warp.OP
+    at = warp.AT
+    free = sm_pipe_free(sm, part, op)
+    if free > at:
+        at = free
+    free = sm_queue_free(sm, part, op)
+    if free > at:
+        at = free
+    return at
+
+
+def sm_choose(sm: Sm, part: int) -> int:
+    """Which warp of a sub-partition issues next, and when: the last one while it can, else the youngest."""
+    slot = sm.FREE[part]
+    last = Warp(sm.LAST[part])
+    if last and last.STATE == 1 and sm_earliest(sm, part, last) <= slot:
+        sm.NEXT_AT[part] = slot
+        sm.NEXT[part] = last
+        return 0
+    best = 1 << 60
+    chosen = Warp(0)
+    age = 0
+    warp = Warp(sm.WARP + part * sm.EACH * Warp.BYTES)
+    ends = warp + sm.EACH * Warp.BYTES
+    while warp < ends:
+        if warp.STATE == 1:
+            at = warp.AT
+            if at <= best:
+                at = sm_earliest(sm, part, warp)
+                if at < slot:
+                    at = slot
+                if at < best or (at == best and (warp == last or (chosen != last and warp.AGE > age))):
+                    best = at
+                    chosen = warp
+                    age = warp.AGE
+        warp = Warp(warp + Warp.BYTES)
+    sm.NEXT_AT[part] = best
+    sm.NEXT[part] = chosen
+    return 0
+
+
+def sm_again(sm: Sm) -> int:
+    """Warps of an SM can go on: let it choose again."""
+    part = 0
+    while part < sm.PARTS:
+        sm_choose(sm, part)
+        part += 1
+    return 0

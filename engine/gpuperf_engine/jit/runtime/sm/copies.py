@@ -1,0 +1,119 @@
+"""What a warp recorded of mbarriers and copies (``sass.run.asynchronous``), as ``sm.core`` reads it.
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. For mbarriers the stream has how many are named, and of
+each a word (its number, the CTA · 2⁸, lanes · 2¹⁶) and the value; for a copy a word (its kind, the mbarrier · 2⁸, the CTA ·
+2¹⁶) and the CTAs that it goes to, two times ``END`` where none was made. Mbarriers and kinds of copies are numbered as they
+are first met.
+"""
+
+from __future__ import annotations
+
+from ...ir.sm_records import END, Copy, Stream
+from ..compile_python import load8, load32, store32
+
+
+def sm_mbarrier(s: Stream, word: int) -> int:
+    """The number of an mbarrier, by its word of shared memory; 255 for all that are too many."""
+    number = 0
+    while number < s.MBARRIER_COUNT:
+        if load32(s.MBARRIERS + 4 * number) == word:
+            return number
+        number += 1
+    if number < 255:
+        store32(s.MBARRIERS + 4 * number, word)
+        s.MBARRIER_COUNT = number + 1
+    return number
+
+
+def sm_signals(s: Stream, words: int, out: int) -> int:
+    """A signal or test: where the stream goes on. Lanes that say the same to one mbarrier are one."""
+    count = 0
+    lane = 0
+    while lane < 32:
+        word = load32(words + 4 * lane)
+        if word != END:
+            value = load32(words + 128 + 4 * lane)
+            number = sm_mbarrier(s, word & 4194303) | (word >> 22 & 255) << 8
+            at = out + 4
+            ends = at + 8 * count
+            while at < ends:
+                if (load32(at) & 65535) == number and load32(at + 4) == value:
+                    break
+                at += 8
+            if at == ends:
+                store32(at, number)
+                store32(at + 4, value)
+                count += 1
+            store32(at, load32(at) + 65536)
+        lane += 1
+    store32(out, count)
+    return out + 4 + 8 * count
+
+
+def sm_copy_kind(s: Stream, key: int, form: int) -> int:
+    """The number of a kind of copies."""
+    number = 0
+    while number < s.COPY_COUNT:
+        copy = Copy(s.COPIES + number * Copy.BYTES)
+        if copy.KEY == key and copy.FORM == form:
+            return number
+        number += 1
+    if number < 255:
+        copy = Copy(s.COPIES + number * Copy.BYTES)
+        copy.KEY = key
+        copy.FORM = form
+        s.COPY_COUNT = number + 1
+    return number
+
+
+def sm_copy(s: Stream, words: int, site: int, out: int) -> int:
+    """A copy: where the stream goes on. Of a site: the number of its group of copies, 1 for copies of bytes, whose number stands for
+    what they copy."""
+    bulk = load8(site + 3)
+    named = load32(words + 8)
+    low = load32(words + 12)
+    high = load32(words + 16)
+    if low == END and high == END:
+        store32(out, END)
+        store32(out + 4, END)
+        return out + 8
+    form = load8(site + 2) | bulk << 8
+    key = low | high << 32
+    if bulk:
+        form = form | (named & 65535) << 16
+        key = load8(site + 1)
+    barrier = load32(words + 4)
+    number = 255
+    rank = 0
+    if barrier != END:
+        number = sm_mbarrier(s, (barrier & 16777215) >> 2)
+        rank = barrier >> 24
+    store32(out, sm_copy_kind(s, key, form) | number << 8 | rank << 16)
+    store32(out + 4, named >> 16)
+    return out + 8
+
+
+def sm_copied(s: Stream) -> int:
+    """Of what a warp recorded the copies alone, each as seven words at ``OUT``: the number of its kind, the address of bytes
+    (two words) or coordinates. Gives where they end."""
+    at = s.WORDS
+    ends = at + 4 * s.COUNT
+    out = s.OUT
+    while at < ends:
+        block = load32(at)
+        at += 8
+        site = load32(s.FIRST_SITE + 4 * block)
+        last = load32(s.FIRST_SITE + 4 * block + 4)
+        while site < last:
+            record = s.SITES + 4 * site
+            if load8(record) == 5 and load32(at + 12) != END:
+                sm_copy(s, at, record, out)
+                store32(out, load32(out) & 255)
+                field = 0
+                while field < 7:
+                    store32(out + 4 + 4 * field, load32(at + 12 + 4 * field))
+                    field += 1
+                out += 32
+            at += 128
+            site += 1
+    return out

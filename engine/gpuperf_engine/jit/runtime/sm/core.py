@@ -1,0 +1,366 @@
+"""One SM, clock by clock where something happens: warps issue machine instructions, which wait for one another, for pipes and memory.
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. Nothing is guessed at run time: all numbers are in the
+records of ``jit.ir.sm_records``. Whenever an instruction is issued, the time at which its result is there is worked out at once, from
+the times at which the servers on its way are free; so the SM steps from issue to issue, whatever lies between.
+"""
+
+from __future__ import annotations
+
+from ...ir.sm_records import (
+    AT_BIT,
+    CAUSE_BIT,
+    END,
+    FRACTION,
+    NONE,
+    Cause,
+    Change,
+    Kind,
+    Line,
+    Mbarrier,
+    Op,
+    Program,
+    Slot,
+    Sm,
+    Warp,
+)
+from ..compile_python import fill, load16, load32, load64, store64
+from .asynchronous import sm_cluster, sm_gathered, sm_product, sm_together, sm_transfer
+from .choice import sm_again, sm_choose
+from .fetch import sm_enter, sm_fetch
+from .memory import sm_forget, sm_memory
+from .stalls import sm_behind, sm_event, sm_held, sm_mark, sm_position, sm_step, sm_waited
+
+
+def sm_start(sm: Sm, slot: Slot, at: int) -> int:
+    """The next CTA in a slot."""
+    number = sm.STARTED
+    if number >= sm.CTAS:
+        return 0
+    sm.STARTED = number + 1
+    if number and at < sm.LAST_START + sm.GAP:
+        at = sm.LAST_START + sm.GAP
+    sm.LAST_START = at
+    program = Program(sm.PROGRAMS + load64(sm.CLASSES + 8 * number) * Program.BYTES)
+    slot.PROGRAM = program
+    slot.NUMBER = number
+    slot.BEFORE = slot.SINCE
+    slot.SINCE = at
+    if number < sm.RESIDENT:
+        slot.BEFORE = at
+    slot.LIVE = sm.WARPS
+    fill(slot.LINES, 0, program.LINES * Line.BYTES)
+    fill(slot + Slot.ARRIVED, 0, 128)
+    fill(slot + Slot.WARPGROUPS, 0, 64)
+    fill(slot.MBARRIERS, 0, sm.MBARRIERS * Mbarrier.BYTES)
+    slot.GATHERED = 0
+    slot.PHASE = 0
+    index = (slot - sm.SLOT) // Slot.BYTES
+    count = 0
+    while count < sm.WARPS:
+        place = index * sm.WARPS + count
+        part = place % sm.PARTS
+        warp = Warp(sm.WARP + (part * sm.EACH + place // sm.PARTS) * Warp.BYTES)
+        fill(warp, 0, Warp.BYTES)
+        warp.STATE = 1
+        warp.SLOT = slot
+        warp.NUMBER = count
+        warp.AGE = number * 64 + count
+        warp.PLACE = load64(program.STREAMS + 8 * count)
+        warp.SINCE = at
+        # what is fetched until the first instruction issues is in the turnaround
+        first = load32(warp.PLACE)
+        if first != END:
+            warp.LINE = Op(load64(sm.BLOCK + first * 16)).LINE
+            sm_enter(sm, warp.LINE)
+        sm_next(sm, warp, at << AT_BIT)
+        count += 1
+    sm_again(sm)
+    return 0
+
+
+def sm_wave(sm: Sm, now: int) -> int:
+    """As many CTAs as the SM holds have ended: once some waves in a row have taken equally long, and no data are further behind
+    than before, whole waves are left out."""
+    took = now - sm.WAVE_ENDED
+    sm.WAVE_ENDED = now
+    behind = sm.PORT
+    if behind < sm.L2:
+        behind = sm.L2
+    if behind < sm.DRAM:
+        behind = sm.DRAM
+    behind = (behind >> FRACTION) - now
+    if behind < 0:
+        behind = 0
+    more = took - sm.WAVE_TOOK
+    if more < 0:
+        more = 0 - more
+    if more * sm.ALIKE_PART > took or (behind - sm.WAVE_BEHIND) * sm.ALIKE_PART > took:
+        sm.WAVES_ALIKE = 0
+        sm.WAVE_FIRST = now
+        sm.WAVE_TOOK = took
+        sm.WAVE_BEHIND = behind
+        return 0
+    sm.WAVES_ALIKE += 1
+    left = (sm.CTAS - sm.STARTED) // sm.RESIDENT * sm.RESIDENT
+    if sm.WAVES_ALIKE == sm.ALIKE and left and sm.SKIPPED == 0:
+        sm.SKIPPED = left
+        sm.SKIPPED_CLOCKS = left // sm.RESIDENT * (now - sm.WAVE_FIRST) // sm.ALIKE
+        rank = 0
+        while rank < sm.GROUP:
+            peer = Sm(sm.PEERS + rank * Sm.BYTES)
+            peer.CTAS -= left
+            rank += 1
+    return 0
+
+
+def sm_ended(sm: Sm, warp: Warp, now: int) -> int:
+    """A warp has nothing left to do."""
+    warp.STATE = 0
+    slot = Slot(warp.SLOT)
+    slot.LIVE -= 1
+    sm.RESIDED += now - slot.SINCE
+    if sm.ENDED < now:
+        sm.ENDED = now
+    if slot.LIVE == 0:
+        store64(sm.FINISHED + 8 * slot.NUMBER, now)
+        store64(sm.PROGRESS + 8 * slot.NUMBER, sm.ISSUED)
+        sm.DONE += 1
+        program = slot.PROGRAM
+        line = Line(slot.LINES)
+        ends = line + program.LINES * Line.BYTES
+        while line < ends:
+            if line.VALID:
+                sm_forget(sm, line)
+            line = Line(line + Line.BYTES)
+        sm_follow(sm, slot, now)
+    else:
+        barrier = 0
+        while barrier < 16:
+            if slot.ARRIVED[barrier] and slot.ARRIVED[barrier] >= slot.LIVE:
+                sm_release(sm, slot, barrier, warp, now)
+            barrier += 1
+        sm_gathered(sm, slot, now)
+    return 0
+
+
+def sm_follow(sm: Sm, slot: Slot, now: int) -> int:
+    """A CTA has ended: once all of its cluster have, those of the next one start."""
+    first = Sm(sm.PEERS)
+    offset = slot - sm.SLOT
+    rank = 0
+    while rank < sm.GROUP:
+        peer = Sm(sm.PEERS + rank * Sm.BYTES)
+        if Slot(peer.SLOT + offset).LIVE:
+            sm_gathered(sm, slot, now)
+            return 0
+        rank += 1
+    done = first.DONE
+    if done % sm.RESIDENT == 0:
+        sm_wave(first, now)
+    rank = 0
+    while rank < sm.GROUP:
+        peer = Sm(sm.PEERS + rank * Sm.BYTES)
+        sm_start(peer, Slot(peer.SLOT + offset), now + sm.TURNAROUND)
+        rank += 1
+    return 0
+
+
+def sm_next(sm: Sm, warp: Warp, at: int) -> int:
+    """Let a warp come to its next instruction, no earlier than at some time (and why not). 0 at its end."""
+    op = warp.OP
+    if op == warp.ENDS:
+        number = load32(warp.PLACE)
+        if number == END:
+            return 0
+        warp.PLACE += 4
+        block = sm.BLOCK + number * 16
+        op = Op(load64(block))
+        warp.OP = op
+        warp.ENDS = load64(block + 8)
+    if op.LINE:
+        at = sm_fetch(sm, warp, op, at)
+    registers = op.REGISTERS
+    ends = registers + 2 * op.READS
+    known = warp + Warp.READY
+    while registers < ends:
+        ready = load64(known + 8 * load16(registers))
+        if ready > at:
+            at = ready
+        registers += 2
+    ends = registers + 2 * op.WRITES
+    soonest = op.LATENCY - 1
+    if op.KIND:
+        soonest = 0
+    while registers < ends:
+        ready = load64(known + 8 * load16(registers)) - (soonest << AT_BIT)
+        if ready > at:
+            at = ready
+        registers += 2
+    if op.KIND == Kind.WAIT:
+        left = op.ARGUMENT & 255
+        group = warp.COMMITTED
+        if group > left:
+            number = (group - left - 1) % 8
+            ready = (warp.GROUPS[number] - (op.ARGUMENT >> 8) << AT_BIT) + warp.GROUP_BY[number]
+            if ready > at:
+                at = ready
+    if op.KIND == Kind.MATRIX_WAIT:
+        left = op.ARGUMENT
+        group = warp.PRODUCED
+        if group > left:
+            number = (group - left - 1) % 8
+            ready = warp.PRODUCTS[number] << AT_BIT | warp.PRODUCT_BY[number]
+            if ready > at:
+                at = ready
+    warp.AT = at >> AT_BIT
+    warp.WHY = at & (1 << AT_BIT) - 1
+    return 1
+
+
+def sm_release(sm: Sm, slot: Slot, barrier: int, last: Warp, now: int) -> int:
+    """Let the warps of a CTA go on that wait at a barrier, of which this one came last."""
+    slot.ARRIVED[barrier] = 0
+    index = (slot - sm.SLOT) // Slot.BYTES
+    until = now + sm.LATENCY_BARRIER
+    count = 0
+    clocks = 0
+    times = 0
+    at = Op(0)
+    while count < sm.WARPS:
+        place = index * sm.WARPS + count
+        warp = Warp(sm.WARP + (place % sm.PARTS * sm.EACH + place // sm.PARTS) * Warp.BYTES)
+        if warp.STATE == barrier + 2:
+            warp.STATE = 1
+            if warp.AT < until:
+                warp.AT = until
+            if now > warp.SINCE:
+                clocks += now - warp.SINCE
+                times += 1
+                at = warp.HELD
+                if until >= sm.WINDOW_FROM:
+                    sm_event(sm, 1, 0, warp, at, warp.SINCE, now, now, Cause.BARRIER << CAUSE_BIT)
+                warp.SINCE = now
+            sm_held(sm, warp, Cause.BARRIER << CAUSE_BIT | sm_position(sm, warp.HELD), until)
+        count += 1
+    if times:
+        sm_behind(sm, at, last, now, clocks, times)
+    sm_again(sm)
+    return 0
+
+
+def sm_issue(sm: Sm, part: int) -> int:
+    """Issue what was chosen for a sub-partition."""
+    now = sm.NEXT_AT[part]
+    warp = Warp(sm.NEXT[part])
+    op = warp.OP
+    kind = op.KIND
+    ports = op.PORTS
+    if sm.LAST[part] == warp:
+        ports = op.REUSED
+    if ports < 1:
+        ports = 1
+    sm.FREE[part] = now + ports
+    sm.LAST[part] = warp
+    sm.ISSUED += 1
+    op.ISSUED += 1
+    if warp.SINCE < now:
+        sm_waited(sm, part, warp, op, now)
+    if sm.TRAILS:
+        sm_step(sm, warp, op, now)
+    if now >= sm.WINDOW_FROM:
+        sm_event(sm, 0, part, warp, op, warp.SINCE, warp.AT, now, warp.WHY)
+    sm_mark(sm, part, now)
+    warp.SINCE = now + 1
+    own = sm_position(sm, op)
+    pipes = sm + Sm.PIPES + part * 128
+    pipe = pipes + 8 * op.PIPE
+    if op.OTHER != NONE and load64(pipes + 8 * op.OTHER) < load64(pipe):
+        pipe = pipes + 8 * op.OTHER
+    until = now + op.BUSY
+    ready = now + op.LATENCY
+    if kind >= Kind.SHARED:
+        sm.LATE_BY = 0
+        ready = sm_memory(sm, part, warp, op, now)
+        by = sm.LATE_BY
+        if by:
+            own = by
+    elif kind == Kind.MATRIX:
+        until = sm_product(sm, warp, op, now)
+        ready = now + 1
+    elif kind == Kind.TRANSFER:
+        sm_transfer(sm, warp, now)
+    elif kind == Kind.COMMIT:
+        warp.GROUPS[warp.COMMITTED % 8] = warp.COPIED
+        warp.GROUP_BY[warp.COMMITTED % 8] = Cause.GROUP << CAUSE_BIT | warp.COPIED_BY
+        warp.COMMITTED += 1
+    store64(pipe, until)
+    if op.CHANGE & Change.HIDDEN:
+        ready = now + 1
+    ready = ready << AT_BIT | own
+    registers = op.REGISTERS + 2 * op.READS
+    ends = registers + 2 * op.WRITES
+    target = warp + Warp.READY
+    while registers < ends:
+        store64(target + 8 * load16(registers), ready)
+        registers += 2
+    warp.OP = Op(op + Op.BYTES)
+    if sm_next(sm, warp, now + op.PAUSE << AT_BIT | Cause.PAUSE << CAUSE_BIT | sm_position(sm, op)) == 0:
+        sm_ended(sm, warp, now + 1)
+    if kind == Kind.PLAIN:
+        sm_choose(sm, part)
+        return 0
+    warp.HELD = op
+    if op.CHANGE & Change.NO_BARRIER:
+        kind = Kind.PLAIN
+    if kind == Kind.BARRIER or kind == Kind.ARRIVE:
+        slot = Slot(warp.SLOT)
+        barrier = op.ARGUMENT & 15
+        expected = op.ARGUMENT >> 4
+        if expected == 0:
+            expected = slot.LIVE
+        slot.ARRIVED[barrier] += 1
+        if kind == Kind.BARRIER:
+            warp.STATE = barrier + 2
+        if slot.ARRIVED[barrier] >= expected:
+            sm_release(sm, slot, barrier, warp, now)
+    elif kind == Kind.TEST and warp.TESTS:
+        warp.STATE = 63 + warp.TESTS
+        warp.TESTS = 0
+    elif kind == Kind.MATRIX_ARRIVE:
+        sm_together(sm, warp, now)
+    elif kind == Kind.CLUSTER_ARRIVE or kind == Kind.CLUSTER_WAIT:
+        sm_cluster(sm, warp, kind, now)
+    sm_choose(sm, part)
+    return 0
+
+
+def sm_run(sm: Sm) -> int:
+    """All CTAs of the SMs of a cluster, of which this is the first; 1 if all have ended."""
+    ends = sm + sm.GROUP * Sm.BYTES
+    count = 0
+    while count < sm.RESIDENT:
+        peer = sm
+        while peer < ends:
+            sm_start(peer, Slot(peer.SLOT + count * Slot.BYTES), sm.TURNAROUND)
+            peer = Sm(peer + Sm.BYTES)
+        count += 1
+    never = 1 << 60
+    while 1:
+        part = 0
+        at = never
+        chosen = sm
+        peer = sm
+        while peer < ends:
+            other = 0
+            while other < peer.PARTS:
+                if peer.NEXT_AT[other] < at:
+                    at = peer.NEXT_AT[other]
+                    part = other
+                    chosen = peer
+                other += 1
+            peer = Sm(peer + Sm.BYTES)
+        if at >= never:
+            break
+        sm_issue(chosen, part)
+    return sm.DONE == sm.CTAS

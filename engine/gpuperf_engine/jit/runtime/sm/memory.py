@@ -1,0 +1,303 @@
+"""Memory of the SM that ``sm.core`` simulates: the lines in L1, and the ways of memory instructions through the units that share it.
+
+Written in the subset of ``compile_python`` and compiled, never run as Python.
+"""
+
+from __future__ import annotations
+
+from ...ir.sm_records import FRACTION, GROUPS, Change, Kind, Line, Op, Slot, Sm, Warp
+from ..compile_python import bits_count, load8, load32, load64, store64
+from .mbarriers import sm_told
+from .stalls import sm_event, sm_position
+
+
+def sm_forget(sm: Sm, line: Line) -> int:
+    """Take a line out of the list of those in L1."""
+    newer = Line(line.NEWER)
+    older = Line(line.OLDER)
+    if newer:
+        newer.OLDER = older
+    else:
+        sm.NEWEST = older
+    if older:
+        older.NEWER = newer
+    else:
+        sm.OLDEST = newer
+    line.NEWER = 0
+    line.OLDER = 0
+    sm.KEPT -= 1
+    return 0
+
+
+def sm_keep(sm: Sm, line: Line) -> int:
+    """Put a line in front of those in L1; the oldest goes if there is no room."""
+    newest = sm.NEWEST
+    line.OLDER = newest
+    line.NEWER = 0
+    if newest:
+        newest.NEWER = line
+    else:
+        sm.OLDEST = line
+    sm.NEWEST = line
+    sm.KEPT += 1
+    if sm.KEPT > sm.L1_LINES:
+        victim = sm.OLDEST
+        sm_forget(sm, victim)
+        if victim.DIRTY:
+            sectors = bits_count(victim.DIRTY)
+            sm.PORT += sectors * sm.PORT_COST
+            sm.L2 += sectors * sm.L2_COST
+            sm.L2_SECTORS += sectors
+        victim.VALID = 0
+        victim.DIRTY = 0
+    return 0
+
+
+def sm_below(sm: Sm, now: int, sectors: int, far: int) -> int:
+    """When sectors that L1 asks for or writes have gone through the port, L2 and DRAM, beyond their latency. Of L2 and DRAM the SM
+    may have used up more than its share by ``LEAD`` clocks."""
+    at = now << FRACTION
+    port = sm.PORT
+    if port < at:
+        port = at
+    port += sectors * sm.PORT_COST
+    sm.PORT = port
+    late = port - at
+    level = sm.L2
+    if level < at:
+        level = at
+    level += sectors * sm.L2_COST
+    sm.L2 = level
+    sm.L2_SECTORS += sectors
+    if level - at - sm.LEAD > late:
+        late = level - at - sm.LEAD
+    if far:
+        level = sm.DRAM
+        if level < at:
+            level = at
+        level += sectors * sm.DRAM_COST
+        sm.DRAM = level
+        sm.DRAM_SECTORS += sectors
+        if level - at - sm.LEAD > late:
+            late = level - at - sm.LEAD
+    return late >> FRACTION
+
+
+def sm_lead(sm: Sm, slot: Slot, start: int) -> int:
+    """By how many clocks the SM may lead others. SMs that start in step queue once; that leaves them one behind the other, so that the
+    bursts of later CTAs do not meet, as long as what all of them need fits into the time of one: the SM may be ahead by what passed
+    since the CTA before. Where DRAM reads and writes by turns, loads wait far longer than these queues say: there SMs count as in step
+    whenever a CTA starts, and lead by half its clocks."""
+    sm.LEAD = (start - slot.BEFORE) * (256 - sm.MIXED) + ((start - slot.SINCE) * sm.MIXED >> 1)
+    return 0
+
+
+def sm_touch(sm: Sm, slot: Slot, number: int, line: Line, sectors: int) -> int:
+    """The sectors among these that the CTA touches for the first time, of a line whose data are in DRAM. Of other lines some are those
+    that another SM, in step with this one, has just asked DRAM for."""
+    program = slot.PROGRAM
+    if line.TOUCHED == 0:
+        group = load8(program.GROUPS + number)
+        sums = load64(sm.SUMS + 8 * group) + load64(sm.SHARES + 8 * group)
+        if sums >= 65536:
+            sums -= 65536
+            line.DRAM = 1
+        store64(sm.SUMS + 8 * group, sums)
+        behind = load64(sm.SHARES + 8 * GROUPS + 8 * group)
+        if behind and line.DRAM == 0:
+            sums = load64(sm.SUMS + 8 * GROUPS + 8 * group) + behind
+            if sums >= 65536:
+                sums -= 65536
+                line.DRAM = 2
+            store64(sm.SUMS + 8 * GROUPS + 8 * group, sums)
+    new = sectors & ~line.TOUCHED
+    line.TOUCHED |= sectors
+    if line.DRAM == 1:
+        return new
+    return 0
+
+
+def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
+    """When the sectors of a line are there that a load wants at some time."""
+    number = word >> 4
+    sectors = word & 15
+    line = Line(slot.LINES + number * Line.BYTES)
+    valid = line.VALID
+    missing = sectors & ~valid
+    if valid and sm.NEWEST != line:
+        sm_forget(sm, line)
+        sm_keep(sm, line)
+    ready = start + sm.LATENCY_L1
+    if missing:
+        if valid == 0:
+            line.VALID = sectors
+            sm_keep(sm, line)
+        first = missing & ~line.TOUCHED
+        far = bits_count(sm_touch(sm, slot, number, line, sectors) & missing)
+        near = bits_count(missing) - far
+        latency = sm.LATENCY_L2
+        if first and line.DRAM == 2:
+            latency = sm.LATENCY_DRAM
+        late = 0
+        if near:
+            late = sm_below(sm, start, near, 0)
+        if far:
+            late = sm_below(sm, start, far, 1)
+            latency = sm.LATENCY_DRAM
+        if start + latency + late > ready:
+            ready = start + latency + late
+        line.VALID = line.VALID | sectors
+        if ready > line.READY:
+            line.READY = ready
+        return ready
+    if line.READY > ready:
+        ready = line.READY
+    return ready
+
+
+def sm_stored(sm: Sm, slot: Slot, word: int, start: int) -> int:
+    """A store goes through to L2: how late it is there."""
+    number = word >> 4
+    sectors = word & 15
+    line = Line(slot.LINES + number * Line.BYTES)
+    far = bits_count(sm_touch(sm, slot, number, line, sectors))
+    near = bits_count(sectors) - far
+    late = 0
+    if near:
+        late = sm_below(sm, start, near, 0)
+    if far:
+        late = sm_below(sm, start, far, 1)
+    return late
+
+
+def sm_local_stored(sm: Sm, slot: Slot, word: int) -> int:
+    """A store to local memory stays in L1."""
+    line = Line(slot.LINES + (word >> 4) * Line.BYTES)
+    if line.VALID:
+        sm_forget(sm, line)
+    line.VALID |= word & 15
+    line.DIRTY |= word & 15
+    line.TOUCHED = 15
+    sm_keep(sm, line)
+    return 0
+
+
+def sm_queued(sm: Sm, part: int, cost: int, now: int) -> int:
+    """When an instruction comes to the unit that all sub-partitions share, which it occupies for ``cost`` clocks."""
+    start = sm.ADDRESS[part]
+    if start < now:
+        start = now
+    sm.ADDRESS[part] = start + sm.ADDRESS_CLOCKS
+    if start < sm.LSU:
+        start = sm.LSU
+    sm.LSU = start + cost
+    sm.QUEUES[part * 32 + sm.PUSHED[part] % sm.QUEUE] = start
+    sm.PUSHED[part] += 1
+    return start
+
+
+def sm_worked(sm: Sm, unit: int, warp: Warp, op: Op, start: int, before: int, after: int) -> int:
+    """L2 or DRAM worked for an instruction."""
+    since = before >> FRACTION
+    if since < start:
+        since = start
+    sm_event(sm, 2, unit, warp, op, since, since, after >> FRACTION, 0)
+    return 0
+
+
+def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
+    """A memory instruction on its way: when its result is there."""
+    place = warp.PLACE
+    kind = op.KIND
+    if kind >= Kind.INIT:
+        start = sm_queued(sm, part, sm.LSU_CLOCKS, now)
+        sm.LSU_BUSY += sm.LSU_CLOCKS
+        op.MOVED += sm.LSU_CLOCKS
+        return sm_told(sm, warp, op, start)
+    head = 65537
+    if kind != Kind.SHUFFLE:
+        head = load32(place)
+        place += 4
+    more = 0
+    if kind == Kind.COPY:
+        more = head & 255
+        head = load32(place)
+        place += 4
+    lines = head >> 8 & 255
+    warp.PLACE = place + 4 * lines
+    if head == 0:
+        return now + op.LATENCY
+    waves = head & 255
+    op.LINES += lines
+    op.LANES += head >> 16 & 255
+    change = op.CHANGE
+    if change:
+        words = (head >> 16 & 255) * op.ARGUMENT
+        least = (words + 31) // 32
+        if change & Change.NO_CONFLICTS and waves > least:
+            waves = least
+        if change & Change.SIDE_BY_SIDE and lines > least:
+            place += 4 * (op.ISSUED * least % (lines - least + 1))
+            lines = least
+    passes = waves * sm.WAVE
+    cost = passes + more * sm.WAVE
+    looked = (lines + sm.TAGS - 1) // sm.TAGS
+    if cost < looked:
+        cost = looked
+    if cost < sm.LSU_CLOCKS:
+        cost = sm.LSU_CLOCKS
+    start = sm_queued(sm, part, cost, now)
+    sm.LSU_BUSY += cost
+    if start + cost >= sm.WINDOW_FROM:
+        sm_event(sm, 2, 0, warp, op, start, start, start + cost, 0)
+    op.MOVED += cost
+    if kind == Kind.SHARED or kind == Kind.SHUFFLE:
+        return start + op.LATENCY + passes - sm.WAVE
+    if lines == 0 and kind != Kind.COPY:
+        # a generic address in shared memory: that of a CTA of the cluster
+        return start + sm.LATENCY_CLUSTER + passes - sm.WAVE
+    slot = Slot(warp.SLOT)
+    sm_lead(sm, slot, start)
+    ready = start + sm.LATENCY_L1
+    late = 0
+    near = sm.L2
+    far = sm.DRAM
+    while lines:
+        word = load32(place)
+        if change & Change.SIDE_BY_SIDE:
+            word = word | 15
+        line = Line(slot.LINES + (word >> 4) * Line.BYTES)
+        again = word & 15 & line.TOUCHED & ~line.VALID
+        if kind == Kind.STORE:
+            again = 0
+        op.AGAIN += bits_count(again)
+        if again and change & Change.NEAR:
+            word = word & ~again
+        if word & 15 == 0:
+            at = ready
+        elif kind == Kind.LOAD or kind == Kind.COPY or kind == Kind.LOCAL_LOAD:
+            at = sm_loaded(sm, slot, word, start)
+            if at > ready:
+                ready = at
+        elif kind == Kind.LOCAL_STORE:
+            sm_local_stored(sm, slot, word)
+        else:
+            at = sm_stored(sm, slot, word, start)
+            if at > late:
+                late = at
+        place += 4
+        lines -= 1
+    if sm.L2 >> FRACTION >= sm.WINDOW_FROM and sm.L2 != near:
+        sm_worked(sm, 1, warp, op, start, near, sm.L2)
+    if sm.DRAM >> FRACTION >= sm.WINDOW_FROM and sm.DRAM != far:
+        sm_worked(sm, 2, warp, op, start, far, sm.DRAM)
+    if kind == Kind.ATOMIC:
+        return start + sm.LATENCY_L2 + late + passes - sm.WAVE
+    if change & Change.HIDDEN:
+        ready = start
+    if kind == Kind.COPY and ready + more > warp.COPIED:
+        warp.COPIED = ready + more
+        warp.COPIED_BY = sm_position(sm, op)
+    if kind == Kind.COPY:
+        return now + 1
+    return ready + passes - sm.WAVE

@@ -1,0 +1,235 @@
+"""What the warps of a CTA recorded (``sass.run.tracing``), as the streams that ``sm.core`` reads.
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. A stream is words of 32 bits: the number of a block,
+then
+for each of its accesses a word (wavefronts, lines · 2⁸, lanes · 2¹⁶) and a word for each line (its number · 16, its sectors); at
+its end
+``END``. Lines are numbered as they are first touched by the CTA.
+"""
+
+from __future__ import annotations
+
+from ...ir.sm_records import END, Stream
+from ..compile_python import load8, load32, load64, store8, store32, store64
+from .copies import sm_copy, sm_signals
+
+
+def sm_line(s: Stream, group: int, line: int) -> int:
+    """The number of a line of a group."""
+    key = (line << 8 | group) + 1
+    at = (key * 11400714819323198485 >> 20) & s.MASK
+    while 1:
+        cell = s.TABLE + at * 16
+        known = load64(cell)
+        if known == key:
+            return load64(cell + 8)
+        if known == 0:
+            number = s.UNIQUE
+            store64(cell, key)
+            store64(cell + 8, number)
+            store8(s.GROUPS + number, group)
+            store64(s.LINES + 8 * number, line)
+            s.UNIQUE = number + 1
+            return number
+        at = (at + 1) & s.MASK
+    return 0
+
+
+def sm_passes(s: Stream, words: int, first: int, last: int, width: int) -> int:
+    """The most words of one bank that lanes ``first`` to ``last`` - 1 access, each ``width`` of them."""
+    scratch = s.SCRATCH
+    bank = 0
+    while bank < 32:
+        store64(scratch + 8 * bank, 0)
+        bank += 1
+    most = 0
+    lane = first
+    while lane < last:
+        word = load32(words + 4 * lane)
+        if word != END:
+            part = 0
+            while part < width:
+                bank = (word + part) & 31
+                count = load64(scratch + 8 * bank)
+                seen = 0
+                row = scratch + 256 + 256 * bank
+                known = 0
+                while seen < count:
+                    if load64(row + 8 * seen) == word + part:
+                        known = 1
+                        break
+                    seen += 1
+                if known == 0:
+                    store64(row + 8 * count, word + part)
+                    store64(scratch + 8 * bank, count + 1)
+                    if count + 1 > most:
+                        most = count + 1
+                part += 1
+        lane += 1
+    return most
+
+
+def sm_alike(words: int, distance: int) -> int:
+    """Whether each lane accesses what the lane ``distance`` apart accesses."""
+    lane = 0
+    while lane < 32:
+        one = load32(words + 4 * lane)
+        other = load32(words + 4 * (lane ^ distance))
+        if one != other and one != END and other != END:
+            return 0
+        lane += 1
+    return 1
+
+
+def sm_wavefronts(s: Stream, words: int, width: int, shared: int) -> int:
+    """Of an access of ``width`` words by each lane: two of them are served by halves of the warp, four by quarters; of shared
+    memory in
+    half the passes where neighbours access the same."""
+    if width == 1:
+        return sm_passes(s, words, 0, 32, 1)
+    step = 32 // width
+    total = 0
+    if shared and (sm_alike(words, 1) or sm_alike(words, 2)):
+        step = step * 2
+    first = 0
+    while first < 32:
+        total += sm_passes(s, words, first, first + step, width)
+        first += step
+    return total
+
+
+def sm_most(words: int) -> int:
+    """How many lanes access the word that most of them access."""
+    most = 0
+    lane = 0
+    while lane < 32:
+        word = load32(words + 4 * lane)
+        if word != END:
+            count = 0
+            other = 0
+            while other < 32:
+                if load32(words + 4 * other) == word:
+                    count += 1
+                other += 1
+            if count > most:
+                most = count
+        lane += 1
+    return most
+
+
+def sm_elsewhere(words: int) -> int:
+    """Whether the upper words of generic addresses say that they lie in shared memory."""
+    lane = 0
+    while lane < 32:
+        if load32(words + 4 * lane) != END:
+            return load32(words + 128 + 4 * lane) == 256
+        lane += 1
+    return 0
+
+
+def sm_access(s: Stream, words: int, site: int, out: int) -> int:
+    """One access: where the stream goes on. Of a site: the kind of memory (0 shared, 1 global, 2 local; 3 an mbarrier, 4 what is told
+    to it, 5 a copy, 6 generic), words of a lane, group,
+    1 for an atomic, how often its lanes are halved · 2, and 128 where its data do not come from L1."""
+    space = load8(site)
+    if space == 3:
+        return sm_signals(s, words, out)
+    if space == 4:  # the value of the signal before
+        return out
+    if space == 5:
+        return sm_copy(s, words, site, out)
+    if space == 6:
+        space = 1 - sm_elsewhere(words)
+    width = load8(site + 1)
+    group = load8(site + 2)
+    atomic = load8(site + 3) & 1
+    past = load8(site + 3) >> 7
+    lane = 32 >> (load8(site + 3) >> 1 & 63)
+    while lane < 32:
+        store32(words + 4 * lane, END)
+        lane += 1
+    lanes = 0
+    lane = 0
+    while lane < 32:
+        if load32(words + 4 * lane) != END:
+            lanes += 1
+        lane += 1
+    if lanes == 0:
+        store32(out, 0)
+        return out + 4
+    passes = 1
+    if atomic:
+        passes = sm_most(words)
+    elif past:
+        passes = 0
+    elif space == 2:
+        passes = width
+    else:
+        passes = sm_wavefronts(s, words, width, space == 0)
+    count = 0
+    at = out + 4
+    if space:
+        lane = 0
+        scratch = s.SCRATCH
+        while lane < 32:
+            word = load32(words + 4 * lane)
+            part = 0
+            while word != END and part < 1 + (width - 1) * (space == 2):
+                line = word >> 5
+                sector = 1 << (word >> 3 & 3)
+                if space == 2:
+                    line = (word + part) << 5 | s.WARP
+                    sector = 1 << (lane >> 3)
+                which = count
+                while which > 0:
+                    which -= 1
+                    if load64(scratch + 8 * which) == line:
+                        which += 1
+                        break
+                    if which == 0:
+                        which = 255
+                        break
+                if count == 0 or which == 255:
+                    if count < 128:
+                        store64(scratch + 8 * count, line)
+                        store32(at + 4 * count, sm_line(s, group, line) << 4 | sector)
+                        count += 1
+                else:
+                    store32(at + 4 * (which - 1), load32(at + 4 * (which - 1)) | sector)
+                part += 1
+            lane += 1
+    store32(out, passes | count << 8 | lanes << 16)
+    return at + 4 * count
+
+
+def sm_off(words: int, mask: int, space: int) -> int:
+    """Lanes that did not execute a block recorded nothing; what a copy names is no lane's."""
+    lane = 0
+    while lane < 32 and space != 5:
+        if (mask >> lane & 1) == 0:
+            store32(words + 4 * lane, END)
+        lane += 1
+    return 0
+
+
+def sm_stream(s: Stream) -> int:
+    """The stream of a warp from what it recorded; gives where it ends."""
+    at = s.WORDS
+    ends = at + 4 * s.COUNT
+    out = s.OUT
+    while at < ends:
+        block = load32(at)
+        mask = load32(at + 4)
+        store32(out, block)
+        out += 4
+        at += 8
+        site = load32(s.FIRST_SITE + 4 * block)
+        last = load32(s.FIRST_SITE + 4 * block + 4)
+        while site < last:
+            if mask != END:
+                sm_off(at, mask, load8(s.SITES + 4 * site))
+            out = sm_access(s, at, s.SITES + 4 * site, out)
+            at += 128
+            site += 1
+    store32(out, END)
+    return out + 4

@@ -1,0 +1,1 @@
+"""Runtime of generated code: tensor copies and tensor memory."""

@@ -1,0 +1,275 @@
+"""Runtime of generated code: the matrices of ``tcgen05`` are fetched from shared and tensor memory, with their metadata and scales.
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. ``isa.tensor_layouts`` says where everything lies.
+"""
+
+from __future__ import annotations
+
+from ....isa.tensor_layouts import (
+    depth_of,
+    element_bytes,
+    line_offset,
+    metadata_bit,
+    metadata_row,
+    row_lane,
+    swizzle_width,
+    swizzled,
+    transposed_offset,
+)
+from ....isa.tensor_memory import Tensor, TensorProblem
+from ...ir.abi import Context, Cta, State
+from ...ir.tensor_records import TensorWork
+from ..compile_python import (
+    fill,
+    load8,
+    load16,
+    load32,
+    load64,
+    store8,
+    store16,
+    store32,
+    store64,
+    unsigned_less,
+)
+from ..mbarrier import refuse_mbarrier
+from ..memory import reach
+
+
+def has_columns(cta: Cta, column: int, count: int) -> int:
+    """Whether columns of tensor memory are allocated."""
+    if unsigned_less(Tensor.COLUMNS - count, column):
+        return 0
+    first = column >> 5
+    units = ((1 << (((column + count - 1) >> 5) - first + 1)) - 1) << first
+    return (cta.TENSOR_UNITS & units) == units
+
+
+def unpacked(target: int, source: int, bits: int, count: int, apart: int) -> int:
+    """Elements of four or six bits, at most 16, each to a byte."""
+    index = 0
+    held = load64(source)
+    more = load32(source + 8)
+    while index < count:
+        store8(target + index * apart, held & ((1 << bits) - 1))
+        held = (held >> bits) | (more << (64 - bits))
+        more = more >> bits
+        index += 1
+    return 0
+
+
+def fetch_lines(
+    context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, lines: int, pieces: int, bits: int, how: int,
+    target: int,
+) -> int:  # fmt: skip
+    """Lines of a matrix in shared memory along K, in pieces of 16 bytes; ``bits``: of elements that are packed, each to a byte."""
+    start = (descriptor & 16383) << 4
+    leading = ((descriptor >> 16) & 16383) << 4
+    stride = ((descriptor >> 32) & 16383) << 4
+    width = swizzle_width(descriptor >> 61)
+    if width == 0 or descriptor >> 61 == 1:
+        return refuse_mbarrier(context, site, lane, start, TensorProblem.SWIZZLE, 0, descriptor)
+    if width > 16 and pieces * 16 > width:
+        return refuse_mbarrier(context, site, lane, start, TensorProblem.LINE, 0, descriptor)
+    phase = (descriptor >> 49) & 7
+    line = 0
+    while line < lines:
+        piece = 0
+        while piece < pieces:
+            address = (start + line_offset(line, piece, width, leading, stride)) & 262143
+            host = reach(context, cta, state, site, lane, swizzled(address, width, 4, phase), 16, how)
+            if host == 0:
+                return 0
+            if bits < 8:
+                unpacked(target + 16 * piece, host, bits, 16, 1)
+            else:
+                store64(target + 16 * piece, load64(host))
+                store64(target + 16 * piece + 8, load64(host + 8))
+            piece += 1
+        target += Tensor.PITCH
+        line += 1
+    return 1
+
+
+def fetch_transposed(
+    context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, lines: int, depth: int, size: int, bits: int,
+    how: int, target: int,
+) -> int:  # fmt: skip
+    """Lines of a matrix in shared memory that lies across K: 16 bytes hold one k of several lines; ``bits``: of elements that are
+    packed, each to a byte."""
+    start = (descriptor & 16383) << 4
+    leading = ((descriptor >> 16) & 16383) << 4
+    stride = ((descriptor >> 32) & 16383) << 4
+    mode = descriptor >> 61
+    width = swizzle_width(mode)
+    if width == 0 or (mode == 1) != (size == 4):
+        return refuse_mbarrier(context, site, lane, start, TensorProblem.SWIZZLE, 0, descriptor)
+    phase = (descriptor >> 49) & 7
+    per = 16 // size
+    line = 0
+    while line < lines:
+        k = 0
+        while k < depth:
+            offset = transposed_offset(line // per, k, width, leading, stride, 8 - 4 * (mode == 1))
+            address = swizzled((start + offset) & 262143, width, 4 + (mode == 1), phase)
+            host = reach(context, cta, state, site, lane, address, 16, how)
+            if host == 0:
+                return 0
+            into = target + line * Tensor.PITCH + k * size
+            count = lines - line
+            if count > per:
+                count = per
+            if bits < 8:
+                unpacked(into, host, bits, count, Tensor.PITCH)
+            index = 0
+            while bits == 8 and index < count:
+                if size == 1:
+                    store8(into, load8(host + index))
+                elif size == 2:
+                    store16(into, load16(host + 2 * index))
+                else:
+                    store32(into, load32(host + 4 * index))
+                into += Tensor.PITCH
+                index += 1
+            k += 1
+        line += per
+    return 1
+
+
+def fetch(
+    context: Context, cta: Cta, state: State, site: int, lane: int, descriptor: int, lines: int, depth: int, kind: int, form: int,
+    across: int, how: int, target: int,
+) -> int:  # fmt: skip
+    """A matrix in shared memory, line by line, ``Tensor.PITCH`` bytes apart."""
+    size = element_bytes(kind)
+    bits = 8
+    if size == 1 and kind != Tensor.I8 and form >= Tensor.E2M3:
+        bits = 6 - 2 * (form == Tensor.E2M1)
+    if across:
+        return fetch_transposed(
+            context, cta, state, site, lane, descriptor, lines, depth, size, bits, how, target
+        )
+    pieces = (depth * size) >> 4
+    if size == 0:
+        pieces = depth >> 5
+    return fetch_lines(context, cta, state, site, lane, descriptor, lines, pieces, bits, how, target)
+
+
+def fetch_tensor(
+    context: Context,
+    cta: Cta,
+    site: int,
+    lane: int,
+    address: int,
+    rows: int,
+    base: int,
+    spread: int,
+    form: int,
+    target: int,
+) -> int:
+    """Lines of A in tensor memory: eight words in the lane of each row."""
+    column = address & 65535
+    if has_columns(cta, column, 8) == 0:
+        return refuse_mbarrier(context, site, lane, address, TensorProblem.NOT_ALLOCATED, column, 8)
+    source = cta.TENSOR + column * Tensor.COLUMN_BYTES
+    row = 0
+    while row < rows:
+        place = source + 4 * (base + row_lane(row, spread))
+        word = 0
+        while word < 8:
+            content = load32(place)
+            if form == Tensor.E2M1:
+                content = (content >> 2) & 252645135
+            store32(target + 4 * word, content)
+            place += Tensor.COLUMN_BYTES
+            word += 1
+        target += Tensor.PITCH
+        row += 1
+    return 1
+
+
+def expand(
+    context: Context,
+    cta: Cta,
+    site: int,
+    lane: int,
+    address: int,
+    rows: int,
+    base: int,
+    spread: int,
+    how: int,
+    idesc: int,
+) -> int:
+    """Put the elements of a sparse A where their metadata say, and note where there are any. 0 if metadata mean nothing."""
+    work = context.TENSOR_WORK
+    kind = how & Tensor.KIND
+    column = address & 65535
+    columns = 1 + (kind > Tensor.TF32)
+    if kind <= Tensor.TF32:
+        column += idesc & 3
+    if has_columns(cta, column, columns) == 0:
+        return refuse_mbarrier(context, site, lane, address, TensorProblem.NOT_ALLOCATED, column, columns)
+    depth = depth_of(how)
+    size = element_bytes(kind)
+    fill(work + TensorWork.RAW_SPARSE, 0, 128 * Tensor.PITCH)
+    fill(work + TensorWork.KEPT_MASKS, 0, depth * 16)
+    row = 0
+    while row < rows:
+        place = base + row_lane(row, spread)
+        source = work + TensorWork.RAW_A + row * Tensor.PITCH
+        target = work + TensorWork.RAW_SPARSE + row * Tensor.PITCH
+        index = 0
+        while index < depth >> 1:
+            # the group of elements that four bits of metadata are about, and which of those stored it is
+            chunk = 2 * index
+            which = 0
+            if kind >= Tensor.MXF4:
+                chunk = (index >> 2) << 3
+                which = (index >> 1) & 1
+            elif kind != Tensor.TF32:
+                chunk = (index >> 1) << 2
+                which = index & 1
+            held = base + row_lane(metadata_row(how, row, chunk), spread)
+            bit = metadata_bit(how, row, chunk)
+            word = load32(cta.TENSOR + (column + (bit >> 5)) * Tensor.COLUMN_BYTES + 4 * held)
+            pair = (word >> (bit & 31)) & 15
+            if kind == Tensor.TF32:
+                if pair != 14 and pair != 4:
+                    return refuse_mbarrier(context, site, lane, address, TensorProblem.METADATA, row, 0)
+                k = chunk + (pair == 14)
+            else:
+                if pair & 3 >= pair >> 2:
+                    return refuse_mbarrier(context, site, lane, address, TensorProblem.METADATA, row, 0)
+                k = chunk + ((pair >> (2 * which)) & 3)
+                if kind >= Tensor.MXF4:
+                    k = chunk + 2 * ((pair >> (2 * which)) & 3) + (index & 1)
+            mask = work + TensorWork.KEPT_MASKS + k * 16 + (place >> 5) * 4
+            store32(mask, load32(mask) | 1 << (place & 31))
+            if size == 0:
+                nibble = (load8(source + (index >> 1)) >> (4 * (index & 1))) & 15
+                store8(target + (k >> 1), load8(target + (k >> 1)) | nibble << (4 * (k & 1)))
+            elif size == 1:
+                store8(target + k, load8(source + index))
+            elif size == 2:
+                store16(target + 2 * k, load16(source + 2 * index))
+            else:
+                store32(target + 4 * k, load32(source + 4 * index))
+            index += 1
+        row += 1
+    return 1
+
+
+def put_codes(
+    context: Context, cta: Cta, site: int, lane: int, address: int, lines: int, scales: int, first: int
+) -> int:
+    """The codes of the scales of lines: bytes of the word in lane l % 32 and column l / 32, from that of the selector on."""
+    work = context.TENSOR_WORK
+    column = address & 65535
+    columns = (lines + 31) >> 5
+    if has_columns(cta, column, columns) == 0:
+        return refuse_mbarrier(context, site, lane, address, TensorProblem.NOT_ALLOCATED, column, columns)
+    line = 0
+    while line < lines:
+        word = load32(cta.TENSOR + (column + (line >> 5)) * Tensor.COLUMN_BYTES + 4 * (line & 31))
+        store32(work + TensorWork.CODES + 4 * line, word >> (8 * first))
+        line += 1
+    return 1

@@ -1,0 +1,237 @@
+"""Runtime of generated code: ``tcgen05.mma``.
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. ``isa.tensor_layouts`` says where everything lies.
+"""
+
+from __future__ import annotations
+
+from ....isa.tensor_layouts import (
+    a_type,
+    b_type,
+    columns_n,
+    depth_of,
+    is_spread,
+    parts_of,
+    product_problem,
+    rows_of,
+    work_of,
+    work_type,
+)
+from ....isa.tensor_memory import Tensor, TensorProblem
+from ...ir.abi import Context, Cta, State
+from ...ir.tensor_records import TensorWork
+from ..compile_python import call, load64, trailing_zeros
+from ..mbarrier import refuse_mbarrier
+from .matrices import expand, fetch, fetch_tensor, has_columns, put_codes
+from .memory import peer_of
+
+
+def put_numbers(
+    context: Context, source: int, target: int, lines: int, count: int, line_step: int, element_step: int, spread: int, negates: int,
+    numbers: int,
+) -> int:  # fmt: skip
+    """Turn elements into numbers."""
+    work = context.TENSOR_WORK
+    work.SOURCE = source
+    work.TARGET = target
+    work.LINES = lines
+    work.COUNT = count
+    work.LINE_STEP = line_step
+    work.ELEMENT_STEP = element_step
+    work.SPREAD = spread
+    work.SIGN = 1023 << 52 | negates << 63
+    work.SCALES = work + TensorWork.CODES
+    return call(numbers, work, work, work)
+
+
+def put_form(work: TensorWork, kind: int, form: int) -> int:
+    """How the elements of a matrix are stored, and what they mean."""
+    work.FORM = Tensor.BYTES_FORM
+    work.TABLE = form
+    if kind <= Tensor.TF32:
+        work.FORM = form
+        work.TABLE = 0
+    elif kind == Tensor.I8:
+        work.TABLE = Tensor.U8 + form
+    elif kind >= Tensor.MXF4:
+        work.FORM = Tensor.NIBBLES_FORM
+        work.TABLE = Tensor.E2M1
+    return 0
+
+
+def put_masks(
+    work: TensorWork, operands: int, lane: int, rank: int, how: int, first: int, rows: int, spread: int
+) -> int:
+    """Which lanes of D are written: those of its rows that are not disabled."""
+    chunk = 0
+    while chunk < 4:
+        mask = 4294967295
+        if spread:
+            mask = 65535 << (first & 16)
+        elif rows < 128 and (chunk < first >> 5 or chunk >= (first + rows) >> 5):
+            mask = 0
+        word = TensorWork.OPERAND_MASKS + (4 * rank + chunk) * 256
+        work.MASKS[chunk] = mask & ~load64(operands + word + 8 * lane)
+        chunk += 1
+    return 0
+
+
+def multiply_in(
+    context: Context, cta: Cta, owner: Cta, state: State, site: int, lane: int, operands: int, how: int, rank: int, numbers: int,
+    sums: int, reads: int,
+) -> int:  # fmt: skip
+    """The part of a product whose D lies in one CTA; the lines of B have been fetched."""
+    work = context.TENSOR_WORK
+    kind = how & Tensor.KIND
+    idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
+    d = load64(operands + TensorWork.OPERAND_D + 8 * lane)
+    a = load64(operands + TensorWork.OPERAND_A + 8 * lane)
+    whole = rows_of(idesc)
+    rows = whole >> ((how >> 6) & 1)
+    columns = columns_n(idesc)
+    depth = depth_of(how)
+    scales = (how >> Tensor.SCALES) & 15
+    spread = is_spread(how, whole)
+    parts = parts_of(how, whole)
+    own = columns // parts
+    form = a_type(idesc)
+    base = (d >> 16) & 65535
+    if base & ~(16 * spread) or (how & Tensor.A_TENSOR and a >> 16 != base):
+        return refuse_mbarrier(context, site, lane, d, TensorProblem.DESTINATION, base, 0)
+    if has_columns(owner, d & 65535, own) == 0:
+        return refuse_mbarrier(context, site, lane, d, TensorProblem.NOT_ALLOCATED, d & 65535, own)
+    work.SCALE_TABLE = Tensor.UE8M0
+    if scales:
+        if (idesc >> 23) & 1 == 0:
+            work.SCALE_TABLE = Tensor.UE4M3
+        shift = trailing_zeros(depth // scales)
+        work.SCALE_SHIFT = shift
+        address = load64(operands + TensorWork.OPERAND_SCALE_B + 8 * lane)
+        if put_codes(context, owner, site, lane, address, columns, scales, (idesc >> 4) & 3) == 0:
+            return 0
+    else:
+        work.SCALE_SHIFT = Tensor.UNSCALED
+    put_form(work, kind, b_type(kind, idesc))
+    if scales or rank == 0:
+        put_numbers(
+            context, work + TensorWork.RAW_B, work + TensorWork.NUMBERS_B, columns, depth, 8 * depth, 8, 0, (idesc >> 14) & 1, numbers
+        )  # fmt: skip
+    if scales:
+        address = load64(operands + TensorWork.OPERAND_SCALE_A + 8 * lane)
+        if put_codes(context, owner, site, lane, address, rows, scales, (idesc >> 29) & 3) == 0:
+            return 0
+    stored = depth >> ((how >> 4) & 1)
+    if how & Tensor.A_TENSOR == 0:
+        across = (idesc >> 15) & 1
+        target = work + TensorWork.RAW_A
+        if fetch(context, owner, state, site, lane, a, rows, stored, kind, form, across, reads, target) == 0:
+            return 0
+    part = 0
+    while part < parts:
+        first = base + part * rows
+        if how & Tensor.A_TENSOR:
+            packed = form * (kind == Tensor.F8F6F4 or kind == Tensor.MXF8F6F4)
+            target = work + TensorWork.RAW_A
+            if fetch_tensor(context, owner, site, lane, a, rows, first, spread, packed, target) == 0:
+                return 0
+        source = work + TensorWork.RAW_A
+        work.KEPT = 0
+        if how & Tensor.SPARSE:
+            meta = load64(operands + TensorWork.OPERAND_META + 8 * lane)
+            if expand(context, owner, site, lane, meta, rows, first, spread, how, idesc) == 0:
+                return 0
+            source = work + TensorWork.RAW_SPARSE
+            work.KEPT = work + TensorWork.KEPT_MASKS
+        put_form(work, kind, form)
+        target = work + TensorWork.NUMBERS_A + 8 * first
+        put_numbers(context, source, target, rows, depth, 8, 1024, 128 * spread, (idesc >> 13) & 1, numbers)
+        put_masks(work, operands, lane, rank, how, first, rows, spread)
+        work.LEFT = work + TensorWork.NUMBERS_A
+        work.RIGHT = work + TensorWork.NUMBERS_B + part * own * depth * 8
+        work.RIGHT_STEP = depth * 8
+        work.DEPTH = depth
+        work.COLUMNS = own
+        work.D = owner.TENSOR + (d & 65535) * Tensor.COLUMN_BYTES
+        work.READS = load64(operands + TensorWork.OPERAND_READS + 8 * lane)
+        work.RESULT = Tensor.RESULT_F32
+        if kind < Tensor.MXF8F6F4:
+            work.RESULT = (idesc >> 4) & 3
+        work.SATURATES = (idesc >> 3) & 1
+        work.FACTOR = (1023 - ((how >> Tensor.SCALE) & 15)) << 52
+        call(sums, work, work, work)
+        part += 1
+    return 1
+
+
+def multiply_one(
+    context: Context,
+    cta: Cta,
+    state: State,
+    site: int,
+    lane: int,
+    operands: int,
+    how: int,
+    numbers: int,
+    sums: int,
+) -> int:
+    """The product of one lane. 0 if refused."""
+    work = context.TENSOR_WORK
+    kind = how & Tensor.KIND
+    idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
+    problem = product_problem(how, idesc)
+    if problem:
+        word = rows_of(idesc)
+        if problem == TensorProblem.COLUMNS_N:
+            word = columns_n(idesc)
+        return refuse_mbarrier(context, site, lane, 0, problem, word, idesc)
+    work.OPERATIONS[work_type(how, idesc)] += work_of(how, idesc)
+    one = cta
+    other = Cta(0)
+    if how & Tensor.PAIR:
+        other = peer_of(cta)
+        if other == 0:
+            return refuse_mbarrier(context, site, lane, 0, TensorProblem.PAIR, 0, idesc)
+        if cta.RANK & 1:
+            one = other
+            other = cta
+    lines = columns_n(idesc) >> ((how >> 6) & 1)
+    depth = depth_of(how)
+    form = b_type(kind, idesc)
+    across = (idesc >> 16) & 1
+    b = load64(operands + TensorWork.OPERAND_B + 8 * lane)
+    # races are looked for in the memory of the CTA itself
+    reads = 9 + 16 * (one != cta)
+    target = work + TensorWork.RAW_B
+    if fetch(context, one, state, site, lane, b, lines, depth, kind, form, across, reads, target) == 0:
+        return 0
+    if other:
+        target += lines * Tensor.PITCH
+        more = 9 + 16 * (other != cta)
+        if fetch(context, other, state, site, lane, b, lines, depth, kind, form, across, more, target) == 0:
+            return 0
+    if multiply_in(context, cta, one, state, site, lane, operands, how, 0, numbers, sums, reads) == 0:
+        return 0
+    if other:
+        more = 9 + 16 * (other != cta)
+        return multiply_in(context, cta, other, state, site, lane, operands, how, 1, numbers, sums, more)
+    return 1
+
+
+def tensor_multiply(
+    context: Context,
+    cta: Cta,
+    state: State,
+    site: int,
+    mask: int,
+    operands: int,
+    how: int,
+    numbers: int,
+    sums: int,
+) -> int:
+    """``tcgen05.mma``: each lane's product, one after the other."""
+    while mask:
+        lane = trailing_zeros(mask)
+        mask = mask & (mask - 1)
+        if multiply_one(context, cta, state, site, lane, operands, how, numbers, sums) == 0:
+            return 0
+    return 1

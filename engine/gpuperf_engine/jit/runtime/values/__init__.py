@@ -1,0 +1,1 @@
+"""Runtime of generated code: records of what accesses carry."""

@@ -1,0 +1,80 @@
+"""Runtime of generated code: dead stores, where a warp needs more than vectors (see ``values.stores`` and ``simt.dead_stores``).
+
+Written in the subset of ``compile_python`` and compiled, never run as Python. An *entry* says who wrote a word last: epoch, thread and
+slot + 1 of a weak store (``memory.store_shadow``); 0 if nobody has stored since somebody read. Words of which bytes have entries of
+their own hold ``MIXED``.
+"""
+
+from __future__ import annotations
+
+from ...ir.abi import Context
+from ...ir.access_records import ValueRow, Values
+from ..compile_python import load64, store64, unsigned_less
+
+
+def values_dead(context: Context, start: int, slot: int, bytes: int, overwriter: int) -> int:
+    """So many bytes of the object there, which the slot − 1 stored, were overwritten unread."""
+    record = load64(context.VALUE_ROWS + (slot - 1) * ValueRow.BYTES + ValueRow.FIRST)
+    while record and (load64(record + Values.SPACE) or load64(record + Values.START) != start):
+        record = load64(record + Values.NEXT)
+    if record == 0:
+        return 0
+    store64(record + Values.DEAD, load64(record + Values.DEAD) + bytes)
+    lead = load64(record + Values.LEAD)
+    if load64(record + Values.OVERWRITER) == overwriter + 1:
+        lead += bytes
+    elif lead >= bytes:
+        lead -= bytes
+    else:
+        store64(record + Values.OVERWRITER, overwriter + 1)
+        lead = bytes - lead
+    store64(record + Values.LEAD, lead)
+    return 0
+
+
+def values_traced(context: Context, slot: int, address: int, size: int, who: int, entry: int) -> int:
+    """An element of a lane: its words and bytes get an entry, or, if that is −1, what they hold of a thread is dead (``who``: as an
+    entry without slot). The lanes of a warp store at once: all of them come to the one before any comes to the other."""
+    row = context.VALUE_ROWS + slot * ValueRow.BYTES
+    start = load64(row + ValueRow.START)
+    done = 0
+    while done < size:
+        byte = address + done
+        part = size - done
+        if part > 4:
+            part = 4
+        word = byte & -4
+        held = load64(context.STORE_WORDS + 2 * word)
+        mixed = context.STORE_EPOCH | Values.MIXED
+        if part == 4 and held != mixed:
+            values_entry(context, slot, start, context.STORE_WORDS + 2 * word, 4, who, entry)
+        else:
+            places = context.STORE_BYTES + 8 * word
+            if unsigned_less(held, context.STORE_EPOCH):
+                held = 0
+            if held != mixed and (held or entry):
+                store64(context.STORE_WORDS + 2 * word, mixed)
+                store64(places, held)
+                store64(places + 8, held)
+                store64(places + 16, held)
+                store64(places + 24, held)
+                held = mixed
+            index = byte & 3
+            end = index + part
+            while held and index < end:
+                values_entry(context, slot, start, places + 8 * index, 1, who, entry)
+                index += 1
+        done += part
+    return 0
+
+
+def values_entry(
+    context: Context, slot: int, start: int, place: int, bytes: int, who: int, entry: int
+) -> int:
+    """A word or byte; as ``values_traced``."""
+    held = load64(place)
+    if entry != -1:
+        store64(place, entry)
+    elif not unsigned_less(held, context.STORE_EPOCH) and held & -65536 == who:
+        values_dead(context, start, held & 65535, bytes, slot)
+    return 0

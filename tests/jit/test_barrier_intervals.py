@@ -110,9 +110,9 @@ def test_what_is_not_checked_has_no_race(monkeypatch: pytest.MonkeyPatch) -> Non
                 noted.append((met, len(conflicting_sites(program, None) or ())))
             return met
 
-        monkeypatch.setattr("gpuperf_engine.jit.races.conflicting_sites", watched)
+        monkeypatch.setattr("gpuperf_engine.jit.races.checks.conflicting_sites", watched)
         for least in (1 << 30, 0):
-            monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_IT", least)
+            monkeypatch.setattr("gpuperf_engine.jit.races.checks._WORTH_IT", least)
             module = ge.parse(text, path="k.ptx")
             device = ge.Device(observe=set(), races="note", memory_bytes=1 << 20)
             data = device.array(np.arange(1024, dtype=np.uint32) % 9)

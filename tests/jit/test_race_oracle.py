@@ -53,7 +53,7 @@ def test_every_finding_is_a_race_and_no_kind_is_missing(
     """``words``: whether objects are looked at word by word; ``None``: as decided by their addresses. ``computed``: whether addresses
     are computed before the launch."""
     monkeypatch.setattr("gpuperf_engine.jit.races.places._COMPUTED", int(computed))
-    monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_FORMS", 1)
+    monkeypatch.setattr("gpuperf_engine.jit.races.checks._WORTH_FORMS", 1)
     monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
     if words is not None:
         monkeypatch.setattr("gpuperf_engine.jit.races.places._depends_on_data", lambda *given: words)

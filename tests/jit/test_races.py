@@ -171,8 +171,8 @@ def launch(body: str, races: str = "note", grid: int = 1, block: int = 64, lines
 def worth(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches of a few warps for which nothing is proved, and as if they were large."""
     if request.param == "proved":
-        monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_IT", 0)
-        monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_FORMS", 0)
+        monkeypatch.setattr("gpuperf_engine.jit.races.checks._WORTH_IT", 0)
+        monkeypatch.setattr("gpuperf_engine.jit.races.checks._WORTH_FORMS", 0)
 
 
 @pytest.mark.usefixtures("worth")
@@ -599,7 +599,7 @@ def proves(
 
     monkeypatch.setattr("gpuperf_engine.jit.races.places.are_apart", noted)
     for least in (1 << 30, 0):
-        monkeypatch.setattr("gpuperf_engine.jit.races._WORTH_FORMS", least)
+        monkeypatch.setattr("gpuperf_engine.jit.races.checks._WORTH_FORMS", least)
         kernel.memo.pop("race flags", None)
         device = ge.Device(observe=set(), races="note", memory_bytes=1 << 20)
         array = device.zeros(1 << 14, np.uint32)

@@ -207,8 +207,8 @@ def test_barriers_that_are_left_out(name: str, watcher: Watcher, monkeypatch: py
         races, ended = races_of(text, case)
         with monkeypatch.context() as patched:
             # as if the launch were large enough to find out which accesses need no check
-            patched.setattr("gpuperf_engine.jit.races._WORTH_IT", 0)
-            patched.setattr("gpuperf_engine.jit.races._WORTH_FORMS", 0)
+            patched.setattr("gpuperf_engine.jit.races.checks._WORTH_IT", 0)
+            patched.setattr("gpuperf_engine.jit.races.checks._WORTH_FORMS", 0)
             assert races_of(text, case) == (races, ended)
         pairs = {tuple(sorted((line_of(race.first), line_of(race.second)))) for race in races}
         assert pairs <= watcher.pairs, line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuperf_engine.errors import MemoryFault
 
@@ -13,6 +13,7 @@ from ..config.settings import Settings
 
 if TYPE_CHECKING:
     from gpuperf_engine import Device, Profile
+    from gpuperf_engine.device.options import DeviceOptions
 
 __all__ = ["check_uninitialized", "make_device"]
 
@@ -26,7 +27,7 @@ def make_device(settings: Settings, strict: str, races: str) -> Device:
     if settings.enabled and is_machine_code_counted(settings.judge):
         observe.add("inputs")  # machine code is run on them where the counts of PTX leave something open
     # looked up at each launch: pytest puts another stream there for each phase
-    options: dict[str, Any] = {"printer": lambda text: sys.stdout.write(text)}
+    options: DeviceOptions = {"observe": observe, "printer": lambda text: sys.stdout.write(text)}
     if settings.backend != "auto":
         options["backend"] = settings.backend
     options["races"] = races
@@ -34,7 +35,7 @@ def make_device(settings: Settings, strict: str, races: str) -> Device:
         options["resources"] = settings.resources
     if strict != "note":
         options["strict"] = strict
-    return engine.Device(observe=observe, **options)
+    return engine.Device(**options)
 
 
 _UNINITIALISED = "reads uninitialised memory"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,8 @@ from ..config.options import enabled
 from ..config.settings import Settings
 
 if TYPE_CHECKING:
+    from gpuperf_engine.device.options import DeviceOptions
+
     from ..authoring.fixture import Gpuperf
     from ..authoring.observed import ObservedWindow
     from ..programs.device import Launch
@@ -32,7 +34,7 @@ def switch_on(config: pytest.Config) -> None:
     targets = [line for line in lines if line]
     check_targets(targets, "gpuperf_targets", search)
     given = config.known_args_namespace
-    options: dict[str, Any]
+    options: DeviceOptions
     if enabled(given):
         races = str(config.getini("gpuperf_races")).strip()
         options = {"races": races, "strict": str(config.getini("gpuperf_strict")).strip()}

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..programs.device import DEFAULT_MACHINE
 from ..programs.imports import after_import
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from gpuperf_engine.device.options import DeviceOptions
 
 __all__ = ["switch_on"]
 
 
 def switch_on(
-    machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), *, lines: bool = False, **options: Any
+    machine: str = DEFAULT_MACHINE,
+    search: Sequence[str] = (),
+    *,
+    lines: bool = False,
+    **options: Unpack[DeviceOptions],
 ) -> None:
     """Have Numba see a GPU from its import on, or from now on if it has been imported. ``lines``: kernels are compiled with their
     lines; ``options``: of the engine's device."""

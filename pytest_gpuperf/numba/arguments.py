@@ -17,7 +17,7 @@ from gpuperf_engine.errors import LaunchError
 __all__ = ["pack", "raw_of"]
 
 
-def pack(fields: Sequence[tuple[int, int]], arguments: Sequence[Any], kernel: str = "") -> bytes:
+def pack(fields: Sequence[tuple[int, int]], arguments: Sequence[object], kernel: str = "") -> bytes:
     """The parameter buffer. ``fields``: offset and bytes of each parameter. Raises ``LaunchError``."""
     if len(fields) != len(arguments):
         raise LaunchError(f"kernel {kernel!r} has {len(fields)} parameters and was given {len(arguments)}")

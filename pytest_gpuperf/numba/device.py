@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuperf_engine.errors import EngineError
 
@@ -50,7 +50,7 @@ class NumbaDevice(ProgramDevice):
         kernel: Kernel,
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
-        arguments: Sequence[Any],
+        arguments: Sequence[object],
         *,
         shared_bytes: int = 0,
         cluster: tuple[int, int, int] | None = None,
@@ -75,13 +75,13 @@ class NumbaDevice(ProgramDevice):
             named=named,
         )
 
-    def _array_address(self, argument: Any) -> int:
+    def _array_address(self, argument: object) -> int:
         """The argument if it is the address of an array, else 0."""
         if isinstance(argument, bool) or not isinstance(argument, int) or argument <= 0:
             return 0
         return argument if self.device.array_at(argument) is not None else 0
 
-    def _contents(self, argument: Any) -> Any:
+    def _contents(self, argument: object) -> object:
         """For an address what lies there, for others the value: addresses differ from one run to the next."""
         address = self._array_address(argument)
         held = self.device.array_at(address) if address else None

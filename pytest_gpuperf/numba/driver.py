@@ -12,7 +12,7 @@ import uuid
 from collections import namedtuple
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 import numpy as np
 from cuda.bindings import driver as binding
@@ -30,6 +30,12 @@ from .device import NumbaDevice
 from .functions import Functions, result_of
 from .link import link
 from .linker import EngineLinker, compiler, texts_of
+
+if TYPE_CHECKING:
+    from cuda.core import ObjectCode
+    from numpy.typing import NDArray
+
+    from gpuperf_engine import Kernel
 
 __all__ = ["LaunchFailed", "activate"]
 
@@ -67,7 +73,7 @@ class CoreDevice:
 class CoreStream:
     """What stands for ``cuda.core.Stream``."""
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: SupportsInt) -> None:
         self.handle = handle if isinstance(handle, binding.CUstream) else binding.CUstream(int(handle))
 
     from_handle = classmethod(lambda cls, handle: cls(handle))
@@ -90,7 +96,7 @@ class CoreStream:
 class LoadedKernel:
     """What stands for ``cuda.core.Kernel``."""
 
-    def __init__(self, functions: Functions, kernel: Any) -> None:
+    def __init__(self, functions: Functions, kernel: Kernel) -> None:
         number = functions.number()
         functions.kernels[number] = kernel
         self.kernel = kernel
@@ -113,7 +119,7 @@ class LoadedKernel:
 class LoadedImage:
     """What stands for a ``cuda.core.ObjectCode`` that was loaded."""
 
-    def __init__(self, functions: Functions, image: Any) -> None:
+    def __init__(self, functions: Functions, image: ObjectCode) -> None:
         # pytest shows the arguments of a call, and the repr of an ``ObjectCode`` asks the driver, for minutes
         __tracebackhide__ = True
         self._functions = functions
@@ -137,7 +143,7 @@ class LoadedImage:
 class View(devicearray._StridedMemoryViewShim):  # type: ignore[misc]
     """A view of device memory that keeps what it is a view of."""
 
-    def __init__(self, owner: Any, address: int, array: Any) -> None:
+    def __init__(self, owner: object, address: int, array: NDArray[np.generic]) -> None:
         shape, strides = tuple(array.shape), tuple(array.strides)
         contiguous_c, contiguous_f = array.flags.c_contiguous, array.flags.f_contiguous
         super().__init__(
@@ -155,7 +161,9 @@ class View(devicearray._StridedMemoryViewShim):  # type: ignore[misc]
         self.owner = owner
 
 
-def _view(obj: Any, stream: Any = 0, copy: bool = True, user_explicit: bool = False) -> tuple[Any, bool]:
+def _view(
+    obj: Any, stream: object = 0, copy: bool = True, user_explicit: bool = False
+) -> tuple[devicearray._StridedMemoryViewShim, bool]:
     """``_to_strided_memory_view`` of Numba: a view of an array on the device, of a copy of one of the host; whether it was copied."""
     if isinstance(obj, devicearray._StridedMemoryViewShim):
         return obj, False
@@ -181,7 +189,7 @@ def _view(obj: Any, stream: Any = 0, copy: bool = True, user_explicit: bool = Fa
     return View(memory, memory.device_pointer_value, array), True
 
 
-def _warn_of_copies(obj: Any, user_explicit: bool) -> None:
+def _warn_of_copies(obj: object, user_explicit: bool) -> None:
     config = devicearray.config
     wanted = config.CUDA_WARN_ON_IMPLICIT_COPY and not config.DISABLE_PERFORMANCE_WARNINGS
     if wanted and not user_explicit and isinstance(obj, np.ndarray):
@@ -198,11 +206,13 @@ def activate(device: NumbaDevice) -> Functions:
     functions.install(binding)
     load = numba_driver.load_module_image
 
-    def load_module_image(context: Any, image: Any, *callbacks: Any) -> Any:
+    def load_module_image(
+        context: numba_driver.Context, image: ObjectCode, *callbacks: object
+    ) -> numba_driver.CudaPythonModule:
         __tracebackhide__ = True
         return load(context, LoadedImage(functions, image), *callbacks)
 
-    def launch(stream: Any, config: Any, kernel: Any, *arguments: Any) -> None:
+    def launch(stream: CoreStream, config: SimpleNamespace, kernel: LoadedKernel, *arguments: object) -> None:
         cooperative = getattr(config, "is_cooperative", None)
         try:
             device.launch(
@@ -240,7 +250,11 @@ def activate(device: NumbaDevice) -> Functions:
 
 
 def _configuration(
-    grid: Any, block: Any, shmem_size: int | None = 0, cluster: Any = None, **options: Any
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    shmem_size: int | None = 0,
+    cluster: Sequence[int] | None = None,
+    **options: bool,
 ) -> SimpleNamespace:
     """What stands for ``cuda.core.LaunchConfig``."""
     cooperative = options.get("is_cooperative", options.get("cooperative_launch", False))
@@ -263,7 +277,7 @@ def _keep_names(device: NumbaDevice) -> None:
     """Tell the device what the arrays are called that each launch is given."""
     launch = dispatcher._Kernel.launch
 
-    def with_names(self: Any, *arguments: Any, **options: Any) -> None:
+    def with_names(self: dispatcher._Kernel, *arguments: object, **options: object) -> None:
         names = inspect.signature(self.py_func).parameters
         device.array_names = tuple(
             name for name, kind in zip(names, self.argument_types) if isinstance(kind, types.Array)
@@ -280,7 +294,7 @@ def _keep_lines() -> None:
     """Compile every kernel with its lines."""
     make = dispatcher._Kernel.__init__
 
-    def with_lines(self: Any, *arguments: Any, **options: Any) -> None:
+    def with_lines(self: dispatcher._Kernel, *arguments: object, **options: object) -> None:
         options["lineinfo"] = options.get("lineinfo") or not options.get("debug")
         make(self, *arguments, **options)
 

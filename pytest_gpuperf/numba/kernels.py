@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
-from typing import Any
 
 from cuda.bindings import driver as binding
 from numba.cuda import api, codegen, dispatcher, types
@@ -33,7 +32,7 @@ _LIBRARIES = "where a library of CUDA is missing: pip install 'pytest-gpuperf[nu
 
 
 @contextmanager
-def _replaced(*replacements: tuple[Any, str, Any]) -> Iterator[None]:
+def _replaced(*replacements: tuple[object, str, object]) -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, value in replacements:
             stack.callback(setattr, owner, name, getattr(owner, name))
@@ -48,7 +47,7 @@ def _compiling_for(capability: tuple[int, int], shared: bool) -> Iterator[None]:
     context = SimpleNamespace(device=device)
     target = (*capability, "a" if capability >= (9, 0) and not shared else "")
 
-    def version() -> tuple[Any, int]:
+    def version() -> tuple[binding.CUresult, int]:
         return binding.CUresult.CUDA_SUCCESS, int(binding.CUDA_VERSION)
 
     with _replaced(
@@ -61,7 +60,7 @@ def _compiling_for(capability: tuple[int, int], shared: bool) -> Iterator[None]:
         yield
 
 
-def types_of(function: Any, arguments: Sequence[object]) -> tuple[Any, ...]:
+def types_of(function: dispatcher.CUDADispatcher, arguments: Sequence[object]) -> tuple[types.Type, ...]:
     """The types of Numba that a kernel for these arguments has. Raises ``EngineError``."""
     declared = inspect.signature(function.py_func)
     try:
@@ -84,11 +83,11 @@ def types_of(function: Any, arguments: Sequence[object]) -> tuple[Any, ...]:
             details=[f"it has {', '.join(map(str, kinds))}" for kinds in function.overloads],
             hint="declare one, or leave signatures out: @cuda.jit",
         )
-    kinds: tuple[Any, ...] = min(fitting, key=lambda pair: pair[0])[1]
+    kinds: tuple[types.Type, ...] = min(fitting, key=lambda pair: pair[0])[1]
     return kinds
 
 
-def _type_of(function: Any, argument: object) -> Any:
+def _type_of(function: dispatcher.CUDADispatcher, argument: object) -> types.Type:
     if isinstance(argument, DeviceArray):
         return types.Array(numpy_support.from_dtype(argument.dtype), len(argument.shape), "C")
     try:
@@ -100,7 +99,9 @@ def _type_of(function: Any, argument: object) -> Any:
         ) from None
 
 
-def compile_kernel(function: Any, kinds: tuple[Any, ...], arch: str, shared: bool) -> tuple[str, str, bool]:
+def compile_kernel(
+    function: dispatcher.CUDADispatcher, kinds: tuple[types.Type, ...], arch: str, shared: bool
+) -> tuple[str, str, bool]:
     """PTX, kernel, and whether it is launched cooperatively. ``arch`` is as ``sm_80``; ``shared``: without what only this one has.
     Raises ``EngineError``."""
     number = arch.partition("_")[2].rstrip("af")
@@ -127,29 +128,32 @@ class _Unpacker:
 
     _prepare_args = dispatcher._Kernel._prepare_args
 
-    def __init__(self, extensions: Sequence[Any]) -> None:
+    def __init__(self, extensions: Sequence[object]) -> None:
         self.extensions = extensions
 
 
 def unpack(
-    function: Any, kinds: tuple[Any, ...], arguments: Sequence[object], move: Move
+    function: dispatcher.CUDADispatcher,
+    kinds: tuple[types.Type, ...],
+    arguments: Sequence[object],
+    move: Move,
 ) -> tuple[list[object], list[Callable[[], None]]]:
     """What the kernel takes of the arguments: arrays of the device and the bytes of numbers; and what is to be called afterwards."""
     names = list(inspect.signature(function.py_func).parameters)
     unpacker = _Unpacker(function.targetoptions.get("extensions") or [])
-    taken: list[Any] = []
+    taken: list[object] = []
     written: list[Callable[[], None]] = []
     for name, kind, argument in zip(names, kinds, arguments):
         reads_only = isinstance(argument, In)
 
         def view(
-            obj: Any,
-            stream: Any = 0,
+            obj: object,
+            stream: object = 0,
             copy: bool = True,
-            *_: Any,
+            *_: object,
             name: str = name,
             one_way: bool = reads_only,
-        ) -> Any:
+        ) -> tuple[StandIn, bool]:
             stand_in = StandIn(obj, name, move, copy)
             if not one_way:
                 written.append(stand_in.write_back)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numba_cuda
 from cuda.core import Linker, ObjectCode
 from numba.cuda.cudadrv import driver as numba_driver
@@ -20,7 +18,7 @@ def compiler() -> str:
     return f"numba-cuda {numba_cuda.__version__}"
 
 
-def texts_of(image: Any) -> list[str]:
+def texts_of(image: ObjectCode) -> list[str]:
     """The PTX that an object has, as a text each."""
     code = image.code
     if isinstance(code, str):  # a path
@@ -45,7 +43,7 @@ def texts_of(image: Any) -> list[str]:
 class EngineLinker(numba_driver._Linker):  # type: ignore[misc]
     """Numba's linker, to PTX: code that is optimised when it is linked (LTO) by nvJitLink, the rest put together."""
 
-    def complete(self) -> Any:
+    def complete(self) -> ObjectCode:
         lto = [code for code in self._object_codes if code.code_type == "ltoir"]
         texts = [text for code in self._object_codes if code.code_type != "ltoir" for text in texts_of(code)]
         self._info_log = self._error_log = ""

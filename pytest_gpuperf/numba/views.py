@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Move", "StandIn"]
 
-Move = Callable[["NDArray[Any]", str, bool], DeviceArray]
+Move = Callable[["NDArray[np.generic]", str, bool], DeviceArray]
 """Makes a device array of a host array, with a name; with its contents or without."""
 
 
@@ -61,7 +61,7 @@ class StandIn:
 
         self._write = both
 
-    def _moved(self, host: NDArray[Any], name: str, move: Move, copy: bool) -> DeviceArray | None:
+    def _moved(self, host: NDArray[np.generic], name: str, move: Move, copy: bool) -> DeviceArray | None:
         if not host.nbytes:
             return None
         if host.flags.c_contiguous or host.flags.f_contiguous:
@@ -86,6 +86,6 @@ def _contiguous(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _set_record(record: Any, value: Any) -> None:
-    for name in record.dtype.names:
+def _set_record(record: np.void, value: Any) -> None:
+    for name in record.dtype.names or ():
         record[name] = value[name]

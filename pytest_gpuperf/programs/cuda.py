@@ -15,7 +15,10 @@ from .device import DEFAULT_MACHINE, ProgramDevice
 from .start import variables
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from gpuperf_engine import Kernel, Profile
+    from gpuperf_engine.device.options import DeviceOptions
 
 __all__ = ["CudaDevice", "forgive", "switch_on"]
 
@@ -27,7 +30,11 @@ _device: CudaDevice | None = None
 
 
 def switch_on(
-    machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), *, telling: bool = False, **options: Any
+    machine: str = DEFAULT_MACHINE,
+    search: Sequence[str] = (),
+    *,
+    telling: bool = False,
+    **options: Unpack[DeviceOptions],
 ) -> None:
     """Have what this process loads from now on find a GPU; ``telling``: what launches are noted for goes to stderr; ``options``: of
     the engine's device. It is switched on once: later calls do nothing. Raises ``EngineError`` where the libraries cannot be built."""
@@ -50,7 +57,9 @@ class CudaDevice(ProgramDevice):
 
     inputs_known = False
 
-    def __init__(self, machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Any) -> None:
+    def __init__(
+        self, machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Unpack[DeviceOptions]
+    ) -> None:
         super().__init__(machine, search, **options)
         self.state = State(self.device, self.machine)
         self.state.launch = self._launch

@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from .._engine import engine
 from ..core.time_model import ALWAYS
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Device, Kernel, Profile
+    from typing_extensions import Unpack
+
+    from gpuperf_engine import Device, Kernel, Predictor, Profile
     from gpuperf_engine.device.first_inputs import FirstInputs
+    from gpuperf_engine.device.options import DeviceOptions
 
 __all__ = [
     "BETWEEN",
@@ -56,7 +59,7 @@ class Observer:
     """``before`` is called with the arguments of each launch and says what they are, ``after`` with the launch. ``inputs`` keeps what
     launches find in memory, if that is asked for."""
 
-    before: Callable[[tuple[Any, ...]], str]
+    before: Callable[[tuple[object, ...]], str]
     after: Callable[[Launch], object]
     inputs: FirstInputs | None = None
 
@@ -77,6 +80,13 @@ def shared_device() -> Device | None:
     return _shared
 
 
+class _Demand(TypedDict, total=False):
+    """Options of a launch that say what it must tell."""
+
+    demand: str
+    keep: bool
+
+
 class ProgramDevice:
     """``machine``: the id of a description; ``search``: folders with more of them; ``options``: of the engine's device.
 
@@ -86,7 +96,9 @@ class ProgramDevice:
 
     inputs_known = True
 
-    def __init__(self, machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Any) -> None:
+    def __init__(
+        self, machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Unpack[DeviceOptions]
+    ) -> None:
         from gpuperf_engine.timing.machine import load_machine
 
         self.machine = load_machine(machine, search)
@@ -94,11 +106,11 @@ class ProgramDevice:
         self.device = _mapped(options)
         self.timing = self._trying = False
         #: options of launches
-        self._demand: dict[str, Any] = {}
+        self._demand: _Demand = {}
         self.elapsed_us = 0.0
 
     @cached_property
-    def _predictor(self) -> Any:
+    def _predictor(self) -> Predictor:
         return engine.predictor(
             self.machine, self.search, model=ALWAYS
         )  # programs see it: the same on all hosts
@@ -115,7 +127,7 @@ class ProgramDevice:
             self._trying, self._demand = outer
 
     def during_launch(
-        self, arguments: Iterable[Any]
+        self, arguments: Iterable[object]
     ) -> AbstractContextManager[Mapping[int, tuple[int, int]]]:
         """What holds while a kernel runs with these arguments; of memory that stands elsewhere meanwhile the bytes and the address."""
         return nullcontext({})
@@ -126,7 +138,7 @@ class ProgramDevice:
         grid: tuple[int, int, int],
         block: int | tuple[int, ...],
         parameters: bytes,
-        arguments: Sequence[Any],
+        arguments: Sequence[object],
         *,
         shared_bytes: int = 0,
         cluster: tuple[int, int, int] | None = None,
@@ -188,16 +200,20 @@ def _address(address: int, moved: Mapping[int, tuple[int, int]]) -> int:
     return address
 
 
-def _mapped(options: dict[str, Any]) -> Device:
+def _mapped(options: DeviceOptions) -> Device:
     """The mapped device of this process."""
     global _shared
     if _shared is None:
-        kept = {} if "values" in options.get("observe", ()) else {"history": 0}
-        _shared = engine.Device(mapped=True, **{"printer": _print, **kept, **options})
+        values = "values" in options.get("observe", ())
+        chosen: DeviceOptions = {"mapped": True, "printer": _print}
+        if not values:
+            chosen["history"] = 0
+        chosen.update(options)
+        _shared = engine.Device(**chosen)
         from gpuperf_engine.device.events import call_path
 
         _shared.call_path = partial(call_path, BETWEEN)
-        if not kept:
+        if values:
             _shared.begin_program(MOST_EVENTS)
     return _shared
 

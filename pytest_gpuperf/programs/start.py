@@ -12,10 +12,14 @@ import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuperf_engine.cudart.build import PRELOAD, build_libraries
 from gpuperf_engine.errors import MachineError
 from gpuperf_engine.jit import cache
+
+if TYPE_CHECKING:
+    from gpuperf_engine.device.options import DeviceOptions
 
 __all__ = [
     "OFF",
@@ -36,7 +40,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 """What is observed of a program, by the name of the choice."""
 
 
-def observing(values: str) -> dict[str, object]:
+def observing(values: str) -> DeviceOptions:
     """Options of the engine's device for a choice of ``VALUES``."""
     return {"observe": list(VALUES[values])} if VALUES[values] else {}
 

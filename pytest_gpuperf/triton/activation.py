@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..programs.imports import after_import
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from gpuperf_engine.device.options import DeviceOptions
+
     from .device import TritonDevice
 
 __all__ = ["FOLDERS", "MACHINE", "SITE", "current", "environment", "switch_on"]
@@ -20,7 +24,7 @@ OLDEST = (3, 7)
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
 _device: TritonDevice | None = None
-_given: tuple[str, Sequence[str], Mapping[str, Any]] | None = None
+_given: tuple[str, Sequence[str], DeviceOptions] | None = None
 
 
 def current() -> TritonDevice | None:
@@ -28,7 +32,7 @@ def current() -> TritonDevice | None:
     return _device
 
 
-def switch_on(machine: str, search: Sequence[str] = (), **options: Any) -> None:
+def switch_on(machine: str, search: Sequence[str] = (), **options: Unpack[DeviceOptions]) -> None:
     """Have torch and Triton see a GPU from their import on, or from now on if they have been imported. ``options``: of the engine's
     device. Until the first of them is imported, a later call replaces an earlier one: pytest's own of those of its environment."""
     global _given

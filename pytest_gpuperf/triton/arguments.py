@@ -9,28 +9,29 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 __all__ = ["argument_names", "named_pointers", "pack", "pairs", "pointer_of"]
 
 _INTEGERS = {"i1": 1, "u1": 1, **{f"{sign}{8 * size}": size for sign in "iu" for size in (1, 2, 4, 8)}}
 _FLOATS = {"fp16": "<e", "fp32": "<f", "f32": "<f", "fp64": "<d"}
+Signature: TypeAlias = "Sequence[str | Signature]"
 #: bytes and alignment of a ``CUtensorMap`` (cuda.h)
 _TENSOR_MAP, _TENSOR_MAP_ALIGNMENT = 128, 64
 
 
-def pairs(signature: Sequence[Any], arguments: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+def pairs(signature: Signature, arguments: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     """Type and value of each parameter, tuples unrolled and constants left out. Raises ``TypeError`` where they do not fit."""
     if len(signature) != len(arguments):
         raise TypeError(f"{len(arguments)} arguments for the signature {tuple(signature)!r}")
     for type_, value in zip(signature, arguments):
-        if isinstance(type_, (tuple, list)):
+        if not isinstance(type_, str):
             yield from pairs(type_, value)
         elif type_ != "constexpr":
             yield type_, value
 
 
-def pointer_of(value: Any) -> int:
+def pointer_of(value: object) -> int:
     """The address that an argument for a pointer stands for: ``None``, an integer, or anything with ``data_ptr()``. Raises
     ``TypeError``."""
     if value is None:
@@ -48,7 +49,7 @@ def pointer_of(value: Any) -> int:
     )
 
 
-def argument_names(signature: Mapping[Any, Any], function: Any) -> tuple[str, ...]:
+def argument_names(signature: Mapping[str | int, Signature | str], function: object) -> tuple[str, ...]:
     """The names of a kernel's parameters: those of Triton's signatures, or their places in the function."""
     names = list(getattr(function, "arg_names", ()))
     return tuple(
@@ -57,9 +58,7 @@ def argument_names(signature: Mapping[Any, Any], function: Any) -> tuple[str, ..
     )
 
 
-def named_pointers(
-    names: Sequence[str], signature: Sequence[Any], arguments: Sequence[Any]
-) -> dict[int, str]:
+def named_pointers(names: Sequence[str], signature: Signature, arguments: Sequence[Any]) -> dict[int, str]:
     """By the addresses that a launch is given the parameters that they are for; the first one of each."""
     named: dict[int, str] = {}
     for name, type_, value in zip(names, signature, arguments) if len(names) == len(signature) else ():
@@ -70,7 +69,7 @@ def named_pointers(
     return named
 
 
-def pack(signature: Sequence[Any], arguments: Sequence[Any], more: Sequence[int] = ()) -> bytes:
+def pack(signature: Signature, arguments: Sequence[Any], more: Sequence[int] = ()) -> bytes:
     """The parameter buffer; ``more`` are addresses behind the arguments (Triton's scratch memory). Raises ``TypeError``."""
     buffer = bytearray()
     for type_, value in pairs(signature, arguments):

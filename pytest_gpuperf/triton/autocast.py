@@ -6,7 +6,7 @@ cast and the CPU's do not (torch, "Automatic Mixed Precision package", Op-Specif
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ _ALONE = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 _LOW = (torch.float16, torch.bfloat16)
 
 #: registrations are undone when the library is collected
-_library: Any = None
+_library: torch.library.Library | None = None
 
 
 def take_over(places: Places) -> None:
@@ -39,7 +39,7 @@ def take_over(places: Places) -> None:
     autocast = torch.amp.autocast_mode.autocast
     enter, leave = autocast.__enter__, autocast.__exit__
 
-    def __enter__(self: Any) -> Any:
+    def __enter__(self: torch.autocast) -> torch.autocast | None:
         result = enter(self)
         if self.device == "cuda" and not torch.jit.is_scripting():
             _complete(places)
@@ -47,7 +47,7 @@ def take_over(places: Places) -> None:
             _set(self._enabled, self.fast_dtype)
         return result
 
-    def __exit__(self: Any, *error: Any) -> Any:
+    def __exit__(self: torch.autocast, *error: object) -> object:
         if self.device == "cuda" and not torch.jit.is_scripting():
             _set(*self._gpuperf_outer)
         return leave(self, *error)
@@ -55,7 +55,7 @@ def take_over(places: Places) -> None:
     autocast.__enter__, autocast.__exit__ = __enter__, __exit__
 
 
-def _set(enabled: bool, dtype: Any) -> None:
+def _set(enabled: bool, dtype: torch.dtype) -> None:
     torch.set_autocast_enabled("cpu", enabled)
     torch.set_autocast_dtype("cpu", dtype)
 
@@ -76,12 +76,12 @@ def _complete(places: Places) -> None:
                 _library.impl(name, cast(operator, places), "AutocastCPU")
 
 
-def _applies(places: Places, args: Any) -> bool:
+def _applies(places: Places, args: Iterable[object]) -> bool:
     return torch.is_autocast_enabled("cuda") and places.any_on_gpu(args)
 
 
-def _in_single(operator: Any, places: Places) -> Callable[..., Any]:
-    def run(*args: Any, **kwargs: Any) -> Any:
+def _in_single(operator: Callable[..., torch.Tensor], places: Places) -> Callable[..., torch.Tensor]:
+    def run(*args: Any, **kwargs: Any) -> torch.Tensor:
         applies = _applies(places, args)
         with torch._C._ExcludeDispatchKeyGuard(_ALONE):
             return operator(*map(_single, args), **kwargs) if applies else operator(*args, **kwargs)
@@ -89,8 +89,8 @@ def _in_single(operator: Any, places: Places) -> Callable[..., Any]:
     return run
 
 
-def _to_single(operator: Any, places: Places) -> Callable[..., Any]:
-    def run(*args: Any, **kwargs: Any) -> Any:
+def _to_single(operator: Callable[..., torch.Tensor], places: Places) -> Callable[..., torch.Tensor]:
+    def run(*args: Any, **kwargs: Any) -> torch.Tensor:
         if kwargs.get("dtype") is None and args[0].dtype in _LOW and _applies(places, args):
             kwargs = {**kwargs, "dtype": torch.float32}
         with torch._C._ExcludeDispatchKeyGuard(_ALONE):
@@ -99,7 +99,7 @@ def _to_single(operator: Any, places: Places) -> Callable[..., Any]:
     return run
 
 
-def _single(value: Any) -> Any:
+def _single(value: object) -> object:
     if isinstance(value, torch.Tensor):
         return value.float() if value.dtype in _LOW else value
     return value

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import torch
+
     from .device import TritonDevice
 
 __all__ = ["bencher", "replace_in_triton"]
 
 
-def bencher(device: TritonDevice, *, gated: bool = True) -> Callable[..., Any]:
+def bencher(device: TritonDevice, *, gated: bool = True) -> Callable[..., float | list[float]]:
     """``do_bench(fn, …)``: milliseconds of one run, as predicted; the same for every quantile and way to sum up. ``gated``: what it
     launches are launches of the program; what an autotuner tries are none, and compute nothing."""
 
     def do_bench(
         fn: Callable[[], object],
-        *_: Any,
-        grad_to_none: Any = None,
-        quantiles: Any = None,
+        *_: object,
+        grad_to_none: Iterable[torch.Tensor] | None = None,
+        quantiles: Sequence[float] | None = None,
         return_mode: str = "mean",
-        **__: Any,
-    ) -> Any:
+        **__: object,
+    ) -> float | list[float]:
         for tensor in grad_to_none or ():
             tensor.grad = None
         before, timing = device.elapsed_us, device.timing

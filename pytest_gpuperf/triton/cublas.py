@@ -7,7 +7,6 @@ torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -22,28 +21,44 @@ class CublasLt:
     """``workspace``: what cuBLAS would work in. Matrices are row-major, ``b`` is given transposed: (n, k). Types and shapes that
     Triton's class refuses raise ``RuntimeError``."""
 
-    def __init__(self, workspace: Any) -> None:
+    def __init__(self, workspace: object) -> None:
         pass
 
-    def matmul(self, a: Any, b: Any, c: Any) -> None:
+    def matmul(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
         """c (m, n) = a (m, k) · bᵀ."""
         _check(a, b, c)
         c.copy_(a.float() @ b.float().T)
 
-    def gemm(self, a: Any, b: Any, c: Any, d: Any, alpha: float, beta: float) -> None:
+    def gemm(
+        self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor, alpha: float, beta: float
+    ) -> None:
         """d (m, n) = alpha · a (m, k) · bᵀ + beta · c."""
         _check(a, b, d)
         _need(c.dtype == torch.float16, f"C dtype must be float16, got {c.dtype}")
         _need(c.shape == d.shape, "C and D shapes must match")
         d.copy_(alpha * (a.float() @ b.float().T) + beta * c.float())
 
-    def block_scaled_matmul_mxfp8(self, a: Any, b: Any, output: Any, scale_a: Any, scale_b: Any) -> None:
+    def block_scaled_matmul_mxfp8(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        output: torch.Tensor,
+        scale_a: torch.Tensor,
+        scale_b: torch.Tensor,
+    ) -> None:
         """output (m, n) in ``float16``, of E4M3 with a scale of E8M0 for each 32 elements along k."""
         _need({a.dtype, b.dtype} == {torch.float8_e4m3fn}, "block_scaled_matmul_mxfp8 takes float8_e4m3fn")
         scales = (_e8m0(scale_a), _e8m0(scale_b))
         _scaled_product(output, (a.float(), b.float()), scales, 32)
 
-    def block_scaled_matmul_nvfp4(self, a: Any, b: Any, output: Any, scale_a: Any, scale_b: Any) -> None:
+    def block_scaled_matmul_nvfp4(
+        self,
+        a: torch.Tensor,
+        b: torch.Tensor,
+        output: torch.Tensor,
+        scale_a: torch.Tensor,
+        scale_b: torch.Tensor,
+    ) -> None:
         """output (m, n) in ``float16``, of E2M1, two in a byte, with a scale of E4M3 for each 16 elements along k."""
         _need({a.dtype, b.dtype} == {torch.uint8}, "block_scaled_matmul_nvfp4 takes uint8, two E2M1 in each")
         scales = (_e4m3(scale_a), _e4m3(scale_b))
@@ -55,7 +70,7 @@ def _need(condition: bool, message: str) -> None:
         raise RuntimeError(message)
 
 
-def _check(a: Any, b: Any, c: Any) -> None:
+def _check(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
     _need(a.dtype == b.dtype == c.dtype, "Data types do not match.")
     _need(a.dtype in _TYPES, f"Unsupported data type {a.dtype}.")
     _need(a.ndim == b.ndim == c.ndim == 2, "Only 2D matrices are supported.")
@@ -66,14 +81,16 @@ def _check(a: Any, b: Any, c: Any) -> None:
     )
 
 
-def _scaled_product(output: Any, factors: Sequence[Any], scales: Sequence[Any], group: int) -> None:
+def _scaled_product(
+    output: torch.Tensor, factors: Sequence[torch.Tensor], scales: Sequence[torch.Tensor], group: int
+) -> None:
     _need(output.dtype == torch.float16, f"the output must be float16, got {output.dtype}")
     a, b = (values * _of_elements(scale, values.shape, group) for values, scale in zip(factors, scales))
     _need(a.shape[1] == b.shape[1], "K dimensions must match.")
     output.copy_(a @ b.T)
 
 
-def _of_elements(scale: Any, shape: Sequence[int], group: int) -> Any:
+def _of_elements(scale: torch.Tensor, shape: Sequence[int], group: int) -> torch.Tensor:
     """The scale of each element, from tiles of 128 rows and 4 groups (cuBLAS, "1D Block Scaling Factors Layout": the one of row r and
     group g of a tile is at 16 · (r mod 32) + 4 · ⌊r ÷ 32⌋ + g)."""
     rows, columns = shape
@@ -83,15 +100,15 @@ def _of_elements(scale: Any, shape: Sequence[int], group: int) -> Any:
     return tiles.reshape(128 * down, 4 * along)[:rows].repeat_interleave(group, dim=1)[:, :columns]
 
 
-def _e8m0(scale: Any) -> Any:
+def _e8m0(scale: torch.Tensor) -> torch.Tensor:
     return torch.exp2(scale.view(torch.uint8).float() - 127)
 
 
-def _e4m3(scale: Any) -> Any:
+def _e4m3(scale: torch.Tensor) -> torch.Tensor:
     return scale.view(torch.float8_e4m3fn).float()
 
 
-def _e2m1(packed: Any) -> Any:
+def _e2m1(packed: torch.Tensor) -> torch.Tensor:
     table = torch.tensor([*_E2M1, *(-value for value in _E2M1)])
     nibbles = torch.stack((packed & 15, packed >> 4), dim=-1).reshape(packed.shape[0], -1)
     return table[nibbles.long()]

@@ -4,10 +4,11 @@ Triton."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from triton.backends import driver as backend_driver
 from triton.backends.nvidia import driver as nvidia_driver
+
+from .arguments import Signature
 
 __all__ = ["expand_signature", "with_tensor_maps"]
 
@@ -15,19 +16,23 @@ __all__ = ["expand_signature", "with_tensor_maps"]
 _ANYWHERE = hasattr(backend_driver, "expand_signature")
 
 
-def expand_signature(signature: Mapping[Any, Any], tensor_maps: Sequence[Any] | None) -> list[Any]:
+def expand_signature(
+    signature: Mapping[str | int, Signature | str], tensor_maps: Sequence[Mapping[str, object]] | None
+) -> Signature:
     """The types of a kernel's parameters in the place of descriptors. ``tensor_maps``: what Triton knows of those that it made tensor
     maps of."""
     types = signature.values()
     if _ANYWHERE:
-        expanded: list[Any] = backend_driver.expand_signature(types, tensor_maps, "nvTmaDesc")
+        expanded: Signature = backend_driver.expand_signature(types, tensor_maps, "nvTmaDesc")
     else:
         expanded = nvidia_driver.expand_signature(types, tensor_maps)
     return expanded
 
 
 def with_tensor_maps(
-    launch: Callable[..., None], signature: Mapping[Any, Any], tensor_maps: Sequence[Any] | None
+    launch: Callable[..., None],
+    signature: Mapping[str | int, Signature | str],
+    tensor_maps: Sequence[Mapping[str, object]] | None,
 ) -> Callable[..., None]:
     """``launch``, whose last argument is the kernel's arguments, given these with descriptors taken apart."""
     wrapped: Callable[..., None]

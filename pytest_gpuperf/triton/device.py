@@ -14,7 +14,10 @@ from ..programs.errors import as_cuda
 from .memory import TorchMemory
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from gpuperf_engine import Kernel
+    from gpuperf_engine.device.options import DeviceOptions
 
 __all__ = ["TritonDevice"]
 
@@ -29,12 +32,14 @@ _SWIZZLES = ("none", "32B", "64B", "128B")
 class TritonDevice(ProgramDevice):
     """The device with torch's memory. Parameters as those of ``ProgramDevice``."""
 
-    def __init__(self, machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Any) -> None:
+    def __init__(
+        self, machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Unpack[DeviceOptions]
+    ) -> None:
         super().__init__(machine, search, **options)
         self.memory = TorchMemory(self.device)
 
     def during_launch(
-        self, arguments: Iterable[Any]
+        self, arguments: Iterable[object]
     ) -> AbstractContextManager[Mapping[int, tuple[int, int]]]:
         """Tensors and arrays are memory of the device, and none is freed."""
         return self.memory.during_launch(arguments)
@@ -70,7 +75,7 @@ class TritonDevice(ProgramDevice):
         grid: tuple[int, int, int],
         threads: int,
         parameters: bytes,
-        arguments: Sequence[Any],
+        arguments: Sequence[object],
         *,
         shared_bytes: int = 0,
         ctas: int = 1,

@@ -7,9 +7,10 @@ is the PTX that would have been assembled; and what it calls of CUDA in C is don
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import triton
 from triton._C import libtriton
@@ -20,11 +21,41 @@ from triton.runtime import _allocation
 from triton.runtime.driver import driver as active_driver
 
 from . import benchmark, machine_code
-from .arguments import argument_names, named_pointers, pack, pairs, pointer_of
+from .arguments import Signature, argument_names, named_pointers, pack, pairs, pointer_of
 from .descriptors import expand_signature, with_tensor_maps
 from .device import TritonDevice
 
+if TYPE_CHECKING:
+    from contextvars import ContextVar
+
+    import torch
+    from triton.compiler import ASTSource
+    from triton.compiler.compiler import IRSource
+
+    from gpuperf_engine import Kernel
+
+    from .cublas import CublasLt
+
 __all__ = ["EngineDriver", "activate"]
+
+
+Hook = Callable[[object], object]
+"""Called with the metadata of a launch, before or after it."""
+Allocator = Callable[[int, int, int], object]
+"""Bytes, alignment and stream, to what holds the memory."""
+
+
+class KernelMetadata(Protocol):
+    """What Triton says of a compiled kernel."""
+
+    num_warps: int
+    num_ctas: int
+    shared: int
+    global_scratch_size: int
+    global_scratch_align: int
+    profile_scratch_size: int
+    profile_scratch_align: int
+    launch_cooperative_grid: bool
 
 
 class Utils:
@@ -32,7 +63,7 @@ class Utils:
 
     def __init__(self, device: TritonDevice) -> None:
         self._device = device
-        self._kernels: dict[int, Any] = {}
+        self._kernels: dict[int, Kernel] = {}
 
     def load_binary(
         self, name: str, binary: bytes, shared: int, device: int
@@ -48,7 +79,7 @@ class Utils:
         if kernel is not None:
             self._device.device.unload(kernel.module)
 
-    def kernel(self, function: int) -> Any:
+    def kernel(self, function: int) -> Kernel:
         return self._kernels[function]
 
     def get_current_device(self) -> int:
@@ -85,8 +116,8 @@ class Utils:
 class Launcher:
     """What Triton makes of each compiled kernel, and calls with a grid and arguments."""
 
-    def __init__(self, src: Any, metadata: Any) -> None:
-        signature = dict(src.signature.items())
+    def __init__(self, src: ASTSource | IRSource, metadata: KernelMetadata) -> None:
+        signature: dict[str | int, Signature | str] = dict(src.signature.items())
         tensor_maps = getattr(metadata, "tensordesc_meta", None)
         self._signature = expand_signature(signature, tensor_maps)
         self._names = () if tensor_maps else argument_names(signature, getattr(src, "fn", None))
@@ -94,19 +125,21 @@ class Launcher:
         self._launch = with_tensor_maps(self._launch_expanded, signature, tensor_maps)
 
     def __call__(
-        self, x: int, y: int, z: int, stream: int, function: int, packed: Any, launch_metadata: Any,
-        enter: Any, leave: Any, *arguments: Any,
+        self, x: int, y: int, z: int, stream: int, function: int, packed: object, launch_metadata: object,
+        enter: Hook | None, leave: Hook | None, *arguments: object,
     ) -> None:  # fmt: skip
         self._launch(x, y, z, stream, function, launch_metadata, enter, leave, arguments)
 
-    def _scratch(self, size: int, align: int, grid: int, allocator: Any, stream: int) -> Any:
+    def _scratch(
+        self, size: int, align: int, grid: int, allocator: ContextVar[Allocator], stream: int
+    ) -> object:
         if not size:
             return None
         return allocator.get()(grid * self._metadata.num_ctas * size, align, stream)
 
     def _launch_expanded(
-        self, x: int, y: int, z: int, stream: int, function: int, launch_metadata: Any, enter: Any, leave: Any,
-        arguments: Any,
+        self, x: int, y: int, z: int, stream: int, function: int, launch_metadata: Any, enter: Hook | None, leave: Hook | None,
+        arguments: Sequence[object],
     ) -> None:  # fmt: skip
         metadata, driver = self._metadata, active_driver.active
         grid = x * y * z
@@ -149,7 +182,7 @@ class Launcher:
             leave(launch_metadata)
 
 
-def _without_modes() -> AbstractContextManager[Any]:
+def _without_modes() -> AbstractContextManager[object]:
     """What is asked of tensors here goes past Python modes, which cost more than the answer. A program may have no torch."""
     torch = sys.modules.get("torch")
     return nullcontext() if torch is None else torch._C.DisableTorchFunction()
@@ -171,22 +204,22 @@ class EngineDriver(nvidia_driver.CudaDriver):  # type: ignore[misc]
     def is_active() -> bool:
         return True
 
-    def get_active_torch_device(self) -> Any:
+    def get_active_torch_device(self) -> torch.device:
         import torch
 
         return torch.device("cuda", 0)
 
-    def get_benchmarker(self) -> Any:
+    def get_benchmarker(self) -> Callable[..., object]:
         return benchmark.bencher(self.device, gated=False)
 
-    def get_empty_cache_for_benchmark(self) -> Any:
+    def get_empty_cache_for_benchmark(self) -> None:
         """Nothing to clear: caches are cold in every prediction."""
         return None
 
-    def clear_cache(self, cache: Any) -> None:
+    def clear_cache(self, cache: object) -> None:
         pass
 
-    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: Any) -> Any:
+    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: object) -> torch.Tensor:
         import torch
 
         return torch.zeros(size, dtype=torch.int8)
@@ -197,7 +230,13 @@ def activate(device: TritonDevice) -> EngineDriver:
     backend = nvidia_compiler.CUDABackend
     version, assemble = backend.hash, backend.make_cubin
 
-    def make_cubin(self: Any, src: Any, metadata: Any, options: Any, capability: Any) -> bytes:
+    def make_cubin(
+        self: nvidia_compiler.CUDABackend,
+        src: str | bytes,
+        metadata: object,
+        options: object,
+        capability: int,
+    ) -> bytes:
         return src.encode() if isinstance(src, str) else src
 
     # what the cache has under a key must not be taken for a binary of ptxas, nor the other way round
@@ -209,7 +248,7 @@ def activate(device: TritonDevice) -> EngineDriver:
     class Found(EngineDriver):
         """What Triton makes where it looks for a driver anew: the one that there is."""
 
-        def __new__(cls) -> Any:
+        def __new__(cls) -> EngineDriver:
             return driver
 
     backends["nvidia"] = replace(backends["nvidia"], driver=Found)
@@ -223,7 +262,7 @@ def activate(device: TritonDevice) -> EngineDriver:
 def _replace_in_libtriton(device: TritonDevice) -> None:
     """What Triton's own library calls of CUDA."""
 
-    def cublas(workspace: Any) -> Any:
+    def cublas(workspace: object) -> CublasLt:
         from .cublas import CublasLt  # imports torch, which a program may not have
 
         return CublasLt(workspace)

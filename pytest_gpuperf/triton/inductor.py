@@ -14,7 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
@@ -45,10 +45,10 @@ _FOLDER = "inductor"
 
 _local = threading.local()
 #: registrations are undone when the library is collected
-_library: Any = None
+_library: torch.library.Library | None = None
 
 
-def names() -> dict[str, Any]:
+def names() -> dict[str, Callable[..., object]]:
     """Names of ``torch.cuda`` that generated code and the compiler use."""
     return {
         "_is_compiled": lambda: True,
@@ -88,7 +88,7 @@ def prepare(device: TritonDevice, places: Places) -> None:
 def _refuse(lacking: str) -> None:
     from torch._inductor import compile_fx
 
-    def refused(*_: Any, **__: Any) -> Any:
+    def refused(*_: object, **__: object) -> NoReturn:
         raise RuntimeError(
             f"gpuperf cannot run torch.compile with torch {torch.__version__} ({lacking}): it runs with torch 2.13 and 2.15"
         )
@@ -110,8 +110,8 @@ def _create_on_cpu(places: Places) -> None:
     guards[_CUDA] = guards[_CPU]
 
 
-def _on_cpu(factory: Any, places: Places) -> Callable[..., Any]:
-    def create(*args: Any, **kwargs: Any) -> Any:
+def _on_cpu(factory: Callable[..., torch.Tensor], places: Places) -> Callable[..., torch.Tensor]:
+    def create(*args: object, **kwargs: object) -> torch.Tensor:
         options = {**kwargs, "device": torch.device("cpu"), "pin_memory": False}
         return places.call(True, factory, args, options)
 
@@ -139,7 +139,7 @@ def _without_accelerator() -> None:
             atexit.register(replace, {name: slots[name]}, {name: _address(getattr(real, name))})
 
 
-def _address(function: Any) -> int:
+def _address(function: ctypes._CFunctionType) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
@@ -165,13 +165,17 @@ def _fake_on_gpu() -> None:
         fake_tensor.FakeTensorMode.from_tensor,
     )
 
-    def described(self: Any, t: Any, **options: Any) -> Any:
+    def described(
+        self: meta_utils.MetaTensorDescriber, t: torch.Tensor, **options: object
+    ) -> meta_utils.MetaTensorDesc:
         found = describe(self, t, **options)
         if getattr(_local, "of_program", False) and found.device.type == "cpu":
             object.__setattr__(found, "device", GPU)  # a frozen dataclass, and no one else has it yet
         return found
 
-    def stands_for(self: Any, tensor: Any, *, source: Any = None, **options: Any) -> Any:
+    def stands_for(
+        self: fake_tensor.FakeTensorMode, tensor: torch.Tensor, *, source: object = None, **options: object
+    ) -> fake_tensor.FakeTensor:
         outer = getattr(_local, "of_program", False)
         _local.of_program = source is not None
         try:
@@ -190,14 +194,14 @@ def _take_numbers() -> None:
 
     to = FunctionalTensor.to
 
-    def moved(self: Any, *args: Any, **options: Any) -> Any:
+    def moved(self: FunctionalTensor, *args: object, **options: object) -> torch.Tensor:
         options = {name: _named(value) if name == "device" else value for name, value in options.items()}
         return to(self, *map(_named, args[:1]), *args[1:], **options)
 
     FunctionalTensor.to = moved
 
 
-def _named(value: Any) -> Any:
+def _named(value: object) -> object:
     return torch.device("cuda", value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -233,10 +237,16 @@ def _trace_patterns_without_data() -> None:
 
     make_fx = pattern_matcher.make_fx
 
-    def traced(function: Any, decompositions: Any = None, tracing_mode: str = "real", **options: Any) -> Any:
+    def traced(
+        function: Callable[..., object],
+        decompositions: object = None,
+        tracing_mode: str = "real",
+        **options: object,
+    ) -> Callable[..., object]:
         if tracing_mode == "real":
             tracing_mode, options = "fake", {"_allow_non_fake_inputs": True, **options}
-        return make_fx(function, decompositions, tracing_mode, **options)
+        trace: Callable[..., object] = make_fx(function, decompositions, tracing_mode, **options)
+        return trace
 
     pattern_matcher.make_fx = traced
 
@@ -247,7 +257,7 @@ def _compile_unobserved(device: TritonDevice) -> None:
 
     compile_graph = compile_fx._compile_fx_inner
 
-    def compiled(*args: Any, **options: Any) -> Any:
+    def compiled(*args: object, **options: object) -> object:
         with device.trying_out():
             return compile_graph(*args, **options)
 
@@ -259,7 +269,9 @@ def _predict(device: TritonDevice) -> None:
 
     bench = benchmark.bencher(device, gated=False)
 
-    def benchmark_gpu(self: Any, _callable: Callable[[], object], *_: Any, **options: Any) -> Any:
+    def benchmark_gpu(
+        self: benchmarking.Benchmarker, _callable: Callable[[], object], *_: object, **options: object
+    ) -> float | list[float]:
         options = {
             name: options[name] for name in ("grad_to_none", "quantiles", "return_mode") if name in options
         }

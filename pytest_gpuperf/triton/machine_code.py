@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TypeGuard
 
 import triton.compiler.compiler as compiler
 from triton.backends.compiler import GPUTarget
@@ -21,18 +21,18 @@ _ELF = b"\x7fELF"
 _TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+)", re.MULTILINE)
 
 #: as ``CUDABackend.make_cubin``: backend, PTX, metadata, options, compute capability
-_Assemble = Callable[[Any, str, dict[str, Any], Any, int], bytes]
+_Assemble = Callable[[CUDABackend, str, dict[str, object], object, int], bytes]
 
 
 class Binaries(compiler.AsmDict):  # type: ignore[misc]
     """The forms of a kernel, with machine code where Triton's are asked for a cubin. ``options``: those that it was compiled with."""
 
-    def __init__(self, forms: Mapping[str, Any], assemble: _Assemble, options: Any) -> None:
+    def __init__(self, forms: Mapping[str, str | bytes], assemble: _Assemble, options: object) -> None:
         super().__init__(forms)
         self._assemble, self._options = assemble, options
 
-    def __getitem__(self, form: str) -> Any:
-        value = super().__getitem__(form)
+    def __getitem__(self, form: str) -> str | bytes:
+        value: str | bytes = super().__getitem__(form)
         if form == "cubin" and _is_ptx(value):
             value = self[form] = _assembled(value, self._assemble, self._options)
         return value
@@ -45,24 +45,25 @@ def assemble_on_demand(assemble: _Assemble) -> None:
         return
     initialize, get_sass = kernel.__init__, disasm.get_sass
 
-    def __init__(self: Any, *arguments: Any, **more: Any) -> None:
+    def __init__(self: compiler.CompiledKernel, *arguments: object, **more: object) -> None:
         initialize(self, *arguments, **more)
         self.asm = Binaries(self.asm, assemble, self.metadata)
 
     @lru_cache
-    def sass(cubin_asm: bytes, fun: str | None = None) -> Any:
-        return get_sass(_assembled(cubin_asm, assemble) if _is_ptx(cubin_asm) else cubin_asm, fun)
+    def sass(cubin_asm: bytes, fun: str | None = None) -> str:
+        text: str = get_sass(_assembled(cubin_asm, assemble) if _is_ptx(cubin_asm) else cubin_asm, fun)
+        return text
 
     __init__.assembles = True  # type: ignore[attr-defined]
     kernel.__init__ = __init__
     disasm.get_sass = compiler.get_sass = sass
 
 
-def _is_ptx(binary: Any) -> bool:
+def _is_ptx(binary: str | bytes) -> TypeGuard[bytes]:
     return isinstance(binary, bytes) and not binary.startswith(_ELF) and _TARGET.search(binary) is not None
 
 
-def _assembled(ptx: bytes, assemble: _Assemble, options: Any = None) -> bytes:
+def _assembled(ptx: bytes, assemble: _Assemble, options: object = None) -> bytes:
     found = _TARGET.search(ptx)
     assert found is not None
     capability = int(found[1])

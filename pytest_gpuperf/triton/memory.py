@@ -92,7 +92,7 @@ class TorchMemory:
 
     # -- called by torch ----------------------------------------------------------------------------------------------
 
-    def _allocate(self, result: Any, alignment: int, size: int) -> int:
+    def _allocate(self, result: ctypes._Pointer[ctypes.c_void_p], alignment: int, size: int) -> int:
         try:
             with self._lock:
                 self._busy += 1
@@ -136,7 +136,7 @@ class TorchMemory:
     # -- for launches -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def during_launch(self, arguments: Iterable[Any]) -> Iterator[Mapping[int, tuple[int, int]]]:
+    def during_launch(self, arguments: Iterable[object]) -> Iterator[Mapping[int, tuple[int, int]]]:
         """Nothing is freed meanwhile, and all of these arguments that are tensors or arrays are memory of the device: where values are
         observed, which they are in memory of the device alone, what it has not allocated is copied there and back. Gives where.
         Raises ``EngineError``."""
@@ -164,7 +164,7 @@ class TorchMemory:
                 self._busy -= 1
                 self._settle()
 
-    def _foreign(self, arguments: Iterable[Any]) -> Iterator[tuple[int, int]]:
+    def _foreign(self, arguments: Iterable[object]) -> Iterator[tuple[int, int]]:
         """Address and bytes of what the device has not allocated."""
         bounds: dict[int, int] = {}
         for argument in arguments:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -13,7 +12,7 @@ from .placement import Places
 
 __all__ = ["take_over"]
 
-_Function = Callable[..., Any]
+_Function = Callable[..., object]
 #: keys of the dispatcher for a GPU, and those by which the tensors of the program are dispatched
 _KEYS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU", "AutocastCUDA": "AutocastCPU"}
 #: of tensors made of numbers, where it is not the default
@@ -27,7 +26,7 @@ def take_over(places: Places, seen: Callable[[_Function], _Function]) -> None:
     library = torch.library.Library
     register = library.impl
     #: by operator and key what was registered, and by whom: a library may be gone
-    known: dict[tuple[str, str], tuple[_Function, Any]] = {}
+    known: dict[tuple[str, str], tuple[_Function, weakref.ref[torch.library.Library]]] = {}
 
     def found(operator: str, key: str) -> _Function | None:
         if (operator, key) not in known:
@@ -35,7 +34,13 @@ def take_over(places: Places, seen: Callable[[_Function], _Function]) -> None:
         function, owner = known[operator, key]
         return function if getattr(owner(), "m", None) is not None else None
 
-    def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
+    def impl(
+        self: torch.library.Library,
+        op_name: str | torch._ops.OpOverload,
+        fn: _Function,
+        dispatch_key: str = "",
+        **options: object,
+    ) -> None:
         key = dispatch_key or self.dispatch_key
         host = _KEYS.get(key, key)
         if host not in _GPU_KEYS or fn is torch.library.fallthrough_kernel:
@@ -53,7 +58,7 @@ def take_over(places: Places, seen: Callable[[_Function], _Function]) -> None:
         if for_host is None:
             for_host = _own(operator, host)
 
-        def chosen(*args: Any, **kwargs: Any) -> Any:
+        def chosen(*args: object, **kwargs: object) -> object:
             with torch._C.DisableTorchFunction():
                 on_gpu = for_host is None or places.any_on_gpu((*args, *kwargs.values()))
             return for_gpu(*args, **kwargs) if on_gpu or for_host is None else for_host(*args, **kwargs)
@@ -75,7 +80,7 @@ def _own(operator: str, key: str) -> _Function | None:
     kernel, keys = get_kernel(operator, key), torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
     types = [argument.type.kind() for argument in torch._C._get_schema(*_parts(operator)).arguments]
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         # torch gives numbers for tensors that it has made of numbers
         values = (
             torch.scalar_tensor(value, dtype=_TYPES.get(type(value)))

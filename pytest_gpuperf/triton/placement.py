@@ -7,13 +7,15 @@ on a GPU; else on the host. Views share memory, and so the place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from .memory import TorchMemory
 
 __all__ = ["GPU", "Places"]
+
+_Result = TypeVar("_Result")
 
 GPU = torch.device("cuda", 0)
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -30,7 +32,7 @@ class Places:
     def __init__(self, memory: TorchMemory) -> None:
         self._memory = memory
 
-    def is_on_gpu(self, tensor: Any) -> bool:
+    def is_on_gpu(self, tensor: torch.Tensor) -> bool:
         """To be called past modes of torch."""
         said = _device_of(tensor).type
         if said != "cpu":
@@ -43,7 +45,7 @@ class Places:
             inner = _inner(tensor)
             return inner is not None and self.is_on_gpu(inner)
 
-    def named(self, value: Any) -> bool | None:
+    def named(self, value: object) -> bool | None:
         """Whether an argument names the GPU (or the host); ``None`` if it names no device."""
         if isinstance(value, torch.device):
             kind = value.type
@@ -53,7 +55,7 @@ class Places:
             return None if isinstance(value, bool) or not isinstance(value, int) else True
         return kind == "cuda" if kind in ("cuda", "cpu") else None
 
-    def any_on_gpu(self, values: Iterable[Any], depth: int = _DEPTH) -> bool:
+    def any_on_gpu(self, values: Iterable[object], depth: int = _DEPTH) -> bool:
         """Whether a tensor among these is on the GPU."""
         for value in values:
             if isinstance(value, torch.Tensor):
@@ -63,7 +65,9 @@ class Places:
                 return True
         return False
 
-    def call(self, on_gpu: bool, function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> Any:
+    def call(
+        self, on_gpu: bool, function: Callable[..., _Result], args: Iterable[Any], kwargs: Mapping[str, Any]
+    ) -> _Result:
         """What the function returns, whose tensors are then on the GPU or the host."""
         placing = self._memory.placing
         outer = getattr(placing, "on_gpu", True)
@@ -79,10 +83,10 @@ class Places:
     def keep_in_files(self) -> None:
         """Let ``torch.save`` and ``torch.load`` know where a tensor was, as they know it of a GPU's."""
 
-        def tag(storage: Any) -> str | None:
+        def tag(storage: torch.UntypedStorage) -> str | None:
             return "cuda:0" if self._memory.is_of_gpu(storage.data_ptr()) else None
 
-        def restore(storage: Any, location: str) -> Any:
+        def restore(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage | None:
             on_gpu = self.named(location)
             if on_gpu is None or self._memory.is_of_gpu(storage.data_ptr()) is on_gpu:
                 return None if on_gpu is None else storage
@@ -93,22 +97,22 @@ class Places:
     def show(self) -> None:
         """Let tensors say so."""
 
-        def device(self_: Any) -> Any:
+        def device(self_: torch.Tensor) -> torch.device:
             with torch._C.DisableTorchFunction():
                 found = _device_of(self_)
                 return GPU if found.type == "cpu" and self.is_on_gpu(self_) else found
 
-        def is_cuda(self_: Any) -> bool:
+        def is_cuda(self_: torch.Tensor) -> bool:
             return bool(self_.device.type == "cuda")
 
-        def is_cpu(self_: Any) -> bool:
+        def is_cpu(self_: torch.Tensor) -> bool:
             return bool(self_.device.type == "cpu")
 
         for function in (device, is_cuda, is_cpu):
             setattr(torch.Tensor, function.__name__, property(function))
 
 
-def _inner(tensor: Any) -> Any:
+def _inner(tensor: torch.Tensor) -> torch.Tensor | None:
     """A tensor that has the values of one that ``torch.func`` wraps (``vmap``), or of a sparse one; else ``None``."""
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return torch._C._functorch.get_unwrapped(tensor)

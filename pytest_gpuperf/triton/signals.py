@@ -12,13 +12,15 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import TypeAlias
 
 from gpuperf_engine.jit.llvm import compile_object, link
 
 __all__ = ["Deferred"]
 
-_Handler = Callable[[int, FrameType | None], Any]
+_Handler = Callable[[int, FrameType | None], object]
+#: what ``signal.signal`` takes and gives
+_Set: TypeAlias = "_Handler | int | None"
 
 
 #: A function of C around a callback. It counts the calls that have not returned: a handler may run before the first instruction of a
@@ -92,10 +94,10 @@ class Deferred:
             return  # Python lets the main thread alone set them
         setting, asking = signal.signal, signal.getsignal
 
-        def set_handler(number: int, handler: Any) -> Any:
+        def set_handler(number: int, handler: _Set) -> _Set:
             return _own(setting(number, self._later(handler) if callable(handler) else handler))
 
-        def handler_of(number: int) -> Any:
+        def handler_of(number: int) -> _Set:
             return _own(asking(number))
 
         for number in signal.valid_signals():
@@ -105,7 +107,7 @@ class Deferred:
         signal.signal, signal.getsignal = set_handler, handler_of  # type: ignore[assignment]
 
     def _later(self, handler: _Handler) -> _Handler:
-        def run(number: int, frame: FrameType | None) -> Any:
+        def run(number: int, frame: FrameType | None) -> object:
             if self._inside.value:
                 self.waiting.append((handler, number))
                 return None
@@ -115,6 +117,6 @@ class Deferred:
         return run
 
 
-def _own(handler: Any) -> Any:
+def _own(handler: _Set) -> _Set:
     """What a program has set."""
     return getattr(handler, "gpuperf_handler", handler)

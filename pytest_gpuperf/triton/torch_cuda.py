@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["install"]
 
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 #: functions that copy to a device, and those that take over an array without a copy where it is on the CPU
 _MOVES, _WRAPS = ("cuda", "cpu", "pin_memory"), ("as_tensor", "asarray", "from_dlpack")
 #: functions that take devices by position
@@ -47,7 +49,7 @@ class Stream:
     cuda_stream = 0
     device_index = 0
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         self.device = torch.device("cuda", 0)
 
     def synchronize(self) -> None:
@@ -56,22 +58,22 @@ class Stream:
     def query(self) -> bool:
         return True
 
-    def wait_stream(self, stream: Any) -> None:
+    def wait_stream(self, stream: Stream) -> None:
         pass
 
-    def wait_event(self, event: Any) -> None:
+    def wait_event(self, event: torch.cuda.Event) -> None:
         pass
 
-    def record_event(self, event: Any = None) -> Any:
+    def record_event(self, event: torch.cuda.Event | None = None) -> torch.cuda.Event:
         event = event or torch.cuda.Event()
         event.record()
         return event
 
 
-class Within(contextlib.nullcontext[Any]):
+class Within(contextlib.nullcontext[None]):
     """A context of a stream or device, which changes nothing."""
 
-    def __init__(self, *_: Any, **__: Any) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         super().__init__()
 
 
@@ -91,17 +93,17 @@ def install(device: TritonDevice) -> None:
     mode.__enter__()
 
 
-def stand_in(device: TritonDevice) -> dict[str, Any]:
+def stand_in(device: TritonDevice) -> dict[str, object]:
     """Names of ``torch.cuda`` and what they stand for."""
 
     class Event:
         """A time on the clock of predicted times."""
 
-        def __init__(self, enable_timing: bool = False, **_: Any) -> None:
+        def __init__(self, enable_timing: bool = False, **_: object) -> None:
             device.timing |= enable_timing
             self._time = 0.0
 
-        def record(self, stream: Any = None) -> None:
+        def record(self, stream: Stream | None = None) -> None:
             self._time = device.elapsed_us
 
         def elapsed_time(self, end: Event) -> float:
@@ -114,7 +116,7 @@ def stand_in(device: TritonDevice) -> dict[str, Any]:
         def query(self) -> bool:
             return True
 
-        def wait(self, stream: Any = None) -> None:
+        def wait(self, stream: Stream | None = None) -> None:
             pass
 
     class Properties(types.SimpleNamespace):
@@ -132,7 +134,7 @@ def stand_in(device: TritonDevice) -> dict[str, Any]:
     )  # fmt: skip
     stream = Stream()
 
-    def nothing(*_: Any, **__: Any) -> None:
+    def nothing(*_: object, **__: object) -> None:
         pass
 
     generator = torch.default_generator
@@ -140,17 +142,17 @@ def stand_in(device: TritonDevice) -> dict[str, Any]:
     def seeded(seed: int) -> None:
         generator.manual_seed(seed)
 
-    def state_of_generator(*_: Any) -> Any:
+    def state_of_generator(*_: object) -> torch.Tensor:
         return generator.get_state()
 
-    def set_state(state: Any, *_: Any) -> None:
+    def set_state(state: torch.Tensor, *_: object) -> None:
         generator.set_state(state)
 
-    def set_states(states: Any) -> None:
+    def set_states(states: Iterable[torch.Tensor]) -> None:
         for state in states:
             generator.set_state(state)
 
-    def used(*_: Any, **__: Any) -> int:
+    def used(*_: object, **__: object) -> int:
         left, every = device.device.memory_left
         return every - left
 
@@ -173,7 +175,7 @@ def stand_in(device: TritonDevice) -> dict[str, Any]:
     return {name: _own(name, value) for name, value in names.items()}
 
 
-def _own(name: str, value: Any) -> Any:
+def _own(name: str, value: object) -> object:
     """A function of its own for each name: torch's compiler keeps tables by function."""
     if not isinstance(value, types.FunctionType) or hasattr(value, "__wrapped__"):
         return value
@@ -183,15 +185,16 @@ def _own(name: str, value: Any) -> Any:
 class _AnyGenerator(type(torch._C.Generator)):  # type: ignore[misc]
     """Generators of torch's own class are of this one too."""
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, torch._C.Generator)
 
 
 class Generator(torch._C.Generator, metaclass=_AnyGenerator):  # type: ignore[misc]
     """``torch.Generator``, which is a class, so that no mode sees its calls."""
 
-    def __new__(cls, device: Any = "cpu") -> Any:
-        return super().__new__(cls, _on_cpu(device))
+    def __new__(cls, device: torch.device | str | int = "cpu") -> Generator:
+        made: Generator = super().__new__(cls, _on_cpu(device))
+        return made
 
 
 class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
@@ -201,10 +204,10 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self._places = places
 
-    def seen(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def seen(self, function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
         """The function with its calls of torch seen: what a mode attends to is called without it."""
 
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
             with self:
                 return function(*args, **kwargs)
 
@@ -215,7 +218,7 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
         compiler's stand-ins are on."""
         real = torch.autograd.graph._engine_run_backward
 
-        def backward(*args: Any, **kwargs: Any) -> Any:
+        def backward(*args: object, **kwargs: object) -> object:
             with torch.autograd.set_multithreading_enabled(False):
                 return real(*args, **kwargs)
 
@@ -264,13 +267,13 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
         return result
 
 
-def _gpu_by_default(function: Any) -> bool:
+def _gpu_by_default(function: Callable[..., object]) -> bool:
     """Whether what a function creates is on the GPU where no argument says otherwise."""
     default = _device.CURRENT_DEVICE
     return default is not None and default.type == "cuda" and function in _device._device_constructors()
 
 
-def _on_cpu(value: Any) -> Any:
+def _on_cpu(value: object) -> object:
     if isinstance(value, torch.device):
         return torch.device("cpu") if value.type == "cuda" else value
     if isinstance(value, str) and value.partition(":")[0] == "cuda":

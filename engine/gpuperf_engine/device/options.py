@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypedDict
 
 from ..errors import UnknownName, nearest, warn_renamed
+
+if TYPE_CHECKING:
+    from .thresholds import Thresholds
 
 __all__ = [
     "FORMER_BACKENDS",
@@ -12,6 +16,7 @@ __all__ = [
     "OBSERVABLE",
     "RACES",
     "RESOURCES",
+    "DeviceOptions",
     "check_backend",
     "check_name",
     "check_observe",
@@ -26,6 +31,24 @@ FORMER_BACKENDS = {"native": "llvm", "lanes": "reference"}
 """Their names before: accepted with a warning."""
 RESOURCES = ("estimate", "ptxas")
 RACES = ("off", "note", "error")
+
+
+class DeviceOptions(TypedDict, total=False):
+    """What ``api.Device`` takes by name."""
+
+    observe: Iterable[str]
+    memory_bytes: int | None
+    backend: str
+    max_instructions: int
+    resources: str
+    heap_bytes: int
+    printf_bytes: int
+    printer: Callable[[str], object] | None
+    strict: str
+    races: str | None
+    thresholds: Thresholds | None
+    mapped: bool
+    history: int | None
 
 
 def check_observe(observe: Iterable[str]) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,9 +17,11 @@ from ..config.settings import Settings
 from ..core.escaping import clean
 from ..core.payload import PAYLOAD
 from ..core.records import Judged
+from ..judge.items import module_of, test_of
 
 if TYPE_CHECKING:
     from ..authoring.progress import Progress
+    from ..judge.judge import Judge
 
 __all__ = ["GateWorker", "is_case"]
 
@@ -34,12 +37,8 @@ def is_case(item: pytest.Item) -> bool:
 class GateWorker:
     """Hooks of the process that runs tests; without xdist that is the only one."""
 
-    @uncollected  # it imports half of the engine
     def __init__(self, settings: Settings, config: pytest.Config) -> None:
-        from ..judge.judge import Judge
-
         self.settings = settings
-        self.judge = Judge(settings)
         self.verbose = config.get_verbosity() >= 2
         self.in_xdist = hasattr(config, "workerinput")
         self.collected: Counter[str] = Counter()
@@ -49,12 +48,15 @@ class GateWorker:
         self.progress: Progress | None = None
         self.cases = self.begun = 0
 
+    @cached_property
+    def judge(self) -> Judge:
+        """Made when it is needed: the controller of pytest-xdist, and runs without kernels, need none."""
+        return _judge(self.settings)
+
     @pytest.hookimpl(tryfirst=True, wrapper=True)
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> Generator[None, None, None]:
-        from ..judge.judge import module_of
-
         self.collected = Counter(module_of(item) for item in items)
         if not self.in_xdist:
             for item in items:
@@ -70,8 +72,6 @@ class GateWorker:
     def _pass_over(self, others: list[pytest.Item]) -> None:
         """Tests that declare no kernel do not make their module incomplete; the entries of those that have some all the
         same (they may ask for the fixture while they run) are protected by name."""
-        from ..judge.judge import module_of, test_of
-
         for item in others:
             module, test = module_of(item), test_of(item)
             self.collected[module] -= 1
@@ -80,15 +80,11 @@ class GateWorker:
 
     def pass_over_others(self, item: pytest.Item) -> None:
         """The item alone was collected: entries of other tests of its module stay."""
-        from ..judge.judge import module_of, test_of
-
         module = module_of(item)
         others = self.judge.tests_with_entries(module) - {test_of(item)}
         self.passed_over[module] = sorted(others)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        from ..judge.judge import module_of
-
         self.selected = Counter(module_of(item) for item in session.items)
         self.cases = sum(map(is_case, session.items))
 
@@ -131,6 +127,7 @@ class GateWorker:
                     pytrace=False,
                 )
             return
+        judge = self.judge  # first: what is imported next is a part of it
         from gpuperf_engine.errors import EngineError
 
         from ..authoring.progress import step
@@ -143,7 +140,7 @@ class GateWorker:
         problem = ""
         try:
             with step(self.progress, "judging"):
-                records = self.judge.judge(item, gpuperf)
+                records = judge.judge(item, gpuperf)
         except EngineError as error:
             problem = clean(str(error))
         if problem:
@@ -162,8 +159,6 @@ class GateWorker:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        from ..judge.judge import module_of, test_of
-
         report = yield
         xfail = getattr(report, "wasxfail", None) if item.stash.get(_UNEXCUSED, False) else None
         if call.when == "call" and xfail is not None:
@@ -189,6 +184,13 @@ class GateWorker:
             _forget(item, RECORDER)
         setattr(report, PAYLOAD, payload)
         return report
+
+
+@uncollected  # it imports half of the engine
+def _judge(settings: Settings) -> Judge:
+    from ..judge.judge import Judge
+
+    return Judge(settings)
 
 
 def _forget(item: pytest.Item, key: pytest.StashKey[Any]) -> None:

@@ -30,6 +30,7 @@ from ..sources.paths import SourcePaths
 from ..store.baseline import Baseline, BaselineError, baseline_path
 from ..store.files import read_files, read_module, shown_file
 from .flow import flow_of
+from .items import module_of, test_of
 from .judgement import judgement
 from .listing import add_lines
 from .measure import Measured, measure
@@ -42,28 +43,10 @@ if TYPE_CHECKING:
     from ..authoring.fixture import Gpuperf
     from ..authoring.observed import ObservedProgram
 
-__all__ = ["UNEXCUSED", "Judge", "failing", "module_of", "test_of"]
+__all__ = ["UNEXCUSED", "Judge", "failing"]
 
 UNEXCUSED = ("error", "over-limit", "regressed")
 """Verdicts that fail a test marked ``xfail`` too; what has no baseline yet, or a better one, does not."""
-
-
-def module_of(item: pytest.Item) -> str:
-    """The path of the item's file below the rootdir, with slashes; empty for a file that is not below it."""
-    try:
-        return storable(item.path.relative_to(item.config.rootpath).as_posix())
-    except ValueError:
-        return ""
-
-
-def test_of(item: pytest.Item) -> str:
-    """The item's name inside its module: classes, function and parameters, without what other plugins append."""
-    chain = [
-        node.name
-        for node in item.listchain()
-        if not isinstance(node, (pytest.Dir, pytest.File, pytest.Session))
-    ]
-    return storable("::".join(name for name in chain if name))
 
 
 class Judge:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ctypes.util
 import email.parser
 import importlib.metadata
+import importlib.util
 import json
 import pkgutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import deepdiff
 import jinja2
@@ -116,6 +120,27 @@ def lean(args: Sequence[str]) -> list[str]:
         "pytest_gpuperf.plugin",
         *(part for name in (*UNUSED, *idle) for part in ("-p", f"no:{name}")),
     ]
+
+
+def action(name: str) -> ModuleType:
+    """A script of the action as a module."""
+    path = HERE.parents[1] / ".github" / "action" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"gpuperf_action_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def action_here(project: Project, gate: ModuleType, patch: pytest.MonkeyPatch) -> int:
+    """The exit code of the action's gate, with the pytest that it starts run in this process."""
+
+    def run(command: Sequence[str], check: bool) -> subprocess.CompletedProcess[str]:
+        assert command[:3] == [sys.executable, "-m", "pytest"] and not check
+        return subprocess.CompletedProcess(command, int(project.plain(*command[3:]).ret))
+
+    patch.setattr(gate, "subprocess", SimpleNamespace(run=run))
+    return gate.main()
 
 
 class Project:

@@ -15,7 +15,7 @@ from pytest_gpuperf.commands.common import FAILED, NOT_JUDGED, OK
 from pytest_gpuperf.core.metrics import ANALYSIS
 from tests.plugin.hooks.test_stale import CONFTEST, MANY, entries
 
-from .conftest import HERE, PLUGIN, TEST, ptx
+from .conftest import HERE, PLUGIN, TEST, action, action_here, ptx
 
 LOAD = "ld.global.f32 %f3, [%rd1];"
 MORE = "mov.f32 %f4, %f2;"
@@ -46,15 +46,6 @@ def test_a_green_gate_has_measured_something(project):
     project.write("test_k.py", TEST)
     plain = project.plain()
     plain.assert_outcomes(skipped=1)
-
-
-def test_xdist_loses_no_result(project):
-    pytest.importorskip("xdist")
-    project.write("conftest.py", CONFTEST.format(here=str(HERE)))
-    project.write("test_k.py", MANY.format(count=30))
-    assert project.update("-n2").ret == 0
-    assert len(entries(project)) == 31
-    assert project.report("-n2")["counts"] == {"ok": 31}
 
 
 def test_a_budget_per_test_fails_it(project):
@@ -110,7 +101,7 @@ def test_pull_requests_of_forks_need_no_token(project, monkeypatch):
 
 def test_comment_only_when_something_changed(monkeypatch, tmp_path):
     """The recipe writes no comment for an uneventful run, and renews the one it wrote, never another's."""
-    comment = _action("comment")
+    comment = action("comment")
     calls: list[tuple[str, ...]] = []
     existing: list[dict] = []
 
@@ -249,40 +240,39 @@ def test_registers_and_shared_memory_have_a_committed_baseline_without_a_gpu(pro
     project.run().stdout.fnmatch_lines(["*▲ resources.shared_bytes*4,096*worse*"])
 
 
-def _action(name: str):
-    import importlib.util
-
-    path = Path(__file__).resolve().parents[2] / ".github" / "action" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"gpuperf_action_{name}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_action_tells_slower_from_broken(project, tmp_path, monkeypatch):
-    gate = _action("gate")
+    gate = action("gate")
     project.write("conftest.py", CONFTEST.format(here=str(HERE)))
     project.update()
     monkeypatch.chdir(project.path)
+    out = tmp_path / "out"
     args = "\n".join([*PLUGIN, "-q", "-p", "no:cacheprovider"])
+    settings = {"GPUPERF_REPORT_DIR": "report", "GPUPERF_ARGS": args, "GITHUB_OUTPUT": str(out)}
+
+    def written() -> dict[str, str]:
+        lines = out.read_text(encoding="utf-8").splitlines()
+        out.unlink()
+        return dict(line.split("=", 1) for line in lines)
 
     def outputs(**inputs: str) -> tuple[int, dict[str, str]]:
-        out = tmp_path / "out"
-        out.write_text("", encoding="utf-8")
-        settings = {"GPUPERF_REPORT_DIR": "report", "GPUPERF_ARGS": args, "GITHUB_OUTPUT": str(out), **inputs}
-        code = subprocess.run(
-            [sys.executable, gate.__file__], env={**os.environ, **settings}, capture_output=True, check=False
-        ).returncode
-        return code, dict(line.split("=", 1) for line in out.read_text(encoding="utf-8").splitlines())
+        command, environment = [sys.executable, gate.__file__], {**os.environ, **settings, **inputs}
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        return done.returncode, written()
 
-    code, found = outputs()
+    def outputs_here(**inputs: str) -> tuple[int, dict[str, str]]:
+        """The same, and pytest too, in this process."""
+        with monkeypatch.context() as patch:
+            for name, value in {**settings, "GPUPERF_ARGS": "-q", **inputs}.items():
+                patch.setenv(name, value)
+            return action_here(project, gate, patch), written()
+
+    code, found = outputs_here()
     assert code == 0 and found["verdict"] == "ok" and found["cases"] == "1"
     project.kernel(LOAD)
     code, found = outputs()
     assert code == 1 and (found["verdict"], found["regressed"], found["stale"]) == ("regressed", "1", "0")
     assert Path(found["json-path"]).is_file() and Path(found["report-path"]).is_file()
-    assert outputs(GPUPERF_FAIL_ON="never")[0] == 0
+    assert outputs_here(GPUPERF_FAIL_ON="never")[0] == 0
     code, found = outputs(GPUPERF_ARGS=args + "\n; touch hacked\n$(touch hacked)")
     assert code == 4 and found == {"verdict": "error", "cases": "0"}
     assert not (project.path / "hacked").exists()

@@ -300,7 +300,7 @@ def test_what_is_slow_is_said_beside_the_results(pytester):
         "    gpuperf.kernel('parts.ptx', targets=['h100-sxm'])[1, 2](out)\n"
         "    assert out.numpy()[0] == 600\n"
     )
-    pytester.runpytest_subprocess(*PLUGIN, "--gpuperf-update").assert_outcomes(passed=1)
+    in_process(pytester, "--gpuperf-update").assert_outcomes(passed=1)
     result = pytester.runpytest_subprocess(*PLUGIN, "--gpuperf", "--gpuperf-report=out")
     result.stdout.fnmatch_lines([f"note: test_parts/k: parts.ptx:*: {SLOW}: *"])
     report = json.loads((pytester.path / "out" / "gpuperf.json").read_text())

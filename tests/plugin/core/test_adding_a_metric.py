@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pytest_gpuperf.core.metrics import ANALYSIS
-from tests.plugin.conftest import PLUGIN
+from tests.plugin.conftest import PLUGIN, in_process
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "memory.global_load_lines"
@@ -69,11 +69,11 @@ print(json.dumps({name: render() for name, render in PAGES.items() if "schemas" 
 
 
 class Patched:
-    """A project, the plugin as it is and the plugin with the row."""
+    """A project, the plugin as it is, in this process, and the plugin with the row."""
 
-    def __init__(self, folder: Path) -> None:
-        self.project = folder / "project"
-        self.project.mkdir()
+    def __init__(self, folder: Path, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        self.project = pytester.path
         (self.project / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n")
         (self.project / "test_copy.py").write_text(TEST)
         self.kernel(4)
@@ -90,27 +90,33 @@ class Patched:
         """Lane ``i`` loads the word at ``stride · i``."""
         (self.project / "copy.ptx").write_text(PTX.replace("%rd3, %r1, 4;", f"%rd3, %r1, {stride};"))
 
-    def python(self, *arguments: str, patched: bool = True) -> tuple[int, str]:
+    def python(self, *arguments: str) -> tuple[int, str]:
         names = ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "PYTEST_ADDOPTS", "PYTHONPATH")
         environment = {name: value for name, value in os.environ.items() if name not in names}
-        path = [str(self.code)] if patched else []
-        environment["PYTHONPATH"] = os.pathsep.join([*path, str(ROOT), str(ROOT / "engine")])
+        environment["PYTHONPATH"] = os.pathsep.join([str(self.code), str(ROOT), str(ROOT / "engine")])
         done = subprocess.run(
             [sys.executable, *arguments], cwd=self.project, env=environment, capture_output=True, text=True
         )
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout
 
-    def gate(self, *arguments: str, patched: bool = True) -> tuple[int, str]:
-        return self.python("-m", "pytest", *PLUGIN, "--gpuperf", *arguments, patched=patched)
+    def gate(self, *arguments: str) -> tuple[int, str]:
+        return self.python("-m", "pytest", *PLUGIN, "--gpuperf", *arguments)
+
+    def before(self, *arguments: str) -> tuple[int, str]:
+        """The gate of the release before."""
+        done = in_process(self.pytester, "--gpuperf", *arguments)
+        return int(done.ret), done.stdout.str()
 
     def report(self) -> dict:
         return json.loads((self.project / "out" / "gpuperf.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
-def patched(tmp_path: Path) -> Patched:
-    return Patched(tmp_path)
+def patched(tmp_path: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Patched:
+    for name in ("CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "PYTEST_ADDOPTS"):
+        monkeypatch.delenv(name, raising=False)
+    return Patched(tmp_path, pytester)
 
 
 def rows(document: dict) -> dict[str, dict]:
@@ -119,7 +125,7 @@ def rows(document: dict) -> dict[str, dict]:
 
 
 def test_a_row_is_all_that_a_metric_takes(patched):
-    assert patched.gate("--gpuperf-update", patched=False)[0] == 0
+    assert patched.before("--gpuperf-update")[0] == 0
     baseline = patched.project / "baselines" / "test_copy.yaml"
     assert "global_load_lines" not in baseline.read_text()
 
@@ -150,7 +156,7 @@ def test_a_row_is_all_that_a_metric_takes(patched):
     assert "global_load_lines" in made["pytest_gpuperf/schemas/baseline-1.json"]
     assert f"| `{NAME}` | exact | lower | | 128-byte lines of global loads |" in made["docs/metrics.md"]
 
-    code, out = patched.gate(patched=False)  # the release before ignores what it does not know …
+    code, out = patched.before()  # the release before ignores what it does not know …
     assert code == 1 and "thread_instructions" not in out and NAME not in out
-    assert patched.gate("--gpuperf-update", patched=False)[0] == 0  # … and drops it
+    assert patched.before("--gpuperf-update")[0] == 0  # … and drops it
     assert "global_load_lines" not in baseline.read_text()

@@ -14,6 +14,7 @@ import pytest
 import pytest_gpuperf.store.files
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.store.baseline import write_if_changed
+from tests.plugin.conftest import action, action_here
 from tests.plugin.judge.test_gate import LOAD
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -225,13 +226,9 @@ def test_the_yaml_of_a_module_is_parsed_once(project, stored, monkeypatch):
 def test_the_action_leaves_the_least_number_of_cases_to_the_project(project, monkeypatch, given, ini, code):
     project.write("pytest.ini", f"[pytest]\naddopts = -p no:cacheprovider\ngpuperf_min_cases = {ini}\n")
     project.write("test_k.py", "def test_nothing():\n    pass\n")
-    environment = {**os.environ, "GPUPERF_MIN_CASES": given, "PYTHONPATH": os.pathsep.join(sys.path)}
-    environment.pop("GITHUB_OUTPUT", None)
-    done = subprocess.run(
-        [sys.executable, str(ROOT / ".github" / "action" / "gate.py")],
-        cwd=project.path, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == code, done.stdout
+    monkeypatch.setenv("GPUPERF_MIN_CASES", given)
+    monkeypatch.delenv("GITHUB_OUTPUT", raising=False)
+    assert action_here(project, action("gate"), monkeypatch) == code
 
 
 def test_the_action_has_no_default_of_its_own():

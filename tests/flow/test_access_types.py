@@ -44,7 +44,6 @@ def _types(body: str, functions: str = "", registers: str = "") -> list[tuple[st
         ("ld.global.b32 %r1, [%rd1]; selp.b32 %r2, %r1, %r3, %p; mul.f32 %f1, %r2, %r2;", ["f32"]),
         ("ld.global.b32 %r1, [%rd1]; shfl.sync.idx.b32 %r2, %r1, 0, 31, -1; ex2.approx.f32 %f1, %r2;", ["f32"]),
         ("ld.global.b16 %h1, [%rd1]; fma.rn.bf16 %h2, %h1, %h1, %h1; st.global.u16 [%rd1], %h2;", ["bf16", "bf16"]),
-        ("ld.global.b32 %r1, [%rd1]; add.f16x2 %r2, %r1, %r1;", ["f16x2"]),
         ("mov.b32 %r1, 0; st.global.b32 [%rd1], %r1; add.s32 %r2, %r1, 1; st.global.b32 [%rd1], %r2;", ["b32", "s32"]),
         ("mov.b32 %r1, 0; st.shared.b32 [s], %r1; ld.shared.f32 %f1, [s]; add.s32 %r1, %r1, 1;", ["f32", "f32"]),
         ("mov.b32 %r1, 0f3F800000; st.global.b32 [%rd1], %r1;", ["f32"]),
@@ -52,6 +51,23 @@ def _types(body: str, functions: str = "", registers: str = "") -> list[tuple[st
 )  # fmt: skip
 def test_types_follow_definitions_and_uses(body: str, types: list[str]) -> None:
     assert _types(body) == [(type,) for type in types]
+
+
+@pytest.mark.parametrize(
+    ("body", "types"),
+    [
+        ("ld.global.b32 %r1, [%rd1]; add.f16x2 %r2, %r1, %r1; st.global.u32 [%rd1], %r2;", [("f16",) * 2] * 2),
+        ("ld.global.v2.u32 {%r1, %r2}, [%rd1]; fma.rn.bf16x2 %r1, %r1, %r1, %r1;", [("bf16",) * 4]),
+        ("ld.global.u32 %r1, [%rd1]; mov.b32 {%h1, %h2}, %r1; add.f16 %h1, %h1, %h2;", [("f16",) * 2]),
+        ("ld.global.b32 %r1, [%rd1]; add.f16x2 %r2, %r1, %r1; add.s32 %r3, %r1, 1;", [("b32",)]),
+        ("ld.global.b32 %r1, [%rd1]; add.f16x2 %r2, %r1, %r1; fma.rn.bf16x2 %r3, %r1, %r1, %r1;", [("b32",)]),
+        ("ld.global.v2.u32 {%r1, %r2}, [%rd1]; add.f16x2 %r1, %r1, %r1; add.s32 %r2, %r2, 1;", [("f16x2", "s32")]),
+    ],
+)  # fmt: skip
+def test_pairs_of_halves_count_by_themselves_where_the_whole_access_is_made_of_them(
+    body: str, types: list[tuple[str, ...]]
+) -> None:
+    assert _types(body) == types
 
 
 def test_both_ways_of_a_branch_say() -> None:

@@ -156,6 +156,45 @@ def test_records_are_those_of_all_accesses(type: str) -> None:
         assert stored.silent == (_bits(values) == _bits(target)).sum()
 
 
+@pytest.mark.parametrize("vector", [1, 2])
+def test_pairs_of_halves_are_two_elements_each(vector: int) -> None:
+    """What nvcc makes of ``half2`` and of structures of them: words of 32 bits, some loaded at one address by all lanes."""
+    rng, count = np.random.default_rng(29), 4 * _THREADS
+    words = ("%v1", "{%v1, %v2}")[vector - 1]
+    size, form = 4 * vector, ("u32", "v2.u32")[vector - 1]
+    text = (
+        head("7.8", "sm_80")
+        + f""".visible .entry k(.param .u64 x, .param .u64 y) {{
+    .reg .b64 %rd<6>; .reg .b32 %r<6>; .reg .b32 %v<4>; .reg .pred %p;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+    mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.u32 %r5, %r2, %r3, %r4;
+    mul.wide.u32 %rd3, %r5, {size}; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+    and.b32 %r5, %r5, 3; setp.eq.u32 %p, %r5, 0;
+    ld.global.{form} {words}, [%rd4];
+    ld.global.u32 %v3, [%rd1];
+    add.f16x2 %v1, %v1, %v3;
+    @!%p st.global.{form} [%rd5], {words};
+    ret;
+}}"""
+    )
+    values = rng.integers(-3, 9, (count, 2 * vector)).astype(np.float16)
+    values[0] = 0
+    values[7] = -0.0
+    target = np.where(rng.random(values.shape) < 0.5, values, np.float16(1))
+    records = _run(text, 4, _THREADS, values, target)
+    stores = np.arange(count) % 4 > 0
+    assert [item.element for item in records] == [*range(2 * vector), 0, 1, *range(2 * vector)]
+    loaded, same, stored = records[: 2 * vector], records[2 * vector :][:2], records[2 * vector + 2 :]
+    for half in range(2 * vector):
+        _check(loaded[half], "f16", np.ascontiguousarray(values[:, half]))
+        # sums with 0.0 are 0.0
+        sums = values[stores, half] + np.float16(0) if half < 2 else values[stores, half].copy()
+        _check(stored[half], "f16", sums)
+        assert stored[half].silent == (_bits(sums) == _bits(target[stores, half].copy())).sum()
+    for record in same:
+        _check(record, "f16", np.zeros(count, np.float16))
+
+
 @pytest.mark.parametrize("type", ["s32", "f16", "f32", "f64"])
 def test_warps_that_carry_the_same_and_special_values_that_come_late(type: str) -> None:
     """What one warp carries again and again, in all lanes or in halves, and zeros and NaN that only the last warps have."""

@@ -49,8 +49,8 @@ _BITWISE = frozenset(("and", "or", "xor", "not", "lop3", "cnot"))
 def access_types(program: Layout) -> Mapping[Instruction, tuple[str, ...]]:
     """For each load, store, atomic and reduction with a type the names of the types of its elements, in order: ``f32``, ``s32``,
     ``u32`` … or ``b32`` where it is unknown. ``cp.async`` moves words of 32 bits, all of the type that those are loaded with, and so
-    do bulk copies, any number of them; of matrices the words are elements that a lane moves, one access after the other. Of all these,
-    halves count by themselves where they are known to be floats."""
+    do bulk copies, any number of them; of matrices the words are elements that a lane moves, one access after the other. Halves of
+    words of 32 bits count by themselves where they are known to be floats."""
     return _Types(program).accesses()
 
 
@@ -293,7 +293,7 @@ class _Types:
                 )
                 names[instruction] = (type.name,) * count
             elif instruction.effect in (LOAD, STORE) and instruction.form.modifier("type") is not None:
-                names[instruction] = tuple(self._names(instruction))
+                names[instruction] = self._names(instruction)
             elif instruction.effect is ASYNC_COPY and (count := _copied_elements(instruction)):
                 said = self.said.get(self._find((instruction, None)), set())
                 names[instruction] = _word_names(_COPIED, said) * count
@@ -323,15 +323,21 @@ class _Types:
             names += _word_names(scalar_type(f"b{8 * move.bytes}"), said) * move.count
         return names
 
-    def _names(self, instruction: Instruction) -> Iterator[str]:
+    def _names(self, instruction: Instruction) -> tuple[str, ...]:
+        """The types of the elements; of their halves where some are known to be pairs of floats, and of no other anything is known."""
         type = scalar_type(str(instruction.form.modifier("type")))
         read = self._read(instruction)
+        every: list[set[str]] = []
         for register in _elements(instruction):
             said: set[str] = set()
             if register is not None:
                 value = read[register] if instruction.effect is STORE else (instruction, register)
                 said = self.said.get(self._find(value), set())
-            yield _name(type, said)
+            every.append(said)
+        pairs = {_word_names(type, said) for said in every if said}
+        if len(pairs) == 1 and len(pair := pairs.pop()) > 1 and not set().union(*every) & _WHOLE:
+            return pair * len(every)
+        return tuple(_name(type, said) for said in every)
 
     def _settle_parts(self) -> None:
         """Packs have the type of their parts, and parts that of the pack; until nothing changes."""
@@ -352,6 +358,8 @@ class _Types:
                     known |= inside
 
 
+#: what is said of integers
+_WHOLE = frozenset(("signed", "integer"))
 _SIZES = {"f16": 16, "bf16": 16, "f32": 32}
 
 
@@ -430,7 +438,7 @@ def _name(type: ScalarType, said: set[str]) -> str:
     if type.is_float:
         return type.name
     if floats:
-        return floats.pop() if len(floats) == 1 and not said & {"signed", "integer"} else unknown
+        return floats.pop() if len(floats) == 1 and not said & _WHOLE else unknown
     if "signed" in said:
         return f"s{type.bits}"
     if "integer" in said or (type.is_integer and "bits" in said):

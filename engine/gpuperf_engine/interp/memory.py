@@ -422,19 +422,17 @@ class MemoryStep:
         addresses = self.recorded(warp, addresses)
         loader = warp.number if self.reloads else 0
         for slot in recorder.slots.get(-1 if self.site is None else self.site, ()):
-            if slot.element * self.type.bytes not in self.kept:
-                values_of_lanes = values[slot.element][lanes]
+            bytes = slot.kind.bits // 8
+            element, part = divmod(slot.element * bytes, self.type.bytes)
+            if element * self.type.bytes not in self.kept:
+                held = values[element][lanes]
+                if bytes < self.type.bytes:
+                    held = np.ascontiguousarray(
+                        held.view(f"u{bytes}")[part // bytes :: self.type.bytes // bytes]
+                    )
                 stores = self.kind == "store"
                 recorder.add(
-                    slot,
-                    self.space,
-                    lanes,
-                    addresses,
-                    values_of_lanes,
-                    stores,
-                    loader,
-                    warp.number,
-                    self.strong,
+                    slot, self.space, lanes, addresses, held, stores, loader, warp.number, self.strong
                 )
 
     def recorded(self, warp: ReferenceWarp, addresses: Lanes) -> Lanes:

@@ -83,10 +83,12 @@ def value_step(
     assert forms is not None
     slots = value_slots(run.program)[run.program.site_of[instruction]]
     type = scalar_type(str(instruction.form.modifier("type")))
-    size, width = type.bytes * len(slots), type.bytes
+    width, size = type.bytes, slots[0].kind.bits // 8 * len(slots)
     address = address_reader(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     readers = _moved(run, to, instruction, type)
+    if slots[0].kind.bits != type.bits:  # of words the halves are recorded, which have no forms
+        readers = [reader for reader in readers for _ in range(type.bits // slots[0].kind.bits)]
 
     def step(state: State) -> None:
         lanes = state.paths.mask if guard is None else guard(state)
@@ -136,6 +138,8 @@ def _forms(
 ) -> Iterable[tuple[Form | None, int]]:
     """The forms of one element, with how many lanes have each. ``above``: bytes from the start of the object."""
     own, bits = lanes_of(lanes), 8 * width
+    if slot.kind.bits != bits:
+        return [(None, len(own))]
     starts, values = above.every(), data.every()
     parts = data.of(lanes)
     if any(number % width for _, number in linear) or any(starts[lane] % width for lane in own):

@@ -25,46 +25,38 @@ __all__ = ["record_copied", "record_piece", "record_values", "recording_ranges"]
 
 def record_values(access: Access, values: Sequence[NativeValue], left_out: Sequence[int] = ()) -> None:
     """Record the elements of an access, but for those at some places, if that is observed; of stores before they are made."""
-    to = access.to
-    slots = to.generator.values.get(access.site, ())
-    how = access.space + _compares(access)
-    for slot, value in zip(slots, values):
-        if slot.element in left_out:
-            continue
-        kind = f"<{LANES} x i{slot.kind.bits}>"
-        raw = value.bits_as(scalar_type(f"b{slot.kind.bits}")).vector()
-        addresses = access.addresses()
-        if slot.element:
-            distance = slot.element * slot.kind.bits // 8
-            addresses = to.writer.add(addresses, distance)
-        given = [
-            ("ptr", "%ctx"), ("i64", str(slot.index)), ("i32", access.mask), (f"<{LANES} x i64>", addresses), (kind, raw),
-            ("i64", str(how)),
-        ]  # fmt: skip
-        to.writer.call(PREFIX + slot.kind.name, "void", *given)
+    for index, value in enumerate(values):
+        if index not in left_out:
+            _record(access, value, index, index)
 
 
 def record_piece(access: Access, values: Sequence[NativeValue], first: int) -> None:
-    """Record one of the accesses of a matrix instruction, whose words are the ``first`` and further ones of a lane; words of which
-    halves are recorded are two elements."""
+    """Record one of the accesses of a matrix instruction, whose words are the ``first`` and further ones of a lane."""
+    for index, value in enumerate(values):
+        _record(access, value, first + index, index)
+
+
+def _record(access: Access, value: NativeValue, number: int, place: int) -> None:
+    """Record a value, the one of this number of its instruction, so many of them behind the address; one whose halves are recorded
+    is two elements."""
     to = access.to
     slots = to.generator.values.get(access.site, ())
-    for index, value in enumerate(values if slots else ()):
-        halves = access.type.bits // slots[0].kind.bits
-        raw = value.bits_as(scalar_type(f"b{access.type.bits}")).vector()
-        for half in range(halves):
-            slot = slots[(first + index) * halves + half]
-            bits = slot.kind.bits
-            part = to.writer.lshr(raw, half * bits) if half else raw
-            part = to.writer.trunc(part, f"i{bits}") if halves > 1 else part
-            distance = index * access.type.bytes + half * bits // 8
-            addresses = to.writer.add(access.addresses(), distance) if distance else access.addresses()
-            how = access.space + _compares(access)
-            given = [
-                ("ptr", "%ctx"), ("i64", str(slot.index)), ("i32", access.mask), (addresses.type, addresses),
-                (part.type, part), ("i64", str(how)),
-            ]  # fmt: skip
-            to.writer.call(PREFIX + slot.kind.name, "void", *given)
+    if not slots:
+        return
+    halves = access.type.bits // slots[0].kind.bits
+    raw = value.bits_as(scalar_type(f"b{access.type.bits}")).vector()
+    for half, slot in enumerate(slots[number * halves : (number + 1) * halves]):
+        bits = slot.kind.bits
+        part = to.writer.lshr(raw, half * bits) if half else raw
+        part = to.writer.trunc(part, f"i{bits}") if halves > 1 else part
+        distance = place * access.type.bytes + half * bits // 8
+        addresses = to.writer.add(access.addresses(), distance) if distance else access.addresses()
+        how = access.space + _compares(access)
+        given = [
+            ("ptr", "%ctx"), ("i64", str(slot.index)), ("i32", access.mask), (addresses.type, addresses),
+            (part.type, part), ("i64", str(how)),
+        ]  # fmt: skip
+        to.writer.call(PREFIX + slot.kind.name, "void", *given)
 
 
 def record_copied(

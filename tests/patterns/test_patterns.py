@@ -553,6 +553,14 @@ def test_equal_ranges_are_duplicates(device: ge.Device) -> None:
     assert len(failing(device)) == 1 and first.size == 32
 
 
+@pytest.mark.parametrize("size", [1, 31, 32])
+def test_a_range_of_few_elements_is_alike_by_chance(device: ge.Device, size: int) -> None:
+    """A seed that a program copies to a place of two arrays (HeCBench's lfib4)."""
+    for name in ("first", "second"):
+        device.empty(40, np.uint32, name=name)[4 : 4 + size].copy_from(NUMBERS[:size])
+    assert [item.rule for item in failing(device)] == ["duplicate-values"] * (size == 32)
+
+
 def test_arrays_that_a_loop_allocates_and_frees_are_one(device: ge.Device, run: Launch) -> None:
     """One finding with the bytes of all four, whether or not some are there at once."""
     kept = []

@@ -352,18 +352,20 @@ class Recorder:
     # -- equal ranges ----------------------------------------------------------------------------------------------------------------
 
     def _same(self, array: DeviceArray, writes: Span, known: _Known) -> Same | None:
-        """The object, or the range without gaps that was written, against others of its length."""
-        allocation = array.allocation
-        spans = [(0, allocation.size)]
-        if writes.mask is None and (writes.start, writes.end) != spans[0]:
-            spans.append((writes.start, writes.end))
+        """The object, or the range without gaps that was written, against others of its length; few elements are alike by chance."""
+        allocation, width = array.allocation, array.dtype.itemsize
+        spans = [(0, allocation.size, 2)]
+        if writes.mask is None and writes.end - writes.start < allocation.size:
+            spans.append((writes.start, writes.end, max(2, self.thresholds.elements)))
         result = None
-        for start, end in spans:
-            if end - start >= 2 * array.dtype.itemsize:
-                result = result or self._alike_to(allocation, start, end, known)
+        for start, end, least in spans:
+            if end - start >= least * width:
+                result = result or self._alike_to(allocation, start, end, known, width)
         return result
 
-    def _alike_to(self, allocation: Allocation, start: int, end: int, known: _Known) -> Same | None:
+    def _alike_to(
+        self, allocation: Allocation, start: int, end: int, known: _Known, width: int
+    ) -> Same | None:
         view = self.memory.view(allocation)[start:end]
         middle = len(view) // 2
         key = b"".join(
@@ -384,11 +386,20 @@ class Recorder:
         for other, where in sorted(group, key=lambda place: place[0].freed):
             apart = other is not allocation or where >= end or start >= where + len(view)
             array = self.array_of(other)
-            if apart and array is not None and self._equal_now(other, where, view):
+            if not apart or array is None or not self._equal_now(other, where, view):
+                continue
+            if self._written_alike(known.flags.part(slice(start, end)), other, where, width):
                 match = Same(array, where, len(view), self._of(other).writer, other.freed)
                 break
         group[start_of] = None
         return match
+
+    def _written_alike(self, here: NDArray[np.uint8], other: Allocation, start: int, width: int) -> bool:
+        """Whether the same bytes of two ranges have been written, all or many: what nobody wrote is alike by chance."""
+        there = self._of(other).flags.part(slice(start, start + len(here)))
+        written = here & _WRITTEN
+        least = min(len(here), self.thresholds.elements * width)
+        return np.array_equal(written, there & _WRITTEN) and int(np.count_nonzero(written)) >= least
 
     def _equal_now(self, other: Allocation, start: int, view: NDArray[np.uint8]) -> bool:
         there = self.memory.view(other)[start : start + len(view)]

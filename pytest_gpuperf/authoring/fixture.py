@@ -160,8 +160,9 @@ class Gpuperf:
         self.device.copy(destination, source)
 
     @_quiet
-    def texture(self, array: DeviceArray, **options: Any) -> ImageObject:
-        """A texture object of a device array, an argument for kernels; options as ``Device.texture`` of the engine."""
+    def texture(self, array: DeviceArray | Sequence[DeviceArray], **options: Any) -> ImageObject:
+        """A texture object of a device array, or of one for each level of detail, an argument for kernels; options as
+        ``Device.texture`` of the engine."""
         __tracebackhide__ = True
         return self.device.texture(array, **options)
 

@@ -25,6 +25,7 @@ int cuMemsetD32_v2(address, unsigned, size_t), cuMemsetD2D16_v2(address, size_t,
 int cuPointerGetAttribute(void *, int, address), cuStreamCreate(handle *, unsigned), cuStreamSynchronize_ptsz(handle), cuStreamDestroy_v2(handle);
 int cuEventCreate(handle *, unsigned), cuEventRecord(handle, handle), cuEventElapsedTime(float *, handle, handle), cuEventSynchronize(handle);
 int cuArray3DCreate_v2(handle *, const void *), cuArrayCreate_v2(handle *, const void *), cuMemcpyHtoA_v2(handle, size_t, const void *, size_t), cuTexObjectCreate(address *, void *, void *, void *);
+int cuMipmappedArrayCreate(handle *, const void *, unsigned), cuMipmappedArrayGetLevel(handle *, handle, unsigned), cuMipmappedArrayDestroy(handle), cuMemcpy3D_v2(const void *);
 int cuTensorMapEncodeTiled(void *, int, unsigned, void *, void *, void *, void *, void *, int, int, int, int), cuTensorMapReplaceAddress(void *, void *);
 int cuStreamBeginCapture_v2(handle, int), cuStreamEndCapture(handle, handle *), cuGraphInstantiateWithFlags(handle *, handle, address), cuGraphLaunch(handle, handle);
 int cuGetProcAddress_v2(const char *, void **, int, address, int *), cuGetErrorName(int, const char **), cuGetErrorString(int, const char **);
@@ -94,6 +95,62 @@ static void textures(void)
     OK(cuMemcpyHtoA_v2(resource.array, 0, values, 32));
     OK(cuTexObjectCreate(&object, &resource, &texture, 0));
     IS(object);
+}
+
+/* `fetch` of the module: levels 0 to 3 of a texture at its middle, or the six faces of a cube map from +x on. */
+static void levels_and_faces(handle module)
+{
+    struct { size_t width, height, depth; int format; unsigned channels, flags; } shape = {8, 4, 0, 0x20, 1, 0};
+    struct { int kind; handle array; long rest[16]; } resource = {1};
+    struct { int modes[3], filter; unsigned flags, anisotropy; int levels; float bias, least, most, rest[16]; } texture = {.flags = 2, .most = 9};
+    float values[32], found[6];
+    handle array, kernel;
+    address object, data;
+    OK(cuMemAlloc_v2(&data, 256));
+    OK(cuMipmappedArrayCreate(&resource.array, &shape, 9));
+    WANT(cuMipmappedArrayGetLevel(&array, resource.array, 4), 1);
+    for (int level = 0; level < 4; level++) {
+        struct {
+            size_t x, y; int kind; const void *host; address device; handle array; size_t pitch, to_x, to_y;
+            int to_kind; void *to_host; address to_device; handle to; size_t to_pitch, width, height;
+        } copy = {.kind = 1, .host = values, .to_kind = 3, .width = (8 >> level) * 4, .height = level < 2 ? 4 >> level : 1};
+        for (int index = 0; index < 32; index++)
+            values[index] = 10 + level;
+        OK(cuMipmappedArrayGetLevel(&copy.to, resource.array, level));
+        OK(cuMemcpy2D_v2(&copy));
+    }
+    OK(cuTexObjectCreate(&object, &resource, &texture, 0));
+    void *arguments[] = {&object, &data};
+    OK(cuModuleGetFunction(&kernel, module, "levels"));
+    OK(cuLaunchKernel(kernel, 1, 1, 1, 6, 1, 1, 0, 0, arguments, 0));
+    OK(cuMemcpyDtoH_v2(found, data, 24));
+    IS(found[0] == 10 && found[1] == 11 && found[3] == 13 && found[5] == 13);
+    OK(cuMipmappedArrayDestroy(resource.array));
+
+    shape.height = 8;
+    shape.depth = 5;
+    shape.flags = 4;
+    WANT(cuArray3DCreate_v2(&array, &shape), 1);
+    shape.depth = 6;
+    shape.width = shape.height = 1;
+    OK(cuArray3DCreate_v2(&resource.array, &shape));
+    struct {
+        size_t x, y, z, lod; int kind; const void *host; address device; handle array, zero; size_t pitch, rows, to_x, to_y, to_z, to_lod;
+        int to_kind; void *to_host; address to_device; handle to, zero_too; size_t to_pitch, to_rows, width, height, depth;
+    } faces = {.kind = 1, .host = values, .pitch = 4, .rows = 1, .to_kind = 3, .to = resource.array, .width = 4, .height = 1, .depth = 6};
+    for (int face = 0; face < 6; face++)
+        values[face] = 20 + face;
+    OK(cuMemcpy3D_v2(&faces));
+    resource.kind = 0;
+    OK(cuTexObjectCreate(&object, &resource, &texture, 0));
+    OK(cuModuleGetFunction(&kernel, module, "faces"));
+    OK(cuLaunchKernel(kernel, 1, 1, 1, 6, 1, 1, 0, 0, arguments, 0));
+    OK(cuMemcpyDtoH_v2(found, data, 24));
+    for (int face = 0; face < 6; face++)
+        IS(found[face] == 20 + face);
+    texture.filter = 1;
+    texture.flags |= 0x40; /* seamless */
+    WANT(cuTexObjectCreate(&object, &resource, &texture, 0), 801);
 }
 
 static void maps(void)
@@ -219,8 +276,7 @@ static void works(char *ptx)
     IS(host[0] == 109 && host[31] == 109 && host[32] == 8);
     mapping(kernel);
     WANT(cuIpcGetMemHandle(text, data), 801);
-    struct { size_t width, height, depth; int format; unsigned channels, flags; } cube = {16, 16, 6, 0x20, 1, 4};
-    WANT(cuArray3DCreate_v2(&again, &cube), 801);
+    levels_and_faces(module);
     OK(cuFuncGetAttribute(&count, 0, kernel));
     IS(count == 1024);
     OK(cuFuncGetName(&title, kernel));

@@ -12,6 +12,28 @@ from gpuperf_engine.cudart.build import build_libraries
 from gpuperf_engine.cudart.driver_names import symbol_of
 from tests.cudart.test_programs import COMPILER, HERE, PTX, needs_compiler
 
+IMAGES = """
+.visible .entry levels(.param .u64 image, .param .u64 p) {
+    .reg .b64 %rd<4>; .reg .b32 %r<3>; .reg .f32 %f<6>;
+    ld.param.u64 %rd1, [image]; ld.param.u64 %rd2, [p];
+    mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.s64 %rd2, %rd2, %rd3; cvt.rn.f32.u32 %f1, %r1;
+    tex.level.2d.v4.f32.f32 {%f2, %f3, %f4, %f5}, [%rd1, {0f3F000000, 0f3F000000}], %f1;
+    st.global.f32 [%rd2], %f2;
+    ret;
+}
+.visible .entry faces(.param .u64 image, .param .u64 p) {
+    .reg .b64 %rd<4>; .reg .b32 %r<5>; .reg .f32 %f<10>; .reg .pred %q<4>;
+    ld.param.u64 %rd1, [image]; ld.param.u64 %rd2, [p];
+    mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.s64 %rd2, %rd2, %rd3;
+    shr.u32 %r2, %r1, 1; and.b32 %r3, %r1, 1; setp.eq.u32 %q1, %r3, 0; selp.f32 %f1, 0f40000000, 0fC0000000, %q1;
+    setp.eq.u32 %q1, %r2, 0; setp.eq.u32 %q2, %r2, 1; setp.eq.u32 %q3, %r2, 2;
+    selp.f32 %f2, %f1, 0f3F000000, %q1; selp.f32 %f3, %f1, 0f3F000000, %q2; selp.f32 %f4, %f1, 0f3F000000, %q3;
+    tex.cube.v4.f32.f32 {%f5, %f6, %f7, %f8}, [%rd1, {%f2, %f3, %f4, %f4}];
+    st.global.f32 [%rd2], %f5;
+    ret;
+}
+"""
+
 
 def run(*command: str, target: str = "a100-sxm-80gb", output: str = "") -> subprocess.CompletedProcess[str]:
     options = ["--target", target, *(["-o", output] if output else [])]
@@ -22,7 +44,7 @@ def run(*command: str, target: str = "a100-sxm-80gb", output: str = "") -> subpr
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     folder = tmp_path_factory.mktemp("driver")
-    (folder / "k.ptx").write_text(PTX)
+    (folder / "k.ptx").write_text(PTX + IMAGES)
     library = build_libraries() / "libcuda.so.1"
     command = [COMPILER, "-w", str(HERE / "driver.c"), "-o", "program", str(library)]
     subprocess.run(command, cwd=folder, check=True)
@@ -36,7 +58,8 @@ def test_a_program_of_the_driver_checks_itself(program):
     assert "Traceback" not in result.stderr
     for message in (
         "cuIpcGetMemHandle is not supported (CUDA_ERROR_NOT_SUPPORTED): memory and events of other processes",
-        "cuArray3DCreate_v2: cube maps are not supported; accepted: cudaArrayLayered with six layers",
+        "cuArray3DCreate_v2: a cube map of 8 x 8 x 5 texels; accepted: faces as wide as high, 6 of them",
+        "cube maps are not filtered across the edges of their faces; accepted: seamlessCubemap 0",
     ):
         assert message in result.stderr
 

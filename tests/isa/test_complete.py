@@ -76,23 +76,22 @@ def test_every_instruction_of_the_manual_has_a_row() -> None:
     assert INSTRUCTIONS - set().union(*map(names, rows())) == set()
 
 
-#: Images that are fetched from, but not run: cube maps and samples of pixels.
-GEOMETRIES = {"cube", "acube", "2dms", "a2dms"}
+#: Images that are fetched from, but not run: samples of pixels.
+GEOMETRIES = {"2dms", "a2dms"}
 
 
 def is_left_out(row: Row) -> bool:
     """What has no semantics on purpose: tensor memory as of PTX 9.4 and its shifts, copies to and from other devices, and of textures
-    what goes beyond plain fetches and gathers: depth to compare with, offsets, residency, samplers apart from their texture, numbers
-    of levels."""
+    what goes beyond plain fetches and gathers: depth to compare with, offsets, residency, samplers apart from their texture."""
     if row.name == "tcgen05":
         return row.available.since >= (9, 4) or row.syntax.startswith("tcgen05.shift")
     if row.name == "fabric":
         return not row.syntax.startswith(("fabric.submit", "fabric.wait"))
-    if row.name in ("tex", "tld4"):
-        operands = {operand.name for choice in row.operand_choices for operand in choice}
-        geometries = set(row.modifiers["geom"])
-        return bool(operands & {"b", "e", "f", "p"}) or bool(geometries & GEOMETRIES)
-    return row.syntax.startswith("txq.level.")
+    if row.name not in ("tex", "tld4"):
+        return False
+    operands = {operand.name for choice in row.operand_choices for operand in choice}
+    geometries = set(row.modifiers["geom"])
+    return bool(operands & {"b", "e", "f", "p"}) or bool(geometries & GEOMETRIES)
 
 
 def test_rows_without_semantics() -> None:

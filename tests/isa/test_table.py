@@ -258,6 +258,10 @@ class AnyImage(Image):
     def word(self, place: int) -> Exact:
         return Exact(self.words[place], scalar_type("u32"))
 
+    def word_behind(self, place: int, rows: Value) -> Exact:
+        assert rows.type.name == "u32"
+        return Exact(self.generator.getrandbits(32), scalar_type("u32"))
+
     def load(self, address: Value, where: Value) -> Exact:
         assert (address.type.name, where.type) == ("u64", PRED)
         return Exact(self.generator.getrandbits(32), scalar_type("b32"))

@@ -216,3 +216,14 @@ def test_any_number_of_cores_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
         results.append(launched(body, grid=16).races)
     assert results[0] == results[1] and {race.kind for race in results[0]} == {"RAW", "WAR", "WAW"}
+
+
+def test_a_level_of_detail_is_an_array_of_its_own() -> None:
+    """A fetch of the second level conflicts with stores to it, and one of a texture without it does not."""
+    device = ge.Device(observe=set(), memory_bytes=1 << 20)
+    fine, half = device.zeros(128, np.uint32), device.zeros(64, np.uint32)
+    fetch = FETCH.replace("tex.1d", "tex.level.1d").replace("{%r6}]", "{%r6}], 1")
+    kernel = ge.parse(f"{HEAD}{fetch}{PUT}ret; }}\n", path="k.ptx")["k"]
+    for levels, raced in (([fine, half], True), ([fine], False)):
+        profile = device.launch(kernel, 1, 64, [device.surface(half), device.texture(levels), None, None])
+        assert bool(profile.races) == raced

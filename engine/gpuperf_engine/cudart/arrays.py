@@ -9,15 +9,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import LaunchError
-from ..isa.images import FIELDS
+from ..isa.images import FACES, FIELDS
 from ..memory.arrays import DeviceArray
-from ..memory.images import surface_row, texture_row
+from ..memory.images import levels_of, surface_row, texture_row
 from .calls import function
 from .codes import CudaError
 from .memory import Extent, Pitched, Side, copy, copy_rows
 from .state import State
 
-__all__ = ["Channels", "Copy3D", "CudaArray", "Resource", "Texture", "cudaMemcpy3D", "make_array"]
+__all__ = [
+    "Channels",
+    "Copy3D",
+    "CudaArray",
+    "Mipmapped",
+    "Resource",
+    "Texture",
+    "cudaMemcpy3D",
+    "make_array",
+    "make_mipmapped",
+]
 
 _KINDS = {0: "i", 1: "u", 2: "f"}
 _LAYERED, _CUBEMAP = 1, 4
@@ -45,7 +55,7 @@ class Resource(Structure):
 
 
 class Texture(Structure):
-    """The beginning of ``cudaTextureDesc``."""
+    """``cudaTextureDesc``."""
 
     _fields_ = [
         ("modes", c_int * 3),
@@ -54,6 +64,13 @@ class Texture(Structure):
         ("srgb", c_int),
         ("border", c_float * 4),
         ("normalized", c_int),
+        ("anisotropy", c_uint),
+        ("level_filter", c_int),
+        ("level_bias", c_float),
+        ("least", c_float),
+        ("most", c_float),
+        ("no_trilinear", c_int),
+        ("seamless", c_int),
     ]
 
 
@@ -99,6 +116,13 @@ class CudaArray:
         return self.memory.address + byte + self.pitch * (row + layer * max(1, self.height))
 
 
+@dataclass
+class Mipmapped:
+    """An array of levels of detail: the handle of each, the finest first."""
+
+    levels: list[int]
+
+
 def _format(described: Channels) -> tuple[np.dtype[np.generic], int]:
     """The type of a channel, and how many there are."""
     bits = [width for width in described.bits if width]
@@ -119,10 +143,11 @@ def make_array(
     state: State, out: int, described: int, width: int, height: int, depth: int, flags: int
 ) -> None:
     """An array of ``cudaMallocArray``, whose handle is written to ``out``; ``described`` is where its ``cudaChannelFormatDesc`` is."""
-    if flags & _CUBEMAP:
+    if flags & _CUBEMAP and (width != height or (depth % FACES if flags & _LAYERED else depth - FACES)):
         raise CudaError(
-            801,
-            "cube maps are not supported; accepted: cudaArrayLayered with six layers, whose kernel chooses the face",
+            1,
+            f"a cube map of {width} x {height} x {depth} texels; accepted: faces as wide as high, "
+            f"{f'a multiple of {FACES}' if flags & _LAYERED else FACES} of them",
         )
     dtype, channels = _format(Channels.from_address(described))
     extent = [size for size in (depth, height, width) if size]
@@ -162,6 +187,45 @@ def cudaMalloc3DArray(state: State, out: int, described: int, extent: Extent, fl
 def cudaFreeArray(state: State, array: int | None) -> None:
     if array:
         state.device.free(state.of(array, CudaArray).memory)
+        del state.objects[array]
+
+
+@function(c_void_p, c_void_p, Extent, c_uint, c_uint)
+def cudaMallocMipmappedArray(
+    state: State, out: int, described: int, extent: Extent, count: int, flags: int
+) -> None:
+    make_mipmapped(state, out, described, (extent.width, extent.height, extent.depth), count, flags)
+
+
+def make_mipmapped(
+    state: State, out: int, described: int, extent: tuple[int, int, int], count: int, flags: int
+) -> None:
+    """An array of ``count`` levels of detail, as ``make_array``: of more than there are, so many are made."""
+    width, height, depth = extent
+    planes = 1 if flags & (_LAYERED | _CUBEMAP) else depth
+    most = max(width, height, planes).bit_length()
+    made, handle = Mipmapped([]), c_void_p()
+    for level in range(max(1, min(count, most))):
+        halved = [max(1, size >> level) if size else 0 for size in (width, height, planes)]
+        slices = halved[2] if planes == depth else depth
+        make_array(state, ctypes.addressof(handle), described, halved[0], halved[1], slices, flags)
+        made.levels.append(handle.value or 0)
+    c_void_p.from_address(out).value = state.new(made)
+
+
+@function(c_void_p, c_void_p, c_uint, also=("cuMipmappedArrayGetLevel",))
+def cudaGetMipmappedArrayLevel(state: State, out: int, array: int, level: int) -> None:
+    levels = state.of(array, Mipmapped).levels
+    if level >= len(levels):
+        raise CudaError(1, f"level {level} of an array of {len(levels)} levels")
+    c_void_p.from_address(out).value = levels[level]
+
+
+@function(c_void_p, also=("cuMipmappedArrayDestroy",))
+def cudaFreeMipmappedArray(state: State, array: int | None) -> None:
+    if array:
+        for level in state.of(array, Mipmapped).levels:
+            cudaFreeArray(state, level)
         del state.objects[array]
 
 
@@ -274,31 +338,42 @@ def _view(state: State, resource: Resource) -> tuple[DeviceArray, int]:
 @function(c_void_p, c_void_p, c_void_p, c_void_p)
 def cudaCreateTextureObject(state: State, out: int, resource: int, texture: int, view: int) -> None:
     given, asked = Resource.from_address(resource), Texture.from_address(texture)
-    layered = False
-    if given.kind == _ARRAY:
-        known = state.of(given.address, CudaArray)
-        memory, channels, layered = known.memory, known.channels, bool(known.flags & _LAYERED)
-    elif given.kind == _MIPMAPPED:
-        raise CudaError(
-            801, "mipmapped arrays are not supported; accepted: an array of one level (cudaMalloc3DArray)"
-        )
+    layered = cube = False
+    if given.kind in (_ARRAY, _MIPMAPPED):
+        handles = [given.address] if given.kind == _ARRAY else state.of(given.address, Mipmapped).levels
+        arrays = [state.of(handle, CudaArray) for handle in handles]
+        levels, channels, flags = [one.memory for one in arrays], arrays[0].channels, arrays[0].flags
+        layered, cube = bool(flags & _LAYERED), bool(flags & _CUBEMAP)
     else:
         memory, channels = _view(state, given)
+        levels = [memory]
     linear = given.kind == _LINEAR
+    if cube and asked.seamless and asked.filter:
+        raise CudaError(
+            801,
+            "cube maps are not filtered across the edges of their faces; accepted: seamlessCubemap 0, or cudaFilterModePoint",
+        )
     # coordinates that are not normalized are clamped in the modes wrap and mirror
-    modes = [_MODES[mode] if asked.normalized or mode in (1, 3) else "clamp" for mode in asked.modes]
+    modes = [_MODES[mode] if asked.normalized or cube or mode in (1, 3) else "clamp" for mode in asked.modes]
     try:
-        row = texture_row(
-            memory, channels, layered=layered, normalized=bool(asked.normalized) and not linear,
-            read="normalized" if asked.read else "element",
-            filter="linear" if asked.filter and not linear else "nearest",
-            address="clamp" if linear else modes, border=list(asked.border), linear_memory=linear,
-        )  # fmt: skip
+        rows = [
+            texture_row(
+                level, channels, layered=layered, cube=cube, normalized=bool(asked.normalized) and not linear,
+                read="normalized" if asked.read else "element",
+                filter="linear" if asked.filter and not linear else "nearest",
+                address="clamp" if linear else modes, border=list(asked.border), linear_memory=linear,
+                level_filter="linear" if asked.level_filter and len(levels) > 1 else "nearest",
+                level_bias=asked.level_bias, level_range=(asked.least, asked.most),
+            )
+            for level in levels
+        ]  # fmt: skip
+        levels_of(rows)
     except LaunchError as error:
         raise CudaError(1, str(error)) from None
     if given.kind == _PITCH2D:
-        row[FIELDS["row"]] = given.pitch
-    c_longlong.from_address(out).value = state.device.memory.images.add(row, memory.allocation)
+        rows[0][FIELDS["row"]] = given.pitch
+    allocations = [level.allocation for level in levels]
+    c_longlong.from_address(out).value = state.device.memory.images.add_levels(rows, allocations)
 
 
 @function(c_void_p, c_void_p)
@@ -308,7 +383,7 @@ def cudaCreateSurfaceObject(state: State, out: int, resource: int) -> None:
         raise CudaError(1, "a surface is made of an array")
     known = state.of(given.address, CudaArray)
     try:
-        row = surface_row(known.memory, known.channels, layered=bool(known.flags & _LAYERED))
+        row = surface_row(known.memory, known.channels, layered=bool(known.flags & (_LAYERED | _CUBEMAP)))
     except LaunchError as error:
         raise CudaError(1, str(error)) from None
     c_longlong.from_address(out).value = state.device.memory.images.add(row, known.memory.allocation)

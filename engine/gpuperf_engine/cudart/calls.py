@@ -24,7 +24,6 @@ DRIVER = "libcuda.so.1"
 #: of functions that are not here: what a part of their names is about, and what is accepted
 _INSTEAD = (
     ("Ipc|ShareableHandle|HandleForAddressRange", "memory and events of other processes are not here; run both sides in one process"),
-    ("Mipmap", "arrays have one level; cudaMalloc3DArray makes it"),
     ("External", "memory and semaphores of graphics APIs are not here; allocate with cudaMalloc"),
     ("Graphics|GL|EGL|Vdpau|D3D", "there are no graphics APIs; allocate with cudaMalloc"),
     ("Multicast", "there is one device; its memory is written by plain stores"),

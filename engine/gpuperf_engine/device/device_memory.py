@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from ..errors import LaunchError, UnknownName
 from ..memory.arena import DEFAULT_BYTES, MAPPED_BYTES, Allocation, Memory
 from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, axes_of, check_dtype, converted
-from ..memory.images import ImageObject, surface_row, texture_row
+from ..memory.images import ImageObject, levels_of, surface_row, texture_row
 from ..ptx.module import Function, Module, make_current
 from ..results import ProvenValues, ValueRecord
 from ..symbolic.known_contents import KnownContents
@@ -290,32 +290,50 @@ class DeviceMemory:
 
     def texture(
         self,
-        array: DeviceArray,
+        array: DeviceArray | Sequence[DeviceArray],
         *,
         channels: int = 1,
         layered: bool = False,
+        cube: bool = False,
         normalized: bool = False,
         read: str = "element",
         filter: str = "nearest",
         address: str | Sequence[str] = "clamp",
         border: Sequence[float] = (0, 0, 0, 0),
         linear_memory: bool = False,
+        level_filter: str = "nearest",
+        level_bias: float = 0.0,
+        level_range: Sequence[float] = (0.0, float("inf")),
     ) -> ImageObject:
         """A texture object of an array, an argument for kernels.
 
         The array's shape is (depth, height,) width; with ``layered`` the first axis are layers, with ``channels`` of 2 or 4 the last
         axis. ``normalized`` coordinates run from 0 to 1; ``read="normalized"`` gives 8- and 16-bit integers as floats of 0 (−1) to 1;
         ``filter`` is ``nearest`` or ``linear``; ``address``, one or one per dimension, ``clamp``, ``border``, and for normalized
-        coordinates ``wrap`` and ``mirror``. ``linear_memory``: as bound to linear memory, where fetches outside give 0.
+        coordinates ``wrap`` and ``mirror``. ``linear_memory``: as bound to linear memory, where fetches outside give 0. ``cube``: the
+        first axis are the six faces of a cube map, or with ``layered`` those of several. A mipmapped texture is made of a sequence of
+        arrays, the finest first; ``level_filter``, ``level_bias`` and ``level_range`` are those of its sampler.
 
         Raises ``LaunchError``.
         """
-        self._own(array)
-        row = texture_row(
-            array, channels, layered=layered, normalized=normalized, read=read, filter=filter, address=address,
-            border=border, linear_memory=linear_memory,
-        )  # fmt: skip
-        return ImageObject(array, row, self.memory.images.add(row, array.allocation))
+        levels = [array] if isinstance(array, DeviceArray) else [*array]
+        if not levels:
+            raise LaunchError(
+                "a texture of no arrays", hint="a mipmapped texture has an array for each level"
+            )
+        for level in levels:
+            self._own(level)
+        rows = [
+            texture_row(
+                level, channels, layered=layered, cube=cube, normalized=normalized, read=read, filter=filter,
+                address=address, border=border, linear_memory=linear_memory, level_filter=level_filter,
+                level_bias=level_bias, level_range=level_range,
+            )
+            for level in levels
+        ]  # fmt: skip
+        levels_of(rows)
+        handle = self.memory.images.add_levels(rows, [level.allocation for level in levels])
+        return ImageObject(levels[0], rows[0], handle)
 
     def surface(self, array: DeviceArray, *, channels: int = 1, layered: bool = False) -> ImageObject:
         """A surface object of an array, which kernels read and write; shapes as for ``texture``. Raises ``LaunchError``."""

@@ -78,12 +78,16 @@ class _LanesImage(Image):
         memory = warp.cta.arena.memory
         self.region, self.touched = warp.cta.arena.region, memory.touched
         self.origin = np.uint64(memory.origin)
-        self.rows = memory.images.rows[memory.images.find(handles)]
+        self.table, self.numbers = memory.images.rows, memory.images.find(handles)
+        self.rows = self.table[self.numbers]
         self.active = active
         self.refused: Lanes = np.zeros(32, np.bool_)
 
     def word(self, index: int) -> Value:
         return LaneValue(self.rows[:, index], _U32)
+
+    def word_behind(self, index: int, rows: Value) -> Value:
+        return LaneValue(self.table[self.numbers + every_lane(lane_value(rows)), index], _U32)
 
     def _where(self, where: Value) -> Lanes:
         lanes: Lanes = every_lane(lane_value(where)) & self.active

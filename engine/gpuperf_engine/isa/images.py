@@ -7,7 +7,10 @@ manual, "Texture Instructions" and "Surface Instructions". What they leave open 
   and rounded once to f32;
 - address modes act on texels, so that filtering at an edge takes the edge texel twice (clamp), the opposite one (wrap), or the border;
 - components that a format lacks are 0, the fourth 1;
-- what ``sust.p`` stores is limited to the range of the format.
+- what ``sust.p`` stores is limited to the range of the format;
+- filtering stays within the face of a cube map, where address modes hold as in any layer;
+- the nearest level of detail is the lower one of two that are equally far; between two levels the weight has 8 bits of fraction too,
+  and each level's value is rounded to f32 before.
 
 An image is described by a row of 32-bit words (``FIELDS``) that its handle leads to; semantics are written on the values of all lanes,
 which may have different images.
@@ -23,14 +26,17 @@ from .types import ScalarType, scalar_type
 
 __all__ = [
     "ADDRESS_MODES",
+    "FACES",
     "FIELDS",
     "ROW_WORDS",
     "SURFACE",
     "TEXTURE",
     "Image",
     "gather_texels",
+    "gradient_level",
     "is_kind",
     "query",
+    "query_level",
     "read_surface",
     "reduce_surface",
     "sample",
@@ -41,9 +47,11 @@ __all__ = [
 U16, U32, U64, S32 = (scalar_type(name) for name in ("u16", "u32", "u64", "s32"))
 B32, F16, F32, F64 = (scalar_type(name) for name in ("b32", "f16", "f32", "f64"))
 
-ROW_WORDS = 32
+ROW_WORDS = 64
 #: where each property lies in the row of an image, in words; those named ``…_low`` have their upper half behind them. ``layers`` are
-#: apart by ``slice`` bytes, like the planes of a three-dimensional image.
+#: apart by ``slice`` bytes, like the planes of a three-dimensional image; of a ``cube`` each face is one. Of ``levels`` of detail the
+#: first has this row, and the rows of the others are behind it. What is chosen is ``level_bias`` + the level asked for, from
+#: ``level_least`` to ``level_most`` (f32).
 FIELDS = {
     name: index
     for index, name in enumerate(
@@ -51,7 +59,8 @@ FIELDS = {
             "object", "base_low", "base_high", "width", "height", "depth", "layers", "row", "slice_low", "slice_high",
             "texel", "channels", "bits", "kind", "normalized_read", "normalized_coords", "filter_mode", "addr_mode_0",
             "addr_mode_1", "addr_mode_2", "channel_data_type", "channel_order", "dimensions", "layered", "border_0",
-            "border_1", "border_2", "border_3", "zero_outside",
+            "border_1", "border_2", "border_3", "zero_outside", "cube", "levels", "level_filter", "level_bias", "level_least",
+            "level_most",
         )
     )
 }  # fmt: skip
@@ -59,6 +68,8 @@ FIELDS = {
 TEXTURE, SURFACE = 1, 2
 #: ``kind`` of a channel
 UNSIGNED, SIGNED, FLOAT = 0, 1, 2
+#: faces of a cube
+FACES = 6
 #: PTX manual, "Texture, Sampler, and Surface Types"
 ADDRESS_MODES = {"wrap": 0, "mirror": 1, "clamp": 3, "border": 4}
 
@@ -69,6 +80,10 @@ class Image(ABC):
     @abstractmethod
     def word(self, index: int) -> Value:
         """A word of the row, u32."""
+
+    @abstractmethod
+    def word_behind(self, index: int, rows: Value) -> Value:
+        """A word of the row that is so many rows (u32) behind."""
 
     @abstractmethod
     def load(self, address: Value, where: Value) -> Value:
@@ -114,18 +129,80 @@ class Image(ABC):
 
     def expect(self, kind: int, geometry: str) -> None:
         """It is an error if this is not an image of that kind and geometry (``1d`` … ``a2d``)."""
+        layered, dimensions, cube = _shape(geometry)
         wrong = self.field("object").compare("ne", kind)
-        wrong = wrong | self.field("dimensions").compare("ne", int(geometry[-2]))
-        self.refuse(wrong | self.field("layered").compare("ne", int(geometry[0] == "a")))
+        for name, wanted in (("dimensions", dimensions), ("layered", int(layered)), ("cube", int(cube))):
+            # the faces of a cube map are layers of a surface
+            if name != "cube" or kind == TEXTURE:
+                wrong = wrong | self.field(name).compare("ne", wanted)
+        self.refuse(wrong)
+
+
+class _Level(Image):
+    """An image of which what is fetched lies in the level of detail of each lane (u32)."""
+
+    def __init__(self, image: Image, level: Value) -> None:
+        self.image, self.level = image, level
+        self.words: dict[int, Value] = {}
+
+    def word(self, index: int) -> Value:
+        if index not in self.words:
+            self.words[index] = self.image.word_behind(index, self.level)
+        return self.words[index]
+
+    def word_behind(self, index: int, rows: Value) -> Value:
+        return self.image.word_behind(index, self.level + rows)
+
+    def load(self, address: Value, where: Value) -> Value:
+        return self.image.load(address, where)
+
+    def reads(self, address: Value, size: Value, where: Value) -> None:
+        self.image.reads(address, size, where)
+
+    def store(self, address: Value, value: Value, where: Value) -> None:
+        self.image.store(address, value, where)
+
+    def change(self, address: Value, value: Value, op: str, where: Value) -> None:
+        self.image.change(address, value, op, where)
+
+    def either(
+        self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
+    ) -> Sequence[Value]:
+        # what is known in one of the two is not there behind them
+        known = dict(self.words)
+
+        def forgetting(make: Callable[[], Sequence[Value]]) -> Callable[[], Sequence[Value]]:
+            def made() -> Sequence[Value]:
+                self.words = dict(known)
+                return make()
+
+            return made
+
+        chosen = self.image.either(condition, forgetting(yes), forgetting(no))
+        self.words = known
+        return chosen
+
+    def refuse(self, where: Value) -> None:
+        self.image.refuse(where)
+
+
+def _shape(geometry: str) -> tuple[bool, int, bool]:
+    """Whether a geometry (``2d``, ``acube``) has layers, its dimensions, and whether it is a cube."""
+    layered, cube = geometry.startswith("a"), geometry.endswith("cube")
+    return layered, 2 if cube else int(geometry.removeprefix("a")[0]), cube
 
 
 class _Axis:
     """One coordinate of a texture: the texel at it (``first``) or the two around it with the weight of the second in 1/256."""
 
-    def __init__(self, image: Image, number: int, coordinate: Value, *, integer: bool) -> None:
+    def __init__(
+        self, image: Image, number: int, coordinate: Value, *, integer: bool, cube: bool = False
+    ) -> None:
         self.size = image.field(("width", "height", "depth")[number]).bits(S32)
         self.mode = image.field(f"addr_mode_{number}")
         self.normalized = image.field("normalized_coords").compare("ne", 0)
+        if cube:
+            self.normalized = self.normalized | ~self.normalized
         if integer:
             self.outside = image.field("zero_outside").compare("ne", 0)
             self.nearest = coordinate.bits(S32)
@@ -169,15 +246,44 @@ def _axes(
     image: Image, operands: Sequence[Value], geometry: str, *, integer: bool
 ) -> tuple[list[_Axis], Value]:
     """The coordinates, and the address of the layer that they lie in."""
-    layered, dimensions = geometry[0] == "a", int(geometry[-2])
+    layered, dimensions, cube = _shape(geometry)
     kind = S32 if integer else F32
-    given = operands[layered : layered + dimensions]
-    axes = [_Axis(image, index, value.bits(kind), integer=integer) for index, value in enumerate(given)]
-    address = image.field("base")
+    given = [value.bits(kind) for value in operands[layered : layered + (3 if cube else dimensions)]]
+    address, layer = image.field("base"), None
     if layered:
         layer = minimum(operands[0].bits(U32), image.field("layers") - 1)
+    if cube:
+        face, *given = _face(given)
+        layer = face if layer is None else minimum(layer * FACES, image.field("layers") - FACES) + face
+    axes = [_Axis(image, index, value, integer=integer, cube=cube) for index, value in enumerate(given)]
+    if layer is not None:
         address = address + layer.convert(U64) * image.field("slice")
     return axes, address
+
+
+def _face(direction: Sequence[Value]) -> tuple[Value, Value, Value]:
+    """The face that a direction leads to, and where on it, from 0 to 1 (guide: "Cubemap Textures")."""
+    face, (s, t, m) = _on_face(direction, direction)
+    return face, (s.div(m) + 1.0) * 0.5, (t.div(m) + 1.0) * 0.5
+
+
+def _on_face(direction: Sequence[Value], vector: Sequence[Value]) -> tuple[Value, list[Value]]:
+    """The face that a direction leads to, and another vector along its two axes and away from the centre: s, t and m of the guide."""
+    x, y, z = (abs(component) for component in direction)
+    along_x = x.compare("ge", y) & x.compare("ge", z)
+    along_y = ~along_x & y.compare("ge", z)
+    negative = [component.compare("lt", 0.0) for component in direction]
+    a, b, c = vector
+    by_axis = (
+        (along_x, negative[0], (select(negative[0], c, -c), -b, select(negative[0], -a, a)), 0),
+        (along_y, negative[1], (a, select(negative[1], -c, c), select(negative[1], -b, b)), 2),
+    )
+    chosen: list[Value] = [select(negative[2], -a, a), -b, select(negative[2], -c, c)]
+    face = select(negative[2], x.constant(5, U32), x.constant(4, U32))
+    for along, below, parts, first in by_axis:
+        chosen = [select(along, part, other) for part, other in zip(parts, chosen)]
+        face = select(along, select(below, x.constant(first + 1, U32), x.constant(first, U32)), face)
+    return face, chosen
 
 
 def _place(image: Image, layer: Value, texels: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
@@ -231,11 +337,97 @@ def _result(image: Image, channels: Sequence[Value], dtype: ScalarType) -> tuple
 
 
 def sample(
-    image: Image, operands: Sequence[Value], geometry: str, dtype: ScalarType, ctype: ScalarType
+    image: Image,
+    operands: Sequence[Value],
+    geometry: str,
+    dtype: ScalarType,
+    ctype: ScalarType,
+    level: Value | None = None,
 ) -> tuple[Value, ...]:
-    """The four components at a coordinate, by nearest or linear filtering (integer coordinates are texels)."""
+    """The four components at a coordinate, by nearest or linear filtering (integer coordinates are texels), of a level of detail
+    (s32 where coordinates are, else f32)."""
     image.expect(TEXTURE, geometry)
-    integer = ctype == S32
+
+    def of_level(of: Image) -> Sequence[Value]:
+        return _sampled(of, operands, geometry, integer=ctype == S32)
+
+    if level is None:
+        return _result(image, of_level(image), dtype)
+    several = image.field("levels").compare("gt", 1)
+    channels = image.either(
+        several, lambda: _mipmapped(image, level, several, of_level), lambda: of_level(image)
+    )
+    return _result(image, channels, dtype)
+
+
+def _mipmapped(
+    image: Image, level: Value, several: Value, fetched: Callable[[Image], Sequence[Value]]
+) -> Sequence[Value]:
+    """What is fetched of the level of detail that is asked for, or of two with the weights of a linear filter."""
+    last = maximum(image.field("levels"), 1) - 1
+    if level.type == S32:
+        return fetched(_Level(image, maximum(minimum(level, last.bits(S32)), 0).bits(U32)))
+    bias, least, most = (
+        image.field(f"level_{name}").bits(B32).bits(F32) for name in ("bias", "least", "most")
+    )
+    wanted = maximum(minimum(level.bits(F32) + bias, most), least)
+    wanted = maximum(minimum(wanted, last.convert(F32)), 0.0)
+    between = image.field("level_filter").compare("ne", 0)
+    # the lower level of two that are equally far: 0.5 is nearest to 0
+    nearest = (wanted - 0.5).convert(S32, "rpi")
+    below = wanted.convert(S32, "rmi")
+    weight = ((wanted - below.convert(F32)) * 256.0).convert(U32, "rni")
+    first = fetched(_Level(image, maximum(select(between, below, nearest), 0).bits(U32)))
+
+    def mixed() -> Sequence[Value]:
+        above = minimum(below.bits(U32) + 1, last)
+        second = fetched(_Level(image, above))
+        part = weight.convert(F64) * 2.0**-8
+        rest = (weight.constant(256, U32) - weight).convert(F64) * 2.0**-8
+        sums = [
+            (one.bits(F32).convert(F64) * rest + other.bits(F32).convert(F64) * part).convert(F32, "rn")
+            for one, other in zip(first, second)
+        ]
+        return [select(between, total.bits(B32), one) for total, one in zip(sums, first)]
+
+    return image.either(several & between & weight.compare("ne", 0), mixed, lambda: first)
+
+
+def gradient_level(
+    image: Image,
+    operands: Sequence[Value],
+    geometry: str,
+    gradients: Sequence[Sequence[Value]],
+    log2: Callable[[Value], Value],
+) -> Value:
+    """The level of detail in which a step of either gradient is about one texel."""
+    layered, dimensions, cube = _shape(geometry)
+    sizes = [image.field(name).convert(F32) for name in ("width", "height", "depth")[:dimensions]]
+    normalized = image.field("normalized_coords").compare("ne", 0)
+    longest: Value | None = None
+    for gradient in gradients:
+        steps = [value.bits(F32) for value in gradient[: 3 if cube else dimensions]]
+        if cube:
+            direction = [value.bits(F32) for value in operands[layered : layered + 3]]
+            _, (s, t, m) = _on_face(direction, direction)
+            _, (along_s, along_t, away) = _on_face(direction, steps)
+            steps = [
+                (step - place.div(m) * away).div(m) * 0.5 for place, step in ((s, along_s), (t, along_t))
+            ]
+        squares = [
+            select(normalized, step * size, step) if not cube else step * size
+            for step, size in zip(steps, sizes)
+        ]
+        total = squares[0] * squares[0]
+        for part in squares[1:]:
+            total = total + part * part
+        longest = total if longest is None else maximum(longest, total)
+    assert longest is not None
+    return log2(longest) * 0.5
+
+
+def _sampled(image: Image, operands: Sequence[Value], geometry: str, *, integer: bool) -> Sequence[Value]:
+    """The four components (b32) at a coordinate of one level."""
     axes, layer = _axes(image, operands, geometry, integer=integer)
     linear = image.field("filter_mode").compare("ne", 0)
 
@@ -245,14 +437,14 @@ def sample(
         return [_channel(image, address, border, number) for number in range(4)]
 
     if integer:
-        return _result(image, nearest(), dtype)
+        return nearest()
 
     def filtered() -> list[Value]:
         return [
             select(linear, far, near) for far, near in zip(_filter(image, axes, layer, linear), nearest())
         ]
 
-    return _result(image, image.either(linear, filtered, nearest), dtype)
+    return image.either(linear, filtered, nearest)
 
 
 def _filter(image: Image, axes: Sequence[_Axis], layer: Value, linear: Value) -> list[Value]:
@@ -294,13 +486,22 @@ def gather_texels(
 
 
 def query(image: Image, name: str) -> Value:
-    """A property of a texture, its sampler, or a surface; 0 levels or samples means one."""
+    """A property of a texture, its sampler, or a surface."""
     image.refuse(image.is_("object", 0))
-    if name in ("num_mipmap_levels", "num_samples"):
+    if name == "num_mipmap_levels":
+        return maximum(image.field("levels"), 1).bits(B32)
+    if name == "num_samples":
         return image.field("width").constant(1, U32).bits(B32)
     if name in ("force_unnormalized_coords", "memory_layout"):
         return image.field("width").constant(0, U32).bits(B32)
     return image.field({"array_size": "layers"}.get(name, name)).bits(B32)
+
+
+def query_level(image: Image, name: str, level: Value) -> Value:
+    """The size of a level of detail of a texture."""
+    image.refuse(image.field("object").compare("ne", TEXTURE))
+    last = maximum(image.field("levels"), 1) - 1
+    return _Level(image, minimum(level, last)).field(name).bits(B32)
 
 
 def is_kind(image: Image, kind: int) -> Value:
@@ -316,7 +517,7 @@ def _locate(
 ) -> tuple[Value, Value]:
     """The address of an access of ``size`` bytes (u32), and where it takes place. The first coordinate counts bytes, or samples."""
     image.expect(SURFACE, geometry)
-    layered, dimensions = geometry[0] == "a", int(geometry[-2])
+    layered, dimensions, _ = _shape(geometry)
     given = [value.bits(S32) for value in operands[layered : layered + dimensions]]
     address = image.field("base")
     inside = image.is_("object", SURFACE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -37,18 +38,27 @@ class Images:
         self.allocations.append(allocation)
         return HANDLE_BASE + HANDLE_STEP * (len(self.rows) - 1)
 
+    def add_levels(self, rows: Sequence[NDArray[np.uint32]], allocations: Sequence[Allocation]) -> int:
+        """The handle of a new image whose levels of detail have these rows."""
+        first, *_ = [self.add(row, allocation) for row, allocation in zip(rows, allocations, strict=True)]
+        return first
+
     def find(self, handles: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The row of each handle, 0 for none."""
         offsets = handles - np.uint64(HANDLE_BASE)
         good = (offsets % np.uint64(HANDLE_STEP) == 0) & (offsets < np.uint64(HANDLE_STEP * len(self.rows)))
         return np.where(good, offsets // np.uint64(HANDLE_STEP), np.uint64(0)).astype(np.int64)
 
+    def _levels(self, number: int) -> int:
+        return max(1, int(self.rows[number, FIELDS["levels"]]))
+
     def sizes(self, words: NDArray[np.uint64]) -> tuple[tuple[int, int], ...]:
         """Bytes of a texel and of the whole image, of those that some of the words are handles of, each once."""
         sizes = []
         for index in sorted({int(index) for index in self.find(words)} - {0}):
-            row = {name: int(self.rows[index, FIELDS[name]]) for name in _SIZES}
-            sizes.append((row["texel"], prod(row.values())))
+            levels = self.rows[index : index + self._levels(index)]
+            texels = [[int(row[FIELDS[name]]) for name in _SIZES] for row in levels]
+            sizes.append((texels[0][0], sum(map(prod, texels))))
         return tuple(sizes)
 
     @property
@@ -64,3 +74,9 @@ class Images:
     def allocation_of(self, handle: int) -> Allocation | None:
         """The memory that a handle leads to."""
         return self.allocations[int(self.find(np.array([handle % (1 << 64)], np.uint64))[0])]
+
+    def levels_of(self, handle: int) -> tuple[Allocation, ...]:
+        """The memory of each level of detail of an image."""
+        number = int(self.find(np.array([handle % (1 << 64)], np.uint64))[0])
+        levels = self.allocations[number : number + self._levels(number)]
+        return tuple(item for item in levels if item is not None)

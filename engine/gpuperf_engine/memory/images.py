@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LaunchError, TrapError
-from ..isa.images import ADDRESS_MODES, FIELDS, FLOAT, ROW_WORDS, SIGNED, SURFACE, TEXTURE, UNSIGNED
+from ..isa.images import ADDRESS_MODES, FACES, FIELDS, FLOAT, ROW_WORDS, SIGNED, SURFACE, TEXTURE, UNSIGNED
 from ..ptx.syntax import Instruction
 from .image_rows import Images
 
 if TYPE_CHECKING:
     from .arrays import DeviceArray
 
-__all__ = ["ImageObject", "image_fault", "surface_row", "texture_row"]
+__all__ = ["ImageObject", "image_fault", "levels_of", "surface_row", "texture_row"]
 
 _KINDS = {"u": UNSIGNED, "i": SIGNED, "f": FLOAT}
 #: by kind and bytes: what ``txq.channel_data_type`` gives for elements and for normalized reads (numbers of OpenCL, which the PTX
@@ -52,10 +52,13 @@ class ImageObject:
 
 
 def _geometry(row: NDArray[np.uint32]) -> str:
-    return f"{'a' * int(row[FIELDS['layered']])}{int(row[FIELDS['dimensions']])}d"
+    extent = "cube" if row[FIELDS["cube"]] else f"{int(row[FIELDS['dimensions']])}d"
+    return "a" * int(row[FIELDS["layered"]]) + extent
 
 
-def _base_row(array: DeviceArray, channels: object, *, layered: bool) -> NDArray[np.uint32]:
+def _base_row(
+    array: DeviceArray, channels: object, *, layered: bool, cube: bool = False
+) -> NDArray[np.uint32]:
     kind, size = array.dtype.kind, array.dtype.itemsize
     if (kind, size) not in _DATA_TYPES:
         raise LaunchError(
@@ -72,7 +75,14 @@ def _base_row(array: DeviceArray, channels: object, *, layered: bool) -> NDArray
                 hint="the last axis holds the channels",
             )
         shape = shape[:-1]
-    layers, extent = (shape[0], shape[1:]) if layered and shape else (1, shape)
+    layers, extent = (shape[0], shape[1:]) if (layered or cube) and shape else (1, shape)
+    if cube and (
+        len(extent) != 2 or extent[0] != extent[1] or (layers % FACES if layered else layers - FACES)
+    ):
+        raise LaunchError(
+            f"a cube map from an array of shape {array.shape}",
+            hint=f"accepted: {f'a multiple of {FACES}' if layered else FACES} faces, then height and width, which are equal",
+        )
     if not 1 <= len(extent) <= (2 if layered else 3) or 0 in shape:
         raise LaunchError(
             f"an image from an array of shape {array.shape}",
@@ -101,6 +111,8 @@ def _base_row(array: DeviceArray, channels: object, *, layered: bool) -> NDArray
         "channel_order": _ORDERS[channels],
         "dimensions": len(extent),
         "layered": int(layered),
+        "cube": int(cube),
+        "levels": 1,
     }
     row = np.zeros(ROW_WORDS, np.uint32)
     _put(row, values)
@@ -130,9 +142,13 @@ def texture_row(
     address: str | Sequence[str],
     border: Sequence[float],
     linear_memory: bool,
+    cube: bool = False,
+    level_filter: str = "nearest",
+    level_bias: float = 0.0,
+    level_range: Sequence[float] = (0.0, np.inf),
 ) -> NDArray[np.uint32]:
     """The row of a texture; see ``Device.texture``. Raises ``LaunchError``."""
-    row = _base_row(array, channels, layered=layered)
+    row = _base_row(array, channels, layered=layered, cube=cube)
     kind, size = array.dtype.kind, array.dtype.itemsize
     if read not in ("element", "normalized"):
         raise LaunchError(f"a texture with read={read!r}", hint="accepted: 'element' or 'normalized'")
@@ -140,9 +156,10 @@ def texture_row(
         raise LaunchError(
             f"a texture of {array.dtype} read normalized", hint="only 8- and 16-bit integers can be"
         )
-    if filter not in ("nearest", "linear"):
-        raise LaunchError(f"a texture with filter={filter!r}", hint="accepted: 'nearest' or 'linear'")
-    if filter == "linear" and kind != "f" and read == "element":
+    for name, given in (("filter", filter), ("level_filter", level_filter)):
+        if given not in ("nearest", "linear"):
+            raise LaunchError(f"a texture with {name}={given!r}", hint="accepted: 'nearest' or 'linear'")
+    if "linear" in (filter, level_filter) and kind != "f" and read == "element":
         raise LaunchError(
             f"a texture of {array.dtype} filtered linearly",
             hint="linear filtering needs a floating-point dtype, or read='normalized'",
@@ -154,13 +171,19 @@ def texture_row(
             hint=f"accepted: {', '.join(map(repr, ADDRESS_MODES))}, one or one for each dimension",
         )
     if linear_memory and (
-        len(array.shape) > (2 if channels != 1 else 1) or layered or normalized or filter == "linear"
+        len(array.shape) > (2 if channels != 1 else 1) or layered or cube or normalized or filter == "linear"
     ):
         raise LaunchError(
             "a texture of linear memory has one dimension, plain coordinates and no filtering",
             hint="leave linear_memory= out for a CUDA array",
         )
     modes += [modes[-1]] * (3 - len(modes))
+    if len(level_range) != 2:
+        raise LaunchError(
+            f"a texture with level_range={level_range!r}", hint="accepted: the least and the largest level"
+        )
+    least, most = level_range
+    detail = {"bias": level_bias, "least": least, "most": most}
     colour = [*border, 0, 0, 0, 0][:4]
     floating = kind == "f" or read == "normalized"
     values = {
@@ -169,6 +192,8 @@ def texture_row(
         "normalized_coords": int(normalized),
         "filter_mode": int(filter == "linear"),
         "zero_outside": int(linear_memory),
+        "level_filter": int(level_filter == "linear"),
+        **{f"level_{name}": int(np.float32(value).view(np.uint32)) for name, value in detail.items()},
         **{f"addr_mode_{axis}": ADDRESS_MODES[mode] for axis, mode in enumerate(modes[:3])},
         **{
             f"border_{index}": int(np.float32(value).view(np.uint32)) if floating else int(value) & 0xFFFFFFFF
@@ -179,6 +204,25 @@ def texture_row(
         values["channel_data_type"] = _DATA_TYPES[kind, size][1]
     _put(row, values)
     return row
+
+
+def levels_of(rows: Sequence[NDArray[np.uint32]]) -> None:
+    """Make rows of textures the levels of detail of the first. Raises ``LaunchError`` where their sizes do not go with each other."""
+    first = rows[0]
+    same = ("texel", "channels", "bits", "kind", "dimensions", "layered", "cube")
+    for level, row in enumerate(rows):
+        sizes = {name: max(1, int(first[FIELDS[name]]) >> level) for name in ("width", "height", "depth")}
+        wanted = sizes | {name: int(first[FIELDS[name]]) for name in (*same, "layers")}
+        wrong = next((name for name, value in wanted.items() if row[FIELDS[name]] != value), None)
+        if wrong:
+            raise LaunchError(
+                f"level {level} of a texture has the {wrong} {int(row[FIELDS[wrong]])}, not {wanted[wrong]}",
+                hint="each level has half the width, height and depth of the one before, rounded down, at least 1",
+            )
+        if level:
+            # a handle of its own would lead to none
+            row[FIELDS["object"]] = 0
+    first[FIELDS["levels"]] = len(rows)
 
 
 def image_fault(thread: str, instruction: Instruction, handle: int, images: Images) -> TrapError:
@@ -195,7 +239,7 @@ def image_fault(thread: str, instruction: Instruction, handle: int, images: Imag
         message = f"{opcode}: {handle:#x} is a {kind_of_image}, not a {asked}"
     elif geometry and geometry != _geometry(row):
         message = f"{opcode}: the {kind_of_image} is {_geometry(row)}"
-        hint = "the shape of the array decides: (depth, height,) width (, channels), layers first"
+        hint = "the shape of the array decides: (depth, height,) width (, channels), layers first; cube=True makes a cube map"
     else:
         size = " × ".join(str(int(row[FIELDS[name]])) for name in ("width", "height", "depth", "layers"))
         message = f"{opcode}: outside the surface, or not aligned"

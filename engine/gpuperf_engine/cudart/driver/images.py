@@ -15,11 +15,13 @@ from ...memory.tensor_maps import Layout
 from ..arrays import (
     Channels,
     CudaArray,
+    Mipmapped,
     Resource,
     Texture,
     cudaCreateSurfaceObject,
     cudaCreateTextureObject,
     make_array,
+    make_mipmapped,
 )  # fmt: skip
 from ..calls import function
 from ..codes import CudaError
@@ -29,8 +31,8 @@ __all__ = ["cuTensorMapEncodeTiled"]
 
 #: ``CUarray_format``: bits, and the kind of ``cudaChannelFormatKind`` (signed, unsigned, float)
 _FORMATS = {1: (8, 1), 2: (16, 1), 3: (32, 1), 8: (8, 0), 9: (16, 0), 10: (32, 0), 16: (16, 2), 32: (32, 2)}
-_AS_INTEGER, _NORMALIZED = 1, 2
-_ARRAY, _LINEAR = 0, 2
+_AS_INTEGER, _NORMALIZED, _SEAMLESS = 1, 2, 0x40
+_ARRAY, _MIPMAPPED = 0, 1
 
 
 class _Descriptor(Structure):
@@ -62,7 +64,7 @@ class _Texture(Structure):
     """``CUDA_TEXTURE_DESC``."""
 
     _fields_ = [
-        ("modes", c_int * 3), ("filter", c_int), ("flags", c_uint), ("anisotropy", c_uint), ("levels", c_int),
+        ("modes", c_int * 3), ("filter", c_int), ("flags", c_uint), ("anisotropy", c_uint), ("level_filter", c_int),
         ("bias", c_float), ("least", c_float), ("most", c_float), ("border", c_float * 4),
     ]  # fmt: skip
 
@@ -92,6 +94,14 @@ def cuArray3DCreate(state: State, out: int, given: int) -> None:
     make_array(state, out, ctypes.addressof(described), asked.width, asked.height, asked.depth, asked.flags)
 
 
+@function(c_void_p, c_void_p, c_uint)
+def cuMipmappedArrayCreate(state: State, out: int, given: int, count: int) -> None:
+    asked = _Descriptor3D.from_address(given)
+    described = _channels(asked.format, asked.channels)
+    extent = asked.width, asked.height, asked.depth
+    make_mipmapped(state, out, ctypes.addressof(described), extent, count, asked.flags)
+
+
 @function(c_void_p, c_void_p)
 def cuArrayGetDescriptor(state: State, out: int, array: int) -> None:
     known, result = state.of(array, CudaArray), _Descriptor.from_address(out)
@@ -114,8 +124,10 @@ def cuArray3DGetDescriptor(state: State, out: int, array: int) -> None:
 def cuTexObjectCreate(state: State, out: int, resource: int, texture: int, view: int) -> None:
     given, asked = _Resource.from_address(resource), _Texture.from_address(texture)
     source = Resource(given.kind, given.address)
-    if given.kind == _ARRAY:
-        channels = Channels.from_buffer_copy(state.of(given.address, CudaArray).described)
+    if given.kind in (_ARRAY, _MIPMAPPED):
+        mipmapped = given.kind == _MIPMAPPED
+        array = state.of(given.address, Mipmapped).levels[0] if mipmapped else given.address
+        channels = Channels.from_buffer_copy(state.of(array, CudaArray).described)
     else:
         channels = _channels(given.format, given.channels)
         source.channels = channels
@@ -124,6 +136,8 @@ def cuTexObjectCreate(state: State, out: int, resource: int, texture: int, view:
     sampler = Texture(
         modes=asked.modes, filter=asked.filter, border=asked.border,
         read=int(integer and not asked.flags & _AS_INTEGER), normalized=int(bool(asked.flags & _NORMALIZED)),
+        level_filter=asked.level_filter, level_bias=asked.bias, least=asked.least, most=asked.most,
+        seamless=asked.flags & _SEAMLESS,
     )  # fmt: skip
     cudaCreateTextureObject(state, out, ctypes.addressof(source), ctypes.addressof(sampler), 0)
 

@@ -1,7 +1,7 @@
 """Textures and surfaces (manual: tex, tld4, txq, istypep, suld, sust, sured, suq).
 
-Plain images (one to three dimensions, layers) are sampled and changed; cubes, several samples per texel, depth compare, texel offsets,
-separate samplers and residency are parsed and counted. Textures have one level here, which ``.level`` and ``.grad`` therefore choose.
+Images of one to three dimensions, with layers, and cubes are sampled and changed, in levels of detail; several samples per texel,
+depth compare, texel offsets, separate samplers and residency are parsed and counted.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from ..images import (
     TEXTURE,
     Image,
     gather_texels,
+    gradient_level,
     is_kind,
     query,
+    query_level,
     read_surface,
     reduce_surface,
     sample,
@@ -26,6 +28,7 @@ from ..model import Accepts, Applied, Modifier
 from ..primitives import Value
 from ..table import Options, declare, instruction
 from ..types import ScalarType
+from .special_function import lg2
 
 TEX: Options = {
     "category": "texture",
@@ -51,8 +54,35 @@ def tex(image: Image, *operands: Value, geom: str, dtype: ScalarType, ctype: Sca
     return sample(image, operands, geom, dtype, ctype)
 
 
+def tex_level(
+    image: Image, *operands: Value, geom: str, dtype: ScalarType, ctype: ScalarType
+) -> tuple[Value, ...]:
+    """As tex, in the level of detail lod, or between two where the sampler filters levels linearly."""
+    return sample(image, operands, geom, dtype, ctype, operands[-1])
+
+
+def tex_grad(
+    image: Image, *operands: Value, geom: str, dtype: ScalarType, ctype: ScalarType
+) -> tuple[Value, ...]:
+    """As tex, in the level of detail in which the longer of the gradients dx and dy is one texel."""
+    count = {"1d": 1, "2d": 2, "a1d": 1, "a2d": 2}.get(geom, 4)
+    gradients = operands[-2 * count : -count], operands[-count:]
+    lod = gradient_level(image, operands, geom, gradients, lg2)
+    return sample(image, operands, geom, dtype, ctype, lod if ctype.is_float else lod.convert(ctype, "rni"))
+
+
+SEMANTICS = {"tex{.base}": tex, "tex.level": tex_level, "tex.grad": tex_grad}
+
+
 def _fetches(
-    geometries: str, coordinates: str, offsets: str, dims: int, depth: str, *, plain: bool = True
+    geometries: str,
+    coordinates: str,
+    offsets: str,
+    dims: int,
+    depth: str,
+    *,
+    plain: bool = True,
+    sampled: bool = True,
 ) -> None:
     """The rows of geometries with the same operands; ``depth`` are the types of coordinates with which depths can be compared."""
     offset = f"{{, {offsets}}}" if offsets else ""
@@ -66,10 +96,10 @@ def _fetches(
             if "base" in opcode:
                 sets["leads"] = "base"
             # ptxas takes a sampler in unified mode with plain geometries only
-            sampler = "{, b:b64}" if plain and opcode == "tex{.base}" else ""
+            sampler = "{, b:b64}" if sampled and opcode == "tex{.base}" else ""
             kinds = "f32" if "cube" in geometries else "s32" if "ms" in geometries else "s32 f32"
             if plain:
-                instruction(f"{head}, [a:image, {tail}", ctype=kinds, **sets, **FETCH)(tex)
+                instruction(f"{head}, [a:image, {tail}", ctype=kinds, **sets, **FETCH)(SEMANTICS[opcode])
             for kind in kinds.split():
                 compared = "{, f:f32}" if kind in depth.split() else ""
                 for pair, since in (("", (1, 0)), ("|p:pred", (7, 1))):
@@ -89,10 +119,10 @@ _fetches("2d", "c:ctype*2", "e:s32*2", 2, "f32")
 _fetches("3d", "c:ctype*4", "e:s32*4", 4, "")
 _fetches("a1d", "c:b32*2", "e:s32*1", 1, "f32")
 _fetches("a2d", "c:b32*4", "e:s32*2", 2, "f32")
-_fetches("cube", "c:ctype*4", "", 4, "f32", plain=False)
-_fetches("acube", "c:b32*4", "", 4, "f32", plain=False)
-_fetches("2dms", "c:ctype*4", "e:s32*2", 2, "", plain=False)
-_fetches("a2dms", "c:b32*4", "e:s32*2", 2, "", plain=False)
+_fetches("cube", "c:ctype*4", "", 4, "f32", sampled=False)
+_fetches("acube", "c:b32*4", "", 4, "f32", sampled=False)
+_fetches("2dms", "c:ctype*4", "e:s32*2", 2, "", plain=False, sampled=False)
+_fetches("a2dms", "c:b32*4", "e:s32*2", 2, "", plain=False, sampled=False)
 
 
 def tld4(image: Image, *operands: Value, comp: str, geom: str, dtype: ScalarType) -> tuple[Value, ...]:
@@ -101,18 +131,17 @@ def tld4(image: Image, *operands: Value, comp: str, geom: str, dtype: ScalarType
 
 
 GATHER: Options = {**TEX, "since": (2, 2), "target": 20, "comp": "r g b a", "dtype": "u32 s32 f32"}
-for _geometry, _coordinates, _offsets, _plain in (
+for _geometry, _coordinates, _offsets, _sampled in (
     ("2d", "c:f32*2", "{, e:s32*2}", True),
     ("a2d", "c:b32*4", "{, e:s32*2}", True),
     ("cube", "c:f32*4", "", False),
     ("acube", "c:b32*4", "", False),
 ):
     _head = "tld4.comp.geom.v4.dtype.f32 d:dtype*4"
-    if _plain:
-        instruction(f"{_head}, [a:image, {_coordinates}]", geom=_geometry, **GATHER)(tld4)
+    instruction(f"{_head}, [a:image, {_coordinates}]", geom=_geometry, **GATHER)(tld4)
     for _pair, _needs in (("", {}), ("|p:pred", {"since": (7, 1), "target": 60})):
         declare(
-            f"{_head}{_pair}, [a:image{'{, b:b64}' * _plain}, {_coordinates}]{_offsets}{{, f:f32}}",
+            f"{_head}{_pair}, [a:image{'{, b:b64}' * _sampled}, {_coordinates}]{_offsets}{{, f:f32}}",
             MORE,
             geom=_geometry,
             **{**GATHER, **_needs},
@@ -147,14 +176,18 @@ def image_query(image: Image, *, query: str) -> Value:
 
 
 _query = query
-declare(
+
+
+@instruction(
     "txq.level.query.b32 d, [a:image], lod:u32",
-    "The size of a level of a texture.",
     query="width height depth",
     since=(4, 3),
     target=30,
     **QUERY,
 )
+def level_query(image: Image, lod: Value, *, query: str) -> Value:
+    """The size of a level of a texture."""
+    return query_level(image, query, lod)
 
 
 @instruction(

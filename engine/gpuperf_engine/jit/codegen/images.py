@@ -119,6 +119,8 @@ class _NativeImage(Image):
         good = (distance & (HANDLE_STEP - 1)).compare("eq", 0) & number.compare("lt", count)
         offset = good.apply("select", number, number.constant(0, U64)) * HANDLE_STEP
         assert isinstance(offset, NativeValue)
+        #: where the row of each lane lies
+        self.row = offset + NativeValue(writer, U64, writer.number(table), True)
         self.words: list[Value] = []
         for word in range(ROW_WORDS):
             if same:
@@ -126,9 +128,7 @@ class _NativeImage(Image):
                 cell = writer.place(cell, 4 * word)
                 self.words.append(NativeValue(writer, U32, writer.load("i32", cell), True))
             else:
-                base = writer.number(table)
-                at = offset + NativeValue(writer, U64, base, True) + 4 * word
-                self.words.append(self._gather(at, constant(_MASK, "true")).bits(U32))
+                self.words.append(self._gather(self.row + 4 * word, constant(_MASK, "true")).bits(U32))
 
     def _context(self, offset: int, type: str) -> Ref:
         cell = self.writer.place("%ctx", offset)
@@ -158,6 +158,10 @@ class _NativeImage(Image):
 
     def word(self, index: int) -> Value:
         return self.words[index]
+
+    def word_behind(self, index: int, rows: Value) -> Value:
+        at = self.row + rows.convert(U64) * HANDLE_STEP + 4 * index
+        return self._gather(at, constant(_MASK, "true")).bits(U32)
 
     def load(self, address: Value, where: Value) -> Value:
         return self._gather(self._host(address, self.arena), self._where(where))

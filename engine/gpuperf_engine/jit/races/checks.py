@@ -143,8 +143,8 @@ def _aliases(program: Program, plan: LaunchPlan, images: Images) -> tuple[Aliase
     anywhere = frozenset(known.setdefault(start, len(known)) for start in images.starts if program.images)
     shown = []
     for handle in _handles(program, plan):
-        allocation = None if handle is None else images.allocation_of(handle)
-        shown.append(anywhere if allocation is None else frozenset((known[allocation.address],)))
+        levels = () if handle is None else images.levels_of(handle)
+        shown.append(frozenset(known[level.address] for level in levels) or anywhere)
     return found, shown
 
 

@@ -131,3 +131,27 @@ def test_which_form_of_a_function_a_version_has():
     assert symbol_of("cuInit", 12000, per_thread=True) == ("cuInit", True)
     assert symbol_of("cuTensorMapEncodeTiled", 11000) == (None, True)
     assert symbol_of("cuNothing", 13000) == (None, False)
+
+
+@needs_compiler
+def test_a_block_has_the_shared_memory_of_the_gpu(program):
+    """PTX for sm_80 is compiled for an H100 there, whose blocks may have more."""
+    code = f"""
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+module, kernel, data, most = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_int()
+assert cuda.cuInit(0) == 0
+assert cuda.cuModuleLoadData(ctypes.byref(module), open({str(program / "k.ptx")!r}, "rb").read()) == 0
+assert cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"add") == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(data), 128) == 0
+assert cuda.cuDeviceGetAttribute(ctypes.byref(most), 97, 0) == 0
+assert most.value == 227 << 10
+arguments = (ctypes.c_void_p * 2)(ctypes.addressof(data), ctypes.addressof(most))
+for more, code in ((0, 0), (1, 1)):
+    shared = most.value + more
+    assert cuda.cuFuncSetAttribute(kernel, 8, shared) == code
+    assert cuda.cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, shared, None, arguments, None) == code
+"""
+    done = run(sys.executable, "-c", code, target="h100-sxm")
+    assert done.returncode == 0, done.stderr
+    assert "the GPU has at most 232,448 bytes per block" in done.stderr

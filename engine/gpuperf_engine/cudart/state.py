@@ -78,6 +78,8 @@ class State:
 
     def __post_init__(self) -> None:
         self.launch = self.device.launch
+        # a driver compiles for the GPU, whatever the PTX was made for
+        self.device.largest_shared = self.machine.shared_per_cta
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> State:

@@ -121,15 +121,16 @@ class _Shape(NamedTuple):
         shared_bytes: int,
         cluster: object,
         cooperative: bool,
+        largest_shared: int | None,
     ) -> _Shape:
         """As it was asked for. Raises ``LaunchError``."""
         # launches often repeat the one before; equal values of other types need not be accepted
-        asked = repr((grid, block, shared_bytes, cluster, cooperative))
+        asked = repr((grid, block, shared_bytes, cluster, cooperative, largest_shared))
         last = program.kernel.memo.get("shape")
         if isinstance(last, tuple) and last[0] == asked:
             known: _Shape = last[1]
             return known
-        ctas, threads, total = check_shape(program, grid, block, shared_bytes)
+        ctas, threads, total = check_shape(program, grid, block, shared_bytes, largest_shared)
         ctas, together, explicit = check_cluster(program.kernel, ctas, cluster)
         shape = cls(ctas, threads, total, together, explicit, cooperative)
         program.kernel.memo["shape"] = asked, shape
@@ -217,7 +218,7 @@ class Runtime(AddressedMemory):
         program = self.program_of(kernel)
         demand = "control" if sampled else resolve_demand(demand, self.observe)
         self._becomes_current(kernel)
-        shape = _Shape.checked(program, grid, block, shared_bytes, cluster, cooperative)
+        shape = _Shape.checked(program, grid, block, shared_bytes, cluster, cooperative, self.largest_shared)
         observe = self._observed(demand, sampled, threads_of)
         budget = self.max_instructions
         if max_instructions is not None:

@@ -92,6 +92,8 @@ class DeviceMemory:
             )
         #: where in the host program something is asked for
         self.call_path: Callable[[], tuple[CallSite, ...]] = call_path
+        #: bytes of shared memory that a block may have, where that is not up to the target of the PTX
+        self.largest_shared: int | None = None
         self.memory = _memory(memory_bytes, as_whole(heap_bytes, "heap_bytes", 0), mapped)
         self._contents = KnownContents(self.memory)
         self.events: list[Event] = []

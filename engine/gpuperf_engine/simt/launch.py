@@ -202,8 +202,11 @@ def shared_limit(target: str) -> int:
     return _SHARED_LIMITS[max(known)] << 10 if known else 48 << 10
 
 
-def check_shape(program: Program, grid: object, block: object, shared_bytes: int) -> tuple[Dim3, Dim3, int]:
-    """The launch shape as three-tuples and the whole shared memory in bytes. Raises ``LaunchError``."""
+def check_shape(
+    program: Program, grid: object, block: object, shared_bytes: int, largest_shared: int | None = None
+) -> tuple[Dim3, Dim3, int]:
+    """The launch shape as three-tuples and the whole shared memory in bytes. ``largest_shared``: what a block of the machine may
+    have, where one is known; else the target of the PTX says. Raises ``LaunchError``."""
     kernel = program.kernel
     shape = dim3(grid, "grid", MAX_GRID)
     threads = dim3(block, "block", MAX_BLOCK)
@@ -245,7 +248,7 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
         raise LaunchError(
             f"shared_bytes is {shared_bytes!r}", hint="accepted: bytes of dynamic shared memory, 0 or more"
         )
-    limit = shared_limit(kernel.module.target)
+    limit = shared_limit(kernel.module.target) if largest_shared is None else largest_shared
     if program.shared_static > max(STATIC_SHARED, limit if program.dynamic_shared else STATIC_SHARED):
         raise LaunchError(
             f"kernel {kernel.name!r} declares {program.shared_static:,} bytes of static shared memory",
@@ -258,7 +261,7 @@ def check_shape(program: Program, grid: object, block: object, shared_bytes: int
             f"kernel {kernel.name!r} needs {total:,} bytes of shared memory "
             f"({program.shared_static:,} static + {int(shared_bytes):,} dynamic)",
             span=kernel.span,
-            hint=f"{kernel.module.target} has at most {limit:,} bytes per block",
+            hint=f"{kernel.module.target if largest_shared is None else 'the GPU'} has at most {limit:,} bytes per block",
         )
     return shape, threads, total
 

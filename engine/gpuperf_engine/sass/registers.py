@@ -27,8 +27,10 @@ _SETS = frozenset(
     ["ISETP", "FSETP", "DSETP", "HSETP2", "PSETP", "PLOP3", "UISETP", "UPLOP3", "UPSETP", "UFSETP", "CSETP"]
 )
 _WIDE_WORDS = {"64": 2, "128": 4, "256": 8}
-_PAIRS = frozenset(
-    ["DADD", "DMUL", "DFMA", "DMNMX", "DSETP", "LEPC", "FFMA2", "FADD2", "FMUL2", "MOV64", "IADD.64"]
+_PAIRS = frozenset(["DADD", "DMUL", "DFMA", "DMNMX", "DSETP", "LEPC", "FFMA2", "FADD2", "FMUL2", "MOV64"])
+#: of integers, whose registers are pairs where they have 64 bits (``IADD.64``, ``ISETP.GE.U64``)
+_INTEGERS = frozenset(
+    ["IADD", "IADD3", "UIADD3", "MOV", "UMOV", "SEL", "USEL", "ISETP", "UISETP", "IMNMX", "VIMNMX", "VIADD"]
 )
 _PAIR_TYPES = frozenset(("F64", "S64", "U64"))
 #: registers of the operands a, b and c, and of the result, of a warp's matrix product by shape and width of the elements
@@ -193,6 +195,10 @@ def _matrix(item: Decoded) -> tuple[int, int, int, int] | None:
     return a, b, c or result, result
 
 
+def _is_pair(words: list[str], base: str) -> bool:
+    return base in _PAIRS or (base in _INTEGERS and not {"64", "S64", "U64"}.isdisjoint(words))
+
+
 def _result_width(item: Decoded) -> int:
     words, base = item.opcode.split("."), item.base
     if matrix := _matrix(item):
@@ -205,7 +211,7 @@ def _result_width(item: Decoded) -> int:
         return 1 if "32" in words else 2
     if base == "SYNCS":
         return 2
-    if base in _PAIRS or "WIDE" in words:
+    if _is_pair(words, base) or "WIDE" in words:
         return 2
     if base in ("F2F", "I2F", "F2I") and words[1:2] and words[1] in _PAIR_TYPES:
         return 2
@@ -218,7 +224,7 @@ def _source_width(item: Decoded, slot: int) -> int:
         return matrix[slot] if slot < 3 else 1
     if base.startswith("ST"):
         return next((_WIDE_WORDS[word] for word in words if word in _WIDE_WORDS), 1)
-    if base in _PAIRS:
+    if _is_pair(words, base):
         return 2
     if "WIDE" in words and slot == 2:
         return 2

@@ -14,7 +14,7 @@ from mpmath import mpf
 from .bounds import BESSEL, BINARY, FAST, UNARY
 from .running import Array, run
 
-POINTS = 128
+POINTS = 64
 WIDTHS = pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["single", "double"])
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from tests.support import BACKENDS
 
 from .running import module
 
@@ -196,16 +197,22 @@ def test_nearest_fetches_of_every_type(kind: str, backend: str) -> None:
             assert not found[thread, channels:].any()
 
 
-@pytest.mark.parametrize("mode", ["clamp", "border", "wrap", "mirror"])
-@pytest.mark.parametrize("normalized", [False, True])
-@pytest.mark.parametrize("filter", ["nearest", "linear"])
+MODES = ["clamp", "border", "wrap", "mirror"]
+TEXELS = [
+    ("float32", "element"),
+    ("float16", "element"),
+    ("uint8", "normalized"),
+    ("int16", "normalized"),
+]
+
+
 @pytest.mark.parametrize(
-    ("dtype", "how"),
+    ("dtype", "how", "filter", "normalized", "mode", "backend"),
     [
-        ("float32", "element"),
-        ("float16", "element"),
-        ("uint8", "normalized"),
-        ("int16", "normalized"),
+        (*TEXELS[type_], ("nearest", "linear")[linear], bool(normalized), MODES[mode], BACKENDS[backend])
+        for type_, linear, normalized, mode, backend in np.ndindex(4, 2, 2, 4, 2)
+        # each on one backend; any three of the choices with each other on both
+        if (type_ + linear + normalized + mode) % 2 == backend
     ],
 )
 def test_filters_and_address_modes(

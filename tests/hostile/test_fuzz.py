@@ -16,7 +16,7 @@ from tests.hostile.kernels import module
 from tests.hostile.mutants import mutant, sources
 from tests.hostile.sandbox import ROOT, Job, Outcome, Sandbox
 
-COUNT = 64
+COUNT = 40
 
 
 @pytest.mark.parametrize("seed", range(COUNT))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 
 import numpy as np
@@ -69,13 +70,17 @@ def array(*patterns: int, form: Format) -> np.ndarray:
     return np.array(patterns, dtype=np.uint64).astype(form.dtype)
 
 
+def edges(form: Format) -> list[int]:
+    """Ends of binades and of the range, without a sign."""
+    found = [0, 1, 2, (1 << form.fraction) - 1, 1 << form.fraction, (1 << form.fraction) + 1]
+    found += [form.infinity - 1, form.infinity, form.infinity + 1, form.bias << form.fraction]
+    return [*found, (form.bias << form.fraction) + 1, (form.bias << form.fraction) - 1]
+
+
 def patterns(form: Format) -> st.SearchStrategy[int]:
     """All patterns, those near the ends of binades and of the range more often."""
     top = (1 << (form.bits - form.low)) - 1
-    edges = [0, 1, 2, (1 << form.fraction) - 1, 1 << form.fraction, (1 << form.fraction) + 1]
-    edges += [form.infinity - 1, form.infinity, form.infinity + 1, form.bias << form.fraction]
-    edges += [(form.bias << form.fraction) + 1, (form.bias << form.fraction) - 1]
-    signed = [edge | (sign << (form.bits - form.low - 1)) for edge in edges for sign in (0, 1)]
+    signed = [edge | (sign << (form.bits - form.low - 1)) for edge in edges(form) for sign in (0, 1)]
     narrow = st.builds(
         lambda sign, field, fraction: (
             (sign << (form.bits - form.low - 1)) | (field << form.fraction) | fraction
@@ -85,6 +90,22 @@ def patterns(form: Format) -> st.SearchStrategy[int]:
         st.integers(0, (1 << form.fraction) - 1),
     )
     return st.one_of(st.integers(0, top), narrow, st.sampled_from(signed)).map(lambda word: word << form.low)
+
+
+def drawn_patterns(form: Format, made: random.Random, count: int) -> list[int]:
+    """As ``patterns``, at a tenth of what Hypothesis takes for each."""
+    top = (1 << (form.bits - form.low)) - 1
+    found = []
+    for _ in range(count):
+        if made.random() < 1 / 3:
+            word = made.randint(0, top)
+        elif made.random() < 1 / 2:
+            field = max(0, made.randint(form.bias - form.fraction - 3, form.bias + 3))
+            word = (field << form.fraction) | made.getrandbits(form.fraction)
+        else:
+            word = made.choice(edges(form))
+        found.append((word ^ (made.getrandbits(1) << (form.bits - form.low - 1))) << form.low)
+    return found
 
 
 def expected_binary(operation: str, a: int, b: int, form: Format, rounding: str) -> int | None:
@@ -108,42 +129,30 @@ def expected_binary(operation: str, a: int, b: int, form: Format, rounding: str)
 @pytest.mark.parametrize("name", SCALARS)
 @pytest.mark.parametrize("operation", ["add", "subtract", "multiply", "divide"])
 def test_binary_operations_round_the_exact_result(operation: str, name: str, rounding: str) -> None:
-    form = FORMATS[name]
-
-    @settings(max_examples=15, deadline=None, derandomize=True, database=None)
-    @given(st.lists(st.tuples(patterns(form), patterns(form)), min_size=8, max_size=24))
-    def check(pairs: list[tuple[int, int]]) -> None:
-        left, right = array(*(a for a, _ in pairs), form=form), array(*(b for _, b in pairs), form=form)
-        found = getattr(softfloat, operation)(left, right, form, rounding)
-        assert found.dtype == form.dtype
-        for (a, b), result in zip(pairs, found.tolist()):
-            wanted = expected_binary(operation, a, b, form, rounding)
-            if wanted is not None:
-                assert result == wanted, (hex(a), hex(b), hex(result), hex(wanted))
-
-    check()
+    form, made = FORMATS[name], random.Random(f"{operation} {name} {rounding}")
+    left, right = (drawn_patterns(form, made, 240) for _ in range(2))
+    found = getattr(softfloat, operation)(array(*left, form=form), array(*right, form=form), form, rounding)
+    assert found.dtype == form.dtype
+    for a, b, result in zip(left, right, found.tolist()):
+        wanted = expected_binary(operation, a, b, form, rounding)
+        if wanted is not None:
+            assert result == wanted, (hex(a), hex(b), hex(result), hex(wanted))
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("name", SCALARS)
 def test_fma_rounds_once(name: str, rounding: str) -> None:
-    form = FORMATS[name]
-
-    @settings(max_examples=20, deadline=None, derandomize=True, database=None)
-    @given(st.lists(st.tuples(patterns(form), patterns(form), patterns(form)), min_size=8, max_size=24))
-    def check(triples: list[tuple[int, int, int]]) -> None:
-        operands = [array(*(triple[place] for triple in triples), form=form) for place in range(3)]
-        found = softfloat.fma(*operands, form, rounding)
-        for (a, b, c), result in zip(triples, found.tolist()):
-            x, y, z = exact(a, form), exact(b, form), exact(c, form)
-            if isinstance(x, str) or isinstance(y, str) or isinstance(z, str):
-                continue
-            product_sign = (a ^ b) >> (form.bits - 1)
-            same = product_sign == c >> (form.bits - 1)
-            zero = product_sign if same and z == 0 else int(rounding == "rm")
-            assert result == rounded(x * y + z, form, rounding, zero), (hex(a), hex(b), hex(c), hex(result))
-
-    check()
+    form, made = FORMATS[name], random.Random(f"fma {name} {rounding}")
+    drawn = [drawn_patterns(form, made, 320) for _ in range(3)]
+    found = softfloat.fma(*(array(*operand, form=form) for operand in drawn), form, rounding)
+    for a, b, c, result in zip(*drawn, found.tolist()):
+        x, y, z = exact(a, form), exact(b, form), exact(c, form)
+        if isinstance(x, str) or isinstance(y, str) or isinstance(z, str):
+            continue
+        product_sign = (a ^ b) >> (form.bits - 1)
+        same = product_sign == c >> (form.bits - 1)
+        zero = product_sign if same and z == 0 else int(rounding == "rm")
+        assert result == rounded(x * y + z, form, rounding, zero), (hex(a), hex(b), hex(c), hex(result))
 
 
 @pytest.mark.parametrize("name", SCALARS)

@@ -7,7 +7,7 @@ import os
 import zlib
 from collections.abc import Iterable
 
-__all__ = ["is_drawn", "sampled"]
+__all__ = ["ALL", "is_drawn", "sampled"]
 
 ALL = os.environ.get("GPUPERF_PRODUCTS") == "all"
 

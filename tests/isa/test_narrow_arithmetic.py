@@ -99,7 +99,7 @@ def test_four(name: str, to: str) -> None:
             (f"{name}.rn{finite}.{to}x4.{left}x4{second} r0, {', '.join(registers)};", ["r0"], registers)
         )
         columns = [left, right] + ([to] if name == "fma" else [])
-        rows = [[packed(kind, generator) for kind in columns] for _ in range(40)]
+        rows = [[packed(kind, generator) for kind in columns] for _ in range(16)]
         operands.append(np.array(rows, np.uint64))
         options.append((columns, bool(finite)))
     for line, given, (columns, finite), found in zip(

@@ -311,7 +311,8 @@ def test_atomics(part: int, several: int) -> None:
     generator = random.Random(f"{part} {several}")
     every = atomics()
     assert len(every) > 150
-    some = every[part::4]
+    # each form with one of the three
+    some = every[part::4][(1, 5, 32).index(several) :: 3]
     lines = [
         ".visible .entry k(.param .u64 p_at, .param .u64 p_given, .param .u64 p_old) {",
         DECLARED,

@@ -20,7 +20,7 @@ from .profile_view import Shown, document_of, lines_of
 from .programs import LaunchSpec, ProgramSpec, read_program
 
 if TYPE_CHECKING:
-    from gpuperf_engine import Estimate, Finding, Profile
+    from gpuperf_engine import Device, Estimate, Finding, Profile
 
 __all__ = ["add_parser"]
 
@@ -138,27 +138,12 @@ def run(arguments: argparse.Namespace) -> int:
     # NumPy comes with it
     from .profile_run import run_program
 
-    check_targets(*arguments.target)
-    if arguments.target and arguments.demand == "control":
-        raise UsageError("--target needs addresses: use --demand addresses, or values")
-    if arguments.footprint and arguments.format == "csv":
-        raise UsageError("--format csv has no place for footprints: use table or json")
-    if arguments.footprint and arguments.demand not in ("auto", "values"):
-        raise UsageError("--footprint needs everything to run: use --demand values")
+    _check(arguments)
     program = _program(arguments)
     _check_sample(arguments, program)
     progress = on_terminal(sys.stderr)
     for demand in _demands(arguments):
-        observe = {"values": {"memory", "values"}, "addresses": {"memory"}, "control": set()}[demand]
-        if demand != "values" and arguments.format != "csv":
-            observe.add("proofs")
-        device = engine.Device(
-            observe=observe
-            | ({"threads"} if arguments.thread else set())
-            | ({"footprint"} if arguments.footprint else set()),
-            backend=arguments.backend,
-            resources=arguments.resources,
-        )
+        device = _device(arguments, demand)
         try:
             ran = run_program(program, device, arguments, demand, progress)
             break
@@ -173,7 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
             {target: engine.estimate(profile, target, why=True) for target in targets} for profile in profiles
         ]
     findings: tuple[Finding, ...] = ()
-    if not observe.isdisjoint(("proofs", "values")):
+    if not device.observe.isdisjoint(("proofs", "values")):
         with step(progress, "looking for findings"):
             findings = engine.find_patterns(device)
     for profile in profiles:
@@ -190,19 +175,47 @@ def run(arguments: argparse.Namespace) -> int:
         Shown(sample, profile, estimates[number] if profiles else {}, _threads(profile, arguments.thread))
         for number, (sample, profile) in enumerate(ran)
     ]
-    if arguments.format == "json":
-        documents = [document_of(shown) for shown in launches]
-        rows = [
-            {key: getattr(f, key) for key in ("rule", "severity", "object", "message", "advice")}
-            for f in findings
-        ]
-        document = {
-            "schema_version": 1,
-            **({"launches": documents} if arguments.launches else documents[0]),
-            "findings": rows,
-        }
-        write(json.dumps(document, indent=1, ensure_ascii=False) + "\n", arguments.output)
-        return OK
+    text = _json if arguments.format == "json" else _table
+    write(text(arguments, launches, findings) + "\n", arguments.output)
+    return OK
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    check_targets(*arguments.target)
+    if arguments.target and arguments.demand == "control":
+        raise UsageError("--target needs addresses: use --demand addresses, or values")
+    if arguments.footprint and arguments.format == "csv":
+        raise UsageError("--format csv has no place for footprints: use table or json")
+    if arguments.footprint and arguments.demand not in ("auto", "values"):
+        raise UsageError("--footprint needs everything to run: use --demand values")
+
+
+def _device(arguments: argparse.Namespace, demand: str) -> Device:
+    observe = {"values": {"memory", "values"}, "addresses": {"memory"}, "control": set()}[demand]
+    if demand != "values" and arguments.format != "csv":
+        observe.add("proofs")
+    if arguments.thread:
+        observe.add("threads")
+    if arguments.footprint:
+        observe.add("footprint")
+    return engine.Device(observe=observe, backend=arguments.backend, resources=arguments.resources)
+
+
+def _json(arguments: argparse.Namespace, launches: Sequence[Shown], findings: Sequence[Finding]) -> str:
+    documents = [document_of(shown) for shown in launches]
+    rows = [
+        {key: getattr(f, key) for key in ("rule", "severity", "object", "message", "advice")}
+        for f in findings
+    ]
+    document = {
+        "schema_version": 1,
+        **({"launches": documents} if arguments.launches else documents[0]),
+        "findings": rows,
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+def _table(arguments: argparse.Namespace, launches: Sequence[Shown], findings: Sequence[Finding]) -> str:
     lines: list[str] = []
     for shown in launches:
         lines += [*lines_of(shown, arguments.groups or "categories"), ""]
@@ -211,8 +224,7 @@ def run(arguments: argparse.Namespace) -> int:
         for finding in findings
         if finding.severity == "fail"
     ]
-    write("\n".join(lines).rstrip("\n") + "\n", arguments.output)
-    return OK
+    return "\n".join(lines).rstrip("\n")
 
 
 def _demands(arguments: argparse.Namespace) -> tuple[str, ...]:

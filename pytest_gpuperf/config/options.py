@@ -6,7 +6,8 @@ Loaded in every run of pytest, so it imports nothing; what the settings mean is 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Literal
 
 import pytest
 
@@ -40,10 +41,87 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 
 
+#: ini keys: name, help, type and default
+_KEYS: tuple[tuple[str, str, Literal["string", "linelist", "bool"], object], ...] = (
+    ("gpuperf_targets", "machines for which time is predicted", "linelist", []),
+    (
+        "gpuperf_target_files",
+        "folders with machine descriptions of your own, below the rootdir",
+        "linelist",
+        [],
+    ),
+    ("gpuperf_tolerances", "tolerances, one 'metric or glob = tolerance' per line", "linelist", []),
+    (
+        "gpuperf_findings",
+        "severities of value findings, one 'rule or glob = fail, note or off' per line",
+        "linelist",
+        [],
+    ),
+    ("gpuperf_findings_bytes", "bytes that a finding must save to fail", "string", FINDINGS_BYTES),
+    ("gpuperf_findings_us", "predicted time that a finding must save to fail", "string", FINDINGS_US),
+    ("gpuperf_stale", "unused baseline entries: fail, warn or ignore", "string", "fail"),
+    ("gpuperf_on_improvement", "exact metrics that got better: fail, warn or ignore", "string", "fail"),
+    ("gpuperf_on_unmodelled", "kernels that the time model does not cover: fail or warn", "string", "fail"),
+    ("gpuperf_baseline_dir", "folder of the baselines, below the rootdir", "string", "baselines"),
+    ("gpuperf_baseline_layout", "one baseline file per test module, or per case", "string", "module"),
+    ("gpuperf_report_dir", "folder of the report, below the rootdir", "string", ""),
+    ("gpuperf_functional", "without --gpuperf, run the tests for their results alone", "bool", False),
+    ("gpuperf_resources", "registers and shared memory: estimate or ptxas", "string", "estimate"),
+    (
+        "gpuperf_judge",
+        "what decides: machine code, counts of PTX (ptx), or machine code where ptxas and nvdisasm are there (auto)",
+        "string",
+        "auto",
+    ),
+    (
+        "gpuperf_time_model",
+        "what predicts time: simulation, kleimenov-popova, or that of the baseline, else the simulation where it can (auto)",
+        "string",
+        "auto",
+    ),
+    ("gpuperf_uninitialized", "reads of memory never written: warn, error or ignore", "string", "warn"),
+    ("gpuperf_strict", "breaches of rules that work on today's GPUs: note, error or off", "string", "note"),
+    ("gpuperf_races", "accesses of shared memory that nothing orders: note, error or off", "string", "note"),
+    (
+        "gpuperf_values",
+        "value patterns of whole objects alone (objects), or of instructions too: those that are proven (proven), or all (accesses)",
+        "string",
+        "objects",
+    ),
+    (
+        "gpuperf_program_values",
+        "value patterns of programs (gpuperf.run, --gpuperf-triton, --gpuperf-numba, --gpuperf-cuda): off, objects or accesses",
+        "string",
+        "off",
+    ),
+    (
+        "gpuperf_accept",
+        "value findings that are intended, one 'rule:object = reason' per line; both may be globs",
+        "linelist",
+        [],
+    ),
+    ("gpuperf_backend", "emulator: auto, llvm or reference", "string", "auto"),
+    ("gpuperf_min_cases", "fail if fewer kernels were analysed", "string", "1"),
+    (
+        "gpuperf_budget",
+        "what the launches of one test may cost: warp instructions (20e9), seconds (600s) or none",
+        "string",
+        "20e9",
+    ),
+    ("gpuperf_kernels", "kernels of programs that are cases, by globs of their names", "linelist", []),
+    ("gpuperf_max_instructions", "warp instructions that one warp may execute", "string", ""),
+)
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Registers all options and ini keys."""
     group = parser.getgroup("gpuperf", "GPU kernel performance, without a GPU (pytest-gpuperf)")
-    flag = group.addoption
+    _add_flags(group.addoption)
+    for key, text, kind, default in _KEYS:
+        parser.addini(key, text, type=kind, default=default)
+
+
+def _add_flags(flag: Callable[..., None]) -> None:
     flag("--gpuperf", action="store_true", help="run, count and gate the GPU kernels of tests")
     flag("--gpuperf-only", action="store_true", help="deselect all other tests (implies --gpuperf)")
     flag(
@@ -122,139 +200,6 @@ def add_options(parser: pytest.Parser) -> None:
         "launch",
     )
     flag("--gpuperf-details", action="store_true", help="list unchanged, new and unused entries by name")
-    ini = parser.addini
-    ini("gpuperf_targets", "machines for which time is predicted", type="linelist", default=[])
-    ini(
-        "gpuperf_target_files",
-        "folders with machine descriptions of your own, below the rootdir",
-        type="linelist",
-        default=[],
-    )
-    ini(
-        "gpuperf_tolerances",
-        "tolerances, one 'metric or glob = tolerance' per line",
-        type="linelist",
-        default=[],
-    )
-    ini(
-        "gpuperf_findings",
-        "severities of value findings, one 'rule or glob = fail, note or off' per line",
-        type="linelist",
-        default=[],
-    )
-    ini(
-        "gpuperf_findings_bytes",
-        "bytes that a finding must save to fail",
-        type="string",
-        default=FINDINGS_BYTES,
-    )
-    ini(
-        "gpuperf_findings_us",
-        "predicted time that a finding must save to fail",
-        type="string",
-        default=FINDINGS_US,
-    )
-    ini("gpuperf_stale", "unused baseline entries: fail, warn or ignore", type="string", default="fail")
-    ini(
-        "gpuperf_on_improvement",
-        "exact metrics that got better: fail, warn or ignore",
-        type="string",
-        default="fail",
-    )
-    ini(
-        "gpuperf_on_unmodelled",
-        "kernels that the time model does not cover: fail or warn",
-        type="string",
-        default="fail",
-    )
-    ini(
-        "gpuperf_baseline_dir",
-        "folder of the baselines, below the rootdir",
-        type="string",
-        default="baselines",
-    )
-    ini(
-        "gpuperf_baseline_layout",
-        "one baseline file per test module, or per case",
-        type="string",
-        default="module",
-    )
-    ini("gpuperf_report_dir", "folder of the report, below the rootdir", type="string", default="")
-    ini(
-        "gpuperf_functional",
-        "without --gpuperf, run the tests for their results alone",
-        type="bool",
-        default=False,
-    )
-    ini(
-        "gpuperf_resources",
-        "registers and shared memory: estimate or ptxas",
-        type="string",
-        default="estimate",
-    )
-    ini(
-        "gpuperf_judge",
-        "what decides: machine code, counts of PTX (ptx), or machine code where ptxas and nvdisasm are there (auto)",
-        type="string",
-        default="auto",
-    )
-    ini(
-        "gpuperf_time_model",
-        "what predicts time: simulation, kleimenov-popova, or that of the baseline, else the simulation where it can (auto)",
-        type="string",
-        default="auto",
-    )
-    ini(
-        "gpuperf_uninitialized",
-        "reads of memory never written: warn, error or ignore",
-        type="string",
-        default="warn",
-    )
-    ini(
-        "gpuperf_strict",
-        "breaches of rules that work on today's GPUs: note, error or off",
-        type="string",
-        default="note",
-    )
-    ini(
-        "gpuperf_races",
-        "accesses of shared memory that nothing orders: note, error or off",
-        type="string",
-        default="note",
-    )
-    ini(
-        "gpuperf_values",
-        "value patterns of whole objects alone (objects), or of instructions too: those that are proven (proven), or all (accesses)",
-        type="string",
-        default="objects",
-    )
-    ini(
-        "gpuperf_program_values",
-        "value patterns of programs (gpuperf.run, --gpuperf-triton, --gpuperf-numba, --gpuperf-cuda): off, objects or accesses",
-        type="string",
-        default="off",
-    )
-    ini(
-        "gpuperf_accept",
-        "value findings that are intended, one 'rule:object = reason' per line; both may be globs",
-        type="linelist",
-        default=[],
-    )
-    ini("gpuperf_backend", "emulator: auto, llvm or reference", type="string", default="auto")
-    ini("gpuperf_min_cases", "fail if fewer kernels were analysed", type="string", default="1")
-    ini(
-        "gpuperf_budget",
-        "what the launches of one test may cost: warp instructions (20e9), seconds (600s) or none",
-        type="string",
-        default="20e9",
-    )
-    ini(
-        "gpuperf_kernels",
-        "kernels of programs that are cases, by globs of their names",
-        type="linelist",
-        default=[],
-    )
-    ini("gpuperf_max_instructions", "warp instructions that one warp may execute", type="string", default="")
 
 
 def enabled(option: argparse.Namespace) -> bool:

@@ -77,7 +77,9 @@ class Settings:
 def settings_of(config: pytest.Config) -> Settings:
     """The settings of a run; raises ``pytest.UsageError`` for one that means nothing."""
     if _KEY not in config.stash:
-        config.stash[_KEY] = _read(config)
+        settings = _read(config)
+        _check(settings)
+        config.stash[_KEY] = settings
     return config.stash[_KEY]
 
 
@@ -96,20 +98,11 @@ def _read(config: pytest.Config) -> Settings:
         if value not in CHOICES[key]:
             raise unknown(f"gpuperf_{key} = {value!r}", value, CHOICES[key])
     report = option.gpuperf_report or str(config.getini("gpuperf_report_dir")).strip()
-    max_instructions = option.gpuperf_max_instructions
-    if max_instructions is None:
-        max_instructions = _integer(config, "gpuperf_max_instructions", minimum=1)
-    elif max_instructions < 1:
-        raise pytest.UsageError("--gpuperf-max-instructions must be at least 1")
-    min_cases = option.gpuperf_min_cases
-    if min_cases is None:
-        min_cases = _integer(config, "gpuperf_min_cases", minimum=0)
-    elif min_cases < 0:
-        raise pytest.UsageError("--gpuperf-min-cases must be at least 0")
+    min_cases = _at_least(config, "min_cases", 0)
     target_files = _folders(config, "gpuperf_target_files")
     only = option.gpuperf_targets
     metrics = metrics_of(config)
-    settings = Settings(
+    return Settings(
         enabled=enabled(config.option),
         only=option.gpuperf_only,
         update=option.gpuperf_update,
@@ -123,7 +116,7 @@ def _read(config: pytest.Config) -> Settings:
         else None,
         github=option.gpuperf_github,
         min_cases=1 if min_cases is None else min_cases,
-        max_instructions=max_instructions,
+        max_instructions=_at_least(config, "max_instructions", 1),
         max_instructions_cli=option.gpuperf_max_instructions is not None,
         budget=checked_budget(str(config.getini("gpuperf_budget")).strip(), "gpuperf_budget"),
         budget_cli=None
@@ -156,6 +149,9 @@ def _read(config: pytest.Config) -> Settings:
         rootdir=rootdir,
         metrics=metrics,
     )
+
+
+def _check(settings: Settings) -> None:
     if settings.update and settings.update_new:
         raise pytest.UsageError("--gpuperf-update and --gpuperf-update-new exclude each other: give one")
     if settings.only_targets == ():
@@ -165,7 +161,16 @@ def _read(config: pytest.Config) -> Settings:
     if settings.enabled:
         check_targets(settings.targets, "gpuperf_targets", settings.target_files)
         check_targets(settings.only_targets or (), "--gpuperf-targets", settings.target_files)
-    return settings
+
+
+def _at_least(config: pytest.Config, name: str, minimum: int) -> int | None:
+    """A number of the command line or, without it, of the ini file."""
+    given: int | None = getattr(config.option, f"gpuperf_{name}")
+    if given is None:
+        return _integer(config, f"gpuperf_{name}", minimum=minimum)
+    if given < minimum:
+        raise pytest.UsageError(f"--gpuperf-{name.replace('_', '-')} must be at least {minimum}")
+    return given
 
 
 def _findings(config: pytest.Config) -> FindingRules:

@@ -194,6 +194,22 @@ def test_random_data_have_no_pattern(dtype: str, size: int) -> None:
     assert describe(values, (size,), Thresholds()) == ()
 
 
+@pytest.mark.parametrize("word", [np.uint16, np.uint32, np.uint64])
+@pytest.mark.parametrize("size", [64, 70_000])
+def test_signalling_nans_between_zeros_are_no_warning(word: Any, size: int) -> None:
+    """Integers that a program reads as floats may be such; NumPy warns of them even in ``any``."""
+    floats = {np.uint16: np.float16, np.uint32: np.float32, np.uint64: np.float64}[word]
+    bits = np.zeros(size, word)
+    infinity = np.array([np.inf], floats).view(word)[0]
+    bits[1 + size // 2 :: 7][:-1] = infinity + word(1)
+    values = bits.view(floats)
+    assert values[0] == values[-1] == 0
+    assert "single-zero" not in [item.rule for item in describe(values, (size,), Thresholds())]
+    assert [item.rule for item in describe(values[: size // 2], (size // 2,), Thresholds())] == [
+        "single-zero"
+    ]
+
+
 def _rules(values: NDArray[Any]) -> list[str]:
     return [pattern.rule for pattern in describe(values.reshape(-1), values.shape, Thresholds())]
 

@@ -18,6 +18,8 @@ __all__ = ["flow_dot", "flow_graph_of", "flow_svg", "flow_text"]
 _REDUNDANT = 1 / 3
 #: pixels of the edge with the most bytes, and how much thinner one with half as many is
 _WIDEST, _STEP = 5.0, 0.4
+#: findings that a box has room for, the most severe ones
+_FINDINGS = 8
 _UNITS = ("B", "KiB", "MiB", "GiB")
 
 
@@ -129,4 +131,7 @@ def _arrow(source: int, target: int, group: Sequence[FlowEdgeRow], most: int) ->
 
 def _lines(vertex: VertexRow) -> list[str]:
     lines = [_place(vertex), vertex["path"][0]["text"]] if vertex["path"] else []
-    return [*lines, *(f"! {finding}" for finding in vertex["findings"])]
+    findings = [f"! {finding}" for finding in vertex["findings"]]
+    if len(findings) > _FINDINGS:
+        findings[_FINDINGS - 1 :] = [f"… {len(findings) - _FINDINGS + 1} more findings"]
+    return [*lines, *findings]

@@ -286,6 +286,15 @@ def test_slices_and_what_is_important(device: ge.Device) -> None:
     assert [vertex.label for vertex in often.vertices] == ["k"]
 
 
+def test_what_fails_comes_first_among_the_findings_of_a_call(device: ge.Device) -> None:
+    values = np.arange(64, dtype=np.uint32) % 3
+    device.array(values, name="a")
+    device.array(values, name="b")
+    first, second = ge.flow_graph(device.program).findings.values()
+    assert first == ("frequent-values a", "heavy-type a")
+    assert second == ("duplicate-values b", "frequent-values b", "heavy-type b")
+
+
 def test_equal_call_paths_are_one_vertex(device: ge.Device) -> None:
     a, b = device.empty(8, np.uint32, name="a"), device.empty(8, np.uint32, name="b")
 

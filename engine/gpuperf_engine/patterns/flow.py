@@ -98,9 +98,9 @@ class FlowGraph:
         return self._only(numbers, edges)
 
     def marked(self, findings: Iterable[Finding]) -> FlowGraph:
-        """The graph with the rules of findings at the calls that they are about."""
+        """The graph with the rules of findings at the calls that they are about, those that fail first."""
         rules: dict[tuple[str, int, str], list[str]] = {}
-        for finding in findings:
+        for finding in sorted(findings, key=lambda item: (item.severity != "fail", bool(item.implied_by))):
             named = rules.setdefault((finding.path, finding.line, finding.kernel), [])
             named.append(f"{finding.rule} {finding.object}")
         marked = {}

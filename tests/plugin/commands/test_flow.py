@@ -10,6 +10,7 @@ import pytest
 
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.commands.common import OK, USAGE
+from pytest_gpuperf.report.flow import flow_svg
 
 FILL = """\
 .version 8.0
@@ -118,3 +119,17 @@ def test_what_cannot_be_shown(report, project, capsys):
     code, _, error = flow(capsys)
     assert code == USAGE and "has no value flow" in error
     assert main(["flow", "nothing.json"]) == USAGE
+
+
+def test_a_box_has_room_for_the_most_severe_findings():
+    vertex = {
+        "number": 0, "kind": "launch", "label": "k", "calls": 1, "findings": [f"rule{i} x" for i in range(20)],
+        "path": [{"text": "k[1, 1](x)", "path": "test_k.py", "line": 7, "function": "f"}],
+    }  # fmt: skip
+    edge = {
+        "source": 0, "target": 0, "object": 0, "name": "x", "kind": "read", "bytes": 4, "unchanged": 0,
+    }  # fmt: skip
+    picture = flow_svg({"vertices": [vertex], "edges": [edge]}, "t")
+    shown = ElementTree.fromstring(picture).iterfind(".//{*}text")
+    lines = [item.text for item in shown if item.text and item.text[0] in "!…"]
+    assert lines == [*(f"! rule{i} x" for i in range(7)), "… 13 more findings"]

@@ -58,6 +58,11 @@ def test_types_follow_definitions_and_uses(body: str, types: list[str]) -> None:
     [
         ("ld.global.b32 %r1, [%rd1]; add.f16x2 %r2, %r1, %r1; st.global.u32 [%rd1], %r2;", [("f16",) * 2] * 2),
         ("ld.global.v2.u32 {%r1, %r2}, [%rd1]; fma.rn.bf16x2 %r1, %r1, %r1, %r1;", [("bf16",) * 4]),
+        (
+            "ld.global.v2.f32 {%f1, %f2}, [%rd1]; mov.b32 %r1, %f1; mov.b32 %r2, %f2; add.f16x2 %r1, %r1, %r2;"
+            "mov.b32 %f1, %r1; st.global.v2.f32 [%rd1], {%f1, %f2};", [("f16",) * 4] * 2,
+        ),
+        ("ld.global.f32 %f1, [%rd1]; mov.b32 %r1, %f1; add.f16x2 %r2, %r1, %r1; add.f32 %f2, %f1, %f1;", [("f32",)]),
         ("ld.global.u32 %r1, [%rd1]; mov.b32 {%h1, %h2}, %r1; add.f16 %h1, %h1, %h2;", [("f16",) * 2]),
         ("ld.global.b32 %r1, [%rd1]; add.f16x2 %r2, %r1, %r1; add.s32 %r3, %r1, 1;", [("b32",)]),
         ("ld.global.b32 %r1, [%rd1]; add.f16x2 %r2, %r1, %r1; fma.rn.bf16x2 %r3, %r1, %r1, %r1;", [("b32",)]),

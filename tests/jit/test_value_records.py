@@ -156,23 +156,26 @@ def test_records_are_those_of_all_accesses(type: str) -> None:
         assert stored.silent == (_bits(values) == _bits(target)).sum()
 
 
-@pytest.mark.parametrize("vector", [1, 2])
-def test_pairs_of_halves_are_two_elements_each(vector: int) -> None:
-    """What nvcc makes of ``half2`` and of structures of them: words of 32 bits, some loaded at one address by all lanes."""
+@pytest.mark.parametrize("form", ["u32", "v2.u32", "v2.f32"])
+def test_pairs_of_halves_are_two_elements_each(form: str) -> None:
+    """What nvcc makes of ``half2``, of structures of them, and of ``float4`` in their place: words, some of one address."""
     rng, count = np.random.default_rng(29), 4 * _THREADS
-    words = ("%v1", "{%v1, %v2}")[vector - 1]
-    size, form = 4 * vector, ("u32", "v2.u32")[vector - 1]
+    vector, register = (2 if "v2" in form else 1), ("%g" if "f32" in form else "%v")
+    words = f"{{{register}1, {register}2}}" if vector > 1 else "%v1"
+    size, (to, back) = 4 * vector, ("", "")
+    if register == "%g":
+        to, back = "mov.b32 %v1, %g1; mov.b32 %v2, %g2;", "mov.b32 %g1, %v1; mov.b32 %g2, %v2;"
     text = (
         head("7.8", "sm_80")
         + f""".visible .entry k(.param .u64 x, .param .u64 y) {{
-    .reg .b64 %rd<6>; .reg .b32 %r<6>; .reg .b32 %v<4>; .reg .pred %p;
+    .reg .b64 %rd<6>; .reg .b32 %r<6>; .reg .b32 %v<4>; .reg .f32 %g<3>; .reg .pred %p;
     ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
     mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.u32 %r5, %r2, %r3, %r4;
     mul.wide.u32 %rd3, %r5, {size}; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
     and.b32 %r5, %r5, 3; setp.eq.u32 %p, %r5, 0;
-    ld.global.{form} {words}, [%rd4];
+    ld.global.{form} {words}, [%rd4]; {to}
     ld.global.u32 %v3, [%rd1];
-    add.f16x2 %v1, %v1, %v3;
+    add.f16x2 %v1, %v1, %v3; {back}
     @!%p st.global.{form} [%rd5], {words};
     ret;
 }}"""

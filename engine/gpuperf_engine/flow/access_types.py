@@ -3,7 +3,8 @@
 PTX loads and stores need not say: ``ld.b32`` moves any 32 bits, and compilers move floats with ``.u32`` and ``.b64``. What computes a
 value or computes with it says (``fma.rn.f32``); moves, bit casts, selections, φs, exchanges between lanes, calls, and what is
 stored to shared or local memory and loaded from there pass it on, in both directions. A pack (``mov.b64 %rd, {%r1, %r2}``) has the
-types of its parts. Where nothing says, or floats and integers are both said of the same bits, the type is unknown: ``b32``.
+types of its parts. Where nothing says, or floats and integers are both said of the same bits, the type is unknown: ``b32``. What only
+moves ``f32`` says less than what computes with pairs of halves.
 
 An integer constant in a register says nothing of another use of it: compilers keep one 0 for a counter and for a float to store.
 """
@@ -94,6 +95,14 @@ class _Types:
     def _say(self, value: _Value, type: str) -> None:
         self.said.setdefault(self._find(value), set()).add(type)
 
+    def _known(self, value: _Value) -> set[str]:
+        """What is said of a value. Whoever computes with pairs of halves knows better than moves of ``f32``."""
+        said = self.said.get(self._find(value), set())
+        if _MOVED not in said:
+            return said
+        pairs = said & _PAIRS and "f32" not in said
+        return said - {_MOVED} if pairs else said - {_MOVED} | {"f32"}
+
     @staticmethod
     def _value(node: Node, register: object) -> _Value:
         """What a node gives a register."""
@@ -169,7 +178,7 @@ class _Types:
                 continue
             value = read[register] if instruction.effect is STORE else (instruction, register)
             if type.is_float or type.is_signed:
-                self._say(value, type.name if type.is_float else "signed")
+                self._say(value, _moved(type) if type.is_float else "signed")
             self._declared(value, register)
         if instruction.effect is LOAD and instruction.form.space == "param":
             for source in self.dependence.sources(instruction):
@@ -179,7 +188,7 @@ class _Types:
 
     def _declared(self, value: _Value, register: Register) -> None:
         if register.type.is_float:
-            self._say(value, register.type.name)
+            self._say(value, _moved(register.type))
 
     def _move(self, instruction: Instruction, read: Mapping[Register, _Value], name: str) -> None:
         targets = [operand for slot, operand in matched(instruction) if slot.role == "destination"]
@@ -199,7 +208,7 @@ class _Types:
                     self._join((instruction, target), read[source])
             elif isinstance(target, Register) and isinstance(source, Immediate) and source.kind != "int":
                 if scalar_type(source.kind).bits == target.type.bits:
-                    self._say((instruction, target), source.kind)
+                    self._say((instruction, target), _moved(scalar_type(source.kind)))
             elif isinstance(target, Register) and isinstance(source, Vector):
                 parts = [read[item] for item in source.elements if isinstance(item, Register)]
                 if len(parts) == len(source.elements):
@@ -211,7 +220,7 @@ class _Types:
         for register in [item for item in (target, *wanted) if isinstance(item, Register)]:
             value = (instruction, register) if register is target else read[register]
             if floating:
-                self._say(value, str(type))
+                self._say(value, _moved(scalar_type(str(type))))
             self._declared(value, register)
 
     def _compute(self, instruction: Instruction, read: Mapping[Register, _Value], name: str) -> None:
@@ -295,14 +304,14 @@ class _Types:
             elif instruction.effect in (LOAD, STORE) and instruction.form.modifier("type") is not None:
                 names[instruction] = self._names(instruction)
             elif instruction.effect is ASYNC_COPY and (count := _copied_elements(instruction)):
-                said = self.said.get(self._find((instruction, None)), set())
+                said = self._known((instruction, None))
                 names[instruction] = _word_names(_COPIED, said) * count
             elif instruction.effect is BULK_COPY:
                 # one after the other, each of this type
                 if has_semantics(instruction.form):
                     names[instruction] = (scalar_type(str(instruction.form.modifier("type"))).name,)
                     continue
-                said = self.said.get(self._find((instruction, None)), set())
+                said = self._known((instruction, None))
                 names[instruction] = _word_names(_COPIED, said)[:1]
             elif instruction.effect in (MATRIX_LOAD, MATRIX_STORE):
                 names[instruction] = self._matrix_names(instruction)
@@ -315,7 +324,7 @@ class _Types:
         for register in [*writes(instruction), *read]:
             if register.type.bits == _COPIED.bits and not _is_address(instruction, register):
                 value = read.get(register, (instruction, register))
-                said |= self.said.get(self._find(value), set())
+                said |= self._known(value)
         moves = instruction.form.moves
         assert moves is not None
         names: tuple[str, ...] = ()
@@ -324,18 +333,21 @@ class _Types:
         return names
 
     def _names(self, instruction: Instruction) -> tuple[str, ...]:
-        """The types of the elements; of their halves where some are known to be pairs of floats, and of no other anything is known."""
+        """The types of the elements; of their halves where some are known to be pairs of floats, and of no other more is known than
+        that it is moved."""
         type = scalar_type(str(instruction.form.modifier("type")))
         read = self._read(instruction)
         every: list[set[str]] = []
+        sure = set[str]()
         for register in _elements(instruction):
             said: set[str] = set()
             if register is not None:
                 value = read[register] if instruction.effect is STORE else (instruction, register)
-                said = self.said.get(self._find(value), set())
+                said = self._known(value)
+                sure |= self.said.get(self._find(value), set()) - {_MOVED}
             every.append(said)
-        pairs = {_word_names(type, said) for said in every if said}
-        if len(pairs) == 1 and len(pair := pairs.pop()) > 1 and not set().union(*every) & _WHOLE:
+        pair = _word_names(type, sure)
+        if len(pair) > 1 and not sure & _WHOLE:
             return pair * len(every)
         return tuple(_name(type, said) for said in every)
 
@@ -345,7 +357,7 @@ class _Types:
         while changed:
             changed = False
             for whole, parts, bits in self.parts:
-                said = {item for part in parts for item in self.said.get(self._find(part), ())}
+                said = {item for part in parts for item in self._known(part)}
                 each = {item for item in said if item in _SIZES and _SIZES[item] * len(parts) == bits}
                 packed = {f"{item}x{len(parts)}" for item in each if len(each) == 1}
                 own = self.said.setdefault(self._find(whole), set())
@@ -360,6 +372,9 @@ class _Types:
 
 #: what is said of integers
 _WHOLE = frozenset(("signed", "integer"))
+#: said of what is only moved as a float of 32 bits: nvcc moves pairs of halves by ``ld.v4.f32`` where the source says ``float4``
+_MOVED = "f32 moved"
+_PAIRS = frozenset(("f16x2", "bf16x2"))
 _SIZES = {"f16": 16, "bf16": 16, "f32": 32}
 
 
@@ -411,6 +426,11 @@ def _copied_elements(instruction: Instruction) -> int:
     """How many words ``cp.async`` copies; 0 of what makes or awaits groups of copies."""
     sizes = [operand for slot, operand in matched(instruction) if slot.name == "bytes"]
     return sizes[0].value // (_COPIED.bits // 8) if sizes and isinstance(sizes[0], Immediate) else 0
+
+
+def _moved(type: ScalarType) -> str:
+    """What a float that is moved says of its bits."""
+    return _MOVED if type.name == "f32" else type.name
 
 
 def _statement(type: ScalarType, name: str) -> str:

@@ -14,8 +14,8 @@ from gpuperf_engine.cudart.program import check_program
 
 from ..config.options import CHOICES
 from ..programs.device import DEFAULT_MACHINE
+from ..programs.processes import handed_down
 from ..programs.start import OFF, environment, observing, say_nothing_ran, say_races_not_sought
-from ..triton.activation import environment as triton_environment
 from .common import Subcommands, UsageError, check_targets
 
 __all__ = ["add_parser"]
@@ -129,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
         return gate(arguments, command)
     target = targets[0] if targets else DEFAULT_MACHINE
     if arguments.triton:
-        return _start([program, *command[1:]], triton_environment(target, []))
+        return _start([program, *command[1:]], handed_down(["triton"], target, []))
     has_cuda = check_program(Path(program))
     values = arguments.values or OFF
     device = {"races": arguments.races or "off", **observing(values)}

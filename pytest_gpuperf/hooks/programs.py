@@ -27,6 +27,7 @@ __all__ = ["CudaErrors", "ProgramGate", "switch_on"]
 def switch_on(config: pytest.Config) -> None:
     """Before tests and their conftest.py are imported. Raises ``pytest.UsageError`` for a target that does not exist."""
     from ..programs.device import DEFAULT_MACHINE
+    from ..programs.processes import handed_down
     from ..programs.start import VALUES, observing
 
     lines = [part.strip() for line in config.getini("gpuperf_targets") for part in str(line).split(",")]
@@ -47,11 +48,13 @@ def switch_on(config: pytest.Config) -> None:
     if backend != "auto":
         options["backend"] = backend
     machine = targets[0] if targets else DEFAULT_MACHINE
+    kinds = [kind for kind in ("triton", "numba") if getattr(given, f"gpuperf_{kind}")]
+    if kinds:
+        _hand_down(config, handed_down(kinds, machine, search))
     if given.gpuperf_triton:
         from ..triton import activation as triton
 
         triton.switch_on(machine, search, **options)
-        _hand_down(config, triton.environment(machine, search))
     if given.gpuperf_numba:
         from ..numba import activation as numba
 

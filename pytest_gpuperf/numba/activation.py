@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["switch_on"]
 
 
+_given: tuple[str, Sequence[str], bool, DeviceOptions] | None = None
+
+
 def switch_on(
     machine: str = DEFAULT_MACHINE,
     search: Sequence[str] = (),
@@ -24,14 +27,19 @@ def switch_on(
     **options: Unpack[DeviceOptions],
 ) -> None:
     """Have Numba see a GPU from its import on, or from now on if it has been imported. ``lines``: kernels are compiled with their
-    lines; ``options``: of the engine's device."""
+    lines; ``options``: of the engine's device. Until it is imported, a later call replaces an earlier one."""
+    global _given
+    again, _given = _given is not None, (machine, search, lines, options)
+    if not again:
+        after_import("numba.cuda", _with_numba)
 
-    def with_numba() -> None:
-        from .device import NumbaDevice
-        from .driver import activate
 
-        device = NumbaDevice(machine, search, **options)
-        device.lines = lines
-        activate(device)
+def _with_numba() -> None:
+    from .device import NumbaDevice
+    from .driver import activate
 
-    after_import("numba.cuda", with_numba)
+    assert _given is not None
+    machine, search, lines, options = _given
+    device = NumbaDevice(machine, search, **options)
+    device.lines = lines
+    activate(device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,10 @@ if TYPE_CHECKING:
 
     from .device import TritonDevice
 
-__all__ = ["FOLDERS", "MACHINE", "SITE", "current", "environment", "switch_on"]
+__all__ = ["current", "switch_on"]
 
-#: environment of programs that are run by ``gpuperf run --triton``
-MACHINE, FOLDERS = "GPUPERF_TRITON_MACHINE", "GPUPERF_TRITON_TARGET_FILES"
 #: of Triton, whose launcher was another one before
 OLDEST = (3, 7)
-SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
 _device: TritonDevice | None = None
 _given: tuple[str, Sequence[str], DeviceOptions] | None = None
@@ -74,13 +70,3 @@ def _with_triton() -> None:
     from .driver import activate
 
     activate(_present())
-
-
-def environment(machine: str, search: Sequence[str]) -> dict[str, str]:
-    """Variables of the environment of a Python program that is to be switched on where it starts."""
-    path = os.environ.get("PYTHONPATH", "")
-    return {
-        MACHINE: machine,
-        FOLDERS: os.pathsep.join(search),
-        "PYTHONPATH": os.pathsep.join([SITE, *([path] if path else [])]),
-    }

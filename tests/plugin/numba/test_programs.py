@@ -285,6 +285,31 @@ def test_values_of_arrays_are_judged(project: Path) -> None:
     assert "accept={'dead-stores:y':" in text
 
 
+def test_processes_that_a_test_starts_find_the_gpu(project: Path) -> None:
+    """And what another sitecustomize does is done in them too."""
+    (project / "sitecustomize.py").write_text("hidden = True\n")
+    (project / "child.py").write_text(
+        "from numba import cuda\nimport numpy as np, sitecustomize\nfrom kernels import add\n"
+        "x = np.ones(32, np.float32)\nadd[1, 32](x, x, 32)\n"
+        "print(tuple(cuda.get_current_device().compute_capability), x.sum())\n"
+    )
+    (project / "test_child.py").write_text(
+        "import multiprocessing, subprocess, sys\n\n\n"
+        "def work(queue):\n    from numba import cuda\n    queue.put(cuda.is_available())\n\n\n"
+        "def test_child():\n"
+        "    done = subprocess.run([sys.executable, 'child.py'], capture_output=True, text=True)\n"
+        "    assert done.stdout == '(8, 0) 64.0\\n', done.stderr\n\n\n"
+        "def test_spawned():\n"
+        "    context = multiprocessing.get_context('spawn')\n    queue = context.Queue()\n"
+        "    process = context.Process(target=work, args=(queue,))\n    process.start()\n"
+        "    assert queue.get(timeout=60)\n    process.join()\n"
+    )
+    (project / "pytest.ini").write_text(
+        "[pytest]\ngpuperf_targets = a100-sxm-80gb\naddopts = --gpuperf-numba\n"
+    )
+    assert "2 passed" in run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_child.py")
+
+
 def test_functions_as_kernels(project: Path) -> None:
     (project / "test_kernels.py").write_text(FIXTURE)
     (project / "pytest.ini").write_text("[pytest]\ngpuperf_targets = a100-sxm-80gb\n")

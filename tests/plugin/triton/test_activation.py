@@ -13,7 +13,7 @@ import pytest
 
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.programs.imports import after_import
-from pytest_gpuperf.triton.activation import MACHINE, SITE, environment
+from pytest_gpuperf.programs.processes import KINDS, MACHINE, SITE, handed_down
 
 ROOT = Path(__file__).parents[3]
 
@@ -37,8 +37,9 @@ def test_a_program_starts_with_what_is_hidden_and_acts_after_the_import(tmp_path
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "engine")]),
     }
-    own = environment("a100-sxm-80gb", [])
+    own = handed_down(["triton"], "a100-sxm-80gb", [])
     variables |= {
+        KINDS: own[KINDS],
         MACHINE: own[MACHINE],
         "PYTHONPATH": own["PYTHONPATH"].split(os.pathsep)[0] + os.pathsep + variables["PYTHONPATH"],
     }
@@ -70,22 +71,22 @@ def test_the_exit_code_is_that_of_the_program() -> None:
     assert main(["run", "--triton", "--", sys.executable, "-S", "-c", "raise SystemExit(7)"]) == 7
 
 
-@pytest.mark.parametrize("needed", [True, False])
-def test_a_python_without_the_package(tmp_path: Path, needed: bool) -> None:
-    """It starts, and says what it lacks if it has Triton."""
+@pytest.mark.parametrize("needed", ["triton", "numba", ""])
+def test_a_python_without_the_package(tmp_path: Path, needed: str) -> None:
+    """It starts, and says what it lacks if it has Triton or Numba."""
     if needed:
-        (tmp_path / "triton.py").touch()
+        (tmp_path / f"{needed}.py").touch()
     result = subprocess.run(
         [sys.executable, "-S", os.path.join(SITE, "sitecustomize.py")],
-        env={**os.environ, MACHINE: "h100-sxm", "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, KINDS: "triton numba", MACHINE: "h100-sxm", "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert (result.stdout, result.returncode) == ("", 0)
     assert result.stderr == (
-        f"gpuperf: {sys.executable} has no pytest_gpuperf, so Triton finds no GPU there: "
-        "run the program with a Python that has 'pytest-gpuperf[triton]'\n"
+        f"gpuperf: {sys.executable} has no pytest_gpuperf, so {needed.capitalize()} finds no GPU there: "
+        f"run the program with a Python that has 'pytest-gpuperf[{needed}]'\n"
         if needed
         else ""
     )

@@ -10,6 +10,7 @@ import pytest
 
 from gpuperf_engine.cudart.build import build_libraries
 from gpuperf_engine.cudart.driver_names import symbol_of
+from tests.binaries.build import elf
 from tests.cudart.test_programs import COMPILER, HERE, PTX, needs_compiler
 
 IMAGES = """
@@ -155,3 +156,18 @@ for more, code in ((0, 0), (1, 1)):
     done = run(sys.executable, "-c", code, target="h100-sxm")
     assert done.returncode == 0, done.stderr
     assert "the GPU has at most 232,448 bytes per block" in done.stderr
+
+
+@needs_compiler
+def test_a_cubin_that_a_program_makes_is_named(tmp_path):
+    """As nvJitLink makes one, of machine code alone."""
+    (tmp_path / "k.cubin").write_bytes(elf({".text.k": b"x"}, machine=190, flags=0x500550, abi=7))
+    code = f"""
+import ctypes
+cuda, module = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+assert cuda.cuModuleLoadData(ctypes.byref(module), open({str(tmp_path / "k.cubin")!r}, "rb").read()) == 209
+"""
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert "loads a cubin of machine code for sm_80" in done.stderr
+    assert "link it with cuLinkAddData in the place of nvJitLink" in done.stderr

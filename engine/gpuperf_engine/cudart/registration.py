@@ -89,6 +89,14 @@ def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:
             or f"none, only machine code for {', '.join(sorted({i.target for i in images}))}"
         )
         capability = "{}{}".format(*state.machine.compute_capability)
+        if data.startswith(_ELF_MAGIC.to_bytes(4, "little")) and not readable:
+            # what the program has made as it runs (nvJitLink, ptxas), not what it was compiled with
+            raise CudaError(
+                209,
+                f"{name} loads a cubin of machine code for {images[0].target}, which cannot be run; load the PTX that it was made of: "
+                "link it with cuLinkAddData in the place of nvJitLink, or take nvJitLinkGetLinkedPtx of what was compiled with -dlto "
+                "(options -lto -ptx)",
+            )
         raise CudaError(
             209,
             f"{name} has no PTX that runs on {state.machine.id}: it has {held}; compile with "

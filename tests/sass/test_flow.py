@@ -12,7 +12,7 @@ from gpuperf_engine.sass.assemble import instructions_of
 from gpuperf_engine.sass.counts import ptx_counts
 from gpuperf_engine.sass.flow import Executions, executions
 from gpuperf_engine.sass.graph import build_graph
-from gpuperf_engine.sass.simplex import LinearProgram
+from gpuperf_engine.sass.simplex import LinearProgram, _Tableau
 from tests.sass.listings import written
 from tests.support import head
 
@@ -284,6 +284,20 @@ def test_what_is_fixed_although_it_could_move_by_itself() -> None:
     assert none is not None and none.fixed == {0, 1}
     some = program(({0: 1, 1: 1}, 10), ({2: 1}, 3), costs=[0, 0, 0]).solve({0: 1, 1: 1, 2: 1})
     assert some is not None and (some.fixed, some.least, some.greatest) == ({2}, 13, 13)
+
+
+def test_what_moves_together_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty diamonds that go the ways of the first: of 80 blocks one is moved up and down, none by itself."""
+    moves: list[int] = []
+    minimise = _Tableau.minimise
+    monkeypatch.setattr(_Tableau, "minimise", lambda *args: (moves.append(1), minimise(*args))[1])
+    rows = [({0: 1, 1: 1}, 10)]
+    rows += [({2 * n: 1, 2 * n + 1: 1}, 10) for n in range(1, 40)]
+    rows += [({2 * n: 1, 0: -1}, 0) for n in range(1, 40)]
+    solution = program(*rows, costs=[0.0] * 80).solve(dict.fromkeys(range(80), 1))
+    assert solution is not None
+    assert (solution.fixed, solution.least, solution.greatest) == (frozenset(), 400, 400)
+    assert len(moves) < 10
 
 
 def test_large_counts_are_exact_and_fractions_are_said() -> None:

@@ -19,6 +19,8 @@ _ZERO = 1e-7
 #: of right sides, the largest of which is one
 _EQUAL = 1e-11
 _STEPS = 40
+#: where fewer of a row are not nothing, only these are computed
+_SPARSE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class LinearProgram:
         for direction in (1.0, -1.0):
             if tableau.minimise(direction * weights, face) is None:
                 return None
-            values = self._values(tableau.basis)
+            values = self._values(tableau)
             if values is None:
                 return None
             ends.append(values)
@@ -108,8 +110,29 @@ class LinearProgram:
         paid += tableau.cost(reduced.costs) * max([*reduced.right, 1])
         return paid <= cost + _ZERO * scale
 
-    def _values(self, basis: Sequence[int]) -> tuple[list[int], bool] | None:
-        """The solution of a basis in whole numbers, and whether that fulfils every row."""
+    def _values(self, tableau: _Tableau) -> tuple[list[int], bool] | None:
+        """The solution of a basis in whole numbers, and whether that fulfils every row. What the tableau says is one as a rule: all
+        variables outside of the basis are nothing, so no other whole numbers fulfil the rows."""
+        scale = max([*self.right, 1])
+        values = [0] * len(self.costs)
+        for variable, value in zip(tableau.basis, tableau.body[:, -2].tolist()):
+            if variable < len(values):
+                values[variable] = round(value * scale)
+        left = self._left(values)
+        if any(left) and not self._refine(values, left, tableau.basis):
+            return None
+        whole = not any(left) and min(values, default=0) >= 0
+        return [max(0, value) for value in values], whole
+
+    def _left(self, values: Sequence[int]) -> list[int]:
+        """What each row lacks."""
+        return [
+            right - sum(values[variable] * value for variable, value in row.items())
+            for row, right in zip(self.rows, self.right)
+        ]
+
+    def _refine(self, values: list[int], left: list[int], basis: Sequence[int]) -> bool:
+        """Bring values closer to what the rows say, and what the rows lack; ``False`` if the basis is none."""
         matrix = np.zeros((len(basis), len(basis)))
         place = {variable: column for column, variable in enumerate(basis)}
         for number, row in enumerate(self.rows):
@@ -119,24 +142,18 @@ class LinearProgram:
             artificial = place.get(len(self.costs) + number)
             if artificial is not None:
                 matrix[number, artificial] = 1
-        values = [0] * len(self.costs)
-        left = list(self.right)
         for _ in range(4):
-            if not any(left):
-                break
             try:
                 step = np.linalg.solve(matrix, np.array(left, float))
             except np.linalg.LinAlgError:
-                return None
+                return False
             for variable, column in place.items():
                 if variable < len(values):
                     values[variable] += round(float(step[column]))
-            left = [
-                right - sum(values[variable] * value for variable, value in row.items())
-                for row, right in zip(self.rows, self.right)
-            ]
-        whole = not any(left) and min(values, default=0) >= 0
-        return [max(0, value) for value in values], whole
+            left[:] = self._left(values)
+            if not any(left):
+                break
+        return True
 
 
 class _Tableau:
@@ -199,19 +216,37 @@ class _Tableau:
         growing = face.copy()
         growing[[variable for variable in self.basis if variable < self.variables]] = False
         moved = np.abs(self.body[:, :-2][:, growing]).max(axis=1, initial=0.0) > _ZERO
-        varying = {variable for variable, moves in zip(self.basis, moved) if moves}
-        varying.update(np.flatnonzero(growing).tolist())
-        return frozenset(v for v in asked if v not in varying or self._has_one_value(v, face))
+        open_ones = {variable for variable, moves in zip(self.basis, moved) if moves}
+        open_ones.update(np.flatnonzero(growing).tolist())
+        wanted, first = frozenset(asked), self._point()
+        varying: set[int] = set()
+        for variable in sorted(wanted & open_ones):
+            if variable not in varying and not self._has_one_value(variable, face, first, varying):
+                varying.add(variable)
+        return wanted - varying
 
-    def _has_one_value(self, variable: int, face: NDArray[np.bool_]) -> bool:
+    def _has_one_value(
+        self, variable: int, face: NDArray[np.bool_], first: NDArray[np.float64], varying: set[int]
+    ) -> bool:
+        """Adds to ``varying`` what moves with it: what clearly is elsewhere than in the ``first`` solution."""
         costs = np.zeros(self.variables)
         values = []
         for direction in (1.0, -1.0):
             costs[variable] = direction
             if self.minimise(costs, face) is None:
                 return False
-            values.append(self.body[self.basis.index(variable), -2] if variable in self.basis else 0.0)
-        return bool(abs(values[0] - values[1]) <= _EQUAL)
+            point = self._point()
+            values.append(float(point[variable]))
+            varying.update(np.flatnonzero(np.abs(point - first) > _ZERO).tolist())
+            if variable in varying:
+                return False
+        return abs(values[0] - values[1]) <= _EQUAL
+
+    def _point(self) -> NDArray[np.float64]:
+        """The solution of the basis, in parts of the largest right side."""
+        point = np.zeros(self.variables + len(self.basis))
+        point[self.basis] = self.body[:, -2]
+        return point[: self.variables]
 
     def _leaving(self, entering: int) -> int | None:
         column = self.body[:, entering]
@@ -233,15 +268,20 @@ class _Tableau:
     def _reduced(self, costs: NDArray[np.float64]) -> NDArray[np.float64]:
         padded = np.zeros(self.variables + len(self.basis))
         padded[: len(costs)] = costs
-        result: NDArray[np.float64] = padded[: self.variables] - padded[self.basis] @ self.body[:, :-2]
+        paid = padded[self.basis]
+        rows = np.flatnonzero(paid)
+        result: NDArray[np.float64] = padded[: self.variables] - paid[rows] @ self.body[rows, :-2]
         return result
 
     def _pivot(self, row: int, column: int) -> None:
         line = self.body[row] / self.body[row, column]
         factors = self.body[:, column].copy()
         factors[row] = 0.0
-        touched = np.flatnonzero(factors)
-        self.body[touched] -= np.outer(factors[touched], line)
+        touched, places = np.flatnonzero(factors), np.flatnonzero(line)
+        if places.size < _SPARSE * line.size:
+            self.body[touched[:, None], places] -= np.outer(factors[touched], line[places])
+        else:
+            self.body[touched] -= np.outer(factors[touched], line)
         self.body[row] = line
         self.reduced -= self.reduced[column] * line[:-2]
         self.basis[row] = column

@@ -127,6 +127,8 @@ def analyse_uniformity(
     formals = sum(item.space == "reg" for item in (*function.params, *function.returns))
     varying: set[Register] = set(function.registers[:formals])
     regions: dict[int, list[set[int]]] = {}
+    apart: dict[int, set[Register]] = {}
+    touched = [_touched(block) for block in blocks]
     steps = _steps(blocks, varying, recursive)
     while True:
         before = len(varying)
@@ -134,10 +136,11 @@ def analyse_uniformity(
         for block in divergent:
             if block.index not in regions:
                 regions[block.index] = _sides(block, blocks)
+                apart[block.index] = _parted(block, regions[block.index], blocks, touched)
         may_diverge = assume_divergent or _may_diverge(blocks, divergent, regions)
         _spread(steps, varying)
         for block in divergent:
-            _part(block, regions[block.index], blocks, varying, everything)
+            varying |= apart[block.index]
         if may_diverge:
             varying |= everything - constant
         if len(varying) == before:
@@ -286,47 +289,41 @@ def _sides(block: BasicBlock, blocks: Sequence[BasicBlock]) -> list[set[int]]:
     return sides
 
 
-def _part(
+def _parted(
     block: BasicBlock,
     sides: list[set[int]],
     blocks: Sequence[BasicBlock],
-    varying: set[Register],
-    everything: set[Register],
-) -> None:
-    """Registers that hold different values in lanes that went to different sides of ``block``."""
+    of_blocks: Sequence[tuple[frozenset[Register], frozenset[Register]]],
+) -> set[Register]:
+    """Registers that hold different values in lanes that went to different sides of ``block``. ``of_blocks``: see ``_touched``."""
     first = blocks[0].index
     meeting: frozenset[Register] = frozenset()
     if block.reconvergence != EXIT:
         meeting = blocks[block.reconvergence - first].live_in
-    written = [_touched(side, blocks, first, written_only=True) for side in sides]
-    touched = [_touched(side, blocks, first, written_only=False) for side in sides]
+    written, touched = (
+        [set[Register]().union(*(of_blocks[index - first][which] for index in side)) for side in sides]
+        for which in (0, 1)
+    )
+    found: set[Register] = set()
     for index, registers in enumerate(written):
-        varying.update(registers & meeting)
+        # a loop's lanes leave it on different trips, so what they carry out of it differs, their own branch's loop included
+        found |= registers & meeting
         for other in range(len(sides)):
             if other != index:
-                varying.update(registers & touched[other])
-    # a loop's lanes leave it on different trips, so what they carry out of it differs, their own branch's loop included
-    if any(block.index in side for side in sides):
-        for side, registers in zip(sides, written):
-            if block.index in side:
-                varying.update(registers & meeting)
+                found |= registers & touched[other]
+    return found
 
 
-def _touched(
-    side: set[int], blocks: Sequence[BasicBlock], first: int, *, written_only: bool
-) -> set[Register]:
-    registers: set[Register] = set()
-    for index in side:
-        block = blocks[index - first]
-        for instruction in block.instructions:
-            registers.update(writes(instruction))
-            if not written_only:
-                registers.update(reads(instruction))
-        if not written_only:
-            registers |= block.live_in
-            if block.guard is not None:
-                registers.add(block.guard.register)
-    return registers
+def _touched(block: BasicBlock) -> tuple[frozenset[Register], frozenset[Register]]:
+    """The registers that a block writes, and those that it writes, reads or leaves as they are for others."""
+    written: set[Register] = set()
+    read = set(block.live_in)
+    for instruction in block.instructions:
+        written.update(writes(instruction))
+        read.update(reads(instruction))
+    if block.guard is not None:
+        read.add(block.guard.register)
+    return frozenset(written), frozenset(written | read)
 
 
 def sides_of(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,27 +19,40 @@ __all__ = ["approximations_decide", "computes_halves", "rounded_otherwise"]
 
 #: opcodes whose results no document defines to the last bit; additions and products are those of IEEE 754
 _APPROXIMATE = frozenset(["MUFU", "HMMA", "HGMMA", "QMMA", "DMMA"])
+_ROUNDINGS = frozenset(["rn", "rz", "rm", "rp"])
+#: functions that ``ptxas`` writes for what is defined to the last bit: ``$__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath``
+_DEFINED_FUNCTION = re.compile(r"\$__cuda_sm\w\w_(?:(?:div|rem)_[us]64|(?:div|(?:dbl)?rcp|d?sqrt)_r[nzdu]_)")
 #: of a value, or of the mean of an array: how far results that were rounded otherwise may be apart
 _APART = 2.0**-6
 
 
 def approximations_decide(
-    program: Program, item_at: Callable[[int], Decoded | None], instructions: Sequence[Instruction]
+    program: Program,
+    items: Sequence[Decoded],
+    positions: Mapping[int, int],
+    instructions: Sequence[Instruction],
 ) -> bool:
     """Whether where control goes, an address, or in which lanes memory is accessed depends on what a GPU may compute otherwise.
 
-    ``program``: the machine code as PTX; ``item_at``: by its line the machine instruction; ``instructions``: the PTX that the machine
-    code was made of. Divisions of integers, whose results are exact whatever the reciprocal is rounded to, are none.
+    ``program``: the machine code, ``items``, as PTX, ``positions``: by its line that of the machine instruction; ``instructions``: the
+    PTX that the machine code was made of. Divisions, reciprocals and roots whose results are defined to the last bit, whatever the
+    reciprocal in them is rounded to, are none.
     """
+    approximate = {number for number, item in enumerate(items) if _is_approximate(item, instructions)}
+    if not approximate:
+        return False
     decides = slice_program(Dependence(program), "addresses", counted=False).complete
-    items = {item_at(instruction.span.line) for instruction in decides}
-    return any(item is not None and _is_approximate(item, instructions) for item in items)
+    return not approximate.isdisjoint(positions.get(instruction.span.line) for instruction in decides)
 
 
 def _is_approximate(item: Decoded, instructions: Sequence[Instruction]) -> bool:
-    origin = instructions[item.ptx - 1].opcode if 0 < item.ptx <= len(instructions) else ""
-    of_integers = origin.startswith(("div.", "rem.")) and origin.rpartition(".")[2][:1] in "us"
-    return item.base in _APPROXIMATE and not of_integers
+    if item.base not in _APPROXIMATE:
+        return False
+    if not 0 < item.ptx <= len(instructions):
+        return _DEFINED_FUNCTION.search(item.function) is None
+    name, *words = instructions[item.ptx - 1].opcode.split(".")
+    of_integers = name in ("div", "rem") and words[-1][:1] in "us"
+    return not of_integers and not (name in ("div", "rcp", "sqrt") and _ROUNDINGS.intersection(words))
 
 
 #: bytes of a number, how it is read, and the least that is normal

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .floats import COMPARES
 from .operands import Immediate, Operand, Predicate, Register
 from .writer import NotRun, Op, Writer, opcodes
@@ -14,11 +16,7 @@ def _half(op: Op, to: Writer) -> None:
     op.allow("MMA", "BF16_V2", "FTZ", "SAT", "RELU", "F32")
     target, *sources = op.operands
     kind = "bf16x2" if "BF16_V2" in op else "f16x2"
-    merged: list[Operand | None] = []
-    for item in sources:
-        both = isinstance(item, Immediate) and merged and isinstance(merged[-1], Immediate)
-        if not both and not isinstance(item, Predicate):
-            merged.append(item)
+    merged = [item for item in _merged(sources) if not isinstance(item, Predicate)]
     if "F32" in op:
         _half_to_single(op, to, target, merged)
         return
@@ -30,18 +28,21 @@ def _half(op: Op, to: Writer) -> None:
     to.put(target, to.r(f"{name}.rn{more}.{kind}", *values))
 
 
-def _half_to_single(op: Op, to: Writer, target: Operand | None, sources: list[Operand | None]) -> None:
-    """``HADD2.F32 R0, -RZ, R1.H0_H0``: the half as a single."""
-    zero, source = sources
-    if (
-        op.base != "HADD2"
-        or not isinstance(zero, Register)
-        or not zero.is_zero
-        or not isinstance(source, Register)
-    ):
+def _merged(sources: Sequence[Operand | None]) -> list[Operand | None]:
+    """The operands with one for the two halves of a number in the code."""
+    merged: list[Operand | None] = []
+    for item in sources:
+        if not (isinstance(item, Immediate) and merged and isinstance(merged[-1], Immediate)):
+            merged.append(item)
+    return merged
+
+
+def _half_to_single(op: Op, to: Writer, target: Operand | None, sources: Sequence[Operand | None]) -> None:
+    """``HADD2.F32 R0, -RZ, R1.H0_H0``: the low half of a sum as a single; what ``ptxas`` adds to is −0."""
+    if op.base != "HADD2" or "BF16_V2" in op or not all(isinstance(item, Register) for item in sources):
         raise NotRun(f"{op.item.text} is not known here")
-    value = _pair_of_halves(to, source)
-    to.put(target, to.r("cvt.f32.f16", to.h("cvt.u16.u32", value)))
+    halves = [to.h("cvt.u16.u32", _pair_of_halves(to, item)) for item in sources]
+    to.put(target, to.r("add.rn.f32", *(to.r("cvt.f32.f16", half) for half in halves)))
 
 
 def _pair_of_halves(to: Writer, operand: Operand | None) -> str:
@@ -83,7 +84,7 @@ def _compared_halves(op: Op, to: Writer, words: list[str], sources: list[Operand
 @opcodes("HSETP2")
 def _hsetp2(op: Op, to: Writer) -> None:
     """The two comparisons each into a predicate of its own, both combined with the last operand."""
-    first, second, a, b, combined = op.operands
+    first, second, a, b, combined = _merged(op.operands)
     how = next((word.lower() for word in op.words if word in ("AND", "OR", "XOR")), "and")
     results = [
         to.p(f"{how}.pred", held, to.predicate(combined))
@@ -97,7 +98,7 @@ def _hsetp2(op: Op, to: Writer) -> None:
 @opcodes("HSET2")
 def _hset2(op: Op, to: Writer) -> None:
     """In each half 1.0 (``BF``) or all ones where the comparison holds, else 0."""
-    target, a, b, combined = op.operands
+    target, a, b, combined = _merged(op.operands)
     one = 0x3F80 if "BF16_V2" in op else 0x3C00
     held = one if "BF" in op else 0xFFFF
     other = to.predicate(combined)

@@ -21,7 +21,6 @@ from ...simt.launch import LaunchPlan
 from ...simt.program import Program, build_program
 from ..assemble import Assembly, instructions_of
 from ..graph import Graph
-from ..listing import Decoded
 from .deciding import approximations_decide, computes_halves, rounded_otherwise
 from .translate import Translation, meeting, translate
 from .writer import NotRun
@@ -143,11 +142,7 @@ class _Runner:
     def open_to_approximation(self) -> bool:
         """Whether what is executed, or accessed, depends on approximate results."""
         items, positions = self.graph.listing.instructions, self.translation.accesses
-
-        def item_at(line: int) -> Decoded | None:
-            return items[positions[line]] if line in positions else None
-
-        return approximations_decide(self.program, item_at, self.instructions)
+        return approximations_decide(self.program, items, positions, self.instructions)
 
     def _parameters(self, record: LaunchRecord) -> bytes:
         assert record.plan.inputs is not None

@@ -297,6 +297,77 @@ def test_lanes_that_leave_a_region_are_not_waited_for(
     assert warps_at(code) == expected
 
 
+LOWER = "and.b32 %r2, %r0, 16; setp.ne.u32 %p, %r2, 0; add.u32 %r1, %r0, 0; @!%p add.u32 %r1, %r1, 1;\n"
+
+
+@stands_in
+@pytest.mark.parametrize(("named", "known"), [("0xffff", True), ("0x1ffff", False)])
+def test_lanes_that_are_all_here_need_not_wait(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, known: bool
+) -> None:
+    """The lower half of each warp waits for itself; for a lane of the other half it would have to wait."""
+    machine = f"""
+    LOP3.LUT P0, RZ, R0, 0x10, RZ, 0xc0, !PT # 5
+    IADD3 R1, R0, RZ, RZ # 6
+    MOV R5, {named}
+    BSSY B0, `(.L_met)
+    @P0 BRA `(.L_upper)
+    WARPSYNC R5
+    IADD3 R1, R1, 0x1, RZ # 7
+.L_upper:
+    BSYNC B0
+.L_met:
+    STG.E [R2.64], R1 # 8
+    EXIT # 9
+    """
+    code = by_hand(monkeypatch, tmp_path, LOWER, machine)
+    assert ("run" in code.ways) == known, code.notes
+    if known:
+        assert warps_at(code) == [*[(2, 64)] * 5, *[(2, 32)] * 2, (4, 64), *[(2, 64)] * 2]
+    else:
+        assert "WARPSYNC by a part of a warp" in code.notes[-1]
+
+
+@stands_in
+@pytest.mark.parametrize("where", ["together", "in a region", "where others ended", "where others may end"])
+def test_a_branch_of_turing_if_lanes_of_the_warp_are_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
+    """``BRA.DIV`` without a mask: lanes that ended do not count, those that wait at the end of the region do, and what those do that
+    are elsewhere is not known if they may end there."""
+    ends = where == "where others may end"
+    machine = f"""
+    LOP3.LUT P0, RZ, R0, 0x10, RZ, 0xc0, !PT # 5
+    {"@P0 EXIT" if where == "where others ended" else "NOP"}
+    BSSY B0, `(.L_met)
+    {"@P0 BRA `(.L_upper)" if ends or where == "in a region" else "NOP"}
+    BRA.DIV `(.L_slow)
+    IADD3 R1, R0, 0x1, RZ # 7
+    BRA `(.L_upper)
+.L_slow:
+    IADD3 R1, R0, 0x1, RZ # 7
+.L_upper:
+    {"@P0 EXIT" if ends else "NOP"}
+    BSYNC B0
+.L_met:
+    STG.E [R2.64], R1 # 8
+    EXIT # 9
+    """
+    body = {
+        "together": "add.u32 %r1, %r0, 1;\n",
+        "in a region": "and.b32 %r2, %r0, 16; setp.ne.u32 %p, %r2, 0; mov.u32 %r1, 0; @!%p add.u32 %r1, %r0, 1;\n",
+    }.get(where, "and.b32 %r2, %r0, 16; setp.ne.u32 %p, %r2, 0; @%p exit; add.u32 %r1, %r0, 1;\n")
+    code = by_hand(monkeypatch, tmp_path, body, machine)
+    if ends:
+        assert code.ways == "flow" and "BRA.DIV by a part of a warp" in code.notes[-1]
+        return
+    assert "run" in code.ways, code.notes
+    fast, slow = (
+        ((0, 0), (2, 32)) if where == "in a region" else ((2, 64 // (1 + (where != "together"))), (0, 0))
+    )
+    assert (warps_at(code)[5], warps_at(code)[7]) == (fast, slow)
+
+
 @stands_in
 def test_a_way_out_of_a_region_that_is_not_known_is_not_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -100,6 +100,10 @@ class Translator:
         self.accesses: dict[int, int] = {}
         self.branches: list[tuple[int, Node | Gate | None]] = []
         self.nodes = nodes_of(graph)
+        self.asks_for_lanes = any(map(_asks_for_lanes, graph.listing.instructions))
+        self.met = {id(node.meets) for node in self.nodes if node.outside and node.meets is not None}
+        #: whether lanes end where those of their region do not see it
+        self.ends_inside = any(node.block.kind == "exit" and not node.outside for node in self.nodes)
 
     # -- constants -----------------------------------------------------------------------------------------------------
 
@@ -259,7 +263,7 @@ class Translator:
         to = self.to
         end = self.place_of("") - 8 * self.variables.pop("") + 8 * len(self.variables)
         size = end + self.own_bytes
-        state = sorted({*to.registers, "%RB", "%NONE", "%STACK", "%LANES", "%LEFT"})
+        state = sorted({*to.registers, "%RB", "%NONE", "%STACK", "%LANES", "%LIVE", "%APART", "%LEFT"})
         flags = sorted({*to.predicates, "%PT", "%PF"})
         types = {"r": "b32", "q": "b64", "p": "pred", "h": "b16"}
         lines = [
@@ -276,10 +280,13 @@ class Translator:
             "setp.eq.u32 %PT, 0, 0;",
             "setp.ne.u32 %PF, 0, 0;",
             "activemask.b32 %LANES;",
+            "mov.b32 %LIVE, %LANES;",
             "mov.u32 %STACK, stack;",
             "mov.u32 %NONE, pool;",
         ]
-        lines += [f"mov.b32 {name}, 0;" for name in state if name not in ("%STACK", "%LANES", "%NONE")]
+        lines += [
+            f"mov.b32 {name}, 0;" for name in state if name not in ("%STACK", "%LANES", "%LIVE", "%NONE")
+        ]
         lines += [f"and.pred {name}, %PF, %PF;" for name in flags if name not in ("%PT", "%PF")]
         return lines + self.setup(end)
 
@@ -344,6 +351,11 @@ class Translator:
         if base in ("EXIT", "KILL"):
             for text in item.operands:  # @!P0 EXIT P1
                 to.guard = both(to, to.predicate(read_operand(text)))
+            if self.asks_for_lanes and to.guard:
+                ending, mask = to.fresh("r"), to.fresh("r")
+                to.line(f"activemask.b32 {mask}")
+                to.line(f"vote.sync.ballot.b32 {ending}, {to.guard.strip()[1:]}, {mask}")
+                to.line(f"lop3.b32 %LIVE, %LIVE, {ending}, 0, 0x30")
             to.do("exit")
             return True
         if base == "WARPSYNC":
@@ -375,40 +387,51 @@ class Translator:
             to.line(f"activemask.b32 {mask}")
             to.line(f"vote.sync.any.pred {every}, {flag}, {mask}")
             to.guard = f"@{every} "
+        elif self.asks_for_lanes and node.outside and node.meets is None and to.guard:
+            same, mask = to.fresh("p"), to.fresh("r")
+            to.line(f"activemask.b32 {mask}")
+            to.line(f"vote.sync.uni.pred {same}, {to.guard.strip()[1:]}, {mask}")
+            to.lines.append(f"@!{same} mov.b32 %APART, 1;")
         self.branches.append((len(to.lines), node.meets))
         to.do(f"bra {f'K{node.index}' if node.leaving is not None and node.leaving[2] else _label(target)}")
 
     def synchronise(self, node: Node, item: Decoded) -> None:
-        """``WARPSYNC``: outside of all regions lanes of the whole warp meet behind it; inside, all of them must be here."""
+        """``WARPSYNC``: lanes go on together with those that they name, if these are here too. Outside of all regions lanes of the
+        whole warp may meet behind it."""
         to = self.to
         if to.guard or not {*item.opcode.split(".")} <= {"WARPSYNC", "ALL"}:
             raise NotRun(f"{item.opcode} is not known here")
-        if node.outside:
-            every = to.word(read_operand(item.operands[0])) if item.operands else str(0xFFFFFFFF)
-            everyone = to.p("setp.eq.b32", every, 0xFFFFFFFF)
+        named = to.word(read_operand(item.operands[0])) if item.operands else str(0xFFFFFFFF)
+        if node.outside and id(node.next) in self.met:
+            everyone = to.p("setp.eq.b32", named, 0xFFFFFFFF)
         else:
             mask = to.fresh("r")
             to.line(f"activemask.b32 {mask}")
-            everyone = to.p("setp.eq.b32", mask, "%LANES")
+            everyone = to.p("setp.eq.b32", to.r("lop3.b32", named, "%LIVE", mask, 0x40), 0)
         to.stop_unless(everyone, f"{item.opcode} by a part of a warp")
 
     def branch_if_apart(self, node: Node, item: Decoded) -> None:
-        """Known where the lanes that it names, on Turing all of the warp, are all there: then ``BRA.DIV`` goes on, and ``BRA.CONV``
-        does not."""
+        """``BRA.DIV`` goes on where the lanes that it names are all here, on Turing, where it names none, those of the warp that have
+        not ended; ``BRA.CONV`` does not.
+
+        Lanes that are not here have not ended for sure if they wait for others at the end of a region, in which nobody ends."""
         to = self.to
         if to.guard:
             raise NotRun(f"{item.opcode} is not known here")
         operand = read_operand(item.operands[0])
         if not isinstance(operand, Register) and len(item.operands) > 1:
             raise NotRun(f"{item.opcode} is not known here")
-        named = to.word(operand) if isinstance(operand, Register) else "%LANES"
         mask = to.fresh("r")
         to.line(f"activemask.b32 {mask}")
-        same = to.p("setp.eq.b32", mask, named)
-        to.stop_unless(same, f"{item.opcode} by a part of a warp")
-        if "CONV" in item.opcode:
-            self.branches.append((len(to.lines), node.meets))
-            to.line(f"@%PT bra N{next(iter(node.onward.values())).index}")
+        same = known = to.p(
+            "setp.eq.b32", mask, to.word(operand) if isinstance(operand, Register) else "%LIVE"
+        )
+        if not isinstance(operand, Register) and not node.outside and not self.ends_inside:
+            known = to.p("or.pred", same, to.p("setp.eq.b32", "%APART", 0))
+        to.stop_unless(known, f"{item.opcode} by a part of a warp")
+        self.branches.append((len(to.lines), node.meets))
+        off = "!" * ("DIV" in item.opcode)
+        to.line(f"@{off}{same} bra N{next(iter(node.onward.values())).index}")
 
     def indirect(self, node: Node, item: Decoded) -> None:
         """``BRX R2 -0x120``: to where the next instruction is, plus both."""
@@ -422,6 +445,8 @@ class Translator:
         place = to.r("add.s32", to.word(register), (item.address + 16 + int(words[1], 16)) & 0xFFFFFFFF)
         targets = list(node.onward.items())
         index = to.r("mov.b32", len(targets))
+        if self.asks_for_lanes and node.outside and node.meets is None:
+            to.line("mov.b32 %APART, 1")
         instructions = self.graph.listing.instructions
         for number, (position, _) in enumerate(targets):
             here = to.p("setp.eq.b32", place, instructions[position].address)
@@ -430,6 +455,11 @@ class Translator:
         to.lines.append(f"{table}: .branchtargets {', '.join(f'N{goal.index}' for _, goal in targets)};")
         self.branches.append((len(to.lines), node.meets))
         to.line(f"brx.idx {index}, {table}")
+
+
+def _asks_for_lanes(item: Decoded) -> bool:
+    """Whether it depends on which lanes of a warp are at an instruction."""
+    return item.base == "WARPSYNC" or item.opcode.startswith(("BRA.DIV", "BRA.CONV"))
 
 
 def _label(goal: Node | Gate) -> str:

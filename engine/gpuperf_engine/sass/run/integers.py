@@ -75,11 +75,14 @@ def _wide_sum(op: Op, to: Writer) -> None:
 
 @opcodes("VIADD", "IADD")
 def _viadd(op: Op, to: Writer) -> None:
-    op.allow("64")
+    op.allow("64", "16x2")
     if "64" in op:
         _wide_sum(op, to)
         return
-    to.put(op.operands[0], to.r("add.s32", to.word(op.operands[1]), to.word(op.operands[2])))
+    kind = "u16x2" if "16x2" in op else "s32"
+    if "16x2" in op and any(getattr(item, "negated", False) for item in op.operands):
+        raise NotRun(f"{op.item.text} is not known here")
+    to.put(op.operands[0], to.r(f"add.{kind}", *(_named(to, to.word(item)) for item in op.operands[1:3])))
 
 
 @opcodes("IMAD")
@@ -244,11 +247,18 @@ def _sel(op: Op, to: Writer) -> None:
 
 @opcodes("IMNMX", "VIMNMX")
 def _imnmx(op: Op, to: Writer) -> None:
-    op.allow("U32", "S32", "U64", "S64", "RELU")
+    op.allow("U32", "S32", "U64", "S64", "U16x2", "S16x2", "RELU")
     if "U64" in op or "S64" in op:
         _wide_least(op, to)
         return
     target, a, b, flag = _without_flags(op)
+    if "U16x2" in op or "S16x2" in op:
+        kind = f"{'u' if 'U16x2' in op else 's'}16x2{'.relu' * ('RELU' in op)}"
+        ends = [
+            to.r(f"{name}.{kind}", _named(to, to.word(a)), _named(to, to.word(b))) for name in ("min", "max")
+        ]
+        to.put(target, to.r("selp.b32", *ends, to.predicate(flag)))
+        return
     to.put(target, _least(op, to, to.word(a), to.word(b), flag))
 
 

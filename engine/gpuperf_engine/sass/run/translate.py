@@ -13,7 +13,7 @@ from ..assemble import Assembly
 from ..graph import JOINS, Graph
 from ..listing import Decoded
 from ..resources import resources_of
-from . import accesses, floats, halves, integers, warpgroups
+from . import accesses, floats, halves, integers, matrices, warpgroups
 from .banks import BANKS, NEW, moved
 from .cubin import Cubin, read_cubin
 from .operands import Register, read_operand
@@ -22,7 +22,9 @@ from .writer import NotRun, Writer, both, opcode_row
 
 __all__ = ["Translation", "Translator", "cubin_of", "meeting", "translate"]
 
-assert accesses and floats and halves and integers and warpgroups  # they fill the table of opcodes
+assert (
+    accesses and floats and halves and integers and matrices and warpgroups
+)  # they fill the table of opcodes
 
 #: the most instructions that are written
 _MOST = 40_000
@@ -416,22 +418,23 @@ class Translator:
 
         Lanes that are not here have not ended for sure if they wait for others at the end of a region, in which nobody ends."""
         to = self.to
-        if to.guard:
-            raise NotRun(f"{item.opcode} is not known here")
         operand = read_operand(item.operands[0])
         if not isinstance(operand, Register) and len(item.operands) > 1:
             raise NotRun(f"{item.opcode} is not known here")
-        mask = to.fresh("r")
+        mask, named = to.fresh("r"), isinstance(operand, Register)
         to.line(f"activemask.b32 {mask}")
-        same = known = to.p(
-            "setp.eq.b32", mask, to.word(operand) if isinstance(operand, Register) else "%LIVE"
-        )
-        if not isinstance(operand, Register) and not node.outside and not self.ends_inside:
+        if named:  # by lanes that name others: ptxas combines what they name
+            same = to.p("setp.eq.b32", to.r("lop3.b32", to.word(operand), mask, 0, 0x30), 0)
+        else:
+            same = to.p("setp.eq.b32", mask, "%LIVE")
+        known = same
+        if not named and not node.outside and not self.ends_inside:
             known = to.p("or.pred", same, to.p("setp.eq.b32", "%APART", 0))
         to.stop_unless(known, f"{item.opcode} by a part of a warp")
+        taken = to.p("not.pred", same) if "DIV" in item.opcode else same
+        to.guard = both(to, taken)
         self.branches.append((len(to.lines), node.meets))
-        off = "!" * ("DIV" in item.opcode)
-        to.line(f"@{off}{same} bra N{next(iter(node.onward.values())).index}")
+        to.do(f"bra N{next(iter(node.onward.values())).index}")
 
     def indirect(self, node: Node, item: Decoded) -> None:
         """``BRX R2 -0x120``: to where the next instruction is, plus both."""

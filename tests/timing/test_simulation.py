@@ -102,6 +102,41 @@ def test_the_same_lines_are_read_from_dram_once() -> None:
 
 
 @needs_assembler
+@pytest.mark.parametrize("order", ["by rows", "by groups of rows"])
+def test_tiles_come_from_dram_as_often_whoever_works_out_where_they_are(order: str) -> None:
+    # CTAs of a row of 32 × 32 tiles read the same 16 KiB of one array, those of a column the same of the other: once with a grid of
+    # two axes, and once with one of which each CTA works out its tile.
+    where = {
+        "by two axes": "mov.u32 %r6, %ctaid.y; mov.u32 %r7, %ctaid.x;",
+        "by rows": "mov.u32 %r6, %ctaid.x; and.b32 %r7, %r6, 31; shr.u32 %r6, %r6, 5;",
+        # four rows by columns
+        "by groups of rows": """mov.u32 %r6, %ctaid.x; shr.u32 %r8, %r6, 7; and.b32 %r9, %r6, 127; and.b32 %r6, %r9, 3;
+shl.b32 %r8, %r8, 2; add.u32 %r6, %r6, %r8; shr.u32 %r7, %r9, 2;""",
+    }
+    body = """shl.b32 %r8, %r6, 14; shl.b32 %r9, %r7, 14; mad.lo.u32 %r8, %r1, 4, %r8; mad.lo.u32 %r9, %r1, 4, %r9;
+cvt.u64.u32 %q3, %r8; add.s64 %q3, %q3, %q1; cvt.u64.u32 %q4, %r9; add.s64 %q4, %q4, %q2; mov.f32 %f9, 0f00000000;
+"""
+    body += loop(
+        "ld.global.f32 %f1, [%q3]; ld.global.f32 %f2, [%q4]; fma.rn.f32 %f9, %f1, %f2, %f9; add.s64 %q3, %q3, 1024; "
+        "add.s64 %q4, %q4, 1024;",
+        16,
+    )
+    body += "mul.wide.u32 %q5, %r1, 4; add.s64 %q5, %q2, %q5; st.global.f32 [%q5], %f9;"
+    device = ge.Device(memory_bytes=1 << 24)
+    arrays = [device.zeros(1 << 17, np.float32) for _ in "ab"]
+    dram = {}
+    for name in ("by two axes", order):
+        kernel = ge.parse(HEAD + where[name] + body + "\nret;\n}\n", path="tiles.ptx")["k"]
+        grid = (32, 32) if name == "by two axes" else 1024
+        run = device.launch(kernel, grid, 256, arrays, demand="addresses")
+        # a smaller L2, so that it does not hold both arrays
+        machine = replace(load_machine("rtx-a6000"), l2_bytes=1 << 18)
+        dram[name] = ge.estimate(run, machine, model="simulation").bounds["dram"]
+    # the 504 CTAs that run at once are nearly 16 rows, or nearly 4 groups of 4 rows
+    assert dram[order] == pytest.approx(dram["by two axes"], rel=0.01)
+
+
+@needs_assembler
 def test_more_is_never_faster_and_never_below_a_bound() -> None:
     before = 0.0
     for turns in (1, 8):

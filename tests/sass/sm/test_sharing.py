@@ -47,3 +47,24 @@ def test_nothing_shared_waits_for_nobody() -> None:
     assert found == Reuse(80, 80, 160, 160, 1.0)
     assert found.behind(1.0, SMALL) == 0.0
     assert Reuse.drawn(10.0, 100, 8, 16).behind(0.5, SMALL) == 0.0
+
+
+def moved(*words: int) -> bytes:
+    return np.array(words, np.int64).tobytes()
+
+
+def test_ctas_that_work_out_their_place_share_what_they_are_seen_to() -> None:
+    # 16 CTAs in a row, four of which touch the same 10 lines; steps along the axis would say that all 16 do, or none.
+    rows = moved(*(number // 4 * TILE for number in range(16)))
+    columns = moved(*(number % 4 * TILE for number in range(16)))
+    for steps in ((0, 0, 0), (TILE, 0, 0)):
+        assert reuse_of(LINES, steps, (16, 1, 1), 8, rows) == Reuse(20, 80, 40, 160, 4.0)
+        assert reuse_of(LINES, steps, (16, 1, 1), 8, columns) == Reuse(40, 80, 40, 160, 2.0)
+
+
+def test_ctas_that_are_not_seen_are_as_those_that_are() -> None:
+    # Of 64 CTAs 16 are seen; of those that run at once 16 of 32.
+    rows = moved(*(number // 4 * TILE for number in range(16)))
+    assert reuse_of(LINES, (0, 0, 0), (64, 1, 1), 32, rows) == Reuse(40, 160, 160, 640, 4.0)
+    # their array has no more lines than that
+    assert reuse_of(LINES, (0, 0, 0), (64, 1, 1), 32, rows, 100).once_of_all == 100

@@ -52,6 +52,8 @@ _MOST_WORDS = 1 << 28
 _FIRST_WORDS = 1 << 16
 #: words that a block with copies records, at most
 _MOST_OF_BLOCK = 1 << 12
+#: of the words of a warp that are enough: those of all its blocks count, not of those with copies alone
+_BEGINNING = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +140,12 @@ class _Tracing(Translator):
         to.guard = ""
         to.line("ld.global.u32 %Tnow, [%Tcursor]")
         copies = any(self.sites[site].space == "copy" for site in self.of_block[block])
-        # of CTAs of which copies alone are recorded a warp ends when it has recorded enough
-        if copies:
-            to.line("setp.gt.u32 %Troom, %Tnow, %Tenough")
-            to.line("@%Troom exit")
+        # of CTAs of which copies alone are recorded, or what they begin with, a warp ends when it has recorded enough
+        to.line(f"setp.gt.u32 %Troom, %Tnow, %{'Tenough' if copies else 'Tuntil'}")
+        to.line("@%Troom exit")
         to.line(f"add.u32 %Tend, %Tnow, {size}")
         if not copies:
-            to.line("selp.u32 %Tend, %Tend, %Tnow, %Tall")
+            to.line("selp.u32 %Tend, %Tend, %Tnow, %Tcounts")
         to.line("st.global.u32 [%Tcursor], %Tend")
         to.line("setp.le.u32 %Troom, %Tend, %Tcapacity")
         if not copies:
@@ -258,9 +259,9 @@ class _Tracing(Translator):
         names = ("words", "cursors", "last", "table")
         lines = [
             ".reg .b32 %Tnow, %Tend, %Tcapacity, %Tmask, %Tblock, %Tcta, %Twarp, %Tx, %Ty, %Tz, %TX, %TY, %TZ, %Tn, %Tm;",
-            ".reg .b32 %Tenough, %Tcx, %Tcy, %Tcz, %Tcn, %Trank;",
+            ".reg .b32 %Tenough, %Tuntil, %Tcx, %Tcy, %Tcz, %Tcn, %Trank;",
             ".reg .b64 %Tplace, %Twords, %Tcursor, %Tlane, %Tlast, %Tq, %Tcursors, %Ttable, %Tfirst;",
-            ".reg .pred %Troom, %Tall;",
+            ".reg .pred %Troom, %Tall, %Tcounts;",
             *(f"ld.param.u64 %T{name}, [C+{offset + 8 * number}];" for number, name in enumerate(names)),
             *(f"ld.param.u32 %T{axis}, [C+{offset + 32 + 4 * number}];" for number, axis in enumerate("XYZ")),
             # the warp in its CTA, and among all
@@ -272,6 +273,9 @@ class _Tracing(Translator):
             "ld.global.u32 %Tz, [%Tq+8]; ld.global.u32 %Tcapacity, [%Tq+12]; ld.global.u64 %Tfirst, [%Tq+16];",
             # of CTAs of which copies alone are recorded how many words, and of which warps
             "ld.global.u32 %Tenough, [%Tq+24]; ld.global.u32 %Tm, [%Tq+28]; setp.eq.u32 %Tall, %Tenough, 0xFFFFFFFF;",
+            # all of them count where a bit says so
+            f"setp.ge.u32 %Tcounts, %Tenough, {_BEGINNING}; selp.u32 %Tuntil, %Tenough, 0xFFFFFFFF, %Tcounts;",
+            f"@%Tcounts sub.u32 %Tuntil, %Tuntil, {_BEGINNING};",
             "shr.u32 %Tm, %Tm, %Tn; and.b32 %Tm, %Tm, 1; setp.eq.u32 %Troom, %Tm, 0; @%Troom exit;",
             *(
                 f"ld.param.u32 %Tc{axis}, [C+{offset + 48 + 4 * number}];"
@@ -349,6 +353,12 @@ class Tracer:
         # what such warps load from shared memory may be what others have stored
         mask = 0xFFFFFFFF if self.reads_shared else warps
         return self._attempt(record, ctas, len(ctas), words + _MOST_OF_BLOCK, (words, mask))
+
+    def beginnings(
+        self, record: LaunchRecord, ctas: list[tuple[int, int, int]], words: int
+    ) -> NDArray[np.uint32]:
+        """``Trace.last`` of these CTAs, of whose warps only what comes before they would have recorded so many words is run."""
+        return self._attempt(record, ctas, 0, 0, (_BEGINNING + words, 0xFFFFFFFF)).last
 
     def trace(self, record: LaunchRecord, ctas: list[tuple[int, int, int]], full: int) -> Trace:
         """Of these CTAs of a launch, with all that the first ``full`` of them record; of the others only ``last``."""

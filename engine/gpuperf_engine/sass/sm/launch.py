@@ -245,20 +245,25 @@ class Traced:
         plan, each = self.record.plan, self.classes.classes
         lines = [item.lines[item.groups == number] for item in each]
         mean = sum(map(len, lines)) / len(lines)
-        touched = np.unique(np.concatenate(lines))
-        room = 0
-        for start, size in plan.pointed_at:
-            first, last = (at // _LINE % (1 << 27) for at in (start, start + max(1, size) - 1))
-            if ((touched >= first) & (touched <= last)).any():
-                room += last - first + 1
+        room = self._room(np.unique(np.concatenate(lines)))
         return Reuse.drawn(mean, room, min(plan.ctas, running), plan.ctas)
 
     def _reuse(self, number: int, lines: NDArray[np.int64], group: Group, running: int) -> Reuse:
         key = number, min(running, self.record.plan.ctas)
         if key not in self.reuse:
             assert group.moves is not None
-            self.reuse[key] = reuse_of(lines, group.moves, self.record.plan.grid, running)
+            room = self._room(np.unique(lines)) if group.seen else 0
+            self.reuse[key] = reuse_of(lines, group.moves, self.record.plan.grid, running, group.seen, room)
         return self.reuse[key]
+
+    def _room(self, touched: NDArray[np.int64]) -> int:
+        """Lines of the arrays that these lie in."""
+        room = 0
+        for start, size in self.record.plan.pointed_at:
+            first, last = (at // _LINE % (1 << 27) for at in (start, start + max(1, size) - 1))
+            if ((touched >= first) & (touched <= last)).any():
+                room += last - first + 1
+        return room
 
     def _bounds(
         self, operations: Operations, numbers: SmNumbers, memory: Memory, seen: Simulated, times: float

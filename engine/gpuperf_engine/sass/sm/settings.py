@@ -7,6 +7,9 @@ from __future__ import annotations
 __all__ = [
     "ALIKE_PART",
     "ALIKE_WAVES",
+    "BEGINNING",
+    "FIRST_CTAS",
+    "FIRST_WARPS",
     "FULLY_MIXED",
     "MOST_EVENTS",
     "MOST_INSTRUCTIONS",
@@ -30,6 +33,11 @@ SAMPLE = 12
 SEEN_COPIES = 4096
 """Words that are recorded of CTAs that run at once, of each warp, to see which copies they share: some 50 copies, more than a pipeline
 has stages."""
+FIRST_CTAS, FIRST_WARPS = 4096, 1 << 14
+"""CTAs, and warps of them, whose first accesses are looked at where addresses do not move by steps along the axes of the grid: as many
+as run at once on all machines, but for CTAs of few warps."""
+BEGINNING = 8192
+"""Words that each of these warps would record until it ends: some hundred blocks, beyond the first round of a loop over tiles."""
 MOST_RUNS = 1_000_000
 """Runs of lines, of all CTAs together, of which it is worked out how many are different; of more a part of each CTA's."""
 FULLY_MIXED = 0.25

@@ -1,6 +1,7 @@
 """How much of what CTAs touch comes from DRAM: the lines that the CTAs running at once touch together, over the sum of what each does.
 
-Addresses of a group of accesses move with the place of the CTA in the grid by the same bytes for each step along an axis.
+Addresses of a group of accesses move with the place of the CTA in the grid by the same bytes for each step along an axis, or, as where
+kernels work out themselves which part of their work is theirs, as is seen of the first CTAs.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ _LINE = 128
 @dataclass(frozen=True, slots=True)
 class Group:
     """Accesses whose addresses move alike: ``space`` (global, local), whether they are stores, and words of 4 bytes by which they move
-    along each axis; ``None`` if they do not move so."""
+    along each axis; ``None`` if they do not move so. ``seen``: those by which they are moved in each of the first CTAs of the grid
+    (int64), where steps along the axes do not say so; empty where they do."""
 
     space: str
     store: bool
     moves: tuple[int, int, int] | None
+    seen: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +68,38 @@ class Reuse:
 
 
 def reuse_of(
-    lines: NDArray[np.int64], moves: tuple[int, int, int], grid: tuple[int, int, int], running: int
+    lines: NDArray[np.int64],
+    moves: tuple[int, int, int],
+    grid: tuple[int, int, int],
+    running: int,
+    seen: bytes = b"",
+    room: int = 0,
 ) -> Reuse:
-    """``lines``: numbers of those that one CTA touches; ``running``: CTAs that run at once, the first of the grid."""
+    """``lines``: numbers of those that one CTA touches; ``running``: CTAs that run at once, the first of the grid; ``seen``: as
+    ``Group`` has it; ``room``: lines of the arrays that they are of, 0 if that is not known."""
     ordered = np.unique(lines)
     breaks = np.flatnonzero(np.diff(ordered) != 1)
     starts = ordered[np.concatenate([[0], breaks + 1])]
     ends = ordered[np.concatenate([breaks, [len(ordered) - 1]])] + 1
     ctas = grid[0] * grid[1] * grid[2]
-    once, summed = _union(starts, ends, moves, grid, min(ctas, running))
-    of_all = _union(starts, ends, moves, grid, ctas) if ctas > running else (once, summed)
     count = min(ctas, running)
-    return Reuse(once, summed, *of_all, count / len(np.unique(_moved(moves, grid, count))))
+    if seen:
+        moved = np.frombuffer(seen, np.int64)
+        count = min(count, len(moved))
+        once, summed = _union(starts, ends, moved[:count])
+        all_once, all_summed = _union(starts, ends, moved)
+        # of those that were not seen each adds as much as one that was
+        of_all = all_once * ctas // len(moved), all_summed * ctas // len(moved)
+        of_all = min(of_all[0], room) if room else of_all[0], of_all[1]
+    else:
+        moved = _moved(moves, grid, count)
+        once, summed = _union(starts, ends, moved)
+        of_all = (
+            _union(starts, ends, _moved(moves, grid, min(ctas, MOST_RUNS)))
+            if ctas > running
+            else (once, summed)
+        )
+    return Reuse(once, summed, *of_all, count / len(np.unique(moved[:count])))
 
 
 def _moved(moves: tuple[int, int, int], grid: tuple[int, int, int], count: int) -> NDArray[np.int64]:
@@ -89,20 +112,14 @@ def _moved(moves: tuple[int, int, int], grid: tuple[int, int, int], count: int) 
     )
 
 
-def _union(
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    moves: tuple[int, int, int],
-    grid: tuple[int, int, int],
-    count: int,
-) -> tuple[int, int]:
+def _union(starts: NDArray[np.int64], ends: NDArray[np.int64], moved: NDArray[np.int64]) -> tuple[int, int]:
+    """Lines that CTAs touch together and in sum, each moved by so many words."""
     factor = 1.0
-    if len(starts) * count > MOST_RUNS:
-        kept = max(1, MOST_RUNS // count)
+    if len(starts) * len(moved) > MOST_RUNS:
+        kept = max(1, MOST_RUNS // len(moved))
         factor = len(starts) / kept
         starts, ends = starts[:kept], ends[:kept]
-        count = min(count, MOST_RUNS)
-    moved = _moved(moves, grid, count)
+        moved = moved[:MOST_RUNS]
     first = (starts[None, :] * 32 + moved[:, None]) >> 5
     last = (ends[None, :] * 32 + moved[:, None] + 31) >> 5
     summed = int((last - first).sum())

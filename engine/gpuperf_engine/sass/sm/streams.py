@@ -15,7 +15,7 @@ from ..run.needed import LOADS
 from ..run.tracing import OFF, Tracer
 from .asynchronous import Copying, Named, ctas_of, way_of
 from .operations import WIDTHS
-from .settings import SAMPLE
+from .settings import BEGINNING, FIRST_CTAS, FIRST_WARPS, SAMPLE
 from .sharing import Group
 
 __all__ = ["Class", "Classes", "classes_of"]
@@ -116,7 +116,8 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
     inner: list[Place] = [
         (*middle[:axis], at, *middle[axis + 1 :])  # type: ignore[misc]
         for axis, size in enumerate(grid)
-        for at in (size // 4, middle[axis] + signs[axis])
+        # no multiples of one another, as the rows of tiles may be that CTAs in a row go through
+        for at in (size // 4, size * 3 // 7, size * 7 // 10, middle[axis] + signs[axis])
         if size > 3
     ]
     traced = list(dict.fromkeys([middle, *steps, *edges, *inner]))
@@ -124,14 +125,17 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
     rows = trace.used.reshape(-1, count * plan.warps_per_cta).tolist()
     used = {place: tuple(row) for place, row in zip(traced, rows)}
     # how accesses move is seen on the first CTAs of clusters
-    last = trace.last[::count][[traced.index(place) for place in (middle, *steps)]]
+    ends = trace.last[::count]
+    last = ends[[traced.index(place) for place in (middle, *steps)]]
+    within = [(place, ends[traced.index(place)]) for place in inner]
     if count == 1 and any(used[place] != used[middle] for place in inner):
         return _strata(tracer, record, [middle, *steps], moved, signs)
     kinds = list(dict.fromkeys([used[middle], *map(used.__getitem__, edges)]))[:_MOST_CLASSES]
     if len(kinds) > 1:
         others = [next(place for place in edges if used[place] == kind) for kind in kinds[1:]]
         trace = tracer.trace(record, ctas_of([middle, *others], plan.cluster), (1 + len(others)) * count)
-    groups, of_site = _groups(tracer, last, moved, [sign * size for sign, size in zip(signs, plan.cluster)])
+    sizes = [sign * size for sign, size in zip(signs, plan.cluster)]
+    groups, of_site = _groups(tracer, record, last, middle, within, moved, sizes)
     of_place: dict[Place, int] = {}
     for place in edges:
         number = kinds.index(used[place]) if used[place] in kinds else 0
@@ -161,7 +165,8 @@ def _strata(
     count = number * size
     trace = tracer.trace(record, ctas_of([*chosen, *near], plan.cluster), count)
     steps = [sign * length for sign, length in zip(signs, plan.cluster)]
-    groups, of_site = _groups(tracer, trace.last[count::size], moved, steps)
+    within = list(zip(chosen, trace.last[:count:size]))
+    groups, of_site = _groups(tracer, record, trace.last[count::size], near[0], within, moved, steps)
     named = _named(tracer, of_site)
     classes = tuple(_class(named, trace.words[each]) for each in range(count))
     copying = Copying(tracer, record, named, trace.words[:size])
@@ -175,21 +180,95 @@ def _places(at: int, size: int) -> list[int]:
 
 
 def _groups(
-    tracer: Tracer, last: NDArray[np.uint32], moved: list[bool], signs: list[int]
+    tracer: Tracer,
+    record: LaunchRecord,
+    last: NDArray[np.uint32],
+    middle: Place,
+    within: list[tuple[Place, NDArray[np.uint32]]],
+    moved: list[bool],
+    signs: list[int],
 ) -> tuple[tuple[Group, ...], list[int]]:
-    """Groups of accesses, and the number of each site's."""
+    """Groups of accesses, and the number of each site's. ``last``: of the CTA in the middle of the grid and its neighbours;
+    ``within``: of others, by place, which tell whether steps along the axes say where all are."""
     numbers: dict[Group, int] = {}
     of_site: list[int] = []
+    ways: list[tuple[int, ...] | None] = []
+    for index, site in enumerate(tracer.sites):
+        space = "global" if site.space == "generic" else site.space
+        if space == "global":
+            ways.append(_moves(last[:, :, index].astype(np.int64), moved, signs))
+        else:
+            ways.append((0, 0, 0))
+    sizes = [abs(sign) for sign in signs]
+    straight = {
+        index: moves
+        for index, moves in enumerate(ways)
+        if moves is not None and tracer.sites[index].space in ("global", "generic")
+    }
+    bent = any(
+        _bent(last[0, :, index], there[:, index], place, middle, moves, sizes)
+        for index, moves in straight.items()
+        for place, there in within
+    )
+    seen = _seen(tracer, record, middle, straight, sizes) if bent else {}
     for index, site in enumerate(tracer.sites):
         item = tracer.graph.listing.instructions[site.position]
         store = item.base not in LOADS and not (item.base == "LDGSTS" and site.operand)
-        moves: tuple[int, ...] | None = (0, 0, 0)
         space = "global" if site.space == "generic" else site.space
-        if space == "global":
-            moves = _moves(last[:, :, index].astype(np.int64), moved, signs)
-        group = Group(space, store and space == "global", moves)  # type: ignore[arg-type]
+        group = Group(space, store and space == "global", ways[index], seen.get(index, b""))  # type: ignore[arg-type]
         of_site.append(min(254, numbers.setdefault(group, len(numbers))))
     return tuple(numbers), of_site
+
+
+def _bent(
+    here: NDArray[np.uint32],
+    there: NDArray[np.uint32],
+    place: Place,
+    middle: Place,
+    moves: tuple[int, ...],
+    sizes: list[int],
+) -> bool:
+    """Whether a CTA (or the first of a cluster, of such ``sizes``) does not access what steps along the axes say, seen from the one in
+    the middle."""
+    known = (here != OFF) & (there != OFF)
+    expected = sum((at - start) * size * each for at, start, size, each in zip(place, middle, sizes, moves))
+    return bool((_signed(there[known], here[known]) != (expected + (1 << 31)) % (1 << 32) - (1 << 31)).any())
+
+
+def _signed(there: NDArray[np.uint32], here: NDArray[np.uint32]) -> NDArray[np.int64]:
+    """By how many words one is behind the other."""
+    return (there - here).view(np.int32).astype(np.int64)
+
+
+def _seen(
+    tracer: Tracer,
+    record: LaunchRecord,
+    middle: Place,
+    straight: dict[int, tuple[int, ...]],
+    sizes: list[int],
+) -> dict[int, bytes]:
+    """By site ``Group.seen``, from what the first CTAs of the grid access first. Where a CTA has not come to a site by then, or its
+    warps are not moved alike, the steps along the axes stand."""
+    plan = record.plan
+    wide, tall, deep = plan.grid
+    count = min(wide * tall * deep, FIRST_CTAS, max(1, FIRST_WARPS // plan.warps_per_cta))
+    index = np.arange(count)
+    places = np.stack([index % wide, index // wide % tall, index // (wide * tall)], axis=1)
+    start = np.array([at * size for at, size in zip(middle, sizes)])
+    x, y, z = start.tolist()
+    last = tracer.beginnings(record, [(x, y, z), *map(tuple, places.tolist())], BEGINNING)
+    found = {}
+    for site, moves in straight.items():
+        here, there = last[0, :, site], last[1:, :, site]
+        known = (there != OFF) & (here != OFF)
+        steps = _signed(there, here)
+        least = np.min(steps, axis=1, where=known, initial=1 << 31)
+        most = np.max(steps, axis=1, where=known, initial=-(1 << 31))
+        expected = (places - start) @ np.array(moves, np.int64)
+        moved = np.where(least == most, least, expected).astype(np.int64)
+        if (moved != expected).any():
+            found[site] = moved.tobytes()
+    return found
 
 
 def _moves(last: NDArray[np.int64], moved: list[bool], signs: list[int]) -> tuple[int, ...] | None:

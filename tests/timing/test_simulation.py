@@ -259,6 +259,35 @@ def test_what_cannot_be_simulated_is_said() -> None:
     assert "decides where it goes or what it accesses" in found.notes[0]
 
 
+QUOTIENTS = {
+    "div.rn.f32": "div.rn.f32 %f3, %f1, %f2;",
+    "rcp.rn.f32": "rcp.rn.f32 %f3, %f1;",
+    "sqrt.rn.f32": "sqrt.rn.f32 %f3, %f1;",
+    "div.rn.f64": "cvt.f64.f32 %d1, %f1; cvt.f64.f32 %d2, %f2; div.rn.f64 %d1, %d1, %d2; cvt.rn.f32.f64 %f3, %d1;",
+    "sqrt.rn.f64": "cvt.f64.f32 %d1, %f1; sqrt.rn.f64 %d1, %d1; cvt.rn.f32.f64 %f3, %d1;",
+}
+
+
+@needs_assembler
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_quotients_and_roots_of_what_is_loaded_take_the_way_of_normal_numbers(name: str) -> None:
+    # ptxas calls a function where operands are subnormal, infinite or no numbers, and computes others in line: a branch that loaded
+    # values decide. The arrays hold zeros, and nobody kept them.
+    loads = """.reg .f64 %d<3>; mul.wide.u32 %q3, %r4, 4; add.s64 %q4, %q1, %q3; add.s64 %q5, %q2, %q3;
+ld.global.f32 %f1, [%q4]; ld.global.f32 %f2, [%q5];"""
+    found = ge.estimate(
+        profile(f"{loads} {QUOTIENTS[name]} st.global.f32 [%q5], %f3;", 64, 128, 1 << 13),
+        "rtx-a6000",
+        model="simulation",
+        why=True,
+    )
+    assert found.model == "simulation"
+    calls = [item for item in found.stalled if item.text.lstrip("@!P0123456 ").startswith("CALL")]
+    assert calls and not any(item.issued for item in calls)
+    # every other part of it is executed by the warps: four of each CTA
+    assert {item.issued for item in found.stalled if "MUFU" in item.text} - {0} == {4}
+
+
 @needs_assembler
 def test_it_is_the_default_and_says_so() -> None:
     given = profile(COPY, 512, 256, 1 << 17)

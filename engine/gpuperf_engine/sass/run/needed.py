@@ -50,16 +50,18 @@ class Needed:
     of global memory return does. ``left``: stores that are not carried out, as what products and copies leave is not known: those to
     global memory, and those of what products may have left."""
 
-    def __init__(self, left: frozenset[int] = frozenset()) -> None:
+    def __init__(self, left: frozenset[int] = frozenset(), settled: frozenset[int] = frozenset()) -> None:
         self.positions: set[int] = set()
         self.spaces: set[str] = set()
         self.atomics = False
         self.left = left
+        self.settled = settled
 
 
-def needed_of(graph: Graph, nodes: list[Node]) -> Needed:
-    """Backwards from branches, barriers and addresses, along registers and predicates."""
-    found = Needed(_left(graph, nodes))
+def needed_of(graph: Graph, nodes: list[Node], settled: frozenset[int] = frozenset()) -> Needed:
+    """Backwards from branches, barriers and addresses, along registers and predicates; ``settled``: branches that go one way whatever
+    they test."""
+    found = Needed(_left(graph, nodes), settled)
     while True:
         spaces = len(found.spaces)
         _registers(graph, nodes, found)
@@ -158,7 +160,7 @@ class _Behind:
 
 def _through(item: Decoded, position: int, behind: _Behind, found: Needed) -> None:
     """From what is needed behind an instruction to what is needed before it."""
-    if item.predicate in NEVER:
+    if item.predicate in NEVER or position in found.settled:
         return
     base, accesses, guard = item.base, accesses_of(item), item.predicate
     written = _written(item)

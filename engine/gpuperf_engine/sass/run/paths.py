@@ -10,14 +10,17 @@ behind which those that stay go on together, and of those that left each part by
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from ..graph import Block, Graph
 from ..listing import Decoded
 from .writer import NotRun
 
-__all__ = ["Gate", "Node", "nodes_of"]
+__all__ = ["Gate", "Node", "nodes_of", "without_slow_paths"]
 
+#: the functions that quotients and roots are computed by where operands are subnormal, infinite or no numbers; else it is done in line
+_SLOW_PATH = re.compile(r"__cuda_sm\d+x?_\w*(slowpath|mediumpath|_full)")
 #: more copies of blocks than this are not run
 _MOST = 4000
 
@@ -76,6 +79,36 @@ def nodes_of(graph: Graph) -> list[Node]:
     """All nodes that the entry leads to, in the order of the text as far as can be. Raises ``NotRun`` for code whose barriers are not
     nested."""
     return _Walk(graph).nodes()
+
+
+def without_slow_paths(graph: Graph, nodes: list[Node]) -> tuple[list[Node], frozenset[int]]:
+    """The nodes that are left where no quotient and no root is computed by a function, and the positions of the branches that go
+    round its calls. Quotients and roots of numbers that are normal are computed in line."""
+    settled = set()
+    for node in nodes:
+        call = node.next
+        if node.block.kind != "branch" or call is None or node.leaving is not None or len(node.onward) != 1:
+            continue
+        last = graph.listing.instructions[call.block.end - 1]
+        if last.base == "CALL" and _SLOW_PATH.search(last.text):
+            node.next = None
+            settled.add(node.block.end - 1)
+    if not settled:
+        return nodes, frozenset()
+    reached: dict[int, Node] = {}
+    going = [nodes[0]]
+    while going:
+        node = going.pop()
+        if node.index not in reached:
+            reached[node.index] = node
+            going += node.ways
+    left = [node for node in nodes if node.index in reached]
+    for node in left:
+        if isinstance(node.meets, Node) and node.meets.index not in reached:
+            node.meets = None
+    for index, node in enumerate(left):
+        node.index = index
+    return left, frozenset(settled)
 
 
 class _Walk:

@@ -39,8 +39,8 @@ from .asynchronous import (
 )
 from .needed import LOADS, STORES, Needed, needed_of
 from .operands import Address, read_operand
-from .paths import Node
-from .translate import Translator, cubin_of, meeting
+from .paths import Node, without_slow_paths
+from .translate import Translator, cubin_of, label_of, meeting
 from .writer import WITHIN, NotRun, Writer
 
 __all__ = ["OFF", "Site", "Trace", "Tracer"]
@@ -87,8 +87,9 @@ class _Tracing(Translator):
 
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
         super().__init__(kernel, assembly, graph, cubin_of(assembly))
+        self.nodes, self.settled = without_slow_paths(graph, self.nodes)
         self.to.apart = any("SR_CgaCtaId" in item.text for item in graph.listing.instructions)
-        self.needed: Needed = needed_of(graph, self.nodes)
+        self.needed: Needed = needed_of(graph, self.nodes, self.settled)
         if self.needed.atomics:  # CTAs that are not traced take part in them
             raise NotRun("what its atomics return decides where it goes or what it accesses")
         items = [
@@ -117,6 +118,9 @@ class _Tracing(Translator):
             item = self.graph.listing.instructions[position]
             to.encoding = item.encoding
             to.guard = ""
+            if position in self.settled:
+                to.line(f"bra.uni {label_of(next(iter(node.onward.values())))}")
+                continue
             try:
                 to.guard = self.guard_of(item.predicate)
                 for operand, space in _recorded(item):

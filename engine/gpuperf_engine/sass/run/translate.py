@@ -20,7 +20,7 @@ from .operands import Register, read_operand
 from .paths import Gate, Node, nodes_of
 from .writer import NotRun, Writer, both, opcode_row
 
-__all__ = ["Translation", "Translator", "cubin_of", "meeting", "translate"]
+__all__ = ["Translation", "Translator", "cubin_of", "label_of", "meeting", "translate"]
 
 assert (
     accesses and floats and halves and integers and matrices and warpgroups
@@ -206,7 +206,7 @@ class Translator:
             elif node.next is not None and (node.next is not following or last.base in JOINS):
                 to.guard = ""
                 goal = node.next if node.through is None else node.through
-                to.line(f"bra.uni {_label(goal)}")
+                to.line(f"bra.uni {label_of(goal)}")
             elif len(to.lines) == starts[-1] + 1:
                 to.line("mov.b32 %NONE, 0")
         gates = self.gates()
@@ -251,13 +251,13 @@ class Translator:
             starts[gate.index] = len(to.lines)
             to.lines.append(f"G{gate.index}:")
             names = [f"G{gate.index}_{number}" for number in range(32 * len(gate.targets))]
-            to.lines.append(f"G{gate.index}_T: .branchtargets {', '.join([_label(gate.stay), *names])};")
+            to.lines.append(f"G{gate.index}_T: .branchtargets {', '.join([label_of(gate.stay), *names])};")
             number = to.r("mov.b32", "%LEFT")
             to.line("mov.b32 %LEFT, 0")
             self.branches.append((len(to.lines), gate.meets))
             to.line(f"brx.idx {number}, G{gate.index}_T")
             for place, name in enumerate(names):
-                to.lines += [f"{name}:", f"bra.uni {_label(gate.targets[place // 32])};"]
+                to.lines += [f"{name}:", f"bra.uni {label_of(gate.targets[place // 32])};"]
         return starts
 
     def head(self) -> list[str]:
@@ -395,7 +395,7 @@ class Translator:
             to.line(f"vote.sync.uni.pred {same}, {to.guard.strip()[1:]}, {mask}")
             to.lines.append(f"@!{same} mov.b32 %APART, 1;")
         self.branches.append((len(to.lines), node.meets))
-        to.do(f"bra {f'K{node.index}' if node.leaving is not None and node.leaving[2] else _label(target)}")
+        to.do(f"bra {f'K{node.index}' if node.leaving is not None and node.leaving[2] else label_of(target)}")
 
     def synchronise(self, node: Node, item: Decoded) -> None:
         """``WARPSYNC``: lanes go on together with those that they name, if these are here too. Outside of all regions lanes of the
@@ -465,5 +465,6 @@ def _asks_for_lanes(item: Decoded) -> bool:
     return item.base == "WARPSYNC" or item.opcode.startswith(("BRA.DIV", "BRA.CONV"))
 
 
-def _label(goal: Node | Gate) -> str:
+def label_of(goal: Node | Gate) -> str:
+    """The label in the PTX where a node or gate begins."""
     return f"{'G' if isinstance(goal, Gate) else 'N'}{goal.index}"

@@ -142,7 +142,7 @@ def test_hosts_without_avx512(whole_words: bool, monkeypatch: pytest.MonkeyPatch
     plain = native_jit.Host(here.triple, here.cpu, here.features, False)
     monkeypatch.setattr(native_jit, "host", lambda: plain)
     monkeypatch.setattr(runtime_libraries, "_libraries", {})
-    monkeypatch.setattr(runtime_libraries, "_hasty", {})
+    monkeypatch.setattr(runtime_libraries, "_unoptimised", {})
     # those of the other host's libraries, which end with this test
     monkeypatch.setattr(launch, "_functions", cache(lambda generation: launch._Functions()))
     monkeypatch.setattr(native, "improve", lambda *_: None)

@@ -109,7 +109,7 @@ def test_runtime_functions_stay_where_others_were_linked_to_them(monkeypatch: py
     monkeypatch.setattr(runtime_libraries, "link", link)
     monkeypatch.setattr(runtime_libraries, "_install_loaded", lambda: None)
     monkeypatch.setattr(runtime_libraries, "_libraries", {})
-    monkeypatch.setattr(runtime_libraries, "_hasty", {})
+    monkeypatch.setattr(runtime_libraries, "_unoptimised", {})
     runtime_libraries.runtime_addresses(("values_of_u32", "global_load_4"))
     kept = {
         address for library in runtime_libraries._libraries.values() for address in library.addresses.values()
@@ -490,7 +490,7 @@ def test_products_are_compiled_well_when_their_launches_take_long(
     compile_object = native_jit.compile_object
     monkeypatch.setattr(runtime_libraries, "compile_object", compiled)
     monkeypatch.setattr(runtime_libraries, "_libraries", {})
-    monkeypatch.setattr(runtime_libraries, "_hasty", {})
+    monkeypatch.setattr(runtime_libraries, "_unoptimised", {})
     monkeypatch.setattr(runtime_libraries, "_taken", collections.Counter())
     for expected in ([0], []):
         runtime_libraries._libraries.clear()
@@ -499,13 +499,13 @@ def test_products_are_compiled_well_when_their_launches_take_long(
         levels.clear()
         for needs, seconds in (((), 9.0), ((name,), 0.4)):
             runtime_libraries.improve(needs, seconds * runtime_libraries._LONG)
-            assert name in runtime_libraries._hasty
+            assert name in runtime_libraries._unoptimised
     runtime_libraries.improve((name,), 0.4 * runtime_libraries._LONG)
     wait_for_compilation()
-    assert (levels, runtime_libraries._hasty) == ([1], {})
+    assert (levels, runtime_libraries._unoptimised) == ([1], {})
     runtime_libraries._libraries.clear()
     runtime_libraries._library(name)
-    assert (levels, runtime_libraries._hasty) == ([1], {})
+    assert (levels, runtime_libraries._unoptimised) == ([1], {})
 
 
 def test_states_of_warps_are_aligned() -> None:

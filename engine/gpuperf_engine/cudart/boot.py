@@ -81,7 +81,7 @@ def attach(library: str, slots: int, parts: int) -> None:
 
 
 def _unload() -> None:
-    """Python is about to end: objects that outlive this module may call, and are told that the driver has shut down."""
+    """Python is about to end: objects that outlive this module may call, and get the error code of a driver that has shut down."""
     ended()
     for one in _attached.values():
         for number, name in enumerate(names(one.library)):

@@ -67,7 +67,7 @@ class Library:
                 found.append(ptx_of(item, self.state, name))
             except (
                 CudaError
-            ) as error:  # CUDA's own device runtime has none: a kernel that calls it is told so
+            ) as error:  # CUDA's own device runtime has none: a kernel that calls it gets an error
                 lacking = error
         if not found:
             raise lacking

@@ -28,7 +28,7 @@ from .launch_log import LaunchLog
 __all__ = ["Counted", "State"]
 
 _DEFAULT_MACHINE = "h100-sxm"
-_TOLD = 20
+_MOST_NOTES = 20
 """Notes on launches that are said."""
 
 
@@ -55,7 +55,7 @@ class State:
     last: int = 0
     said: set[str] = field(default_factory=set)
     #: notes on launches
-    told: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
     captures: dict[int, Any] = field(default_factory=dict)
     counted: dict[str, Counted] = field(default_factory=dict)
     objects: dict[Any, Any] = field(default_factory=dict)
@@ -66,9 +66,9 @@ class State:
     callers: list[Callable[[], int | None]] = field(default_factory=list)
     #: whether values are observed; then the function that was called, and the address behind the launch that is being made
     observed: bool = False
-    #: whether anybody is told of reads of memory that nobody wrote; following each byte takes as much memory again
+    #: whether reads of uninitialised memory are reported; following each byte takes as much memory again
     followed: bool = True
-    #: whether what launches are noted for is told where it happens, as nobody reads their profiles later
+    #: whether notes of launches are reported at once: nothing reads their profiles later
     telling: bool = False
     called: str = ""
     launching: int = 0
@@ -156,13 +156,13 @@ class State:
             say(str(error))
 
     def tell(self, profile: Profile) -> None:
-        """Says once which rules a kernel breaks and which of its accesses race, the first ``_TOLD`` rules. Reads of memory that nobody
-        wrote are left out: programs do that whose results are right."""
+        """Says once which rules a kernel breaks and which of its accesses race, the first ``_MOST_NOTES`` rules. Reads of
+        uninitialised memory are left out: programs do that whose results are right."""
         (record,) = profile.records
         for note in notes_of(record.program, record.plan, record.observation):
-            if note not in self.told and len(self.told) <= _TOLD:
-                self.told.add(note)
-                say(f"note: {note}" if len(self.told) <= _TOLD else "further notes are left out")
+            if note not in self.reported and len(self.reported) <= _MOST_NOTES:
+                self.reported.add(note)
+                say(f"note: {note}" if len(self.reported) <= _MOST_NOTES else "further notes are left out")
         if self.device.races != "note":
             return
         new = []

@@ -16,7 +16,7 @@ Graph = Sequence[Sequence[int]]
 
 
 def predecessors(successors: Graph) -> list[list[int]]:
-    """The graph with its edges turned round."""
+    """The graph with its edges reversed."""
     result: list[list[int]] = [[] for _ in successors]
     for node, targets in enumerate(successors):
         for target in targets:

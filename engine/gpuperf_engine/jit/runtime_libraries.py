@@ -1,4 +1,4 @@
-"""Runtime functions in memory: loaded from the cache or compiled in haste, and compiled well beside the launches."""
+"""Runtime functions in memory: loaded from the cache, or compiled without optimisation first and optimised beside the launches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .runtime_objects import (
     PARTICULAR,
     exports,
     imports,
-    is_hasty,
+    is_unoptimised_first,
     level,
     object_of,
     object_text,
@@ -24,10 +24,10 @@ from .runtime_objects import (
 
 __all__ = ["generation", "improve", "load_races", "runtime_addresses", "runtime_library"]
 
-#: seconds of launches after which functions of ``PARTICULAR`` are compiled well: about what that takes LLVM
+#: seconds of launches after which functions of ``PARTICULAR`` are optimised: about what that takes LLVM
 _LONG = 0.2
 #: seconds to wait for another process that compiles the same, which takes one or two
-_PATIENCE = 10.0
+_LONGEST_WAIT = 10.0
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
     # a child must not inherit a lock of a thread that it has not
@@ -36,9 +36,9 @@ if hasattr(os, "register_at_fork"):
 _libraries: dict[str, Library] = {}
 #: libraries that were replaced stay: code that was linked to them may be running
 _replaced: list[Library] = []
-#: text of what was compiled in haste; empty where it came from the cache
-_hasty: dict[str, str] = {}
-#: seconds that launches of programs with a hasty function of ``PARTICULAR`` took
+#: text of what was compiled without optimisation; empty where it came from the cache
+_unoptimised: dict[str, str] = {}
+#: seconds that launches of programs with an unoptimised function of ``PARTICULAR`` took
 _taken: Counter[str] = Counter()
 _Install = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 #: the objects of which the first has entries for the functions of the second
@@ -100,12 +100,12 @@ def _stored(name: str) -> bytes | None:
     if content is None and name.startswith(PARTICULAR):
         content = store.read(_key(name, 0))
         if content is not None:
-            _hasty[name] = ""
+            _unoptimised[name] = ""
     return content
 
 
 def _load(name: str) -> Library:
-    """From the cache; else compiled in haste, to be compiled well by ``improve``."""
+    """From the cache; else compiled without optimisation, which ``improve`` makes up for."""
     content = _stored(name)
     if content is not None:
         try:
@@ -113,7 +113,7 @@ def _load(name: str) -> Library:
         except RuntimeError:
             pass
     text = object_text(name)
-    if not is_hasty(name):
+    if not is_unoptimised_first(name):
         content = compile_object(text, level(name))
         store.keep(_key(name, level(name)), content)
         return _linked(name, content)
@@ -121,7 +121,7 @@ def _load(name: str) -> Library:
     if name.startswith(PARTICULAR):
         store.keep(_key(name, 0), content)
     library = _linked(name, content)
-    _hasty[name] = text
+    _unoptimised[name] = text
     return library
 
 
@@ -139,29 +139,29 @@ def _add(libraries: dict[str, Library]) -> None:
 
 
 def improve(needs: Sequence[str], seconds: float) -> None:
-    """Compile well what was compiled in haste, in a thread of its own: what all programs call, and what those call whose launches
+    """Optimise what was compiled without, in a thread of its own: what all programs call, and what those call whose launches
     take long. Of several processes one compiles, and the others read. ``seconds`` is what a launch of a program with these ``needs``
     took.
 
     The texts are made before: two threads that build syntax trees at once upset CPython 3.11.
     """
-    if not _hasty:
+    if not _unoptimised:
         return
     with _lock:
-        _taken.update({name: seconds for name in needs if name in _hasty})
-        due = [name for name in _hasty if not name.startswith(PARTICULAR) or _taken[name] >= _LONG]
-        waiting = {name: _hasty.pop(name) or object_text(name) for name in due}
+        _taken.update({name: seconds for name in needs if name in _unoptimised})
+        due = [name for name in _unoptimised if not name.startswith(PARTICULAR) or _taken[name] >= _LONG]
+        waiting = {name: _unoptimised.pop(name) or object_text(name) for name in due}
     if waiting:
         try:
             threading.Thread(target=_improve, args=(waiting,), name="gpuperf-compile").start()
         except RuntimeError:
-            return  # no threads here: what was compiled in haste must do
+            return  # no threads here: the unoptimised code must do
 
 
 def _improve(texts: dict[str, str]) -> None:
     for name, text in texts.items():
         key = _key(name, level(name))
-        with store.alone(key, _PATIENCE):
+        with store.alone(key, _LONGEST_WAIT):
             content = store.read(key)
             if content is None:
                 try:

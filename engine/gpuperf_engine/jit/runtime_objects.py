@@ -30,7 +30,8 @@ from .runtime.warpgroup_function import PREFIX as WARPGROUP_PREFIX
 from .runtime.warpgroup_function import warpgroup_function
 
 __all__ = [
-    "ENTRIES", "FILES", "INSTALL", "PARTICULAR", "SCRIPTS", "exports", "imports", "is_hasty", "level", "object_of", "object_text",
+    "ENTRIES", "FILES", "INSTALL", "PARTICULAR", "SCRIPTS", "exports", "imports", "is_unoptimised_first", "level", "object_of",
+    "object_text",
 ]  # fmt: skip
 
 _SCHEDULE = (
@@ -170,16 +171,16 @@ _ACCESS = (
 )
 #: entries in ``script`` for functions of other objects, in the order of their table
 ENTRIES = {"races": _RACES, "paths": _PATHS}
-#: functions of certain instructions, which are compiled well only for programs that run for long
+#: functions of certain instructions, which are optimised only for programs that run for long
 PARTICULAR = (PREFIX, WARPGROUP_PREFIX, IMAGE_PREFIX)
 
 
 def level(name: str) -> int:
-    """How well an object is compiled: what looks for races are many small functions, of which few are called by others."""
+    """How much an object is optimised: what looks for races are many small functions, of which few are called by others."""
     return 2 if name in ("races", "simulator") else 1
 
 
-def is_hasty(name: str) -> bool:
+def is_unoptimised_first(name: str) -> bool:
     """Whether an object that is not in the cache is first compiled without passes, as that takes long with them."""
     return (name in SCRIPTS and name != "simulator") or name.startswith(PARTICULAR) or is_access(name)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,10 @@ _MINUS_ZERO = 1 << 15
 _SORTED = 1 << 12
 
 
+Values: TypeAlias = NDArray[Any]
+"""Elements of an object, of any dtype."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contents:
     """A pattern that values follow. ``rule`` is its name, ``text`` what of the values it says, ``evidence`` the numbers of it.
@@ -43,12 +47,12 @@ class Contents:
 
     rule: str
     text: str
-    evidence: tuple[tuple[str, Any], ...]
+    evidence: tuple[tuple[str, object], ...]
     width: float
 
 
 def describe(
-    values: NDArray[Any], shape: tuple[int, ...], thresholds: Thresholds, whole: bool = True
+    values: Values, shape: tuple[int, ...], thresholds: Thresholds, whole: bool = True
 ) -> tuple[Contents, ...]:
     """The patterns of these values, the strongest first; one that is implied by another is left out.
 
@@ -65,9 +69,7 @@ def describe(
         return tuple(_patterns(values, shape, thresholds, whole))
 
 
-def _patterns(
-    values: NDArray[Any], shape: tuple[int, ...], thresholds: Thresholds, whole: bool
-) -> list[Contents]:
+def _patterns(values: Values, shape: tuple[int, ...], thresholds: Thresholds, whole: bool) -> list[Contents]:
     patterns: list[Contents] = []
     numbers = values.dtype.kind != "b"
     low, high = (values.min(), values.max()) if numbers else (0, 1)
@@ -86,7 +88,7 @@ def _patterns(
     return patterns
 
 
-def _words(values: NDArray[Any]) -> NDArray[Any]:
+def _words(values: Values) -> Values:
     """The bits of each element, as one integer or a row of bytes."""
     width = values.dtype.itemsize
     word = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(width)
@@ -94,7 +96,7 @@ def _words(values: NDArray[Any]) -> NDArray[Any]:
     return raw.view(np.uint8).reshape(-1, width) if word is None else raw.view(word)
 
 
-def _single(values: NDArray[Any]) -> Contents | None:
+def _single(values: Values) -> Contents | None:
     """All elements equal; −0 is a zero."""
     if len(values) < 2:
         return None
@@ -113,7 +115,7 @@ def _single(values: NDArray[Any]) -> Contents | None:
 # -- frequent values -----------------------------------------------------------------------------------------------------------------
 
 
-def _counted(values: NDArray[Any], thresholds: Thresholds) -> tuple[NDArray[Any], NDArray[np.int64]] | None:
+def _counted(values: Values, thresholds: Thresholds) -> tuple[Values, NDArray[np.int64]] | None:
     """Different values and how often each occurs, ``None`` if there are too many for any pattern.
 
     Values are first counted by a hash of 16 bits, a piece after the other: there are no fewer different ones than bins in use, and of
@@ -142,7 +144,7 @@ def _counted(values: NDArray[Any], thresholds: Thresholds) -> tuple[NDArray[Any]
     return different[order].view(values.dtype), counts[order]
 
 
-def _one_zero(different: NDArray[Any], counts: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _one_zero(different: Values, counts: NDArray[np.int64]) -> tuple[Values, NDArray[np.int64]]:
     """Different values, the most frequent first, of which 0 and −0 are one."""
     zeros = np.flatnonzero(different == 0)
     if different.dtype.kind != "f" or len(zeros) < 2:
@@ -159,20 +161,20 @@ def _most_different(dtype: np.dtype[Any], count: int, thresholds: Thresholds) ->
     return thresholds.distinct * min(count, 2 ** (8 * dtype.itemsize) if dtype.kind != "b" else 2)
 
 
-def _hashes(words: NDArray[Any]) -> NDArray[Any]:
+def _hashes(words: Values) -> Values:
     """16 bits of each word."""
     bits = 8 * words.dtype.itemsize
     if bits <= 16:
         return words
     factor = words.dtype.type(0x9E3779B97F4A7C15 >> (64 - bits))
-    hashes: NDArray[Any] = (words * factor) >> words.dtype.type(bits - 16)
+    hashes: Values = (words * factor) >> words.dtype.type(bits - 16)
     return hashes
 
 
 def _frequent(
     dtype: np.dtype[Any],
     count: int,
-    different: NDArray[Any],
+    different: Values,
     counts: NDArray[np.int64],
     thresholds: Thresholds,
 ) -> Iterator[Contents]:
@@ -195,7 +197,7 @@ def _frequent(
 
 
 def _heavy(
-    values: NDArray[Any], low: Any, high: Any, distinct: int | None, thresholds: Thresholds
+    values: Values, low: Any, high: Any, distinct: int | None, thresholds: Thresholds
 ) -> Iterator[Contents]:
     """A narrower type that holds every value exactly, or a table of few values."""
     width, narrower = values.dtype.itemsize, _narrower(values, low, high)
@@ -211,7 +213,7 @@ def _heavy(
         yield Contents("heavy-type", text, (("type", "uint8 index"), ("values", distinct)), 1)
 
 
-def _narrower(values: NDArray[Any], low: Any, high: Any) -> tuple[str, int] | None:
+def _narrower(values: Values, low: Any, high: Any) -> tuple[str, int] | None:
     width = values.dtype.itemsize
     if values.dtype.kind == "f":
         return _narrower_float(values, low, high)
@@ -222,7 +224,7 @@ def _narrower(values: NDArray[Any], low: Any, high: Any) -> tuple[str, int] | No
     return None
 
 
-def _narrower_float(values: NDArray[Any], low: Any, high: Any) -> tuple[str, int] | None:
+def _narrower_float(values: Values, low: Any, high: Any) -> tuple[str, int] | None:
     width = values.dtype.itemsize
     for name in ("int8", "uint8", "int16", "uint16"):
         info = np.iinfo(name)
@@ -236,16 +238,16 @@ def _narrower_float(values: NDArray[Any], low: Any, high: Any) -> tuple[str, int
     return None
 
 
-def _is_whole(piece: NDArray[Any]) -> bool:
+def _is_whole(piece: Values) -> bool:
     return bool((piece == np.trunc(piece)).all()) and not bool((np.signbit(piece) & (piece == 0)).any())
 
 
-def _survives(piece: NDArray[Any], name: str) -> bool:
+def _survives(piece: Values, name: str) -> bool:
     back = piece.astype(name).astype(piece.dtype)
     return bool((back == piece).all())
 
 
-def _all(values: NDArray[Any], holds: Any) -> bool:
+def _all(values: Values, holds: Any) -> bool:
     """Whether all pieces have a property; small pieces first."""
     start, size = 0, 64
     while start < len(values):
@@ -259,7 +261,7 @@ def _all(values: NDArray[Any], holds: Any) -> bool:
 
 
 def _structured(
-    values: NDArray[Any], shape: tuple[int, ...], low: Any, high: Any, thresholds: Thresholds
+    values: Values, shape: tuple[int, ...], low: Any, high: Any, thresholds: Thresholds
 ) -> Iterator[Contents]:
     """An affine function of the index, whose axes are those of the shape that are longer than one element.
 
@@ -304,7 +306,7 @@ def _structured(
     yield Contents("structured-values", text, evidence, 0)
 
 
-def _differences(values: NDArray[Any], origin: Any) -> NDArray[np.float64]:
+def _differences(values: Values, origin: Any) -> NDArray[np.float64]:
     """Values less one of them. Integers of 64 bits are subtracted as such: as floats, neighbours are the same."""
     if values.dtype.kind == "f" or values.dtype.itemsize < 8:
         return np.asarray(values.astype(np.float64) - float(origin))
@@ -313,7 +315,7 @@ def _differences(values: NDArray[Any], origin: Any) -> NDArray[np.float64]:
     return np.asarray(np.where(above, distance, -distance))
 
 
-def _approximate(values: NDArray[Any], low: Any, high: Any, thresholds: Thresholds) -> Iterator[Contents]:
+def _approximate(values: Values, low: Any, high: Any, thresholds: Thresholds) -> Iterator[Contents]:
     """A single value once only some bits of the mantissa are kept."""
     width = values.dtype.itemsize
     # not by their product, which overflows
@@ -334,7 +336,7 @@ def _approximate(values: NDArray[Any], low: Any, high: Any, thresholds: Threshol
     )
     rmse = error * float(np.sqrt(squares / len(values)))
     text = f"{middle:.6g} within {error:.3g} ({kept} bits of the mantissa; root mean square error {rmse:.3g})"
-    evidence: tuple[tuple[str, Any], ...]
+    evidence: tuple[tuple[str, object], ...]
     evidence = (("value", f"{middle:.6g}"), ("mantissa", kept), ("rmse", rmse), ("error", error))
     half = half_as_wide(float(low), float(high), width)
     if half is not None:

@@ -13,11 +13,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from ..errors import LaunchError, UnknownName
 from ..memory.arena import DEFAULT_BYTES, MAPPED_BYTES, Allocation, Memory
-from ..memory.arrays import DeviceArray, as_dtype, as_shape, as_whole, axes_of, check_dtype, converted
+from ..memory.arrays import (
+    DeviceArray,
+    HostArray,
+    as_dtype,
+    as_shape,
+    as_whole,
+    axes_of,
+    check_dtype,
+    converted,
+)
 from ..memory.images import ImageObject, levels_of, surface_row, texture_row
 from ..ptx.module import Function, Module, make_current
 from ..results import ProvenValues, ValueRecord
@@ -200,7 +209,7 @@ class DeviceMemory:
         self.memory.mark(array.allocation, array.offset, array.nbytes)
         self._record("memset", (array,), array.nbytes)
 
-    def copy(self, target: DeviceArray, source: NDArray[Any] | DeviceArray) -> None:
+    def copy(self, target: DeviceArray, source: HostArray | DeviceArray) -> None:
         """Copy host → device or device → device; both sides must have the same number of bytes. Host data is converted to
         the array's dtype if that keeps its kind (``np.can_cast(…, "same_kind")``)."""
         self._own(target)
@@ -220,13 +229,13 @@ class DeviceMemory:
         self.memory.mark(target.allocation, target.offset, target.nbytes)
         self._record(kind, objects, target.nbytes)
 
-    def read(self, array: DeviceArray) -> NDArray[Any]:
+    def read(self, array: DeviceArray) -> HostArray:
         """Copy out, recorded. Raises ``NotObserved`` for contents that a launch did not compute."""
         self._own(array)
         self._contents.require(array.allocation, "numpy()")
         uses = () if self.recorder is None else self.recorder.host_reads(self._steps, array)
         self._append("copy-out", (array,), array.nbytes, uses)
-        copied: NDArray[Any] = array.bytes().copy().view(array.dtype).reshape(array.shape)
+        copied: HostArray = array.bytes().copy().view(array.dtype).reshape(array.shape)
         return copied
 
     # -- variables ------------------------------------------------------------------------------------------------------

@@ -7,12 +7,12 @@ import ctypes
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..memory.arena import GLOBAL_BASE, NOTHING, Allocation, Memory, Saved
+from ..memory.arrays import HostArray
 from ..memory.heap import HEAP_BYTES
 from ..ptx.module import Function
 from ..ptx.syntax import Variable
@@ -218,7 +218,7 @@ def _memcmp() -> Callable[..., int]:
     return found
 
 
-def _same(first: NDArray[Any], second: NDArray[Any]) -> bool:
+def _same(first: HostArray, second: HostArray) -> bool:
     """Whether two contiguous arrays hold the same bytes; ends at the first that differs."""
     return first.nbytes == second.nbytes and not _memcmp()(
         first.ctypes.data, second.ctypes.data, first.nbytes

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..memory.arrays import HostArray
+
 __all__ = ["Marks", "Span", "all_of_elements", "any_of_elements", "equal_elements", "marked"]
 
 _PIECE = 1 << 16
@@ -43,7 +45,7 @@ class Span:
         same = (self.start, self.end) == (other.start, other.end)
         return same and other.mask is not None and np.array_equal(self.mask, other.mask)
 
-    def put(self, part: NDArray[Any], value: Any) -> None:
+    def put(self, part: HostArray, value: Any) -> None:
         """Set these bytes of something that has one number for each of the object's."""
         if self.mask is None:
             part[self.slice] = value
@@ -125,7 +127,7 @@ def marked(flags: NDArray[np.uint8]) -> Span | None:
     return Span(start, end, None if count == end - start else marks[start:end].copy())
 
 
-def _elements(raw: NDArray[Any], width: int) -> NDArray[Any]:
+def _elements(raw: HostArray, width: int) -> HostArray:
     """Bytes or flags as elements of so many bytes: one integer each, or a row of bytes where there is no such integer."""
     word = _WORDS.get(width)
     return raw.reshape(-1, width) if word is None else raw.view(word)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..memory.arrays import DeviceArray
-from .contents import describe
+from .contents import Values, describe
 from .events import Use
 from .spans import all_of_elements, equal_elements
 from .thresholds import Thresholds
@@ -60,9 +60,7 @@ def use_as(array: DeviceArray, waiting: WrittenBytes | None, thresholds: Thresho
     )
 
 
-def patterns_of(
-    values: NDArray[Any], array: DeviceArray, thresholds: Thresholds, whole: bool
-) -> dict[str, Any]:
+def patterns_of(values: Values, array: DeviceArray, thresholds: Thresholds, whole: bool) -> dict[str, Any]:
     """What a ``Use`` has of the values that were written, which may be the ``whole`` array."""
     contents = describe(values, array.shape, thresholds, whole)
     strongest = contents[0] if contents else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from ..simt.faults import bad_mbarrier
 from .mbarrier import Objects, in_rank, ranks_in, ranks_of
 from .memory import MemoryStep, Part, address_reader
 from .operands import Guarded, Prepare, every_lane, lane_value, reader
-from .values import LaneValue, dtype_of
+from .values import Lanes, LaneValue, dtype_of
 
 if TYPE_CHECKING:
     from ..simt.launch import LaunchPlan
@@ -43,7 +43,6 @@ __all__ = [
     "validity_pattern",
 ]
 
-Lanes = npt.NDArray[Any]
 _U16, _U32, _U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
 #: bytes that are checked and counted as one
 BULK_PIECE = 16

@@ -8,10 +8,9 @@ condition code and parameters of the calling function, restored in the lanes tha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import PtxError, Unsupported
 from ..flow.blocks import BasicBlock
@@ -35,14 +34,13 @@ from .operands import (
     integer,
     reader,
 )
-from .values import LaneValue, dtype_of
+from .values import Lanes, LaneValue, dtype_of
 
 if TYPE_CHECKING:
     from .warp import ReferenceWarp
 
 __all__ = ["Activation", "Call", "ParameterStep", "argument_reader", "parameter_step", "put_bytes"]
 
-Lanes = npt.NDArray[Any]
 _U64, _PRED = scalar_type("u64"), scalar_type("pred")
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ..flow.operands import matched
 from ..isa.types import scalar_type
@@ -14,13 +13,12 @@ from ..ptx.syntax import Address, Immediate, Instruction
 from ..simt.counters import LINE_BYTES, SITE_COLUMNS, sectors, wavefronts
 from .memory import MemoryStep, address_reader
 from .operands import Guarded, Prepare, every_lane, reader
+from .values import Lanes
 
 if TYPE_CHECKING:
     from .warp import ReferenceWarp
 
 __all__ = ["CopyStep"]
-
-Lanes = npt.NDArray[Any]
 
 
 class CopyStep:

@@ -8,7 +8,7 @@ not take part gives 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Exchange", "mask_array", "perform"]
 
-Lanes = npt.NDArray[Any]
 _U32, _PRED = scalar_type("u32"), scalar_type("pred")
 _WHOLE = 0xFFFFFFFF
 _LANE = LaneValue(np.arange(32, dtype=np.uint32), _U32)

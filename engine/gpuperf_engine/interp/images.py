@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from ..flow.operands import matched
 from ..isa.evaluation import evaluate
@@ -26,14 +25,13 @@ from .operands import (
     reader,
     sources,
 )
-from .values import LaneValue, dtype_of
+from .values import Lanes, LaneValue, dtype_of
 
 if TYPE_CHECKING:
     from .warp import ReferenceWarp
 
 __all__ = ["ImageStep"]
 
-Lanes = npt.NDArray[Any]
 _U32, _U64, _B32 = scalar_type("u32"), scalar_type("u64"), scalar_type("b32")
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ..flow.operands import matched
 from ..isa.evaluation import evaluate
@@ -14,7 +13,7 @@ from ..ptx.syntax import Instruction
 from ..simt.faults import lanes_of
 from .memory import MemoryStep, address_reader
 from .operands import Prepare, address_operand, every_lane, lane_value, reader
-from .values import LaneValue
+from .values import Lanes, LaneValue
 
 if TYPE_CHECKING:
     from .warp import ReferenceWarp
@@ -82,9 +81,9 @@ class MatrixRows:
         self,
         warp: ReferenceWarp,
         step: MemoryStep,
-        lanes: npt.NDArray[Any],
-        addresses: npt.NDArray[Any],
-        moved: list[npt.NDArray[Any]],
+        lanes: Lanes,
+        addresses: Lanes,
+        moved: list[Lanes],
         first: int,
     ) -> None:
         """What one of the accesses carries, where that is observed: its words, the ``first`` and further ones of a lane, or their

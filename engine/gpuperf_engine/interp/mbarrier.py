@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,14 +33,13 @@ from ..simt.schedule import Status
 from .memory import MemoryStep, address_reader
 from .operands import Guarded, Prepare, Reader, destinations, every_lane, integer, reader
 from .regions import Region
-from .values import LaneValue
+from .values import Lanes, LaneValue
 
 if TYPE_CHECKING:
     from .warp import LanesCta, ReferenceWarp
 
 __all__ = ["MbarrierStep", "Objects", "WaitStep", "in_rank", "ranks_in", "ranks_of"]
 
-Lanes = npt.NDArray[Any]
 _U32, _U64, _PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
 _B8 = scalar_type("b8")
 _ONE = integer(1, _U32)

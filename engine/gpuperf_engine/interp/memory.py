@@ -6,10 +6,9 @@ access is reported for the lowest lane.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import MemoryFault
 from ..flow.operands import left_out, matched
@@ -54,14 +53,13 @@ from .operands import (
 )
 from .regions import Region
 from .value_recorder import ValueRecorder
-from .values import LaneValue, dtype_of
+from .values import Lanes, LaneValue, dtype_of
 
 if TYPE_CHECKING:
     from .warp import ReferenceWarp
 
 __all__ = ["MemoryStep", "Part", "address_reader", "stored_readers"]
 
-Lanes = npt.NDArray[Any]
 _U64 = scalar_type("u64")
 (
     _REQUESTS, _LANES, _SECTORS, _WAVEFRONTS, _IDEAL, _SHARED_LANES, _LOCAL_LANES, _LINES, _LOCAL_SECTORS,

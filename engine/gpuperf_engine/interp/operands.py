@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import Unsupported
 from ..flow.operands import matched
@@ -34,7 +33,7 @@ from ..ptx.syntax import (
 from ..simt.launch import LaunchPlan
 from ..simt.program import Program
 from .special import read_special
-from .values import LaneValue, dtype_of
+from .values import Lanes, LaneValue, dtype_of
 
 if TYPE_CHECKING:
     from .warp import ReferenceWarp
@@ -57,7 +56,6 @@ __all__ = [
     "value_sources",
 ]
 
-Lanes = npt.NDArray[Any]
 Reader = Callable[["ReferenceWarp"], LaneValue]
 Destination = Register | None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +10,9 @@ import numpy.typing as npt
 from ..isa.types import ScalarType
 from ..memory.arena import PADDED, Memory
 from ..memory.spaces import ANY, KINDS, bit_of
-from .values import dtype_of
+from .values import Lanes, dtype_of
 
 __all__ = ["Arena", "Region"]
-
-Lanes = npt.NDArray[Any]
 
 
 class Region:

@@ -8,10 +8,9 @@ its current block's included. Without clusters every CTA is a cluster of its own
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import Unsupported
 from ..isa.types import scalar_type
@@ -19,7 +18,7 @@ from ..ptx.special import special_type
 from ..ptx.syntax import SpecialRegister
 from ..simt.launch import LaunchPlan
 from ..simt.program import RESERVED_SHARED, Program, reserved_offset, shared_unit
-from .values import LaneValue
+from .values import Lanes, LaneValue
 
 if TYPE_CHECKING:
     from .warp import ReferenceWarp
@@ -47,7 +46,7 @@ _ZERO = (
 _ONES = ("nsmid",)
 
 
-def _u32(data: npt.NDArray[Any]) -> LaneValue:
+def _u32(data: Lanes) -> LaneValue:
     return LaneValue(np.asarray(data).reshape(-1).astype(np.uint32), _U32)
 
 

@@ -6,10 +6,9 @@ returns. It is kept as the distance from the end of the thread's local memory, s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ..isa.evaluation import evaluate
 from ..isa.types import scalar_type
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StackStep"]
 
-Lanes = npt.NDArray[Any]
 _U64 = scalar_type("u64")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..flow.operands import matched
 from ..isa.rows.tensor import combine_elements
@@ -21,14 +20,13 @@ from .bulk import BULK_PIECE, Targets, count, spans, validity_pattern
 from .memory import MemoryStep, address_reader
 from .operands import Guarded, Prepare, every_lane, lane_value, reader
 from .value_recorder import ValueRecorder
-from .values import LaneValue, dtype_of
+from .values import Lanes, LaneValue, dtype_of
 
 if TYPE_CHECKING:
     from .warp import ReferenceWarp
 
 __all__ = ["ReplaceStep", "TensorStep"]
 
-Lanes = npt.NDArray[Any]
 _S32, _U16, _U32, _U64 = (scalar_type(name) for name in ("s32", "u16", "u32", "u64"))
 
 

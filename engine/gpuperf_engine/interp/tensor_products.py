@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ from .tensor_steps import (
     peers_of,
     row_lane,
 )
-from .values import LaneValue
+from .values import Lanes, LaneValue
 
 if TYPE_CHECKING:
     from .warp import LanesCta, ReferenceWarp
@@ -172,7 +172,7 @@ class _Multiplication:
         before = begin(LaneValue(np.ascontiguousarray(words), _U32), self._result)
         return _doubles(before) * self.step.factor
 
-    def _finish(self, total: Numbers) -> npt.NDArray[Any]:
+    def _finish(self, total: Numbers) -> Lanes:
         saturates = bool(self.idesc >> 3 & 1) and self.kind == Tensor.I8
         return lane_value(finish(LaneValue(total.view(np.uint64), _F64), self._result, saturates)).data
 
@@ -196,7 +196,7 @@ class _Multiplication:
             numbers = _doubles(decoded.convert(_F64))
         return numbers * (-1.0 if negates else 1.0)
 
-    def _held(self, cta: LanesCta, lanes: npt.NDArray[Any]) -> Bytes:
+    def _held(self, cta: LanesCta, lanes: Lanes) -> Bytes:
         """Lines of A in tensor memory."""
         column = require(self.warp, cta, self.step.instruction, self.lane, self.given["a"], 8)
         words = np.ascontiguousarray(cta.tensor.words[column : column + 8, lanes].T)

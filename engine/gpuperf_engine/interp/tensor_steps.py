@@ -18,6 +18,7 @@ from ..simt.schedule import Status
 from .memory import MemoryStep, address_reader
 from .operands import Guarded, Prepare, Reader, every_lane, reader
 from .tensor_memory import refuse, require
+from .values import Lanes
 
 if TYPE_CHECKING:
     from .warp import LanesCta, ReferenceWarp
@@ -37,7 +38,7 @@ __all__ = [
 
 Bytes = npt.NDArray[np.uint8]
 #: of many lines, rows or addresses at once
-_OfArrays = Callable[..., npt.NDArray[Any]]
+_OfArrays = Callable[..., Lanes]
 line_offset, transposed_offset, swizzled, row_lane, metadata_row, metadata_bit = (
     cast(_OfArrays, getattr(tensor_layouts, name))
     for name in ("line_offset", "transposed_offset", "swizzled", "row_lane", "metadata_row", "metadata_bit")
@@ -52,7 +53,7 @@ def operand_reader(to: Prepare, operand: Operand, kind: Any) -> Reader:
     return reader(to, operand, kind)
 
 
-def count_request(warp: ReferenceWarp, site: int | None, active: npt.NDArray[Any]) -> None:
+def count_request(warp: ReferenceWarp, site: int | None, active: Lanes) -> None:
     """Count a request of a site, if any lane makes it."""
     if warp.counters.sites is not None and site is not None and active.any():
         warp.counters.sites[site][0] += 1
@@ -158,7 +159,7 @@ class Matrices:
         warp: ReferenceWarp,
         cta: LanesCta,
         lane: int,
-        offsets: npt.NDArray[Any],
+        offsets: Lanes,
         pattern: tuple[int, int, int],
     ) -> Bytes:
         """16 bytes at each of some addresses of shared memory; ``pattern``: width, atom and phase of swizzling."""

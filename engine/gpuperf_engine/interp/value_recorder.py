@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..memory.arena import GLOBAL_BASE, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
 from ..results import ValueRecord
@@ -37,10 +36,9 @@ from ..simt.value_records import (
     object_namer,
     value_slots,
 )
+from .values import Lanes
 
 __all__ = ["ValueRecorder"]
-
-Lanes = NDArray[Any]
 
 
 @dataclass(slots=True)

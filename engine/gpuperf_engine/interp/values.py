@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,10 @@ from . import softfloat
 from .softfloat import FORMATS, Format
 from .wide import clz64, multiply64
 
-__all__ = ["LaneValue", "dtype_of"]
+__all__ = ["LaneValue", "Lanes", "dtype_of"]
 
-Lanes = npt.NDArray[Any]
+Lanes: TypeAlias = npt.NDArray[Any]
+"""An element for each lane; its type is that of the value, address or mask that it holds."""
 
 _U32 = scalar_type("u32")
 _PRED = scalar_type("pred")

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ..flow.blocks import BasicBlock
 from ..isa.evaluation import extend
@@ -36,7 +35,7 @@ from .operands import every_lane, integer, lane_value
 from .regions import Arena, Region
 from .tensor_memory import TensorMemory
 from .value_recorder import ValueRecorder
-from .values import LaneValue
+from .values import Lanes, LaneValue
 
 if TYPE_CHECKING:
     from .blocks import Block
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Counters", "LanesCluster", "LanesCta", "ReferenceWarp"]
 
-Lanes = npt.NDArray[Any]
 _PRED = scalar_type("pred")
 _EMPTY = np.zeros(32, np.uint64)
 _NEVER_WRITTEN = LaneValue(np.zeros(1, np.uint64), scalar_type("u64"))

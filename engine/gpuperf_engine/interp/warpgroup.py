@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from ..simt.faults import awaited_warps, long_line, meaningless_operands, no_war
 from ..simt.schedule import Status
 from .memory import MemoryStep
 from .operands import Guarded, Prepare, every_lane, lane_value
-from .values import LaneValue
+from .values import Lanes, LaneValue
 
 if TYPE_CHECKING:
     from .warp import ReferenceWarp
@@ -158,7 +158,7 @@ class WarpgroupStep:
         (product,) = evaluate(self.form, [2, 1, 1, scale, c, *a, *b, *metadata])
         return self._after(lane_value(product).data)
 
-    def _numbers(self, what: int, word: npt.NDArray[Any], sign: int) -> list[LaneValue]:
+    def _numbers(self, what: int, word: Lanes, sign: int) -> list[LaneValue]:
         numbers = evaluate(self.form, [what, LaneValue(np.ascontiguousarray(word), _B32)])
         return [lane_value(-number if sign in (-1, 0xFFFFFFFF) else number) for number in numbers]
 
@@ -229,7 +229,7 @@ class WarpgroupStep:
         scale = np.tile(every_lane(given["scale"])[_LANE], (1, blocks))
         return LaneValue(elements.view(np.float16) if half else elements, kind), LaneValue(scale, _PRED)
 
-    def _after(self, elements: npt.NDArray[Any]) -> list[LaneValue]:
+    def _after(self, elements: Lanes) -> list[LaneValue]:
         """The registers of D."""
         half = self.result.type == _B32
         assert self.result.type is not None

@@ -8,7 +8,7 @@ import reprlib
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -20,6 +20,7 @@ from .arena import Allocation, Memory
 __all__ = [
     "ArrayOwner",
     "DeviceArray",
+    "HostArray",
     "as_dtype",
     "as_shape",
     "as_whole",
@@ -30,17 +31,21 @@ __all__ = [
 ]
 
 
+HostArray: TypeAlias = NDArray[Any]
+"""An array of the host, of any dtype."""
+
+
 class ArrayOwner(Protocol):
     """The device whose memory an array lies in: copies and memsets go through it, because it records them."""
 
     @property
     def memory(self) -> Memory: ...
 
-    def read(self, array: DeviceArray) -> NDArray[Any]: ...
+    def read(self, array: DeviceArray) -> HostArray: ...
 
     def memset(self, array: DeviceArray, value: object) -> None: ...
 
-    def copy(self, target: DeviceArray, source: NDArray[Any] | DeviceArray) -> None: ...
+    def copy(self, target: DeviceArray, source: HostArray | DeviceArray) -> None: ...
 
 
 @dataclass(unsafe_hash=True)
@@ -127,7 +132,7 @@ class DeviceArray:
             shape = (*shape[:-1], row // other.itemsize)
         return replace(self, shape=shape, dtype=other)
 
-    def numpy(self) -> NDArray[Any]:
+    def numpy(self) -> HostArray:
         """A copy on the host, shape and dtype as made."""
         return self.runtime.read(self)
 
@@ -135,7 +140,7 @@ class DeviceArray:
         """Set every element, recorded as a memset."""
         self.runtime.memset(self, value)
 
-    def copy_from(self, source: NDArray[Any] | DeviceArray) -> None:
+    def copy_from(self, source: HostArray | DeviceArray) -> None:
         """Overwrite with host data or another device array of the same size in bytes."""
         self.runtime.copy(self, source)
 
@@ -164,7 +169,7 @@ def check_dtype(dtype: np.dtype[Any]) -> None:
         )
 
 
-def converted(source: object, dtype: np.dtype[Any]) -> NDArray[Any]:
+def converted(source: object, dtype: np.dtype[Any]) -> HostArray:
     """Host data as a contiguous array of a dtype, without loss of kind or range. Raises ``LaunchError``."""
     try:
         given = np.asarray(source)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +99,7 @@ class AtomicTargets:
     def __init__(self) -> None:
         self.table = np.zeros((SLOTS, 3), np.int64)
 
-    def add(self, addresses: NDArray[Any], lanes: NDArray[Any], combined: bool) -> None:
+    def add(self, addresses: NDArray[np.uint64], lanes: NDArray[np.intp], combined: bool) -> None:
         """One request. ``addresses``, uint64, of the active ``lanes`` (0 to 31) in global memory."""
         words = (addresses >> np.uint64(WORD_SHIFT)).astype(np.int64)
         if combined:
@@ -108,10 +107,10 @@ class AtomicTargets:
             np.add.at(self.table[:, _SAVED], slots_of(np.delete(words, first)), 1)
         self._come(words)
 
-    def add_bytes(self, addresses: NDArray[Any], size: int) -> None:
+    def add_bytes(self, addresses: NDArray[np.uint64], size: int) -> None:
         """A reduction by a bulk copy, which comes to each word once. ``addresses``, uint64, of elements of ``size`` bytes in global
         memory."""
-        bytes_ = addresses[:, None] + np.arange(size, dtype=np.uint64)
+        bytes_ = np.add.outer(addresses, np.arange(size, dtype=np.uint64))
         self._come(np.unique(bytes_ >> np.uint64(WORD_SHIFT)).astype(np.int64))
 
     def _come(self, words: NDArray[np.int64]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,18 +174,18 @@ BANKS = 32
 WORD_BYTES = 4
 
 
-def sectors(addresses: NDArray[Any], piece: int = SECTOR_BYTES) -> int:
+def sectors(addresses: NDArray[np.uint64], piece: int = SECTOR_BYTES) -> int:
     """Distinct 32-byte sectors (or other pieces) of one request. ``addresses``: those of the active lanes, uint64; accesses are
     aligned to their size, so none lies in two sectors."""
     return _distinct(addresses // piece)
 
 
-def _distinct(numbers: NDArray[Any]) -> int:
+def _distinct(numbers: NDArray[np.uint64]) -> int:
     """How many different numbers there are: of 32, in a tenth of the time that ``np.unique`` takes."""
     return len(set(numbers.tolist()))
 
 
-def local_sectors(offsets: NDArray[Any], lanes: NDArray[Any], size: int) -> int:
+def local_sectors(offsets: NDArray[np.uint64], lanes: NDArray[np.intp], size: int) -> int:
     """Distinct sectors of one request to local memory. ``offsets``: addresses within local memory, ``size`` bytes per lane.
 
     Local memory is laid out so that the same word of consecutive lanes is consecutive (CUDA C++ Programming Guide, "Local
@@ -198,7 +197,7 @@ def local_sectors(offsets: NDArray[Any], lanes: NDArray[Any], size: int) -> int:
 
 
 def wavefronts(
-    addresses: NDArray[Any], lanes: NDArray[Any], size: int, loads: bool = False
+    addresses: NDArray[np.uint64], lanes: NDArray[np.intp], size: int, loads: bool = False
 ) -> tuple[int, int]:
     """Wavefronts of one request to shared memory, and how many its width alone would need.
 
@@ -242,25 +241,25 @@ def _wavefronts(near: bytes, at: bytes, size: int, loads: bool) -> tuple[int, in
     return total, ideal
 
 
-def _wavefronts_of(words: NDArray[Any], width: int) -> int:
+def _wavefronts_of(words: NDArray[np.uint64], width: int) -> int:
     """The most distinct words of ``width`` bytes that lie in the same banks."""
     banks = np.unique(words) % (BANKS * WORD_BYTES // width)
     return int(np.bincount(banks.astype(np.int64)).max())
 
 
-def _paired(words: NDArray[Any], lanes: NDArray[Any], distance: int) -> bool:
+def _paired(words: NDArray[np.uint64], lanes: NDArray[np.intp], distance: int) -> bool:
     table = np.full(32, -1, dtype=np.int64)
     table[lanes] = words
     partners = table[lanes ^ distance]
     return bool(((partners == -1) | (partners == words.astype(np.int64))).all())
 
 
-def serializations(addresses: NDArray[Any]) -> int:
+def serializations(addresses: NDArray[np.uint64]) -> int:
     """The most lanes of one request that have the same address: atomics on it follow each other."""
     return max(Counter(addresses.tolist()).values())
 
 
-def atomic_wavefronts(addresses: NDArray[Any], lanes: NDArray[Any], size: int) -> tuple[int, int]:
+def atomic_wavefronts(addresses: NDArray[np.uint64], lanes: NDArray[np.intp], size: int) -> tuple[int, int]:
     """As ``wavefronts``, for atomics: lanes that hit the same address are served one after the other, so the most frequent address
     adds a wavefront for each of its lanes but the first."""
     total, ideal = wavefronts(addresses, lanes, size)

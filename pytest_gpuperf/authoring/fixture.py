@@ -17,12 +17,12 @@ from .progress import step
 if TYPE_CHECKING:
     import subprocess
 
-    from numpy.typing import DTypeLike, NDArray
+    from numpy.typing import DTypeLike
 
     import gpuperf_engine as engine
     from gpuperf_engine import Device, Profile, TensorMap
     from gpuperf_engine.errors import LaunchError
-    from gpuperf_engine.memory.arrays import DeviceArray
+    from gpuperf_engine.memory.arrays import DeviceArray, HostArray
     from gpuperf_engine.memory.images import ImageObject
     from gpuperf_engine.profile.budget import Budget
 
@@ -154,7 +154,7 @@ class Gpuperf:
         self.device.memset(array, value)
 
     @_quiet
-    def copy(self, destination: DeviceArray, source: NDArray[Any] | DeviceArray) -> None:
+    def copy(self, destination: DeviceArray, source: HostArray | DeviceArray) -> None:
         """Copies a host array or a device array to a device array of equal size in bytes."""
         __tracebackhide__ = True
         self.device.copy(destination, source)

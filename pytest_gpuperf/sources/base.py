@@ -7,15 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuperf_engine.ptx.retarget import retargeted
 from gpuperf_engine.timing.targets import most_specific, stand_in
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gpuperf_engine.memory.arrays import DeviceArray
+    from gpuperf_engine.memory.arrays import DeviceArray, HostArray
     from gpuperf_engine.timing.machine import Machine
 
 __all__ = ["Alternatives", "Bound", "Compilation", "JitFunction", "PtxSource", "display"]
@@ -80,9 +78,7 @@ class JitFunction(ABC):
         ``arch`` too. Raises ``EngineError``."""
 
     @abstractmethod
-    def bind(
-        self, arguments: Sequence[object], move: Callable[[NDArray[Any], str, bool], DeviceArray]
-    ) -> Bound:
+    def bind(self, arguments: Sequence[object], move: Callable[[HostArray, str, bool], DeviceArray]) -> Bound:
         """The arguments of a launch. ``move`` makes a device array of a host array, with a name, and with its contents or without."""
 
 

@@ -13,9 +13,7 @@ from gpuperf_engine.errors import EngineError
 from .base import Bound, JitFunction, PtxSource
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from gpuperf_engine.memory.arrays import DeviceArray
+    from gpuperf_engine.memory.arrays import DeviceArray, HostArray
 
 __all__ = ["NumbaFunction", "pytest_gpuperf_ptx_source"]
 
@@ -62,9 +60,7 @@ class NumbaFunction(JitFunction):
             self._compiled[key] = PtxSource(text, path, entry, compiler()), cooperative
         return self._compiled[key]
 
-    def bind(
-        self, arguments: Sequence[object], move: Callable[[NDArray[Any], str, bool], DeviceArray]
-    ) -> Bound:
+    def bind(self, arguments: Sequence[object], move: Callable[[HostArray, str, bool], DeviceArray]) -> Bound:
         from ..numba.kernels import types_of, unpack
 
         return Bound(*unpack(self.function, types_of(self.function, arguments), arguments, move))

@@ -156,7 +156,7 @@ def _one_zero(different: Values, counts: NDArray[np.int64]) -> tuple[Values, NDA
     return different[order], counts[order]
 
 
-def _most_different(dtype: np.dtype[Any], count: int, thresholds: Thresholds) -> float:
+def _most_different(dtype: np.dtype[np.generic], count: int, thresholds: Thresholds) -> float:
     """How many different values are few."""
     return thresholds.distinct * min(count, 2 ** (8 * dtype.itemsize) if dtype.kind != "b" else 2)
 
@@ -172,7 +172,7 @@ def _hashes(words: Values) -> Values:
 
 
 def _frequent(
-    dtype: np.dtype[Any],
+    dtype: np.dtype[np.generic],
     count: int,
     different: Values,
     counts: NDArray[np.int64],

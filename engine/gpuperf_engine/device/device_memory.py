@@ -10,7 +10,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -176,7 +175,7 @@ class DeviceMemory:
         return array
 
     def _allocate(
-        self, shape: tuple[int, ...], dtype: np.dtype[Any], name: str | None, pad: int | None
+        self, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str | None, pad: int | None
     ) -> DeviceArray:
         check_dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
@@ -484,7 +483,7 @@ class DeviceMemory:
         while self._freed:
             self.memory.give_again(self._freed.popleft())
 
-    def _retype(self, allocation: Allocation, dtype: np.dtype[Any]) -> None:
+    def _retype(self, allocation: Allocation, dtype: np.dtype[np.generic]) -> None:
         """The elements of an object that was allocated as bytes are of this type, in the steps before too."""
         self._untyped.discard(allocation)
         whole = DeviceArray(self, allocation, 0, (allocation.size // dtype.itemsize,), dtype).recorded()

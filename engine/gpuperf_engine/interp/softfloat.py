@@ -14,7 +14,7 @@ instead, for speed only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,9 @@ __all__ = [
     "to_double",
 ]
 
-Raw = npt.NDArray[Any]
+Raw: TypeAlias = npt.NDArray[Any]
+"""Bit patterns, in integers of their size."""
+Floats: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 _ONE = np.uint64(1)
@@ -71,7 +73,7 @@ class Format:
         return (1 << (self.bits - 1)) - 1
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype[np.generic]:
         return np.dtype(f"u{self.bits // 8}")
 
 
@@ -163,11 +165,11 @@ def _finish(result: Words, form: Format, nan: Bools, infinite: Bools, sign: Bool
     return out.astype(form.dtype)
 
 
-def _host(raw: Raw, form: Format) -> npt.NDArray[Any]:
-    return raw.view(np.float32 if form.bits == 32 else np.float64)
+def _host(raw: Raw, form: Format) -> Floats:
+    return raw.view(np.float32) if form.bits == 32 else raw.view(np.float64)
 
 
-def _from_host(value: npt.NDArray[Any], form: Format) -> Raw:
+def _from_host(value: Floats, form: Format) -> Raw:
     nan = np.isnan(value)
     raw = value.view(form.dtype)
     return np.where(nan, form.dtype.type(form.nan), raw) if nan.any() else raw
@@ -210,7 +212,7 @@ def convert(raw: Raw, source: Format, target: Format, rounding: str = "rn") -> R
     return _from_double(_to_double(raw, source), target, rounding)
 
 
-def from_integer(value: npt.NDArray[Any], form: Format, rounding: str = "rn") -> Raw:
+def from_integer(value: npt.NDArray[np.integer], form: Format, rounding: str = "rn") -> Raw:
     """Integers (any signed or unsigned dtype) rounded to a format."""
     if value.dtype.kind == "i":
         sign = value < 0

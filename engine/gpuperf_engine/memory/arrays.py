@@ -57,7 +57,7 @@ class DeviceArray:
     allocation: Allocation = field(repr=False)
     offset: int
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
 
     @property
     def address(self) -> int:
@@ -149,7 +149,7 @@ class DeviceArray:
         return self.runtime.memory.view(self.allocation)[self.offset : self.offset + self.nbytes]
 
 
-def as_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+def as_dtype(dtype: DTypeLike) -> np.dtype[np.generic]:
     """The dtype meant. Raises ``LaunchError``."""
     try:
         return np.dtype(dtype)
@@ -160,7 +160,7 @@ def as_dtype(dtype: DTypeLike) -> np.dtype[Any]:
         ) from None
 
 
-def check_dtype(dtype: np.dtype[Any]) -> None:
+def check_dtype(dtype: np.dtype[np.generic]) -> None:
     """Raises ``LaunchError`` for a dtype that no array of a device has."""
     if dtype.hasobject or dtype.kind in "USmM" or not dtype.isnative:
         raise LaunchError(
@@ -169,7 +169,7 @@ def check_dtype(dtype: np.dtype[Any]) -> None:
         )
 
 
-def converted(source: object, dtype: np.dtype[Any]) -> HostArray:
+def converted(source: object, dtype: np.dtype[np.generic]) -> HostArray:
     """Host data as a contiguous array of a dtype, without loss of kind or range. Raises ``LaunchError``."""
     try:
         given = np.asarray(source)
@@ -187,7 +187,7 @@ def converted(source: object, dtype: np.dtype[Any]) -> HostArray:
         ) from None
 
 
-def _conversion(source: object, dtype: np.dtype[Any]) -> str:
+def _conversion(source: object, dtype: np.dtype[np.generic]) -> str:
     if not isinstance(source, (np.ndarray, np.generic)) or source.dtype.kind not in "biufc":
         return f"accepted: what NumPy converts to {dtype} without loss of kind or range"
     as_bytes = f"array.view(np.{source.dtype}) on the device, for the same bytes"
@@ -221,7 +221,7 @@ def axes_of(shape: tuple[int, ...], width: int) -> tuple[int, int]:
     return row, long[-2] * row if len(long) == 3 else 0
 
 
-def dtype_of_variable(variable: Variable) -> np.dtype[Any]:
+def dtype_of_variable(variable: Variable) -> np.dtype[np.generic]:
     """The NumPy dtype of a PTX variable's elements; unsigned integers where NumPy has no such type."""
     kind, size = variable.type.kind, variable.type.bytes
     if kind == "f" and size in (2, 4, 8) and variable.type.lanes == 1:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -55,7 +54,7 @@ def number_of(value: object, names: Sequence[str], what: str) -> int:
     return names.index(value)
 
 
-def _element(kind: np.dtype[Any], data_type: str | None) -> Element:
+def _element(kind: np.dtype[np.generic], data_type: str | None) -> Element:
     if data_type is None:
         element_type = _OF_DTYPE.get(kind.name, _OF_WIDTH.get(kind.itemsize))
         if element_type is None:

@@ -211,10 +211,10 @@ class _Reader:
         )
 
 
-def _dtype(name: str) -> np.dtype[Any]:
+def _dtype(name: str) -> np.dtype[np.generic]:
     if name == "bfloat16":
         name = importlib.import_module("ml_dtypes").bfloat16
-    kind: np.dtype[Any] = np.dtype(name)
+    kind: np.dtype[np.generic] = np.dtype(name)
     return kind
 
 

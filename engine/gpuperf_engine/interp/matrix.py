@@ -102,4 +102,6 @@ class MatrixRows:
                 places -= np.uint64(slot.element * bytes)
                 part = np.ascontiguousarray(halves[lanes, half])
                 loader = warp.number if self.loads else 0
-                recorder.add(slot, step.space, lanes, places, part, not self.loads, loader, warp.number)
+                recorder.add(
+                    slot, step.space, lanes, places, part, not self.loads, loader, warp.number, half=half
+                )

@@ -430,7 +430,16 @@ class MemoryStep:
                     )
                 stores = self.kind == "store"
                 recorder.add(
-                    slot, self.space, lanes, addresses, held, stores, loader, warp.number, self.strong
+                    slot,
+                    self.space,
+                    lanes,
+                    addresses,
+                    held,
+                    stores,
+                    loader,
+                    warp.number,
+                    self.strong,
+                    part // bytes,
                 )
 
     def recorded(self, warp: ReferenceWarp, addresses: Lanes) -> Lanes:

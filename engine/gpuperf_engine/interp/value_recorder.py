@@ -114,10 +114,11 @@ class ValueRecorder:
         loader: int,
         warp: int = 0,
         strong: bool = False,
+        half: int = 0,
     ) -> None:
         """One element of an access. ``addresses`` and ``values`` are those of the active ``lanes``, in order; ``stores``: it is about
         to be stored, by the ``warp`` of that number in the launch + 1, ``strong`` or not; ``loader``: that number, if it is a load
-        that could be left out, else 0."""
+        that could be left out, else 0; ``half``: which one of a word it is, whose first slot overwrites all of the word."""
         kind = slot.kind
         size = kind.bits // 8
         if slot.element:
@@ -138,7 +139,8 @@ class ValueRecorder:
             if stores and not target.space:
                 record.carried.silent += self._silent(addresses[inside], raw[inside], size, target.tracked)
             if self._traced and target.writable:
-                self._trace(record, lanes[inside], offsets[inside], size, (warp, strong) if stores else None)
+                stored = (warp, strong, slot.index + 1 - half) if stores else None
+                self._trace(record, lanes[inside], offsets[inside], size, stored)
             record.batches.append(
                 (lanes[inside], (offsets[inside] // np.uint64(size)).astype(np.int64), words[inside])
             )
@@ -209,9 +211,10 @@ class ValueRecorder:
         return int((known.lanes & own.lanes & same).sum())
 
     def _trace(
-        self, record: _Record, lanes: Lanes, offsets: Lanes, size: int, stored: tuple[int, bool] | None
+        self, record: _Record, lanes: Lanes, offsets: Lanes, size: int, stored: tuple[int, bool, int] | None
     ) -> None:
-        """Elements at these offsets are read, or stored by a warp, strongly or not: its dead stores are counted."""
+        """Elements at these offsets are read, or stored by a warp, strongly or not: its dead stores are counted, as overwritten by the
+        slot that is last."""
         start = record.carried.start
         last = self._last.get(start)
         if last is None:
@@ -224,12 +227,12 @@ class ValueRecorder:
         if stored is None:
             last[bytes] = 0
             return
-        warp, strong = stored
+        warp, strong, overwriter = stored
         threads = (32 * warp + lanes.astype(np.int64))[:, None] << 16
         before, slot = last[bytes], record.carried.slot + 1
         slots, counts = np.unique(before[before >> 16 << 16 == threads] & 0xFFFF, return_counts=True)
         for number, count in zip(slots.tolist(), counts.tolist()):
-            self._records[number - 1, 0, start].carried.overwritten(slot, count)
+            self._records[number - 1, 0, start].carried.overwritten(overwriter, count)
         last[bytes] = 0 if strong else threads + slot
 
     def _silent(self, addresses: Lanes, raw: Lanes, size: int, tracked: bool) -> int:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["record_copied", "record_piece", "record_values", "recording_ranges"]
 
 
+_HALVES = (Values.LOW, Values.HIGH)
+
+
 def record_values(access: Access, values: Sequence[NativeValue], left_out: Sequence[int] = ()) -> None:
     """Record the elements of an access, but for those at some places, if that is observed; of stores before they are made."""
     for index, value in enumerate(values):
@@ -51,7 +54,7 @@ def _record(access: Access, value: NativeValue, number: int, place: int) -> None
         part = to.writer.trunc(part, f"i{bits}") if halves > 1 else part
         distance = place * access.type.bytes + half * bits // 8
         addresses = to.writer.add(access.addresses(), distance) if distance else access.addresses()
-        how = access.space + _compares(access)
+        how = access.space + _compares(access) + (_HALVES[half] if halves == 2 else 0)
         given = [
             ("ptr", "%ctx"), ("i64", str(slot.index)), ("i32", access.mask), (addresses.type, addresses),
             (part.type, part), ("i64", str(how)),

@@ -114,6 +114,7 @@ class Values:
     OVERWRITER = 1824
     LEAD = 1832
     TOUCHED = 1840  # where the epoch of the object's last store stands
+    PAIRS = 1848  # 1: of low halves of words, which are traced whole; the next slot has the high ones
     # 8 bytes each
     TOP = 1856
     TOP_COUNTS = TOP + 8 * value_records.TOP
@@ -137,6 +138,8 @@ class Values:
     HELD = 4
     LOADED = 8
     STRONG = 16  # of HELD
+    LOW = 32  # halves of words
+    HIGH = 64
     # of TRACES
     READS = 1
     OVERWRITES = 2

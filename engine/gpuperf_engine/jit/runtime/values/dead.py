@@ -12,11 +12,29 @@ from ...ir.access_records import ValueRow, Values
 from ..compile_python import load64, store64, unsigned_less
 
 
-def values_dead(context: Context, start: int, slot: int, bytes: int, overwriter: int) -> int:
-    """So many bytes of the object there, which the slot − 1 stored, were overwritten unread."""
+def values_dead(context: Context, start: int, slot: int, bytes: int, overwriter: int, index: int) -> int:
+    """So many bytes of the object there, which the slot − 1 stored, were overwritten unread: whole words, or the byte ``index`` of one
+    (else −1). Words of two halves are half those of the next slot."""
+    record = values_stored(context, start, slot)
+    if record and load64(record + Values.PAIRS):
+        if index < 0:
+            bytes = bytes >> 1
+            values_lost(values_stored(context, start, slot + 1), bytes, overwriter)
+        if index > 1:
+            record = values_stored(context, start, slot + 1)
+    return values_lost(record, bytes, overwriter)
+
+
+def values_stored(context: Context, start: int, slot: int) -> int:
+    """The record that the slot − 1 has of the object there, or 0."""
     record = load64(context.VALUE_ROWS + (slot - 1) * ValueRow.BYTES + ValueRow.FIRST)
     while record and (load64(record + Values.SPACE) or load64(record + Values.START) != start):
         record = load64(record + Values.NEXT)
+    return record
+
+
+def values_lost(record: int, bytes: int, overwriter: int) -> int:
+    """So many bytes of a record are dead."""
     if record == 0:
         return 0
     store64(record + Values.DEAD, load64(record + Values.DEAD) + bytes)
@@ -47,7 +65,7 @@ def values_traced(context: Context, slot: int, address: int, size: int, who: int
         held = load64(context.STORE_WORDS + 2 * word)
         mixed = context.STORE_EPOCH | Values.MIXED
         if part == 4 and held != mixed:
-            values_entry(context, slot, start, context.STORE_WORDS + 2 * word, 4, who, entry)
+            values_entry(context, slot, start, context.STORE_WORDS + 2 * word, -1, who, entry)
         else:
             places = context.STORE_BYTES + 8 * word
             if unsigned_less(held, context.STORE_EPOCH):
@@ -62,19 +80,22 @@ def values_traced(context: Context, slot: int, address: int, size: int, who: int
             index = byte & 3
             end = index + part
             while held and index < end:
-                values_entry(context, slot, start, places + 8 * index, 1, who, entry)
+                values_entry(context, slot, start, places + 8 * index, index, who, entry)
                 index += 1
         done += part
     return 0
 
 
 def values_entry(
-    context: Context, slot: int, start: int, place: int, bytes: int, who: int, entry: int
+    context: Context, slot: int, start: int, place: int, index: int, who: int, entry: int
 ) -> int:
-    """A word or byte; as ``values_traced``."""
+    """A word, or a byte of one; as ``values_traced``."""
     held = load64(place)
     if entry != -1:
         store64(place, entry)
     elif not unsigned_less(held, context.STORE_EPOCH) and held & -65536 == who:
-        values_dead(context, start, held & 65535, bytes, slot)
+        bytes = 4
+        if index >= 0:
+            bytes = 1
+        values_dead(context, start, held & 65535, bytes, slot, index)
     return 0

@@ -5,7 +5,8 @@
 record)`` takes the rows of a record into its sums: when there are ``BATCHES`` of them, and when the launch has ended. What is kept
 is defined by ``simt.value_records``. ``values_range_<type>(context, address, bytes)`` records elements of device memory that lie side
 by side, for the slot in the context. ``how``: space (0 the arena, 1 shared, 2 local, 3 generic), + ``Values.HELD`` for a store, which
-is recorded before it is made, + ``Values.STRONG`` if it is strong, and ``Values.LOADED`` for a load that could be left out.
+is recorded before it is made, + ``Values.STRONG`` if it is strong, ``Values.LOADED`` for a load that could be left out, and
+``Values.LOW`` and ``Values.HIGH`` for the halves of words, of which the low ones trace the words.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def values_function(name: str, wide: bool) -> str:
 
 _DECLARED = tuple(
     f"declare i64 @{name}({', '.join(['i64'] * count)})"
-    for name, count in zip(IMPORTS, (5, 4, 5, 6), strict=True)
+    for name, count in zip(IMPORTS, (5, 4, 6, 6), strict=True)
 )
 
 

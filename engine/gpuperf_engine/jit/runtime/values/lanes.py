@@ -63,6 +63,10 @@ def values_record(context: Context, slot: int, address: int, size: int, how: int
         store64(own + ValueRow.FIRST, record)
         if space == 0:
             values_shape(context, record, start, size)
+    if how & Values.HIGH:
+        writable = 0
+    if how & Values.LOW:
+        store64(record + Values.PAIRS, 1)
     if writable and context.STORE_WORDS and unsigned_less(start - context.STORE_FROM, context.STORE_SPAN):
         traces = Values.READS
         if how & Values.HELD:

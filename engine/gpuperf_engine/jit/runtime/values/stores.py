@@ -15,8 +15,8 @@ __all__ = ["Stores"]
 
 
 class Stores(Loads):
-    """Words of 32 bits have an entry each (``values.dead``). Elements of whole words are traced by vectors, narrower ones, and words
-    of which bytes have entries of their own, lane by lane."""
+    """Words of 32 bits have an entry each (``values.dead``). Elements of whole words, and pairs of halves, are traced by vectors,
+    narrower ones, and words of which bytes have entries of their own, lane by lane."""
 
     def trace(self, addresses: Ref, mask: Ref) -> None:
         """The lanes of an access read or store."""
@@ -37,7 +37,10 @@ class Stores(Loads):
         who = to.phi("i64", (0, "trace.load"), (thread, "trace.store"))
         kept = to.cast("sext", to.icmp("eq", how, Values.STORES), "i64")
         slot = to.add(Ref("i64", "%slot"), 1)
-        if self.kind.bits >= 32:
+        if self.kind.bits == 16:
+            to.branch(to.icmp("eq", to.field(self.record, Values.PAIRS), 0), "lanes", "words")
+            to.start("words")
+        if self.kind.bits >= 16:
             self._words(addresses, mask, (epoch, who, slot, kept))
         self._lanes(addresses, mask, (who, slot, kept))
         to.enter("traced")
@@ -46,7 +49,7 @@ class Stores(Loads):
 
     def _words(self, addresses: Ref, mask: Ref, given: tuple[Ref, Ref, Ref, Ref]) -> None:
         """Whole words, unless bytes of one have entries of their own."""
-        to, size = self.to, self.kind.bits // 8
+        to, size = self.to, max(4, self.kind.bits // 8)
         words = size // 4
         base = to.pointer(to.field("%ctx", Context.STORE_WORDS))
         places = to.shl(addresses, 1)
@@ -119,7 +122,9 @@ class Stores(Loads):
             number = to.intrinsic(f"ctpop.{lost.type}", lost.type, together)
             bytes = to.shl(to.zext(number, "i64") if number.type == "i32" else number, 2)
             start = to.field(self.record, Values.START)
-            to.run("values_dead", (to.number("%ctx"), start, by, bytes, Ref("i64", "%slot")))
+            to.run(
+                "values_dead", (to.number("%ctx"), start, by, bytes, Ref("i64", "%slot"), Ref("i64", "-1"))
+            )
             rest.come(to.xor(rest, together))
             to.jump(head)
             to.start(done)
@@ -133,7 +138,7 @@ class Stores(Loads):
         """First what is dead, if it is a store, and then the new entries."""
         to = self.to
         who, slot, kept = given
-        (to.start if self.kind.bits >= 32 else to.enter)("lanes")
+        (to.start if self.kind.bits >= 16 else to.enter)("lanes")
         loads = to.icmp("eq", who, 0)
         to.branch(loads, "lanes.entered", "lanes.dead")
         to.start("lanes.dead")
@@ -154,7 +159,9 @@ class Stores(Loads):
         to.start(body)
         lane = self.first(rest)
         own = to.or_(who, to.shl(to.zext(lane, "i64"), StoreShadow.THREAD))
-        address, size = to.extract(addresses, lane), self.kind.bits // 8
+        address, size = to.extract(addresses, lane), Ref("i64", str(self.kind.bits // 8))
+        if self.kind.bits == 16:
+            size = to.shl(size, to.field(self.record, Values.PAIRS))
         to.run("values_traced", (to.number("%ctx"), Ref("i64", "%slot"), address, size, *given(own)))
         rest.come(to.and_(rest, to.sub(rest, 1)))
         to.jump(head)

@@ -31,6 +31,8 @@ _COPY = """
     st.global.f32 [%rd5], %f;
     ret;
 }"""
+#: the same of pairs of halves, each an element
+_PAIRS = _COPY.replace(".f32", ".b32").replace("ret;", "add.f16x2 %f, %f, %f; ret;")
 
 
 def rows(runs: int) -> list[str]:
@@ -51,14 +53,15 @@ def rate_rows(runs: int) -> list[str]:
     table = ["| data | M accesses/s | of recording alone |", "|---|---:|---:|"]
     for name, values in _data(np.random.default_rng(7)).items():
         plain, recorded = (_copies(values, observe) for observe in ({"memory"}, {"memory", "accesses"}))
+        accesses = 2e-6 * values.size
         pairs = _pairs(plain, recorded, runs)
         whole = statistics.median(after for _, after in pairs)
         own = statistics.median(after - before for before, after in pairs)
-        table.append(f"| {name} | {2e-6 * _COUNT / whole:,.0f} | {2e-6 * _COUNT / own:,.0f} |")
+        table.append(f"| {name} | {accesses / whole:,.0f} | {accesses / own:,.0f} |")
     return table
 
 
-def _data(rng: np.random.Generator) -> dict[str, NDArray[np.float32]]:
+def _data(rng: np.random.Generator) -> dict[str, NDArray[Any]]:
     random = rng.random(_COUNT, np.float32)
     return {
         "one value": np.ones(_COUNT, np.float32),
@@ -68,13 +71,15 @@ def _data(rng: np.random.Generator) -> dict[str, NDArray[np.float32]]:
         "100 random values": random[rng.integers(0, 100, _COUNT)],
         "300 random values": random[rng.integers(0, 300, _COUNT)],
         "random": random,
+        "random pairs of halves": rng.random(2 * _COUNT, np.float32).astype(np.float16),
     }
 
 
-def _copies(values: NDArray[np.float32], observe: set[str]) -> Callable[[], float]:
+def _copies(values: NDArray[Any], observe: set[str]) -> Callable[[], float]:
     """CPU seconds of a launch that loads and stores these values."""
     device: Any = ge.Device(races="off", observe=observe)
-    kernel, given = ge.parse(_COPY)["copy"], [device.array(values), device.zeros(_COUNT, np.float32)]
+    text = _PAIRS if values.dtype == np.float16 else _COPY
+    kernel, given = ge.parse(text)["copy"], [device.array(values), device.zeros(values.size, values.dtype)]
 
     def run() -> float:
         start = time.process_time()

@@ -112,6 +112,14 @@ BITS = """
 mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc {%d0,%d1,%d2,%d3}, {%x,%y,%z,%x}, {%z,%y}, {%x,%x,%y,%z};
 mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.and.popc {%d4,%d5}, {%x}, {%y}, {%z,%x};
 """
+# clocks that decide nothing in the end, and a generic address of shared memory
+CLOCKS = """
+mov.u32 %d0, %clock; setp.eq.u32 %p, %d0, 0x7fffffff; selp.b32 %d0, 1, 2, %p; mov.u64 %q0, %clock64; setp.eq.u64 %p, %q0, -5;
+selp.b32 %d1, 3, 4, %p; mov.u64 %q1, %globaltimer; setp.eq.u64 %p, %q1, -7; selp.b32 %d2, 5, 6, %p; mov.u32 %d3, %smid;
+shr.u32 %d3, %d3, 31; mov.u32 %d4, %clock_hi; setp.eq.u32 %p, %d4, 0x7fffffff; selp.b32 %d4, 1, 2, %p; st.shared.b32 [pool], 77;
+bar.sync 0;
+mov.u32 %a32, pool; cvt.u64.u32 %q1, %a32; cvta.shared.u64 %q1, %q1; xor.b64 %q1, %q1, %q0; xor.b64 %q1, %q1, %q0; ld.b32 %d5, [%q1];
+"""
 PAIRS = "min.u16x2 %d0, %x, %y; max.s16x2 %d1, %y, %z; add.u16x2 %d2, %x, %y; max.s16x2.relu %d3, %x, %y;"
 
 
@@ -145,6 +153,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         (SMALL_PRODUCTS, "sm_75"),
         (PRODUCTS, "sm_80"),
         (PAIRS, "sm_90"),
+        (CLOCKS, "sm_75"),
     ],
     ids=[
         "integers",
@@ -156,6 +165,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         "small products",
         "products",
         "pairs",
+        "clocks",
     ],
 )
 def test_a_run_leaves_the_same_bytes(body: str, target: str) -> None:

@@ -368,16 +368,22 @@ _SPECIAL = {
     "SR_TID.X": "%tid.x",
     "SR_TID.Y": "%tid.y",
     "SR_TID.Z": "%tid.z",
+    "SR_CLOCKLO": "%clock",
+    "SR_CLOCKHI": "%clock_hi",
+    "SR_GLOBALTIMERLO": "%globaltimer_lo",
+    "SR_GLOBALTIMERHI": "%globaltimer_hi",
+    "SR_VIRTUALSMID": "%smid",
 }
+_WIDE_SPECIAL = {"SR_CLOCKLO": "%clock64", "SR_GLOBALTIMERLO": "%globaltimer"}
 
 
 @opcodes("S2R", "S2UR", "CS2R")
 def _s2r(op: Op, to: Writer) -> None:
     name = op.texts[1]
     if op.base == "CS2R" and "32" not in op:
-        if name != "SRZ":
+        if name != "SRZ" and name not in _WIDE_SPECIAL:
             raise NotRun(f"{name} is not known here")
-        to.put_wide(op.operands[0], "0")
+        to.put_wide(op.operands[0], "0" if name == "SRZ" else to.q("mov.u64", _WIDE_SPECIAL[name]))
     elif name == "SRZ":
         to.put(op.operands[0], "0")
     elif name == "SR_SWINHI":

@@ -35,8 +35,8 @@ _UNREADABLE = (AssertionError, IndexError, KeyError, StopIteration, TypeError, V
 _PIECE = re.compile(r"[^A-Za-z0-9_]")
 
 
-#: where the window of local memory begins, as two words
-_LOCAL_WINDOW = {0x20: 0, 0x24: 0x200}
+#: where the windows of shared and of local memory begin, as two words each
+_WINDOWS = {0x18: 0, 0x1C: 0x100, 0x20: 0, 0x24: 0x200}
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ class Translator:
             return to.r("add.s32", "%STACK", self.stack)
         if where.memory <= offset < where.memory + 8:
             return "0"
-        if self.bank is not NEW and offset in _LOCAL_WINDOW:
-            return str(_LOCAL_WINDOW[offset])
+        if self.bank is not NEW and offset in _WINDOWS:
+            return str(_WINDOWS[offset])
         raise NotRun(f"constant {offset:#x} of the launch is not known here")
 
     def parameter_at(self, offset: int) -> int:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CASE_VERDICTS",
+    "SAME_CODE",
     "SESSION_VERDICTS",
     "SILENT",
     "SYMBOLS",
@@ -36,6 +37,9 @@ CASE_VERDICTS = (
 
 SILENT = ("unjudged", "ok")
 """Verdicts of metrics that did not move as far as is known."""
+
+SAME_CODE = "the machine code is the same"
+"""The note of metrics of PTX that moved, but not on the machine."""
 
 SESSION_VERDICTS = (*CASE_VERDICTS[:-4], "nothing-analysed", "stale", "changed", "improved", "ok")
 """Verdicts of a run: those of its cases and two of its own."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..core.fingerprint import same_work
 from ..core.metric import MACHINE, Metric, Table
 from ..core.records import Entry, MachineEntry, Row
+from ..core.verdict import SAME_CODE
 
 __all__ = ["decided", "not_judged", "other_assembler", "with_residue"]
 
@@ -81,7 +82,7 @@ def _decided(
     if row["verdict"] not in _MOVED or metric is None or metric.group in (MACHINE, "findings"):
         return row
     if same:
-        note = "the machine code is the same"
+        note = SAME_CODE
     elif certain and metric.decided_by and all((metric.decided_by, target) in judged for target in targets):
         note = f"{metric.decided_by} decides"
     else:

@@ -10,9 +10,18 @@ from ..core.mangling import stable_name
 from ..core.numbers import change, counted, number
 from ..core.program_cases import is_program, update_command
 from ..core.records import Case, Row
-from ..core.verdict import CASE_VERDICTS, SILENT, SYMBOLS, WORDS, leading
+from ..core.verdict import CASE_VERDICTS, SAME_CODE, SILENT, SYMBOLS, WORDS, leading
 
-__all__ = ["accepting", "failure_text", "headline", "metric_label", "other_opcodes", "unjudged", "updating"]
+__all__ = [
+    "accepting",
+    "failure_text",
+    "headline",
+    "metric_label",
+    "other_opcodes",
+    "same_code",
+    "unjudged",
+    "updating",
+]
 
 _ROWS = 12
 _WITHOUT_NUMBER = ("error", "unmodelled")
@@ -89,6 +98,11 @@ def unjudged(records: Iterable[Case]) -> str:
             "the next update adds it: pytest --gpuperf --gpuperf-update"
         )
     return "; ".join(sentences)
+
+
+def same_code(record: Case) -> str:
+    """Why a kernel whose counts of PTX moved does not fail, if the machine code is why."""
+    return f" ({SAME_CODE})" if any(row["note"] == SAME_CODE for row in record["rows"]) else ""
 
 
 def other_opcodes(records: Iterable[Case], limit: int = 10) -> Iterator[str]:

@@ -12,7 +12,7 @@ from ..core.records import Case
 from ..core.verdict import CASE_VERDICTS, SYMBOLS, WORDS
 from ..store.update import FilePlan
 from .document import Run
-from .message import headline, other_opcodes, unjudged, updating
+from .message import headline, other_opcodes, same_code, unjudged, updating
 
 if TYPE_CHECKING:
     import pytest
@@ -84,7 +84,7 @@ def _moved(run: Run, *, added: bool) -> Iterator[_Line]:
         )
     quiet = [record for record in run.records if not record["fails"] and not _silent(record)]
     if quiet:
-        names = ", ".join(one_line(record["id"], 60) for record in quiet[:_SHOWN])
+        names = ", ".join(one_line(record["id"], 60) + same_code(record) for record in quiet[:_SHOWN])
         more = f" and {len(quiet) - _SHOWN} more" if len(quiet) > _SHOWN else ""
         yield "yellow", f"moved without failing: {names}{more}"
         yield from (("yellow", f"  {line}") for line in other_opcodes(quiet))

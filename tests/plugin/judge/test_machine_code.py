@@ -79,6 +79,9 @@ def test_what_the_assembler_drops_is_changed_and_green(stored):
     assert row["note"] == "the machine code is the same"
     assert rows["time_us", "h100-sxm"]["verdict"] == "changed"
     assert case["verdict"] == "changed"
+    stored.result.stdout.fnmatch_lines(
+        ["moved without failing: test_scale/scale (the machine code is the same)"]
+    )
 
 
 def test_the_same_is_red_where_ptx_decides(stored):

@@ -35,8 +35,10 @@ class Counted:
     notes: tuple[str, ...]
     ways: str
     ran: Ran | None = None
-    #: blocks whose executions are those of one order of threads, of waits that end at once, or of other launches
+    #: blocks whose executions are those of one order of threads, of waits that end at once, or of other launches, or are ``apart``
     unsettled: frozenset[int] = frozenset()
+    #: blocks of which the two ways say different things
+    apart: frozenset[int] = frozenset()
 
 
 def count_ways(
@@ -103,7 +105,10 @@ def _of_one_order(counted: Counted, graph: Graph, found: Unordered) -> Counted:
     """What the order of threads decides is not certain, whichever way it was counted."""
     executed = counted.warps.blocks
     total = sum(executed.get(block.index, 0) * _size(block) for block in graph.blocks)
-    decided = sum(executed.get(index, 0) * _size(graph.blocks[index]) for index in found.decided)
+    decided, more = (
+        sum(executed.get(index, 0) * _size(graph.blocks[index]) for index in blocks)
+        for blocks in (found.decided, found.decided - counted.apart)
+    )
     notes = []
     if found.decided:
         lines = ", ".join(map(str, found.lines[:4])) + (", …" if len(found.lines) > 4 else "")
@@ -122,7 +127,7 @@ def _of_one_order(counted: Counted, graph: Graph, found: Unordered) -> Counted:
         )
     return replace(
         counted,
-        residue=min(1.0, counted.residue + decided / max(1, total)),
+        residue=min(1.0, counted.residue + more / max(1, total)),
         notes=(*counted.notes, *notes),
         unsettled=counted.unsettled | found.decided | found.waiting,
     )
@@ -165,13 +170,14 @@ def _compared(by_flow: Counted | None, by_run: Counted, graph: Graph) -> Counted
         return by_run
     pairs = ((by_flow.warps.blocks, by_run.warps.blocks), (by_flow.threads.blocks, by_run.threads.blocks))
     left_open = _left_open(by_flow, graph)
-    agreed, apart = _among_solutions(by_flow, by_run), 0
+    agreed, apart, blocks_apart = _among_solutions(by_flow, by_run), 0, set[int]()
     for block in graph.blocks:
         if agreed or all(one.get(block.index, 0) == other.get(block.index, 0) for one, other in pairs):
             continue
         if block.index not in left_open:
             executed = (blocks.get(block.index, 0) for blocks in pairs[0])
             apart += max(1, *executed) * _size(block)
+            blocks_apart.add(block.index)
     if agreed:
         return replace(by_run, ways="flow and run")
     if not apart:  # of blocks that are open, each by itself
@@ -184,6 +190,8 @@ def _compared(by_flow: Counted | None, by_run: Counted, graph: Graph) -> Counted
         greatest=greatest,
         residue=min(1.0, apart / max(1, greatest)),
         notes=(note,),
+        unsettled=frozenset(blocks_apart),
+        apart=frozenset(blocks_apart),
     )
 
 

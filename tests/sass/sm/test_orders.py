@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from random import Random
 
 import pytest
 
@@ -271,3 +272,47 @@ def test_more_work_is_never_faster() -> None:
             if after < before:
                 wrong[machine, number] = before, after
     assert not wrong
+
+
+def anything(random: Random) -> tuple[list[str], list[list[int]], int]:
+    """Code of some instructions for some warps, and how many lines they touch."""
+    texts: list[str] = []
+    warps: list[list[int]] = [[] for _ in range(random.choice([1, 4, 8, 12]))]
+    lines = 0
+    for _ in range(random.randrange(6, 40)):
+        register, one, other = (random.randrange(4, 12) for _ in range(3))
+        kind = random.choice(["FFMA", "FFMA", "MUFU", "LDS", "LDG", "LDG", "STG", "BAR"])
+        texts.append({
+            "FFMA": f"FFMA R{register}, R{one}, R{other}, R{register}",
+            "MUFU": f"MUFU.RCP R{register}, R{one}",
+            "LDS": f"LDS R{register}, [R2]",
+            "LDG": f"LDG.E R{register}, [R2.64]",
+            "STG": f"STG.E [R2.64], R{register}",
+            "BAR": "BAR.SYNC 0x0",
+        }[kind])  # fmt: skip
+        count, shared, waves = random.choice([1, 4, 8]), random.random() < 0.5, random.choice([1, 2, 8])
+        for words in warps:
+            if kind == "LDS":
+                words += access(waves)
+            elif kind in ("LDG", "STG"):
+                words += access(1, {lines + line: 15 for line in range(count)})
+                lines += 0 if shared else count
+        lines += count
+    return [*texts, "EXIT"], warps, lines
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_more_bandwidth_of_dram_never_slows_down_random_code(seed: int) -> None:
+    random, names = Random(seed), sorted(name for name in NUMBERS if NUMBERS[name].architecture >= 80)
+    for _ in range(25):
+        texts, warps, lines = anything(random)
+        numbers, ctas, share = (
+            NUMBERS[random.choice(names)],
+            random.choice([1, 2, 5]),
+            random.choice([0.3, 1.0]),
+        )
+        slow, fast = (
+            run(texts, warps, numbers=numbers, ctas=ctas, lines=lines, share=share, dram_rate=rate).cycles
+            for rate in (4.0, 8.0)
+        )
+        assert fast <= slow, (texts, ctas, share)

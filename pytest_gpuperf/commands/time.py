@@ -192,7 +192,7 @@ def _profile(arguments: argparse.Namespace) -> Profile:
 
     module = parse_file(arguments.file, arguments.entry, arguments.target[0])
     kernel = choose_kernel(module, arguments.file, arguments.entry)
-    device = engine.Device(resources=arguments.resources)
+    device = engine.Device(observe={"memory", "inputs"}, resources=arguments.resources)
     return device.launch(
         kernel,
         arguments.grid,

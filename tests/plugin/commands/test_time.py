@@ -75,6 +75,31 @@ def test_the_simulation_stands_beside_the_other_models(capsys, profile, monkeypa
     assert said[3][0] == "stall" and said[3][3:5] == ["long_scoreboard:", "FFMA"]
 
 
+GATHER = """.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry gather(.param .u64 places, .param .u64 values)
+{
+.reg .b64 %q<6>; .reg .b32 %r<5>; .reg .f32 %f<2>;
+ld.param.u64 %q1, [places]; ld.param.u64 %q2, [values];
+mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r2, %r3, %r1;
+mul.wide.u32 %q3, %r1, 4; add.s64 %q4, %q1, %q3; ld.global.u32 %r4, [%q4];
+mul.wide.u32 %q5, %r4, 4; add.s64 %q5, %q2, %q5; ld.global.f32 %f1, [%q5]; st.global.f32 [%q4], %f1; ret;
+}
+"""
+
+
+@needs_assembler
+def test_what_arrays_hold_is_known_to_the_simulation(capsys, tmp_path, monkeypatch):
+    monkeypatch.delenv("GPUPERF_NVDISASM", raising=False)  # tests of the plugin do without
+    (tmp_path / "gather.ptx").write_text(GATHER, encoding="utf-8")
+    arrays = ("--arg", "u32[16384]=zeros", "--arg", "f32[16384]=zeros")
+    launch = (str(tmp_path / "gather.ptx"), "--grid", "64", "--block", "256", *arrays)
+    code, out, _ = run(capsys, *launch, "--target", "a40", "--model", SIMULATION)
+    assert code == OK
+    assert out.split("\n\n")[1].splitlines()[1].split()[1] == SIMULATION
+
+
 @needs_assembler
 def test_a_gantt_of_one_sm(capsys, tmp_path, monkeypatch):
     monkeypatch.delenv("GPUPERF_NVDISASM", raising=False)  # tests of the plugin do without

@@ -13,7 +13,7 @@ import torch
 
 from .memory import TorchMemory
 
-__all__ = ["GPU", "Places"]
+__all__ = ["GPU", "Places", "one_device"]
 
 _Result = TypeVar("_Result")
 
@@ -24,6 +24,14 @@ _device_of = torch._C.TensorBase.device.__get__
 _DEPTH = 3
 #: order among those that ``torch.serialization`` asks; torch's own begin with 10
 _BEFORE_TORCH = 5
+
+
+def one_device(number: object) -> None:
+    """Raises ``RuntimeError``, as CUDA's runtime is called by torch, for the number of a device that is not there."""
+    if isinstance(number, int) and number > 0:
+        raise RuntimeError(
+            f"CUDA error: invalid device ordinal\nthere is one device, cuda:0; asked for cuda:{number}"
+        )
 
 
 class Places:
@@ -46,13 +54,18 @@ class Places:
             return inner is not None and self.is_on_gpu(inner)
 
     def named(self, value: object) -> bool | None:
-        """Whether an argument names the GPU (or the host); ``None`` if it names no device."""
+        """Whether an argument names the GPU (or the host); ``None`` if it names no device. Raises ``RuntimeError`` for another GPU."""
         if isinstance(value, torch.device):
-            kind = value.type
+            kind, number = value.type, value.index
         elif isinstance(value, str):
-            kind = value.partition(":")[0]
+            kind, _, index = value.partition(":")
+            number = int(index) if index.isdecimal() else None
+        elif isinstance(value, int) and not isinstance(value, bool):
+            kind, number = "cuda", value
         else:
-            return None if isinstance(value, bool) or not isinstance(value, int) else True
+            return None
+        if kind == "cuda":
+            one_device(number)
         return kind == "cuda" if kind in ("cuda", "cpu") else None
 
     def any_on_gpu(self, values: Iterable[object], depth: int = _DEPTH) -> bool:

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _device
 
 from . import autocast, inductor, operators
-from .placement import Places
+from .placement import Places, one_device
 
 if TYPE_CHECKING:
     from .device import TritonDevice
@@ -137,6 +137,9 @@ def stand_in(device: TritonDevice) -> dict[str, object]:
     def nothing(*_: object, **__: object) -> None:
         pass
 
+    def set_device(device: object) -> None:
+        one_device(device if isinstance(device, int) else torch.device(str(device)).index)
+
     generator = torch.default_generator
 
     def seeded(seed: int) -> None:
@@ -158,7 +161,7 @@ def stand_in(device: TritonDevice) -> dict[str, object]:
 
     names = {
         "is_available": lambda: True, "is_initialized": lambda: True, "init": nothing, "_lazy_init": nothing,
-        "device_count": lambda: 1, "current_device": lambda: 0, "set_device": nothing, "device": Within,
+        "device_count": lambda: 1, "current_device": lambda: 0, "set_device": set_device, "device": Within,
         "get_device_capability": lambda *_: machine.compute_capability, "get_device_name": lambda *_: machine.name,
         "get_device_properties": lambda *_: properties, "synchronize": nothing, "is_bf16_supported": lambda *_, **__: major >= 8,
         "Stream": Stream, "ExternalStream": Stream, "Event": Event, "stream": Within, "set_stream": nothing,
@@ -239,6 +242,8 @@ class CudaOnCpu(TorchFunctionMode):  # type: ignore[misc]
         places = self._places
         if name in _MOVES and args:
             to_gpu = name == "cuda"
+            if to_gpu:
+                places.named(kwargs.get("device", args[1] if len(args) > 1 else None))
             copy = name == "pin_memory" or places.is_on_gpu(args[0]) is not to_gpu
             return places.call(to_gpu, args[0].to, ("cpu",), {"copy": copy})
         if name == "record_stream":

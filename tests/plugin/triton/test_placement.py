@@ -186,6 +186,21 @@ def test_functions_that_cast_their_inputs():
     assert x.grad.dtype == torch.float32
 
 
+def test_there_is_one_device():
+    named = torch.device("cuda", 1)
+    for call in (
+        lambda: torch.zeros(2, device="cuda:1"), lambda: torch.zeros(2, device=named), lambda: on_host.to(named),
+        lambda: on_host.cuda(1),
+        lambda: torch.cuda.set_device(1), lambda: torch.cuda.set_device("cuda:2"),
+    ):
+        with pytest.raises(RuntimeError, match="CUDA error: invalid device ordinal") as caught:
+            call()
+        assert "there is one device, cuda:0; asked for cuda:" in str(caught.value)
+    torch.cuda.set_device(0)
+    torch.cuda.set_device("cuda")
+    assert torch.zeros(2, device="cuda:0").is_cuda and torch.zeros(2, device=0).is_cuda
+
+
 def test_properties():
     properties = torch.cuda.get_device_properties(0)
     assert (properties.shared_memory_per_block, properties.shared_memory_per_block_optin) == (48 << 10, 227 << 10)

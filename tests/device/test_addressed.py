@@ -264,6 +264,37 @@ def test_bytes_are_copied_and_filled_by_address(backend: str) -> None:
     assert device.array_at(one + 39).name == "one" and device.array_at(one + 40) is None
 
 
+def test_what_no_memory_is_ends_in_a_message(backend: str) -> None:
+    """Each of these once ended the process, or did what nobody asked for."""
+    device = ge.Device(backend=backend)
+    one = device.allocate(40, name="one")
+    host = np.zeros(10, np.uint32)
+    for address in (-1, 0, 4096, 1 << 63, 1 << 70):
+        with pytest.raises(ge.LaunchError, match="that is in no array"):
+            device.read_bytes(address, 4)
+        with pytest.raises(ge.LaunchError, match="that is in no array"):
+            device.write_bytes(address, b"1234")
+        with pytest.raises(ge.LaunchError, match="that is in no array"):
+            device.copy_bytes(one, address, 4)
+        with pytest.raises(ge.LaunchError, match="that is in no array"):
+            device.fill_bytes(address, b"1", 4)
+    for reading in (
+        lambda: device.read_bytes(host.ctypes.data, 4),
+        lambda: device.write_bytes(host.ctypes.data, b"1234"),
+    ):
+        with pytest.raises(ge.LaunchError, match="that is no memory of this device"):
+            reading()
+    for negative in (
+        lambda: device.read_bytes(one, -1),
+        lambda: device.copy_bytes(one, one, -4),
+        lambda: device.copy_bytes(one, host.ctypes.data, -4),
+        lambda: device.fill_bytes(one, b"1", -3),
+    ):
+        with pytest.raises(ge.LaunchError, match="accepted: "):
+            negative()
+    assert not host.any() and device.read_bytes(one, 0) == b""
+
+
 def test_variables_by_module_and_name(backend: str) -> None:
     device = ge.Device(backend=backend)
     module = ge.parse(ADD)

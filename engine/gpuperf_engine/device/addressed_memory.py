@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..errors import LaunchError
 from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray, as_whole
+from ..memory.pages import FIRST
 from ..ptx.module import Function, Module
 from .device_memory import DeviceMemory
 from .element_types import UNKNOWN
@@ -209,14 +210,17 @@ class AddressedMemory(DeviceMemory):
             self._record("memset", (self._view(followed, target, rows.extent),), size, [rows])
 
     def read_bytes(self, source: int, size: int) -> bytes:
-        """So many bytes at an address. Raises ``LaunchError``, and ``NotObserved`` for contents that a launch did not compute."""
-        raw = ctypes.create_string_buffer(size)
+        """So many bytes at an address of the device. Raises ``LaunchError``, and ``NotObserved`` for contents that a launch did not
+        compute."""
+        raw = ctypes.create_string_buffer(as_whole(size, "size", 0))
+        self._own_bytes(source, size, "read")
         self.copy_bytes(ctypes.addressof(raw), source, size)
         return raw.raw
 
     def write_bytes(self, target: int, data: bytes) -> None:
-        """Put bytes at an address. Raises ``LaunchError``."""
+        """Put bytes at an address of the device. Raises ``LaunchError``."""
         raw = ctypes.create_string_buffer(data, len(data))
+        self._own_bytes(target, len(data), "write")
         self.copy_bytes(target, ctypes.addressof(raw), len(data))
 
     def note_written(self, address: int, size: int) -> None:
@@ -306,10 +310,18 @@ class AddressedMemory(DeviceMemory):
         holder = self.memory.holder(address)
         if holder is not None and address + size <= holder.end and holder.kind != "param":
             return holder
-        if holder is None and not self.memory.is_arena(address, size):
+        outside = holder is None and not self.memory.is_arena(address, size)
+        if outside and FIRST <= address < 1 << 63:  # below lies what no process has
             return None
         near = "in no array" if holder is None else f"past the end of {holder.called} ({holder.size:,} bytes)"
         raise LaunchError(f"cannot {what} {size:,} bytes at {address:#x}: that is {near}")
+
+    def _own_bytes(self, address: int, size: int, what: str) -> None:
+        """Raises ``LaunchError`` unless so many bytes are in memory of the device."""
+        if size and self._holder(address, size, what) is None:
+            raise LaunchError(
+                f"cannot {what} {size:,} bytes at {address:#x}: that is no memory of this device"
+            )
 
     def _host(self, address: int) -> int:
         """The host address of what ``_holder`` was asked for."""

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from ..errors import LaunchError
+
 __all__ = ["Rows"]
 
 
@@ -21,6 +23,13 @@ class Rows:
     depth: int = 1
     pitch: int = 0
     plane: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.width, self.height, self.depth) < 0:
+            raise LaunchError(
+                f"{self.depth} planes of {self.height} rows of {self.width} bytes",
+                hint="accepted: numbers from 0 on",
+            )
 
     @property
     def bytes(self) -> int:

@@ -503,6 +503,13 @@ def test_counts_and_estimates() -> None:
         (np.zeros((4,), np.float32), {"filter": "cubic"}, "filter='cubic'"),
         (np.zeros((4,), np.float32), {"address": "repeat"}, "address='repeat'"),
         (np.zeros((4, 4), np.float32), {"linear_memory": True}, "linear memory has one dimension"),
+        (np.zeros((4, 2), np.float32), {"channels": 2.0}, "an image of 2.0 channels"),
+        (np.zeros((4,), np.float32), {"address": None}, "address=None"),
+        (np.zeros((4,), np.float32), {"address": [[]]}, "address="),
+        (np.zeros((4,), np.float32), {"border": None}, "border=None"),
+        (np.zeros((4,), np.float32), {"border": ("red",)}, "border="),
+        (np.zeros((4,), np.int32), {"border": (0.5,)}, "border="),
+        (np.zeros((4,), np.float32), {"border": (0, 0, 0, 0, 1)}, "border="),
     ],
 )
 def test_textures_that_no_gpu_has(array: np.ndarray, options: dict[str, Any], message: str) -> None:

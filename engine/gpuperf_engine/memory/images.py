@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,9 +64,9 @@ def _base_row(
         raise LaunchError(
             f"an image of {array.dtype}", hint="accepted: 8-, 16- and 32-bit integers, float16 and float32"
         )
-    if channels not in _ORDERS:
+    if not isinstance(channels, (int, np.integer)) or channels not in _ORDERS:
         raise LaunchError(f"an image of {channels!r} channels", hint="accepted: 1, 2, or 4")
-    assert isinstance(channels, int)
+    channels = int(channels)
     shape = array.shape
     if channels > 1:
         if not shape or shape[-1] != channels:
@@ -131,6 +131,11 @@ def surface_row(array: DeviceArray, channels: object, *, layered: bool) -> NDArr
     return row
 
 
+def _listed(values: object) -> list[Any]:
+    """The values of a sequence; of what is none a list of what cannot be one of them."""
+    return [*values] if isinstance(values, (Sequence, np.ndarray)) else [None]
+
+
 def texture_row(
     array: DeviceArray,
     channels: object,
@@ -164,8 +169,8 @@ def texture_row(
             f"a texture of {array.dtype} filtered linearly",
             hint="linear filtering needs a floating-point dtype, or read='normalized'",
         )
-    modes = [address] * 3 if isinstance(address, str) else [*address]
-    if not modes or any(mode not in ADDRESS_MODES for mode in modes):
+    modes = [address] * 3 if isinstance(address, str) else _listed(address)
+    if not modes or any(not isinstance(mode, str) or mode not in ADDRESS_MODES for mode in modes):
         raise LaunchError(
             f"a texture with address={address!r}",
             hint=f"accepted: {', '.join(map(repr, ADDRESS_MODES))}, one or one for each dimension",
@@ -184,8 +189,13 @@ def texture_row(
         )
     least, most = level_range
     detail = {"bias": level_bias, "least": least, "most": most}
-    colour = [*border, 0, 0, 0, 0][:4]
     floating = kind == "f" or read == "normalized"
+    numbers = (int, float, np.floating, np.integer) if floating else (int, np.integer)
+    colour = _listed(border)
+    if len(colour) > 4 or not all(isinstance(part, numbers) for part in colour):
+        which = "numbers" if floating else "whole numbers"
+        raise LaunchError(f"a texture with border={border!r}", hint=f"accepted: up to four {which}")
+    colour += [0] * (4 - len(colour))
     values = {
         "object": TEXTURE,
         "normalized_read": int(read == "normalized"),

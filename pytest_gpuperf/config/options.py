@@ -64,7 +64,7 @@ _KEYS: tuple[tuple[str, str, Literal["string", "linelist", "bool"], object], ...
     ("gpuperf_on_unmodelled", "kernels that the time model does not cover: fail or warn", "string", "fail"),
     ("gpuperf_baseline_dir", "folder of the baselines, below the rootdir", "string", "baselines"),
     ("gpuperf_baseline_layout", "one baseline file per test module, or per case", "string", "module"),
-    ("gpuperf_report_dir", "folder of the report, below the rootdir", "string", ""),
+    ("gpuperf_report_dir", "folder of the report, relative to the rootdir", "string", ""),
     ("gpuperf_functional", "without --gpuperf, run the tests for their results alone", "bool", False),
     ("gpuperf_resources", "registers and shared memory: estimate or ptxas", "string", "estimate"),
     (

@@ -260,11 +260,14 @@ def sources(cache: Path, tmp_path: Path) -> Path:
     for package in native_cache._PACKAGES:
         (tmp_path / package).mkdir()
         (tmp_path / package / "a.py").write_text("1")
+    (tmp_path / "jit" / "runtime" / "races").mkdir(parents=True)
+    (tmp_path / "jit" / "runtime" / "races" / "a.py").write_text("1")
     return tmp_path
 
 
+@pytest.mark.parametrize("folder", ["isa", "jit/runtime/races"])
 def test_the_digest_of_the_sources_is_remembered_until_one_is_touched(
-    sources: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    folder: str, sources: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_cache, "_SETTLED", 0)
     first = native_cache._digest_of(sources)
@@ -272,7 +275,7 @@ def test_the_digest_of_the_sources_is_remembered_until_one_is_touched(
     native_cache.write(remembered.name, b"sixteen bytes...")
     assert native_cache._digest_of(sources) == b"sixteen bytes..."
 
-    edited = sources / "isa" / "a.py"
+    edited = sources / folder / "a.py"
     before = edited.stat()
     edited.write_text("2")
     os.utime(edited, ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -37,10 +37,8 @@ MOST_ENTRIES = 4000
 #: seconds for which an entry that was read is not marked as used again
 _STILL_USED = 60.0
 _SOURCES = (".py", ".lark")
-_PACKAGES = (
-    "isa", "isa/rows", "ptx", "flow", "memory", "simt", "interp", "jit", "jit/codegen", "jit/ir", "jit/runtime",
-    "sass", "sass/run", "sass/sm",
-)  # fmt: skip
+#: with all packages that they have
+_PACKAGES = ("isa", "ptx", "flow", "memory", "simt", "interp", "jit", "sass")
 #: nanoseconds after which no file system gives a change the same time as one before
 _SETTLED = 2_000_000_000
 _BASE = Path(__file__).resolve().parent.parent
@@ -145,14 +143,16 @@ def _digest_of(base: Path) -> bytes:
 
 def _state(base: Path) -> list[tuple[str, int, int, int, int]]:
     """Path, bytes, times of modification and of change in ns, and inode of each source, in order."""
-    states = []
-    for package in _PACKAGES:
-        with os.scandir(base / package) as entries:
+    states, left = [], [base / package for package in _PACKAGES]
+    while left:
+        with os.scandir(left.pop()) as entries:
             for entry in entries:
                 if entry.name.endswith(_SOURCES):
                     status = entry.stat()
                     size, inode = status.st_size, status.st_ino
                     states.append((entry.path, size, status.st_mtime_ns, status.st_ctime_ns, inode))
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    left.append(Path(entry.path))
     return sorted(states)
 
 

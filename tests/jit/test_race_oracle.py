@@ -55,6 +55,7 @@ def test_every_finding_is_a_race_and_no_kind_is_missing(
     monkeypatch.setattr("gpuperf_engine.jit.races.places._COMPUTED", int(computed))
     monkeypatch.setattr("gpuperf_engine.jit.races.checks._WORTH_FORMS", 1)
     monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+    monkeypatch.setattr("gpuperf_engine.jit.dispatch.LOCKED", 0.0)
     if words is not None:
         monkeypatch.setattr("gpuperf_engine.jit.races.places._depends_on_data", lambda *given: words)
         monkeypatch.setattr(

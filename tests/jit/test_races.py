@@ -258,6 +258,7 @@ def test_blocks_are_told_apart_on_any_number_of_cores(monkeypatch: pytest.Monkey
     for threads in (1, 4):
         monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
         monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+        monkeypatch.setattr("gpuperf_engine.jit.dispatch.LOCKED", 0.0)
         found.append(launch(body, grid=2000).races)
     assert found[0] == found[1]
     assert found[0][0].first.block == (700, 0, 0) and found[0][0].count == 1300 * 32
@@ -285,6 +286,7 @@ def test_a_flag_of_many_blocks_on_any_number_of_cores(
     for threads in (1, 4):
         monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
         monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+        monkeypatch.setattr("gpuperf_engine.jit.dispatch.LOCKED", 0.0)
         device = ge.Device(observe=set(), memory_bytes=1 << 20)
         array = device.zeros(64, np.uint32)
         kernel = ge.parse(f"{GLOBAL}{body}\nret; }}\n", path="k.ptx")["k"]
@@ -302,6 +304,7 @@ def test_lanes_that_load_again_do_not_hide_an_exact_race(
     """Half of the lanes load the words that the other half has loaded: whether the block came first to the line must not matter."""
     monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: threads)
     monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+    monkeypatch.setattr("gpuperf_engine.jit.dispatch.LOCKED", 0.0)
     body = (
         "rem.u32 %r5, %r1, 64; and.b32 %r6, %r0, 15; mad.lo.u32 %r7, %r5, 16, %r6; mul.wide.u32 %rd6, %r7, 4;\n"
         "add.u64 %rd6, %rd0, %rd6; ld.global.u32 %r8, [%rd6]; @%p0 st.global.u32 [%rd6], %r1;"
@@ -444,6 +447,7 @@ def test_races_among_blocks_are_the_same_on_any_number_of_cores(monkeypatch: pyt
     for threads in (1, 4):
         monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
         monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+        monkeypatch.setattr("gpuperf_engine.jit.dispatch.LOCKED", 0.0)
         body = AMONG_BLOCKS["reads what a later block stores"][0]
         device = ge.Device(observe=set(), races="note", memory_bytes=1 << 22)
         module = ge.parse(f"{GLOBAL}{body}\nret; }}\n", path="k.ptx")

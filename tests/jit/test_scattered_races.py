@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 import gpuperf_engine as ge
 from gpuperf_engine.jit.ir.race_records import Race as Layout
+from gpuperf_engine.jit.launch import Launch
 from gpuperf_engine.jit.races.checks import race_flags
 
 HEAD = """.version 8.0
@@ -36,6 +37,7 @@ def no_indices(monkeypatch: pytest.MonkeyPatch) -> None:
 def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: request.param)
     monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+    monkeypatch.setattr("gpuperf_engine.jit.dispatch.LOCKED", 0.0)
     return int(request.param)
 
 
@@ -168,26 +170,105 @@ def test_words_are_for_addresses_that_depend_on_data(flags: list[NDArray[np.uint
     assert [bool(some[1] & Layout.WORDS) for some in flags] == [True, False, False]
 
 
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        ("mov.u32 %r6, %r1;", False),
-        ("shr.u32 %r6, %r0, 5;", False),
-        ("and.b32 %r6, %r0, 32;", False),
-        ("shr.u32 %r6, %r0, 4;", True),
-        ("mov.u32 %r6, %r0;", True),
-    ],
-)
-def test_rows_whose_number_is_the_same_in_a_warp_are_lines(
-    number: str, words: bool, flags: list[NDArray[np.uint16]]
+@pytest.mark.parametrize(("locked", "calls"), [(0.0, 1), (1.0, 0)])
+def test_one_thread_runs_all_blocks_where_locking_words_takes_longer(
+    locked: float, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """``locked``: seconds for each access by a warp."""
+    seen: list[Launch] = []
+    lock = Launch.lock_lines
+    monkeypatch.setattr(Launch, "lock_lines", lambda launch: (seen.append(launch), lock(launch))[1])
+    monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: 4)
+    monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+    monkeypatch.setattr("gpuperf_engine.jit.dispatch.LOCKED", locked)
+    assert launched(STORE, permutation()) == ()
+    assert len(seen) == calls
+
+
+LOAD = "ld.global.u32 %r5, [%rd3];\n"
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [(STORE, LOAD, "RAW"), (LOAD, STORE, "WAR"), (STORE, STORE, "WAW")],
+)
+def test_words_of_another_warp_that_are_accessed_in_one_way(first: str, second: str, kind: str) -> None:
+    # the first access by an instruction is looked at lane by lane: in some blocks it is of the warp's own words
+    other = "setp.gt.u32 %p0, %r1, 2; selp.b32 %r7, 32, 0, %p0;\n" + OTHER.replace("32;", "%r7;")
+    second = f"setp.ge.u32 %p0, %r0, 32; @%p0 {second}"
+    assert pairs(launched(first + other + second, permutation())) == {(kind, 3, 3)}
+    assert launched(first + "bar.sync 0;\n" + other + second, permutation()) == ()
+    # what was accessed before the barrier is accessed again behind it
+    again = first + "bar.sync 0;\n" + first + other + second
+    assert pairs(launched(again, permutation())) == {(kind, 3, 3)}
+
+
+HALF = GRID // 2
+#: threads of two blocks have the same words
+TWICE = np.tile(np.arange(HALF * BLOCK), 2)
+SEVEN = "mov.u32 %r5, 7; st.global.u32 [%rd3], %r5;\n"
+#: in some blocks of the first half %r6 is 8, else 7
+SOME = f"sub.u32 %r6, %r1, 3; setp.lt.u32 %p0, %r6, {HALF // 2 - 3}; selp.b32 %r6, 8, 7, %p0;\n"
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("after", [SEVEN, SEVEN * 2])
+def test_a_word_to_which_its_warp_has_stored_something_else(after: str) -> None:
+    """At last two blocks store the same."""
+    assert launched(after, TWICE) == ()
+    found = launched(f"{SOME} st.global.u32 [%rd3], %r6;\n{after}", TWICE)
+    assert pairs(found) == {("WAW", 3, HALF + 3)}
+
+
+@pytest.mark.usefixtures("threads")
+def test_the_second_word_of_each_lane_holds_something_else() -> None:
+    """Of pairs of words at permuted places the first ones always hold the same."""
+    index = np.tile(np.random.default_rng(3).permutation(HALF * BLOCK // 2), 4)
+    body = f"""{SOME} shl.b32 %r4, %r4, 1; mul.wide.u32 %rd3, %r4, 4; add.u64 %rd3, %rd0, %rd3; mov.u32 %r5, 7;
+    st.global.v2.u32 [%rd3], {{%r5, %r6}}; st.global.v2.u32 [%rd3], {{%r5, %r5}};
+    """
+    found = launched(body, index)
+    assert pairs(found) == {("WAW", 3, HALF // 2 + 3)}
+    assert [race.address % 8 for race in found] == [4]
+
+
+@pytest.mark.usefixtures("threads")
+def test_lanes_that_access_one_word_together() -> None:
+    """The first one counts that loads, and the last one that stores."""
+    index = np.tile(np.random.default_rng(4).permutation(HALF * BLOCK // 2).repeat(2), 2)
+    body = f"""setp.gt.u32 %p0, %r1, 1; @!%p0 ret; setp.lt.u32 %p0, %r1, {HALF}; @%p0 ld.global.u32 %r5, [%rd3];
+    @!%p0 st.global.u32 [%rd3], %r3;
+    """
+    (war,) = launched(body, index)
+    assert (war.kind, war.first.thread[0] % 2, war.second.thread[0] % 2) == ("WAR", 0, 1)
+    (waw,) = launched("setp.gt.u32 %p0, %r1, 1; @%p0 st.global.u32 [%rd3], %r3;\n", index)
+    assert (waw.kind, waw.first.thread[0] % 2, waw.second.thread[0] % 2) == ("WAW", 1, 1)
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize(("starts", "races"), [((3, 4), {("WAW", 4, 5)}), ((3, 5), set()), ((1, 3), set())])
+def test_rows_that_overlap(starts: tuple[int, int], races: set[tuple[str, int, int]]) -> None:
+    """The first warps of two blocks store rows of 32 words that begin at so many times 16 words; all others store to rows of their
+    own."""
+    index = np.arange(GRID) * 3 + 16
+    index[4:6] = starts
+    body = """mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd1, %rd2; ld.global.u32 %r4, [%rd2];
+    mad.lo.u32 %r4, %r4, 16, %r0; mul.wide.u32 %rd3, %r4, 4; add.u64 %rd3, %rd0, %rd3; setp.lt.u32 %p0, %r0, 32;
+    @%p0 st.global.u32 [%rd3], %r3;
+    """
+    assert pairs(launched(body, np.resize(index, GRID * BLOCK))) == races
+
+
+@pytest.mark.parametrize("number", ["mov.u32 %r6, %r1;", "shr.u32 %r6, %r0, 5;", "mov.u32 %r6, %r0;"])
+def test_words_are_for_rows_whose_number_is_loaded(number: str, flags: list[NDArray[np.uint16]]) -> None:
     """``number``: where the number of the row is loaded from."""
     body = f"""{number} mul.wide.u32 %rd2, %r6, 4; add.u64 %rd2, %rd1, %rd2; ld.global.u32 %r6, [%rd2];
     and.b32 %r6, %r6, 127; mad.lo.u32 %r6, %r6, {BLOCK}, %r0; mul.wide.u32 %rd2, %r6, 4; add.u64 %rd2, %rd0, %rd2;
     st.global.u32 [%rd2], %r3;
     """
     launched(body, np.arange(GRID * BLOCK))
-    assert bool(flags[0][-2] & Layout.WORDS) == words
+    assert flags[0][-2] & Layout.WORDS
 
 
 @pytest.mark.parametrize("backend", ["llvm", "reference"])

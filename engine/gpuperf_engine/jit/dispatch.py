@@ -26,6 +26,9 @@ __all__ = ["run"]
 #: seconds that one thread alone must be expected to need before others are started: eight times what starting them costs, so that
 #: kernels which gain nothing from a second core, because they are bound by memory, lose no more than an eighth
 WORTH_IT = 0.003
+#: seconds by which an access of a warp takes longer where words that are looked at for races are locked; and the part of the time that
+#: several threads may take at most then
+LOCKED, MOST = 1e-6, 0.6
 #: seconds between two looks whether threads have stopped
 _SHORT = 0.001
 
@@ -122,11 +125,13 @@ def _run_parallel(launch: Launch, worker: Worker) -> None:
     _run_part(worker, 0, some)
     # the first few touch memory and code for the first time; the time that other processes take does not count
     first = min(2 * some, count)
-    start = time.thread_time()
+    start, batched = time.thread_time(), launch.races.batched
     _run_part(worker, some, first)
-    expected = (time.thread_time() - start) * (count - first) / max(1, first - some)
+    more = (count - first) / max(1, first - some)
+    expected = (time.thread_time() - start) * more
+    locked = expected + (launch.races.batched - batched) * more * LOCKED
     threads = min(launch.plan.threads, count - first)
-    if expected < WORTH_IT or threads < 2:
+    if expected < WORTH_IT or threads < 2 or locked / threads > expected * MOST:
         _run_part(worker, first, count)
         return
     launch.lock_lines()

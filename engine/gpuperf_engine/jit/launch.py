@@ -40,7 +40,7 @@ _FUNCTIONS = {
     **dict.fromkeys(
         ("visit", "proceed", "visit_cluster", "expire", "force_yield", "arrive_diverged"), _Visit
     ),
-    **dict.fromkeys(("begin_cluster", "race_settle", "race_settle_words"), _Begin),
+    **dict.fromkeys(("begin_cluster", "race_all_apart", "race_settle", "race_settle_words"), _Begin),
     **dict.fromkeys(("visited", "settle_again"), _Run),
 }
 #: most of what a launch allocates that is kept for the next
@@ -192,9 +192,11 @@ class Launch:
 
     def lock_lines(self) -> None:
         """Several threads will run CTAs: each locks the lines of global memory that it looks at, if races are checked."""
+        if self.races.batches:
+            self.functions["race_all_apart"](self.contexts[0].address, 1, self.races.batches + 1)
         if self.races.lock_lines():
             for context in self.contexts:
-                context.put({Context.RACE_LOCKED: 1})
+                context.put({Context.RACE_LOCKED: 1, Context.RACE_BITS: 0})
 
     def refresh_heap(self) -> None:
         """Put the blocks that the heap has now into the table of allocations, as its last rows."""
@@ -281,6 +283,7 @@ class Launch:
     def end(self) -> None:
         """The launch has ended and its counters have been read: keep what it allocated for the next, if it is little."""
         self._keep_race_records()
+        self.races.end()
         if not self.clustered and self.free and self.free[0].bytes <= _KEPT_BYTES:
             self.code.slots[self._shape] = self.free[0]
         if self.threads is not None:  # they have counters of their own

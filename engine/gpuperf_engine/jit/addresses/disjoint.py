@@ -52,12 +52,6 @@ class Form:
         several = any(self.numbers[:3]) or self.steps or any(axis < 3 for (axis, _), _ in self.bits)
         return not (several or self.is_loaded)
 
-    def is_of_warp(self, block: tuple[int, int, int]) -> bool:
-        """Whether all lanes of each warp of blocks of this shape have the same number."""
-        if block[0] % 32 or self.steps or self.numbers[0]:
-            return self.is_of_block
-        return not self.is_loaded and all(axis or bit > 4 for (axis, bit), _ in self.bits)
-
     def plus(self, other: Form, sign: int = 1) -> Form:
         """The sum (``sign`` −1: the difference), with counts that have nothing to do with one another."""
         numbers = tuple(a + sign * b for a, b in zip(self.numbers, other.numbers))

@@ -33,6 +33,8 @@ _TYPES = {
 _SPARSE = 8
 #: indices that are looked at first: where several are the same, mostly some of these are
 _FIRST = 4096
+#: indices that are looked at together
+_AT_ONCE = 1 << 14
 
 
 @dataclass(eq=False)
@@ -81,11 +83,13 @@ class IndexArray(Elements):
         count, span = len(values), high - low + 1
         if not count <= span <= _SPARSE * count + _FIRST:
             return False
-        first = values[:_FIRST]
-        if len(np.unique(first)) < len(first):
+        first = np.sort(values[:_FIRST])
+        if (first[1:] == first[:-1]).any():
             return False
         seen = np.zeros(span, np.bool_)
-        seen[values.astype(np.intp) - low] = True
+        for start in range(0, count, _AT_ONCE):
+            # as many as stay in the caches
+            seen[values[start : start + _AT_ONCE].astype(np.intp) - low] = True
         return int(np.count_nonzero(seen)) == count
 
     def apart(self, sites: Sequence[Site], forms: Forms) -> tuple[bool, bool]:

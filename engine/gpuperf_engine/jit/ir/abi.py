@@ -183,7 +183,12 @@ class Context(Record):
     CANCELLED = U64(944)
     ASKED = U64(952)
     ANSWER = U64(960)  # what a request for one is answered: 1 + its number, 0 if there was none
-    BYTES = 968
+    # host address of a bit for each word of global memory: whether it has been accessed; 0: words are not in batches. Of four bytes
+    # for each: the number of its batch, 0: it has none; and of the ``Batches``
+    RACE_BITS = U64(968)
+    RACE_NUMBERS = U64(976)
+    RACE_BATCHES = U64(984)
+    BYTES = 992
 
 
 class Range(Record):

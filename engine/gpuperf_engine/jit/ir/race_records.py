@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Accessor",
     "Accessors",
+    "Batch",
+    "Batches",
     "Line",
     "LineAccess",
     "LineEntry",
@@ -224,6 +226,52 @@ class Word(Record):
     LOCKS = 64
     #: cells of words that several CTAs access
     MOST_SHARED = 1 << 22
+
+
+class Batches(Record):
+    """What is known of words that the lanes of one instruction accessed at once, of a launch: ``Batch`` rows, numbered from 1 on in
+    the order of the accesses."""
+
+    NEXT = U64(0)  # the first number that is free
+    NUMBERED = U64(8)  # the first one that ``Context.RACE_NUMBERS`` does not have
+    LOWEST = U64(16)  # the first and the last word that was accessed
+    HIGHEST = U64(24)
+    ACCESSES = U64(32)  # accesses by warps that were looked at
+    WORDS = 64  # of the instruction that runs, as those of a batch
+    # the last batch in each slot, by a hash of first words; or one of an earlier launch
+    LAST = Array32(64 + 4 * 32)
+    SLOTS = 1 << 12
+    #: with all numbers
+    MOST = 1 << 22
+    # by batch: the numbers, in global memory, of the first word of each lane; rows; and of each lane 16 bits, one for each byte that
+    # held several values
+    PLACES = LAST + 4 * SLOTS
+    PLACES_BYTES = 4 * 32
+    ROWS = PLACES + MOST * PLACES_BYTES
+    DIFFERS = ROWS + MOST * 32
+    DIFFERS_BYTES = 2 * 32
+    BYTES = DIFFERS + MOST * DIFFERS_BYTES
+    #: of the bytes of bits of words: those of a block lie together, of which each 1 << TURN are at a place that the block decides
+    BLOCK = 12
+    TURN = 6
+    TURNS = 63
+
+
+class Batch(Record):
+    """A batch of words: their last store and their last load, as in ``Word``, without lanes and flags; 0: there was none."""
+
+    STORED = U64(0)
+    LOADED = U64(8)
+    MASK = U32(16)  # the lanes whose words these are, each of COUNT words
+    COUNT = U8(20)
+    LEFT = U8(21)  # whether any word has left
+    DIFFERING = U8(22)  # whether it is noted which bytes held several values
+    BEFORE = U32(24)  # the batch before in the same slot; or a higher number
+    BYTES = 32
+    #: lanes that are worth one
+    LEAST = 8
+    #: batches of a slot that are looked at
+    NEAR = 8
 
 
 class Line(Record):

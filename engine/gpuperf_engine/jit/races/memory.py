@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...memory.arena import GLOBAL_BASE, Memory
+from ...memory.pages import reserve
 from ...simt.launch import LaunchPlan
 from ...simt.program import Program
 from ..host_arrays import address_of, aligned
@@ -16,6 +17,8 @@ from ..ir.abi import Context
 from ..ir.race_records import (
     Accessor,
     Accessors,
+    Batch,
+    Batches,
     Line,
     LineRoom,
     Race,
@@ -34,8 +37,63 @@ __all__ = ["RaceMemory"]
 _NO_LINE = (1 << 63) - 1
 #: about how many bytes of records of CTAs are kept for later launches
 _MOST_KEPT = 1 << 25
+#: launches at once whose batches are kept, and bytes of batches that take small pages
+_FEW, _SMALL = 2, 1 << 20
 #: records of CTAs that have ended, by their shape
 _kept: dict[tuple[int, ...], list[NDArray[np.uint8]]] = {}
+
+
+class _Batches:
+    """Memory for batches of words, see ``Context.RACE_BITS``. ``span``: bytes of global memory."""
+
+    def __init__(self, span: int) -> None:
+        self.span = span
+        # in whole blocks, up to a word of 64 bits behind that of the last one
+        self.bits = reserve((span // 32 + 32 >> Batches.BLOCK) + 1 << Batches.BLOCK)
+        self.numbers = reserve(span + 64)
+        # as long as they are few they take small pages, of which most launches need some
+        self.rows = reserve(Batches.BYTES, _SMALL)
+        self._known = self.rows[: Batches.LAST].view(np.int64)
+        self._begin()
+
+    @classmethod
+    def of(cls, span: int) -> _Batches:
+        """Those of an earlier launch, whose pages are there, or others."""
+        try:
+            return _kept_batches.get(span, []).pop()
+        except IndexError:
+            return cls(span)
+
+    @property
+    def count(self) -> int:
+        return int(self._known[Batches.NEXT // 8]) - 1
+
+    @property
+    def accesses(self) -> int:
+        """How many accesses by warps were looked at."""
+        return int(self._known[Batches.ACCESSES // 8])
+
+    def keep(self) -> None:
+        """Keep them for another launch, if they are few."""
+        lowest, highest = self._known[Batches.LOWEST // 8 : Batches.HIGHEST // 8 + 1].tolist()
+        numbered = 4 * (highest - lowest) * (self._known[Batches.NUMBERED // 8] > 1)
+        kept = _kept_batches.setdefault(self.span, [])
+        if self.count * (Batches.PLACES_BYTES + Batch.BYTES) + numbered > _MOST_KEPT or len(kept) >= _FEW:
+            return
+        first, last = (place // 8 >> Batches.BLOCK for place in (lowest, highest))
+        self.bits[first << Batches.BLOCK : last + 1 << Batches.BLOCK] = 0
+        self._begin()
+        kept.append(self)
+
+    def _begin(self) -> None:
+        """No word has been accessed."""
+        self._known[Batches.NEXT // 8] = self._known[Batches.NUMBERED // 8] = 1
+        self._known[Batches.ACCESSES // 8] = 0
+        self._known[Batches.LOWEST // 8], self._known[Batches.HIGHEST // 8] = self.span // 4, 0
+
+
+#: by bytes of global memory
+_kept_batches: dict[int, list[_Batches]] = {}
 
 
 class RaceMemory:
@@ -53,6 +111,7 @@ class RaceMemory:
         self._windows = bool(kinds & Race.WITHIN) and not self.orders
         self._by_words = bool(kinds & Race.WORDS)
         self._counts: NDArray[np.int64] | None = None
+        self._batches: _Batches | None = None
         self.checked = self._windows or self.orders or bool(kinds & Race.CHECKED)
         self._segments = memory.race_segments(Segment.MOST * Segment.BYTES) if self.orders else None
         self._proxies = bool(kinds & Race.ASYNC_PROXY)
@@ -66,7 +125,7 @@ class RaceMemory:
         fields: dict[int, int] = dict.fromkeys(
             (
                 Context.RACE_LINES, Context.RACE_ROOMS, Context.RACE_LOCKED, Context.RACE_SEGMENTS,
-                Context.RACE_WORDS, Context.RACE_ACCESSOR, Context.RACE_ACCESSORS_END,
+                Context.RACE_WORDS, Context.RACE_ACCESSOR, Context.RACE_ACCESSORS_END, Context.RACE_BITS,
             ), 0,
         )  # fmt: skip
         if not among and not self._windows:
@@ -99,6 +158,7 @@ class RaceMemory:
             Word.MOST_SHARED * (Line.CELL + LineRoom.BYTES),
             most=Word.NUMBERS // 2,
         )
+        self._batches = batches = _Batches.of(self._memory.global_span)
         counts = accessors[: Accessors.ROWS].view(np.int64)
         counts[Accessors.NEXT // 8] = max(1, counts[Accessors.NEXT // 8])
         counts[Accessors.CELLS // 8] = 0
@@ -108,7 +168,20 @@ class RaceMemory:
             Context.RACE_ACCESSORS: address_of(accessors),
             Context.RACE_ACCESSORS_FROM: int(counts[Accessors.NEXT // 8]),
             Context.RACE_CELLS: address_of(cells),
+            Context.RACE_BITS: address_of(batches.bits),
+            Context.RACE_NUMBERS: address_of(batches.numbers),
+            Context.RACE_BATCHES: address_of(batches.rows),
         }
+
+    @property
+    def batches(self) -> int:
+        """How many batches of words there are, if words are in batches."""
+        return self._batches.count if self._batches is not None and self.fields[Context.RACE_BITS] else 0
+
+    @property
+    def batched(self) -> int:
+        """How many accesses by warps were looked at by batches of words, which take several times as long where words are locked."""
+        return self._batches.accesses if self._batches is not None and self.fields[Context.RACE_BITS] else 0
 
     def lock_lines(self) -> bool:
         """Several threads will run CTAs: each locks the lines and words of global memory that it looks at. Returns whether there are
@@ -116,6 +189,7 @@ class RaceMemory:
         lines = bool(self.fields[Context.RACE_LINES])
         if lines:
             self.fields[Context.RACE_LOCKED] = 1
+            self.fields[Context.RACE_BITS] = 0
         return lines
 
     @property
@@ -180,6 +254,11 @@ class RaceMemory:
             # they tell CTAs apart by numbers that another device gives, too
             kept[self._room + Window.TAGS :][: Window.LINES * 8] = 0
         return kept
+
+    def end(self) -> None:
+        """The launch has ended."""
+        if self._batches is not None:
+            self._batches.keep()
 
     def keep(self, records: list[NDArray[np.uint8]]) -> None:
         """Keep records of CTAs that have ended for later launches."""

@@ -13,7 +13,6 @@ from functools import reduce
 from operator import and_
 
 from ...flow.dependence import Object
-from ...flow.operands import writes
 from ...memory.arena import Memory
 from ...ptx.syntax import Address, Instruction, Register
 from ...simt.effects import is_strong
@@ -174,7 +173,7 @@ class _Finder:
             chosen -= mixed
 
     def _depends_on_data(self, sites: Iterable[Site]) -> bool:
-        return any(_depends_on_data(self._program, site.instruction, self._forms) for site in sites)
+        return any(_depends_on_data(self._program, site.instruction) for site in sites)
 
     def _is_scattered(self, sites: Sequence[Site]) -> bool:
         return GridValues(self._program, self._plan, self._memory, self._reads).are_scattered(sites)
@@ -237,8 +236,8 @@ def is_narrow(instruction: Instruction, clustered: bool) -> bool:
     return "cta" in words or ("cluster" in words and not clustered)
 
 
-def _depends_on_data(program: Program, instruction: Instruction, forms: Forms) -> bool:
-    """Whether an address comes from what the lanes of a warp load from several places in global or shared memory."""
+def _depends_on_data(program: Program, instruction: Instruction) -> bool:
+    """Whether an address comes from what is loaded from global or shared memory."""
     graph = dependence_of(program)
     bases = [item.base for item in instruction.operands if isinstance(item, Address)]
     left = [*graph.origins_of(instruction, [base for base in bases if isinstance(base, Register)])]
@@ -248,23 +247,11 @@ def _depends_on_data(program: Program, instruction: Instruction, forms: Forms) -
         if isinstance(node, Instruction) and any(
             not access.spaces.isdisjoint(("global", "shared")) for access in graph.reads_memory(node)
         ):
-            if not _is_of_warp(program, node, forms):
-                return True
-            continue
+            return True
         more = seen.symmetric_difference(seen.union(graph.sources(node)))
         seen |= more
         left += more
     return False
-
-
-def _is_of_warp(program: Program, load: Instruction, forms: Forms) -> bool:
-    """Whether all lanes of a warp load from one place."""
-    function = program.blocks[program.block_of[load]].function
-    if all(register in program.uniformity[function].uniform for register in writes(load)):
-        return True
-    number = program.site_of.get(load)
-    form = None if number is None else forms.of(program.sites[number])
-    return form is not None and form.is_of_warp(forms.plan.block)
 
 
 def _bits_apart(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> int:

@@ -34,6 +34,13 @@ __all__ = [
     "acquire64",
     "add64",
     "alike",
+    "batch_claim",
+    "batch_compare",
+    "batch_holding",
+    "batch_keep",
+    "batch_places",
+    "batch_row",
+    "batch_same",
     "bits_count",
     "call",
     "claimed",
@@ -191,6 +198,43 @@ def claimed_beside(at: int, count: int, claim: int, first: int, power: int, stor
     raise NotImplementedError
 
 
+def batch_places(lanes: int, addresses: int, from_: int, span: int, batches: int, places: int) -> int:
+    """Put the numbers of words of global memory there; whether these are such (see ``races.batches``)."""
+    raise NotImplementedError
+
+
+def batch_claim(lanes: int, places: int, bits: int, count: int, least: int) -> int:
+    """The lanes whose words had not been accessed."""
+    raise NotImplementedError
+
+
+def batch_row(places: int, first: int, power: int) -> int:
+    """Words of lanes side by side."""
+    raise NotImplementedError
+
+
+def batch_keep(target: int, places: int) -> int:
+    """Put the numbers of words there, too."""
+    raise NotImplementedError
+
+
+def batch_same(lanes: int, places: int, others: int) -> int:
+    """Whether words of lanes are those of others."""
+    raise NotImplementedError
+
+
+def batch_holding(lanes: int, places: int, place: int) -> int:
+    """The lanes that have a word."""
+    raise NotImplementedError
+
+
+def batch_compare(
+    lanes: int, places: int, data: int, values: int, differs: int, count: int, before: int
+) -> int:
+    """Note which bytes of words differ from those that are there."""
+    raise NotImplementedError
+
+
 def call(code: int, *given: int) -> int:
     """Call a function by its address, which takes pointers, as those of warps do: context, CTA and state."""
     raise NotImplementedError
@@ -235,8 +279,9 @@ WORDS = frozenset(__all__) - {"WORDS", "Signature", "Translation", "signatures",
 
 #: they are functions, of ``vector_intrinsics``
 _VECTOR_WORDS = (
-    "alike", "claimed", "claimed_beside", "differing", "first_of", "in_row", "last_of", "most_alike", "neighbours", "numbers",
-    "pieces_loaded", "pieces_stored", "renewed", "sectors_of",
+    "alike", "batch_claim", "batch_compare", "batch_holding", "batch_keep", "batch_places", "batch_row", "batch_same", "claimed",
+    "claimed_beside", "differing", "first_of", "in_row", "last_of", "most_alike", "neighbours", "numbers", "pieces_loaded",
+    "pieces_stored", "renewed", "sectors_of",
 )  # fmt: skip
 #: they are loops, in functions of each object that has them
 _LOOPS = ("copy", "fill")

@@ -19,6 +19,7 @@ from ..compile_python import (
     trailing_zeros,
     unsigned_less,
 )
+from .batched import race_apart
 from .lines import (
     race_differs,
     race_entry_at,
@@ -108,6 +109,7 @@ def race_words_in_line(context: Context, access: LineAccess, lane: int, start: i
     if access.ACCESSOR == 0 or not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
         return 0
     power = trailing_zeros(access.SIZE)
+    race_apart(context, start, part)
     done = race_in_line(context, access, lane, start, 0, part, access.IMAGE)
     while done < part:
         some = done + 16

@@ -20,14 +20,14 @@ from ..compile_python import (
     trailing_zeros,
     unsigned_less,
 )
+from .batched import race_apart, race_batched, race_batched_row
 from .words import (
     race_accessor_at,
-    race_accessor_before,
     race_bytes_differ,
+    race_comes_before,
     race_lock,
     race_unlock,
     race_word_at,
-    race_word_window,
 )
 
 
@@ -41,6 +41,15 @@ def race_scattered(context: Context, access: LineAccess, mask: int, addresses: i
         return mask
     claim = me << 32 | access.INFO
     locked = context.RACE_LOCKED
+    if context.RACE_BITS:
+        mask = race_batched(context, access, mask, addresses, count)
+        if mask == 0:
+            return 0
+        left = mask
+        while left:
+            lane = trailing_zeros(left)
+            left = left & (left - 1)
+            race_apart(context, load64(addresses + lane * 8), size)
     left = mask
     tried = count > 1 or locked or race_is_fresh(context, access, mask, addresses)
     if tried:
@@ -163,9 +172,13 @@ def race_beside(context: Context, access: LineAccess, lane: int, start: int, len
         return 0
     if not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
         return 0
+    power = trailing_zeros(access.SIZE >> 2)
+    if context.RACE_BITS:
+        if race_batched_row(context, access, lane, start, length >> 2, power):
+            return length
+        race_apart(context, start, length)
     at = race_word_at(context, start)
     claim = access.ACCESSOR << 32 | access.INFO | lane
-    power = trailing_zeros(access.SIZE >> 2)
     return claimed_beside(at, length >> 2, claim, context.RACE_ACCESSORS_FROM, power, access.STORES) << 2
 
 
@@ -257,17 +270,3 @@ def race_noted(
 def race_epoch_of(context: Context, number: int) -> int:
     """The epoch of an accessor."""
     return race_accessor_at(context, number).EPOCH
-
-
-def race_comes_before(context: Context, access: LineAccess, storer: int) -> int:
-    """Whether a word is that of the CTA alone and, by the upper half of ``STORED`` or the number of who loaded it, what was done to it
-    comes before what the warp does now."""
-    if storer == access.BEFORE:
-        return 1
-    if storer != storer & Word.NUMBERS or race_accessor_at(context, storer).CTA != access.NUMBER:
-        return 0
-    within = access.FLAGS & Race.WITHIN
-    if within and race_word_window(access) and race_accessor_before(context, access, storer) == 0:
-        return 0
-    access.BEFORE = storer
-    return 1

@@ -165,6 +165,20 @@ def race_bytes_differ(bits: int) -> int:
     )
 
 
+def race_comes_before(context: Context, access: LineAccess, storer: int) -> int:
+    """Whether a word is that of the CTA alone and, by the upper half of ``STORED`` or the number of who loaded it, what was done to it
+    comes before what the warp does now."""
+    if storer == access.BEFORE:
+        return 1
+    if storer != storer & Word.NUMBERS or race_accessor_at(context, storer).CTA != access.NUMBER:
+        return 0
+    within = access.FLAGS & Race.WITHIN
+    if within and race_word_window(access) and race_accessor_before(context, access, storer) == 0:
+        return 0
+    access.BEFORE = storer
+    return 1
+
+
 # -- a word of several CTAs --------------------------------------------------------------------------------------------------
 
 

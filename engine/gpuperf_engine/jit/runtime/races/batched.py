@@ -1,0 +1,301 @@
+"""Runtime of generated code: words of global memory that the lanes of one instruction access at once, and later ones in the same way.
+
+A bit of each word tells whether it has been accessed. As long as it has not, all that is known of the words of an instruction is
+written to one ``Batch``, behind those before: that takes less time than a ``Word`` of each, most of which would be waited for. Most
+words are accessed again by lanes that access all words of a batch. A word that is accessed in any other way leaves its batch and gets
+a ``Word``. Where several threads run CTAs, all do.
+"""
+
+from __future__ import annotations
+
+from ...ir.abi import Context
+from ...ir.race_records import Batch, Batches, LineAccess, Word
+from ..compile_python import (
+    batch_claim,
+    batch_compare,
+    batch_holding,
+    batch_keep,
+    batch_places,
+    batch_row,
+    batch_same,
+    leading_zeros,
+    load16,
+    load32,
+    load64,
+    store32,
+    store64,
+    trailing_zeros,
+    unsigned_less,
+)
+from .words import race_accessor_at, race_comes_before
+
+
+def race_batch_at(context: Context, number: int) -> Batch:
+    """A batch."""
+    return Batch(context.RACE_BATCHES + Batches.ROWS + number * Batch.BYTES)
+
+
+def race_batch_places(context: Context, number: int) -> int:
+    """Where the numbers of its words are."""
+    return context.RACE_BATCHES + Batches.PLACES + number * Batches.PLACES_BYTES
+
+
+def race_batch_differs(context: Context, number: int) -> int:
+    """Where the bytes of its words are that held several values."""
+    return context.RACE_BATCHES + Batches.DIFFERS + number * Batches.DIFFERS_BYTES
+
+
+def race_batch_slot(context: Context, mask: int) -> int:
+    """The slot of a batch of the words at ``Batches.WORDS``."""
+    first = load32(context.RACE_BATCHES + Batches.WORDS + trailing_zeros(mask) * 4)
+    return first * 2654435761 >> 20 & (Batches.SLOTS - 1)
+
+
+def race_batched(context: Context, access: LineAccess, mask: int, addresses: int, count: int) -> int:
+    """Note accesses by lanes at any addresses, of ``count`` words each. Gives the lanes that are left."""
+    batches = context.RACE_BATCHES
+    if Batches(batches).NEXT >= Batches.MOST:
+        return mask
+    Batches(batches).ACCESSES += 1
+    words = batches + Batches.WORDS
+    if batch_places(mask, addresses, context.RACE_FROM, context.RACE_SPAN, batches, words) == 0:
+        return mask
+    first = load32(words + trailing_zeros(mask) * 4)
+    known = load64(race_bits_at(context, first)) >> (first & 63) & 1
+    if known and race_batch_again(context, access, mask, count):
+        return 0
+    fresh = batch_claim(mask, words, context.RACE_BITS, count, Batch.LEAST)
+    if fresh:
+        race_batch_new(context, access, fresh, count)
+    return mask & ~fresh
+
+
+def race_batched_row(
+    context: Context, access: LineAccess, lane: int, start: int, count: int, power: int
+) -> int:
+    """Note accesses of ``count`` words side by side, from those of a lane on, 1 << ``power`` of each; gives how many are noted."""
+    batches = context.RACE_BATCHES
+    if Batches(batches).NEXT >= Batches.MOST:
+        return 0
+    Batches(batches).ACCESSES += 1
+    place = (start - context.RACE_FROM) >> 2
+    batch_row(batches + Batches.WORDS, place - (lane << power), power)
+    mask = ((1 << (count >> power)) - 1) << lane
+    if race_row_is_fresh(context, place, count) == 0:
+        return race_batch_again(context, access, mask, 1 << power) * count
+    race_row_mark(context, place, count)
+    race_batch_new(context, access, mask, 1 << power)
+    return count
+
+
+def race_bits_at(context: Context, place: int) -> int:
+    """Where the 64 bits of words are that have one of a word: those that are 4 KB apart would otherwise need the same few lines of a
+    cache."""
+    where = place >> 6 << 3
+    return context.RACE_BITS + (where ^ (where >> Batches.BLOCK & Batches.TURNS) << Batches.TURN)
+
+
+def race_row_is_fresh(context: Context, place: int, count: int) -> int:
+    """Whether no word has been accessed, of those side by side from one on."""
+    first = place & 63
+    end = first + count
+    bits = load64(race_bits_at(context, place)) >> first
+    if end < 64:
+        return bits & ((1 << count) - 1) == 0
+    while bits == 0 and end > 64:
+        place += 64
+        end -= 64
+        bits = load64(race_bits_at(context, place))
+        if end < 64:
+            bits = bits & ((1 << end) - 1)
+    return bits == 0
+
+
+def race_row_mark(context: Context, place: int, count: int) -> int:
+    """Words side by side have been accessed now."""
+    first = place & 63
+    at = race_bits_at(context, place)
+    end = first + count
+    race_spans(context, place, place + count - 1)
+    if end < 64:
+        store64(at, load64(at) | ((1 << count) - 1) << first)
+        return 0
+    store64(at, load64(at) | -1 << first)
+    while end > 64:
+        place += 64
+        end -= 64
+        at = race_bits_at(context, place)
+        bits = -1
+        if end < 64:
+            bits = (1 << end) - 1
+        store64(at, load64(at) | bits)
+    return 0
+
+
+def race_spans(context: Context, first: int, last: int) -> int:
+    """Words of this range have been accessed."""
+    batches = Batches(context.RACE_BATCHES)
+    if first < batches.LOWEST:
+        batches.LOWEST = first
+    if last > batches.HIGHEST:
+        batches.HIGHEST = last
+    return 0
+
+
+def race_batch_new(context: Context, access: LineAccess, mask: int, count: int) -> int:
+    """The next batch is of the words at ``Batches.WORDS``, which nobody had accessed."""
+    claim = access.ACCESSOR << 32 | access.INFO & -32
+    batches = Batches(context.RACE_BATCHES)
+    number = batches.NEXT
+    batches.NEXT = number + 1
+    batch_keep(race_batch_places(context, number), batches + Batches.WORDS)
+    batch = race_batch_at(context, number)
+    batch.STORED = claim * (access.STORES != 0)
+    batch.LOADED = claim * (access.STORES == 0)
+    batch.MASK = mask
+    batch.COUNT = count
+    batch.LEFT = 0
+    batch.DIFFERING = 0
+    slot = race_batch_slot(context, mask)
+    batch.BEFORE = batches.LAST[slot]
+    batches.LAST[slot] = number
+    return 0
+
+
+def race_batch_again(context: Context, access: LineAccess, mask: int, count: int) -> int:
+    """Note an access of the words at ``Batches.WORDS`` if they are a batch, and all accesses before are the accessor's or come before;
+    else give 0."""
+    number = race_batch_like(context, mask, count)
+    if number == 0:
+        return 0
+    known = race_batch_at(context, number)
+    me = access.ACCESSOR
+    storer = known.STORED >> 32
+    loader = known.LOADED >> 32
+    if storer and storer != me and race_comes_before(context, access, storer) == 0:
+        return 0
+    if loader and loader != me and race_comes_before(context, access, loader) == 0:
+        return 0
+    claim = me << 32 | access.INFO & -32
+    if access.STORES == 0:
+        if loader == 0 or race_accessor_at(context, loader).EPOCH != access.EPOCH:
+            known.LOADED = claim
+        return 1
+    if storer and access.VALUES:
+        data = context.RACE_FROM + context.ARENA
+        differs = race_batch_differs(context, number)
+        batch_compare(
+            mask, race_batch_places(context, number), data, access.VALUES, differs, count, known.DIFFERING
+        )
+        known.DIFFERING = 1
+    known.STORED = claim
+    return 1
+
+
+def race_batch_like(context: Context, mask: int, count: int) -> int:
+    """The batch of the words at ``Batches.WORDS``; 0: there is none, or words have left it."""
+    batches = Batches(context.RACE_BATCHES)
+    number = batches.LAST[race_batch_slot(context, mask)]
+    end = batches.NEXT
+    tries = Batch.NEAR
+    while tries and number and number < end:
+        known = race_batch_at(context, number)
+        alike = known.MASK == mask and known.COUNT == count and known.LEFT == 0
+        if alike and batch_same(mask, batches + Batches.WORDS, race_batch_places(context, number)):
+            return number
+        end = number
+        number = known.BEFORE
+        tries -= 1
+    return 0
+
+
+# -- words that leave their batch --------------------------------------------------------------------------------------------
+
+
+def race_apart(context: Context, start: int, length: int) -> int:
+    """Words side by side get their ``Word``."""
+    if context.RACE_BITS == 0 or not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
+        return 0
+    place = (start - context.RACE_FROM) >> 2
+    end = place + (length >> 2)
+    race_spans(context, place, end - 1)
+    while place < end:
+        at = race_bits_at(context, place)
+        known = load64(at)
+        bit = 1 << (place & 63)
+        number = context.RACE_NUMBERS + place * 4
+        if known & bit == 0:
+            store64(at, known | bit)
+            store32(number, 0)
+        else:
+            race_number_words(context)
+            batch = load32(number)
+            if batch:
+                store32(number, 0)
+                race_word_of(context, batch, place)
+        place += 1
+    return 0
+
+
+def race_number_words(context: Context) -> int:
+    """Have ``RACE_NUMBERS`` tell of each word of the batches which one it is of."""
+    batches = Batches(context.RACE_BATCHES)
+    while batches.NUMBERED < batches.NEXT:
+        number = batches.NUMBERED
+        batches.NUMBERED = number + 1
+        batch = race_batch_at(context, number)
+        places = race_batch_places(context, number)
+        left = batch.MASK
+        while left:
+            first = load32(places + trailing_zeros(left) * 4)
+            left = left & (left - 1)
+            place = first
+            while place < first + batch.COUNT:
+                store32(context.RACE_NUMBERS + place * 4, number)
+                place += 1
+    return 0
+
+
+def race_word_of(context: Context, number: int, place: int) -> int:
+    """What is known of a word, which leaves its batch. Of lanes that access the same one the last one counts that stores, and the
+    first one that loads."""
+    batch = race_batch_at(context, number)
+    count = batch.COUNT
+    inside = place & (count - 1)
+    lanes = batch_holding(batch.MASK, race_batch_places(context, number), place - inside)
+    last = 63 - leading_zeros(lanes)
+    differs = 0
+    if batch.DIFFERING:
+        differs = load16(race_batch_differs(context, number) + 2 * last) >> 4 * inside & 15
+    stored = batch.STORED
+    loaded = batch.LOADED
+    if loaded:
+        loaded = loaded | trailing_zeros(lanes)
+    elif differs:
+        loaded = stored & -4294967296 | Word.NOTHING
+    if stored:
+        stored = stored | last
+    batch.LEFT = 1
+    word = Word(context.RACE_WORDS + place * Word.BYTES)
+    word.STORED = stored
+    word.LOADED = loaded | differs << Word.DIFFERS
+    return 0
+
+
+def race_all_apart(context: Context, first: int, last: int) -> int:
+    """All words of these batches get their ``Word``: several threads will run CTAs."""
+    race_number_words(context)
+    while first < last:
+        batch = race_batch_at(context, first)
+        places = race_batch_places(context, first)
+        left = batch.MASK
+        while left:
+            start = load32(places + trailing_zeros(left) * 4)
+            left = left & (left - 1)
+            place = start
+            while place < start + batch.COUNT:
+                if load32(context.RACE_NUMBERS + place * 4) == first:
+                    race_word_of(context, first, place)
+                place += 1
+        first += 1
+    return 0

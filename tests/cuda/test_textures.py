@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -507,8 +508,11 @@ def test_counts_and_estimates() -> None:
         (np.zeros((4,), np.float32), {"address": None}, "address=None"),
         (np.zeros((4,), np.float32), {"address": [[]]}, "address="),
         (np.zeros((4,), np.float32), {"border": None}, "border=None"),
+        (np.zeros((4,), np.float32), {"level_range": None}, "level_range=None"),
+        (np.zeros((4,), np.float32), {"level_range": ("a", "b")}, "level_range="),
+        (np.zeros((4,), np.float32), {"level_bias": None}, "level_bias=None"),
         (np.zeros((4,), np.float32), {"border": ("red",)}, "border="),
-        (np.zeros((4,), np.int32), {"border": (0.5,)}, "border="),
+        (np.zeros((4,), np.int32), {"border": (np.inf,)}, r"border=\(inf,\)"),
         (np.zeros((4,), np.float32), {"border": (0, 0, 0, 0, 1)}, "border="),
     ],
 )
@@ -516,6 +520,16 @@ def test_textures_that_no_gpu_has(array: np.ndarray, options: dict[str, Any], me
     device = ge.Device(memory_bytes=1 << 20)
     with pytest.raises(ge.LaunchError, match=message):
         device.texture(device.array(array), **options)
+
+
+@pytest.mark.parametrize(
+    "border", [[0.0] * 4, (ctypes.c_float * 4)(), np.zeros(4), ()], ids=["list", "ctypes", "array", "none"]
+)
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float32])
+def test_a_border_is_what_the_runtime_has_for_any_type(dtype: type[np.generic], border: Any) -> None:
+    """Four floats, of textures of integers too."""
+    device = ge.Device(memory_bytes=1 << 20)
+    assert device.texture(device.zeros(4, dtype), border=border, address="border")
 
 
 def test_images_belong_to_their_device() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ImageObject", "image_fault", "levels_of", "surface_row", "texture_row"]
 
+_NUMBERS = (int, float, np.floating, np.integer)
 _KINDS = {"u": UNSIGNED, "i": SIGNED, "f": FLOAT}
 #: by kind and bytes: what ``txq.channel_data_type`` gives for elements and for normalized reads (numbers of OpenCL, which the PTX
 #: manual refers to)
@@ -132,8 +133,11 @@ def surface_row(array: DeviceArray, channels: object, *, layered: bool) -> NDArr
 
 
 def _listed(values: object) -> list[Any]:
-    """The values of a sequence; of what is none a list of what cannot be one of them."""
-    return [*values] if isinstance(values, (Sequence, np.ndarray)) else [None]
+    """The values of something that has some; else a list of what cannot be one of them."""
+    try:
+        return [*values]  # type: ignore[misc]
+    except TypeError:
+        return [None]
 
 
 def texture_row(
@@ -183,18 +187,19 @@ def texture_row(
             hint="leave linear_memory= out for a CUDA array",
         )
     modes += [modes[-1]] * (3 - len(modes))
-    if len(level_range) != 2:
+    levels = [*_listed(level_range), level_bias]
+    if len(levels) != 3 or not all(isinstance(level, _NUMBERS) for level in levels):
         raise LaunchError(
-            f"a texture with level_range={level_range!r}", hint="accepted: the least and the largest level"
+            f"a texture with level_range={level_range!r}, level_bias={level_bias!r}",
+            hint="accepted: the least and the largest level; a number",
         )
-    least, most = level_range
-    detail = {"bias": level_bias, "least": least, "most": most}
+    detail = dict(zip(("least", "most", "bias"), levels, strict=True))
     floating = kind == "f" or read == "normalized"
-    numbers = (int, float, np.floating, np.integer) if floating else (int, np.integer)
     colour = _listed(border)
-    if len(colour) > 4 or not all(isinstance(part, numbers) for part in colour):
-        which = "numbers" if floating else "whole numbers"
-        raise LaunchError(f"a texture with border={border!r}", hint=f"accepted: up to four {which}")
+    if len(colour) > 4 or not all(
+        isinstance(part, _NUMBERS) and (floating or np.isfinite(part)) for part in colour
+    ):
+        raise LaunchError(f"a texture with border={border!r}", hint="accepted: up to four numbers")
     colour += [0] * (4 - len(colour))
     values = {
         "object": TEXTURE,

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuperf_engine.device.events import Event
 from gpuperf_engine.profile.merged import MergedLaunches
@@ -113,12 +113,12 @@ def fits(entry: str, kernels: Sequence[str]) -> bool:
     return not kernels or any(fnmatchcase(name, pattern) for pattern in kernels for name in names)
 
 
-def digest_of(arguments: tuple[Any, ...]) -> str:
+def digest_of(arguments: tuple[object, ...]) -> str:
     """Of numbers, and of shapes, types and contents of tensors and arrays, as they are now."""
     return digest_parts([_part(argument) for argument in arguments], 16)
 
 
-def _part(argument: Any) -> str:
+def _part(argument: object) -> str:
     shape = getattr(argument, "shape", None)
     if shape is None or not hasattr(argument, "dtype"):
         known = argument is None or isinstance(argument, (bool, int, float, str))

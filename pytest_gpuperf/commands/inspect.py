@@ -20,6 +20,7 @@ from .common import OK, Subcommands, UsageError, columns, parse_file, write
 
 if TYPE_CHECKING:
     from gpuperf_engine import Kernel, Module
+    from gpuperf_engine.ptx.syntax import Instruction
 
 __all__ = ["add_parser"]
 
@@ -154,7 +155,7 @@ def _graph(kernel: Kernel) -> tuple[list[Node], list[Edge]]:
     return nodes, edges
 
 
-def _instruction_text(instruction: Any, text: list[str]) -> str:
+def _instruction_text(instruction: Instruction, text: list[str]) -> str:
     span = instruction.span
     if span.line == span.end_line and 0 < span.line <= len(text):
         return " ".join(text[span.line - 1][span.column - 1 : span.end_column].split())

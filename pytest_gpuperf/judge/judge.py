@@ -263,7 +263,7 @@ def _check_limits(cases: Iterable[CaseRecord], metrics: Table) -> None:
                 unsaid[name] = unsaid.get(name, True) and not said
     for name in (name for name, nothing in unsaid.items() if nothing):
         raise EngineError(
-            f"limits: {name!r} says nothing: no kernel of this test declares a target that it is about",
+            f"limits: {name!r} has no effect: no kernel of this test declares a target for it",
             hint="declare the target (targets=, gpuperf_targets), or remove the limit",
         )
 

@@ -140,7 +140,7 @@ def failed(title: str, shown: str, log: str, number: str) -> EngineError:
     errors = [line for line in lines if "error" in line.lower()] or lines
     return EngineError(
         f"{shown} does not compile for compute_{number} ({title})",
-        details=errors[:_LOG_LINES] or ["the compiler says nothing"],
+        details=errors[:_LOG_LINES] or ["the compiler printed nothing"],
         hint="options: gpuperf.kernel(CudaSource(path, includes=…, defines=…, std=…), …); "
         'another architecture: arch="sm_90a", or other targets',
     )

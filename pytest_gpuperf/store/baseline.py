@@ -51,8 +51,8 @@ SCHEMA = 1
 _TOP = {"schema", "analysis", "cases"}
 _RELEASE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}", re.ASCII)
 _AHEAD = (
-    "written by a newer pytest-gpuperf (metrics {}, this one knows "
-    f"{ANALYSIS['metrics']}): what only that one knows is not judged, and an update drops it; upgrade to judge it"
+    "written by a newer pytest-gpuperf (metrics {}, this one has "
+    f"{ANALYSIS['metrics']}): what only that one has is not judged, and an update drops it; upgrade to judge it"
 )
 
 OPTIONAL = {

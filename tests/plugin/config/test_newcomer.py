@@ -126,7 +126,7 @@ def test_a_limit_that_says_nothing_does_not_hold(project, limit, targets, code):
     assert result.ret == code
     if code:
         result.stdout.fnmatch_lines(
-            [f"gpuperf: limits: '{limit}' says nothing: no kernel of this test declares a target*"]
+            [f"gpuperf: limits: '{limit}' has no effect: no kernel of this test declares a target for it*"]
         )
         assert not (project.path / "baselines").exists()
 

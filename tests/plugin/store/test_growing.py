@@ -26,7 +26,7 @@ DATA = HERE / "data" / "before-metric-revisions.yaml"
 SECOND = DATA.with_name("metrics-2.yaml")
 """The same with the second revision of the table, and with the lines of the kernels."""
 
-NEWER = "written by a newer pytest-gpuperf (metrics 99, this one knows"
+NEWER = "written by a newer pytest-gpuperf (metrics 99, this one has"
 
 # machine code is there only where the assembler was
 YOUNGER = [m for m in METRICS if m.since > 1 and m.kind != "set" and m.group != MACHINE]

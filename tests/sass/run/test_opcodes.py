@@ -120,6 +120,12 @@ shr.u32 %d3, %d3, 31; mov.u32 %d4, %clock_hi; setp.eq.u32 %p, %d4, 0x7fffffff; s
 bar.sync 0;
 mov.u32 %a32, pool; cvt.u64.u32 %q1, %a32; cvta.shared.u64 %q1, %q1; xor.b64 %q1, %q1, %q0; xor.b64 %q1, %q1, %q0; ld.b32 %d5, [%q1];
 """
+# one of two generic addresses of local memory
+GENERIC = """
+st.local.b32 [own], %x; st.local.b32 [own+4], %y; mov.u64 %q0, own; cvta.local.u64 %q0, %q0; add.u64 %q1, %q0, 4;
+setp.gt.u32 %p, %x, %z; selp.b64 %q2, %q0, %q1, %p; cvta.to.local.u64 %q2, %q2; ld.local.b32 %d0, [%q2];
+selp.b64 %q2, %q1, %q0, %p; ld.b32 %d1, [%q2];
+"""
 PAIRS = "min.u16x2 %d0, %x, %y; max.s16x2 %d1, %y, %z; add.u16x2 %d2, %x, %y; max.s16x2.relu %d3, %x, %y;"
 
 
@@ -154,6 +160,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         (PRODUCTS, "sm_80"),
         (PAIRS, "sm_90"),
         (CLOCKS, "sm_75"),
+        (GENERIC, "sm_75"),
     ],
     ids=[
         "integers",
@@ -166,6 +173,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         "products",
         "pairs",
         "clocks",
+        "generic",
     ],
 )
 def test_a_run_leaves_the_same_bytes(body: str, target: str) -> None:

@@ -35,10 +35,6 @@ _UNREADABLE = (AssertionError, IndexError, KeyError, StopIteration, TypeError, V
 _PIECE = re.compile(r"[^A-Za-z0-9_]")
 
 
-#: where the windows of shared and of local memory begin, as two words each
-_WINDOWS = {0x18: 0, 0x1C: 0x100, 0x20: 0, 0x24: 0x200}
-
-
 @dataclass(frozen=True)
 class Translation:
     """``text``: a module with one kernel, whose one parameter is the buffer of the original's, then ``constants``, then an address for
@@ -142,8 +138,9 @@ class Translator:
             return to.r("add.s32", "%STACK", self.stack)
         if where.memory <= offset < where.memory + 8:
             return "0"
-        if self.bank is not NEW and offset in _WINDOWS:
-            return str(_WINDOWS[offset])
+        for start, upper in where.windows:
+            if offset in (start, start + 4):
+                return str(upper if offset > start else 0)
         raise NotRun(f"constant {offset:#x} of the launch is not known here")
 
     def parameter_at(self, offset: int) -> int:

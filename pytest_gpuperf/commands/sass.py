@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from .._engine import engine
@@ -26,6 +26,8 @@ __all__ = ["add_parser"]
 
 _WIDTH = 44
 """Characters of source and of PTX that are shown."""
+_PLACE = 30
+"""Characters of a source line's place, of these."""
 _LEAST = 0.0005
 """Part of all clocks of warps below which nothing is shown."""
 
@@ -135,6 +137,7 @@ def _table(
     files = SourcePaths([Path(kernel.module.path).parent], Path())
     places = {item.source: files.place(item.source) for item in instructions if item.source}
     texts = source_texts(places.values(), files)
+    short = {place: _shortened(place) for place in places.values()}
     rows = [
         [
             "source",
@@ -150,7 +153,9 @@ def _table(
     source, line = "", 0
     for number, item in enumerate(instructions):
         position = places.get(item.source, "")
-        shown = f"{position} {texts.get(position, '').strip()}" if position and position != source else ""
+        shown = (
+            f"{short[position]} {texts.get(position, '').strip()}" if position and position != source else ""
+        )
         text = f"{item.ptx_line} {ptx[item.ptx_line - 1].strip()}" if item.ptx_line not in (0, line) else ""
         source, line = position, item.ptx_line
         rows.append(
@@ -167,6 +172,11 @@ def _table(
         )
     right = (2, 3, 4, *((6, 8, 9) if stalled else (6,))) if executed else (2, 4)
     return columns(rows, right=right)
+
+
+def _shortened(place: str) -> str:
+    """A line of a file, without the folders where these leave no room for what stands there."""
+    return place if len(place) <= _PLACE else PurePosixPath(place).name
 
 
 def _stalled(waited: float, reason: str, caused: float) -> list[str]:

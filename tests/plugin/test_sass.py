@@ -10,6 +10,7 @@ import pytest
 
 from pytest_gpuperf.cli import main
 from pytest_gpuperf.commands.common import NOT_JUDGED, OK, USAGE
+from pytest_gpuperf.commands.sass import _shortened
 from tests.sass.listings import WALK, WALK_PTX, stand_in
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="shell scripts stand in for the programs")
@@ -68,6 +69,14 @@ def test_source_ptx_and_machine_code_stand_beside_each_other(
     assert "short_scoreboard" in compare
     assert any(line.startswith("passwd:1  ") for line in lines)
     assert "root" not in "\n".join(lines)
+
+
+def test_a_place_leaves_room_for_what_stands_there() -> None:
+    """Paths of a build elsewhere filled the column: neither the line nor its text was seen."""
+    assert _shortened("examples/kernels/saxpy.cu:7") == "examples/kernels/saxpy.cu:7"
+    assert (
+        _shortened("/home/me/project/Samples/0_Introduction/simpleOccupancy.cu:61") == "simpleOccupancy.cu:61"
+    )
 
 
 def test_without_a_launch_there_are_no_executions(walk: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,6 +41,15 @@ def add_parser(commands: Subcommands) -> None:
         help="YAML or JSON with arrays and launches, in place of the options for one",
     )
     add_launch_options(parser)
+    _add_machines(parser)
+    _add_format(parser)
+    _add_counting(parser)
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    parser.set_defaults(run=run)
+
+
+def _add_machines(parser: argparse.ArgumentParser) -> None:
+    """Options for the machines of predicted times, and for the emulator that runs the kernels."""
     parser.add_argument(
         "--target", metavar="ID", action="append", default=[], help="predict the time there (repeatable)"
     )
@@ -63,6 +72,10 @@ def add_parser(commands: Subcommands) -> None:
         type=int,
         help="warp instructions that one warp may execute (default: 10**8)",
     )
+
+
+def _add_format(parser: argparse.ArgumentParser) -> None:
+    """Options for how the counts are shown."""
     parser.add_argument(
         "--format",
         choices=("table", "json", "csv"),
@@ -74,6 +87,10 @@ def add_parser(commands: Subcommands) -> None:
         choices=("categories", "nvprof"),
         help="how opcodes are grouped: by category (the default), or as the metrics of nvprof; adds columns to csv",
     )
+
+
+def _add_counting(parser: argparse.ArgumentParser) -> None:
+    """Options for what is counted, and what is estimated from a sample."""
     parser.add_argument(
         "--demand",
         choices=("auto", "control", "addresses", "values"),
@@ -103,8 +120,6 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--exact", action="store_true", help="with --sample: count everything too, and show the errors"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
-    parser.set_defaults(run=run)
 
 
 def _backend(name: str) -> str:

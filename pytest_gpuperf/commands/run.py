@@ -73,6 +73,13 @@ def add_parser(commands: Subcommands) -> None:
         type=int,
         help="of a CUDA program: warp instructions that one warp may execute, or the kernel is ended (default: 100000000)",
     )
+    _add_gate(parser)
+    parser.add_argument("program", metavar="PROGRAM", nargs=argparse.REMAINDER)
+    parser.set_defaults(run=run)
+
+
+def _add_gate(parser: argparse.ArgumentParser) -> None:
+    """``--gate``, and what needs it."""
     gate = parser.add_argument_group(
         "gate", "of a CUDA program; configured as pytest is, by the ini file of this folder"
     )
@@ -94,8 +101,6 @@ def add_parser(commands: Subcommands) -> None:
     gate.add_argument(
         "--budget", metavar="N", help="warp instructions (20e9) or seconds (600s) that all launches may cost"
     )
-    parser.add_argument("program", metavar="PROGRAM", nargs=argparse.REMAINDER)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -43,6 +43,15 @@ def add_parser(commands: Subcommands) -> None:
         usage="gpuperf tune MxNxK… [--dtype TYPE] --target ID… [options]",
         epilog="the model is Liu and Grover's; docs/warp-specialization.md says what it assumes",
     )
+    _add_problem(parser)
+    _add_tilings(parser)
+    _add_search(parser)
+    _add_output(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_problem(parser: argparse.ArgumentParser) -> None:
+    """The product, and the machines that it is for."""
     parser.add_argument("shape", metavar="MxNxK", nargs="+", type=_extents, help="A is M x K, B is K x N")
     parser.add_argument(
         "--dtype",
@@ -57,6 +66,10 @@ def add_parser(commands: Subcommands) -> None:
         required=True,
         help="a machine (repeatable; see gpuperf targets)",
     )
+
+
+def _add_tilings(parser: argparse.ArgumentParser) -> None:
+    """Options that say which tilings are tried."""
     parser.add_argument(
         "--tile",
         metavar="MxNxK",
@@ -80,6 +93,10 @@ def add_parser(commands: Subcommands) -> None:
         type=_positive,
         help="MATH warps (repeatable; default: 4 and 8)",
     )
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    """Options for what the search looks for, the model, and the processes that search."""
     parser.add_argument(
         "--goal",
         choices=("time", "waiting"),
@@ -101,6 +118,10 @@ def add_parser(commands: Subcommands) -> None:
         "--jobs", metavar="N", type=_positive, default=1, help="processes that search (default: 1)"
     )
     parser.add_argument("--dask", metavar="ADDRESS", help="search on the Dask cluster of this scheduler")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    """Options for what is shown, and where."""
     parser.add_argument(
         "--stages", metavar="N", type=_positive, default=_STAGES, help=f"stages to draw (default: {_STAGES})"
     )
@@ -114,7 +135,6 @@ def add_parser(commands: Subcommands) -> None:
         "--json", action="store_const", const="json", dest="format", help="the same as --format json"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
-    parser.set_defaults(run=run)
 
 
 def _extents(text: str) -> tuple[int, int, int]:

@@ -124,6 +124,16 @@ def add_options(parser: pytest.Parser) -> None:
 def _add_flags(flag: Callable[..., None]) -> None:
     flag("--gpuperf", action="store_true", help="run, count and gate the GPU kernels of tests")
     flag("--gpuperf-only", action="store_true", help="deselect all other tests (implies --gpuperf)")
+    _add_baselines(flag)
+    _add_judging(flag)
+    _add_reports(flag)
+    _add_bounds(flag)
+    _add_programs(flag)
+    flag("--gpuperf-details", action="store_true", help="list unchanged, new and unused entries by name")
+
+
+def _add_baselines(flag: Callable[..., None]) -> None:
+    """What becomes of baseline entries that changed, are missing or are unused."""
     flag(
         "--gpuperf-update",
         action="store_true",
@@ -140,6 +150,10 @@ def _add_flags(flag: Callable[..., None]) -> None:
         choices=CHOICES["stale"],
         help="unused baseline entries (default: ini gpuperf_stale, fail)",
     )
+
+
+def _add_judging(flag: Callable[..., None]) -> None:
+    """What is compared with the baselines: on which targets, and with which tolerances."""
     flag("--gpuperf-targets", metavar="ID,ID", help="of the declared targets judge only these")
     flag(
         "--gpuperf-tolerance",
@@ -148,6 +162,10 @@ def _add_flags(flag: Callable[..., None]) -> None:
         default=[],
         help="tolerance of a metric or glob for this run: 0, 2%%, +5, 2%%&0.5us (repeatable)",
     )
+
+
+def _add_reports(flag: Callable[..., None]) -> None:
+    """What is written beside the output of pytest."""
     flag(
         "--gpuperf-report",
         metavar="DIR",
@@ -159,6 +177,10 @@ def _add_flags(flag: Callable[..., None]) -> None:
         default="auto",
         help="annotations and job summary for GitHub Actions (default: auto)",
     )
+
+
+def _add_bounds(flag: Callable[..., None]) -> None:
+    """How many kernels there must be, and what running them may cost."""
     flag(
         "--gpuperf-min-cases",
         metavar="N",
@@ -176,6 +198,10 @@ def _add_flags(flag: Callable[..., None]) -> None:
         metavar="N",
         help="warp instructions (20e9) or seconds (600s) that the launches of one test may cost (default: ini gpuperf_budget)",
     )
+
+
+def _add_programs(flag: Callable[..., None]) -> None:
+    """Which kernels of programs are cases, and what lets programs see a GPU."""
     flag(
         "--gpuperf-kernels",
         metavar="GLOB",
@@ -199,7 +225,6 @@ def _add_flags(flag: Callable[..., None]) -> None:
         help="let CuPy, the driver API and extension modules see a GPU, the first of gpuperf_targets; with --gpuperf gate every "
         "launch",
     )
-    flag("--gpuperf-details", action="store_true", help="list unchanged, new and unused entries by name")
 
 
 def enabled(option: argparse.Namespace) -> bool:

@@ -76,28 +76,15 @@ def run_program(
     rules = case_settings(settings, item, declared)
     machine = next(iter((*rules.targets, *rules.skipped_targets)), DEFAULT_MACHINE)
     with tempfile.TemporaryDirectory(prefix="gpuperf-") as folder:
-        variables = environment(
-            machine,
-            search=settings.target_files,
-            device={**_device_options(gpuperf), **observing(values)},
-            folder=folder,
-            budget=_left(gpuperf),
-            inputs=settings.enabled and is_machine_code_counted(settings.judge),
+        variables = _environment(gpuperf, machine, values, folder)
+        done = _completed(
+            words,
+            input=input,
+            capture_output=captured,
+            cwd=cwd,
+            env={**(os.environ if env is None else env), **variables},
+            timeout=timeout,
         )
-        try:
-            done = subprocess.run(
-                words,
-                input=input,
-                capture_output=captured,
-                text=True,
-                errors="backslashreplace",
-                cwd=cwd,
-                env={**(os.environ if env is None else env), **variables},
-                timeout=timeout,
-                check=False,
-            )
-        except OSError as error:
-            raise EngineError(f"{words[0]} cannot be run: {error.strerror or error}") from None
         if not captured and not any(Path(folder).iterdir()):
             say_nothing_ran(os.fspath(command[0]), has_cuda)
         logged = read_launches(Path(folder), parse)
@@ -127,6 +114,27 @@ def _program(word: str | os.PathLike[str], item: pytest.Item) -> str:
     if found is None:
         raise EngineError(f"no program {name} on the search path", hint="give its path: build/app, ./app")
     return found
+
+
+def _environment(gpuperf: Gpuperf, machine: str, values: str, folder: str) -> dict[str, str]:
+    """Variables with which a program finds this machine, and writes its launches to the folder."""
+    settings = gpuperf._settings
+    return environment(
+        machine,
+        search=settings.target_files,
+        device={**_device_options(gpuperf), **observing(values)},
+        folder=folder,
+        budget=_left(gpuperf),
+        inputs=settings.enabled and is_machine_code_counted(settings.judge),
+    )
+
+
+def _completed(words: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """``subprocess.run`` for text, whatever the exit code. Raises ``EngineError`` for what cannot be run."""
+    try:
+        return subprocess.run(words, text=True, errors="backslashreplace", check=False, **options)
+    except OSError as error:
+        raise EngineError(f"{words[0]} cannot be run: {error.strerror or error}") from None
 
 
 def _device_options(gpuperf: Gpuperf) -> dict[str, object]:

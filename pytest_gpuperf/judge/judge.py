@@ -162,20 +162,11 @@ class Judge:
     ) -> Judged:
         key = f"{test}/{storable(case.key)}"
         settings, rules = self.settings, case.settings
-        policy = {
-            "on_improvement": settings.on_improvement,
-            "on_unmodelled": settings.on_unmodelled,
-            "judge": settings.judge,
-            "time_model": settings.time_model,
-        }
         readable = baseline if isinstance(baseline, Baseline) and old is not None else None
         stored_analysis = readable.analysis_of(key) if readable is not None else ANALYSIS
         listing = add_lines(measured, case.module[case.entry], case.source, paths, settings.metrics)
         detail = measured.detail
-        if (
-            settings.report_dir is not None
-            or (old or measured.entry)["branches"] != measured.entry["branches"]
-        ):
+        if self._is_explained(measured.entry, old):
             detail["explanation"] = measured.explanation(paths)
         record: Case = {
             "id": key,
@@ -190,7 +181,7 @@ class Judge:
                 stored_analysis=stored_analysis,
                 analysis=ANALYSIS,
                 failures=measured.failures,
-                policy=policy,
+                policy=self._verdict_settings(),
                 case=rules,
                 unexplained=unexplained,
                 detail=detail,
@@ -214,6 +205,19 @@ class Judge:
             self._shipped.add(listing.key)
             judged["listing"] = listing.to_dict()
         return judged
+
+    def _is_explained(self, entry: Entry, old: Entry | None) -> bool:
+        """Whether the record says why the numbers are as they are: for a report, and where branches differ from the baseline's."""
+        return self.settings.report_dir is not None or (old or entry)["branches"] != entry["branches"]
+
+    def _verdict_settings(self) -> dict[str, str]:
+        """The settings that a comparison with the baseline goes by."""
+        return {
+            "on_improvement": self.settings.on_improvement,
+            "on_unmodelled": self.settings.on_unmodelled,
+            "judge": self.settings.judge,
+            "time_model": self.settings.time_model,
+        }
 
     def _policy(self, rules: CaseSettings, measured: Measured, unexplained: bool) -> Policy:
         """What a report needs to judge the case anew."""

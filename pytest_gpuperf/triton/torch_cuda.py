@@ -95,6 +95,62 @@ def install(device: TritonDevice) -> None:
 
 def stand_in(device: TritonDevice) -> dict[str, object]:
     """Names of ``torch.cuda`` and what they stand for."""
+    names = {
+        "is_available": lambda: True, "is_initialized": lambda: True, "init": _nothing, "_lazy_init": _nothing,
+        **_device_names(device), **_stream_names(device), **_memory_names(device), **_generator_names(),
+    }  # fmt: skip
+    return {name: _own(name, value) for name, value in names.items()}
+
+
+def _nothing(*_: object, **__: object) -> None:
+    pass
+
+
+class Properties(types.SimpleNamespace):
+    """What ``get_device_properties`` gives."""
+
+
+def _properties(device: TritonDevice) -> Properties:
+    machine, known = device.machine, device.properties
+    major, minor = machine.compute_capability
+    return Properties(
+        name=machine.name, major=major, minor=minor, total_memory=device.device.memory_left[1],
+        multi_processor_count=machine.sm_count, warp_size=32, shared_memory_per_block_optin=known["max_shared_mem"],
+        shared_memory_per_block=_SHARED_WITHOUT_ASKING, clock_rate=known["sm_clock_rate"], memory_clock_rate=known["mem_clock_rate"],
+        memory_bus_width=known["mem_bus_width"], is_integrated=0, is_multi_gpu_board=0, max_threads_per_block=1024,
+        shared_memory_per_multiprocessor=machine.shared_per_sm, regs_per_multiprocessor=machine.registers_per_sm,
+        max_threads_per_multi_processor=machine.max_threads_per_sm, L2_cache_size=0, gcnArchName="",
+    )  # fmt: skip
+
+
+def _device_names(device: TritonDevice) -> dict[str, object]:
+    """The one GPU: which it is, and what it can do."""
+    machine, properties = device.machine, _properties(device)
+    major, minor = machine.compute_capability
+
+    def set_device(device: object) -> None:
+        one_device(device if isinstance(device, int) else torch.device(str(device)).index)
+
+    return {
+        "device_count": lambda: 1, "current_device": lambda: 0, "set_device": set_device, "device": Within,
+        "get_device_capability": lambda *_: machine.compute_capability, "get_device_name": lambda *_: machine.name,
+        "get_device_properties": lambda *_: properties, "is_bf16_supported": lambda *_, **__: major >= 8,
+        "get_arch_list": lambda: [f"sm_{major}{minor}"], "can_device_access_peer": lambda *_: False,
+    }  # fmt: skip
+
+
+def _stream_names(device: TritonDevice) -> dict[str, object]:
+    """Streams, of which there is one, and events."""
+    stream = Stream()
+    return {
+        "Stream": Stream, "ExternalStream": Stream, "Event": _event_class(device), "stream": Within, "set_stream": _nothing,
+        "current_stream": lambda *_: stream, "default_stream": lambda *_: stream, "synchronize": _nothing,
+        "is_current_stream_capturing": lambda: False,
+    }  # fmt: skip
+
+
+def _event_class(device: TritonDevice) -> type:
+    """``torch.cuda.Event`` of this device."""
 
     class Event:
         """A time on the clock of predicted times."""
@@ -119,27 +175,25 @@ def stand_in(device: TritonDevice) -> dict[str, object]:
         def wait(self, stream: Stream | None = None) -> None:
             pass
 
-    class Properties(types.SimpleNamespace):
-        pass
+    return Event
 
-    machine, known = device.machine, device.properties
-    major, minor = machine.compute_capability
-    properties = Properties(
-        name=machine.name, major=major, minor=minor, total_memory=device.device.memory_left[1],
-        multi_processor_count=machine.sm_count, warp_size=32, shared_memory_per_block_optin=known["max_shared_mem"],
-        shared_memory_per_block=_SHARED_WITHOUT_ASKING, clock_rate=known["sm_clock_rate"], memory_clock_rate=known["mem_clock_rate"],
-        memory_bus_width=known["mem_bus_width"], is_integrated=0, is_multi_gpu_board=0, max_threads_per_block=1024,
-        shared_memory_per_multiprocessor=machine.shared_per_sm, regs_per_multiprocessor=machine.registers_per_sm,
-        max_threads_per_multi_processor=machine.max_threads_per_sm, L2_cache_size=0, gcnArchName="",
-    )  # fmt: skip
-    stream = Stream()
 
-    def nothing(*_: object, **__: object) -> None:
-        pass
+def _memory_names(device: TritonDevice) -> dict[str, object]:
+    """How much memory is used. There is no cache of freed memory, and no record of the most that was used."""
 
-    def set_device(device: object) -> None:
-        one_device(device if isinstance(device, int) else torch.device(str(device)).index)
+    def used(*_: object, **__: object) -> int:
+        left, every = device.device.memory_left
+        return every - left
 
+    return {
+        "memory_allocated": used, "max_memory_allocated": used, "memory_reserved": used, "max_memory_reserved": used,
+        "reset_peak_memory_stats": _nothing, "reset_max_memory_allocated": _nothing, "memory_stats": lambda *_: {},
+        "mem_get_info": lambda *_: device.device.memory_left, "empty_cache": _nothing, "ipc_collect": _nothing,
+    }  # fmt: skip
+
+
+def _generator_names() -> dict[str, object]:
+    """Random numbers, which come from the CPU's generator."""
     generator = torch.default_generator
 
     def seeded(seed: int) -> None:
@@ -155,27 +209,11 @@ def stand_in(device: TritonDevice) -> dict[str, object]:
         for state in states:
             generator.set_state(state)
 
-    def used(*_: object, **__: object) -> int:
-        left, every = device.device.memory_left
-        return every - left
-
-    names = {
-        "is_available": lambda: True, "is_initialized": lambda: True, "init": nothing, "_lazy_init": nothing,
-        "device_count": lambda: 1, "current_device": lambda: 0, "set_device": set_device, "device": Within,
-        "get_device_capability": lambda *_: machine.compute_capability, "get_device_name": lambda *_: machine.name,
-        "get_device_properties": lambda *_: properties, "synchronize": nothing, "is_bf16_supported": lambda *_, **__: major >= 8,
-        "Stream": Stream, "ExternalStream": Stream, "Event": Event, "stream": Within, "set_stream": nothing,
-        "current_stream": lambda *_: stream, "default_stream": lambda *_: stream, "empty_cache": nothing,
-        "is_current_stream_capturing": lambda: False, "memory_allocated": used, "max_memory_allocated": used,
-        "memory_reserved": used, "reset_peak_memory_stats": nothing, "mem_get_info": lambda *_: device.device.memory_left,
+    return {
         "manual_seed": seeded, "manual_seed_all": seeded, "seed": generator.seed, "seed_all": generator.seed,
         "initial_seed": generator.initial_seed, "get_rng_state": state_of_generator, "set_rng_state": set_state,
         "get_rng_state_all": lambda: [generator.get_state()], "set_rng_state_all": set_states,
-        "get_arch_list": lambda: [f"sm_{major}{minor}"], "can_device_access_peer": lambda *_: False,
-        "max_memory_reserved": used, "reset_max_memory_allocated": nothing, "memory_stats": lambda *_: {},
-        "ipc_collect": nothing,
     }  # fmt: skip
-    return {name: _own(name, value) for name, value in names.items()}
 
 
 def _own(name: str, value: object) -> object:

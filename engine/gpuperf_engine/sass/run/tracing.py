@@ -423,31 +423,17 @@ class Tracer:
         races: str = "off",
     ) -> Trace:
         """``words`` of no more than ``capacity`` for each warp: where ``used`` is more, they are cut off."""
-        plan, warps, sites = record.plan, record.plan.warps_per_cta, max(1, len(self.sites)) + _REACHES
+        plan, warps = record.plan, record.plan.warps_per_cta
         total = capacity * warps * full
         # what is in shared memory is of no consequence, where nothing needed reads it
         shared = self.translation.shared_bytes + plan.dynamic_shared if self.reads_shared else 0
         device = self._device(record, 4 * total + (64 << 20), races)
         words = device.empty(max(1, total), np.uint32)
         cursors = device.zeros(warps * len(ctas), np.uint32)
-        last = device.array(np.full(warps * len(ctas) * sites, OFF, np.uint32))
-        table = np.zeros((len(ctas), 8), np.uint32)
-        table[:, :3] = ctas
-        table[:, 6:] = copies
-        table[:full, 3] = capacity
-        firsts = np.arange(len(ctas), dtype=np.uint64) * np.uint64(capacity * warps)
-        table[:, 4], table[:, 5] = firsts & np.uint64(0xFFFFFFFF), firsts >> np.uint64(32)
-        listed = device.array(table.reshape(-1))
-        addresses = [array.address for array in (words, cursors, last, listed)]
-        raw = plan.parameters.ljust(-(-len(plan.parameters) // 16) * 16, b"\0") + self.translation.constants
-        raw += b"".join(self._address_of(record, name) for name in self.translation.variables)
-        own = (
-            np.array(addresses, np.uint64).tobytes()
-            + np.array([*plan.grid, warps, *plan.cluster], np.uint32).tobytes()
-        )
-        raw = raw.ljust(self.kernel.param_bytes - _Tracing.own_bytes, b"\0") + own.ljust(
-            _Tracing.own_bytes, b"\0"
-        )
+        ends = np.full((len(ctas), warps, max(1, len(self.sites)) + _REACHES), OFF, np.uint32)
+        last = device.array(ends.reshape(-1))
+        table = device.array(_table(ctas, full, capacity, warps, copies).reshape(-1))
+        raw = self._parameters(record, [array.address for array in (words, cursors, last, table)])
         try:
             _, _, seen = device.run(self.kernel, (len(ctas), 1, 1), plan.block, [raw], shared_bytes=shared)
         except EngineError as error:
@@ -457,34 +443,74 @@ class Tracer:
             raise NotRun(
                 "what its warps pass on in shared memory by mbarriers decides where it goes or what it accesses"
             )
-        used = cursors.numpy()
+        used = cursors.numpy().reshape(len(ctas), warps)
         if copies[0] != OFF:
             used = np.minimum(used, capacity)
         recorded = device.memory.view(words.allocation).view(np.uint32)
-        split = [
-            [
-                recorded[start : start + min(capacity, int(used[number]))]
-                for number in range(cta * warps, (cta + 1) * warps)
-                for start in [number * capacity]
-            ]
-            for cta in range(full)
-        ]
-        ends = device.memory.view(last.allocation).view(np.uint32)[: warps * len(ctas) * sites]
-        of_sites = ends.reshape(len(ctas), warps, sites)
-        reaches = of_sites[:, :, -_REACHES:].min(axis=(0, 1)).tolist()
-        written, read, stored, loaded, copied = (
-            None if reaches[first] == OFF else (reaches[first], OFF - reaches[first + 1])
-            for first in (_WRITTEN, _READ, _GLOBAL + _WRITTEN, _GLOBAL + _READ, _COPIED)
-        )
-        if (
-            stored is not None
-            and loaded is not None
-            and stored[0] <= loaded[1] + 1
-            and loaded[0] <= stored[1] + 1
-        ):
-            raise NotRun(
-                "what it loads from global memory, where it stores, decides where it goes or what it accesses"
-            )
+        ends = device.memory.view(last.allocation).view(np.uint32)[: ends.size].reshape(ends.shape)
+        copied, written, read = _reaches(ends[:, :, -_REACHES:])
         return Trace(
-            split, of_sites[:, :, :-_REACHES].copy(), used.reshape(len(ctas), warps), copied, written, read
+            _split(recorded, used[:full], capacity),
+            ends[:, :, :-_REACHES].copy(),
+            used,
+            copied,
+            written,
+            read,
         )
+
+    def _parameters(self, record: LaunchRecord, addresses: list[int]) -> bytes:
+        """The parameter buffer: what the machine code finds in its bank of constants, and behind it what the recording needs."""
+        plan = record.plan
+        raw = plan.parameters.ljust(-(-len(plan.parameters) // 16) * 16, b"\0") + self.translation.constants
+        raw += b"".join(self._address_of(record, name) for name in self.translation.variables)
+        own = (
+            np.array(addresses, np.uint64).tobytes()
+            + np.array([*plan.grid, plan.warps_per_cta, *plan.cluster], np.uint32).tobytes()
+        )
+        size = _Tracing.own_bytes
+        return raw.ljust(self.kernel.param_bytes - size, b"\0") + own.ljust(size, b"\0")
+
+
+def _table(
+    ctas: list[tuple[int, int, int]], full: int, capacity: int, warps: int, copies: tuple[int, int]
+) -> NDArray[np.uint32]:
+    """Of each CTA its place in the grid, the words that each of its warps may record, where those of its first one begin, and
+    ``copies``: how many words of which warps are enough."""
+    table = np.zeros((len(ctas), 8), np.uint32)
+    table[:, :3] = ctas
+    table[:, 6:] = copies
+    table[:full, 3] = capacity
+    firsts = np.arange(len(ctas), dtype=np.uint64) * np.uint64(capacity * warps)
+    table[:, 4], table[:, 5] = firsts & np.uint64(0xFFFFFFFF), firsts >> np.uint64(32)
+    return table
+
+
+def _split(
+    recorded: NDArray[np.uint32], used: NDArray[np.uint32], capacity: int
+) -> list[list[NDArray[np.uint32]]]:
+    """What each warp of each CTA recorded, of ``used`` words no more than ``capacity``."""
+    starts: NDArray[np.int64] = capacity * np.arange(used.size).reshape(used.shape)
+    ends = starts + np.minimum(used, capacity)
+    return [
+        [recorded[start:end] for start, end in zip(*of_cta)] for of_cta in zip(starts.tolist(), ends.tolist())
+    ]
+
+
+def _reaches(ends: NDArray[np.uint32]) -> list[tuple[int, int] | None]:
+    """Where copies write, stores go that are not carried out, and loads read that decide, in shared memory: [CTA, warp, reach].
+    Raises ``NotRun`` if such stores and loads may meet in global memory."""
+    least = ends.min(axis=(0, 1)).tolist()
+    copied, written, read, stored, loaded = (
+        None if least[first] == OFF else (least[first], OFF - least[first + 1])
+        for first in (_COPIED, _WRITTEN, _READ, _GLOBAL + _WRITTEN, _GLOBAL + _READ)
+    )
+    if (
+        stored is not None
+        and loaded is not None
+        and stored[0] <= loaded[1] + 1
+        and loaded[0] <= stored[1] + 1
+    ):
+        raise NotRun(
+            "what it loads from global memory, where it stores, decides where it goes or what it accesses"
+        )
+    return [copied, written, read]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,8 @@ __all__ = ["Memory", "Simulated", "Stalls", "simulate"]
 _SECTOR = 32
 #: stalls that there is room for: of each instruction, and besides
 _STALLS, _MORE_STALLS = 16, 4096
+#: a clock that no simulation comes to
+_NEVER = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,113 +112,162 @@ def simulate(
     window: tuple[int, int] | None = None,
 ) -> Simulated:
     """Runs CTAs of these classes one after the other on an SM that holds ``resident`` of them, each of ``warps`` warps.
-    ``window``: the
-    clocks, from one to before another, whose events are kept (of the first SM of a cluster).
+    ``window``: the clocks, from one to before another, whose events are kept (of the first SM of a cluster).
 
     Raises ``NotRun`` if warps wait for one another for ever.
     """
-    group = classes.cluster
     resident = min(resident, len(ctas))
     each = -(-resident * warps // numbers.parts)
-    most = max(1, *(len(item.lines) for item in classes.classes))
+    programs, most = _programs(classes), max(1, *(len(item.lines) for item in classes.classes))
+    shares = _shares(memory)
+    kinds = copies.records(memory.copied)
+    stalls = np.zeros((_STALLS * len(operations.items) + _MORE_STALLS, Stall.BYTES // 8), np.uint64)
+    events = np.zeros((MOST_EVENTS if window else 0, Event.BYTES // 8), np.uint64)
+    operations.reset()
+    loads = [
+        _Load([first + rank for first in ctas], resident, numbers.parts * each, most, copies.mbarriers)
+        for rank in range(classes.cluster)
+    ]
+    codes = [_Code(numbers.code, len(operations.items)) for _ in loads]
+    sms = np.zeros((len(loads), Sm.BYTES // 8), np.uint64)
+    common = {
+        Sm.CTAS: len(ctas), Sm.RESIDENT: resident, Sm.WARPS: warps, Sm.EACH: each,
+        Sm.BLOCK: operations.blocks.ctypes.data, Sm.PROGRAMS: programs.ctypes.data,
+        Sm.SHARES: shares.ctypes.data, Sm.PEERS: sms.ctypes.data, Sm.GROUP: len(sms), Sm.COPIES: kinds.ctypes.data,
+        Sm.ALIKE: ALIKE_WAVES, Sm.ALIKE_PART: ALIKE_PART, Sm.MBARRIERS: copies.mbarriers,
+        Sm.OPS: operations.table.ctypes.data, Sm.STALL: stalls.ctypes.data,
+        Sm.LAST_STALL: stalls[-1].ctypes.data, Sm.TRAILS: int(operations.has_barrier and warps > 1),
+        Sm.WINDOW_FROM: _NEVER, **_clocks(numbers), **_bandwidths(numbers, memory),
+    }  # fmt: skip
+    for sm, load, code in zip(sms, loads, codes):
+        _set(sm, common | load.fields() | code.fields())
+        sm[Sm.NEXT_AT // 8 : Sm.NEXT_AT // 8 + SUB_CORES] = _NEVER
+    if window:
+        kept = {Sm.EVENT: events.ctypes.data, Sm.EVENTS_LEFT: len(events)}
+        _set(sms[0], kept | {Sm.WINDOW_FROM: window[0], Sm.WINDOW_TO: window[1]})
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(runtime_addresses(("sm_run",))["sm_run"])
+    if not function(int(sms.ctypes.data)):
+        raise NotRun("its warps wait for one another for ever")
+    return _simulated(sms, loads, operations, _stalls(stalls, len(sms)), events)
+
+
+def _set(sm: NDArray[np.uint64], fields: Mapping[int, int]) -> None:
+    for field, value in fields.items():
+        sm[field // 8] = int(value)
+
+
+def _programs(classes: Classes) -> NDArray[np.uint64]:
+    """``sm_records.Program`` of each class."""
     programs = np.array(
         [[item.starts.ctypes.data, len(item.lines), item.groups.ctypes.data] for item in classes.classes],
         np.uint64,
     )
     assert programs.shape[1] * 8 == ProgramRecord.BYTES
-    finished, progress = np.zeros((2, group, len(ctas)), np.uint64)
-    orders = np.array(ctas, np.uint64)[None, :] + np.arange(group, dtype=np.uint64)[:, None]
+    return programs
+
+
+def _shares(memory: Memory) -> NDArray[np.uint64]:
+    """By group what comes from DRAM, and what waits for what another SM has asked it for, in 65,536ths."""
     parts = np.zeros((2, GROUPS), np.uint64)
     for row, known in zip(parts, (memory.shares, memory.behind)):
         row[: len(known)] = [round(65536 * share) for share in known]
-    sums = np.full((group, 2, GROUPS), 32768, np.uint64)
-    kinds = copies.records(memory.copied)
-    stalls = np.zeros((_STALLS * len(operations.items) + _MORE_STALLS, Stall.BYTES // 8), np.uint64)
-    operations.reset()
-    begins, ends = window or (1 << 60, 1 << 60)
-    events = np.zeros((MOST_EVENTS if window else 1, Event.BYTES // 8), np.uint64)
+    return parts
+
+
+def _clocks(numbers: SmNumbers) -> dict[int, int]:
+    """Units of the SM, and the clocks that they take."""
+    latencies = numbers.latencies
+    shared = latencies["shared"]
+    # of the way from issue to use of what a copy brings, mbarrier and load of shared memory are simulated themselves
+    behind = shared // 2 + shared
+    return {
+        Sm.PARTS: numbers.parts, Sm.QUEUE: numbers.queue, Sm.ADDRESS_CLOCKS: numbers.address_clocks,
+        Sm.LSU_CLOCKS: numbers.lsu_clocks, Sm.WAVE: numbers.wavefront_clocks, Sm.TAGS: numbers.tag_rate,
+        Sm.LATENCY_L1: latencies["l1"], Sm.LATENCY_L2: latencies["l2"],
+        Sm.LATENCY_DRAM: latencies["dram"], Sm.LATENCY_BARRIER: latencies.get("barrier", shared),
+        Sm.LATENCY_SHARED: shared, Sm.LATENCY_CLUSTER: latencies.get("cluster", latencies["l2"]),
+        Sm.LATENCY_TMA_L2: max(1, latencies.get("tma_l2", latencies["l2"] + behind) - behind),
+        Sm.LATENCY_TMA_DRAM: max(1, latencies.get("tma_dram", latencies["dram"] + behind) - behind),
+        Sm.REQUEST_CLOCKS: numbers.tma_clocks, Sm.TURNAROUND: numbers.turnaround,
+        Sm.GAP: round(numbers.sm_count / numbers.cta_rate),
+    }  # fmt: skip
+
+
+def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
+    """What a sector costs on its way, and the lines of L1."""
 
     def cost(bandwidth: float) -> int:
         return round(_SECTOR / bandwidth * (1 << FRACTION))
 
-    latencies = numbers.latencies
-    shared, cluster = latencies["shared"], latencies.get("cluster", latencies["l2"])
-    # of the way from issue to use of what a copy brings, mbarrier and load of shared memory are simulated themselves
-    behind = shared // 2 + shared
-    rooms = [np.zeros(resident * most * Line.BYTES, np.uint8) for _ in range(group)]
-    told = [
-        np.zeros((resident, max(1, copies.mbarriers), Mbarrier.BYTES // 8), np.uint64) for _ in range(group)
-    ]
-    slots = np.zeros((group, resident, Slot.BYTES // 8), np.uint64)
-    held = [np.zeros(numbers.parts * each * Warp.BYTES, np.uint8) for _ in range(group)]
-    sms = np.zeros((group, Sm.BYTES // 8), np.uint64)
-    values = {
-        Sm.CTAS: len(ctas), Sm.RESIDENT: resident, Sm.WARPS: warps, Sm.EACH: each, Sm.PARTS: numbers.parts,
-        Sm.BLOCK: operations.blocks.ctypes.data, Sm.PROGRAMS: programs.ctypes.data,
-        Sm.QUEUE: numbers.queue, Sm.ADDRESS_CLOCKS: numbers.address_clocks, Sm.LSU_CLOCKS: numbers.lsu_clocks,
-        Sm.WAVE: numbers.wavefront_clocks, Sm.TAGS: numbers.tag_rate,
-        Sm.LATENCY_L1: latencies["l1"], Sm.LATENCY_L2: latencies["l2"],
-        Sm.LATENCY_DRAM: latencies["dram"], Sm.LATENCY_BARRIER: latencies.get("barrier", shared),
-        Sm.LATENCY_SHARED: shared, Sm.LATENCY_CLUSTER: cluster,
-        Sm.LATENCY_TMA_L2: max(1, latencies.get("tma_l2", latencies["l2"] + behind) - behind),
-        Sm.LATENCY_TMA_DRAM: max(1, latencies.get("tma_dram", latencies["dram"] + behind) - behind),
-        Sm.REQUEST_CLOCKS: numbers.tma_clocks,
-        Sm.PORT_COST: cost(numbers.port_rate), Sm.L2_COST: cost(memory.l2_rate), Sm.DRAM_COST: cost(memory.dram_rate),
-        Sm.TURNAROUND: numbers.turnaround,
-        Sm.GAP: round(numbers.sm_count / numbers.cta_rate), Sm.L1_LINES: max(1, memory.l1_lines),
-        Sm.SHARES: parts.ctypes.data, Sm.PEERS: sms.ctypes.data, Sm.GROUP: group, Sm.COPIES: kinds.ctypes.data,
-        Sm.ALIKE: ALIKE_WAVES, Sm.ALIKE_PART: ALIKE_PART,
-        Sm.MBARRIERS: copies.mbarriers, Sm.MIXED: round(256 * memory.mixed),
-        Sm.OPS: operations.table.ctypes.data, Sm.STALL: stalls.ctypes.data,
-        Sm.LAST_STALL: stalls[-1].ctypes.data, Sm.TRAILS: int(operations.has_barrier and warps > 1),
-    }  # fmt: skip
-    places = np.arange(resident, dtype=np.uint64)
-    codes = [_Code(numbers.code, len(operations.items)) for _ in range(group)]
-    for rank, sm in enumerate(sms):
-        slots[rank, :, Slot.LINES // 8] = int(rooms[rank].ctypes.data) + places * np.uint64(most * Line.BYTES)
-        slots[rank, :, Slot.MBARRIERS // 8] = int(told[rank].ctypes.data) + places * np.uint64(
-            told[rank][0].nbytes
-        )
-        own = {
-            Sm.WARP: held[rank].ctypes.data, Sm.SLOT: slots[rank].ctypes.data, Sm.CLASSES: orders[rank].ctypes.data,
-            Sm.FINISHED: finished[rank].ctypes.data, Sm.PROGRESS: progress[rank].ctypes.data, Sm.SUMS: sums[rank].ctypes.data,
-        }  # fmt: skip
-        if rank == 0 and window:
-            own |= {Sm.EVENT: events.ctypes.data, Sm.EVENTS_LEFT: len(events), Sm.WINDOW_TO: ends}
-        own[Sm.WINDOW_FROM] = begins if rank == 0 else 1 << 60
-        for field, value in [*values.items(), *own.items(), *codes[rank].fields()]:
-            sm[field // 8] = int(value)
-        sm[Sm.NEXT_AT // 8 : Sm.NEXT_AT // 8 + SUB_CORES] = 1 << 60
-    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(runtime_addresses(("sm_run",))["sm_run"])
-    if not function(int(sms.ctypes.data)):
-        raise NotRun("its warps wait for one another for ever")
+    return {
+        Sm.PORT_COST: cost(numbers.port_rate),
+        Sm.L2_COST: cost(memory.l2_rate),
+        Sm.DRAM_COST: cost(memory.dram_rate),
+        Sm.MIXED: round(256 * memory.mixed),
+        Sm.L1_LINES: max(1, memory.l1_lines),
+    }
+
+
+class _Load:
+    """The CTAs that an SM runs: room for ``resident`` of them, of so many lines and mbarriers each, and for ``warps`` warps; when each
+    was finished, and what had been issued by then."""
+
+    def __init__(self, ctas: list[int], resident: int, warps: int, lines: int, mbarriers: int) -> None:
+        self.ctas = np.array(ctas, np.uint64)
+        self.finished, self.progress = np.zeros((2, len(ctas)), np.uint64)
+        self.sums = np.full((2, GROUPS), 32768, np.uint64)
+        self.warps = np.zeros(warps * Warp.BYTES, np.uint8)
+        self.lines = np.zeros((resident, lines * Line.BYTES), np.uint8)
+        self.mbarriers = np.zeros((resident, max(1, mbarriers) * Mbarrier.BYTES // 8), np.uint64)
+        self.slots = np.zeros((resident, Slot.BYTES // 8), np.uint64)
+        places = np.arange(resident, dtype=np.uint64)
+        for field, room in ((Slot.LINES, self.lines), (Slot.MBARRIERS, self.mbarriers)):
+            self.slots[:, field // 8] = int(room.ctypes.data) + places * np.uint64(room.strides[0])
+
+    def fields(self) -> dict[int, int]:
+        return {
+            Sm.WARP: self.warps.ctypes.data,
+            Sm.SLOT: self.slots.ctypes.data,
+            Sm.CLASSES: self.ctas.ctypes.data,
+            Sm.FINISHED: self.finished.ctypes.data,
+            Sm.PROGRESS: self.progress.ctypes.data,
+            Sm.SUMS: self.sums.ctypes.data,
+        }
+
+
+def _simulated(
+    sms: NDArray[np.uint64],
+    loads: Sequence[_Load],
+    operations: Operations,
+    stalls: Stalls,
+    events: NDArray[np.uint64],
+) -> Simulated:
+    """What the SMs of a cluster have become: that of one of them, on average, and until all of them are done."""
 
     def most_of(*fields: int) -> int:
         return int(max(sms[:, field // 8].max() for field in fields))
 
     def mean_of(field: int) -> int:
-        return round(int(sms[:, field // 8].sum()) / group)
+        return round(int(sms[:, field // 8].sum()) / len(sms))
+
+    def counted(field: int) -> NDArray[np.uint64]:
+        return operations.counted(field) // np.uint64(len(sms))
 
     # stores, and loads that nothing waits for, are still under way when the last warp ends
     queued = most_of(Sm.PORT, Sm.L2, Sm.DRAM) >> FRACTION
-    cycles = max(most_of(Sm.ENDED, Sm.LSU, Sm.TMA), queued)
     busy = [int(sm[Sm.LSU_BUSY // 8]) + (int(sm[Sm.COPIED // 8]) >> FRACTION) for sm in sms]
-
-    def counted(field: int) -> NDArray[np.uint64]:
-        return operations.counted(field) // np.uint64(group)
-
     return Simulated(
-        cycles=cycles,
+        cycles=max(most_of(Sm.ENDED, Sm.LSU, Sm.TMA), queued),
         ended=most_of(Sm.ENDED),
-        finished=finished.max(axis=0),
-        progress=progress.mean(axis=0).astype(np.uint64),
+        finished=np.max([load.finished for load in loads], axis=0),
+        progress=np.mean([load.progress for load in loads], axis=0).astype(np.uint64),
         instructions=mean_of(Sm.ISSUED),
         issued=counted(Op.ISSUED),
         moved=counted(Op.MOVED),
         lines=counted(Op.LINES),
         lanes=counted(Op.LANES),
         again=counted(Op.AGAIN),
-        stalls=_stalls(stalls, group),
+        stalls=stalls,
         l2_sectors=mean_of(Sm.L2_SECTORS),
         dram_sectors=mean_of(Sm.DRAM_SECTORS),
         lsu_clocks=max(busy),
@@ -224,7 +276,7 @@ def simulate(
         skipped=int(sms[0, Sm.SKIPPED // 8]),
         skipped_cycles=int(sms[0, Sm.SKIPPED_CLOCKS // 8]),
         resident_clocks=mean_of(Sm.RESIDED),
-        events=events[: len(events) - int(sms[0, Sm.EVENTS_LEFT // 8])] if window else events[:0],
+        events=events[: len(events) - int(sms[0, Sm.EVENTS_LEFT // 8])],
     )
 
 
@@ -253,21 +305,21 @@ class _Code:
             self.lines[numbers, holds] = 1
         return cells
 
-    def fields(self) -> list[tuple[int, int]]:
+    def fields(self) -> dict[int, int]:
         caches = self.caches
         if caches is None:
-            return []
+            return {}
 
         def cost(rate: float) -> int:
             return round(16 * CODE_LINE / rate * (1 << FRACTION))
 
-        return [
-            (Sm.CODE, self.lines.ctypes.data), (Sm.CODE_LINES, len(self.lines) - 1), (Sm.USES, len(self.lines)),
-            (Sm.SETS, len(self.cells)), (Sm.WAYS, caches.ways), (Sm.CELLS, self.cells.ctypes.data),
-            (Sm.L15_SETS, len(self.behind)), (Sm.L15_WAYS, caches.ways), (Sm.L15_CELLS, self.behind.ctypes.data),
-            (Sm.L15_COST, cost(caches.gcc_rate)), (Sm.CODE_COST, cost(caches.l2_rate)),
-            (Sm.LATENCY_L15, caches.gcc_latency), (Sm.AHEAD, caches.ahead),
-        ]  # fmt: skip
+        return {
+            Sm.CODE: self.lines.ctypes.data, Sm.CODE_LINES: len(self.lines) - 1, Sm.USES: len(self.lines),
+            Sm.SETS: len(self.cells), Sm.WAYS: caches.ways, Sm.CELLS: self.cells.ctypes.data,
+            Sm.L15_SETS: len(self.behind), Sm.L15_WAYS: caches.ways, Sm.L15_CELLS: self.behind.ctypes.data,
+            Sm.L15_COST: cost(caches.gcc_rate), Sm.CODE_COST: cost(caches.l2_rate),
+            Sm.LATENCY_L15: caches.gcc_latency, Sm.AHEAD: caches.ahead,
+        }  # fmt: skip
 
 
 def _stalls(records: NDArray[np.uint64], group: int) -> Stalls:

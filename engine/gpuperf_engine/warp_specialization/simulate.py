@@ -61,9 +61,86 @@ class _Barrier:
     waiting: list[tuple[int, _Process]] = field(default_factory=list)
 
 
+#: what a process does next: for how long, or until which phase of which barrier
 _Delay: TypeAlias = "tuple[str, int, float]"
 _Wait: TypeAlias = "tuple[str, int, _Barrier, int]"
-_Process: TypeAlias = "tuple[str, Generator[_Delay | _Wait, None, None]]"
+_Steps: TypeAlias = "Generator[_Delay | _Wait, None, None]"
+_Process: TypeAlias = "tuple[str, _Steps]"
+
+
+class _Queue:
+    """Processes, when each goes on, and what they did until ``now``."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.intervals: list[Interval] = []
+        self._order = count()
+        self._later: list[tuple[float, int, _Process]] = []
+        #: by warp: what it waits to do, since when, and in which stage
+        self._blocked: dict[str, tuple[str, float, int]] = {}
+
+    def run(self, processes: Sequence[_Process]) -> None:
+        for process in processes:
+            self._advance(process)
+        while self._later:
+            self.now, _, process = heapq.heappop(self._later)
+            self._advance(process)
+
+    def complete(self, barrier: _Barrier) -> None:
+        """One more phase of it; those that waited for this one go on."""
+        barrier.phases += 1
+        ready = [process for phase, process in barrier.waiting if phase <= barrier.phases]
+        barrier.waiting = [item for item in barrier.waiting if item[0] > barrier.phases]
+        for process in ready:
+            self._advance(process)
+
+    def _advance(self, process: _Process) -> None:
+        """Until the process has to wait for a barrier, or for time to pass."""
+        now = self.now
+        warp, steps = process
+        since = self._blocked.pop(warp, None)
+        if since is not None and now > since[1]:
+            self.intervals.append(Interval(warp, since[0], since[2], since[1], now))
+        for step in steps:
+            if len(step) == 3:
+                what, stage, duration = step
+                self.intervals.append(Interval(warp, what, stage, now, now + duration))
+                heapq.heappush(self._later, (now + duration, next(self._order), process))
+                return
+            what, stage, barrier, phase = step
+            if barrier.phases < phase:
+                barrier.waiting.append((phase, process))
+                self._blocked[warp] = what, now, stage
+                return
+
+
+class _Buffers:
+    """Those of a tile, for both matrices, and what warps do with them in each of ``stages``."""
+
+    def __init__(self, stages: int, depth: int, queue: _Queue) -> None:
+        self.stages, self.depth, self.queue = stages, depth, queue
+        self.full = [[_Barrier() for _ in range(depth)] for _ in range(2)]
+        self.empty = [_Barrier() for _ in range(depth)]
+
+    def load(self, loads: Sequence[tuple[int, str, Sequence[float]]]) -> _Steps:
+        """What a DMA warp does: for each matrix that it loads its number, the name of the interval, and the times."""
+        for stage in range(self.stages):
+            slot, lap = stage % self.depth, stage // self.depth
+            yield "wait empty", stage, self.empty[slot], lap
+            for matrix, what, times in loads:
+                yield what, stage, times[stage]
+                self.queue.complete(self.full[matrix][slot])
+
+    def consume(self, times: Sequence[float], epilogue: float) -> _Steps:
+        """What the MATH warps do."""
+        for stage in range(self.stages):
+            slot, lap = stage % self.depth, stage // self.depth
+            for matrix in self.full:
+                yield "wait full", stage, matrix[slot], lap + 1
+            yield "math", stage, times[stage]
+            self.queue.complete(self.empty[slot])
+        if epilogue:
+            yield "epilogue", self.stages - 1, epilogue
 
 
 def simulate(
@@ -88,66 +165,17 @@ def simulate(
     a, b, t = (
         _each(part, stages, name) for part, name in ((load_a, "load_a"), (load_b, "load_b"), (math, "math"))
     )
-    full = [[_Barrier() for _ in range(depth)] for _ in range(2)]
-    empty = [_Barrier() for _ in range(depth)]
-
-    def dma(loads: Sequence[tuple[int, str, Sequence[float]]]) -> Generator[_Delay | _Wait, None, None]:
-        for stage in range(stages):
-            slot, lap = stage % depth, stage // depth
-            yield "wait empty", stage, empty[slot], lap
-            for matrix, what, times in loads:
-                yield what, stage, times[stage]
-                complete(full[matrix][slot])
-
-    def consume() -> Generator[_Delay | _Wait, None, None]:
-        for stage in range(stages):
-            slot, lap = stage % depth, stage // depth
-            for matrix in full:
-                yield "wait full", stage, matrix[slot], lap + 1
-            yield "math", stage, t[stage]
-            complete(empty[slot])
-        if epilogue:
-            yield "epilogue", stages - 1, epilogue
-
-    def complete(barrier: _Barrier) -> None:
-        barrier.phases += 1
-        ready = [process for phase, process in barrier.waiting if phase <= barrier.phases]
-        barrier.waiting = [item for item in barrier.waiting if item[0] > barrier.phases]
-        for process in ready:
-            advance(process)
-
-    def advance(process: _Process) -> None:
-        """Until the process has to wait for a barrier, or for time to pass."""
-        warp, steps = process
-        since = blocked.pop(warp, None)
-        if since is not None and now > since[1]:
-            intervals.append(Interval(warp, since[0], since[2], since[1], now))
-        for step in steps:
-            if len(step) == 3:
-                what, stage, duration = step
-                intervals.append(Interval(warp, what, stage, now, now + duration))
-                heapq.heappush(queue, (now + duration, next(order), process))
-                return
-            what, stage, barrier, phase = step
-            if barrier.phases < phase:
-                barrier.waiting.append((phase, process))
-                blocked[warp] = what, now, stage
-                return
-
     both = (0, "load A", a), (1, "load B", b)
-    now, order = 0.0, count()
-    intervals: list[Interval] = []
-    blocked: dict[str, tuple[str, float, int]] = {}
-    queue: list[tuple[float, int, _Process]] = []
-    producers = (
-        [("DMA", dma(both))] if dma_warps == 1 else [("DMA A", dma(both[:1])), ("DMA B", dma(both[1:]))]
+    queue = _Queue()
+    buffers = _Buffers(stages, depth, queue)
+    producers = (("DMA", both),) if dma_warps == 1 else (("DMA A", both[:1]), ("DMA B", both[1:]))
+    queue.run(
+        [
+            *((warp, buffers.load(loads)) for warp, loads in producers),
+            ("MATH", buffers.consume(t, epilogue)),
+        ]
     )
-    for process in (*producers, ("MATH", consume())):
-        advance(process)
-    while queue:
-        now, _, process = heapq.heappop(queue)
-        advance(process)
-    intervals.sort(key=lambda item: (item.start, item.end, item.warp))
+    intervals = sorted(queue.intervals, key=lambda item: (item.start, item.end, item.warp))
     return Timeline(tuple(_joined(intervals)), max(item.end for item in intervals))
 
 

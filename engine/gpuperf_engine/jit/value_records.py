@@ -102,31 +102,14 @@ def _reducing(address: int) -> Callable[[int, int], None]:
 
 def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> Iterator[Carried]:
     """Records of words of so many bits, from their bytes: [records, ``Values.LANES``]."""
-    type = np.dtype(f"u{word // 8}")
-
-    def lanes(offset: int) -> NDArray[Any]:
-        return raw[:, offset : offset + 32 * type.itemsize].view(type)
-
-    def longs(offset: int, count: int) -> list[list[int]]:
-        numbers: list[list[int]] = raw[:, offset : offset + 8 * count].view(np.int64).tolist()
-        return numbers
-
-    bounds = [lanes(offset).max(axis=1).tolist() for offset in (Values.MINIMUM, Values.MAXIMUM, Values.TINY)]
-    ors = np.bitwise_or.reduce(lanes(Values.ORS), axis=1).tolist()
     fields = raw.view(_FIELDS)[:, 0].tolist()
-    tops = zip(longs(Values.TOP, TOP), longs(Values.TOP_COUNTS, TOP))
     mask = (1 << word) - 1
-    rest = zip(fields, tops, *bounds, ors)
-    for row, (values, (top, counts), minimum, maximum, highest, set_bits) in enumerate(rest):
+    rest = zip(raw, fields, _tops(raw, mask), _over_lanes(raw, word))
+    for record, values, top, (minimum, maximum, highest, set_bits) in rest:
         (
             slot, space, start, count, zeros, negative_zeros, nans, silent, reloads, line, line_index, line_base, run, axis, plane,
             tries, fits, seen, near, reference, top_error, level, sampled, dead, overwriter, *slopes,
         ) = values  # fmt: skip
-        spread = None
-        if near == Values.NEAR:
-            sums = (Values.DIFFERENCES, Values.SQUARES)
-            off, squares = (math.fsum(raw[row, at : at + 256].view(np.float64).tolist()) for at in sums)
-            spread = reference, off, squares
         yield Carried(
             slot=slot,
             space=space,
@@ -154,14 +137,44 @@ def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> I
             tries=tries,
             fits=fits,
             seen=seen,
-            spread=spread,
+            spread=(reference, *_spread(record)) if near == Values.NEAR else None,
             top_error=top_error,
-            top={value & mask: times for value, times in zip(top, counts) if times},
+            top=top,
             level=level,
             sampled=sampled,
             dead=dead,
             overwriter=overwriter,
         )
+
+
+def _over_lanes(raw: NDArray[np.uint8], word: int) -> Iterator[tuple[int, int, int, int]]:
+    """Of each record the greatest ``Values.MINIMUM``, ``MAXIMUM`` and ``TINY`` of its lanes, and the bits of all their ``ORS``."""
+    type = np.dtype(f"u{word // 8}")
+
+    def lanes(offset: int) -> NDArray[Any]:
+        return raw[:, offset : offset + 32 * type.itemsize].view(type)
+
+    bounds = [lanes(offset).max(axis=1).tolist() for offset in (Values.MINIMUM, Values.MAXIMUM, Values.TINY)]
+    return zip(*bounds, np.bitwise_or.reduce(lanes(Values.ORS), axis=1).tolist())
+
+
+def _tops(raw: NDArray[np.uint8], mask: int) -> Iterator[dict[int, int]]:
+    """Of each record the values that are counted, by their bits."""
+    tops, counts = (
+        raw[:, offset : offset + 8 * TOP].view(np.int64).tolist()
+        for offset in (Values.TOP, Values.TOP_COUNTS)
+    )
+    for values, often in zip(tops, counts):
+        yield {value & mask: times for value, times in zip(values, often) if times}
+
+
+def _spread(record: NDArray[np.uint8]) -> tuple[float, float]:
+    """The sums over all lanes of the differences from the reference, and of their squares."""
+    differences, squares = (
+        math.fsum(record[offset : offset + 256].view(np.float64).tolist())
+        for offset in (Values.DIFFERENCES, Values.SQUARES)
+    )
+    return differences, squares
 
 
 #: what is read off a record one by one: numbers of 64 bits, of 32 bits and doubles

@@ -40,51 +40,38 @@ def timing_input(
 
     Raises :class:`NotObserved` if the launch's memory behaviour was not observed.
     """
-    if record.observation.sites is None:
+    plan, seen = record.plan, record.observation
+    if seen.sites is None:
         raise NotObserved(
             f"predicted time of {record.program.kernel.name!r} needs its memory behaviour, which was not observed",
             hint='use Device(observe={"memory"}) and demand="addresses" or "values"',
         )
-    plan = record.plan
-    cancelled = record.observation.cancelled
-    warps = (plan.ctas - cancelled) * plan.warps_per_cta
+    warps = (plan.ctas - seen.cancelled) * plan.warps_per_cta
     allocated = allocate(record, machine, resources)
     builder = PathBuilder(
         record.program,
-        [int(n) for n in record.observation.block_warps],
+        [int(n) for n in seen.block_warps],
         observed_sites(record) if sites is None else sites,
         machine,
         allocated,
     )
     path = builder.path_of(0, warps)
-    barriers = sum(
-        builder.executions[block.index] for block in record.program.blocks if block.kind == "barrier"
-    )
     images = image_traffic(record)
     atomics = contention(record, machine)
     memory = memory_traffic(record, builder.sites, machine)
     declared = record.program.local_bytes if memory.local_sectors else 0
-    memory = replace(
-        memory,
-        atomic_operations=atomics.operations,
-        constant_serializations=builder.constant_serializations(),
-        local_sectors=memory.local_sectors + builder.spilled_sectors(),
-    )
+    memory = _with_conflicts_and_spills(memory, atomics.operations, builder)
     return TimingInput(
         grid=plan.grid,
-        cancelled=cancelled,
+        cancelled=seen.cancelled,
         block=plan.block,
         registers_per_thread=allocated.registers,
         shared_bytes=resources.shared_bytes,
         warp_instructions=builder.counts(),
         path=path,
         memory=memory if images is None else _with_images(memory, images),
-        barriers=barriers / warps,
-        operand_reads=sum(
-            executions * operand_reads(block.tally)
-            for block, executions in zip(record.program.blocks, builder.executions, strict=True)
-            if executions
-        ),
+        barriers=_barriers(builder) / warps,
+        operand_reads=_operand_reads(builder),
         local_bytes=declared + 4 * allocated.words,
         resources=resources.source,
         latencies=builder.latencies,
@@ -93,6 +80,35 @@ def timing_input(
         origins=builder.origins,
         barriers_at=builder.barriers_at(warps),
         notes=(*allocated.notes, *(() if images is None else (NOTE,))),
+    )
+
+
+def _barriers(builder: PathBuilder) -> int:
+    """How often warps wait at a barrier, all warps together."""
+    return sum(
+        executions
+        for block, executions in zip(builder.program.blocks, builder.executions, strict=True)
+        if block.kind == "barrier"
+    )
+
+
+def _operand_reads(builder: PathBuilder) -> int:
+    """Operands that instructions read from registers, of all warps together."""
+    return sum(
+        executions * operand_reads(block.tally)
+        for block, executions in zip(builder.program.blocks, builder.executions, strict=True)
+        if executions
+    )
+
+
+def _with_conflicts_and_spills(
+    memory: MemoryTraffic, atomic_operations: float, builder: PathBuilder
+) -> MemoryTraffic:
+    return replace(
+        memory,
+        atomic_operations=atomic_operations,
+        constant_serializations=builder.constant_serializations(),
+        local_sectors=memory.local_sectors + builder.spilled_sectors(),
     )
 
 

@@ -223,9 +223,7 @@ class Runtime(AddressedMemory):
         budget = self.max_instructions
         if max_instructions is not None:
             budget = as_whole(max_instructions, "max_instructions", 1)
-        raw = marshal(kernel, args, self._address_of)
-        if not isinstance(args, bytes):
-            self._name_by_parameter(kernel, args)
+        raw = self._parameters_of(kernel, args)
         symbols = self._addresses_of_symbols(program, cooperative)
         resident = shape.resident()
         name = f"launch {self._launches + 1} (of {kernel.name!r}, demand={demand!r})"
@@ -250,20 +248,48 @@ class Runtime(AddressedMemory):
         )
         proven = None if sampled else self._proven(program, plan)
         observation, uses = self._run_kept(program, running, plan, executed, observe, pointed, keep)
-        if proven is not None:
-            observation.proven = proven = with_moved(proven, program, observation.sites)
-        observation.remarks = (*observation.remarks, *cluster_remark(kernel, shape.cluster))
-        observation.notes = (*observation.notes, *notes_of(program, plan, self.memory, observation.beyond))
+        self._complete(observation, program, plan, proven)
         if not sampled:
-            self._launches += 1
-            if observation.values is not None:
-                self.carried[self._steps] = observation.values
-            if proven:
-                self.proven[self._steps] = proven
-            self._append("launch", self._objects(args, pointed), 0, uses, kernel, keep)
-            if self._inputs is not None:
-                self._inputs.launched()
+            self._record_launch(kernel, self._objects(args, pointed), observation, uses, keep)
         return program, plan, observation
+
+    def _complete(
+        self,
+        observation: Observation,
+        program: Program,
+        plan: LaunchPlan,
+        proven: tuple[ProvenValues, ...] | None,
+    ) -> None:
+        """With what is proven of the launch, and the remarks and notes that no backend makes."""
+        if proven is not None:
+            observation.proven = with_moved(proven, program, observation.sites)
+        observation.remarks = (*observation.remarks, *cluster_remark(program.kernel, plan.cluster))
+        observation.notes = (*observation.notes, *notes_of(program, plan, self.memory, observation.beyond))
+
+    def _record_launch(
+        self,
+        kernel: Function,
+        objects: tuple[DeviceArray, ...],
+        observation: Observation,
+        uses: tuple[Use, ...],
+        keep: bool,
+    ) -> None:
+        """Count a launch, and append it with what it was observed to do to the recorded program."""
+        self._launches += 1
+        if observation.values is not None:
+            self.carried[self._steps] = observation.values
+        if observation.proven:
+            self.proven[self._steps] = observation.proven
+        self._append("launch", objects, 0, uses, kernel, keep)
+        if self._inputs is not None:
+            self._inputs.launched()
+
+    def _parameters_of(self, kernel: Function, args: Sequence[object] | bytes) -> bytes:
+        """The parameter buffer. Arrays that have no name yet get that of their parameter. Raises ``LaunchError``."""
+        raw = marshal(kernel, args, self._address_of)
+        if not isinstance(args, bytes):
+            self._name_by_parameter(kernel, args)
+        return raw
 
     def _proven(self, program: Program, plan: LaunchPlan) -> tuple[ProvenValues, ...] | None:
         """What warp classes prove of the values that a launch accesses, if that is asked for; memory is as the launch finds it."""

@@ -207,9 +207,15 @@ def check_shape(
 ) -> tuple[Dim3, Dim3, int]:
     """The launch shape as three-tuples and the whole shared memory in bytes. ``largest_shared``: what a block of the machine may
     have, where one is known; else the target of the PTX says. Raises ``LaunchError``."""
-    kernel = program.kernel
     shape = dim3(grid, "grid", MAX_GRID)
     threads = dim3(block, "block", MAX_BLOCK)
+    _check_threads(program.kernel, threads)
+    _check_local(program)
+    return shape, threads, _whole_shared(program, shared_bytes, largest_shared)
+
+
+def _check_threads(kernel: Function, threads: Dim3) -> None:
+    """Raises ``LaunchError`` for a block that no GPU, or not this kernel, has."""
     count = math.prod(threads)
     if count > MAX_THREADS:
         raise LaunchError(
@@ -231,6 +237,11 @@ def check_shape(
                 span=kernel.span,
                 hint=f"{name} allows {math.prod(full):,} threads per block",
             )
+
+
+def _check_local(program: Program) -> None:
+    """Raises ``LaunchError`` for more local memory than a thread may have."""
+    kernel = program.kernel
     if program.local_bytes > LOCAL_LIMIT:
         raise LaunchError(
             f"kernel {kernel.name!r} declares {program.local_bytes:,} bytes of local memory per thread",
@@ -244,26 +255,31 @@ def check_shape(
             span=passed.span,
             hint=f"a thread has at most {LOCAL_LIMIT:,} bytes of local memory, where parameters of calls are",
         )
-    if not is_whole(shared_bytes) or shared_bytes < 0:
+
+
+def _whole_shared(program: Program, dynamic: int, largest: int | None) -> int:
+    """Bytes of static and dynamic shared memory. Raises ``LaunchError`` for more than a block may have."""
+    kernel = program.kernel
+    if not is_whole(dynamic) or dynamic < 0:
         raise LaunchError(
-            f"shared_bytes is {shared_bytes!r}", hint="accepted: bytes of dynamic shared memory, 0 or more"
+            f"shared_bytes is {dynamic!r}", hint="accepted: bytes of dynamic shared memory, 0 or more"
         )
-    limit = shared_limit(kernel.module.target) if largest_shared is None else largest_shared
+    limit = shared_limit(kernel.module.target) if largest is None else largest
     if program.shared_static > max(STATIC_SHARED, limit if program.dynamic_shared else STATIC_SHARED):
         raise LaunchError(
             f"kernel {kernel.name!r} declares {program.shared_static:,} bytes of static shared memory",
             span=kernel.span,
             hint=f"at most {STATIC_SHARED:,} bytes may be static; use dynamic shared memory for more",
         )
-    total = program.shared_static + int(shared_bytes)
+    total = program.shared_static + int(dynamic)
     if total > limit:
         raise LaunchError(
             f"kernel {kernel.name!r} needs {total:,} bytes of shared memory "
-            f"({program.shared_static:,} static + {int(shared_bytes):,} dynamic)",
+            f"({program.shared_static:,} static + {int(dynamic):,} dynamic)",
             span=kernel.span,
-            hint=f"{kernel.module.target if largest_shared is None else 'the GPU'} has at most {limit:,} bytes per block",
+            hint=f"{kernel.module.target if largest is None else 'the GPU'} has at most {limit:,} bytes per block",
         )
-    return shape, threads, total
+    return total
 
 
 def _passed(program: Program) -> Variable | None:

@@ -61,34 +61,9 @@ def _base_row(
     array: DeviceArray, channels: object, *, layered: bool, cube: bool = False
 ) -> NDArray[np.uint32]:
     kind, size = array.dtype.kind, array.dtype.itemsize
-    if (kind, size) not in _DATA_TYPES:
-        raise LaunchError(
-            f"an image of {array.dtype}", hint="accepted: 8-, 16- and 32-bit integers, float16 and float32"
-        )
-    if not isinstance(channels, (int, np.integer)) or channels not in _ORDERS:
-        raise LaunchError(f"an image of {channels!r} channels", hint="accepted: 1, 2, or 4")
-    channels = int(channels)
-    shape = array.shape
-    if channels > 1:
-        if not shape or shape[-1] != channels:
-            raise LaunchError(
-                f"an image of {channels} channels from an array of shape {shape}",
-                hint="the last axis holds the channels",
-            )
-        shape = shape[:-1]
-    layers, extent = (shape[0], shape[1:]) if (layered or cube) and shape else (1, shape)
-    if cube and (
-        len(extent) != 2 or extent[0] != extent[1] or (layers % FACES if layered else layers - FACES)
-    ):
-        raise LaunchError(
-            f"a cube map from an array of shape {array.shape}",
-            hint=f"accepted: {f'a multiple of {FACES}' if layered else FACES} faces, then height and width, which are equal",
-        )
-    if not 1 <= len(extent) <= (2 if layered else 3) or 0 in shape:
-        raise LaunchError(
-            f"an image from an array of shape {array.shape}",
-            hint="accepted: (layers,) height, width (, channels) if layered; else (depth, height,) width (, channels)",
-        )
+    channels = _channels(array, channels)
+    shape = array.shape if channels == 1 else array.shape[:-1]
+    layers, extent = _layers_and_extent(array, shape, layered, cube)
     depth, height, width = (1,) * (3 - len(extent)) + extent
     texel = size * channels
     if texel * width >= 1 << 31 or max(height, depth, layers) >= 1 << 31:
@@ -118,6 +93,42 @@ def _base_row(
     row = np.zeros(ROW_WORDS, np.uint32)
     _put(row, values)
     return row
+
+
+def _channels(array: DeviceArray, channels: object) -> int:
+    """How many numbers a texel has. Raises ``LaunchError`` for an array whose elements make no such texels."""
+    if (array.dtype.kind, array.dtype.itemsize) not in _DATA_TYPES:
+        raise LaunchError(
+            f"an image of {array.dtype}", hint="accepted: 8-, 16- and 32-bit integers, float16 and float32"
+        )
+    if not isinstance(channels, (int, np.integer)) or channels not in _ORDERS:
+        raise LaunchError(f"an image of {channels!r} channels", hint="accepted: 1, 2, or 4")
+    if channels > 1 and array.shape[-1:] != (channels,):
+        raise LaunchError(
+            f"an image of {int(channels)} channels from an array of shape {array.shape}",
+            hint="the last axis holds the channels",
+        )
+    return int(channels)
+
+
+def _layers_and_extent(
+    array: DeviceArray, shape: tuple[int, ...], layered: bool, cube: bool
+) -> tuple[int, tuple[int, ...]]:
+    """Layers or faces, and (depth, height,) width of one, of an array with so many texels along each axis. Raises ``LaunchError``."""
+    layers, extent = (shape[0], shape[1:]) if (layered or cube) and shape else (1, shape)
+    if cube and (
+        len(extent) != 2 or extent[0] != extent[1] or (layers % FACES if layered else layers - FACES)
+    ):
+        raise LaunchError(
+            f"a cube map from an array of shape {array.shape}",
+            hint=f"accepted: {f'a multiple of {FACES}' if layered else FACES} faces, then height and width, which are equal",
+        )
+    if not 1 <= len(extent) <= (2 if layered else 3) or 0 in shape:
+        raise LaunchError(
+            f"an image from an array of shape {array.shape}",
+            hint="accepted: (layers,) height, width (, channels) if layered; else (depth, height,) width (, channels)",
+        )
+    return layers, extent
 
 
 def _put(row: NDArray[np.uint32], values: dict[str, int]) -> None:
@@ -159,6 +170,35 @@ def texture_row(
     """The row of a texture; see ``Device.texture``. Raises ``LaunchError``."""
     row = _base_row(array, channels, layered=layered, cube=cube)
     kind, size = array.dtype.kind, array.dtype.itemsize
+    _check_reading(array, read, filter, level_filter)
+    modes = _address_modes(address)
+    if linear_memory and (
+        len(array.shape) > (2 if channels != 1 else 1) or layered or cube or normalized or filter == "linear"
+    ):
+        raise LaunchError(
+            "a texture of linear memory has one dimension, plain coordinates and no filtering",
+            hint="leave linear_memory= out for a CUDA array",
+        )
+    values = {
+        "object": TEXTURE,
+        "normalized_read": int(read == "normalized"),
+        "normalized_coords": int(normalized),
+        "filter_mode": int(filter == "linear"),
+        "zero_outside": int(linear_memory),
+        "level_filter": int(level_filter == "linear"),
+        **_levels(level_range, level_bias),
+        **{f"addr_mode_{axis}": mode for axis, mode in enumerate(modes)},
+        **_border(border, kind == "f" or read == "normalized"),
+    }
+    if read == "normalized":
+        values["channel_data_type"] = _DATA_TYPES[kind, size][1]
+    _put(row, values)
+    return row
+
+
+def _check_reading(array: DeviceArray, read: str, filter: str, level_filter: str) -> None:
+    """Raises ``LaunchError`` for a way to read texels that there is not, or not for the array's elements."""
+    kind, size = array.dtype.kind, array.dtype.itemsize
     if read not in ("element", "normalized"):
         raise LaunchError(f"a texture with read={read!r}", hint="accepted: 'element' or 'normalized'")
     if read == "normalized" and (kind == "f" or size > 2):
@@ -173,52 +213,47 @@ def texture_row(
             f"a texture of {array.dtype} filtered linearly",
             hint="linear filtering needs a floating-point dtype, or read='normalized'",
         )
+
+
+def _address_modes(address: str | Sequence[str]) -> list[int]:
+    """Of the three axes: the last one that is given holds for those behind it."""
     modes = [address] * 3 if isinstance(address, str) else _listed(address)
     if not modes or any(not isinstance(mode, str) or mode not in ADDRESS_MODES for mode in modes):
         raise LaunchError(
             f"a texture with address={address!r}",
             hint=f"accepted: {', '.join(map(repr, ADDRESS_MODES))}, one or one for each dimension",
         )
-    if linear_memory and (
-        len(array.shape) > (2 if channels != 1 else 1) or layered or cube or normalized or filter == "linear"
-    ):
-        raise LaunchError(
-            "a texture of linear memory has one dimension, plain coordinates and no filtering",
-            hint="leave linear_memory= out for a CUDA array",
-        )
-    modes += [modes[-1]] * (3 - len(modes))
-    levels = [*_listed(level_range), level_bias]
+    return [ADDRESS_MODES[mode] for mode in (*modes, modes[-1], modes[-1])[:3]]
+
+
+def _levels(range: Sequence[float], bias: float) -> dict[str, int]:
+    """The fields of levels of detail."""
+    levels = [*_listed(range), bias]
     if len(levels) != 3 or not all(isinstance(level, _NUMBERS) for level in levels):
         raise LaunchError(
-            f"a texture with level_range={level_range!r}, level_bias={level_bias!r}",
+            f"a texture with level_range={range!r}, level_bias={bias!r}",
             hint="accepted: the least and the largest level; a number",
         )
-    detail = dict(zip(("least", "most", "bias"), levels, strict=True))
-    floating = kind == "f" or read == "normalized"
+    names = ("level_least", "level_most", "level_bias")
+    return {name: _float_bits(level) for name, level in zip(names, levels, strict=True)}
+
+
+def _border(border: Sequence[float], floating: bool) -> dict[str, int]:
+    """The fields of the colour outside; ``floating``: whether reads give floats."""
     colour = _listed(border)
     if len(colour) > 4 or not all(
         isinstance(part, _NUMBERS) and (floating or np.isfinite(part)) for part in colour
     ):
         raise LaunchError(f"a texture with border={border!r}", hint="accepted: up to four numbers")
     colour += [0] * (4 - len(colour))
-    values = {
-        "object": TEXTURE,
-        "normalized_read": int(read == "normalized"),
-        "normalized_coords": int(normalized),
-        "filter_mode": int(filter == "linear"),
-        "zero_outside": int(linear_memory),
-        "level_filter": int(level_filter == "linear"),
-        **{f"level_{name}": int(np.float32(value).view(np.uint32)) for name, value in detail.items()},
-        **{f"addr_mode_{axis}": ADDRESS_MODES[mode] for axis, mode in enumerate(modes[:3])},
-        **{
-            f"border_{index}": int(np.float32(value).view(np.uint32)) if floating else int(value) & 0xFFFFFFFF
-            for index, value in enumerate(colour)
-        },
+    return {
+        f"border_{index}": _float_bits(part) if floating else int(part) & 0xFFFFFFFF
+        for index, part in enumerate(colour)
     }
-    if read == "normalized":
-        values["channel_data_type"] = _DATA_TYPES[kind, size][1]
-    _put(row, values)
-    return row
+
+
+def _float_bits(value: float) -> int:
+    return int(np.float32(value).view(np.uint32))
 
 
 def levels_of(rows: Sequence[NDArray[np.uint32]]) -> None:

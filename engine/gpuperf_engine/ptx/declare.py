@@ -183,56 +183,27 @@ def _variable(
     lookup: Lookup,
     owner: Function | None,
 ) -> Variable:
-    name = declarator.name
-    span = text.span(base + name.start, base + name.end)
-    kind, space = specified.type, specified.space
-    if kind is None:
-        raise PtxError(
-            f"variable {quoted(name.text)} has no type", span=span, hint="write one, e.g. .b8 or .u32"
-        )
-    if any(word in _OPAQUE for word in specified.attributes):
-        space = "tex"
-    if not space:
-        raise PtxError(
-            f"variable {quoted(name.text)} has no state space",
-            span=span,
-            hint="write one, e.g. .global or .shared",
-        )
-    if kind.is_predicate and space != "reg":
-        raise PtxError(
-            f"{quoted(name.text)}: predicates live in registers only",
-            span=span,
-            hint="use .b8 or .u8 in memory",
-        )
+    name = declarator.name.text
+    span = text.span(base + declarator.name.start, base + declarator.name.end)
+    kind, space = _type_and_space(specified, name, span)
     if declarator.repeat is not None:
-        raise PtxError(f"{quoted(name.text)}: '<{declarator.repeat}>' is for registers only", span=span)
+        raise PtxError(f"{quoted(name)}: '<{declarator.repeat}>' is for registers only", span=span)
     dims = declarator.dims
-    if any(size is None for size in dims[1:]):
-        raise PtxError(f"array {quoted(name.text)}: only the first dimension may be left open", span=span)
-    if any(size is not None and size < 0 for size in dims):
-        raise PtxError(f"array {quoted(name.text)} has a negative dimension", span=span)
+    _check_dims(dims, name, span)
     element = kind.bytes * specified.vector
-    natural = element if specified.vector > 1 else kind.bytes
     image = None
     if declarator.initial is not None:
-        if space not in ("global", "const"):
-            raise PtxError(
-                f"{quoted(name.text)}: only .global and .const variables have initialisers", span=span
-            )
-        if prod(size for size in dims if size is not None) * element > _LARGEST_INITIALISED:
-            raise PtxError(
-                f"{quoted(name.text)}: an initialised array may have at most 2**28 bytes", span=span
-            )
+        _check_initialised(space, element, dims, name, span)
         image = Image(text, base, kind, specified.vector, dims, lookup)
         dims = image.fill(declarator.initial)
     size = element * prod(0 if size is None else size for size in dims)
     if size > _LARGEST:
-        raise PtxError(f"{quoted(name.text)} has {size} bytes, no memory is that large", span=span)
+        raise PtxError(f"{quoted(name)} has {size} bytes, no memory is that large", span=span)
     return Variable(
-        name=name.text,
+        name=name,
         space=space.split("::")[0],
         type=kind,
-        align=specified.align or natural,
+        align=specified.align or element,
         dims=dims,
         size=size,
         span=span,
@@ -245,6 +216,41 @@ def _variable(
         attributes=specified.attributes,
         function=owner,
     )
+
+
+def _type_and_space(specified: Specified, name: str, span: Span) -> tuple[ScalarType, str]:
+    """Of a variable. Raises ``PtxError`` if one is missing or they do not go together."""
+    kind, space = specified.type, specified.space
+    if kind is None:
+        raise PtxError(f"variable {quoted(name)} has no type", span=span, hint="write one, e.g. .b8 or .u32")
+    if any(word in _OPAQUE for word in specified.attributes):
+        space = "tex"
+    if not space:
+        raise PtxError(
+            f"variable {quoted(name)} has no state space",
+            span=span,
+            hint="write one, e.g. .global or .shared",
+        )
+    if kind.is_predicate and space != "reg":
+        raise PtxError(
+            f"{quoted(name)}: predicates live in registers only", span=span, hint="use .b8 or .u8 in memory"
+        )
+    return kind, space
+
+
+def _check_dims(dims: tuple[int | None, ...], name: str, span: Span) -> None:
+    if any(size is None for size in dims[1:]):
+        raise PtxError(f"array {quoted(name)}: only the first dimension may be left open", span=span)
+    if any(size is not None and size < 0 for size in dims):
+        raise PtxError(f"array {quoted(name)} has a negative dimension", span=span)
+
+
+def _check_initialised(space: str, element: int, dims: tuple[int | None, ...], name: str, span: Span) -> None:
+    """Raises ``PtxError`` for a variable that may have no initialiser; ``element``: bytes of one."""
+    if space not in ("global", "const"):
+        raise PtxError(f"{quoted(name)}: only .global and .const variables have initialisers", span=span)
+    if prod(size for size in dims if size is not None) * element > _LARGEST_INITIALISED:
+        raise PtxError(f"{quoted(name)}: an initialised array may have at most 2**28 bytes", span=span)
 
 
 def parameters(

@@ -146,58 +146,86 @@ def _tune(
     """Performance-tuning directives and pragmas behind the parameters."""
     position = 0
     while position < len(parts):
-        word = parts[position]
-        span = text.span(base + word.start, base + word.end)
+        part = parts[position]
+        span = text.span(base + part.start, base + part.end)
         position += 1
-        if isinstance(word, raw.Word) and word.text in (";", ","):
+        if isinstance(part, raw.Word) and part.text in (";", ","):
             continue
-        if not isinstance(word, raw.Word):
-            raise PtxError(
-                f"the header of {quoted(function.name)} goes on unexpectedly",
-                span=span,
-                hint="expected '{' or ';'",
-            )
-        if word.text == ".pragma":
-            while position < len(parts) and isinstance(part := parts[position], raw.String):
-                function.directives += (f'.pragma "{text.string(base + part.start, base + part.end)}"',)
-                position += 1
-                if (
-                    position < len(parts)
-                    and isinstance(comma := parts[position], raw.Word)
-                    and comma.text == ","
-                ):
-                    position += 1
-            continue
-        if word.text in _KERNELS and not function.is_entry:
-            raise PtxError(
-                f"{quoted(word.text)} on function {quoted(function.name)}: only kernels (.entry) have it",
-                span=span,
-            )
-        if word.text in _NEEDS:
-            require(function.module, quoted(word.text), _NEEDS[word.text], span)
-        if word.text == ".language":
+        word = _directive(function, part, span)
+        if word == ".pragma":
+            position = _pragmas(text, base, function, parts, position)
+        elif word == ".language":
             position = _languages(text, base, function, parts, position, span)
-            continue
-        if word.text in _PLAIN:
-            function.directives += (word.text,)
-            continue
-        if word.text not in _NUMBERED:
-            known = [*_NUMBERED, *_PLAIN, ".pragma", ".language"]
-            raise PtxError(f"directive {quoted(word.text)} in the header of {quoted(function.name)}", span=span,
-                           hint=nearest(word.text, known, noun="directive"))  # fmt: skip
-        numbers: list[int] = []
-        while position < len(parts):
-            part = parts[position]
-            if isinstance(part, raw.Number):
-                numbers.append(part.value)
-            elif not (isinstance(part, raw.Word) and part.text == ","):
-                break
-            position += 1
-        least, most = _NUMBERED[word.text]
-        if not least <= len(numbers) <= most or any(not 0 < number < 1 << 32 for number in numbers):
-            raise PtxError(f"'{word.text}' takes {least} to {most} positive numbers", span=span)
-        _apply(function, word.text, tuple(numbers))
+        elif word in _PLAIN:
+            function.directives += (word,)
+        else:
+            numbers, position = _numbers(word, parts, position, span)
+            _apply(function, word, numbers)
     _check_together(function)
+
+
+def _directive(
+    function: Function, part: raw.Word | raw.Number | raw.Group | raw.String | raw.Name, span: Span
+) -> str:
+    """The directive that a part of a header names. Raises ``PtxError`` for one that is unknown or may not stand there."""
+    if not isinstance(part, raw.Word):
+        raise PtxError(
+            f"the header of {quoted(function.name)} goes on unexpectedly",
+            span=span,
+            hint="expected '{' or ';'",
+        )
+    word = part.text
+    known = [*_NUMBERED, *_PLAIN, ".pragma", ".language"]
+    if word not in known:
+        raise PtxError(
+            f"directive {quoted(word)} in the header of {quoted(function.name)}",
+            span=span,
+            hint=nearest(word, known, noun="directive"),
+        )
+    if word in _KERNELS and not function.is_entry:
+        raise PtxError(
+            f"{quoted(word)} on function {quoted(function.name)}: only kernels (.entry) have it", span=span
+        )
+    if word in _NEEDS:
+        require(function.module, quoted(word), _NEEDS[word], span)
+    return word
+
+
+def _pragmas(
+    text: Text,
+    base: int,
+    function: Function,
+    parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name],
+    position: int,
+) -> int:
+    """The list of ``.pragma``; returns the position behind it."""
+    while position < len(parts) and isinstance(part := parts[position], raw.String):
+        function.directives += (f'.pragma "{text.string(base + part.start, base + part.end)}"',)
+        position += 1
+        if position < len(parts) and isinstance(comma := parts[position], raw.Word) and comma.text == ",":
+            position += 1
+    return position
+
+
+def _numbers(
+    word: str,
+    parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name],
+    position: int,
+    span: Span,
+) -> tuple[tuple[int, ...], int]:
+    """Those of a directive, and the position behind them. Raises ``PtxError`` unless it takes them."""
+    numbers: list[int] = []
+    while position < len(parts):
+        part = parts[position]
+        if isinstance(part, raw.Number):
+            numbers.append(part.value)
+        elif not (isinstance(part, raw.Word) and part.text == ","):
+            break
+        position += 1
+    least, most = _NUMBERED[word]
+    if not least <= len(numbers) <= most or any(not 0 < number < 1 << 32 for number in numbers):
+        raise PtxError(f"'{word}' takes {least} to {most} positive numbers", span=span)
+    return tuple(numbers), position
 
 
 def _languages(

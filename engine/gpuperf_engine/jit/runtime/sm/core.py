@@ -249,12 +249,8 @@ def sm_release(sm: Sm, slot: Slot, barrier: int, last: Warp, now: int) -> int:
     return 0
 
 
-def sm_issue(sm: Sm, part: int) -> int:
-    """Issue what was chosen for a sub-partition."""
-    now = sm.NEXT_AT[part]
-    warp = Warp(sm.NEXT[part])
-    op = warp.OP
-    kind = op.KIND
+def sm_busy(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
+    """A sub-partition issues nothing else until the registers of an instruction are read."""
     ports = op.PORTS
     if sm.LAST[part] == warp:
         ports = op.REUSED
@@ -262,6 +258,11 @@ def sm_issue(sm: Sm, part: int) -> int:
         ports = 1
     sm.FREE[part] = now + ports
     sm.LAST[part] = warp
+    return 0
+
+
+def sm_noted(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
+    """Count an instruction, and note what its warp waited for."""
     sm.ISSUED += 1
     op.ISSUED += 1
     if warp.SINCE < now:
@@ -272,11 +273,81 @@ def sm_issue(sm: Sm, part: int) -> int:
         sm_event(sm, 0, part, warp, op, warp.SINCE, warp.AT, now, warp.WHY)
     sm_mark(sm, part, now)
     warp.SINCE = now + 1
-    own = sm_position(sm, op)
+    return 0
+
+
+def sm_pipe(sm: Sm, part: int, op: Op) -> int:
+    """Where it is noted until when the pipe of an instruction is busy; of two that it can use, that which is free first."""
     pipes = sm + Sm.PIPES + part * 128
     pipe = pipes + 8 * op.PIPE
     if op.OTHER != NONE and load64(pipes + 8 * op.OTHER) < load64(pipe):
         pipe = pipes + 8 * op.OTHER
+    return pipe
+
+
+def sm_committed(warp: Warp) -> int:
+    """The copies of a warp so far become a group."""
+    number = warp.COMMITTED % 8
+    warp.GROUPS[number] = warp.COPIED
+    warp.GROUP_BY[number] = Cause.GROUP << CAUSE_BIT | warp.COPIED_BY
+    warp.COMMITTED += 1
+    return 0
+
+
+def sm_written(warp: Warp, op: Op, ready: int) -> int:
+    """Note when, and by what, the registers are there that an instruction writes."""
+    registers = op.REGISTERS + 2 * op.READS
+    ends = registers + 2 * op.WRITES
+    target = warp + Warp.READY
+    while registers < ends:
+        store64(target + 8 * load16(registers), ready)
+        registers += 2
+    return 0
+
+
+def sm_barrier(sm: Sm, warp: Warp, op: Op, now: int) -> int:
+    """A warp comes to a barrier, and waits for the others unless it only arrives."""
+    slot = Slot(warp.SLOT)
+    barrier = op.ARGUMENT & 15
+    expected = op.ARGUMENT >> 4
+    if expected == 0:
+        expected = slot.LIVE
+    slot.ARRIVED[barrier] += 1
+    if op.KIND == Kind.BARRIER:
+        warp.STATE = barrier + 2
+    if slot.ARRIVED[barrier] >= expected:
+        sm_release(sm, slot, barrier, warp, now)
+    return 0
+
+
+def sm_others(sm: Sm, warp: Warp, op: Op, now: int) -> int:
+    """What an instruction has to do with other warps: it waits for them, or lets them go on."""
+    warp.HELD = op
+    if op.CHANGE & Change.NO_BARRIER:
+        return 0
+    kind = op.KIND
+    if kind == Kind.BARRIER or kind == Kind.ARRIVE:
+        sm_barrier(sm, warp, op, now)
+    elif kind == Kind.TEST and warp.TESTS:
+        warp.STATE = 63 + warp.TESTS
+        warp.TESTS = 0
+    elif kind == Kind.MATRIX_ARRIVE:
+        sm_together(sm, warp, now)
+    elif kind == Kind.CLUSTER_ARRIVE or kind == Kind.CLUSTER_WAIT:
+        sm_cluster(sm, warp, kind, now)
+    return 0
+
+
+def sm_issue(sm: Sm, part: int) -> int:
+    """Issue what was chosen for a sub-partition."""
+    now = sm.NEXT_AT[part]
+    warp = Warp(sm.NEXT[part])
+    op = warp.OP
+    kind = op.KIND
+    sm_busy(sm, part, warp, op, now)
+    sm_noted(sm, part, warp, op, now)
+    own = sm_position(sm, op)
+    pipe = sm_pipe(sm, part, op)
     until = now + op.BUSY
     ready = now + op.LATENCY
     if kind >= Kind.SHARED:
@@ -291,46 +362,16 @@ def sm_issue(sm: Sm, part: int) -> int:
     elif kind == Kind.TRANSFER:
         sm_transfer(sm, warp, now)
     elif kind == Kind.COMMIT:
-        warp.GROUPS[warp.COMMITTED % 8] = warp.COPIED
-        warp.GROUP_BY[warp.COMMITTED % 8] = Cause.GROUP << CAUSE_BIT | warp.COPIED_BY
-        warp.COMMITTED += 1
+        sm_committed(warp)
     store64(pipe, until)
     if op.CHANGE & Change.HIDDEN:
         ready = now + 1
-    ready = ready << AT_BIT | own
-    registers = op.REGISTERS + 2 * op.READS
-    ends = registers + 2 * op.WRITES
-    target = warp + Warp.READY
-    while registers < ends:
-        store64(target + 8 * load16(registers), ready)
-        registers += 2
+    sm_written(warp, op, ready << AT_BIT | own)
     warp.OP = Op(op + Op.BYTES)
     if sm_next(sm, warp, now + op.PAUSE << AT_BIT | Cause.PAUSE << CAUSE_BIT | sm_position(sm, op)) == 0:
         sm_ended(sm, warp, now + 1)
-    if kind == Kind.PLAIN:
-        sm_choose(sm, part)
-        return 0
-    warp.HELD = op
-    if op.CHANGE & Change.NO_BARRIER:
-        kind = Kind.PLAIN
-    if kind == Kind.BARRIER or kind == Kind.ARRIVE:
-        slot = Slot(warp.SLOT)
-        barrier = op.ARGUMENT & 15
-        expected = op.ARGUMENT >> 4
-        if expected == 0:
-            expected = slot.LIVE
-        slot.ARRIVED[barrier] += 1
-        if kind == Kind.BARRIER:
-            warp.STATE = barrier + 2
-        if slot.ARRIVED[barrier] >= expected:
-            sm_release(sm, slot, barrier, warp, now)
-    elif kind == Kind.TEST and warp.TESTS:
-        warp.STATE = 63 + warp.TESTS
-        warp.TESTS = 0
-    elif kind == Kind.MATRIX_ARRIVE:
-        sm_together(sm, warp, now)
-    elif kind == Kind.CLUSTER_ARRIVE or kind == Kind.CLUSTER_WAIT:
-        sm_cluster(sm, warp, kind, now)
+    if kind != Kind.PLAIN:
+        sm_others(sm, warp, op, now)
     sm_choose(sm, part)
     return 0
 

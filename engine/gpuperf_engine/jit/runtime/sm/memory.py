@@ -205,15 +205,89 @@ def sm_worked(sm: Sm, unit: int, warp: Warp, op: Op, start: int, before: int, af
     return 0
 
 
+def sm_told_by(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
+    """An instruction that tells an mbarrier or asks it: when its result is there."""
+    start = sm_queued(sm, part, sm.LSU_CLOCKS, now)
+    sm.LSU_BUSY += sm.LSU_CLOCKS
+    op.MOVED += sm.LSU_CLOCKS
+    return sm_told(sm, warp, op, start)
+
+
+def sm_served(sm: Sm, part: int, warp: Warp, op: Op, passes: int, lines: int, now: int) -> int:
+    """When the unit that all sub-partitions share begins with an instruction, which occupies it for its passes and as long as the tags
+    of its lines are looked up."""
+    cost = passes
+    looked = (lines + sm.TAGS - 1) // sm.TAGS
+    if cost < looked:
+        cost = looked
+    if cost < sm.LSU_CLOCKS:
+        cost = sm.LSU_CLOCKS
+    start = sm_queued(sm, part, cost, now)
+    sm.LSU_BUSY += cost
+    if start + cost >= sm.WINDOW_FROM:
+        sm_event(sm, 2, 0, warp, op, start, start, start + cost, 0)
+    op.MOVED += cost
+    return start
+
+
+def sm_wanted(slot: Slot, op: Op, word: int) -> int:
+    """The sectors of a line that an instruction asks for. Counts those that were in L1 before and are gone."""
+    if op.CHANGE & Change.SIDE_BY_SIDE:
+        word = word | 15
+    if op.KIND == Kind.STORE:
+        return word
+    line = Line(slot.LINES + (word >> 4) * Line.BYTES)
+    again = word & 15 & line.TOUCHED & ~line.VALID
+    op.AGAIN += bits_count(again)
+    if op.CHANGE & Change.NEAR:
+        word = word & ~again
+    return word
+
+
+def sm_accessed(sm: Sm, slot: Slot, op: Op, word: int, start: int) -> int:
+    """When an instruction is done with the sectors of a line, if it waits for them."""
+    kind = op.KIND
+    if word & 15 == 0:
+        return start
+    if kind == Kind.LOAD or kind == Kind.COPY or kind == Kind.LOCAL_LOAD:
+        return sm_loaded(sm, slot, word, start)
+    if kind == Kind.LOCAL_STORE:
+        sm_local_stored(sm, slot, word)
+        return start
+    late = sm_stored(sm, slot, word, start)
+    if kind == Kind.ATOMIC:
+        return start + sm.LATENCY_L2 + late
+    return start
+
+
+def sm_lines(sm: Sm, warp: Warp, op: Op, place: int, lines: int, start: int) -> int:
+    """When an instruction is done with its lines, whose words lie at ``place``."""
+    slot = Slot(warp.SLOT)
+    sm_lead(sm, slot, start)
+    ready = start + sm.LATENCY_L1
+    if op.KIND == Kind.ATOMIC:
+        ready = start + sm.LATENCY_L2
+    near = sm.L2
+    far = sm.DRAM
+    while lines:
+        at = sm_accessed(sm, slot, op, sm_wanted(slot, op, load32(place)), start)
+        if at > ready:
+            ready = at
+        place += 4
+        lines -= 1
+    if sm.L2 >> FRACTION >= sm.WINDOW_FROM and sm.L2 != near:
+        sm_worked(sm, 1, warp, op, start, near, sm.L2)
+    if sm.DRAM >> FRACTION >= sm.WINDOW_FROM and sm.DRAM != far:
+        sm_worked(sm, 2, warp, op, start, far, sm.DRAM)
+    return ready
+
+
 def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     """A memory instruction on its way: when its result is there."""
     place = warp.PLACE
     kind = op.KIND
     if kind >= Kind.INIT:
-        start = sm_queued(sm, part, sm.LSU_CLOCKS, now)
-        sm.LSU_BUSY += sm.LSU_CLOCKS
-        op.MOVED += sm.LSU_CLOCKS
-        return sm_told(sm, warp, op, start)
+        return sm_told_by(sm, part, warp, op, now)
     head = 65537
     if kind != Kind.SHUFFLE:
         head = load32(place)
@@ -239,65 +313,20 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         if change & Change.SIDE_BY_SIDE and lines > least:
             place += 4 * (op.ISSUED * least % (lines - least + 1))
             lines = least
-    passes = waves * sm.WAVE
-    cost = passes + more * sm.WAVE
-    looked = (lines + sm.TAGS - 1) // sm.TAGS
-    if cost < looked:
-        cost = looked
-    if cost < sm.LSU_CLOCKS:
-        cost = sm.LSU_CLOCKS
-    start = sm_queued(sm, part, cost, now)
-    sm.LSU_BUSY += cost
-    if start + cost >= sm.WINDOW_FROM:
-        sm_event(sm, 2, 0, warp, op, start, start, start + cost, 0)
-    op.MOVED += cost
+    start = sm_served(sm, part, warp, op, (waves + more) * sm.WAVE, lines, now)
+    # behind the first, each pass is a while later
+    behind = (waves - 1) * sm.WAVE
     if kind == Kind.SHARED or kind == Kind.SHUFFLE:
-        return start + op.LATENCY + passes - sm.WAVE
+        return start + op.LATENCY + behind
     if lines == 0 and kind != Kind.COPY:
         # a generic address in shared memory: that of a CTA of the cluster
-        return start + sm.LATENCY_CLUSTER + passes - sm.WAVE
-    slot = Slot(warp.SLOT)
-    sm_lead(sm, slot, start)
-    ready = start + sm.LATENCY_L1
-    late = 0
-    near = sm.L2
-    far = sm.DRAM
-    while lines:
-        word = load32(place)
-        if change & Change.SIDE_BY_SIDE:
-            word = word | 15
-        line = Line(slot.LINES + (word >> 4) * Line.BYTES)
-        again = word & 15 & line.TOUCHED & ~line.VALID
-        if kind == Kind.STORE:
-            again = 0
-        op.AGAIN += bits_count(again)
-        if again and change & Change.NEAR:
-            word = word & ~again
-        if word & 15 == 0:
-            at = ready
-        elif kind == Kind.LOAD or kind == Kind.COPY or kind == Kind.LOCAL_LOAD:
-            at = sm_loaded(sm, slot, word, start)
-            if at > ready:
-                ready = at
-        elif kind == Kind.LOCAL_STORE:
-            sm_local_stored(sm, slot, word)
-        else:
-            at = sm_stored(sm, slot, word, start)
-            if at > late:
-                late = at
-        place += 4
-        lines -= 1
-    if sm.L2 >> FRACTION >= sm.WINDOW_FROM and sm.L2 != near:
-        sm_worked(sm, 1, warp, op, start, near, sm.L2)
-    if sm.DRAM >> FRACTION >= sm.WINDOW_FROM and sm.DRAM != far:
-        sm_worked(sm, 2, warp, op, start, far, sm.DRAM)
-    if kind == Kind.ATOMIC:
-        return start + sm.LATENCY_L2 + late + passes - sm.WAVE
+        return start + sm.LATENCY_CLUSTER + behind
+    ready = sm_lines(sm, warp, op, place, lines, start)
     if change & Change.HIDDEN:
         ready = start
-    if kind == Kind.COPY and ready + more > warp.COPIED:
+    if kind != Kind.COPY:
+        return ready + behind
+    if ready + more > warp.COPIED:
         warp.COPIED = ready + more
         warp.COPIED_BY = sm_position(sm, op)
-    if kind == Kind.COPY:
-        return now + 1
-    return ready + passes - sm.WAVE
+    return now + 1

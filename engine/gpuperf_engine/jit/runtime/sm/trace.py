@@ -127,6 +127,58 @@ def sm_elsewhere(words: int) -> int:
     return 0
 
 
+def sm_named(words: int, lanes: int) -> int:
+    """How many of the first lanes access anything; the others are left out."""
+    named = 0
+    lane = 0
+    while lane < 32:
+        if lane >= lanes:
+            store32(words + 4 * lane, END)
+        if load32(words + 4 * lane) != END:
+            named += 1
+        lane += 1
+    return named
+
+
+def sm_which(numbers: int, count: int, number: int) -> int:
+    """Which of some numbers is this one; -1 if none is."""
+    while count:
+        count -= 1
+        if load64(numbers + 8 * count) == number:
+            return count
+    return -1
+
+
+def sm_sectors(s: Stream, words: int, group: int, width: int, local: int, at: int) -> int:
+    """Put the words of the lines there that an access touches, as many as there is room for; how many they are. Each word of a lane in
+    local memory lies in a line of its own, of its warp."""
+    scratch = s.SCRATCH
+    parts = 1
+    if local:
+        parts = width
+    count = 0
+    lane = 0
+    while lane < 32:
+        word = load32(words + 4 * lane)
+        part = 0
+        while word != END and part < parts:
+            line = word >> 5
+            sector = 1 << (word >> 3 & 3)
+            if local:
+                line = (word + part) << 5 | s.WARP
+                sector = 1 << (lane >> 3)
+            which = sm_which(scratch, count, line)
+            if which >= 0:
+                store32(at + 4 * which, load32(at + 4 * which) | sector)
+            elif count < 128:
+                store64(scratch + 8 * count, line)
+                store32(at + 4 * count, sm_line(s, group, line) << 4 | sector)
+                count += 1
+            part += 1
+        lane += 1
+    return count
+
+
 def sm_access(s: Stream, words: int, site: int, out: int) -> int:
     """One access: where the stream goes on. Of a site: the kind of memory (0 shared, 1 global, 2 local; 3 an mbarrier, 4 what is told
     to it, 5 a copy, 6 generic), words of a lane, group,
@@ -141,65 +193,23 @@ def sm_access(s: Stream, words: int, site: int, out: int) -> int:
     if space == 6:
         space = 1 - sm_elsewhere(words)
     width = load8(site + 1)
-    group = load8(site + 2)
-    atomic = load8(site + 3) & 1
-    past = load8(site + 3) >> 7
-    lane = 32 >> (load8(site + 3) >> 1 & 63)
-    while lane < 32:
-        store32(words + 4 * lane, END)
-        lane += 1
-    lanes = 0
-    lane = 0
-    while lane < 32:
-        if load32(words + 4 * lane) != END:
-            lanes += 1
-        lane += 1
+    how = load8(site + 3)
+    lanes = sm_named(words, 32 >> (how >> 1 & 63))
     if lanes == 0:
         store32(out, 0)
         return out + 4
-    passes = 1
-    if atomic:
+    passes = width
+    if how & 1:
         passes = sm_most(words)
-    elif past:
+    elif how >> 7:
         passes = 0
-    elif space == 2:
-        passes = width
-    else:
+    elif space != 2:
         passes = sm_wavefronts(s, words, width, space == 0)
     count = 0
-    at = out + 4
     if space:
-        lane = 0
-        scratch = s.SCRATCH
-        while lane < 32:
-            word = load32(words + 4 * lane)
-            part = 0
-            while word != END and part < 1 + (width - 1) * (space == 2):
-                line = word >> 5
-                sector = 1 << (word >> 3 & 3)
-                if space == 2:
-                    line = (word + part) << 5 | s.WARP
-                    sector = 1 << (lane >> 3)
-                which = count
-                while which > 0:
-                    which -= 1
-                    if load64(scratch + 8 * which) == line:
-                        which += 1
-                        break
-                    if which == 0:
-                        which = 255
-                        break
-                if count == 0 or which == 255:
-                    if count < 128:
-                        store64(scratch + 8 * count, line)
-                        store32(at + 4 * count, sm_line(s, group, line) << 4 | sector)
-                        count += 1
-                else:
-                    store32(at + 4 * (which - 1), load32(at + 4 * (which - 1)) | sector)
-                part += 1
-            lane += 1
+        count = sm_sectors(s, words, load8(site + 2), width, space == 2, out + 4)
     store32(out, passes | count << 8 | lanes << 16)
-    return at + 4 * count
+    return out + 4 + 4 * count
 
 
 def sm_off(words: int, mask: int, space: int) -> int:

@@ -60,7 +60,7 @@ def put_form(work: TensorWork, kind: int, form: int) -> int:
 
 
 def put_masks(
-    work: TensorWork, operands: int, lane: int, rank: int, how: int, first: int, rows: int, spread: int
+    work: TensorWork, operands: int, lane: int, rank: int, first: int, rows: int, spread: int
 ) -> int:
     """Which lanes of D are written: those of its rows that are not disabled."""
     chunk = 0
@@ -76,88 +76,135 @@ def put_masks(
     return 0
 
 
-def multiply_in(
-    context: Context, cta: Cta, owner: Cta, state: State, site: int, lane: int, operands: int, how: int, rank: int, numbers: int,
-    sums: int, reads: int,
-) -> int:  # fmt: skip
-    """The part of a product whose D lies in one CTA; the lines of B have been fetched."""
+def put_right(
+    context: Context, owner: Cta, site: int, lane: int, operands: int, how: int, rank: int, numbers: int
+) -> int:
+    """The numbers of B, which both CTAs share where there are no scales. 0 if refused."""
     work = context.TENSOR_WORK
     kind = how & Tensor.KIND
     idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
-    d = load64(operands + TensorWork.OPERAND_D + 8 * lane)
-    a = load64(operands + TensorWork.OPERAND_A + 8 * lane)
-    whole = rows_of(idesc)
-    rows = whole >> ((how >> 6) & 1)
     columns = columns_n(idesc)
     depth = depth_of(how)
     scales = (how >> Tensor.SCALES) & 15
-    spread = is_spread(how, whole)
-    parts = parts_of(how, whole)
-    own = columns // parts
-    form = a_type(idesc)
-    base = (d >> 16) & 65535
-    if base & ~(16 * spread) or (how & Tensor.A_TENSOR and a >> 16 != base):
-        return refuse_mbarrier(context, site, lane, d, TensorProblem.DESTINATION, base, 0)
-    if has_columns(owner, d & 65535, own) == 0:
-        return refuse_mbarrier(context, site, lane, d, TensorProblem.NOT_ALLOCATED, d & 65535, own)
     work.SCALE_TABLE = Tensor.UE8M0
+    work.SCALE_SHIFT = Tensor.UNSCALED
     if scales:
         if (idesc >> 23) & 1 == 0:
             work.SCALE_TABLE = Tensor.UE4M3
-        shift = trailing_zeros(depth // scales)
-        work.SCALE_SHIFT = shift
+        work.SCALE_SHIFT = trailing_zeros(depth // scales)
         address = load64(operands + TensorWork.OPERAND_SCALE_B + 8 * lane)
         if put_codes(context, owner, site, lane, address, columns, scales, (idesc >> 4) & 3) == 0:
             return 0
-    else:
-        work.SCALE_SHIFT = Tensor.UNSCALED
     put_form(work, kind, b_type(kind, idesc))
     if scales or rank == 0:
         put_numbers(
             context, work + TensorWork.RAW_B, work + TensorWork.NUMBERS_B, columns, depth, 8 * depth, 8, 0, (idesc >> 14) & 1, numbers
         )  # fmt: skip
+    return 1
+
+
+def fetch_left(
+    context: Context, owner: Cta, state: State, site: int, lane: int, operands: int, how: int, reads: int
+) -> int:
+    """The scales of A, and its bytes if they lie in shared memory. 0 if refused."""
+    work = context.TENSOR_WORK
+    idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
+    rows = rows_of(idesc) >> ((how >> 6) & 1)
+    scales = (how >> Tensor.SCALES) & 15
     if scales:
         address = load64(operands + TensorWork.OPERAND_SCALE_A + 8 * lane)
         if put_codes(context, owner, site, lane, address, rows, scales, (idesc >> 29) & 3) == 0:
             return 0
-    stored = depth >> ((how >> 4) & 1)
-    if how & Tensor.A_TENSOR == 0:
-        across = (idesc >> 15) & 1
-        target = work + TensorWork.RAW_A
-        if fetch(context, owner, state, site, lane, a, rows, stored, kind, form, across, reads, target) == 0:
+    if how & Tensor.A_TENSOR:
+        return 1
+    a = load64(operands + TensorWork.OPERAND_A + 8 * lane)
+    kind = how & Tensor.KIND
+    stored = depth_of(how) >> ((how >> 4) & 1)
+    across = (idesc >> 15) & 1
+    target = work + TensorWork.RAW_A
+    return fetch(
+        context, owner, state, site, lane, a, rows, stored, kind, a_type(idesc), across, reads, target
+    )
+
+
+def put_left(
+    context: Context, owner: Cta, site: int, lane: int, operands: int, how: int, rows: int, first: int, spread: int, numbers: int
+) -> int:  # fmt: skip
+    """The numbers of A for the rows of D from lane ``first`` on. 0 if refused."""
+    work = context.TENSOR_WORK
+    kind = how & Tensor.KIND
+    idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
+    form = a_type(idesc)
+    source = work + TensorWork.RAW_A
+    if how & Tensor.A_TENSOR:
+        a = load64(operands + TensorWork.OPERAND_A + 8 * lane)
+        packed = form * (kind == Tensor.F8F6F4 or kind == Tensor.MXF8F6F4)
+        if fetch_tensor(context, owner, site, lane, a, rows, first, spread, packed, source) == 0:
             return 0
+    work.KEPT = 0
+    if how & Tensor.SPARSE:
+        meta = load64(operands + TensorWork.OPERAND_META + 8 * lane)
+        if expand(context, owner, site, lane, meta, rows, first, spread, how, idesc) == 0:
+            return 0
+        source = work + TensorWork.RAW_SPARSE
+        work.KEPT = work + TensorWork.KEPT_MASKS
+    put_form(work, kind, form)
+    target = work + TensorWork.NUMBERS_A + 8 * first
+    put_numbers(
+        context, source, target, rows, depth_of(how), 8, 1024, 128 * spread, (idesc >> 13) & 1, numbers
+    )
+    return 1
+
+
+def put_sums(work: TensorWork, owner: Cta, lane: int, operands: int, how: int, columns: int) -> int:
+    """What is summed up, and how it becomes D, for all parts of D, of so many columns."""
+    idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
+    d = load64(operands + TensorWork.OPERAND_D + 8 * lane)
+    work.LEFT = work + TensorWork.NUMBERS_A
+    work.RIGHT_STEP = depth_of(how) * 8
+    work.DEPTH = depth_of(how)
+    work.COLUMNS = columns
+    work.D = owner.TENSOR + (d & 65535) * Tensor.COLUMN_BYTES
+    work.READS = load64(operands + TensorWork.OPERAND_READS + 8 * lane)
+    work.RESULT = Tensor.RESULT_F32
+    if how & Tensor.KIND < Tensor.MXF8F6F4:
+        work.RESULT = (idesc >> 4) & 3
+    work.SATURATES = (idesc >> 3) & 1
+    work.FACTOR = (1023 - ((how >> Tensor.SCALE) & 15)) << 52
+    return 0
+
+
+def multiply_in(
+    context: Context, owner: Cta, state: State, site: int, lane: int, operands: int, how: int, rank: int, numbers: int, sums: int,
+    reads: int,
+) -> int:  # fmt: skip
+    """The part of a product whose D lies in one CTA; the lines of B have been fetched."""
+    work = context.TENSOR_WORK
+    idesc = load64(operands + TensorWork.OPERAND_IDESC + 8 * lane)
+    d = load64(operands + TensorWork.OPERAND_D + 8 * lane)
+    a = load64(operands + TensorWork.OPERAND_A + 8 * lane)
+    whole = rows_of(idesc)
+    rows = whole >> ((how >> 6) & 1)
+    spread = is_spread(how, whole)
+    parts = parts_of(how, whole)
+    columns = columns_n(idesc) // parts
+    base = (d >> 16) & 65535
+    if base & ~(16 * spread) or (how & Tensor.A_TENSOR and a >> 16 != base):
+        return refuse_mbarrier(context, site, lane, d, TensorProblem.DESTINATION, base, 0)
+    if has_columns(owner, d & 65535, columns) == 0:
+        return refuse_mbarrier(context, site, lane, d, TensorProblem.NOT_ALLOCATED, d & 65535, columns)
+    if put_right(context, owner, site, lane, operands, how, rank, numbers) == 0:
+        return 0
+    if fetch_left(context, owner, state, site, lane, operands, how, reads) == 0:
+        return 0
+    put_sums(work, owner, lane, operands, how, columns)
     part = 0
     while part < parts:
         first = base + part * rows
-        if how & Tensor.A_TENSOR:
-            packed = form * (kind == Tensor.F8F6F4 or kind == Tensor.MXF8F6F4)
-            target = work + TensorWork.RAW_A
-            if fetch_tensor(context, owner, site, lane, a, rows, first, spread, packed, target) == 0:
-                return 0
-        source = work + TensorWork.RAW_A
-        work.KEPT = 0
-        if how & Tensor.SPARSE:
-            meta = load64(operands + TensorWork.OPERAND_META + 8 * lane)
-            if expand(context, owner, site, lane, meta, rows, first, spread, how, idesc) == 0:
-                return 0
-            source = work + TensorWork.RAW_SPARSE
-            work.KEPT = work + TensorWork.KEPT_MASKS
-        put_form(work, kind, form)
-        target = work + TensorWork.NUMBERS_A + 8 * first
-        put_numbers(context, source, target, rows, depth, 8, 1024, 128 * spread, (idesc >> 13) & 1, numbers)
-        put_masks(work, operands, lane, rank, how, first, rows, spread)
-        work.LEFT = work + TensorWork.NUMBERS_A
-        work.RIGHT = work + TensorWork.NUMBERS_B + part * own * depth * 8
-        work.RIGHT_STEP = depth * 8
-        work.DEPTH = depth
-        work.COLUMNS = own
-        work.D = owner.TENSOR + (d & 65535) * Tensor.COLUMN_BYTES
-        work.READS = load64(operands + TensorWork.OPERAND_READS + 8 * lane)
-        work.RESULT = Tensor.RESULT_F32
-        if kind < Tensor.MXF8F6F4:
-            work.RESULT = (idesc >> 4) & 3
-        work.SATURATES = (idesc >> 3) & 1
-        work.FACTOR = (1023 - ((how >> Tensor.SCALE) & 15)) << 52
+        if put_left(context, owner, site, lane, operands, how, rows, first, spread, numbers) == 0:
+            return 0
+        put_masks(work, operands, lane, rank, first, rows, spread)
+        work.RIGHT = work + TensorWork.NUMBERS_B + part * columns * work.RIGHT_STEP
         call(sums, work, work, work)
         part += 1
     return 1
@@ -209,11 +256,11 @@ def multiply_one(
         more = 9 + 16 * (other != cta)
         if fetch(context, other, state, site, lane, b, lines, depth, kind, form, across, more, target) == 0:
             return 0
-    if multiply_in(context, cta, one, state, site, lane, operands, how, 0, numbers, sums, reads) == 0:
+    if multiply_in(context, one, state, site, lane, operands, how, 0, numbers, sums, reads) == 0:
         return 0
     if other:
         more = 9 + 16 * (other != cta)
-        return multiply_in(context, cta, other, state, site, lane, operands, how, 1, numbers, sums, more)
+        return multiply_in(context, other, state, site, lane, operands, how, 1, numbers, sums, more)
     return 1
 
 

@@ -290,11 +290,16 @@ def tensor_sixteen(
     lane: int,
     layout: TensorMap,
     outer: int,
-    host: int,
     inner: int,
     how: int,
 ) -> int:
-    """Sixteen bytes of global memory, whose host address is given, and of shared memory."""
+    """Move sixteen bytes between global and shared memory, if both addresses are multiples of that and the site's cache points to the
+    allocation; else 0."""
+    if (outer | inner) & 15:
+        return 0
+    host = near(context, site, outer, 16, 0)
+    if host == 0:
+        return 0
     cell = tensor_piece(context, cta, state, site, lane, layout, inner, how)
     other = cell + 8
     if layout.SWIZZLE == Place.SWIZZLE_128 and layout.ATOM == Place.FLIPPED and (inner >> 7) & 1:
@@ -307,7 +312,7 @@ def tensor_sixteen(
         note(context, outer, 16, 8)
         store64(cell, load64(host))
         store64(other, load64(host + 8))
-    return 0
+    return 1
 
 
 def row_counted(context: Context, site: int, first: int, last: int, how: int) -> int:
@@ -326,6 +331,20 @@ def row_recorded(context: Context, first: int, last: int, bytes: int, size: int,
     while first < last:
         call(context.VALUE_RANGE, context, first, size, first + context.ARENA, 65535)
         first += stride
+    return 0
+
+
+def row_moved(
+    context: Context, site: int, layout: TensorMap, first: int, last: int, count: int, how: int
+) -> int:
+    """Count and record the units of a row that lie in the tensor, from ``first`` to ``last`` in global memory."""
+    size = unit_bytes(layout)
+    if count:
+        row_counted(context, site, first, last, how)
+        if context.VALUE_RANGE and (how & Bulk.AGAIN) == 0:
+            stride = unit_step(layout) // unit_elements(layout) * size
+            row_recorded(context, first, last, count * size, size, stride)
+    context.MOVED += count * size
     return 0
 
 
@@ -375,13 +394,11 @@ def tensor_row(
             outer = address + at // each * size
         inner = target + index * held
         taken = 1
-        host = 0
-        together = good and many and index + many <= units and at + many * step <= length
-        if together and ((outer | inner) & 15) == 0:
-            host = near(context, site, outer, 16, 0)
-        if host:
+        together = 0
+        if good and many and index + many <= units and at + many * step <= length:
+            together = tensor_sixteen(context, cta, state, site, lane, layout, outer, inner, how)
+        if together:
             taken = many
-            tensor_sixteen(context, cta, state, site, lane, layout, outer, host, inner, how)
         elif good:
             if tensor_unit(context, cta, state, site, lane, layout, outer, inner, how, combine):
                 return 1
@@ -397,9 +414,4 @@ def tensor_row(
             within += taken
             last = outer + size * taken
         index += taken
-    if within:
-        row_counted(context, site, first, last, how)
-        if context.VALUE_RANGE and (how & Bulk.AGAIN) == 0:
-            row_recorded(context, first, last, within * size, size, step // each * size)
-    context.MOVED += within * size
-    return 0
+    return row_moved(context, site, layout, first, last, within, how)

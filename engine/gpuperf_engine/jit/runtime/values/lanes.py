@@ -11,6 +11,50 @@ from ..compile_python import load64, store32, store64, unsigned_less
 from ..memory import find
 
 
+def values_known(row: int, space: int, start: int) -> int:
+    """The record of an object among those of a row of a slot; 0 if there is none."""
+    record = load64(row + ValueRow.FIRST)
+    while record and (load64(record + Values.SPACE) != space or load64(record + Values.START) != start):
+        record = load64(record + Values.NEXT)
+    return record
+
+
+def values_new(context: Context, slot: int, space: int, start: int, size: int, compares: int) -> int:
+    """A new record of an object, the first of the row of a slot; 0 if there is no room."""
+    word = 8 if size == 8 else 4
+    bytes = Values.TABLE + Values.WORDS * word
+    if context.VALUE_USED + bytes > context.VALUE_ROOM:
+        context.VALUE_LEFT_OUT = 1
+        return 0
+    own = context.VALUE_ROWS + slot * ValueRow.BYTES
+    record = context.VALUE_RECORDS + context.VALUE_USED
+    context.VALUE_USED = context.VALUE_USED + bytes
+    store64(record + Values.SIZE, bytes)
+    store64(record + Values.SLOT, slot)
+    store64(record + Values.SPACE, space)
+    store64(record + Values.START, start)
+    store64(record + Values.HIGHEST, 4294967295 if size < 8 else -1)
+    store64(record + Values.NEXT, load64(own + ValueRow.FIRST))
+    store64(record + Values.COMPARES, compares)
+    store64(own + ValueRow.FIRST, record)
+    if space == 0:
+        values_shape(context, record, start, size)
+    return record
+
+
+def values_watched(context: Context, record: int, start: int, how: int) -> int:
+    """Have it noted which stores to an object are read, if dead stores are looked for there."""
+    if unsigned_less(start - context.STORE_FROM, context.STORE_SPAN):
+        traces = Values.READS
+        if how & Values.HELD:
+            traces = Values.STORES
+            if how & Values.STRONG:
+                traces = Values.OVERWRITES
+        store64(record + Values.TRACES, traces)
+        store64(record + Values.TOUCHED, context.STORE_OBJECTS + (start >> 5))
+    return 0
+
+
 def values_record(context: Context, slot: int, address: int, size: int, how: int) -> int:
     """Point the row of a slot to its record of the object at an address; 0 if there is none, or no room for a record."""
     space = how & 3
@@ -42,39 +86,15 @@ def values_record(context: Context, slot: int, address: int, size: int, how: int
         tracked = 1 - (row.FLAGS & 1)
         writable = row.KIND & 255 == 0
     own = context.VALUE_ROWS + slot * ValueRow.BYTES
-    record = load64(own + ValueRow.FIRST)
-    while record and (load64(record + Values.SPACE) != space or load64(record + Values.START) != start):
-        record = load64(record + Values.NEXT)
+    record = values_known(own, space, start)
     if record == 0:
-        word = 8 if size == 8 else 4
-        bytes = Values.TABLE + Values.WORDS * word
-        if context.VALUE_USED + bytes > context.VALUE_ROOM:
-            context.VALUE_LEFT_OUT = 1
+        record = values_new(context, slot, space, start, size, compares)
+        if record == 0:
             return 0
-        record = context.VALUE_RECORDS + context.VALUE_USED
-        context.VALUE_USED = context.VALUE_USED + bytes
-        store64(record + Values.SIZE, bytes)
-        store64(record + Values.SLOT, slot)
-        store64(record + Values.SPACE, space)
-        store64(record + Values.START, start)
-        store64(record + Values.HIGHEST, 4294967295 if size < 8 else -1)
-        store64(record + Values.NEXT, load64(own + ValueRow.FIRST))
-        store64(record + Values.COMPARES, compares)
-        store64(own + ValueRow.FIRST, record)
-        if space == 0:
-            values_shape(context, record, start, size)
-    if how & Values.HIGH:
-        writable = 0
     if how & Values.LOW:
         store64(record + Values.PAIRS, 1)
-    if writable and context.STORE_WORDS and unsigned_less(start - context.STORE_FROM, context.STORE_SPAN):
-        traces = Values.READS
-        if how & Values.HELD:
-            traces = Values.STORES
-            if how & Values.STRONG:
-                traces = Values.OVERWRITES
-        store64(record + Values.TRACES, traces)
-        store64(record + Values.TOUCHED, context.STORE_OBJECTS + (start >> 5))
+    if writable and context.STORE_WORDS and how & Values.HIGH == 0:
+        values_watched(context, record, start, how)
     store64(record + Values.TRACKED, tracked)
     store64(own + ValueRow.START, start)
     store64(own + ValueRow.LIMIT, span - size + 1)

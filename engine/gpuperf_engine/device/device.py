@@ -223,7 +223,9 @@ class Runtime(AddressedMemory):
         budget = self.max_instructions
         if max_instructions is not None:
             budget = as_whole(max_instructions, "max_instructions", 1)
-        raw = self._parameters_of(kernel, args)
+        raw = marshal(kernel, args, self._address_of)
+        if not isinstance(args, bytes):
+            self._name_by_parameter(kernel, args)
         symbols = self._addresses_of_symbols(program, cooperative)
         resident = shape.resident()
         name = f"launch {self._launches + 1} (of {kernel.name!r}, demand={demand!r})"
@@ -283,13 +285,6 @@ class Runtime(AddressedMemory):
         self._append("launch", objects, 0, uses, kernel, keep)
         if self._inputs is not None:
             self._inputs.launched()
-
-    def _parameters_of(self, kernel: Function, args: Sequence[object] | bytes) -> bytes:
-        """The parameter buffer. Arrays that have no name yet get that of their parameter. Raises ``LaunchError``."""
-        raw = marshal(kernel, args, self._address_of)
-        if not isinstance(args, bytes):
-            self._name_by_parameter(kernel, args)
-        return raw
 
     def _proven(self, program: Program, plan: LaunchPlan) -> tuple[ProvenValues, ...] | None:
         """What warp classes prove of the values that a launch accesses, if that is asked for; memory is as the launch finds it."""

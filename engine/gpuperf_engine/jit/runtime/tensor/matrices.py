@@ -187,48 +187,55 @@ def fetch_tensor(
     return 1
 
 
-def group_of(kind: int, index: int) -> int:
-    """The first k of the group of elements that the metadata of a stored one are about."""
-    if kind >= Tensor.MXF4:
-        return (index >> 2) << 3
-    if kind == Tensor.TF32:
-        return 2 * index
-    return (index >> 1) << 2
+def metadata_of(cta: Cta, column: int, held: int, bit: int) -> int:
+    """The four bits of metadata from a bit on, which lane ``held`` has in columns from one on."""
+    return (load32(cta.TENSOR + (column + (bit >> 5)) * Tensor.COLUMN_BYTES + 4 * held) >> (bit & 31)) & 15
 
 
-def metadata_of(cta: Cta, how: int, column: int, base: int, spread: int, row: int, group: int) -> int:
-    """The four bits of metadata about a group of elements, whose first k is given."""
-    held = base + row_lane(metadata_row(how, row, group), spread)
-    bit = metadata_bit(how, row, group)
-    word = load32(cta.TENSOR + (column + (bit >> 5)) * Tensor.COLUMN_BYTES + 4 * held)
-    return (word >> (bit & 31)) & 15
-
-
-def kept_at(kind: int, pair: int, index: int) -> int:
-    """Where in its group a stored element belongs, of which ``pair`` are the metadata; -1 if they mean nothing."""
-    if kind == Tensor.TF32:
-        if pair != 14 and pair != 4:
-            return -1
-        return pair == 14
-    if pair & 3 >= pair >> 2:
-        return -1
-    if kind >= Tensor.MXF4:
-        return 2 * ((pair >> (index & 2)) & 3) + (index & 1)
-    return (pair >> (2 * (index & 1))) & 3
-
-
-def put_kept(target: int, source: int, size: int, k: int, index: int) -> int:
-    """A stored element to its k, in lines of elements of so many bytes; 0: of four bits."""
-    if size == 0:
-        nibble = (load8(source + (index >> 1)) >> (4 * (index & 1))) & 15
-        store8(target + (k >> 1), load8(target + (k >> 1)) | nibble << (4 * (k & 1)))
-    elif size == 1:
-        store8(target + k, load8(source + index))
-    elif size == 2:
-        store16(target + 2 * k, load16(source + 2 * index))
-    else:
-        store32(target + 4 * k, load32(source + 4 * index))
-    return 0
+def expand_row(work: TensorWork, cta: Cta, row: int, column: int, base: int, spread: int, how: int) -> int:
+    """Put the elements of a row of a sparse A where the metadata from a column on say. 0 if these mean nothing."""
+    kind = how & Tensor.KIND
+    depth = depth_of(how)
+    size = element_bytes(kind)
+    place = base + row_lane(row, spread)
+    source = work + TensorWork.RAW_A + row * Tensor.PITCH
+    target = work + TensorWork.RAW_SPARSE + row * Tensor.PITCH
+    index = 0
+    while index < depth >> 1:
+        # the group of elements that four bits of metadata are about, and which of those stored it is
+        chunk = 2 * index
+        which = 0
+        if kind >= Tensor.MXF4:
+            chunk = (index >> 2) << 3
+            which = (index >> 1) & 1
+        elif kind != Tensor.TF32:
+            chunk = (index >> 1) << 2
+            which = index & 1
+        held = base + row_lane(metadata_row(how, row, chunk), spread)
+        pair = metadata_of(cta, column, held, metadata_bit(how, row, chunk))
+        if kind == Tensor.TF32:
+            if pair != 14 and pair != 4:
+                return 0
+            k = chunk + (pair == 14)
+        else:
+            if pair & 3 >= pair >> 2:
+                return 0
+            k = chunk + ((pair >> (2 * which)) & 3)
+            if kind >= Tensor.MXF4:
+                k = chunk + 2 * ((pair >> (2 * which)) & 3) + (index & 1)
+        mask = work + TensorWork.KEPT_MASKS + k * 16 + (place >> 5) * 4
+        store32(mask, load32(mask) | 1 << (place & 31))
+        if size == 0:
+            nibble = (load8(source + (index >> 1)) >> (4 * (index & 1))) & 15
+            store8(target + (k >> 1), load8(target + (k >> 1)) | nibble << (4 * (k & 1)))
+        elif size == 1:
+            store8(target + k, load8(source + index))
+        elif size == 2:
+            store16(target + 2 * k, load16(source + 2 * index))
+        else:
+            store32(target + 4 * k, load32(source + 4 * index))
+        index += 1
+    return 1
 
 
 def expand(
@@ -252,25 +259,12 @@ def expand(
         column += idesc & 3
     if has_columns(cta, column, columns) == 0:
         return refuse_mbarrier(context, site, lane, address, TensorProblem.NOT_ALLOCATED, column, columns)
-    depth = depth_of(how)
-    size = element_bytes(kind)
     fill(work + TensorWork.RAW_SPARSE, 0, 128 * Tensor.PITCH)
-    fill(work + TensorWork.KEPT_MASKS, 0, depth * 16)
+    fill(work + TensorWork.KEPT_MASKS, 0, depth_of(how) * 16)
     row = 0
     while row < rows:
-        place = base + row_lane(row, spread)
-        source = work + TensorWork.RAW_A + row * Tensor.PITCH
-        target = work + TensorWork.RAW_SPARSE + row * Tensor.PITCH
-        index = 0
-        while index < depth >> 1:
-            group = group_of(kind, index)
-            at = kept_at(kind, metadata_of(cta, how, column, base, spread, row, group), index)
-            if at < 0:
-                return refuse_mbarrier(context, site, lane, address, TensorProblem.METADATA, row, 0)
-            mask = work + TensorWork.KEPT_MASKS + (group + at) * 16 + (place >> 5) * 4
-            store32(mask, load32(mask) | 1 << (place & 31))
-            put_kept(target, source, size, group + at, index)
-            index += 1
+        if expand_row(work, cta, row, column, base, spread, how) == 0:
+            return refuse_mbarrier(context, site, lane, address, TensorProblem.METADATA, row, 0)
         row += 1
     return 1
 

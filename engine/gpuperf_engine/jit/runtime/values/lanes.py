@@ -11,14 +11,6 @@ from ..compile_python import load64, store32, store64, unsigned_less
 from ..memory import find
 
 
-def values_known(row: int, space: int, start: int) -> int:
-    """The record of an object among those of a row of a slot; 0 if there is none."""
-    record = load64(row + ValueRow.FIRST)
-    while record and (load64(record + Values.SPACE) != space or load64(record + Values.START) != start):
-        record = load64(record + Values.NEXT)
-    return record
-
-
 def values_new(context: Context, slot: int, space: int, start: int, size: int, compares: int) -> int:
     """A new record of an object, the first of the row of a slot; 0 if there is no room."""
     word = 8 if size == 8 else 4
@@ -42,17 +34,11 @@ def values_new(context: Context, slot: int, space: int, start: int, size: int, c
     return record
 
 
-def values_watched(context: Context, record: int, start: int, how: int) -> int:
-    """Have it noted which stores to an object are read, if dead stores are looked for there."""
-    if unsigned_less(start - context.STORE_FROM, context.STORE_SPAN):
-        traces = Values.READS
-        if how & Values.HELD:
-            traces = Values.STORES
-            if how & Values.STRONG:
-                traces = Values.OVERWRITES
-        store64(record + Values.TRACES, traces)
-        store64(record + Values.TOUCHED, context.STORE_OBJECTS + (start >> 5))
-    return 0
+def values_traces(how: int) -> int:
+    """What an access means to the search for dead stores."""
+    return (
+        (Values.OVERWRITES if how & Values.STRONG else Values.STORES) if how & Values.HELD else Values.READS
+    )
 
 
 def values_record(context: Context, slot: int, address: int, size: int, how: int) -> int:
@@ -86,15 +72,20 @@ def values_record(context: Context, slot: int, address: int, size: int, how: int
         tracked = 1 - (row.FLAGS & 1)
         writable = row.KIND & 255 == 0
     own = context.VALUE_ROWS + slot * ValueRow.BYTES
-    record = values_known(own, space, start)
+    record = load64(own + ValueRow.FIRST)
+    while record and (load64(record + Values.SPACE) != space or load64(record + Values.START) != start):
+        record = load64(record + Values.NEXT)
     if record == 0:
         record = values_new(context, slot, space, start, size, compares)
         if record == 0:
             return 0
+    if how & Values.HIGH:
+        writable = 0
     if how & Values.LOW:
         store64(record + Values.PAIRS, 1)
-    if writable and context.STORE_WORDS and how & Values.HIGH == 0:
-        values_watched(context, record, start, how)
+    if writable and context.STORE_WORDS and unsigned_less(start - context.STORE_FROM, context.STORE_SPAN):
+        store64(record + Values.TRACES, values_traces(how))
+        store64(record + Values.TOUCHED, context.STORE_OBJECTS + (start >> 5))
     store64(record + Values.TRACKED, tracked)
     store64(own + ValueRow.START, start)
     store64(own + ValueRow.LIMIT, span - size + 1)

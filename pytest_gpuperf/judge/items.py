@@ -6,7 +6,7 @@ import pytest
 
 from ..core.escaping import storable
 
-__all__ = ["module_of", "test_of"]
+__all__ = ["module_of", "test_of", "why_inputs_vary"]
 
 
 def module_of(item: pytest.Item) -> str:
@@ -25,3 +25,18 @@ def test_of(item: pytest.Item) -> str:
         if not isinstance(node, (pytest.Dir, pytest.File, pytest.Session))
     ]
     return storable("::".join(name for name in chain if name))
+
+
+def why_inputs_vary(item: pytest.Item) -> str:
+    """Why the test does other work in each run and how to make it repeatable, in a sentence; empty if nothing says so."""
+    if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        return (
+            "Hypothesis draws other inputs each time: gate a test with fixed inputs, or decorate this one with "
+            "@settings(derandomize=True, database=None)"
+        )
+    if "benchmark" in getattr(item, "fixturenames", ()):
+        return (
+            "the fixture `benchmark` chooses the number of calls by the clock: gate a test that launches a fixed number of times, "
+            "or use benchmark.pedantic(..., rounds=1)"
+        )
+    return ""

@@ -30,7 +30,7 @@ from ..sources.paths import SourcePaths
 from ..store.baseline import Baseline, BaselineError, baseline_path
 from ..store.files import read_files, read_module, shown_file
 from .flow import flow_of
-from .items import module_of, test_of
+from .items import module_of, test_of, why_inputs_vary
 from .judgement import judgement
 from .listing import add_lines
 from .measure import Measured, measure
@@ -108,10 +108,14 @@ class Judge:
         )
         if self.settings.report_dir is not None:
             measured[0].detail["flow"] = flow_of(_programs(gpuperf), self.settings.rootdir)
-        return [
+        records = [
             self._record(module, test, case, m, files, old, baseline, unexplained)
             for case, m, files, old in zip(cases, measured, paths, stored, strict=True)
         ]
+        if varying := why_inputs_vary(item):
+            for record in records:
+                record["because"] += [varying] if record["inputs_changed"] else []
+        return records
 
     def _models(self, old: Entry | None) -> Callable[[str], str]:
         """What predicts the time of a case on a target: the model of its baseline, unless that is written anew."""

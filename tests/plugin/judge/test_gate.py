@@ -242,6 +242,30 @@ def test_changed_inputs_are_named(project):
     )
 
 
+@pytest.mark.parametrize(
+    "decorator, parameters, named",
+    [
+        (
+            "@given(st.just(0))\n@settings(suppress_health_check=list(HealthCheck))",
+            "gpuperf, n",
+            "Hypothesis draws",
+        ),
+        ("", "gpuperf, benchmark, n=0", "the fixture `benchmark`"),
+    ],
+)
+def test_what_draws_other_inputs_each_time_is_named(project, decorator, parameters, named):
+    test = (project.path / "test_k.py").read_text()
+    assert "def test_scale(gpuperf)" in test
+    test = test.replace("def test_scale(gpuperf)", f"{decorator}\ndef test_scale({parameters})")
+    imports = "from hypothesis import HealthCheck, given, settings, strategies as st\nimport pytest\n"
+    test = f"{imports}{test}\n\n@pytest.fixture\ndef benchmark():\n    pass\n"
+    project.write("test_k.py", test)
+    project.update()
+    assert named not in project.run().stdout.str()
+    project.write("test_k.py", test.replace("kernel[2, 32]", "kernel[4, 32]"))
+    project.run().stdout.fnmatch_lines([f"   * {named}*"])
+
+
 def test_same_kernel_and_inputs_but_other_numbers_is_no_regression(project):
     project.update()
     path = project.path / "baselines" / "test_k.yaml"

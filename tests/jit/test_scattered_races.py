@@ -124,6 +124,22 @@ def test_two_blocks_at_one_word_among_sixteen_of_a_line() -> None:
 
 
 @pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_an_atomic_and_a_plain_store_of_a_block_to_a_word_are_told_apart(order: tuple[int, int]) -> None:
+    """Both race with the plain store of the other block, also where this comes to a word that one block has had alone."""
+    index = permutation()
+    index[150 * BLOCK + 9] = index[100 * BLOCK + 7]
+    lines = ("red.global.add.u32 [%rd3], %r3;\n", "st.global.u32 [%rd3], %r3;\n")
+    found = launched("".join(lines[number] for number in order), index)
+    first = HEAD.count("\n") + 1
+    atomic, plain = (first + order.index(number) for number in (0, 1))
+    assert {
+        tuple(int(str(item.location).split(":")[1]) for item in (race.first, race.second)) for race in found
+    } == {(atomic, plain), (plain, atomic), (plain, plain)}
+    assert pairs(found) == {("WAW", 100, 150)}
+
+
+@pytest.mark.usefixtures("threads")
 def test_the_first_blocks_that_share_a_word() -> None:
     index = np.random.default_rng(8).integers(0, GRID * BLOCK, GRID * BLOCK)
     owners: dict[int, list[int]] = {}

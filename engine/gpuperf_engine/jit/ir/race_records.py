@@ -211,12 +211,14 @@ class Word(Record):
     BEHIND = (1 << 32) - 1
     NUMBERS = (1 << 27) - 1
     # flags of STORED: a thread looks at the words that are locked together, of which this is the first (the sign); several CTAs have
-    # accessed the word, and the lower half is the number of its cell; the window of the CTA knows of it, too; nobody has stored there
+    # accessed the word, and the lower half is the number of its cell; the window of the CTA knows of it, too; nobody has stored there;
+    # the store was atomic among all CTAs, or strong
     LOCKED = -(1 << 63)
     UNLOCKED = (1 << 63) - 1
     SHARED = 1 << 62
     WINDOWED = 1 << 61
     NONE = 1 << 60
+    ATOMIC = 1 << 59
     # of LOADED: nobody has loaded it (the sign); from this bit on, the bytes that held several values
     NOTHING = -(1 << 63)
     DIFFERS = 59

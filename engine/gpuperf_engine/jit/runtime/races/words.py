@@ -152,7 +152,10 @@ def race_word_stores(context: Context, access: LineAccess, word: Word, stored: i
         if loaded == 0:
             loaded = access.ACCESSOR << 32 | Word.NOTHING
         word.LOADED = loaded | differs << Word.DIFFERS
-    return access.ACCESSOR << 32 | stored & Word.WINDOWED | access.INFO
+    stored = stored & Word.WINDOWED
+    if access.STRONG & 2:
+        stored = stored | Word.ATOMIC
+    return access.ACCESSOR << 32 | stored | access.INFO
 
 
 def race_bytes_differ(bits: int) -> int:
@@ -183,7 +186,10 @@ def race_comes_before(context: Context, access: LineAccess, storer: int) -> int:
 
 
 def race_word_weaker(context: Context, access: LineAccess, content: int) -> int:
-    """Whether the last store or load of a word would not be forgotten for an access of the same kind, as that is atomic, say."""
+    """Whether the last store or load of a word would not be forgotten for an access of the same kind, as one of the two is atomic,
+    say."""
+    if access.STRONG & 2 == 0 and access.STORES and content & Word.ATOMIC:
+        return 1
     if access.STRONG == 0 or content == 0 or content < 0 or content & Word.NONE:
         return 0
     site = (content & Word.BEHIND) >> 14

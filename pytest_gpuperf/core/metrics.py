@@ -65,7 +65,7 @@ METRICS: tuple[Metric, ...] = (
         decided_by="machine.warp_instructions",
     ),
     Metric(
-        "branches.divergent", "exact", "lower", "", "those at which lanes of a warp diverged", lines=("divergent",),
+        "branches.divergent", "exact", "lower", "", "branches at which lanes of a warp diverged", lines=("divergent",),
         decided_by="machine.warp_instructions",
     ),
     Metric(
@@ -79,7 +79,7 @@ METRICS: tuple[Metric, ...] = (
         decided_by="machine.global_load_sectors",
     ),
     Metric(
-        "memory.global_store_sectors", "exact", "lower", "", "and of global stores", access=_sectors("store"),
+        "memory.global_store_sectors", "exact", "lower", "", "32-byte sectors of global stores", access=_sectors("store"),
         decided_by="machine.global_store_sectors",
     ),
     Metric(
@@ -95,12 +95,12 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "memory.global_atomic_serializations", "exact", "lower", "",
-        "lanes of global atomics that are served one after the other",
+        "lanes of global atomics that are served one by one",
         since=2, formerly=("memory.global_atomic_turns",), access=_serializations,
     ),
     Metric(
         "memory.global_atomic_hottest", "exact", "lower", "",
-        "lanes of global atomics on the address that most of them have",
+        "lanes of global atomics on the hottest address",
         since=3, lines=("global_atomic_serializations", "global_atomic_sectors"),
     ),
     Metric(
@@ -109,7 +109,7 @@ METRICS: tuple[Metric, ...] = (
         decided_by="machine.shared_wavefronts",
     ),
     Metric(
-        "memory.shared_conflicts", "exact", "lower", "", "those beyond what the width of the accesses needs",
+        "memory.shared_conflicts", "exact", "lower", "", "wavefronts of shared memory beyond those that the access widths need",
         access=lambda row: row["conflicts"],
         decided_by="machine.shared_wavefronts",
     ),
@@ -123,7 +123,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "resources.registers", "exact", "lower", "",
-        "32-bit registers per thread; an estimate of them is [modelled](#resources)",
+        "32-bit registers per thread; an estimate is [modelled](#resources)",
         group="resources", estimated="25%&8",
     ),
     Metric(
@@ -133,7 +133,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("resources.local_bytes", "exact", "lower", "B", "local memory per thread", group="resources"),
     Metric(
         "findings", "set", "lower", "",
-        "[value findings](#values): a new one fails, one that is gone is an improvement", group="findings",
+        "[value findings](#values): a new one fails, one that disappears is an improvement", group="findings",
     ),
     Metric(
         "time_us", "modelled", "lower", "us", "predicted time of all launches, per target",
@@ -141,19 +141,19 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "occupancy", "ratio", "neutral", "",
-        "resident warps ÷ the most an SM can hold, predicted, per target",
+        "resident warps ÷ the maximum of an SM, predicted, per target",
         group="time", per_target=True, digits=SIGNIFICANT_DIGITS, estimated="25%",
     ),
     *_machine(
         ("warp_instructions", "machine instructions, once per warp", {"open": True, "lines": ("warps",)}),
-        ("thread_instructions", "and once per active lane", {"open": True, "lines": ("threads",)}),
+        ("thread_instructions", "machine instructions, once per active lane", {"open": True, "lines": ("threads",)}),
         ("registers", "registers per thread", {}),
         ("stack_bytes", "local memory per thread, spills included", {"unit": "B"}),
         ("code_bytes", "size of the code", {"unit": "B", "better": "neutral"}),
         ("spill_loads", "loads of spilled registers, once per warp", {"open": True}),
-        ("spill_stores", "and stores", {"open": True}),
+        ("spill_stores", "stores of spilled registers, once per warp", {"open": True}),
         ("shared_load_requests", "loads of shared memory, once per warp", {"open": True, "lines": ("shared_wavefronts",)}),
-        ("shared_load_wavefronts", "wavefronts of those", {"missing": True, "lines": ("shared_wavefronts",)}),
+        ("shared_load_wavefronts", "wavefronts of shared loads", {"missing": True, "lines": ("shared_wavefronts",)}),
         (
             "shared_wavefronts", "wavefronts of all accesses of shared memory",
             {"missing": True, "lines": ("shared_wavefronts",), "since": 4},
@@ -165,18 +165,19 @@ METRICS: tuple[Metric, ...] = (
         *(
             (f"global_{kind}_sectors", said, {"missing": True, "lines": (f"global_{kind}_sectors",)})
             for kind, said in (
-                ("load", "32-byte sectors of global loads that the assembler kept"), ("store", "of global stores"),
-                ("atomic", "and of global atomics and reductions"),
+                ("load", "32-byte sectors of global loads that the assembler kept"),
+                ("store", "32-byte sectors of global stores that it kept"),
+                ("atomic", "32-byte sectors of global atomics and reductions that it kept"),
             )
         ),
         (
-            "residue", "share of the warp instructions that the counts of PTX leave open, or the order of threads decides",
+            "residue", "share of the warp instructions that PTX counts do not determine, or that depend on the order of threads",
             {"kind": "ratio", "better": "neutral", "digits": SIGNIFICANT_DIGITS},
         ),
     ),
     Metric(
         "flops.*", "exact", "neutral", "",
-        "floating-point operations by precision, and operations of matrix products by type",
+        "floating-point operations by precision, operations of matrix products by type",
         lines=("threads",), work=1,
     ),
     Metric(

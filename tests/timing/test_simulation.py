@@ -248,6 +248,22 @@ def test_what_atomics_return_is_not_known() -> None:
     assert found.model == "kleimenov-popova" and "what its atomics return decides" in found.notes[0]
 
 
+SPIN = """setp.ne.u32 %p1, %r2, 0; mov.u32 %r6, 1;
+@%p1 bra W;
+st.volatile.global.u32 [%q1], %r6;
+bra E;
+W: ld.volatile.global.u32 %r7, [%q1]; setp.eq.u32 %p2, %r7, 0;
+@%p2 bra W;
+E: st.global.u32 [%q2], %r6;"""
+
+
+@needs_assembler
+def test_ctas_that_wait_for_one_another_in_global_memory_are_not_traced_for_ever() -> None:
+    # The first of 40 CTAs lets the others go on; of those that are traced it is none.
+    found = ge.estimate(inputs_of(SPIN, np.zeros(64, np.uint32), 40, 32)[0], "rtx-a6000", model="simulation")
+    assert found.model == "kleimenov-popova" and "wait for what others store" in found.notes[0]
+
+
 @needs_assembler
 def test_what_cannot_be_simulated_is_said() -> None:
     # an address that is loaded, and nobody kept what was there

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ...device.device import Runtime
 from ...device.inputs import KEPT_BYTES
-from ...errors import EngineError
+from ...errors import BudgetExceeded, EngineError
 from ...profile.build import LaunchRecord
 from ...ptx.module import Function
 from ...ptx.parse import parse
@@ -50,6 +50,8 @@ OFF = 0xFFFFFFFF
 _HEAD, _LANES = 2, 32
 _MOST_WORDS = 1 << 28
 _FIRST_WORDS = 1 << 16
+#: warp instructions that recording takes: of a word, and of an instruction of the launch, at most
+_OF_WORD, _OF_INSTRUCTION = 64, 64
 #: words that a block with copies records, at most
 _MOST_OF_BLOCK = 1 << 12
 #: of the words of a warp that are enough: those of all its blocks count, not of those with copies alone
@@ -387,11 +389,12 @@ class Tracer:
             read=first.read,
         )
 
-    def _device(self, record: LaunchRecord, room: int, races: str) -> Runtime:
-        """With so many bytes of memory, and with that of the launch if it is read. Raises ``NotRun`` if that was not kept."""
-        plan = record.plan
+    def _device(self, record: LaunchRecord, room: int, races: str, full: int) -> Runtime:
+        """With so many bytes of memory, and with that of the launch if it is read; ``full``: CTAs of which all is recorded. Raises
+        ``NotRun`` if memory was not kept."""
+        plan, budget = record.plan, _budget(record, full)
         if not self.reads_memory:
-            return Runtime(set(), memory_bytes=room, races=races, max_instructions=1 << 40)
+            return Runtime(set(), memory_bytes=room, races=races, max_instructions=budget)
         if plan.inputs is None:
             raise NotRun(
                 "what it loads from global memory decides where it goes or what it accesses, and what memory held was not kept "
@@ -402,7 +405,7 @@ class Tracer:
             raise NotRun(
                 "what it loads from global memory decides where it goes or what it accesses, and that is the memory of a program"
             )
-        device = Runtime(set(), memory_bytes=room + theirs.capacity, races=races, max_instructions=1 << 40)
+        device = Runtime(set(), memory_bytes=room + theirs.capacity, races=races, max_instructions=budget)
         device.memory.mirror(plan.inputs.saved, theirs.allocations)
         return device
 
@@ -427,7 +430,7 @@ class Tracer:
         total = capacity * warps * full
         # what is in shared memory is of no consequence, where nothing needed reads it
         shared = self.translation.shared_bytes + plan.dynamic_shared if self.reads_shared else 0
-        device = self._device(record, 4 * total + (64 << 20), races)
+        device = self._device(record, 4 * total + (64 << 20), races, full)
         words = device.empty(max(1, total), np.uint32)
         cursors = device.zeros(warps * len(ctas), np.uint32)
         ends = np.full((len(ctas), warps, max(1, len(self.sites)) + _REACHES), OFF, np.uint32)
@@ -436,6 +439,10 @@ class Tracer:
         raw = self._parameters(record, [array.address for array in (words, cursors, last, table)])
         try:
             _, _, seen = device.run(self.kernel, (len(ctas), 1, 1), plan.block, [raw], shared_bytes=shared)
+        except BudgetExceeded:
+            raise NotRun(
+                "its CTAs execute too much to be recorded, or wait for what others store, which is not carried out"
+            ) from None
         except EngineError as error:
             line = error.span.line if error.span is not None else 0
             raise NotRun(self.translation.reasons.get(line, error.message)) from None
@@ -469,6 +476,15 @@ class Tracer:
         )
         size = _Tracing.own_bytes
         return raw.ljust(self.kernel.param_bytes - size, b"\0") + own.ljust(size, b"\0")
+
+
+def _budget(record: LaunchRecord, full: int) -> int:
+    """Warp instructions after which a warp is given up: more than all warps of the launch execute, or than can be recorded of one
+    of ``full`` CTAs. CTAs that wait for what others store would never end."""
+    lengths = np.array([len(block.instructions) for block in record.program.blocks], np.int64)
+    executed = int(record.observation.block_warps.astype(np.int64) @ lengths)
+    words = _MOST_WORDS // (record.plan.warps_per_cta * max(1, full))
+    return min(_OF_INSTRUCTION * (executed + 1024), _OF_WORD * words)
 
 
 def _table(

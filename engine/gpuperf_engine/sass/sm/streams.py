@@ -13,12 +13,13 @@ from ...jit.runtime_libraries import runtime_addresses
 from ...profile.build import LaunchRecord
 from ..run.needed import LOADS
 from ..run.tracing import OFF, Tracer
+from ..run.writer import NotRun
 from .asynchronous import Copying, Named, ctas_of, way_of
 from .operations import WIDTHS
 from .settings import BEGINNING, FIRST_CTAS, FIRST_WARPS, SAMPLE
 from .sharing import Group
 
-__all__ = ["Class", "Classes", "classes_of"]
+__all__ = ["Class", "Classes", "class_of", "classes_of"]
 
 _SPACES = {
     "shared": 0,
@@ -31,6 +32,8 @@ _SPACES = {
     "generic": 6,
 }
 _MOST_CLASSES = 6
+#: lines of an access, at most
+_MOST_LINES = 128
 #: of a site: its data come from L2 past L1 (PTX, ``cp.async.cg``)
 _PAST_L1 = 128
 Place = tuple[int, int, int]
@@ -144,7 +147,7 @@ def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:
                 for z in _places(place[2], grid[2]):
                     of_place[x, y, z] = number * count
     named = _named(tracer, of_site)
-    classes = tuple(_class(named, trace.words[number]) for number in range(len(kinds) * count))
+    classes = tuple(class_of(named, trace.words[number]) for number in range(len(kinds) * count))
     copying = Copying(tracer, record, named, trace.words[:count])
     copying.check(trace)
     return Classes(classes, groups, of_place, grid, count, copying)
@@ -168,7 +171,7 @@ def _strata(
     within = list(zip(chosen, trace.last[:count:size]))
     groups, of_site = _groups(tracer, record, trace.last[count::size], near[0], within, moved, steps)
     named = _named(tracer, of_site)
-    classes = tuple(_class(named, trace.words[each]) for each in range(count))
+    classes = tuple(class_of(named, trace.words[each]) for each in range(count))
     copying = Copying(tracer, record, named, trace.words[:size])
     copying.check(trace)
     return Classes(classes, groups, {}, grid, size, copying, tracer.reads_memory)
@@ -308,13 +311,16 @@ def _named(tracer: Tracer, of_site: list[int]) -> Named:
     return Named(sites, firsts)
 
 
-def _class(named: Named, warps: list[NDArray[np.uint32]]) -> Class:
+def class_of(named: Named, warps: list[NDArray[np.uint32]]) -> Class:
     """The streams of one traced CTA."""
     total = sum(map(len, warps))
+    # each word of a lane of local memory lies in a line of its own
+    own = named.sites[named.sites[:, 0] == _SPACES["local"], 1]
+    most = min(_MOST_LINES, 32 * int(own.max(initial=1)))
     accesses = total // 32 + 1
-    cells = 1 << max(10, (2 * min(accesses * 32, 1 << 22)).bit_length())
+    cells = 1 << max(10, (2 * min(accesses * most, 1 << 22)).bit_length())
     table = np.zeros((cells, 2), np.uint64)
-    stream = np.zeros(2 * total + 64 * len(warps) + 64, np.uint32)
+    stream = np.zeros(accesses * max(64, most + 1) + total + 64 * len(warps) + 64, np.uint32)
     groups, lines = np.zeros(cells, np.uint8), np.zeros(cells, np.int64)
     scratch = np.zeros(64 + 32 * 32 * 8, np.uint64)
     given = named.given()
@@ -340,6 +346,8 @@ def _class(named: Named, warps: list[NDArray[np.uint32]]) -> Class:
         out = function(int(given.ctypes.data))
     named.keep(given)
     unique = int(given[Stream.UNIQUE // 8])
+    if unique >= cells - 1:
+        raise NotRun("a CTA touches more lines of memory than are told apart")
     end = (out - int(stream.ctypes.data)) // 4
     kept = stream[:end].copy()
     shift = int(kept.ctypes.data) - int(stream.ctypes.data)

@@ -15,7 +15,7 @@ from .copies import sm_copy, sm_signals
 
 
 def sm_line(s: Stream, group: int, line: int) -> int:
-    """The number of a line of a group."""
+    """The number of a line of a group; 0 for all that there is no room for."""
     key = (line << 8 | group) + 1
     at = (key * 11400714819323198485 >> 20) & s.MASK
     while 1:
@@ -25,6 +25,8 @@ def sm_line(s: Stream, group: int, line: int) -> int:
             return load64(cell + 8)
         if known == 0:
             number = s.UNIQUE
+            if number >= s.MASK:
+                return 0
             store64(cell, key)
             store64(cell + 8, number)
             store8(s.GROUPS + number, group)

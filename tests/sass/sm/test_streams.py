@@ -1,0 +1,22 @@
+"""Streams of words that the simulation reads, from what warps recorded. None of this needs an assembler."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpuperf_engine.jit.ir.sm_records import END
+from gpuperf_engine.sass.sm.asynchronous import Named
+from gpuperf_engine.sass.sm.streams import class_of
+
+
+def test_vectors_of_local_memory_have_a_line_for_each_word_of_each_lane() -> None:
+    """Lanes that index their local arrays differently: 128 lines an access, more than words were recorded."""
+    local, width, accesses = 2, 4, 200
+    named = Named(np.array([[local, width, 0, 0]] * 2, np.uint8), np.array([0, 1], np.uint32))
+    lanes = 4 * accesses * np.arange(32)
+    recorded = [word for n in range(accesses) for word in (0, END, *(lanes + 4 * n))]
+    made = class_of(named, [np.array(recorded, np.uint32)])
+    assert len(made.lines) == len(np.unique(made.lines)) == accesses * 32 * width
+    # a word for the block and one for the access, then one for each of its lines
+    assert len(made.stream) == accesses * (2 + 32 * width) + 1
+    assert made.stream[1] == width | 32 * width << 8 | 32 << 16

@@ -13,6 +13,7 @@ __all__ = [
     "END",
     "FRACTION",
     "GROUPS",
+    "MOST_QUEUED",
     "NONE",
     "SUB_CORES",
     "TRAIL",
@@ -42,8 +43,8 @@ GROUPS = 256
 #: the word that ends a stream, and what is not there
 END = 0xFFFFFFFF
 NONE = 0xFFFF
-#: the most sub-partitions, and pipes of each, that there is room for
-SUB_CORES, _PIPES = 4, 16
+#: the most sub-partitions, pipes of each and instructions in the memory queue of each that there is room for
+SUB_CORES, _PIPES, MOST_QUEUED = 4, 16, 32
 #: of a time with what it is the time of: above the lower bits the cause, above that the time (40 bits); below the position of an
 #: instruction
 CAUSE_BIT, AT_BIT = 20, 24
@@ -374,7 +375,7 @@ class Sm(Record):
     PUSHED = Array64(520)
     PIPES = Array64(552)
     QUEUES = Array64(552 + 8 * SUB_CORES * _PIPES)
-    _STEADY = 552 + 8 * SUB_CORES * _PIPES + 8 * SUB_CORES * 32
+    _STEADY = 552 + 8 * SUB_CORES * _PIPES + 8 * SUB_CORES * MOST_QUEUED
     # of waves: when one ended, how long it took and how far data were behind; since when, and how many, were alike; CTAs left out
     WAVE_ENDED = U64(_STEADY)
     WAVE_TOOK = U64(_STEADY + 8)

@@ -66,7 +66,8 @@ class Operations:
         known = [accesses_of(item) for item in self.items]
         registers = [number for one in known for number in (*one.reads, *one.writes)]
         self.registers: NDArray[np.uint16] = np.array([*registers, 0], np.uint16)
-        self.table: NDArray[np.uint8] = np.zeros(len(self.items) * Op.BYTES + 8, np.uint8)
+        # a warp whose code ends without EXIT is behind the last for a moment
+        self.table: NDArray[np.uint8] = np.zeros((len(self.items) + 1) * Op.BYTES, np.uint8)
         ports = list(_ports(graph, known))
         place = int(self.registers.ctypes.data)
         for position, (item, accesses) in enumerate(zip(self.items, known)):

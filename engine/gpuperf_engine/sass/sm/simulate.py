@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from ...jit.ir.sm_records import (
     CAUSE_BIT,
+    END,
     FRACTION,
     GROUPS,
+    MOST_QUEUED,
     SUB_CORES,
     Code,
     Event,
@@ -114,8 +116,9 @@ def simulate(
     """Runs CTAs of these classes one after the other on an SM that holds ``resident`` of them, each of ``warps`` warps.
     ``window``: the clocks, from one to before another, whose events are kept (of the first SM of a cluster).
 
-    Raises ``NotRun`` if warps wait for one another for ever.
+    Raises ``NotRun`` if warps wait for one another for ever, or the machine is larger than there is room for.
     """
+    _check(numbers)
     resident = min(resident, len(ctas))
     each = -(-resident * warps // numbers.parts)
     programs, most = _programs(classes), max(1, *(len(item.lines) for item in classes.classes))
@@ -151,6 +154,16 @@ def simulate(
     return _simulated(sms, loads, operations, _stalls(stalls, len(sms)), events)
 
 
+def _check(numbers: SmNumbers) -> None:
+    if numbers.parts > SUB_CORES or numbers.queue > MOST_QUEUED:
+        raise NotRun(
+            f"{numbers.parts} sub-partitions with memory queues of {numbers.queue} instructions; {SUB_CORES} with {MOST_QUEUED} "
+            "are simulated at most"
+        )
+    if numbers.code is not None and not numbers.code.icc_lines:
+        raise NotRun("an instruction cache that is smaller than one of its sets")
+
+
 def _set(sm: NDArray[np.uint64], fields: Mapping[int, int]) -> None:
     for field, value in fields.items():
         sm[field // 8] = int(value)
@@ -158,6 +171,10 @@ def _set(sm: NDArray[np.uint64], fields: Mapping[int, int]) -> None:
 
 def _programs(classes: Classes) -> NDArray[np.uint64]:
     """``sm_records.Program`` of each class."""
+    for item in classes.classes:
+        firsts = (item.starts - int(item.stream.ctypes.data)) // item.stream.itemsize
+        if (item.stream[firsts] == END).any():
+            raise NotRun("some of its warps execute nothing")
     programs = np.array(
         [[item.starts.ctypes.data, len(item.lines), item.groups.ctypes.data] for item in classes.classes],
         np.uint64,

@@ -5,7 +5,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ...ir.sm_records import NONE, Kind, Op, Sm, Warp
+from ...ir.sm_records import MOST_QUEUED, NONE, Kind, Op, Sm, Warp
 from ..compile_python import load64
 
 
@@ -23,7 +23,7 @@ def sm_pipe_free(sm: Sm, part: int, op: Op) -> int:
 def sm_queue_free(sm: Sm, part: int, op: Op) -> int:
     """When the memory queue of a sub-partition has room for an instruction; 0 for one that does not go through it."""
     if op.KIND >= Kind.SHARED and sm.PUSHED[part] >= sm.QUEUE:
-        return sm.QUEUES[part * 32 + sm.PUSHED[part] % sm.QUEUE]
+        return sm.QUEUES[part * MOST_QUEUED + sm.PUSHED[part] % sm.QUEUE]
     return 0
 
 

@@ -368,10 +368,12 @@ def sm_issue(sm: Sm, part: int) -> int:
         ready = now + 1
     sm_written(warp, op, ready << AT_BIT | own)
     warp.OP = Op(op + Op.BYTES)
-    if sm_next(sm, warp, now + op.PAUSE << AT_BIT | Cause.PAUSE << CAUSE_BIT | sm_position(sm, op)) == 0:
-        sm_ended(sm, warp, now + 1)
+    more = sm_next(sm, warp, now + op.PAUSE << AT_BIT | Cause.PAUSE << CAUSE_BIT | sm_position(sm, op))
     if kind != Kind.PLAIN:
         sm_others(sm, warp, op, now)
+    # after the others: the next CTA may start in its place
+    if more == 0:
+        sm_ended(sm, warp, now + 1)
     sm_choose(sm, part)
     return 0
 

@@ -5,7 +5,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 
 from __future__ import annotations
 
-from ...ir.sm_records import FRACTION, GROUPS, Change, Kind, Line, Op, Slot, Sm, Warp
+from ...ir.sm_records import FRACTION, GROUPS, MOST_QUEUED, Change, Kind, Line, Op, Slot, Sm, Warp
 from ..compile_python import bits_count, load8, load32, load64, store64
 from .mbarriers import sm_told
 from .stalls import sm_event, sm_position
@@ -191,7 +191,7 @@ def sm_queued(sm: Sm, part: int, cost: int, now: int) -> int:
     if start < sm.LSU:
         start = sm.LSU
     sm.LSU = start + cost
-    sm.QUEUES[part * 32 + sm.PUSHED[part] % sm.QUEUE] = start
+    sm.QUEUES[part * MOST_QUEUED + sm.PUSHED[part] % sm.QUEUE] = start
     sm.PUSHED[part] += 1
     return start
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 __all__ = ["NOTED", "RULES", "STRICTNESS", "Noted", "Rule", "render"]
 
-#: what ``strict`` takes: what becomes of an access that breaks a rule whose breach works on today's GPUs
+#: values of ``strict``: how a violation that works on today's GPUs is reported
 STRICTNESS = ("note", "error", "off")
 
 
 class Rule(NamedTuple):
-    """``works``: undefined by the manual, but today's GPUs let it pass; else a GPU goes wrong, and it is always an error."""
+    """``works``: undefined by the manual, but tolerated by today's GPUs; otherwise a GPU goes wrong, and it is always an error."""
 
     says: str
     section: str
@@ -23,42 +23,42 @@ class Rule(NamedTuple):
 
 RULES = {
     "peer-not-started": Rule(
-        "shared memory of another block of the cluster is accessed only after that block has started: after a barrier of the cluster",
+        "shared memory of another block of the cluster is accessed only after that block has started: after a cluster barrier",
         "CUDA: Distributed Shared Memory",
         works=True,
     ),
     "arrival-at-ended-block": Rule(
-        "a block that others of its cluster have yet to signal has not ended: no arrival at its mbarriers comes later",
+        "a block does not end before the last arrival at its mbarriers by other blocks of the cluster",
         "CUDA: Distributed Shared Memory; PTX: mbarrier.arrive",
         works=True,
     ),
     "object-end": Rule(
-        "an access ends where its object ends: no element that begins inside runs past the last byte",
+        "an access ends inside its object: no element that begins inside extends past the last byte",
         "CUDA: Device Memory Accesses",
         works=True,
     ),
     "aligned-barrier": Rule(
-        "all threads of a warp execute an aligned barrier together; GPUs from sm_70 on count threads, whatever their warp does",
+        "all threads of a warp execute an aligned barrier together; GPUs from sm_70 on count individual threads",
         "PTX: bar, barrier; CUDA: Independent Thread Scheduling",
         works=True,
     ),
     "shuffle-mask": Rule(
-        "the member mask of `shfl.sync` contains each lane that executes it; in a warp that is not diverged, GPUs let all exchange",
+        "the member mask of `shfl.sync` contains each lane that executes it; in a converged warp, GPUs let all lanes exchange",
         "PTX: shfl.sync",
         works=True,
     ),
     "peer-ended": Rule(
-        "shared memory of another block of the cluster is read and written only while that block has not ended",
+        "shared memory of another block of the cluster is accessed only until that block ends",
         "CUDA: Distributed Shared Memory",
     ),
     "cluster-rank": Rule(
-        "an address in the shared memory of the cluster names one of its blocks", "PTX: mapa"
+        "an address in the shared memory of the cluster belongs to one of its blocks", "PTX: mapa"
     ),
     "state-space": Rule(
         "an address lies in the state space that the instruction names: `.shared` and `.shared::cta` in the block's own memory",
         "PTX: State Spaces",
     ),
-    "bounds": Rule("an access lies inside of an object", "CUDA: Device Memory Accesses"),
+    "bounds": Rule("an access lies inside an object", "CUDA: Device Memory Accesses"),
     "alignment": Rule("an address is a multiple of the size of the access", "PTX: Alignment"),
     "member-mask": Rule(
         "the member mask of a `.sync` instruction contains each lane that executes it (`shfl.sync`: of a diverged warp)",
@@ -69,70 +69,70 @@ RULES = {
         "PTX: bar, barrier",
     ),
     "cluster-barrier": Rule(
-        "each thread arrives at the barrier of the cluster and waits there in turn", "PTX: barrier.cluster"
+        "each thread alternately arrives at the cluster barrier and waits there", "PTX: barrier.cluster"
     ),
     "whole-warp": Rule(
         "all 32 lanes of a warp execute the same matrix instruction",
         "PTX: mma, wmma, ldmatrix, stmatrix, wgmma",
     ),
     "whole-warpgroup": Rule(
-        "the four warps of a warpgroup execute as many products, and `wgmma.commit_group`",
+        "the four warps of a warpgroup execute the same number of products and of `wgmma.commit_group`",
         "PTX: wgmma.mma_async",
     ),
     "matrix-descriptor": Rule(
-        "a matrix descriptor is the same in all threads of a warp, with a swizzle that its lines fit",
+        "a matrix descriptor is the same in all threads of a warp, and its swizzle fits its lines",
         "PTX: Matrix Descriptor Format",
     ),
     "sparsity": Rule(
-        "metadata and selector of a sparse matrix mean something",
+        "metadata and selector of a sparse matrix are valid",
         "PTX: mma.sp, wgmma.mma_async.sp, tcgen05.mma.sp",
     ),
     "tensor-memory": Rule(
-        "columns of tensor memory are allocated before they are used, and freed once; a warp loads and stores its own lanes",
+        "columns of tensor memory are allocated before use and freed once; a warp accesses its own lanes only",
         "PTX: tcgen05.alloc, tcgen05.dealloc, tcgen05.ld",
     ),
     "instruction-descriptor": Rule(
-        "an instruction descriptor has a shape, types and scales that the instruction takes",
+        "an instruction descriptor has a shape, types and scales that the instruction supports",
         "PTX: tcgen05.mma",
     ),
     "mbarrier-object": Rule(
         "an mbarrier object lies in shared memory and has been initialised", "PTX: mbarrier.init"
     ),
     "mbarrier-counts": Rule(
-        "arrivals and bytes of a phase of an mbarrier stay in the range that the object can count",
+        "arrivals and bytes of an mbarrier phase stay in the range of the object's counters",
         "PTX: mbarrier",
     ),
     "tensor-map": Rule(
-        "what a tensor copy takes for a tensor map is one, of the instruction's dimension and mode, with all of its fields",
+        "the tensor map of a tensor copy is complete and has the instruction's dimension and mode",
         "PTX: cp.async.bulk.tensor, tensormap.replace",
     ),
     "tensor-operands": Rule(
-        "coordinates, offsets, boxes and addresses of a tensor copy are those that the manual allows",
+        "coordinates, offsets, boxes and addresses of a tensor copy are within the manual's limits",
         "PTX: cp.async.bulk.tensor",
     ),
     "bulk-size": Rule("sizes and addresses of a bulk copy are multiples of 16", "PTX: cp.async.bulk"),
     "indirect-target": Rule(
-        "an index is one of the table, and an address one of a function that may be called",
+        "an index is in the table, and an address is that of a callable function",
         "PTX: brx.idx, call",
     ),
     "stack": Rule(
-        "`stackrestore` takes what `stacksave` gave, and `alloca` what there is room for", "PTX: alloca"
+        "`stackrestore` takes a value of `stacksave`, and `alloca` a size that fits", "PTX: alloca"
     ),
     "image-handle": Rule(
-        "a handle leads to a texture or surface of the geometry that the instruction names",
+        "a handle refers to a texture or surface of the instruction's geometry",
         "PTX: tex, suld, sust",
     ),
 }
 
 
 class Noted:
-    """Numbers of the rules that compiled code notes."""
+    """Numbers of the rules whose violations compiled code records."""
 
     NOT_STARTED = 0
     ARRIVAL = 1
     ALIGNED_BARRIER = 2
     SHUFFLE_MASK = 3
-    #: the most that are reported of one launch, by instruction
+    #: the most that are reported for one launch, by instruction
     MOST = 64
     #: bytes of a record: rule, site, CTA, warp, lane, address
     BYTES = 48
@@ -147,9 +147,9 @@ def render() -> str:
     lines = [
         "# Rules",
         "",
-        "What the manuals forbid or leave undefined and the engine looks for. Where a GPU goes wrong it is an error, with line and",
-        "thread. Where today's GPUs let it pass, `strict` of the [engine](engine.md#devices) and `gpuperf_strict` of the",
-        "[gate](gate.md#options) decide: `note` (the default), `error` or `off`. Notes, and these errors, name the rule in brackets.",
+        "The engine checks these rules of the manuals. A violation that goes wrong on a GPU is an error, with line and",
+        "thread. For a violation that today's GPUs tolerate, `strict` of the [engine](engine.md#devices) and `gpuperf_strict` of the",
+        "[gate](gate.md#options) decide: `note` (the default), `error` or `off`. Notes and these errors name the rule in brackets.",
         "",
     ]
     for title, works in (("Undefined, works on today's GPUs", True), ("Wrong on a GPU", False)):
@@ -159,27 +159,27 @@ def render() -> str:
                 lines.append(f"| `{name}` | {rule.says} | {rule.section} | {'note' if works else 'error'} |")
         lines.append("")
     lines += [
-        "Reads of memory that was never written have a setting of their own, `gpuperf_uninitialized`. Not looked for: what `shfl`",
-        "reads from a lane that takes no part, which the manual leaves undefined (here it is 0).",
+        "Reads of uninitialised memory have their own setting, `gpuperf_uninitialized`. Not checked: the value that `shfl`",
+        "reads from a lane that does not take part, which the manual leaves undefined (here it is 0).",
         "",
-        "`aligned-barrier`: [what is carried out](engine.md#aligned-barriers).",
+        "For `aligned-barrier` see [what is executed](engine.md#aligned-barriers).",
         "",
-        "**Lanes outside of their member mask.** In machine code the mask is an operand of `WARPSYNC`, which waits for lanes; `SHFL`,",
-        "`VOTE`, `MATCH`, `REDUX` and `ELECT` have none. ptxas 13.0 (`sm_80`, `sm_90`, `sm_100`, `sm_120`; a warp that is not",
-        "diverged) leaves `WARPSYNC` out where the mask is a constant, so that all lanes take part. Else it depends:",
+        "**Lanes outside their member mask.** In machine code the mask is an operand of `WARPSYNC`, which waits for lanes; `SHFL`,",
+        "`VOTE`, `MATCH`, `REDUX` and `ELECT` have none. If the mask is a constant, ptxas 13.0 (`sm_80`, `sm_90`, `sm_100`,",
+        "`sm_120`; a converged warp) omits `WARPSYNC`, so that all lanes take part. Otherwise it depends:",
         "",
-        "| instruction | where the mask is in a register | here |",
+        "| instruction | with the mask in a register | here |",
         "|---|---|---|",
         "| `shfl.sync` | `SHFL` (`sm_80`), after `WARPSYNC` from `sm_90` on | `shuffle-mask` |",
-        "| `vote.sync`, `match.sync`, `redux.sync` | as with a constant by a look at all masks, or code for diverged warps (`sm_80`), "
+        "| `vote.sync`, `match.sync`, `redux.sync` | as with a constant after comparing masks, or code for diverged warps (`sm_80`), "
         "after `WARPSYNC.EXCLUSIVE` from `sm_90` on | error |",
         "| `elect.sync` | after `WARPSYNC.EXCLUSIVE` | error |",
-        "| `bar.warp.sync` | `WARPSYNC`, or nothing where the warp is together | error |",
+        "| `bar.warp.sync` | `WARPSYNC`, or nothing if the warp is converged | error |",
         "",
-        "What `WARPSYNC.EXCLUSIVE` does with a lane outside of its mask, and which lanes are there afterwards, is not documented:",
-        "such a vote has one value or another by how the mask was computed, so it is an error. Of shuffles it is known from a GPU",
-        "too: on a V100 [masks 0, 0xff and 0xffffffff gave the same][v100] in all lanes. Here all lanes exchange where all that live",
-        "execute a shuffle together, with one mask; in a diverged warp, or with masks of several values, a lane outside is an error",
+        "How `WARPSYNC.EXCLUSIVE` treats a lane outside its mask, and which lanes are active afterwards, is not documented:",
+        "the value of such a vote depends on how the mask was computed, so it is an error. For shuffles there is a measurement:",
+        "on a V100 [masks 0, 0xff and 0xffffffff gave the same][v100] in all lanes. Here all lanes exchange if all live lanes",
+        "execute a shuffle together, with one mask; in a diverged warp, or with different masks, a lane outside is an error",
         "(`member-mask`).",
         "",
         "[v100]: https://forums.developer.nvidia.com/t/what-does-mask-mean-in-warp-shuffle-functions-shfl-sync/67697",

@@ -132,8 +132,12 @@ class Values:
     NEAR = value_records.NEAR
     WIDE = value_records.WIDE
     TOP_SLOTS = value_records.TOP
-    #: in place of the slot of an entry of ``StoreShadow``
-    MIXED = store_shadow.StoreShadow.MIXED
+    #: of an entry of ``StoreShadow``: where the thread begins, and how the store spread over a word
+    THREAD = store_shadow.StoreShadow.THREAD
+    SPREADS = 3 << store_shadow.StoreShadow.SPREAD
+    BYTES = store_shadow.StoreShadow.BYTES << store_shadow.StoreShadow.SPREAD
+    HALVES = store_shadow.StoreShadow.HALVES << store_shadow.StoreShadow.SPREAD
+    MIXED = store_shadow.StoreShadow.MIXED << store_shadow.StoreShadow.SPREAD
     #: of COMPARES, and of how functions are called
     HELD = 4
     LOADED = 8

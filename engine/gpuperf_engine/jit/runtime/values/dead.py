@@ -1,8 +1,7 @@
 """Runtime of generated code: dead stores, where a warp needs more than vectors (see ``values.stores`` and ``simt.dead_stores``).
 
 Written in the subset of ``compile_python`` and compiled, never run as Python. An *entry* says who wrote a word last: epoch, thread and
-slot + 1 of a weak store (``memory.store_shadow``); 0 if nobody has stored since somebody read. Words of which bytes have entries of
-their own hold ``MIXED``.
+slot + 1 of a weak store, and how it spread over the word (``memory.store_shadow``); 0 if nobody has stored since somebody read.
 """
 
 from __future__ import annotations
@@ -63,20 +62,15 @@ def values_traced(context: Context, slot: int, address: int, size: int, who: int
             part = 4
         word = byte & -4
         held = load64(context.STORE_WORDS + 2 * word)
-        mixed = context.STORE_EPOCH | Values.MIXED
-        if part == 4 and held != mixed:
+        if unsigned_less(held, context.STORE_EPOCH):
+            held = 0
+        spread = held & Values.SPREADS
+        if part == 4 and spread == 0:
             values_entry(context, slot, start, context.STORE_WORDS + 2 * word, -1, who, entry)
         else:
+            if spread != Values.MIXED and (held or entry):
+                held = values_split(context, word, held)
             places = context.STORE_BYTES + 8 * word
-            if unsigned_less(held, context.STORE_EPOCH):
-                held = 0
-            if held != mixed and (held or entry):
-                store64(context.STORE_WORDS + 2 * word, mixed)
-                store64(places, held)
-                store64(places + 8, held)
-                store64(places + 16, held)
-                store64(places + 24, held)
-                held = mixed
             index = byte & 3
             end = index + part
             while held and index < end:
@@ -84,6 +78,30 @@ def values_traced(context: Context, slot: int, address: int, size: int, who: int
                 index += 1
         done += part
     return 0
+
+
+def values_split(context: Context, word: int, held: int) -> int:
+    """Give the bytes of a word entries of their own, from that of the word."""
+    first = held & ~Values.SPREADS
+    second = first
+    third = first
+    fourth = first
+    step = 1 << Values.THREAD
+    if held & Values.SPREADS == Values.BYTES:
+        second += step
+        third += 2 * step
+        fourth += 3 * step
+    elif held & Values.SPREADS == Values.HALVES:
+        third += step
+        fourth += step
+    places = context.STORE_BYTES + 8 * word
+    store64(places, first)
+    store64(places + 8, second)
+    store64(places + 16, third)
+    store64(places + 24, fourth)
+    mixed = context.STORE_EPOCH | Values.MIXED
+    store64(context.STORE_WORDS + 2 * word, mixed)
+    return mixed
 
 
 def values_entry(

@@ -1,0 +1,89 @@
+"""Entries of who stored last, held against who stores or reads now, as LLVM IR; see ``values.stores``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....memory.store_shadow import StoreShadow
+from ...ir.access_records import Values
+from ...ir.operands import LANES, Ref, count_of
+from .loads import Loads
+from .rows import V1, V64
+
+__all__ = ["Entries", "Tracing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """What an access means: the ``epoch`` of entries of this launch, the thread of lane 0 with it (``who``; 0 of reads), the slot + 1,
+    and −1 if entries are ``kept``, else 0."""
+
+    epoch: Ref
+    who: Ref
+    slot: Ref
+    kept: Ref
+
+
+class Entries(Loads):
+    """What is dead of entries, and the new ones."""
+
+    def current(self, entries: Ref, epoch: Ref) -> Ref:
+        """Which of the entries are of this launch."""
+        to = self.to
+        return to.icmp("uge", entries, to.splat(epoch, count_of(entries.type)))
+
+    def owned(self, lanes: Ref, given: Tracing) -> Ref:
+        """Entries without slot; ``lanes``: the threads, from that of lane 0, and how they spread."""
+        to = self.to
+        return to.or_(to.splat(given.who, count_of(lanes.type)), lanes)
+
+    def lost(self, entries: Ref, own: Ref, epoch: Ref) -> Ref:
+        """Which of the entries are those of the same thread, as bits."""
+        to = self.to
+        same = to.icmp("eq", to.and_(entries, -1 << StoreShadow.THREAD), own)
+        return to.bits(to.and_(same, self.current(entries, epoch)))
+
+    def renewed(self, own: Ref, given: Tracing) -> Ref:
+        """The new entries."""
+        to, count = self.to, count_of(own.type)
+        entry = to.splat(to.and_(given.slot, given.kept), count)
+        return to.and_(to.or_(own, entry), to.splat(given.kept, count))
+
+    def count_dead(self, entries: Ref, lost: Ref, bytes: int, upper: Ref | None = None) -> None:
+        """So many bytes of each of these entries are dead; ``upper``: of single bytes, which are in the upper halves of words."""
+        to, count = self.to, count_of(entries.type)
+        before, head, body, done = to.block, *(to.label(f"dead{end}") for end in ("", ".some", ".none"))
+        to.enter(head)
+        rest = to.phi(lost.type, (lost, before))
+        to.branch(to.icmp("eq", rest, 0), done, body)
+        to.start(body)
+        lane = self.first(rest)
+        bits = int(lane.type[1:])
+        index = lane if bits == 32 else to.cast("trunc" if bits > 32 else "zext", lane, "i32")
+        by = to.and_(to.extract(entries, index), StoreShadow.SLOT)
+        alike = to.bits(to.icmp("eq", to.and_(entries, StoreShadow.SLOT), to.splat(by, count)))
+        byte: Ref = Ref("i64", "-1")
+        if upper is not None:
+            high = to.trunc(to.lshr(upper, lane), "i1")
+            alike = to.and_(alike, to.select(high, upper, to.not_(upper)))
+            byte = to.select(high, Ref("i64", "2"), 0)
+        together = to.and_(rest, alike)
+        number = to.intrinsic(f"ctpop.{lost.type}", lost.type, together)
+        number = to.zext(number, "i64") if bits < 64 else number
+        start = to.field(self.record, Values.START)
+        amount = to.mul(number, bytes)
+        to.run("values_dead", (to.number("%ctx"), start, by, amount, Ref("i64", "%slot"), byte))
+        rest.come(to.xor(rest, together))
+        to.jump(head)
+        to.start(done)
+
+    def scatter(self, values: Ref, pointers: Ref, on: Ref) -> None:
+        """Store entries where pointers of the lanes point to."""
+        to = self.to
+        name = f"llvm.masked.scatter.v{LANES}i64.v{LANES}p0"
+        to.needs[name] = f"declare void @{name}({V64}, {pointers.type}, {V1})"
+        to.do(f"call void @{name}({V64} {values}, {pointers.type} align 8 {pointers}, {V1} {on})")
+
+    def pointers(self, base: Ref, offsets: Ref) -> Ref:
+        """Pointers of the lanes."""
+        return self.to.ref(f"<{LANES} x ptr>", f"getelementptr i8, ptr {base}, {V64} {offsets}")

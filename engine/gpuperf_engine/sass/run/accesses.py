@@ -71,11 +71,8 @@ def _load(op: Op, to: Writer) -> None:
         raise NotRun(f"{op.item.text} is not known here")
     vector = f".v{count}" if count > 1 else ""
     strong = ".relaxed.gpu" if "STRONG" in op and op.base in ("LDG", "LD") else ""
-    made = [to.fresh("r") for _ in range(count)]
-    names = made[0] if count == 1 else f"{{{', '.join(made)}}}"
-    to.do(f"ld{strong}{_space(op)}{vector}.{kind} {names}, {_place(op, to, place)}")
-    for above, value in enumerate(made):
-        to.put(target, value, above)
+    where = _place(op, to, place)
+    to.do(f"ld{strong}{_space(op)}{vector}.{kind} {to.targets(target, count)}, {where}")
 
 
 @opcodes("STG", "STS", "STL", "ST")

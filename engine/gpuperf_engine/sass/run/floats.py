@@ -42,7 +42,7 @@ def _single(op: Op, to: Writer) -> None:
         product = to.q("mul.rn.f64", to.q("mul.rn.f64", *wide), f"0d{scales[0]:016X}")
         to.put(target, to.r(f"cvt.{_rounding(op)}{_flush(op)}.f32.f64", product))
         return
-    to.put(target, to.r(f"{name}.{_rounding(op)}{_flush(op)}.f32", *values))
+    to.compute(target, f"{name}.{_rounding(op)}{_flush(op)}.f32", *values)
 
 
 @opcodes("DADD", "DMUL", "DFMA")

@@ -32,12 +32,13 @@ def _unsigned(to: Writer, operand: Operand | None) -> str:
     return to.zext(to.word(operand))
 
 
-def _sum(op: Op, to: Writer, target: Operand | None, flags: list[Predicate], terms: list[str]) -> None:
+def _sum(to: Writer, target: Operand | None, flags: list[Predicate], terms: list[str]) -> None:
+    """Of values of 64 bits, with the carry in flags."""
     total = terms[0]
     for term in terms[1:]:
         total = to.q("add.s64", total, term)
     to.put(target, to.low(total))
-    carry = to.q("shr.u64", total, 32) if flags else ""
+    carry = to.q("shr.u64", total, 32)
     for count, flag in enumerate(flags, 1):
         to.put_flag(flag, to.p("setp.ge.u64", carry, count))
 
@@ -51,15 +52,47 @@ def _iadd3(op: Op, to: Writer) -> None:
         return
     rest = op.operands[1 + len(flags) :]
     values, ins = rest[:3], rest[3:]
-    if not flags and "X" not in op:
-        first = to.r("add.s32", to.word(values[0]), to.word(values[1]))
-        to.put(op.operands[0], to.r("add.s32", first, to.word(values[2])))
+    carries = [flag for flag in ins if to.predicate(flag) != "%PF"] if "X" in op else []
+    if not flags:
+        _add(to, op.operands[0], [*map(to.word, values), *map(to.bit, carries)])
+    elif len(flags) == 1 and not carries and _carry_of_two(to, op.operands[0], flags[0], values):
         return
-    terms = [_unsigned(to, value) for value in values]
-    if "X" in op:
-        terms += [to.zext(to.bit(flag)) if to.predicate(flag) != "%PF" else "0" for flag in ins]
-        terms = [term for term in terms if term != "0"]
-    _sum(op, to, op.operands[0], flags, terms)
+    else:
+        terms = [_unsigned(to, value) for value in values]
+        _sum(to, op.operands[0], flags, [*terms, *(to.zext(to.bit(flag)) for flag in carries)])
+
+
+def _add(to: Writer, target: Operand | None, terms: list[str]) -> None:
+    """A sum of 32 bits."""
+    terms = [term for term in terms if term != "0"] or ["0"]
+    total = terms[0]
+    for term in terms[1:-1]:
+        total = to.r("add.s32", total, term)
+    if len(terms) == 1:
+        to.put(target, total)
+    else:
+        to.compute(target, "add.s32", total, terms[-1])
+
+
+def _carry_of_two(to: Writer, target: Operand | None, flag: Predicate, values: list[Operand | None]) -> bool:
+    """A sum or difference of two registers with its carry, if it is one: the third is nothing."""
+    given = [value for value in values if not (isinstance(value, Register) and value.is_zero)]
+    below = [value for value in given if getattr(value, "negated", False)]
+    if len(given) != 2 or len(below) > 1 or not all(isinstance(value, Register) for value in given):
+        return False
+    if any(isinstance(value, Register) and value.is_zero and value.negated for value in values):
+        return False
+    if below:
+        one = next(to.word(value) for value in given if value is not below[0])
+        other = to.plain(below[0])
+        total, carry = to.r("sub.s32", one, other), to.p("setp.ge.u32", one, other)
+    else:
+        one, other = map(to.word, given)
+        total = to.r("add.s32", one, other)
+        carry = to.p("setp.lt.u32", total, one)
+    to.put(target, total)
+    to.put_flag(flag, carry)
+    return True
 
 
 def _wide_sum(op: Op, to: Writer) -> None:
@@ -92,6 +125,11 @@ def _imad(op: Op, to: Writer) -> None:
     a, b, c, *ins = op.operands[1 + len(flags) :]
     kind = "u32" if "U32" in op else "s32"
     if "WIDE" in op or "HI" in op:
+        if "WIDE" in op and not flags and "X" not in op:
+            plain = isinstance(c, Register) and c.is_zero
+            product = (f"mul.wide.{kind}",) if plain else (f"mad.wide.{kind}", to.wide(c))
+            to.put_wide(target, to.q(product[0], to.word(a), to.word(b), *product[1:]))
+            return
         product = to.q(f"mul.wide.{kind}", to.word(a), to.word(b))
         added = to.wide(c)
         total = to.q("add.s64", product, added)
@@ -111,8 +149,13 @@ def _imad(op: Op, to: Writer) -> None:
         return
     if flags:
         raise NotRun(f"the carry of {op.item.opcode} is not known here")
-    value = to.r("mad.lo.s32", to.word(a), to.word(b), to.word(c))
-    to.put(target, to.r("add.s32", value, to.bit(ins[0])) if "X" in op else value)
+    factors, added = (to.word(a), to.word(b)), to.word(c)
+    if "X" in op:
+        to.compute(target, "add.s32", to.r("mad.lo.s32", *factors, added), to.bit(ins[0]))
+    elif "0" in factors:
+        to.put(target, added)
+    else:
+        to.compute(target, "mad.lo.s32", *factors, added)
 
 
 @opcodes("LEA")
@@ -130,14 +173,19 @@ def _lea(op: Op, to: Writer) -> None:
         if getattr(a, "negated", False):
             raise NotRun("LEA.HI of a negative")
         upper = to.r("shr.s32", to.word(a), 31) if "SX32" in op else to.word(more[0])
-        both = to.q("mov.b64", f"{{{_named(to, to.word(a))}, {_named(to, upper)}}}")
-        scaled = to.low(to.q("shr.u64", both, 32 - by))
+        if upper == "0":
+            scaled = to.r("shr.u32", to.word(a), 32 - by)
+        else:
+            scaled = to.r("shf.r.clamp.b32", _named(to, to.word(a)), _named(to, upper), 32 - by)
     else:
         scaled = to.r("shl.b32", to.word(a), by)
+    if not flags:
+        _add(to, target, [scaled, to.word(b), *([] if carry is None else [to.bit(carry)])])
+        return
     terms = [to.zext(scaled), _unsigned(to, b)]
     if carry is not None:
         terms.append(to.zext(to.bit(carry)))
-    _sum(op, to, target, flags, terms)
+    _sum(to, target, flags, terms)
 
 
 def _named(to: Writer, value: str) -> str:
@@ -148,13 +196,33 @@ def _named(to: Writer, value: str) -> str:
 def _shf(op: Op, to: Writer) -> None:
     op.allow("L", "R", "U32", "S32", "U64", "S64", "HI", "W")
     target, low, by, high = op.operands
-    most = 64 if "U64" in op or "S64" in op else 32
+    wide = "U64" in op or "S64" in op
+    if isinstance(by, Immediate) and by.value is not None and by.value < 32:
+        _funnel(op, to, str(by.value))
+        return
+    if not wide:
+        _funnel(op, to, to.r("and.b32", to.word(by), 31) if "W" in op else to.word(by))
+        return
     count = to.word(by)
-    count = to.r("and.b32", count, most - 1) if "W" in op else to.r("min.u32", count, most)
+    count = to.r("and.b32", count, 63) if "W" in op else to.r("min.u32", count, 64)
     both = to.q("mov.b64", f"{{{_named(to, to.word(low))}, {_named(to, to.word(high))}}}")
     signed = "S32" in op or "S64" in op
     moved = to.q("shl.b64" if "L" in op else f"shr.{'s' if signed else 'u'}64", both, count)
     to.put(target, to.high(moved) if "HI" in op else to.low(moved))
+
+
+def _funnel(op: Op, to: Writer, count: str) -> None:
+    """Where no bit moves by more than 32 places: two words as one, of which the lower or the upper is shifted out of both."""
+    target, low, _, high = op.operands
+    left, upper = "L" in op, "HI" in op
+    if left == upper:
+        way = "l" if left else "r"
+        words = (_named(to, to.word(low)), _named(to, to.word(high)))
+        to.compute(target, f"shf.{way}.clamp.b32", *words, count)
+    elif left:
+        to.compute(target, "shl.b32", to.word(low), count)
+    else:
+        to.compute(target, "shr.s32" if "S32" in op or "S64" in op else "shr.u32", to.word(high), count)
 
 
 @opcodes("LOP3")
@@ -164,7 +232,11 @@ def _lop3(op: Op, to: Writer) -> None:
     rest = op.operands[len(flags) :]
     target, a, b, c, table, combined = rest
     assert isinstance(table, Immediate)
-    value = to.r("lop3.b32", to.word(a), to.word(b), to.word(c), table.value)
+    words = to.word(a), to.word(b), to.word(c)
+    if not flags:
+        to.compute(target, "lop3.b32", *words, table.value)
+        return
+    value = to.r("lop3.b32", *words, table.value)
     for flag in flags:
         some = to.p("setp.ne.b32", value, 0)
         how = "and.pred" if "PAND" in op else "or.pred"
@@ -229,7 +301,7 @@ def set_flags(
             results.append("")
             continue
         tested = to.p("not.pred", value) if negate else value
-        results.append(to.p(f"{how}.pred", tested, other))
+        results.append(tested if (how, other) == ("and", "%PT") else to.p(f"{how}.pred", tested, other))
     for target, result in zip(targets, results):
         if result:
             to.put_flag(target, result)
@@ -242,7 +314,7 @@ def _sel(op: Op, to: Writer) -> None:
     if "64" in op:
         to.put_wide(target, to.q("selp.b64", to.wide(a), to.wide(b), to.predicate(flag)))
         return
-    to.put(target, to.r("selp.b32", to.word(a), to.word(b), to.predicate(flag)))
+    to.compute(target, "selp.b32", to.word(a), to.word(b), to.predicate(flag))
 
 
 @opcodes("IMNMX", "VIMNMX")

@@ -22,6 +22,7 @@ from ...simt.program import Program, build_program
 from ..assemble import Assembly, instructions_of
 from ..graph import Graph
 from .deciding import approximations_decide, computes_halves, rounded_otherwise
+from .paths import SLOW_PATH
 from .translate import Translation, meeting, translate
 from .writer import NotRun
 
@@ -59,7 +60,16 @@ def run(profile: Profile, assembly: Assembly, graph: Graph) -> Ran:
     kernel = profile.records[0].program.kernel
     if not all(record.kept for record in profile.records):
         raise NotRun("what memory held before the launch was not kept")
-    runner = _runner(kernel, assembly, graph)
+    try:
+        return _ran(profile, _runner(kernel, assembly, graph, slow_paths=False))
+    except NotRun as reason:
+        if not str(reason).startswith(SLOW_PATH):
+            raise
+        kernel.memo[_runner_key(assembly, slow_paths=False)] = reason.with_traceback(None)
+    return _ran(profile, _runner(kernel, assembly, graph, slow_paths=True))
+
+
+def _ran(profile: Profile, runner: _Runner) -> Ran:
     ran = Ran()
     for record in profile.records:
         each, others = record.each, record.times - sum(times for _, times in record.kept)
@@ -70,13 +80,18 @@ def run(profile: Profile, assembly: Assembly, graph: Graph) -> Ran:
     return ran
 
 
-def _runner(kernel: Function, assembly: Assembly, graph: Graph) -> _Runner:
+def _runner_key(assembly: Assembly, *, slow_paths: bool) -> tuple[object, ...]:
+    return _Runner, assembly.architecture, assembly.tool, slow_paths
+
+
+def _runner(kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: bool) -> _Runner:
     """Of a kernel, translated once."""
-    key = (_Runner, assembly.architecture, assembly.tool)
+    key = _runner_key(assembly, slow_paths=slow_paths)
     known = kernel.memo.get(key)
     if known is None:
         try:
-            known = _Runner(translate(kernel, assembly, graph), graph, instructions_of(kernel))
+            translation = translate(kernel, assembly, graph, slow_paths=slow_paths)
+            known = _Runner(translation, graph, instructions_of(kernel))
         except NotRun as reason:
             known = reason
         kernel.memo[key] = known

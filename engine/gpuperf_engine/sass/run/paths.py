@@ -17,10 +17,14 @@ from ..graph import Block, Graph
 from ..listing import Decoded
 from .writer import NotRun
 
-__all__ = ["Gate", "Node", "nodes_of", "without_slow_paths"]
+__all__ = ["SLOW_PATH", "Gate", "Node", "nodes_of", "without_slow_paths"]
 
 #: the functions that quotients and roots are computed by where operands are subnormal, infinite or no numbers; else it is done in line
 _SLOW_PATH = re.compile(r"__cuda_sm\d+x?_\w*(slowpath|mediumpath|_full)")
+#: these, and what reduces large arguments of sines in double precision
+_SELDOM = re.compile(rf"{_SLOW_PATH.pattern}|__internal_trig_reduction_slowpath")
+#: why the run ends before a slow path that was left out
+SLOW_PATH = "a slow path that is not written"
 #: more copies of blocks than this are not run
 _MOST = 4000
 
@@ -75,10 +79,10 @@ class Gate:
     meets: Node | Gate | None = None
 
 
-def nodes_of(graph: Graph) -> list[Node]:
-    """All nodes that the entry leads to, in the order of the text as far as can be. Raises ``NotRun`` for code whose barriers are not
-    nested."""
-    return _Walk(graph).nodes()
+def nodes_of(graph: Graph, *, slow_paths: bool = True) -> list[Node]:
+    """All nodes that the entry leads to, in the order of the text as far as can be; without ``slow_paths`` the run ends where one of
+    their functions is called, each of which would have nodes of its own. Raises ``NotRun`` for code whose barriers are not nested."""
+    return _Walk(graph, slow_paths=slow_paths).nodes()
 
 
 def without_slow_paths(graph: Graph, nodes: list[Node]) -> tuple[list[Node], frozenset[int]]:
@@ -112,8 +116,9 @@ def without_slow_paths(graph: Graph, nodes: list[Node]) -> tuple[list[Node], fro
 
 
 class _Walk:
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, *, slow_paths: bool) -> None:
         self.graph = graph
+        self.slow_paths = slow_paths
         #: barriers of regions that lanes leave
         self.left_early = {
             item.operands[-1] for item in graph.listing.instructions if item.base == "BREAK" and item.operands
@@ -272,6 +277,9 @@ class _Walk:
         if last.predicate or block.callee is None or block.callee < 0 or not block.successors:
             node.unknown = "a call that is not known here"
             node.next = self.node(block.end, state) if block.successors else None
+            return
+        if not self.slow_paths and _SELDOM.search(last.text):
+            node.unknown, node.next = SLOW_PATH, self.node(block.end, state)
             return
         inside = _State(state.regions, (*state.calls, (block.end, len(state.regions))))
         if len(inside.calls) > 8:

@@ -39,7 +39,7 @@ from .asynchronous import (
 )
 from .needed import LOADS, STORES, Needed, needed_of
 from .operands import Address, read_operand
-from .paths import Node, without_slow_paths
+from .paths import Node, nodes_of, without_slow_paths
 from .translate import Translator, cubin_of, label_of, meeting
 from .writer import WITHIN, NotRun, Writer
 
@@ -88,7 +88,7 @@ class _Tracing(Translator):
     own_bytes = 80
 
     def __init__(self, kernel: Function, assembly: Assembly, graph: Graph) -> None:
-        super().__init__(kernel, assembly, graph, cubin_of(assembly))
+        super().__init__(kernel, assembly, graph, cubin_of(assembly), nodes_of(graph))
         self.nodes, self.settled = without_slow_paths(graph, self.nodes)
         self.to.apart = any("SR_CgaCtaId" in item.text for item in graph.listing.instructions)
         self.needed: Needed = needed_of(graph, self.nodes, self.settled)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...ptx.module import Function
@@ -28,6 +28,8 @@ assert (
 
 #: the most instructions that are written
 _MOST = 40_000
+#: slow paths are left out at first where all code is so many times as large as that without them
+_MUCH = 1.3
 #: what ``ptxas`` adds to shared memory from Hopper on, in front
 _RESERVED = 0x400
 #: what comes of operands that are others than an opcode has
@@ -51,9 +53,20 @@ class Translation:
     shared_bytes: int
 
 
-def translate(kernel: Function, assembly: Assembly, graph: Graph) -> Translation:
-    """The machine code of a kernel. Raises ``NotRun`` for what no launch of it could be run of."""
-    return Translator(kernel, assembly, graph, cubin_of(assembly)).whole()
+def translate(
+    kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: bool = True
+) -> Translation:
+    """The machine code of a kernel; without ``slow_paths`` the run ends where one begins, if they are much of it. Raises ``NotRun`` for
+    what no launch of it could be run of."""
+    nodes = nodes_of(graph)
+    if not slow_paths:
+        without = nodes_of(graph, slow_paths=False)
+        nodes = without if _MUCH * _size(without) < _size(nodes) else nodes
+    return Translator(kernel, assembly, graph, cubin_of(assembly), nodes).whole()
+
+
+def _size(nodes: Iterable[Node]) -> int:
+    return sum(node.block.end - node.block.start for node in nodes)
 
 
 def meeting(translation: Translation, lines: Mapping[int, Instruction]) -> dict[Instruction, int]:
@@ -79,7 +92,9 @@ class Translator:
 
     own_bytes = 0
 
-    def __init__(self, kernel: Function, assembly: Assembly, graph: Graph, cubin: Cubin) -> None:
+    def __init__(
+        self, kernel: Function, assembly: Assembly, graph: Graph, cubin: Cubin, nodes: list[Node]
+    ) -> None:
         self.kernel = kernel
         self.graph = graph
         self.cubin = cubin
@@ -97,7 +112,7 @@ class Translator:
         self.places: dict[int, list[int]] = {}
         self.accesses: dict[int, int] = {}
         self.branches: list[tuple[int, Node | Gate | None]] = []
-        self.nodes = nodes_of(graph)
+        self.nodes = nodes
         self.asks_for_lanes = any(map(_asks_for_lanes, graph.listing.instructions))
         self.met = {id(node.meets) for node in self.nodes if node.outside and node.meets is not None}
         #: whether lanes end where those of their region do not see it
@@ -149,12 +164,15 @@ class Translator:
         return offset - max((place for place in self.moved if place[0] <= offset), default=front)[1]
 
     def parameter(self, to: Writer, offset: int, index: str, kind: str = "b32") -> str:
+        if not index and (offset, kind) in to.constants:
+            return to.constants[offset, kind]
         made = to.fresh("r")
         if index:
             base = to.q("mov.u64", "C")
             to.do(f"ld.param.{kind} {made}, [{to.q('add.s64', base, to.q('cvt.s64.s32', index))}{offset:+d}]")
         else:
             to.line(f"ld.param.{kind} {made}, [C+{offset}]")
+            to.constants[offset, kind] = made
         return made
 
     def place_of(self, name: str) -> int:
@@ -188,12 +206,13 @@ class Translator:
 
     def whole(self) -> Translation:
         nodes = self.nodes
-        if sum(node.block.end - node.block.start for node in nodes) > _MOST:
+        if _size(nodes) > _MOST:
             raise NotRun("too much code")
         to, starts = self.to, list[int]()
         for node, following in zip(nodes, [*nodes[1:], None]):
             starts.append(len(to.lines))
             to.lines.append(f"N{node.index}:")
+            to.constants.clear()
             self.places.setdefault(node.block.index, []).append(len(to.lines))
             self.block(node)
             last = self.graph.listing.instructions[node.block.end - 1]

@@ -41,6 +41,8 @@ class Writer:
     #: by the position of a line why the run ends there
     reasons: dict[int, str] = field(default_factory=dict)
     made: dict[str, int] = field(default_factory=lambda: {"r": 0, "q": 0, "p": 0, "h": 0})
+    #: where words of the parameters are, by offset and type, since the last label
+    constants: dict[tuple[int, str], str] = field(default_factory=dict)
 
     # -- statements ----------------------------------------------------------------------------------------------------
 
@@ -192,6 +194,13 @@ class Writer:
             raise NotRun("a destination that is not known here")
         if not target.is_zero:
             self.do(f"mov.b32 {self.name(target, above)}, {value}")
+
+    def compute(self, target: Operand | None, opcode: str, *operands: object) -> None:
+        """A value of 32 bits that is made where it belongs: no move of it is written."""
+        if not isinstance(target, Register):
+            raise NotRun("a destination that is not known here")
+        if not target.is_zero:
+            self.do(f"{opcode} {', '.join([self.name(target), *map(str, operands)])}")
 
     def put_wide(self, target: Operand | None, value: str) -> None:
         if not isinstance(target, Register):

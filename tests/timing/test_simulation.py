@@ -248,6 +248,19 @@ def test_what_atomics_return_is_not_known() -> None:
     assert found.model == "kleimenov-popova" and "what its atomics return decides" in found.notes[0]
 
 
+@needs_assembler
+@pytest.mark.parametrize("block", [1, 1024])
+def test_a_launch_of_as_many_ctas_as_a_grid_may_have(block: int) -> None:
+    times = []
+    for ctas in (10**6, 2**31 - 1):
+        device = ge.Device(memory_bytes=1 << 20)
+        kernel = ge.parse(HEAD + "ret;\n}\n", path="empty.ptx")["k"]
+        given = device.launch(kernel, ctas, block, [device.zeros(1, np.float32)] * 2, demand="addresses")
+        times.append(ge.estimate(given, "rtx-a6000", model="simulation"))
+    assert {found.model for found in times} == {"simulation"}
+    assert times[1].cycles / times[0].cycles == pytest.approx((2**31 - 1) / 10**6, rel=1e-3)
+
+
 SPIN = """setp.ne.u32 %p1, %r2, 0; mov.u32 %r6, 1;
 @%p1 bra W;
 st.volatile.global.u32 [%q1], %r6;

@@ -6,7 +6,7 @@ import numpy as np
 
 from gpuperf_engine.jit.ir.sm_records import END
 from gpuperf_engine.sass.sm.asynchronous import Named
-from gpuperf_engine.sass.sm.streams import class_of
+from gpuperf_engine.sass.sm.streams import Classes, class_of
 
 
 def test_vectors_of_local_memory_have_a_line_for_each_word_of_each_lane() -> None:
@@ -20,3 +20,16 @@ def test_vectors_of_local_memory_have_a_line_for_each_word_of_each_lane() -> Non
     # a word for the block and one for the access, then one for each of its lines
     assert len(made.stream) == accesses * (2 + 32 * width) + 1
     assert made.stream[1] == width | 32 * width << 8 | 32 << 16
+
+
+def test_ctas_of_an_sm_are_those_of_their_place_in_the_grid() -> None:
+    grid, ends = (5, 3, 1), {0: 0, 4: 2}
+    of_place = {(x, y, z): x + 3 * y for x in range(3) for y in range(3) for z in (0,)}
+    classes = Classes((), (), of_place, grid)
+    for step in (1, 2, 7):
+        seen = classes.on_sm(15, step, 15 // step)
+        places = [(number * step % 5, number * step // 5) for number in range(15 // step)]
+        assert seen.tolist() == [ends.get(x, 1) + 3 * {0: 0, 2: 2}.get(y, 1) for x, y in places]
+    # the first of as many CTAs as a grid may have are not those of all
+    billions = Classes((), (), of_place, (2**31 - 1, 65535, 65535))
+    assert billions.on_sm((2**31 - 1) * 65535 * 65535 // 84, 84, 3).tolist() == [0, 1, 1]

@@ -21,7 +21,7 @@ from ..run.writer import NotRun
 from .asynchronous import Copies
 from .numbers import SmNumbers
 from .operations import Operations, unit_of
-from .settings import FULLY_MIXED, MOST_INSTRUCTIONS, MOST_WAVES
+from .settings import FULLY_MIXED, MOST_INSTRUCTIONS, MOST_WAVES, START_INSTRUCTIONS
 from .sharing import Group, Reuse, reuse_of
 from .simulate import Memory, Simulated, simulate
 from .streams import Classes, classes_of
@@ -115,10 +115,9 @@ class Traced:
         memory = self._memory(numbers, resident, shared_per_cta, warm)
         operations = Operations(self.graph, numbers)
         operations.change(changed or {})
-        kinds = self.classes.on_sm(ctas, clusters)
 
         def run(count: int, at_once: int) -> Simulated:
-            ran = kinds[:count]
+            ran = self.classes.on_sm(ctas, clusters, count)
             return simulate(
                 operations, self.classes, copies, numbers, memory, ran, at_once, plan.warps_per_cta
             )
@@ -160,7 +159,6 @@ class Traced:
             self._memory(numbers, resident, shared_per_cta, warm),
         )
         operations = Operations(self.graph, numbers)
-        kinds = self.classes.on_sm(ctas, clusters)
 
         def run(count: int, at_once: int, window: tuple[int, int] | None) -> Simulated:
             return simulate(
@@ -169,7 +167,7 @@ class Traced:
                 copies,
                 numbers,
                 memory,
-                kinds[:count],
+                self.classes.on_sm(ctas, clusters, count),
                 at_once,
                 plan.warps_per_cta,
                 window,
@@ -328,6 +326,7 @@ def _parts_of_lsu(operations: Operations, seen: Simulated) -> dict[str, float]:
 
 def _simulated(ctas: int, resident: int, instructions: int) -> int:
     """How many of an SM's CTAs are simulated, of as many ``instructions`` each; those left out are whole waves."""
+    instructions = max(instructions, START_INSTRUCTIONS)
     if ctas * instructions <= MOST_INSTRUCTIONS or ctas < 3 * resident:
         return ctas
     waves = max(2, min(MOST_WAVES, MOST_INSTRUCTIONS // (instructions * resident), ctas // resident))

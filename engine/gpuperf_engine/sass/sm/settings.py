@@ -17,10 +17,13 @@ __all__ = [
     "MOST_WAVES",
     "SAMPLE",
     "SEEN_COPIES",
+    "START_INSTRUCTIONS",
 ]
 
 MOST_INSTRUCTIONS = 12_000_000
 """Warp instructions of an SM up to which all of its CTAs are simulated: so many take a second or less."""
+START_INSTRUCTIONS = 16
+"""Warp instructions that take as long to simulate as the start and the end of a CTA."""
 MOST_WAVES = 8
 """Waves of CTAs that are simulated at most where there are more instructions; two are in any case. On 50 launches of a prototype whose
 CTAs were all simulated too, further CTAs worked out from the third and fourth wave were off by 1.5 % in the mean, from the fifth to

@@ -108,7 +108,7 @@ def simulate(
     copies: Copies,
     numbers: SmNumbers,
     memory: Memory,
-    ctas: list[int],
+    ctas: Sequence[int] | NDArray[np.int64],
     resident: int,
     warps: int,
     window: tuple[int, int] | None = None,
@@ -128,7 +128,13 @@ def simulate(
     events = np.zeros((MOST_EVENTS if window else 0, Event.BYTES // 8), np.uint64)
     operations.reset()
     loads = [
-        _Load([first + rank for first in ctas], resident, numbers.parts * each, most, copies.mbarriers)
+        _Load(
+            np.asarray(ctas, np.uint64) + np.uint64(rank),
+            resident,
+            numbers.parts * each,
+            most,
+            copies.mbarriers,
+        )
         for rank in range(classes.cluster)
     ]
     codes = [_Code(numbers.code, len(operations.items)) for _ in loads]
@@ -229,8 +235,10 @@ class _Load:
     """The CTAs that an SM runs: room for ``resident`` of them, of so many lines and mbarriers each, and for ``warps`` warps; when each
     was finished, and what had been issued by then."""
 
-    def __init__(self, ctas: list[int], resident: int, warps: int, lines: int, mbarriers: int) -> None:
-        self.ctas = np.array(ctas, np.uint64)
+    def __init__(
+        self, ctas: NDArray[np.uint64], resident: int, warps: int, lines: int, mbarriers: int
+    ) -> None:
+        self.ctas = ctas
         self.finished, self.progress = np.zeros((2, len(ctas)), np.uint64)
         self.sums = np.full((2, GROUPS), 32768, np.uint64)
         self.warps = np.zeros(warps * Warp.BYTES, np.uint8)

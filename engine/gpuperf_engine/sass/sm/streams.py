@@ -77,24 +77,27 @@ class Classes:
         size = self.cluster
         return max(range(0, len(words), size), key=lambda first: sum(words[first : first + size]))
 
-    def on_sm(self, ctas: int, step: int) -> list[int]:
-        """The classes of an SM's CTAs, of which each is so many behind the one before in the grid. Those that stand for all come in
-        turn: any part of the CTAs is then of all of them."""
+    def on_sm(self, ctas: int, step: int, first: int) -> NDArray[np.int64]:
+        """The classes of the ``first`` CTAs of an SM's, of which each is so many behind the one before in the grid. Those that stand
+        for all come in turn: any part of the CTAs is then of all of them."""
+        numbers = np.arange(first, dtype=np.int64)
         if self.of_place:
-            return [self.of(number * step) for number in range(ctas)]
+            return self._of(numbers * step)
         count = len(self.classes) // self.cluster
         if ctas == 1 and self.of_inputs and self.copying is not None and self.copying.named.kind_count:
             # the CTAs of a persistent kernel: the launch takes as long as the longest
-            return [self.longest]
-        chosen = [number % count if ctas > count else number * count // ctas for number in range(ctas)]
-        return [number * self.cluster for number in chosen]
+            return np.array([self.longest], np.int64)
+        return (numbers % count if ctas > count else numbers * count // ctas) * self.cluster
 
-    def of(self, cta: int) -> int:
-        """The class of a CTA, or of the first CTA of a cluster."""
+    def _of(self, ctas: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The classes of CTAs, or of the first CTAs of clusters."""
         wide, tall, _ = self.grid
-        place = (cta % wide, cta // wide % tall, cta // (wide * tall))
-        x, y, z = (0 if at == 0 else 2 if at == size - 1 else 1 for at, size in zip(place, self.grid))
-        return self.of_place[x, y, z]
+        table = np.zeros((3, 3, 3), np.int64)
+        for place, number in self.of_place.items():
+            table[place] = number
+        places = (ctas % wide, ctas // wide % tall, ctas // (wide * tall))
+        x, y, z = (np.where(at == 0, 0, 1 + (at == size - 1)) for at, size in zip(places, self.grid))
+        return table[x, y, z]
 
 
 def classes_of(tracer: Tracer, record: LaunchRecord) -> Classes:

@@ -144,11 +144,14 @@ def run(arguments: argparse.Namespace) -> int:
         logged = Path(folder) / "launches"
         logged.mkdir()
         variables = environment(
-            target, device=device, output=arguments.output, folder=str(logged) if values != OFF else ""
+            target,
+            device=device,
+            output=arguments.output,
+            folder=str(logged) if values != OFF else "",
+            telling=True,
         )
         used = Path(folder) / "used"
-        told = {"GPUPERF_RUN_USED": str(used), "GPUPERF_RUN_TELL": "yes"}
-        code = _start([program, *command[1:]], {**variables, **told})
+        code = _start([program, *command[1:]], {**variables, "GPUPERF_RUN_USED": str(used)})
         if not used.exists():
             say_nothing_ran(command[0], has_cuda)
             return code

@@ -28,7 +28,7 @@ def switch_on(config: pytest.Config) -> None:
     """Before tests and their conftest.py are imported. Raises ``pytest.UsageError`` for a target that does not exist."""
     from ..programs.device import DEFAULT_MACHINE
     from ..programs.processes import handed_down
-    from ..programs.start import VALUES, observing
+    from ..programs.start import VALUES, environment, observing
 
     lines = [part.strip() for line in config.getini("gpuperf_targets") for part in str(line).split(",")]
     search = tuple(str(config.rootpath / str(line).strip()) for line in config.getini("gpuperf_target_files"))
@@ -66,6 +66,10 @@ def switch_on(config: pytest.Config) -> None:
 
         try:
             cuda.switch_on(machine, search, telling=not enabled(given), **options)
+            device = {"races": "off"} | ({} if backend == "auto" else {"backend": backend})
+            _hand_down(
+                config, environment(machine, search=search, device=device, telling=True, of_python=True)
+            )
         except EngineError as error:
             raise pytest.UsageError(f"--gpuperf-cuda: {error}") from None
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_engine.cudart import boot
-from gpuperf_engine.cudart.build import LIBRARIES, PRELOAD, build_libraries
+from gpuperf_engine.cudart.build import LIBRARIES, PRELOAD, UNVERSIONED, build_libraries
 from gpuperf_engine.cudart.state import State
 
 from .device import DEFAULT_MACHINE, ProgramDevice
@@ -46,7 +46,8 @@ def switch_on(
     _device = CudaDevice(machine, search, **options)
     _device.state.telling = telling
     boot.begin(_device.state)
-    loaded = [ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL) for name in (*LIBRARIES, PRELOAD)]
+    libraries = (*LIBRARIES, UNVERSIONED, PRELOAD)
+    loaded = [ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL) for name in libraries]
     # modules that were imported before, as pytest does with CuPy for a filter of its warnings
     loaded[-1].gpuperf_register_again()
 

@@ -54,10 +54,13 @@ def environment(
     folder: str = "",
     budget: Mapping[str, object] | None = None,
     inputs: bool = False,
+    telling: bool = False,
+    of_python: bool = False,
 ) -> dict[str, str]:
     """Variables of the environment of a CUDA program that finds this machine. ``device``: options of the engine's; ``output``: the
     file for counts by kernel; ``folder``: that for its launches, which may cost the ``budget``; ``inputs``: with what they find in
-    memory. Raises ``MachineError``."""
+    memory; ``telling``: what they are noted for goes to stderr; ``of_python``: programs of Python are among them, which need no shared
+    library of it. Raises ``MachineError``."""
     libraries = build_libraries()
     return {
         "LD_LIBRARY_PATH": _joined(os.pathsep, str(libraries), os.environ.get("LD_LIBRARY_PATH")),
@@ -65,7 +68,7 @@ def environment(
         **variables(),
         "GPUPERF_RUN_PATH": os.pathsep.join(filter(None, sys.path)),
         "GPUPERF_RUN_PYTHON": sys.executable,
-        "GPUPERF_RUN_LIBPYTHON": str(_python_library()),
+        "GPUPERF_RUN_LIBPYTHON": str(_python_library(of_python)),
         "GPUPERF_RUN_TARGET": machine,
         "GPUPERF_RUN_TARGET_FILES": os.pathsep.join(search),
         "GPUPERF_RUN_DEVICE": json.dumps(device or {}),
@@ -73,6 +76,7 @@ def environment(
         "GPUPERF_RUN_LAUNCHES": folder,
         "GPUPERF_RUN_BUDGET": json.dumps(budget or {}),
         "GPUPERF_RUN_INPUTS": "yes" if inputs else "",
+        "GPUPERF_RUN_TELL": "yes" if telling else "",
     }
 
 
@@ -85,7 +89,9 @@ def variables() -> dict[str, str]:
 
 
 def _joined(separator: str, first: str, others: str | None) -> str:
-    return f"{first}{separator}{others}" if others else first
+    """One that is there already, which a test has been given, stays there once."""
+    rest = [part for part in (others or "").split(separator) if part and part != first]
+    return separator.join([first, *rest])
 
 
 def say_nothing_ran(program: str, has_cuda: bool) -> None:
@@ -108,8 +114,9 @@ def say_races_not_sought(program: str, code: int) -> None:
     )
 
 
-def _python_library() -> Path:
-    """The shared library of this Python. Raises ``MachineError`` where it was built without one."""
+def _python_library(missing: bool) -> Path:
+    """The shared library of this Python. Where it was built without one, the name that it would have if it may be ``missing``; else
+    raises ``MachineError``."""
     version = sysconfig.get_config_var("LDVERSION") or "{}.{}".format(*sys.version_info[:2])
     name = sysconfig.get_config_var("INSTSONAME") or f"libpython{version}.so.1.0"
     folders = [
@@ -123,6 +130,8 @@ def _python_library() -> Path:
             path = Path(folder) / candidate
             if path.is_file() and re.search(r"\.so(\.|$)", candidate):
                 return path
+    if missing:
+        return Path(names[1])
     raise MachineError(
         f"there is no {names[1]}: this Python was built without a shared library",
         details=[f"looked in {', '.join(filter(None, folders))}"],

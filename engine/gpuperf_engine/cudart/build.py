@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,14 +16,18 @@ from ..errors import MachineError
 from ..jit import cache
 from .driver_names import symbols
 
-__all__ = ["LIBRARIES", "PRELOAD", "build_libraries", "names"]
+__all__ = ["LIBRARIES", "PRELOAD", "UNVERSIONED", "build_libraries", "names"]
 
 LIBRARIES = ("libcudart.so.12", "libcudart.so.13", "libcuda.so.1")
 """The runtime of the CUDA that a program was compiled with, and the driver."""
 PRELOAD = "libgpuperf_preload.so"
 """For programs that contain the runtime."""
+UNVERSIONED = "libgpuperf_cuda.so"
+"""For a process that has loaded the driver itself: what asks for ``libcuda.so`` then finds this, by the name that it bears, and in it
+the driver. The file ``libcuda.so`` is for linkers and for the search of the loader."""
 
 _HERE = Path(__file__).resolve().parent
+_NAMED = "libcuda.so"
 #: a function jumps through its slot, which leads to its start at first: that passes its number on
 _JUMPS = {
     "x86_64": "jmp *{slots}+{offset}(%rip)",
@@ -105,12 +110,15 @@ def build_libraries() -> Path:
         preload,
         *(_generated(library, shim, machine, inside=True) for library in LIBRARIES[:2]),
     ]
+    sources[UNVERSIONED] = [""]
     linked = {library: _linking(library, machine) for library in sources}
     folder = _folder() / f"cudart-{cache.key('cudart', repr(sources), _OPTIONS, repr(linked), machine)}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for library, texts in sources.items():
         if not (folder / library).is_file():
             _compile(texts, folder / library, *linked[library])
+    with suppress(FileExistsError):
+        (folder / _NAMED).symlink_to(LIBRARIES[-1])
     return folder
 
 
@@ -118,6 +126,14 @@ def _linking(library: str, machine: str) -> tuple[list[str], str]:
     """Options of the linker, and the text of ``versions``, a file that they may name."""
     if library == PRELOAD:
         return ["-ldl", "-Wl,-z,initfirst"], ""
+    if library == UNVERSIONED:
+        return [
+            f"-Wl,-soname,{_NAMED}",
+            "-Wl,--no-as-needed",
+            "-Wl,-rpath,$ORIGIN",
+            "-L..",
+            f"-l:{LIBRARIES[-1]}",
+        ], ""
     versions = f"{_LIBC[machine]} {{ __cxa_atexit; }};\n{library} {{ *; }};\n"
     return ["-ldl", f"-Wl,-soname,{library}", "-Wl,--version-script=versions"], versions
 

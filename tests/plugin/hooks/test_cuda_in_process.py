@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpuperf_engine.cudart.build import build_libraries
 from tests.binaries.build import entry, fatbin
 from tests.cudart.launches import COMPILER, DIVIDED, PTX, WORSE, needs_compiler
 from tests.support import needs_assembler
@@ -215,3 +216,67 @@ def test_machine_code_of_their_launches_is_run(tmp_path: Path, monkeypatch: pyte
     assert case["measured"]["targets"]["a100-sxm-80gb"]["machine_code"]["residue"] == 0
     code = case["detail"]["targets"]["a100-sxm-80gb"]["machine_code"]
     assert (code["notes"], code["by_opcode"]["CALL"]) == ([], 1)
+
+
+#: by another name of the driver than that of ``HOST``, and without anything that this process has set
+CHILD = """
+import multiprocessing, subprocess, sys
+
+def sums(queue):
+    from test_host import Array, right
+    array = Array()
+    right(array.add(2, blocks=1))
+    queue.put(sum(array.values()))
+
+def test_started():
+    done = subprocess.run([sys.executable, "child.py"], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("5\\n", 0), done.stderr
+
+def test_spawned():
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=sums, args=(queue,))
+    process.start()
+    assert queue.get(timeout=60) == 64
+    process.join()
+
+def test_of_c():
+    done = subprocess.run(["./linked"], capture_output=True, text=True)
+    assert done.stdout == "1 GPU of 8.0\\n", done.stderr
+
+def test_own_process():
+    import ctypes
+    count = ctypes.c_int()
+    assert ctypes.CDLL("libcuda.so").cuDeviceGetCount(ctypes.byref(count)) == 0
+    assert count.value == 1
+"""
+LINKED = """
+#include <stdio.h>
+extern int cuInit(unsigned), cuDeviceGetCount(int *), cuDeviceGetAttribute(int *, int, int);
+int main(void)
+{
+    int count = 0, major = 0, minor = 0;
+    cuInit(0), cuDeviceGetCount(&count), cuDeviceGetAttribute(&major, 75, 0), cuDeviceGetAttribute(&minor, 76, 0);
+    return printf("%d GPU of %d.%d\\n", count, major, minor) < 0;
+}
+"""
+
+
+@needs_compiler
+def test_processes_that_a_test_starts_find_the_gpu(tmp_path: Path) -> None:
+    """Of Python, and of C that is linked to the driver by the name that linkers look for."""
+    (tmp_path / "test_host.py").write_text(HOST.replace("libcuda.so.1", "libcuda.so"))
+    (tmp_path / "child.py").write_text(
+        "from test_host import Array, right\narray = Array()\nright(array.add(5, blocks=1))\nprint(array.values()[31])\n"
+        "import os\nos._exit(0)\n"
+    )
+    (tmp_path / "test_child.py").write_text(CHILD)
+    (tmp_path / "k.ptx").write_text(PTX)
+    (tmp_path / "linked.c").write_text(LINKED)
+    options = ["-w", "linked.c", "-o", "linked", f"-L{build_libraries()}", "-lcuda"]
+    subprocess.run([str(COMPILER), *options], cwd=tmp_path, check=True)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\naddopts = --gpuperf-cuda\ngpuperf_targets = a100-sxm-80gb\n"
+    )
+    done = run(tmp_path, "test_child.py")
+    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout + done.stderr

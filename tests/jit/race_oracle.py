@@ -72,11 +72,13 @@ class Statement:
 
 class Kernel:
     """A random kernel: its text, its launch, and its statements. ``whole``: all accesses are of 4, 8 or 16 bytes. ``indexed``: most
-    are at elements, or in rows, whose numbers are loaded, of which mostly no two are the same."""
+    are at elements, or in rows, whose numbers are loaded, of which mostly no two are the same. ``alone``: one block does all."""
 
-    def __init__(self, seed: int, whole: bool, indexed: bool = False) -> None:
+    def __init__(self, seed: int, whole: bool, indexed: bool = False, alone: bool = False) -> None:
         rng = random.Random(seed)
         self.grid, self.block = rng.choice(((20, 32), (12, 64), (9, 100), (7, 128), (30, 40)))
+        if alone:
+            self.grid, self.block = 1, 256
         count = self.grid * self.block
         self.table = np.random.default_rng(seed).permutation(count)
         if rng.random() < (0.05 if indexed else 0.3):

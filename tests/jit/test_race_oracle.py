@@ -30,6 +30,16 @@ def found_by(kernel: Kernel) -> list[Finding]:
     ]
 
 
+def found_on_any_threads(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
+    """What one thread and what four find, which is the same."""
+    found = []
+    for threads in (1, 4):
+        monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
+        found.append(found_by(kernel))
+    assert found[0] == found[1]
+    return found[0]
+
+
 def check(found: list[Finding], pairs: Pairs, exact: bool) -> None:
     """``exact``: words are looked at, so instructions and warps are known, and the first blocks of each kind."""
     assert [item for item in found if not pairs.has(item, exact)] == []
@@ -62,9 +72,20 @@ def test_every_finding_is_a_race_and_no_kind_is_missing(
             "gpuperf_engine.jit.addresses.grid_values.GridValues.are_scattered", lambda *given: words
         )
     kernel = Kernel(seed, whole=seed in WHOLE or indexed, indexed=indexed)
-    found = []
-    for threads in (1, 4):
-        monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda threads=threads: threads)
-        found.append(found_by(kernel))
-    assert found[0] == found[1]
-    check(found[0], pairs_of(kernel), bool(words))
+    check(found_on_any_threads(kernel, monkeypatch), pairs_of(kernel), bool(words))
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("seed", [61004, 61010, 61072])
+def test_races_of_few_warps_at_places_that_are_loaded(
+    seed: int, alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words are looked at, though nothing is worked out about the launch. ``alone``: of one block."""
+    monkeypatch.setattr("gpuperf_engine.jit.dispatch.WORTH_IT", 0.0)
+    monkeypatch.setattr("gpuperf_engine.jit.dispatch.LOCKED", 0.0)
+    monkeypatch.setattr("gpuperf_engine.jit.races.places._depends_on_data", lambda *given: True)
+    monkeypatch.setattr("gpuperf_engine.jit.races.checks.places", None)
+    kernel = Kernel(seed, whole=True, indexed=True, alone=alone)
+    found = found_on_any_threads(kernel, monkeypatch)
+    assert found
+    check(found, pairs_of(kernel), True)

@@ -41,11 +41,13 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return int(request.param)
 
 
-def launched(body: str, index: NDArray[np.int64], launches: int = 1) -> tuple[ge.Race, ...]:
+def launched(
+    body: str, index: NDArray[np.int64], launches: int = 1, grid: int = GRID
+) -> tuple[ge.Race, ...]:
     device = ge.Device(observe=set(), memory_bytes=1 << 20)
     kernel = ge.parse(f"{HEAD}{body}ret; }}\n", path="k.ptx")["k"]
     to, given = device.zeros(GRID * BLOCK, np.uint32, name="to"), device.array(index.astype(np.uint32))
-    races = {device.launch(kernel, GRID, BLOCK, [to, given]).races for _ in range(launches)}
+    races = {device.launch(kernel, grid, BLOCK, [to, given]).races for _ in range(launches)}
     assert len(races) == 1
     return races.pop()
 
@@ -183,6 +185,13 @@ def flags(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.uint16]]:
 def test_words_are_for_addresses_that_depend_on_data(flags: list[NDArray[np.uint16]]) -> None:
     for body in (STORE, STORE.replace("%rd3]", "%rd0]"), "st.global.u8 [%rd3], %r3;\n"):
         launched(body, permutation())
+    assert [bool(some[1] & Layout.WORDS) for some in flags] == [True, False, False]
+
+
+@pytest.mark.parametrize("grid", [1, 8])
+def test_words_are_for_launches_of_few_warps_too(grid: int, flags: list[NDArray[np.uint16]]) -> None:
+    for body in (STORE, STORE.replace("%rd3]", "%rd0]"), "st.global.u8 [%rd3], %r3;\n"):
+        launched(body, permutation(), grid=grid)
     assert [bool(some[1] & Layout.WORDS) for some in flags] == [True, False, False]
 
 

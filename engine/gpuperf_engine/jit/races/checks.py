@@ -24,7 +24,7 @@ from ...symbolic.slice_program import dependence_of
 from ..addresses.linear import Forms
 from ..ir.race_records import Race as Layout
 from .barrier_intervals import conflicting_sites, reaches_shared
-from .places import ANYTHING, KEPT, Places, is_atomic_among_all, is_narrow, places
+from .places import ANYTHING, KEPT, Places, is_atomic_among_all, is_narrow, places, words_by_data
 
 __all__ = ["race_flags"]
 
@@ -76,11 +76,12 @@ def _decided(program: Program, plan: LaunchPlan, memory: Memory) -> tuple[NDArra
                 flags |= _flags(program, clustered)
             if touched or plan.shared_bytes:
                 flags |= _orders(program, clustered)
+        by_data = () if clustered or plan.only_kept else words_by_data(program, touched)
         for site in touched:
-            flags[site.index] |= asked
-        known = program.kernel.memo[place] = (flags, touched, reads)
+            flags[site.index] |= asked | Layout.AMONG * bool(by_data)
+        known = program.kernel.memo[place] = (flags, touched, reads, by_data)
     assert isinstance(known, tuple)
-    flags, touched, reads = known
+    flags, touched, reads, by_data = known
     assert isinstance(flags, np.ndarray)
     warps = plan.ctas * plan.warps_per_cta
     known_places = Places({}, (), False)
@@ -93,6 +94,9 @@ def _decided(program: Program, plan: LaunchPlan, memory: Memory) -> tuple[NDArra
             number for number, bit in bits.items() if bit & Layout.WORDS and flags[number] & Layout.AMONG
         ]
         flags[scattered] |= Layout.WORDS
+    elif by_data:
+        flags = flags.copy()
+        flags[[*by_data]] |= Layout.WORDS
     if flags[len(program.sites)] and not clustered and warps >= _WORTH_IT:
         flags = flags & _where_conflicts(program, plan)
     return flags, known_places

@@ -25,7 +25,7 @@ from ..addresses.index_arrays import Elements, index_arrays
 from ..addresses.linear import Forms
 from ..ir.race_records import Race as Layout
 
-__all__ = ["ANYTHING", "KEPT", "Places", "is_atomic_among_all", "is_narrow", "places"]
+__all__ = ["ANYTHING", "KEPT", "Places", "is_atomic_among_all", "is_narrow", "places", "words_by_data"]
 
 #: stands for all objects
 ANYTHING: Object = ("global", "anything")
@@ -153,30 +153,55 @@ class _Finder:
             if any(apart):
                 self._elements += values.loaded()
 
-    def _by_words(self, open_: Sequence[Object]) -> Iterable[int]:
+    def _by_words(self, open_: Sequence[Object]) -> Sequence[int]:
         """The numbers of the sites that access objects which all sites access by whole words, and some at addresses that depend on
         data, or where the lanes of a warp access many lines."""
         chosen = {
             item
             for item, sites in self._of_object.items()
             if not self._left(item) & Layout.AMONG
-            and all(site.index < len(self._program.sites) and site.bytes in (4, 8, 16) for site in sites)
+            and _are_of_words(sites, self._program)
             and (self._depends_on_data(sites) or (item in open_ and self._is_scattered(sites)))
         }
-        touched = self._touched
-        while True:
-            mixed = {
-                item for items in touched.values() if items & chosen and items - chosen for item in items
-            }
-            if not mixed & chosen:
-                return [site.index for site, items in touched.items() if items and items <= chosen]
-            chosen -= mixed
+        return _of_words(self._touched, chosen)
 
     def _depends_on_data(self, sites: Iterable[Site]) -> bool:
         return any(_depends_on_data(self._program, site.instruction) for site in sites)
 
     def _is_scattered(self, sites: Sequence[Site]) -> bool:
         return GridValues(self._program, self._plan, self._memory, self._reads).are_scattered(sites)
+
+
+def words_by_data(program: Program, touched: Mapping[Site, frozenset[Object]]) -> Sequence[int]:
+    """The numbers of the sites that are to be looked at word by word, where nothing is known of a launch: those of objects that some
+    access at addresses that depend on data."""
+    of_object: dict[Object, list[Site]] = defaultdict(list)
+    for site, items in touched.items():
+        for item in items:
+            of_object[item].append(site)
+    if not program.order_free or ANYTHING in of_object:
+        return ()
+    chosen = {
+        item
+        for item, sites in of_object.items()
+        if _are_of_words(sites, program)
+        and any(_depends_on_data(program, site.instruction) for site in sites)
+    }
+    return _of_words(touched, chosen)
+
+
+def _are_of_words(sites: Iterable[Site], program: Program) -> bool:
+    """Whether all sites access whole words."""
+    return all(site.index < len(program.sites) and site.bytes in (4, 8, 16) for site in sites)
+
+
+def _of_words(touched: Mapping[Site, frozenset[Object]], chosen: set[Object]) -> Sequence[int]:
+    """The numbers of the sites that access chosen objects, without objects that some access beside others."""
+    while True:
+        mixed = {item for items in touched.values() if items & chosen and items - chosen for item in items}
+        if not mixed & chosen:
+            return [site.index for site, items in touched.items() if items and items <= chosen]
+        chosen = chosen - mixed
 
 
 def _of_places(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> dict[Site, int]:

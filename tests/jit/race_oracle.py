@@ -113,6 +113,13 @@ class Kernel:
     def text(self) -> str:
         return _HEAD + "\n".join((*self.lines, "ret; }", ""))
 
+    @property
+    def unit(self) -> int | None:
+        """The logarithm of the bytes of a word where words are looked at; ``None``: they are not, as some accesses are too wide."""
+        sizes = [item.width * item.count for item in self.statements if item.kind != "bar"]
+        least = min([4, *sizes])
+        return None if max(sizes, default=0) > 8 * least else least.bit_length() - 1
+
     def line_of(self, number: int) -> int:
         """The line of a statement."""
         return _FIRST_LINE + number
@@ -276,7 +283,7 @@ def pairs_of(kernel: Kernel) -> Pairs:
     few = _few(events)
     kept = [
         np.where(among, (rank[one] < 4) & (rank[other] < 4), few[one] & few[other])
-        for rank in (_ranks(events, bits) for bits in (2, 6))
+        for rank in (_ranks(events, bits) for bits in (2 if kernel.unit is None else kernel.unit, 6))
     ]
     lines = np.stack([a[:, 4], b[:, 4]], axis=1) + kernel.line_of(0)
     sure = (kinds[races] != 3) | (b[:, 6] > 0) | changes[races]

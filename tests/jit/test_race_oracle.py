@@ -11,6 +11,8 @@ from tests.jit.race_oracle import Finding, Kernel, Pairs, pairs_of
 WHOLE, ANY = (6, 8, 12, 256, 290), (1, 107, 275)
 #: kernels of places whose numbers are loaded: with and without races
 INDEXED = (1014, 1032, 1034, 1000, 60201, 60396)
+#: the same of single bytes, or two, that are words
+NARROW = (62004, 62042, 62046, 62053)
 KINDS = ("RAW", "WAR", "WAW")
 
 
@@ -55,7 +57,8 @@ def check(found: list[Finding], pairs: Pairs, exact: bool) -> None:
     ("seed", "words", "indexed", "computed"),
     [(seed, words, False, not words and seed > 8) for seed in WHOLE for words in (False, True)]
     + [(seed, None, False, True) for seed in ANY]
-    + [(seed, True, True, 1020 < seed < 60000) for seed in INDEXED],
+    + [(seed, True, True, 1020 < seed < 60000) for seed in INDEXED]
+    + [(seed, True, True, False) for seed in NARROW],
 )
 def test_every_finding_is_a_race_and_no_kind_is_missing(
     seed: int, words: bool | None, indexed: bool, computed: bool, monkeypatch: pytest.MonkeyPatch
@@ -71,7 +74,7 @@ def test_every_finding_is_a_race_and_no_kind_is_missing(
         monkeypatch.setattr(
             "gpuperf_engine.jit.addresses.grid_values.GridValues.are_scattered", lambda *given: words
         )
-    kernel = Kernel(seed, whole=seed in WHOLE or indexed, indexed=indexed)
+    kernel = Kernel(seed, whole=seed in WHOLE + INDEXED, indexed=indexed)
     check(found_on_any_threads(kernel, monkeypatch), pairs_of(kernel), bool(words))
 
 

@@ -41,9 +41,7 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return int(request.param)
 
 
-def launched(
-    body: str, index: NDArray[np.int64], launches: int = 1, grid: int = GRID
-) -> tuple[ge.Race, ...]:
+def launched(body: str, index: NDArray[np.int64], launches: int = 1, grid: int = GRID) -> tuple[ge.Race, ...]:
     device = ge.Device(observe=set(), memory_bytes=1 << 20)
     kernel = ge.parse(f"{HEAD}{body}ret; }}\n", path="k.ptx")["k"]
     to, given = device.zeros(GRID * BLOCK, np.uint32, name="to"), device.array(index.astype(np.uint32))
@@ -182,17 +180,24 @@ def flags(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.uint16]]:
     return seen
 
 
+BYTE, FOUR = "st.global.u8 [%rd3], %r3;\n", "st.global.v4.u32 [%rd0], {%r3, %r3, %r3, %r3};\n"
+#: of words, at one place; bytes, which are words of their own; beside what is wider than a batch takes
+BODIES = (STORE, STORE.replace("%rd3]", "%rd0]"), BYTE, STORE.replace("u32", "u16"), BYTE + FOUR)
+WORDS = Layout.WORDS | Layout.OF_BYTES | Layout.OF_HALVES
+WORDS_OF_BODIES = [Layout.WORDS, 0, Layout.WORDS | Layout.OF_BYTES, Layout.WORDS | Layout.OF_HALVES, 0]
+
+
 def test_words_are_for_addresses_that_depend_on_data(flags: list[NDArray[np.uint16]]) -> None:
-    for body in (STORE, STORE.replace("%rd3]", "%rd0]"), "st.global.u8 [%rd3], %r3;\n"):
+    for body in BODIES:
         launched(body, permutation())
-    assert [bool(some[1] & Layout.WORDS) for some in flags] == [True, False, False]
+    assert [some[1] & WORDS for some in flags] == WORDS_OF_BODIES
 
 
 @pytest.mark.parametrize("grid", [1, 8])
 def test_words_are_for_launches_of_few_warps_too(grid: int, flags: list[NDArray[np.uint16]]) -> None:
-    for body in (STORE, STORE.replace("%rd3]", "%rd0]"), "st.global.u8 [%rd3], %r3;\n"):
+    for body in BODIES:
         launched(body, permutation(), grid=grid)
-    assert [bool(some[1] & Layout.WORDS) for some in flags] == [True, False, False]
+    assert [some[1] & WORDS for some in flags] == WORDS_OF_BODIES
 
 
 @pytest.mark.parametrize(("locked", "calls"), [(0.0, 1), (1.0, 0)])

@@ -84,19 +84,21 @@ class ArenaPages:
         return self._race_lines
 
     def race_words(
-        self, word: int, accessors: int, cells: int, *, most: int
+        self, words: int, accessors: int, cells: int, *, most: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
-        """``word`` bytes for each four bytes of global memory, for what is known of who accessed it; and so many bytes of accessors
-        and of cells, zero where no launch has written to them. ``most``: the first number of accessors, which is the first word of
-        theirs, from which on all begin anew."""
+        """So many bytes for what is known of who accessed the words of global memory, and of accessors and of cells, zero where no
+        launch has written to them. ``most``: the first number of accessors, which is the first word of theirs, from which on all begin
+        anew."""
         if self._race_words is not None and int(self._race_words[1][:8].view(np.int64)[0]) >= most:
             self._race_words = None
         if self._race_words is None:
             # huge pages where accesses are anywhere
             small = reserve(accessors, accessors - 1), reserve(cells, cells - 1)
-            self._race_words = (reserve(self.global_span // 4 * word), *small)
-        words, rows, rooms = self._race_words
-        return words, rows, rooms
+            self._race_words = (reserve(words), *small)
+        elif len(self._race_words[0]) < words:
+            self._race_words = (reserve(words), *self._race_words[1:])
+        found, rows, rooms = self._race_words
+        return found, rows, rooms
 
     def race_segments(self, size: int) -> NDArray[np.uint8]:
         """So many bytes, zero where no launch has written to them."""

@@ -188,7 +188,11 @@ class Context(Record):
     RACE_BITS = U64(968)
     RACE_NUMBERS = U64(976)
     RACE_BATCHES = U64(984)
-    BYTES = 992
+    # the logarithm of the bytes of a word of global memory, as all these count them; and bytes, from RACE_FROM on, whose words may be
+    # in batches
+    RACE_UNIT = U64(992)
+    RACE_BATCHED = U64(1000)
+    BYTES = 1008
 
 
 class Range(Record):

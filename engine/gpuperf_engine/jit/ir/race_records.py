@@ -118,6 +118,9 @@ class Race(Record):
     ALL = (1 << 16) - 1
     #: they are held against those of other CTAs word by word (``Word``), not line by line
     WORDS = 1 << 13
+    #: and some of the object are to a single byte, or to two
+    OF_BYTES = 1 << 10
+    OF_HALVES = 1 << 11
     #: in ``Context.SCRATCH``, of the places of up to 32 pieces of 16 bytes
     PLACES = 7168
     MOST_SITES = 1 << 18
@@ -201,15 +204,18 @@ class Accessor(Record):
 
 
 class Word(Record):
-    """What is known of the accesses to four bytes of global memory that are accessed as a whole, where CTAs cannot wait for one
-    another. While one CTA has the word, its last store and its last load: what is behind the epoch, and from bit 32 on the number of
-    the accessor (``Accessors``), and flags."""
+    """What is known of the accesses to four bytes of global memory that are accessed as a whole, or to two or one if the launch
+    looks at narrower accesses (``Context.RACE_UNIT``), where CTAs cannot wait for one another. While one CTA has the word, its
+    last store and its last load: what is behind the epoch, and from bit 32 on the number of the accessor (``Accessors``), and
+    flags."""
 
     STORED = U64(0)
     LOADED = U64(8)
     BYTES = 16
     BEHIND = (1 << 32) - 1
     NUMBERS = (1 << 27) - 1
+    #: of BYTES, the logarithm
+    POWER = 4
     # flags of STORED: a thread looks at the words that are locked together, of which this is the first (the sign); several CTAs have
     # accessed the word, and the lower half is the number of its cell; the window of the CTA knows of it, too; nobody has stored there;
     # the store was atomic among all CTAs, or strong
@@ -224,8 +230,9 @@ class Word(Record):
     DIFFERS = 59
     #: the number of the accessor with all flags but LOCKED
     FLAGGED = (1 << 31) - 1
-    #: bytes of the words that are locked together
+    #: bytes of the records of words that are locked together, and how many these are
     LOCKS = 64
+    TOGETHER = 4
     #: cells of words that several CTAs access
     MOST_SHARED = 1 << 22
 
@@ -264,7 +271,9 @@ class Batch(Record):
 
     STORED = U64(0)
     LOADED = U64(8)
-    MASK = U32(16)  # the lanes whose words these are, each of COUNT words
+    MASK = U32(
+        16
+    )  # the lanes whose words these are, each of COUNT words (at most 8, or 16 of lanes side by side)
     COUNT = U8(20)
     LEFT = U8(21)  # whether any word has left
     DIFFERING = U8(22)  # whether it is noted which bytes held several values
@@ -272,6 +281,8 @@ class Batch(Record):
     BYTES = 32
     #: lanes that are worth one
     LEAST = 8
+    #: words of a lane whose bits lie in one byte
+    WIDEST = 8
     #: batches of a slot that are looked at
     NEAR = 8
 
@@ -364,6 +375,7 @@ class LineAccess(Record):
     BUFFER = 128  # of the bytes of a line
     PAIR = 256  # two entries of a line
     BEFORE = U64(304)  # an accessor whose accesses come before this one; or 0
+    UNIT = U64(312)  # the logarithm of the bytes of a line, or of a word if words are looked at
     PLACE = 7424
 
 

@@ -32,6 +32,7 @@ __all__ = ["race_flags"]
 _WORTH_IT = 256
 #: and which of global memory
 _WORTH_FORMS = 64
+_WORDS = Layout.WORDS | Layout.OF_BYTES | Layout.OF_HALVES
 _ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW | Layout.IN_CLUSTER
 
 
@@ -76,7 +77,7 @@ def _decided(program: Program, plan: LaunchPlan, memory: Memory) -> tuple[NDArra
                 flags |= _flags(program, clustered)
             if touched or plan.shared_bytes:
                 flags |= _orders(program, clustered)
-        by_data = () if clustered or plan.only_kept else words_by_data(program, touched)
+        by_data = {} if clustered or plan.only_kept else words_by_data(program, touched)
         for site in touched:
             flags[site.index] |= asked | Layout.AMONG * bool(by_data)
         known = program.kernel.memo[place] = (flags, touched, reads, by_data)
@@ -90,13 +91,15 @@ def _decided(program: Program, plan: LaunchPlan, memory: Memory) -> tuple[NDArra
         bits = known_places.bits
         flags = flags.copy()
         flags[[*bits]] &= Layout.ALL - np.array([*bits.values()], np.uint16)
-        scattered = [
-            number for number, bit in bits.items() if bit & Layout.WORDS and flags[number] & Layout.AMONG
-        ]
-        flags[scattered] |= Layout.WORDS
+        scattered = {
+            number: bit & _WORDS
+            for number, bit in bits.items()
+            if bit & Layout.WORDS and flags[number] & Layout.AMONG
+        }
+        flags[[*scattered]] |= np.array([*scattered.values()], np.uint16)
     elif by_data:
         flags = flags.copy()
-        flags[[*by_data]] |= Layout.WORDS
+        flags[[*by_data]] |= np.array([*by_data.values()], np.uint16)
     if flags[len(program.sites)] and not clustered and warps >= _WORTH_IT:
         flags = flags & _where_conflicts(program, plan)
     return flags, known_places

@@ -39,30 +39,32 @@ _NO_LINE = (1 << 63) - 1
 _MOST_KEPT = 1 << 25
 #: launches at once whose batches are kept, and bytes of batches that take small pages
 _FEW, _SMALL = 2, 1 << 20
+#: words that the lanes of an instruction may access side by side
+_ROW = 512
 #: records of CTAs that have ended, by their shape
 _kept: dict[tuple[int, ...], list[NDArray[np.uint8]]] = {}
 
 
 class _Batches:
-    """Memory for batches of words, see ``Context.RACE_BITS``. ``span``: bytes of global memory."""
+    """Memory for batches of words, see ``Context.RACE_BITS``. ``words``: how many global memory has."""
 
-    def __init__(self, span: int) -> None:
-        self.span = span
+    def __init__(self, words: int) -> None:
+        self.words = words
         # in whole blocks, up to a word of 64 bits behind that of the last one
-        self.bits = reserve((span // 32 + 32 >> Batches.BLOCK) + 1 << Batches.BLOCK)
-        self.numbers = reserve(span + 64)
+        self.bits = reserve((words // 8 + 32 >> Batches.BLOCK) + 1 << Batches.BLOCK)
+        self.numbers = reserve(4 * words + 64)
         # as long as they are few they take small pages, of which most launches need some
         self.rows = reserve(Batches.BYTES, _SMALL)
         self._known = self.rows[: Batches.LAST].view(np.int64)
         self._begin()
 
     @classmethod
-    def of(cls, span: int) -> _Batches:
+    def of(cls, words: int) -> _Batches:
         """Those of an earlier launch, whose pages are there, or others."""
         try:
-            return _kept_batches.get(span, []).pop()
+            return _kept_batches.get(words, []).pop()
         except IndexError:
-            return cls(span)
+            return cls(words)
 
     @property
     def count(self) -> int:
@@ -77,7 +79,7 @@ class _Batches:
         """Keep them for another launch, if they are few."""
         lowest, highest = self._known[Batches.LOWEST // 8 : Batches.HIGHEST // 8 + 1].tolist()
         numbered = 4 * (highest - lowest) * (self._known[Batches.NUMBERED // 8] > 1)
-        kept = _kept_batches.setdefault(self.span, [])
+        kept = _kept_batches.setdefault(self.words, [])
         if self.count * (Batches.PLACES_BYTES + Batch.BYTES) + numbered > _MOST_KEPT or len(kept) >= _FEW:
             return
         first, last = (place // 8 >> Batches.BLOCK for place in (lowest, highest))
@@ -89,10 +91,10 @@ class _Batches:
         """No word has been accessed."""
         self._known[Batches.NEXT // 8] = self._known[Batches.NUMBERED // 8] = 1
         self._known[Batches.ACCESSES // 8] = 0
-        self._known[Batches.LOWEST // 8], self._known[Batches.HIGHEST // 8] = self.span // 4, 0
+        self._known[Batches.LOWEST // 8], self._known[Batches.HIGHEST // 8] = self.words, 0
 
 
-#: by bytes of global memory
+#: by words of global memory
 _kept_batches: dict[int, list[_Batches]] = {}
 
 
@@ -110,6 +112,8 @@ class RaceMemory:
         self.orders = among and not program.order_free
         self._windows = bool(kinds & Race.WITHIN) and not self.orders
         self._by_words = bool(kinds & Race.WORDS)
+        #: the logarithm of the bytes of a word
+        self._unit = 0 if kinds & Race.OF_BYTES else 1 if kinds & Race.OF_HALVES else 2
         self._counts: NDArray[np.int64] | None = None
         self._batches: _Batches | None = None
         self.checked = self._windows or self.orders or bool(kinds & Race.CHECKED)
@@ -152,13 +156,14 @@ class RaceMemory:
 
     def _words(self) -> dict[int, int]:
         """The same of words."""
+        span, unit = self._memory.global_span, self._unit
         words, accessors, cells = self._memory.race_words(
-            Word.BYTES,
+            (span >> unit) * Word.BYTES,
             Accessors.ROWS + (Word.NUMBERS + 1) * Accessor.BYTES,
             Word.MOST_SHARED * (Line.CELL + LineRoom.BYTES),
             most=Word.NUMBERS // 2,
         )
-        self._batches = batches = _Batches.of(self._memory.global_span)
+        self._batches = batches = _Batches.of(span >> unit)
         counts = accessors[: Accessors.ROWS].view(np.int64)
         counts[Accessors.NEXT // 8] = max(1, counts[Accessors.NEXT // 8])
         counts[Accessors.CELLS // 8] = 0
@@ -171,6 +176,9 @@ class RaceMemory:
             Context.RACE_BITS: address_of(batches.bits),
             Context.RACE_NUMBERS: address_of(batches.numbers),
             Context.RACE_BATCHES: address_of(batches.rows),
+            Context.RACE_UNIT: unit,
+            # batches have numbers of words in four bytes, with those of a row behind the last one
+            Context.RACE_BATCHED: min(span, ((1 << 32) - _ROW) << unit),
         }
 
     @property

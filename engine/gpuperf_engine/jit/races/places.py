@@ -23,6 +23,7 @@ from ..addresses.disjoint import are_apart, are_threads_apart
 from ..addresses.grid_values import GridValues
 from ..addresses.index_arrays import Elements, index_arrays
 from ..addresses.linear import Forms
+from ..ir.race_records import Batch
 from ..ir.race_records import Race as Layout
 
 __all__ = ["ANYTHING", "KEPT", "Places", "is_atomic_among_all", "is_narrow", "places", "words_by_data"]
@@ -33,6 +34,9 @@ ANYTHING: Object = ("global", "anything")
 KEPT, _KEPT_BYTES = 64, 1 << 25
 #: the launch, of those that are the same, whose addresses are computed: as long as that takes, as much the checks have cost by then
 _COMPUTED = 3
+#: bytes of lanes that may be looked at by words, bytes of a word, and the bits of ``Race`` of narrower accesses
+_WORDS, _WORD = (1, 2, 4, 8, 16), 4
+_NARROW = {1: Layout.OF_BYTES, 2: Layout.OF_HALVES}
 
 
 @dataclass
@@ -120,8 +124,8 @@ class _Finder:
             for site, items in self._touched.items()
         }
         if self._program.order_free and plan.cluster_ctas == 1:
-            for number in self._by_words(open_):
-                bits[number] |= Layout.WORDS
+            for number, bit in self._by_words(open_).items():
+                bits[number] |= bit
         return Places(bits, self._elements, bool(open_) and not computed)
 
     def _left(self, item: Object) -> int:
@@ -153,17 +157,16 @@ class _Finder:
             if any(apart):
                 self._elements += values.loaded()
 
-    def _by_words(self, open_: Sequence[Object]) -> Sequence[int]:
-        """The numbers of the sites that access objects which all sites access by whole words, and some at addresses that depend on
-        data, or where the lanes of a warp access many lines."""
+    def _by_words(self, open_: Sequence[Object]) -> dict[int, int]:
+        """By the numbers of the sites that access objects at addresses that depend on data, some of them, or where the lanes of a warp
+        access many lines: the bits of ``Race`` that they have therefore."""
         chosen = {
-            item
+            item: sites
             for item, sites in self._of_object.items()
             if not self._left(item) & Layout.AMONG
-            and _are_of_words(sites, self._program)
             and (self._depends_on_data(sites) or (item in open_ and self._is_scattered(sites)))
         }
-        return _of_words(self._touched, chosen)
+        return _of_words(self._program, self._touched, chosen)
 
     def _depends_on_data(self, sites: Iterable[Site]) -> bool:
         return any(_depends_on_data(self._program, site.instruction) for site in sites)
@@ -172,36 +175,48 @@ class _Finder:
         return GridValues(self._program, self._plan, self._memory, self._reads).are_scattered(sites)
 
 
-def words_by_data(program: Program, touched: Mapping[Site, frozenset[Object]]) -> Sequence[int]:
-    """The numbers of the sites that are to be looked at word by word, where nothing is known of a launch: those of objects that some
-    access at addresses that depend on data."""
+def words_by_data(program: Program, touched: Mapping[Site, frozenset[Object]]) -> dict[int, int]:
+    """The sites that are to be looked at word by word, where nothing is known of a launch, as those of objects that some access at
+    addresses that depend on data: by number their bits of ``Race``."""
     of_object: dict[Object, list[Site]] = defaultdict(list)
     for site, items in touched.items():
         for item in items:
             of_object[item].append(site)
     if not program.order_free or ANYTHING in of_object:
-        return ()
+        return {}
     chosen = {
-        item
+        item: sites
         for item, sites in of_object.items()
-        if _are_of_words(sites, program)
-        and any(_depends_on_data(program, site.instruction) for site in sites)
+        if any(_depends_on_data(program, site.instruction) for site in sites)
     }
-    return _of_words(touched, chosen)
+    return _of_words(program, touched, chosen)
 
 
-def _are_of_words(sites: Iterable[Site], program: Program) -> bool:
-    """Whether all sites access whole words."""
-    return all(site.index < len(program.sites) and site.bytes in (4, 8, 16) for site in sites)
-
-
-def _of_words(touched: Mapping[Site, frozenset[Object]], chosen: set[Object]) -> Sequence[int]:
-    """The numbers of the sites that access chosen objects, without objects that some access beside others."""
+def _of_words(
+    program: Program, touched: Mapping[Site, frozenset[Object]], sites_of: Mapping[Object, Sequence[Site]]
+) -> dict[int, int]:
+    """The sites that access chosen objects, without objects that some access beside others, or by more bytes than a batch of words
+    takes: by number their bits of ``Race``."""
+    sizes = {item: [_bytes(program, site) for site in sites] for item, sites in sites_of.items()}
+    chosen = {item for item, some in sizes.items() if all(size in _WORDS for size in some)}
+    least = min((size for item in chosen for size in sizes[item]), default=_WORD)
+    if any(size > Batch.WIDEST * least for item in chosen for size in sizes[item]):
+        # most objects are of whole words
+        chosen = {item for item in chosen if min(sizes[item]) >= _WORD}
     while True:
         mixed = {item for items in touched.values() if items & chosen and items - chosen for item in items}
         if not mixed & chosen:
-            return [site.index for site, items in touched.items() if items and items <= chosen]
-        chosen = chosen - mixed
+            return {
+                site.index: Layout.WORDS | _NARROW.get(_bytes(program, site), 0)
+                for site, items in touched.items()
+                if items and items <= chosen
+            }
+        chosen -= mixed
+
+
+def _bytes(program: Program, site: Site) -> int:
+    """The bytes of a lane; 0 where that depends on the image that is accessed."""
+    return site.bytes if site.index < len(program.sites) else 0
 
 
 def _of_places(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> dict[Site, int]:

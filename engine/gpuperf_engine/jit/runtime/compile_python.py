@@ -179,7 +179,7 @@ def pieces_stored(
 
 def claimed(
     lanes: int, addresses: int, words: int, from_: int, data: int, span: int, claim: int, first: int, stores: int, count: int,
-    notes: int
+    notes: int, shift: int
 ) -> int:  # fmt: skip
     """The lanes whose words of global memory others have accessed; the others are noted (see ``races.claims``)."""
     raise NotImplementedError
@@ -198,7 +198,9 @@ def claimed_beside(at: int, count: int, claim: int, first: int, power: int, stor
     raise NotImplementedError
 
 
-def batch_places(lanes: int, addresses: int, from_: int, span: int, batches: int, places: int) -> int:
+def batch_places(
+    lanes: int, addresses: int, from_: int, span: int, batches: int, places: int, unit: int
+) -> int:
     """Put the numbers of words of global memory there; whether these are such (see ``races.batches``)."""
     raise NotImplementedError
 
@@ -229,7 +231,7 @@ def batch_holding(lanes: int, places: int, place: int) -> int:
 
 
 def batch_compare(
-    lanes: int, places: int, data: int, values: int, differs: int, count: int, before: int
+    lanes: int, places: int, data: int, values: int, differs: int, size: int, unit: int, before: int
 ) -> int:
     """Note which bytes of words differ from those that are there."""
     raise NotImplementedError

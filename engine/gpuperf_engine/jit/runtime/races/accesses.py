@@ -165,12 +165,14 @@ def race_access(context: Context, site: int, values: int, size: int, how: int) -
     access.NUMBER = context.RACE_FIRST + cta.INDEX
     access.EPOCH = 0
     access.RANK = 0
+    access.UNIT = Line.BITS
     if record:
         race_again(context, record)
         access.EPOCH = race_epoch(context, record.RANK)
     if context.CLUSTER_CTAS > 1:
         race_in_cluster(context, access)
     if flags & Race.WORDS:
+        access.UNIT = context.RACE_UNIT
         access.ACCESSOR = race_accessor(context, access.NUMBER, access.EPOCH)
         access.BEFORE = 0
     return access

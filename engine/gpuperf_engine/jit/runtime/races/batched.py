@@ -27,7 +27,7 @@ from ..compile_python import (
     trailing_zeros,
     unsigned_less,
 )
-from .words import race_accessor_at, race_comes_before
+from .words import race_accessor_at, race_comes_before, race_word_bytes
 
 
 def race_batch_at(context: Context, number: int) -> Batch:
@@ -54,11 +54,12 @@ def race_batch_slot(context: Context, mask: int) -> int:
 def race_batched(context: Context, access: LineAccess, mask: int, addresses: int, count: int) -> int:
     """Note accesses by lanes at any addresses, of ``count`` words each. Gives the lanes that are left."""
     batches = context.RACE_BATCHES
-    if Batches(batches).NEXT >= Batches.MOST:
+    if Batches(batches).NEXT >= Batches.MOST or count > Batch.WIDEST:
         return mask
     Batches(batches).ACCESSES += 1
     words = batches + Batches.WORDS
-    if batch_places(mask, addresses, context.RACE_FROM, context.RACE_SPAN, batches, words) == 0:
+    origin = context.RACE_FROM
+    if batch_places(mask, addresses, origin, context.RACE_BATCHED, batches, words, context.RACE_UNIT) == 0:
         return mask
     first = load32(words + trailing_zeros(mask) * 4)
     known = load64(race_bits_at(context, first)) >> (first & 63) & 1
@@ -75,10 +76,10 @@ def race_batched_row(
 ) -> int:
     """Note accesses of ``count`` words side by side, from those of a lane on, 1 << ``power`` of each; gives how many are noted."""
     batches = context.RACE_BATCHES
-    if Batches(batches).NEXT >= Batches.MOST:
+    if Batches(batches).NEXT >= Batches.MOST or start - context.RACE_FROM >= context.RACE_BATCHED:
         return 0
     Batches(batches).ACCESSES += 1
-    place = (start - context.RACE_FROM) >> 2
+    place = (start - context.RACE_FROM) >> context.RACE_UNIT
     batch_row(batches + Batches.WORDS, place - (lane << power), power)
     mask = ((1 << (count >> power)) - 1) << lane
     if race_row_is_fresh(context, place, count) == 0:
@@ -184,9 +185,9 @@ def race_batch_again(context: Context, access: LineAccess, mask: int, count: int
     if storer and access.VALUES:
         data = context.RACE_FROM + context.ARENA
         differs = race_batch_differs(context, number)
-        batch_compare(
-            mask, race_batch_places(context, number), data, access.VALUES, differs, count, known.DIFFERING
-        )
+        places = race_batch_places(context, number)
+        unit = context.RACE_UNIT
+        batch_compare(mask, places, data, access.VALUES, differs, access.SIZE, unit, known.DIFFERING)
         known.DIFFERING = 1
     known.STORED = claim
     return 1
@@ -216,8 +217,8 @@ def race_apart(context: Context, start: int, length: int) -> int:
     """Words side by side get their ``Word``."""
     if context.RACE_BITS == 0 or not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
         return 0
-    place = (start - context.RACE_FROM) >> 2
-    end = place + (length >> 2)
+    place = (start - context.RACE_FROM) >> context.RACE_UNIT
+    end = place + (length >> context.RACE_UNIT)
     race_spans(context, place, end - 1)
     while place < end:
         at = race_bits_at(context, place)
@@ -266,7 +267,8 @@ def race_word_of(context: Context, number: int, place: int) -> int:
     last = 63 - leading_zeros(lanes)
     differs = 0
     if batch.DIFFERING:
-        differs = load16(race_batch_differs(context, number) + 2 * last) >> 4 * inside & 15
+        differs = load16(race_batch_differs(context, number) + 2 * last) >> (inside << context.RACE_UNIT)
+        differs = differs & race_word_bytes(context)
     stored = batch.STORED
     loaded = batch.LOADED
     if loaded:

@@ -16,21 +16,22 @@ from ..access.text import V1, V32, V64
 __all__ = ["batch_words"]
 
 _V16 = vector_of(LANES, "i16")
-#: words of a lane
-_COUNTS = (1, 2, 4)
+#: bytes of a lane
+_SIZES = (4, 1, 2, 8, 16)
 _HEADS = {
-    "batch_places": ("lanes", "addresses", "from", "span", "batches", "places"),
+    "batch_places": ("lanes", "addresses", "from", "span", "batches", "places", "unit"),
     "batch_claim": ("lanes", "places", "bits", "count", "least"),
     "batch_row": ("places", "first", "power"),
     "batch_keep": ("target", "places"),
     "batch_same": ("lanes", "places", "others"),
     "batch_holding": ("lanes", "places", "place"),
-    "batch_compare": ("lanes", "places", "data", "values", "differs", "count", "before"),
+    "batch_compare": ("lanes", "places", "data", "values", "differs", "size", "unit", "before"),
 }  # fmt: skip
 
 
 def batch_words() -> str:
-    """The functions. ``lanes`` is a mask, ``count`` the words of a lane; ``bits``: of each word of global memory whether it has been
+    """The functions. ``lanes`` is a mask, ``count`` the words of a lane, ``size`` its bytes, ``unit`` the logarithm of the bytes of a
+    word; ``bits``: of each word of global memory whether it has been
     accessed, see ``race_bits_at``; ``places``: the number of the first word of each lane.
 
     ``batch_places``: put ``places`` there, and note their range in ``batches``; whether all lie within ``span`` bytes from the address
@@ -74,16 +75,21 @@ def _narrow(to: Emitter, name: str) -> Ref:
     return to.trunc(_given(name), "i32")
 
 
-def _loaded(to: Emitter, base: Ref, offsets: list[Ref]) -> Ref:
-    """Four bytes of each lane."""
+def _loaded(to: Emitter, base: Ref, offsets: list[Ref], narrow: str) -> Ref:
+    """Four bytes of each lane, or fewer, which are extended."""
     kind, halves = vector_of(LANES // 2, "i32"), []
     for half in (offsets[: LANES // 2], offsets[LANES // 2 :]):
         held = Ref(kind, "poison")
         for lane, offset in enumerate(half):
-            item = to.load("i32", to.place(base, offset), 4)
+            item = _extended(to, to.load(narrow, to.place(base, offset), 4 if narrow == "i32" else 1))
             held = to.ref(kind, f"insertelement {kind} {held}, i32 {item}, i32 {lane}")
         halves.append(held)
     return to.pick(halves[0], range(LANES), halves[1])
+
+
+def _extended(to: Emitter, item: Ref) -> Ref:
+    """An element, or a vector of them, as four bytes."""
+    return item if item.type.rstrip(">").endswith("i32") else to.zext(item, "i32")
 
 
 def _spilled(to: Emitter, items: Ref, room: str) -> list[Ref]:
@@ -103,7 +109,7 @@ def _places(to: Emitter) -> None:
     to.start("outside")
     to.give(Ref("i64", "0"))
     to.start("inside")
-    words = to.trunc(to.lshr(places, 2), "i32")
+    words = to.trunc(to.lshr(places, to.splat(_given("unit"))), "i32")
     to.store(words, to.pointer("%places"), 64)
     batches = to.pointer("%batches")
     for word, test, offset in (("umin", "ult", Batches.LOWEST), ("umax", "ugt", Batches.HIGHEST)):
@@ -193,17 +199,18 @@ def _compare(to: Emitter) -> None:
     first = to.ref("i32", f"call i32 @llvm.cttz.i32(i32 {mask}, i1 false)")
     one = to.extract(places, to.and_(first, LANES - 1))
     places = to.select(to.bitcast(mask, V1), places, to.splat(one))
-    offsets = [to.shl(place, 2) for place in _spilled(to, places, "%room")]
+    offsets = [to.shl(place, _given("unit")) for place in _spilled(to, places, "%room")]
     differs, again = to.pointer("%differs"), to.splat(to.icmp("ne", _given("before"), 0))
     before = to.select(again, to.load(_V16, differs, 2), 0)
-    to.switch(_given("count"), "lanes1", [(count, f"lanes{count}") for count in _COUNTS[1:]])
-    for count in _COUNTS:
-        to.start(f"lanes{count}")
-        given = to.load(vector_of(count * LANES, "i32"), to.pointer("%values"), 4)
+    to.switch(_given("size"), "lanes4", [(size, f"lanes{size}") for size in _SIZES[1:]])
+    for size in _SIZES:
+        to.start(f"lanes{size}")
+        count, kind = max(size // 4, 1), f"i{8 * min(size, 4)}"
+        given = to.load(vector_of(count * LANES, kind), to.pointer("%values"), min(size, 4))
         found = before
         for word in range(count):
-            held = _loaded(to, to.place(to.pointer("%data"), 4 * word), offsets)
-            value = to.pick(given, range(word, count * LANES, count)) if count > 1 else given
+            held = _loaded(to, to.place(to.pointer("%data"), 4 * word), offsets, kind)
+            value = to.pick(given, range(word, count * LANES, count)) if count > 1 else _extended(to, given)
             found = to.or_(found, to.shl(to.trunc(_differing(to, held, value), "i16"), 4 * word))
         to.store(found, differs, 2)
         to.give(Ref("i64", "0"))

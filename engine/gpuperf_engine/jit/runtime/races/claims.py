@@ -31,9 +31,9 @@ def claims_words() -> str:
 
 
 def _claimed() -> str:
-    """``claimed(lanes, addresses, words, from, data, span, claim, first, stores, count, notes)``: the lanes whose words somebody else
-    has accessed, that lie anywhere else, or that store where they have stored before. All others are noted if ``notes`` is not 0:
-    ``count`` words of each lane."""
+    """``claimed(lanes, addresses, words, from, data, span, claim, first, stores, count, notes, shift)``: the lanes whose words
+    somebody else has accessed, that lie anywhere else, or that store where they have stored before. All others are noted if
+    ``notes`` is not 0: ``count`` words of each lane. ``shift``: from a byte of global memory to one of the records of its words."""
     to = Emitter()
     to.start("entry")
     to.do(f"%starts = alloca {V64}, align 64")
@@ -55,7 +55,7 @@ def _claimed() -> str:
         # the access itself finds its lines nearby, then
         near = to.place(data, to.load("i64", to.place("%starts", 8 * lane)))
         to.do(f"call void @llvm.prefetch.p0(ptr {near}, i32 1, i32 3, i32 1)")
-    to.store(to.shl(places, 2), "%starts", 64)
+    to.store(to.shl(places, to.splat(Ref("i64", "%shift"))), "%starts", 64)
     to.switch(Ref("i64", "%count"), "lanes1", ((2, "lanes2"), (4, "lanes4")))
     for count in (1, 2, 4):
         to.start(f"lanes{count}")
@@ -74,6 +74,7 @@ def _claimed() -> str:
             "stores",
             "count",
             "notes",
+            "shift",
         )
     )
     return to.function(f"{head})")

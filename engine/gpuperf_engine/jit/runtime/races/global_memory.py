@@ -109,14 +109,15 @@ def race_words_in_line(context: Context, access: LineAccess, lane: int, start: i
     if access.ACCESSOR == 0 or not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
         return 0
     power = trailing_zeros(access.SIZE)
+    step = 1 << context.RACE_UNIT
     race_apart(context, start, part)
     done = race_in_line(context, access, lane, start, 0, part, access.IMAGE)
     while done < part:
-        some = done + 16
+        some = done + Word.TOGETHER * step
         while done < part and done < some:
-            race_part(access, lane + (done >> power), start + done, 4)
+            race_part(access, lane + (done >> power), start + done, step)
             race_check_word(context, access)
-            done += 4
+            done += step
         done = race_in_line(context, access, lane, start, done, part, access.IMAGE)
     return 0
 

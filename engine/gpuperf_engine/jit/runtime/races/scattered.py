@@ -11,6 +11,7 @@ from ..compile_python import (
     claimed,
     claimed_beside,
     compare_swap64,
+    copy,
     last_of,
     load32,
     load64,
@@ -28,6 +29,7 @@ from .words import (
     race_lock,
     race_unlock,
     race_word_at,
+    race_word_bytes,
 )
 
 
@@ -35,12 +37,15 @@ def race_scattered(context: Context, access: LineAccess, mask: int, addresses: i
     """Note accesses by lanes at any addresses, of whole words, as far as no other warp has accessed these. Gives the lanes that are
     left."""
     size = access.SIZE
-    count = size >> 2
+    unit = context.RACE_UNIT
+    count = size >> unit
     me = access.ACCESSOR
     if me == 0 or count == 0 or access.FLAGS & (Race.IS_STRONG | Race.WORDS) != Race.WORDS:
         return mask
     claim = me << 32 | access.INFO
     locked = context.RACE_LOCKED
+    if locked and count > Word.TOGETHER:
+        return mask
     if context.RACE_BITS:
         mask = race_batched(context, access, mask, addresses, count)
         if mask == 0:
@@ -52,7 +57,7 @@ def race_scattered(context: Context, access: LineAccess, mask: int, addresses: i
             race_apart(context, load64(addresses + lane * 8), size)
     left = mask
     tried = count > 1 or locked or race_is_fresh(context, access, mask, addresses)
-    if tried:
+    if tried and count <= Word.TOGETHER:
         left = claimed(
             mask,
             addresses,
@@ -65,15 +70,16 @@ def race_scattered(context: Context, access: LineAccess, mask: int, addresses: i
             access.STORES,
             count,
             locked == 0,
+            Word.POWER - unit,
         )
-    if locked and count == 1:
+    if locked and size == 4 and count == 1:
         left = left | race_scattered_locked(context, access, mask & ~left, addresses, claim)
     elif locked:
         left = mask
     if left and access.STORES:
         left = last_of(addresses, left)
     some = left & (left - 1)
-    if count == 1 and locked == 0 and some & (some - 1):
+    if count == 1 and size == 4 and locked == 0 and some & (some - 1):
         left = race_renewed(context, access, left, addresses, claim)
     rest = 0
     while left:
@@ -172,14 +178,16 @@ def race_beside(context: Context, access: LineAccess, lane: int, start: int, len
         return 0
     if not unsigned_less(start - context.RACE_FROM, context.RACE_SPAN):
         return 0
-    power = trailing_zeros(access.SIZE >> 2)
+    unit = context.RACE_UNIT
+    power = trailing_zeros(access.SIZE >> unit)
     if context.RACE_BITS:
-        if race_batched_row(context, access, lane, start, length >> 2, power):
+        if race_batched_row(context, access, lane, start, length >> unit, power):
             return length
         race_apart(context, start, length)
     at = race_word_at(context, start)
     claim = access.ACCESSOR << 32 | access.INFO | lane
-    return claimed_beside(at, length >> 2, claim, context.RACE_ACCESSORS_FROM, power, access.STORES) << 2
+    first = context.RACE_ACCESSORS_FROM
+    return claimed_beside(at, length >> unit, claim, first, power, access.STORES) << unit
 
 
 def race_in_line(
@@ -191,21 +199,25 @@ def race_in_line(
         return done
     claim = access.ACCESSOR << 32 | (access.INFO & -32) | lane
     power = trailing_zeros(access.SIZE)
+    unit = context.RACE_UNIT
+    together = Word.TOGETHER << unit
     while done < part:
         place = start + done
         if context.RACE_LOCKED == 0:
             at = race_word_at(context, place)
             some = claim + (done >> power)
             first = context.RACE_ACCESSORS_FROM
-            done += claimed_beside(at, (part - done) >> 2, some, first, power - 2, access.STORES) << 2
+            done += (
+                claimed_beside(at, (part - done) >> unit, some, first, power - unit, access.STORES) << unit
+            )
             if done == part:
                 break
             place = start + done
-        size = 16 - (place & 15)
+        size = together - (place & (together - 1))
         if size > part - done:
             size = part - done
         value = image + (place & (Line.BYTES - 1))
-        if race_noted(context, access, claim, place, size >> 2, start, value) == 0:
+        if race_noted(context, access, claim, place, size >> unit, start, value) == 0:
             break
         done += size
     return done
@@ -214,9 +226,9 @@ def race_in_line(
 def race_noted(
     context: Context, access: LineAccess, claim: int, place: int, count: int, start: int, value: int
 ) -> int:
-    """Note an access of a few words that are locked together, if all accesses of them are the accessor's or come before, in one CTA,
-    or else give 0. ``claim``: what is noted of it; ``start``: the address of its lane; ``value``: where lie the values that are
-    stored."""
+    """Note an access of a few words, which are locked together if any are, if all accesses of them are the accessor's or come
+    before, in one CTA, or else give 0. ``claim``: what is noted of it; ``start``: the address of its lane; ``value``: where lie
+    the values that are stored."""
     first = context.RACE_ACCESSORS_FROM
     me = access.ACCESSOR
     stores = access.STORES
@@ -240,6 +252,7 @@ def race_noted(
         word = Word(end)
     host = place + context.ARENA
     known = access.VALUES != 0
+    step = 1 << context.RACE_UNIT
     while word < end:
         content = claim + ((place - start) >> power)
         loaded = word.LOADED
@@ -251,17 +264,17 @@ def race_noted(
                 word.LOADED = content | loaded & 15 << Word.DIFFERS
         else:
             if known and (word.STORED >> 32 & Word.NUMBERS < first) == 0:
-                differs = race_bytes_differ(load32(host) ^ load32(value)) << Word.DIFFERS
+                differs = race_bytes_differ(load32(host) ^ load32(value)) & race_word_bytes(context)
                 if differs:
                     if loader < first:
                         loaded = me << 32 | Word.NOTHING
-                    word.LOADED = loaded | differs
+                    word.LOADED = loaded | differs << Word.DIFFERS
             word.STORED = content | word.STORED & Word.LOCKED
             if known and context.RACE_LOCKED:
-                store32(host, load32(value))
-        place += 4
-        host += 4
-        value += 4
+                copy(host, value, step)
+        place += step
+        host += step
+        value += step
         word = Word(word + Word.BYTES)
     race_unlock(context, lock)
     return free

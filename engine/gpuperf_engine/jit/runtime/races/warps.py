@@ -161,7 +161,7 @@ def race_repeats(context: Context, access: LineAccess, cell: Line, room: LineRoo
 
 def race_unit(access: LineAccess, start: int) -> int:
     """The number of the line, or of the word if words are looked at, that lies at an address."""
-    return start >> (Line.BITS - (Line.BITS - 2) * (access.FLAGS & Race.WORDS != 0))
+    return start >> access.UNIT
 
 
 def race_place(access: LineAccess, start: int) -> int:

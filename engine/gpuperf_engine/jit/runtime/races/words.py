@@ -56,7 +56,12 @@ def race_accessor_of(content: int) -> int:
 
 def race_word_at(context: Context, address: int) -> Word:
     """The record of the word at an address."""
-    return Word(context.RACE_WORDS + ((address - context.RACE_FROM) >> 2) * Word.BYTES)
+    return Word(context.RACE_WORDS + ((address - context.RACE_FROM) >> context.RACE_UNIT) * Word.BYTES)
+
+
+def race_word_bytes(context: Context) -> int:
+    """The bytes of a word, a bit each."""
+    return (1 << (1 << context.RACE_UNIT)) - 1
 
 
 def race_word_cell(context: Context, stored: int) -> Line:
@@ -72,7 +77,7 @@ def race_word_room(context: Context, stored: int) -> LineRoom:
 
 
 def race_lock(context: Context, word: Word) -> int:
-    """Lock a word, and those beside it that lie in 16 bytes, if several threads run CTAs; gives the word that is the lock."""
+    """Lock a word, and those beside it, four in all, if several threads run CTAs; gives the word that is the lock."""
     lock = Word(word & (0 - Word.LOCKS))
     while context.RACE_LOCKED:
         stored = acquire64(lock + Word.STORED)
@@ -140,12 +145,13 @@ def race_word_stores(context: Context, access: LineAccess, word: Word, stored: i
     """Note a store to a word that one CTA has; gives the new ``STORED``."""
     differs = 0
     if access.FLAGS & Race.IS_STRONG:
-        differs = 15
+        differs = race_word_bytes(context)
     elif access.IMAGE:
         host = race_host(context, access.START)
         if stored and stored & Word.NONE == 0:
-            place = access.START & (Line.BYTES - 4)
+            place = access.START & (Line.BYTES - 1)
             differs = race_bytes_differ(load32(host + place) ^ load32(access.IMAGE + place))
+            differs = differs & race_word_bytes(context)
         if context.RACE_LOCKED:
             race_valued(access, host)
     if differs:
@@ -206,7 +212,7 @@ def race_word_shared(context: Context, access: LineAccess, stored: int, loaded: 
     cell = race_word_cell(context, shared)
     room = race_word_room(context, shared)
     start = access.START
-    offset = start & (Line.BYTES - 4)
+    offset = start & (Line.BYTES - 1)
     race_fresh(cell, context.RACE_FIRST)
     race_filled(cell, room)
     cell.OWNER = (start - context.RACE_FROM) >> Line.BITS
@@ -219,7 +225,7 @@ def race_word_shared(context: Context, access: LineAccess, stored: int, loaded: 
     if stored & Word.WINDOWED == 0 and cta:
         room.KEPT_OF = cta
         copy(room + LineRoom.KEPT, one, 2 * LineEntry.BYTES)
-        copy(room + LineRoom.VALUES + offset, race_host(context, start) + offset, 4)
+        copy(room + LineRoom.VALUES + offset, race_host(context, start) + offset, 1 << context.RACE_UNIT)
     one.STRONG = one.STRONG & 2
     other.STRONG = other.STRONG & 2
     return shared
@@ -244,8 +250,9 @@ def race_word_entry(context: Context, entry: LineEntry, content: int, offset: in
     info = content & Word.BEHIND
     entry.WHO = accessor.CTA
     entry.BY = info
-    entry.MASK = 15 << offset
-    entry.AT = offset | 2 << LineEntry.POWER | 3 << LineEntry.LENGTH
+    unit = context.RACE_UNIT
+    entry.MASK = race_word_bytes(context) << offset
+    entry.AT = offset | unit << LineEntry.POWER | ((1 << unit) - 1) << LineEntry.LENGTH
     entry.STRONG = race_strength(load16(context.RACE_SITES + 2 * (info >> 14)))
     entry.EPOCH = accessor.EPOCH
     return 0
@@ -254,6 +261,6 @@ def race_word_entry(context: Context, entry: LineEntry, content: int, offset: in
 def race_word_replayed(context: Context, access: LineAccess, stored: int, loaded: int) -> int:
     """Tell the window of the CTA what other warps did to a word that it has had alone."""
     pair = LineEntry(context.SCRATCH + LineAccess.PLACE + LineAccess.PAIR)
-    offset = access.START & (Line.BYTES - 4)
+    offset = access.START & (Line.BYTES - 1)
     race_word_pair(context, pair, LineEntry(pair + LineEntry.BYTES), stored, loaded, offset)
     return race_replayed(context, access, pair, race_host(context, access.START))

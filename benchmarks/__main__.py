@@ -103,8 +103,10 @@ def other_rows() -> list[str]:
     with tempfile.TemporaryDirectory() as cache:
         cold, peak = suite(cache)
         warm, _ = suite(cache)
+        machine_code = machine_code_row(cache)
     rows.append(f"| `pytest --gpuperf examples`, empty cache | {cold:.1f} s |")
     rows.append(f"| `pytest --gpuperf examples`, again | {warm:.1f} s |")
+    rows += machine_code
     rows.append(f"| what the gate adds to a test, mean of 1 000 | {gate.overhead_seconds() * 1e3:.1f} ms |")
     rows.append(counting.summary(RUNS))
     rows += warps.rows(RUNS)
@@ -112,7 +114,31 @@ def other_rows() -> list[str]:
     return rows
 
 
-def suite(cache: str) -> tuple[float, int]:
+def machine_code_row(cache: str) -> list[str]:
+    """What machine code adds to the gate on the examples once it is in the cache, if there is an assembler: means of three pairs."""
+    import resource
+
+    import gpuperf_engine as ge
+
+    try:
+        ge.machine_code_tools()
+    except ge.MachineError:
+        return ["| machine code in that | no assembler here |"]
+    without = {"GPUPERF_PTXAS": os.devnull, "GPUPERF_NVDISASM": os.devnull}
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    suite(cache)
+    for _ in range(3):
+        for there, environment in ((True, {}), (False, without)):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            suite(cache, **environment)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            seconds[there].append(used)
+    means = [statistics.mean(seconds[there]) for there in (True, False)]
+    return [f"| CPU time of that, with and without machine code | {means[0]:.1f} and {means[1]:.1f} s |"]
+
+
+def suite(cache: str, **environment: str) -> tuple[float, int]:
     """Seconds and peak resident bytes of the gate on the examples in one process."""
     import resource
 
@@ -120,7 +146,7 @@ def suite(cache: str) -> tuple[float, int]:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--gpuperf", "-p", "no:cacheprovider", "examples"],
         cwd=ROOT,
-        env={**_environment(), "XDG_CACHE_HOME": cache},
+        env={**_environment(), "XDG_CACHE_HOME": cache, **environment},
         capture_output=True,
         text=True,
         check=False,

@@ -53,11 +53,9 @@ class Translation:
     shared_bytes: int
 
 
-def translate(
-    kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: bool = True
-) -> Translation:
-    """The machine code of a kernel; without ``slow_paths`` the run ends where one begins, if they are much of it. Raises ``NotRun`` for
-    what no launch of it could be run of."""
+def translate(kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: bool = True) -> Translation:
+    """The machine code of a kernel; without ``slow_paths`` the run ends where one begins, if they are much of it. Raises ``NotRun``
+    for what no launch of it could be run of."""
     nodes = nodes_of(graph)
     if not slow_paths:
         without = nodes_of(graph, slow_paths=False)

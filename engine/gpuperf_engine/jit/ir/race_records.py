@@ -43,7 +43,7 @@ class Race(Record):
     NOW = U64(0)  # counts what orders anything
     PLANES = U64(8)  # host address of the first of the shadows of shared memory, word for word
     PLANE = U64(16)  # bytes of each
-    # how many agents of a CTA there are: 32, in a cluster its warps, until something is done asynchronously
+    # how many agents of a CTA there are: its warps, until something is done asynchronously
     AGENTS = U64(24)
     SLOTS = U64(32)  # mbarriers that are known
     # from one time to the next: in a cluster the power of two from which on no rank is, else 1

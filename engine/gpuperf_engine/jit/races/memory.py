@@ -291,7 +291,7 @@ class RaceMemory:
         fields = {
             Race.PLANES: start + Race.CLOCKS + room,
             Race.PLANE: self._plane,
-            Race.AGENTS: 128 if self.orders else 32 if step == 1 else self._plan.warps_per_cta,
+            Race.AGENTS: self._plan.warps_per_cta,
             Race.STEP: step,
             Race.CLOCK_BYTES: clock,
             Race.WARPS: mbarriers + Race.MOST_MBARRIERS * mbarrier,

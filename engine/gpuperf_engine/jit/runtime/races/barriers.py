@@ -136,6 +136,8 @@ def race_barrier_of_all(record: Race, warps: int) -> int:
     step = record.STEP
     now = record.NOW + step
     race_share(record, warps, 32 * 4, record.AGENTS * 4)
+    if record.SEGMENTS and record.AGENTS <= 32:
+        race_share(record, warps, (Race.OF_OTHERS - 1) * 4, (Race.OF_OTHERS + 1) * 4)
     if step > 1:
         if record.JOINED_PEER:
             race_share_peers(record, warps, 0)

@@ -86,9 +86,11 @@ def race_number_release(context: Context) -> int:
 
 def race_release_known(context: Context, record: Race, clock: RaceClock, number: int) -> int:
     """What a clock of a CTA knows is released to other CTAs."""
+    own = record.SEGMENTS
     agent = 0
     while agent < record.AGENTS:
-        race_release_segments(context, record.SEGMENTS, agent, clock.TIMES[agent], number)
+        if own.LISTS[2 * agent]:
+            race_release_segments(context, own, agent, clock.TIMES[agent], number)
         agent += 1
     cluster = record.CTA.CLUSTER
     turn = 1

@@ -97,8 +97,8 @@ def race_join_clock(record: Race, clock: RaceClock, known: RaceClock, turn: int)
                 race_join(to, from_, warps, turn, 0, -1)
             race_join(RaceClock(to + 32 * 4), RaceClock(from_ + 32 * 4), agents - 32, turn, 0, -1)
         rank += 1
-    if turn and record.SEGMENTS:
-        # releases are counted, not timed: by the number that they have in all CTAs
+    if record.SEGMENTS:
+        # releases are counted, not timed, by the number that they have in all CTAs; and known where no other agents are but warps
         if known.TIMES[Race.OF_OTHERS] > others:
             others = known.TIMES[Race.OF_OTHERS]
         clock.TIMES[Race.OF_OTHERS] = others
@@ -116,8 +116,11 @@ def race_advance(record: Race, me: RaceWarp) -> int:
     """The clock of a warp has its own time, too; what it does from now on is later."""
     epoch = me.EPOCH
     base = (me.BASE >> 8) - record.STEP
+    warps = record.AGENTS
+    if warps > 32:
+        warps = 32
     agent = 0
-    while agent < 32:
+    while agent < warps:
         time = me.CLOCK[agent]
         if time < base:
             time = base

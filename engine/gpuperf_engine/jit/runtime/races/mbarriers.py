@@ -111,7 +111,7 @@ def race_complete_mbarrier(cta: Cta, address: int) -> int:
         return 0
     found = race_mbarrier(record, address)
     size = record.CLOCK_BYTES
-    if record.STEP == 1 and record.TWIN == 0:
+    if record.STEP == 1 and record.TWIN == 0 and record.SEGMENTS == 0:
         size = record.AGENTS * 4
     copy(race_done(record, found), found + RaceMbarrier.ARRIVING, size)
     return 0

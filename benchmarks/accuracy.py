@@ -286,62 +286,64 @@ def render() -> str:
 
 HEAD = """# Accuracy
 
-How far `time_us` is from what was measured. Errors are predicted / measured − 1; mean, median and worst are of their magnitudes.
+How far `time_us` is from measured times. Errors are predicted / measured − 1; mean, median and worst are of their magnitudes.
 Spearman is the rank correlation of predicted and measured times. [timing.md](timing.md) describes the model."""
 
-OWN = """Predictions for the kernels of `tests/hardware/timed.py`, whose measured times lie in `benchmarks/hardware`
-([how they are measured](hardware.md)). The judged half of the kernels, chosen by a hash of the name, has calibrated nothing."""
+OWN = """Predictions for the kernels of `tests/hardware/timed.py`, whose measured times are in `benchmarks/hardware`
+([how they are measured](hardware.md)). The judged half of the kernels, chosen by a hash of the name, was not used for calibration."""
 
 NOTHING = """Nothing yet: `benchmarks/hardware` holds no measurement. The collector, the comparison with the emulator, the conversion,
-the calibration and this page's statistics have been run on stand-ins for the driver and on made-up numbers only
-([hardware.md](hardware.md)). On every GPU, therefore, these are unmeasured:
+the calibration and this page's statistics have been run only on substitutes for the driver and on made-up numbers
+([hardware.md](hardware.md)). Therefore these are unmeasured on every GPU:
 
-- *Results*: the emulator's of every instruction, of barriers, mbarriers, clusters, copies and matrix products, and of every
-  example, beside a GPU's, bit for bit; that the approximations of a GPU stay within the manual's bounds, and how its matrix units
-  add.
-- *Counters*: sectors, requests, wavefronts, bank conflicts and divergent branches beside a profiler's; machine instructions
-  executed per PTX instruction, by class (how many stand in the code, `python -m tests.hardware.static_sass` says without a GPU).
+- *Results*: the results of every instruction, of barriers, mbarriers, clusters, copies and matrix products, and of every
+  example, compared with a GPU's bit for bit; whether the approximations of a GPU stay within the manual's bounds, and the
+  order in which its matrix units add.
+- *Counters*: sectors, requests, wavefronts, bank conflicts and divergent branches compared with a profiler's; machine instructions
+  executed per PTX instruction, by class (`python -m tests.hardware.static_sass` counts those in the code without a GPU).
 - *Times*: the error of predicted times on the judged half of the kernels, mean, median and rank, at three sizes of each example,
-  with warm and with cold caches; the direction for pairs that differ in one thing (stride, padding, vector width, barriers,
+  with warm and with cold caches; the direction for pairs that differ in one property (stride, padding, vector width, barriers,
   spills, occupancy by shared memory, unrolling, redundant loads, divergence, atomics on one address, depth of a pipeline, double
-  for float).
-- *Machine numbers*: none was measured with these tools. Those that are marked `assumed` in `gpuperf targets --all` were
-  measured by nobody for that chip, what the register file gives on most of them among them. Nobody here
-  has measured the wake-up at an mbarrier, the issue and latency of bulk and tensor copies, the fence, commit and wait of `wgmma`,
-  and shared memory of other CTAs; the simulation takes latencies that others measured on an H800.
-- *The collector itself* on a real driver, its time of less than ten minutes on an H200, and the format of `ncu` beyond samples."""
+  instead of float).
+- *Machine numbers*: none was measured with these tools. Those marked `assumed` in `gpuperf targets --all` have not been
+  measured for that chip by anyone; on most chips they include the bandwidth of the register file. This project has not
+  measured the wake-up at an mbarrier, the issue and latency of bulk and tensor copies, the fence, commit and wait of `wgmma`,
+  and shared memory of other CTAs; the simulation uses latencies that others measured on an H800.
+- *The collector itself*: its run on a real driver, its time of less than ten minutes on an H200, and the format of `ncu` beyond
+  samples."""
 
 STREAMS = """Six streaming kernels (`init read scale triad stencil3pt stencil5pt`) on 2²⁸ doubles over all occupancies, published by
-RRZE-HPC/gpu-benches (`gpu-stream`, commits 1038c5d, fd7091f, 0a45416), predicted with cold caches. One row per GPU gives the CTA
-turnaround, and the saturated rows the sustained DRAM rates, of the first four and of the L40; the exponent that says how sharply
-latency and bandwidth meet was chosen on the first four; all other rows are the check
+RRZE-HPC/gpu-benches (`gpu-stream`, commits 1038c5d, fd7091f, 0a45416), predicted with cold caches. For the first four GPUs and
+the L40, one row each gives the CTA turnaround, and the saturated rows the sustained DRAM rates; the exponent that combines
+latency and bandwidth was chosen on the first four; all other rows are the check
 ([which is which](../tests/timing/data/README.md))."""
 
 SMALL = """One kernel (`a[i] = factor * b[i]` on doubles, back and forth between two arrays) at every size from 4 096 elements, in CTAs
 of 32 to 1 024 threads, 10 000 launches in a graph, published by te42kyfo/gpu-benches (`gpu-small-kernels`, commit c35574e). The
-caches are warm: what fits stays in L2, and the predictions are made with `caches="warm"`. Not judged are the rows that a machine
-description takes a number from: the smallest size (launch overhead), the CTAs of least threads (rate at which CTAs start), the
-largest arrays of the H200 (sustained rate). When these measurements were first looked at, the model knew no rate at which CTAs start
-and no warm caches, its launch overhead held the time of a small kernel too, and latency and bandwidth did not lengthen each other: the
+caches are warm: data that fits stays in L2, and the predictions use `caches="warm"`. Rows from which a machine
+description takes a number are not judged: the smallest size (launch overhead), the smallest CTAs (rate at which CTAs start), the
+largest arrays of the H200 (sustained rate). When these measurements were first examined, the model had no rate at which CTAs start
+and no warm caches, its launch overhead included the time of a small kernel, and latency and bandwidth did not add up: the
 mean error of the same rows was 37, 36 and 18 % on the A100, 58, 96 and 2 % on the A40, 31, 28 and 19 % on the H200, 154, 190 and 5 %
-on the L40. With these mended it was 14, 12 and 3 %, 11, 10 and 2 %, 11, 7 and 2 %, 14, 15 and 5 %: then the time to start the
-CTAs and the latency of the last of them hid each other, so did a narrow pipe (`double` on A40 and L40) and the latency before and
-after it, all of L2 was as near as its near partition, and the A40's CTAs started at the rate of arrays that DRAM limits."""
+on the L40. With these defects fixed it was 14, 12 and 3 %, 11, 10 and 2 %, 11, 7 and 2 %, 14, 15 and 5 %. At that time the
+start of the CTAs and the latency of the last one overlapped completely, as did a narrow pipe (`double` on A40 and L40) and the
+latency before and after it, all of L2 was as fast as its near partition, and the A40's CTAs started at the rate of DRAM-bound
+arrays."""
 
-STRIDES = """Cycles of an SM per load of a warp from L1, lanes a number of elements of 4 and 8 bytes apart, or in rows of so many side
-by side, published by RRZE-HPC/gpu-benches (`gpu-strides`, commit 1038c5d). The benchmark's launch runs on the emulator. The wavefronts
-in the banks of L1 that it counts are those of the profiler's counter in the log, in every row. A load takes these, or the
-look-up of its lines, four a cycle as NVIDIA says, whichever is more. Where the look-up is more, some lines share a set of the tags and
-wait for each other; how lines are dealt to sets is not published, and is not modelled. From these rows no number is taken but the 126
-bytes a clock of A100 and H200 (stride 1). When a load cost L1 its sectors and L1 of the A40 gave 64 bytes a clock, the mean errors of
-strides 0 to 8, of 16 to 64 and of all others were 11, 70 and 35 % on the A100, 60, 33 and 139 % on the A40, and on the H200 11 and
-96 % (first and last)."""
+STRIDES = """Cycles of an SM per load of a warp from L1, with lanes a number of 4- or 8-byte elements apart, or in blocks of contiguous
+lanes, published by RRZE-HPC/gpu-benches (`gpu-strides`, commit 1038c5d). The benchmark's launch runs on the emulator. Its
+wavefronts in the banks of L1 equal the profiler's counter in the log, in every row. A load takes the time of these, or of the
+tag look-ups of its lines, four per cycle according to NVIDIA, whichever is longer. If the look-ups take longer, some lines
+share a set of the tags and wait for each other; the mapping of lines to sets is not published, and is not modelled. The only
+number taken from these rows is the 126 bytes per clock of A100 and H200 (stride 1). When the cost of a load in L1 was its
+sectors and L1 of the A40 had 64 bytes per clock, the mean errors of strides 0 to 8, of 16 to 64 and of all others were 11, 70
+and 35 % on the A100, 60, 33 and 139 % on the A40, and on the H200 11 and 96 % (first and last)."""
 
-ROOFLINE = """One kernel that reads two arrays of floats once and makes 0 to 240 multiply-adds with each pair, published by
-te42kyfo/gpu-benches (`gpu-roofline`, commit e4e93a3), predicted at the clock that the log gives, which falls to 1 320 MHz on the
-L40. `memory` are the rows that read at nine tenths of the highest rate or more. Nothing was taken from these rows. The A100 reads
-slower than it writes, and its sustained rate was taken from writes. When the register file limited nothing, the errors of
+ROOFLINE = """One kernel that reads two arrays of floats once and performs 0 to 240 multiply-adds on each pair, published by
+te42kyfo/gpu-benches (`gpu-roofline`, commit e4e93a3), predicted at the clock in the log, which falls to 1 320 MHz on the
+L40. `memory` are the rows that read at nine tenths of the highest rate or more. No number was taken from these rows. The A100 reads
+slower than it writes, and its sustained rate was taken from writes. Before the register file was modelled, the errors of
 `arithmetic` were 6, 29, 37 and 25 % (A100, A40, H200, L40)."""
 
-UNKNOWN = """Nothing here is bound by shared memory or integer arithmetic, divergent or full of atomics: what predictions of such
-kernels are worth in absolute terms is unknown."""
+UNKNOWN = """No kernel here is bound by shared memory or integer arithmetic, divergent or dominated by atomics: the absolute error of
+predictions for such kernels is unknown."""

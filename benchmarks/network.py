@@ -16,18 +16,19 @@ TEXT = """\
 # A network, counted without computing it
 
 HyPA (Metz, Plump, Berger, Drechsler: *Hybrid PTX Analysis for GPU accelerated CNN inferencing aiding Computer Architecture
-Design*, FDL 2023) profiles the kernels of convolutional networks by emulating only what decides their jumps. This is that
-experiment on the [network of the examples](../examples/README.md): {launches} launches of {kernels} kernels for {batch} images of
-{side} × {side}, under the [demand](engine.md#demands) `control`. No layer is computed, and every count is exact: for two images
-of 32 × 32, which are computed in a second, a test compares it with the whole program block by block and branch by branch.
+Design*, FDL 2023) profiles the kernels of convolutional networks by emulating only the instructions that decide their branches.
+This page repeats the experiment on the [network of the examples](../examples/README.md): {launches} launches of {kernels}
+kernels for {batch} images of {side} × {side}, under the [demand](engine.md#demands) `control`. No layer is computed, and every
+count is exact: for two images of 32 × 32, which are computed in a second, a test compares it with the whole program block by
+block and branch by branch.
 
 ```console
 $ python -m examples.cnn.network --batch {batch} --side {side} -o network.csv
 ```
 
-*Slice* is the part of the dynamic instructions that decides where threads go, *executed* the part that the analysis ran: of
-blocks that behave alike one stands for all. *Divergent* counts branches, once per warp, at which its lanes diverge. The borders of
-the convolutions cost none: there these kernels copy zeros instead of branching.
+*Slice* is the share of the dynamic instructions that decide control flow, *executed* the share that the analysis ran: one
+block represents all that behave identically. *Divergent* counts branches, once per warp, at which its lanes diverge. The borders of
+the convolutions cause none: there these kernels copy zeros instead of branching.
 
 """
 HEAD = (

@@ -185,6 +185,8 @@ def main() -> None:
         print("\n".join(values.rows(7)))
         print("\nAccesses per second of a core, by what they carry:\n")
         print("\n".join(values.rate_rows(7)))
+        print("\nThe same of kernels that store bytes and halves:\n")
+        print("\n".join(values.narrow_rows(7)))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import gpuperf_engine as ge
 from benchmarks.races import CASES, launches
 
-__all__ = ["rate_rows", "rows"]
+__all__ = ["narrow_rows", "rate_rows", "rows"]
 
 _COUNT = 1 << 20
 #: y[i] = x[i], by threads of blocks of 256
@@ -31,6 +31,40 @@ _COPY = """
     st.global.f32 [%rd5], %f;
     ret;
 }"""
+#: what a thread does with its x and y in ``_COPY``, and the types of both
+_NARROW = {
+    "bytes: y = 255 − x": (
+        "ld.global.u8 %h, [%rd4]; sub.u16 %h, 255, %h; st.global.u8 [%rd5], %h;",
+        "u1",
+        "u1",
+    ),
+    "bytes in place: x = 255 − x": (
+        "ld.global.u8 %h, [%rd4]; sub.u16 %h, 255, %h; st.global.u8 [%rd4], %h;",
+        "u1",
+        "u1",
+    ),
+    "halves: y = x + y": (
+        "ld.global.b16 %h, [%rd4]; ld.global.b16 %g, [%rd5]; add.f16 %h, %h, %g; st.global.b16 [%rd5], %h;",
+        "f2",
+        "f2",
+    ),
+    "int8 of floats": (
+        "ld.global.f32 %f, [%rd4]; mul.f32 %f, %f, 0f42000000; cvt.rni.sat.s8.f32 %h, %f; st.global.u8 [%rd5], %h;",
+        "f4",
+        "i1",
+    ),
+    "bytes, 3 × 3: y = mean of x": (
+        "mov.b32 %r3, 0; \n"
+        + "".join(
+            f"ld.global.u8 %r1, [%rd4+{line * 1000 + column}]; add.u32 %r3, %r3, %r1;\n"
+            for line in range(3)
+            for column in range(3)
+        )
+        + "div.u32 %r3, %r3, 9; cvt.u16.u32 %h, %r3; st.global.u8 [%rd5+1001], %h;",
+        "u1",
+        "u1",
+    ),
+}
 #: the same of pairs of halves, each an element
 _PAIRS = _COPY.replace(".f32", ".b32").replace("ret;", "add.f16x2 %f, %f, %f; ret;")
 
@@ -61,6 +95,43 @@ def rate_rows(runs: int) -> list[str]:
     return table
 
 
+def narrow_rows(runs: int) -> list[str]:
+    """A Markdown table: as ``rows``, and accesses per second, of kernels that load or store elements of less than a word."""
+    table = [
+        "| kernel, 1 M | `memory`, CPU ms | with `accesses` | M accesses/s | of recording alone |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    rng = np.random.default_rng(7)
+    for name, (body, source, target) in _NARROW.items():
+        size, other = np.dtype(source).itemsize, np.dtype(target).itemsize
+        text = _COPY.replace("ld.global.f32 %f, [%rd4];\n    st.global.f32 [%rd5], %f;", body)
+        text = text.replace("%f;", "%f; .reg .b16 %h, %g;", 1)
+        text = text.replace("mul.wide.u32 %rd3, %r4, 4;", f"mul.wide.u32 %rd3, %r4, {size};")
+        text = text.replace(
+            "add.s64 %rd5, %rd2, %rd3;", f"mul.wide.u32 %rd3, %r4, {other}; add.s64 %rd5, %rd2, %rd3;"
+        )
+        x = (
+            rng.normal(size=_COUNT + 4096).astype(source)
+            if source[0] == "f"
+            else rng.integers(0, 256, _COUNT + 4096).astype(source)
+        )
+        y = rng.integers(0, 99, _COUNT + 4096).astype(target)
+        plain, recorded = (
+            _launches(text, [x, y], observe) for observe in ({"memory"}, {"memory", "accesses"})
+        )
+        pairs = _pairs(plain, recorded, runs)
+        accesses = 1e-6 * _COUNT * (body.count("ld.") + body.count("st."))
+        before, whole = (statistics.median(item) for item in zip(*pairs))
+        own, ratio = (
+            statistics.median(after - before for before, after in pairs),
+            statistics.median(a / b for b, a in pairs),
+        )
+        table.append(
+            f"| {name} | {before * 1e3:.1f} | {ratio:.1f} × | {accesses / whole:,.0f} | {accesses / own:,.0f} |"
+        )
+    return table
+
+
 def _data(rng: np.random.Generator) -> dict[str, NDArray[Any]]:
     random = rng.random(_COUNT, np.float32)
     return {
@@ -77,9 +148,14 @@ def _data(rng: np.random.Generator) -> dict[str, NDArray[Any]]:
 
 def _copies(values: NDArray[Any], observe: set[str]) -> Callable[[], float]:
     """CPU seconds of a launch that loads and stores these values."""
-    device: Any = ge.Device(races="off", observe=observe)
     text = _PAIRS if values.dtype == np.float16 else _COPY
-    kernel, given = ge.parse(text)["copy"], [device.array(values), device.zeros(values.size, values.dtype)]
+    return _launches(text, [values, np.zeros_like(values)], observe)
+
+
+def _launches(text: str, arrays: Sequence[NDArray[Any]], observe: set[str]) -> Callable[[], float]:
+    """CPU seconds of a launch."""
+    device: Any = ge.Device(races="off", observe=observe)
+    kernel, given = ge.parse(text)["copy"], [device.array(item) for item in arrays]
 
     def run() -> float:
         start = time.process_time()

@@ -79,9 +79,11 @@ def _narrower(step: _Step, rng: np.random.Generator) -> _Step:
     """Mostly bytes or halves side by side, which often begin within a word."""
     if step.what == "red" or step.size > 4 or rng.random() < 0.3:
         return step
-    size = int(rng.choice([1, 2]))
+    size, count = [(1, step.count), (2, step.count), (1, 4)][
+        int(rng.choice(3 if step.what != "release" else 2))
+    ]
     offset = int(rng.choice([0, 0, 0, 1, 2, 3, 5, 32]))
-    return replace(step, size=size, stride=size * step.count, inside=0, pair=False, offset=offset)
+    return replace(step, size=size, count=count, stride=size * count, inside=0, pair=False, offset=offset)
 
 
 def _text(steps: list[_Step], barriers: set[int]) -> str:
@@ -93,7 +95,7 @@ def _text(steps: list[_Step], barriers: set[int]) -> str:
             f"and.b32 %r3, %r4, {step.guard}; setp.eq.u32 %p, %r3, 0;"
         )
         register = {1: "%h", 2: "%h", 4: "%q" if step.pair else "%r", 8: "%d"}[step.size] + "9"
-        value = register if step.count == 1 else f"{{{register}, {register}}}"
+        value = register if step.count == 1 else f"{{{', '.join([register] * step.count)}}}"
         operands = f"{value}, [%rd3+{step.inside}]" if step.what == "ld" else f"[%rd3+{step.inside}], {value}"
         lines.append(f"@%p {step.opcode} {operands}; // {number}")
         if step.pair:  # said of what is loaded, and of what is stored

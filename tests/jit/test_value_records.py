@@ -25,7 +25,7 @@ from gpuperf_engine.simt.value_records import LOADS, hashed, value_kind
 from ..support import BACKENDS, head
 
 Elements = NDArray[Any]
-_DTYPES = {"u8": np.uint8, "s16": np.int16, "u32": np.uint32, "s32": np.int32}
+_DTYPES = {"u8": np.uint8, "s8": np.int8, "s16": np.int16, "u32": np.uint32, "s32": np.int32}
 _DTYPES |= {"u64": np.uint64, "s64": np.int64, "f16": np.float16, "f32": np.float32, "f64": np.float64}
 _FRACTION = {"f16": 10, "f32": 23, "f64": 52}
 _THREADS = 128
@@ -99,6 +99,9 @@ def _check(record: ValueRecord, type: str, values: Elements) -> None:
             or bits in top
             or np.isnan(np.array(bits, _bits(values).dtype).view(values.dtype))
         )
+    if record.width == 1:
+        assert all(count == true[bits] for bits, count in top.items())
+        assert [count for _, count in record.top] == sorted(true.values(), reverse=True)[:16]
     if len(true) <= 16:
         assert sorted(count for _, count in record.top) == sorted(true.values()) and record.top_error == 0
     assert record.distinct_exact == (len(true) - (0 in true) <= 384)

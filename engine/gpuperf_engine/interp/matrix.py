@@ -103,5 +103,5 @@ class MatrixRows:
                 part = np.ascontiguousarray(halves[lanes, half])
                 loader = warp.number if self.loads else 0
                 recorder.add(
-                    slot, step.space, lanes, places, part, not self.loads, loader, warp.number, half=half
+                    slot, step.space, lanes, places, part, not self.loads, loader, warp.number, part=half
                 )

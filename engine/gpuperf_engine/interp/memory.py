@@ -37,6 +37,7 @@ from ..simt.effects import is_strong
 from ..simt.faults import cta_of, thread_of
 from ..simt.padding import Overrun, merge
 from ..simt.rule_breaches import Breach
+from ..simt.value_records import part_of_word
 from .operands import (
     Guarded,
     Prepare,
@@ -419,7 +420,9 @@ class MemoryStep:
         """What the access carries, where that is observed."""
         addresses = self.recorded(warp, addresses)
         loader = warp.number if self.reloads else 0
-        for slot in recorder.slots.get(-1 if self.site is None else self.site, ()):
+        slots = recorder.slots.get(-1 if self.site is None else self.site, ())
+        whole = self.type.bytes >= 4 or not self.kept
+        for slot in slots:
             bytes = slot.kind.bits // 8
             element, part = divmod(slot.element * bytes, self.type.bytes)
             if element * self.type.bytes not in self.kept:
@@ -439,7 +442,7 @@ class MemoryStep:
                     loader,
                     warp.number,
                     self.strong,
-                    part // bytes,
+                    (part_of_word(slot, slots) or 0) if whole else 0,
                 )
 
     def recorded(self, warp: ReferenceWarp, addresses: Lanes) -> Lanes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,7 @@ from ..simt.value_records import (
     load_place,
     merged,
     object_namer,
+    tallied,
     value_slots,
 )
 from .values import Lanes
@@ -71,6 +73,8 @@ class _Record:
     kind: ValueKind
     #: batches that are not in the sums yet: lanes, indices of elements, and words
     batches: list[tuple[Lanes, Lanes, Lanes]] = field(default_factory=list)
+    #: how often each value of 8 bits occurred
+    tally: Counter[int] = field(default_factory=Counter)
     #: hashes up to ``highest``
     sample: set[int] = field(default_factory=set)
     highest: int = 0
@@ -114,11 +118,11 @@ class ValueRecorder:
         loader: int,
         warp: int = 0,
         strong: bool = False,
-        half: int = 0,
+        part: int = 0,
     ) -> None:
         """One element of an access. ``addresses`` and ``values`` are those of the active ``lanes``, in order; ``stores``: it is about
         to be stored, by the ``warp`` of that number in the launch + 1, ``strong`` or not; ``loader``: that number, if it is a load
-        that could be left out, else 0; ``half``: which one of a word it is, whose first slot overwrites all of the word."""
+        that could be left out, else 0; ``part``: which one of a word it is, whose first slot overwrites all of the word."""
         kind = slot.kind
         size = kind.bits // 8
         if slot.element:
@@ -139,7 +143,7 @@ class ValueRecorder:
             if stores and not target.space:
                 record.carried.silent += self._silent(addresses[inside], raw[inside], size, target.tracked)
             if self._traced and target.writable:
-                stored = (warp, strong, slot.index + 1 - half) if stores else None
+                stored = (warp, strong, slot.index + 1 - part) if stores else None
                 self._trace(record, lanes[inside], offsets[inside], size, stored)
             record.batches.append(
                 (lanes[inside], (offsets[inside] // np.uint64(size)).astype(np.int64), words[inside])
@@ -410,6 +414,10 @@ def _top(record: _Record, words: Lanes) -> None:
     item = record.carried
     different, counts = np.unique(words, return_counts=True)
     batch = dict(zip(different.tolist(), counts.tolist()))
+    if record.kind.bits == 8:
+        record.tally.update(batch)
+        tallied(item, record.tally)
+        return
     if len({*item.top, *batch}) > TOP:
         batch, lost = heavy(words)
         item.top_error += lost

@@ -15,7 +15,17 @@ from ..memory.arena import GLOBAL_BASE, Memory
 from ..results import ValueRecord
 from ..simt.dead_stores import traces_stores
 from ..simt.program import Program
-from ..simt.value_records import LOADS, TOP, Carried, ValueKind, describe, object_namer, value_slots
+from ..simt.value_records import (
+    LOADS,
+    TALLIED,
+    TOP,
+    Carried,
+    ValueKind,
+    describe,
+    object_namer,
+    tallied,
+    value_slots,
+)
 from .host_arrays import address_of, aligned
 from .ir.abi import Context
 from .ir.access_records import ValueLoad, ValueRow, Values
@@ -92,7 +102,20 @@ class LaunchValues:
         for word, starts in of_word.items():
             if starts:
                 raw = np.stack([self._records[start : start + Values.LANES] for start in starts])
-                yield from _carried(self.kinds, word, raw)
+                for start, item in zip(starts, _carried(self.kinds, word, raw)):
+                    if self.kinds[item.slot].bits == 8:
+                        self._tally(start, item)
+                    yield item
+
+    def _tally(self, start: int, item: Carried) -> None:
+        """Take what a record counted of values of 8 bits into what is read off it."""
+        counts = item.top
+        if self._records[start + Values.MANY]:
+            table = self._records[start + Values.TABLE :][: 8 * TALLIED].view(np.int64)
+            found = np.flatnonzero(table).astype(np.uint8)
+            words = found.astype(np.int8).astype(np.int32) if self.kinds[item.slot].kind == "s" else found
+            counts = dict(zip(words.astype(np.uint32).tolist(), table[found].tolist()))
+        tallied(item, counts)
 
 
 @lru_cache(64)

@@ -58,7 +58,8 @@ class ValueRecord:
     loads displace it (1,024 are), so that some may be missed. ``top``: up to 16 values with counts, most frequent first; each stands
     for at most ``top_error`` accesses more than counted, and what is not among them for at most ``top_error`` ≤ count / 8: a
     summary (Misra and Gries, 1982) of 16 warps at a time, of which values that are less than a sixteenth may be left out, merged
-    as by Agarwal et al., "Mergeable summaries", 2012. It is exact up to 16 different values. ``distinct`` counts different bits; it is
+    as by Agarwal et al., "Mergeable summaries", 2012. It is exact up to 16 different values, and of
+    8 bits. ``distinct`` counts different bits; it is
     exact if ``distinct_exact``, which it is up to 384 of them, else an estimate whose standard error is 1.2/√192 = 9 % at most
     (adaptive sampling, Flajolet, 1990). ``mantissa_bits``: of the fraction, those from the first to the last one that any
     value sets; ``None`` for integers. ``smallest``: the least absolute value but 0 of floats. ``affine``: see there; ``None`` if

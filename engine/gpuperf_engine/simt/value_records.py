@@ -9,6 +9,7 @@ lanes of a warp that go to one object; ``BATCHES`` of one record are a *chunk*, 
   is room for has, in all at most ``count / (TOP + 1)``. While there is room, all values of a chunk take part. Later those that
   may be more than a sixteenth of it: elements are counted in ``BUCKETS`` by their hash, and values are taken from a bucket until it
   has no more than that; what is left in it is lost. So no value loses more than an eighth of all accesses.
+- Of values of 8 bits all are counted, and the ``TOP`` most frequent kept (of equal counts the lower bits).
 - Different values are sampled by their hash (Flajolet, "On adaptive sampling", Computing 43, 1990): all of them until there are more
   than ``MOST_SAMPLED``, then those whose hash has one more leading zero, and so on.
 - A load by a warp from the arena is remembered, and held against the next one of that width that it makes with the same addresses in
@@ -60,6 +61,7 @@ __all__ = [
     "LOAD_FACTORS",
     "MOST_SAMPLED",
     "NEAR",
+    "TALLIED",
     "TOLERANCE",
     "TOP",
     "WIDE",
@@ -70,6 +72,8 @@ __all__ = [
     "heavy",
     "load_place",
     "object_namer",
+    "part_of_word",
+    "tallied",
     "value_kind",
     "value_slots",
 ]
@@ -82,6 +86,8 @@ BUCKETS = 256
 HEAVY_SHIFT = 4
 #: loads by warps that are remembered
 LOADS = 1024
+#: different values of 8 bits
+TALLIED = 256
 #: most different values sampled, and places of their table
 MOST_SAMPLED = 384
 DISTINCT_SLOTS = 1024
@@ -169,6 +175,13 @@ def _slots(program: Program) -> dict[int, tuple[ValueSlot, ...]]:
         )
         count += len(known)
     return slots
+
+
+def part_of_word(slot: ValueSlot, of_site: Sequence[ValueSlot]) -> int | None:
+    """Which part of a word an element is, if each lane moves whole words in elements of less: the first one stands for the word in the
+    search for dead stores."""
+    bits = slot.kind.bits
+    return slot.element * bits % 32 // bits if bits < 32 and len(of_site) * bits % 32 == 0 else None
 
 
 @dataclass(slots=True)
@@ -457,6 +470,14 @@ def load_place(first: int, last: int, warp: int) -> int:
     + 1."""
     mixed = (first + last * LOAD_FACTORS[0] + warp * LOAD_FACTORS[1]) % (1 << 64)
     return (mixed ^ mixed >> 32) * LOAD_FACTORS[1] % (1 << 64) >> 64 - (LOADS.bit_length() - 1)
+
+
+def tallied(item: Carried, counts: dict[int, int]) -> None:
+    """Take how often each value of 8 bits occurred, by the bits of its word, into a record."""
+    ordered = sorted(counts.items(), key=_frequent_first)
+    item.top = dict(ordered[:TOP])
+    item.top_error = ordered[TOP][1] if len(ordered) > TOP else 0
+    item.sampled = len(counts) - (0 in counts)
 
 
 def heavy(words: NDArray[Any]) -> tuple[dict[int, int], int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...isa.effects import LOAD, MATRIX_LOAD, MATRIX_STORE, STORE
 from ...isa.types import scalar_type
 from ...simt.effects import is_strong
+from ...simt.value_records import part_of_word
 from ..ir.abi import Context
 from ..ir.access_records import Values
 from ..ir.operands import LANES, Ref
@@ -23,25 +24,22 @@ if TYPE_CHECKING:
 __all__ = ["record_copied", "record_piece", "record_values", "recording_ranges"]
 
 
-_HALVES = (Values.LOW, Values.HIGH)
-
-
 def record_values(access: Access, values: Sequence[NativeValue], left_out: Sequence[int] = ()) -> None:
     """Record the elements of an access, but for those at some places, if that is observed; of stores before they are made."""
     for index, value in enumerate(values):
         if index not in left_out:
-            _record(access, value, index, index)
+            _record(access, value, index, index, access.type.bits >= 32 or not left_out)
 
 
 def record_piece(access: Access, values: Sequence[NativeValue], first: int) -> None:
     """Record one of the accesses of a matrix instruction, whose words are the ``first`` and further ones of a lane."""
     for index, value in enumerate(values):
-        _record(access, value, first + index, index)
+        _record(access, value, first + index, index, True)
 
 
-def _record(access: Access, value: NativeValue, number: int, place: int) -> None:
+def _record(access: Access, value: NativeValue, number: int, place: int, whole: bool) -> None:
     """Record a value, the one of this number of its instruction, so many of them behind the address; one whose halves are recorded
-    is two elements."""
+    is two elements. ``whole``: all parts of a word are recorded."""
     to = access.to
     slots = to.generator.values.get(access.site, ())
     if not slots:
@@ -54,7 +52,10 @@ def _record(access: Access, value: NativeValue, number: int, place: int) -> None
         part = to.writer.trunc(part, f"i{bits}") if halves > 1 else part
         distance = place * access.type.bytes + half * bits // 8
         addresses = to.writer.add(access.addresses(), distance) if distance else access.addresses()
-        how = access.space + _compares(access) + (_HALVES[half] if halves == 2 else 0)
+        in_word = part_of_word(slot, slots) if whole else None
+        how = access.space + _compares(access)
+        if in_word is not None:
+            how += Values.FURTHER if in_word else Values.FIRST
         given = [
             ("ptr", "%ctx"), ("i64", str(slot.index)), ("i32", access.mask), (addresses.type, addresses),
             (part.type, part), ("i64", str(how)),

@@ -114,7 +114,8 @@ class Values:
     OVERWRITER = 1824
     LEAD = 1832
     TOUCHED = 1840  # where the epoch of the object's last store stands
-    PAIRS = 1848  # 1: of low halves of words, which are traced whole; the next slot has the high ones
+    # log2 of the parts of a word, if the first one stands for it where dead stores are sought; the next slots have the others
+    PARTS = 1848
     # 8 bytes each
     TOP = 1856
     TOP_COUNTS = TOP + 8 * value_records.TOP
@@ -142,8 +143,8 @@ class Values:
     HELD = 4
     LOADED = 8
     STRONG = 16  # of HELD
-    LOW = 32  # halves of words
-    HIGH = 64
+    FIRST = 32  # parts of words
+    FURTHER = 64
     # of TRACES
     READS = 1
     OVERWRITES = 2

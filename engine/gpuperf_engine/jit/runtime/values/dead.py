@@ -12,15 +12,19 @@ from ..compile_python import load64, store64, unsigned_less
 
 
 def values_dead(context: Context, start: int, slot: int, bytes: int, overwriter: int, index: int) -> int:
-    """So many bytes of the object there, which the slot − 1 stored, were overwritten unread: whole words, or the byte ``index`` of one
-    (else −1). Words of two halves are half those of the next slot."""
+    """So many bytes of the object there, which the slot − 1 stored, were overwritten unread: whole words, or bytes that have the
+    number ``index`` in theirs (else −1). Each part of words has a slot."""
     record = values_stored(context, start, slot)
-    if record and load64(record + Values.PAIRS):
+    if record and load64(record + Values.PARTS):
+        parts = load64(record + Values.PARTS)
         if index < 0:
-            bytes = bytes >> 1
-            values_lost(values_stored(context, start, slot + 1), bytes, overwriter)
-        if index > 1:
-            record = values_stored(context, start, slot + 1)
+            bytes = bytes >> parts
+            part = (1 << parts) - 1
+            while part:
+                values_lost(values_stored(context, start, slot + part), bytes, overwriter)
+                part -= 1
+        elif index >> (2 - parts):
+            record = values_stored(context, start, slot + (index >> (2 - parts)))
     return values_lost(record, bytes, overwriter)
 
 

@@ -49,8 +49,8 @@ class Entries(Loads):
         entry = to.splat(to.and_(given.slot, given.kept), count)
         return to.and_(to.or_(own, entry), to.splat(given.kept, count))
 
-    def count_dead(self, entries: Ref, lost: Ref, bytes: int, upper: Ref | None = None) -> None:
-        """So many bytes of each of these entries are dead; ``upper``: of single bytes, which are in the upper halves of words."""
+    def count_dead(self, entries: Ref, lost: Ref, bytes: int, places: Ref | None = None) -> None:
+        """So many bytes of each of these entries are dead; ``places``: of single bytes, which ones of their words they are."""
         to, count = self.to, count_of(entries.type)
         before, head, body, done = to.block, *(to.label(f"dead{end}") for end in ("", ".some", ".none"))
         to.enter(head)
@@ -61,13 +61,12 @@ class Entries(Loads):
         bits = int(lane.type[1:])
         index = lane if bits == 32 else to.cast("trunc" if bits > 32 else "zext", lane, "i32")
         by = to.and_(to.extract(entries, index), StoreShadow.SLOT)
-        alike = to.bits(to.icmp("eq", to.and_(entries, StoreShadow.SLOT), to.splat(by, count)))
-        byte: Ref = Ref("i64", "-1")
-        if upper is not None:
-            high = to.trunc(to.lshr(upper, lane), "i1")
-            alike = to.and_(alike, to.select(high, upper, to.not_(upper)))
-            byte = to.select(high, Ref("i64", "2"), 0)
-        together = to.and_(rest, alike)
+        alike = to.icmp("eq", to.and_(entries, StoreShadow.SLOT), to.splat(by, count))
+        byte = Ref("i64", "-1")
+        if places is not None:
+            byte = to.extract(places, index)
+            alike = to.and_(alike, to.icmp("eq", places, to.splat(byte, count)))
+        together = to.and_(rest, to.bits(alike))
         number = to.intrinsic(f"ctpop.{lost.type}", lost.type, together)
         number = to.zext(number, "i64") if bits < 64 else number
         start = to.field(self.record, Values.START)

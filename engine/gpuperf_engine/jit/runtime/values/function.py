@@ -6,7 +6,7 @@ record)`` takes the rows of a record into its sums: when there are ``BATCHES`` o
 is defined by ``simt.value_records``. ``values_range_<type>(context, address, bytes)`` records elements of device memory that lie side
 by side, for the slot in the context. ``how``: space (0 the arena, 1 shared, 2 local, 3 generic), + ``Values.HELD`` for a store, which
 is recorded before it is made, + ``Values.STRONG`` if it is strong, ``Values.LOADED`` for a load that could be left out, and
-``Values.LOW`` and ``Values.HIGH`` for the halves of words, of which the low ones trace the words.
+``Values.FIRST`` and ``Values.FURTHER`` for the parts of words, of which the first ones trace the words.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from __future__ import annotations
 from ....simt.value_records import BATCHES, ValueKind, value_kind
 from ...ir.abi import Context
 from ...ir.access_records import ValueRow, Values
-from ...ir.operands import LANES, Ref, numbers
+from ...ir.operands import LANES, Ref, lanes_of, numbers
 from .lines import Lines
 from .rows import V1, V64, Rows
 from .sample import Sample
 from .spread import Spread
 from .stores import Stores
 from .sums import Sums
+from .tally import Tally
 from .top import Top
 
 __all__ = ["IMPORTS", "PREFIX", "RANGE_PREFIX", "values_function"]
@@ -39,7 +40,9 @@ def values_function(name: str, wide: bool) -> str:
     kind = value_kind(name[len(PREFIX) :])
     parts: list[Rows] = [_Recorded(name, kind, wide), _Located(_LOCATED + kind.name, kind, wide)]
     parts += [_Compared(_COMPARED + kind.name, kind, wide)]
-    parts += [_Reduced(_REDUCED + kind.name, kind, wide), Sample(kind, wide)]
+    reduced = _ReducedBytes if kind.bits == 8 else _Reduced
+    parts.append(reduced(_REDUCED + kind.name, kind, wide))
+    parts += [] if kind.bits == 8 else [Sample(kind, wide)]
     parts.append(_Range(RANGE_PREFIX + kind.name, kind, wide))
     texts = [part.text() for part in parts]
     # of some intrinsics several functions say so
@@ -225,8 +228,12 @@ class _Compared(_Appending, Stores):
         base = to.pointer(to.field("%ctx", memory))
         if way == "row":
             return to.load(self.raw, to.place(base, to.extract(self.addresses, 0)), 1)
-        pointers = to.ref(f"<{LANES} x ptr>", f"getelementptr i8, ptr {base}, {V64} {self.addresses}")
-        return self.gathered(pointers, self.on, self.raw)
+        if self.kind.bits >= 32:
+            return self.gathered(self.pointers(base, self.addresses), self.on, self.raw)
+        # no host gathers less than words, which begin and end with the pages of memory
+        words = self.gathered(self.pointers(base, to.and_(self.addresses, -4)), self.on, lanes_of("i32"))
+        down = to.trunc(to.shl(to.and_(self.addresses, 3), 3), "i32")
+        return to.trunc(to.lshr(words, down), f"i{self.kind.bits}")
 
 
 class _Range(Rows):
@@ -290,3 +297,9 @@ class _Reduced(Sums, Lines, Spread, Top):
         to.enter("end")
         to.give()
         return to.function(f"void @{self.name}(ptr %ctx, ptr %record)")
+
+
+class _ReducedBytes(_Reduced, Tally):
+    """Of values of 8 bits each one is counted."""
+
+    allocate, top = Tally.allocate, Tally.top

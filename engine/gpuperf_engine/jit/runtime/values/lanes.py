@@ -79,10 +79,10 @@ def values_record(context: Context, slot: int, address: int, size: int, how: int
         record = values_new(context, slot, space, start, size, compares)
         if record == 0:
             return 0
-    if how & Values.HIGH:
+    if how & Values.FURTHER:
         writable = 0
-    if how & Values.LOW:
-        store64(record + Values.PAIRS, 1)
+    if how & Values.FIRST:
+        store64(record + Values.PARTS, 1 if size == 2 else 2)
     if writable and context.STORE_WORDS and unsigned_less(start - context.STORE_FROM, context.STORE_SPAN):
         store64(record + Values.TRACES, values_traces(how))
         store64(record + Values.TOUCHED, context.STORE_OBJECTS + (start >> 5))

@@ -81,12 +81,12 @@ class Narrow(Entries):
         )
         to.enter("bytes.own")
         own = self.owned(_LANES, given)
-        upper = to.bits(to.icmp("ne", to.and_(addresses, 2), 0))
+        in_words = [to.and_(to.add(addresses, byte) if byte else addresses, 3) for byte in range(size)]
         places = [self.pointers(base, to.shl(to.add(addresses, byte), 3)) for byte in range(size)]
         entries = [self.gathered(place, on, V64) for place in places]
         lost = [self.lost(entry, own, given.epoch) for entry in entries]
-        for entry, own_lost in zip(entries, lost):
-            self.count_dead(entry, own_lost, 1, upper)
+        for entry, own_lost, of_words in zip(entries, lost, in_words):
+            self.count_dead(entry, own_lost, 1, of_words)
         for place in places:
             self.scatter(self.renewed(own, given), place, on)
         to.jump("traced")

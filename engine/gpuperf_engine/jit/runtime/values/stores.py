@@ -16,8 +16,8 @@ __all__ = ["Stores"]
 
 
 class Stores(Narrow):
-    """Words of 32 bits have an entry each (``values.dead``). Elements of whole words, and pairs of halves, are traced by vectors,
-    and lane by lane where threads spread over a word."""
+    """Words of 32 bits have an entry each (``values.dead``). Elements of whole words, and all parts of words at once, are traced by
+    vectors, and lane by lane where threads spread over a word."""
 
     def trace(self, addresses: Ref, mask: Ref) -> None:
         """The lanes of an access read or store."""
@@ -38,16 +38,13 @@ class Stores(Narrow):
         who = to.phi("i64", (0, "trace.load"), (thread, "trace.store"))
         kept = to.cast("sext", to.icmp("eq", how, Values.STORES), "i64")
         given = Tracing(epoch, who, to.add(Ref("i64", "%slot"), 1), kept)
-        if self.kind.bits == 16:
-            to.branch(to.icmp("eq", to.field(self.record, Values.PAIRS), 0), "narrow", "words")
+        if self.kind.bits < 32:
+            to.branch(to.icmp("eq", to.field(self.record, Values.PARTS), 0), "narrow", "words")
             to.start("narrow")
             self.trace_narrow(addresses, mask, given)
             to.start("words")
-        if self.kind.bits >= 16:
-            self._words(addresses, mask, given)
-            self._lanes(addresses, mask, given)
-        else:
-            self.trace_narrow(addresses, mask, given)
+        self._words(addresses, mask, given)
+        self._lanes(addresses, mask, given)
         to.start("traced")
 
     # -- vectors of words --------------------------------------------------------------------------------------------------
@@ -134,8 +131,8 @@ class Stores(Narrow):
         lane = self.first(rest)
         own = to.or_(who, to.shl(to.zext(lane, "i64"), StoreShadow.THREAD))
         address, size = to.extract(addresses, lane), Ref("i64", str(self.kind.bits // 8))
-        if self.kind.bits == 16:
-            size = to.shl(size, to.field(self.record, Values.PAIRS))
+        if self.kind.bits < 32:
+            size = to.shl(size, to.field(self.record, Values.PARTS))
         to.run("values_traced", (to.number("%ctx"), Ref("i64", "%slot"), address, size, *given(own)))
         rest.come(to.and_(rest, to.sub(rest, 1)))
         to.jump(head)

@@ -100,6 +100,9 @@ class Top(Rows):
         to.store(self.widened(known), to.place(self.record, Values.TOP), 64)
         to.store(to.add(counts, hits), to.place(self.record, Values.TOP_COUNTS), 64)
         to.put("i64", 0, to.place(self.record, Values.MANY))
+        if self.kind.bits == 8:  # all that occur are known
+            to.jump("done")
+            return
         to.branch(to.icmp("eq", used, now), "done", "name")
         to.start("name")
         to.store(self.hashed(known), "%low", 64)

@@ -17,6 +17,7 @@ from cuda.bindings import driver as binding
 
 from gpuperf_engine.cudart.codes import code_of
 from gpuperf_engine.errors import EngineError, LaunchError, UnknownName
+from gpuperf_engine.memory.shared_pages import HANDLE_BYTES
 
 from .device import NumbaDevice
 
@@ -164,6 +165,20 @@ class Functions:
         if held is None:
             raise LaunchError(f"nothing was allocated at {int(address):#x}")
         return binding.CUdeviceptr(held.address), held.nbytes
+
+    def cuIpcGetMemHandle(self, address: SupportsInt) -> binding.CUipcMemHandle:
+        handle = binding.CUipcMemHandle()
+        shared = self.device.device.share(int(address))
+        ctypes.memmove(handle.getPtr(), shared, len(shared))
+        return handle
+
+    def cuIpcOpenMemHandle(self, handle: binding.CUipcMemHandle, flags: int) -> binding.CUdeviceptr:
+        return binding.CUdeviceptr(
+            self.device.device.open_shared(ctypes.string_at(handle.getPtr(), HANDLE_BYTES))
+        )
+
+    def cuIpcCloseMemHandle(self, address: SupportsInt) -> None:
+        self.device.device.close_shared(int(address))
 
     def cuPointerGetAttribute(
         self, attribute: binding.CUpointer_attribute, address: SupportsInt

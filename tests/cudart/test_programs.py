@@ -138,7 +138,7 @@ def test_errors_are_codes_of_cuda_and_messages(program):
     for line in (
         "cudaLaunchKernel: block.x is 2,000",
         "is the host function of no kernel",
-        "cudaIpcGetMemHandle is not supported (cudaErrorNotSupported)",
+        "cudaMemPoolExportPointer is not supported (cudaErrorNotSupported)",
         "cudaDeviceDisablePeerAccess: device 1 is no peer: there is one device",
         "cudaDeviceGetP2PAttribute: devices 0 and 1 are no peers: there is one device",
         "is no address that was allocated, or was freed before",
@@ -338,7 +338,7 @@ def test_libraries_are_built_again_where_anything_of_their_making_differs(monkey
         build, "_compile", lambda sources, library, *rest: built.append((library.name, *rest))
     )
     folders = {build_libraries()}
-    assert [name for name, *_ in built] == [*LIBRARIES, build.PRELOAD]
+    assert [name for name, *_ in built] == [*LIBRARIES, build.PRELOAD, build.UNVERSIONED]
     for name, value in (("_LIBC", dict.fromkeys(build._LIBC, "GLIBC_2.99")), ("_OPTIONS", ("-O0",))):
         with monkeypatch.context() as patched:
             patched.setattr(build, name, value)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,8 @@ from numpy.typing import NDArray
 from ..errors import LaunchError
 from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray, as_whole
-from ..memory.pages import FIRST
+from ..memory.pages import FIRST, map_nothing
+from ..memory.shared_pages import PAGE, Shared, SharedPages
 from ..ptx.module import Function, Module
 from .device_memory import DeviceMemory
 from .element_types import UNKNOWN
@@ -29,6 +32,14 @@ class AddressedMemory(DeviceMemory):
     Copies and fills are checked: in device memory each side lies in one object. Any other address is one of the host's, which is taken
     as it is given, as ``memcpy`` does.
     """
+
+    #: what other processes use of this memory
+    _shared: SharedPages | None = None
+
+    @cached_property
+    def _opened(self) -> dict[int, tuple[Shared, int, int]]:
+        """By address what other processes share, where its pages begin, and how often it was opened."""
+        return {}
 
     def allocate(
         self,
@@ -114,6 +125,8 @@ class AddressedMemory(DeviceMemory):
             )
         untouched = self._late.pop(allocation, None) is not None
         followed = self._refers_back and not (untouched and "inputs" not in self.observe)
+        if self._shared is not None:
+            self._shared.withdraw(allocation)
         self.memory.free(allocation, again=not (followed or hold))
         if hold:
             self.memory.empty(allocation)
@@ -136,6 +149,70 @@ class AddressedMemory(DeviceMemory):
             self.recorder.forget(allocation)
         self._untyped.discard(allocation)
         self.memory.give_again(allocation)
+
+    def share(self, address: int) -> bytes:
+        """A handle of 64 bytes by which other processes of this host can ``open_shared`` the array that an address lies in, until it
+        is freed. Raises ``LaunchError``."""
+        self._check_shareable()
+        allocation = self.memory.holder(address)
+        if allocation is None or allocation.adopted or allocation.host or allocation not in self._arrays:
+            raise LaunchError(
+                f"what lies at {address:#x} cannot be shared with other processes",
+                hint="arrays of the device can, as cudaMalloc gives them",
+            )
+        if self._shared is None:
+            self._shared = SharedPages()
+        try:
+            handle = self._shared.share(allocation).handle
+        except OSError as error:
+            raise LaunchError(f"{allocation.size:,} bytes cannot be shared: {error.strerror}") from None
+        self.memory.mark(allocation, 0, allocation.size)
+        return handle
+
+    def open_shared(self, handle: bytes) -> int:
+        """The address of an array that another process shares; the same as long as it is not closed as often. Raises
+        ``LaunchError``."""
+        self._check_shareable()
+        shared = Shared.from_handle(handle)
+        if shared.process == os.getpid():
+            raise LaunchError("memory of this process is shared with others, and cannot be opened by itself")
+        known = self._opened
+        for address, (other, pages, times) in known.items():
+            if other == shared:
+                known[address] = shared, pages, times + 1
+                return address
+        pages = self.allocate(shared.span, align=PAGE, written=True)
+        self.free(pages, hold=True)
+        try:
+            shared.map(pages)
+        except LaunchError:
+            self.free(self.allocate(shared.span, written=True, at=pages))
+            raise
+        address = self.allocate(shared.size, written=True, at=pages + shared.before)
+        known[address] = shared, pages, 1
+        return address
+
+    def close_shared(self, address: int) -> None:
+        """Undo one ``open_shared``. Raises ``LaunchError``."""
+        known = self._opened
+        if address not in known:
+            raise LaunchError(f"no memory of another process was opened at {address:#x}")
+        shared, pages, times = known.pop(address)
+        if times > 1:
+            known[address] = shared, pages, times - 1
+            return
+        map_nothing(pages, shared.span)  # first: what is freed is cleared
+        self.free(address, hold=True)
+        self.free(self.allocate(shared.span, written=True, at=pages))
+
+    def _check_shareable(self) -> None:
+        if not self.memory.mapped:
+            raise LaunchError("memory is shared between mapped devices", hint="use Device(mapped=True)")
+        followed = self.observe & {"accesses", "footprint", "inputs", "values"}
+        if followed:
+            raise LaunchError(
+                f"{', '.join(sorted(followed))} are observed in memory that no other process writes to"
+            )
 
     def _by_copies(self, *allocations: Allocation | None) -> tuple[Allocation | None, ...]:
         """Before the sides of a copy: what the host did to managed memory is known; pinned memory is its own."""

@@ -93,9 +93,9 @@ def _mapped_at(address: int, size: int) -> int:
     return -1
 
 
-def map_file(address: int, size: int, file: int) -> None:
-    """The bytes of a file in the place of pages of ``map_at``, shared with whoever maps it too. Raises ``OSError``."""
-    _put(address, size, mmap.MAP_SHARED | _FIXED, file)
+def map_file(address: int, size: int, file: int, offset: int = 0) -> None:
+    """The bytes of a file, from one on, in the place of pages of ``map_at``, shared with whoever maps them too. Raises ``OSError``."""
+    _put(address, size, mmap.MAP_SHARED | _FIXED, file, offset)
 
 
 def map_nothing(address: int, size: int) -> None:
@@ -104,8 +104,8 @@ def map_nothing(address: int, size: int) -> None:
     _libc().madvise(address, size, mmap.MADV_HUGEPAGE)
 
 
-def _put(address: int, size: int, flags: int, file: int) -> None:
-    where = _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, file, 0)
+def _put(address: int, size: int, flags: int, file: int, offset: int = 0) -> None:
+    where = _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, file, offset)
     if where != address:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -310,6 +310,30 @@ def test_processes_that_a_test_starts_find_the_gpu(project: Path) -> None:
     assert "2 passed" in run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_child.py")
 
 
+def test_processes_share_memory(project: Path) -> None:
+    """By the bytes of a handle: Numba pickles those of older versions of cuda.bindings alone."""
+    (project / "test_shared.py").write_text(
+        "import ctypes, multiprocessing\nimport numpy as np\nfrom numba import cuda\n"
+        "from numba.cuda.cudadrv.driver import IpcHandle, binding\nfrom kernels import add\n\n\n"
+        "def work(data, size):\n"
+        "    handle = binding.CUipcMemHandle()\n    ctypes.memmove(handle.getPtr(), data, 64)\n"
+        "    opened = IpcHandle(None, handle, size)\n"
+        "    x = opened.open_array(cuda.current_context(), 32, np.dtype('f4'), (4,))\n"
+        "    assert x.copy_to_host().sum() == 96\n    add[1, 32](x, x, 32)\n    opened.close()\n\n\n"
+        "def test_shared():\n"
+        "    x = cuda.to_device(np.full(32, 3, np.float32))\n"
+        "    shared = cuda.current_context().get_ipc_handle(x.gpu_data)\n"
+        "    data = ctypes.string_at(shared.handle.getPtr(), 64)\n"
+        "    process = multiprocessing.get_context('spawn').Process(target=work, args=(data, shared.size))\n"
+        "    process.start()\n    process.join()\n    assert process.exitcode == 0\n"
+        "    assert x.copy_to_host().tolist() == [6] * 32\n"
+    )
+    (project / "pytest.ini").write_text(
+        "[pytest]\ngpuperf_targets = a100-sxm-80gb\naddopts = --gpuperf-numba\n"
+    )
+    assert "1 passed" in run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shared.py")
+
+
 def test_functions_as_kernels(project: Path) -> None:
     (project / "test_kernels.py").write_text(FIXTURE)
     (project / "pytest.ini").write_text("[pytest]\ngpuperf_targets = a100-sxm-80gb\n")

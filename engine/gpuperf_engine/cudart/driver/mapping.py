@@ -20,6 +20,8 @@ __all__: list[str] = []
 #: bytes in which memory is made and mapped, as on GPUs
 _GRANULARITY = 2 << 20
 _DEVICE = 1
+#: ``CU_MEM_ALLOCATION_TYPE_PINNED``, ``CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR``
+_PINNED, _FILE = 1, 1
 _NONE, _READ, _READ_WRITE = 0, 1, 3
 
 
@@ -180,6 +182,28 @@ def cuMemCreate(state: State, out: int, size: int, given: int, flags: int) -> No
         os.ftruncate(file, size)
     except OSError as error:
         raise CudaError(2, f"{size:,} bytes: {error.strerror}") from None
+    c_ulonglong.from_address(out).value = state.new(_Made(file, size, bytes(properties)))
+
+
+@function(c_void_p, c_ulonglong, c_int, c_ulonglong)
+def cuMemExportToShareableHandle(state: State, out: int, handle: int, kind: int, flags: int) -> None:
+    made = state.of(handle, _Made)
+    if kind != _FILE or not _Properties.from_buffer_copy(made.properties).handles & _FILE:
+        raise CudaError(1, "ask cuMemCreate, and this, for CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR")
+    c_int.from_address(out).value = os.dup(made.file)
+
+
+@function(c_void_p, c_void_p, c_int)
+def cuMemImportFromShareableHandle(state: State, out: int, given: int | None, kind: int) -> None:
+    """``given`` is the number of a file, which stays the caller's."""
+    if kind != _FILE:
+        raise CudaError(1, "what is accepted is a file (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)")
+    try:
+        file = os.dup(given or 0)
+        size = os.fstat(file).st_size
+    except OSError as error:
+        raise CudaError(1, f"file {given or 0}: {error.strerror}") from None
+    properties = _Properties(kind=_PINNED, handles=_FILE, location=_Location(_DEVICE, 0))
     c_ulonglong.from_address(out).value = state.new(_Made(file, size, bytes(properties)))
 
 

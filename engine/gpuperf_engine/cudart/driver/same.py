@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import arrays, events, graphs, launches, memory, properties  # noqa: F401
+from .. import arrays, events, graphs, launches, memory, properties, sharing  # noqa: F401
 from ..calls import FUNCTIONS
 
 __all__ = ["SAME"]
@@ -61,6 +61,11 @@ cuGraphInstantiateWithParams cudaGraphInstantiateWithParams
 cuGraphKernelNodeSetParams cudaGraphKernelNodeSetParams
 cuGraphLaunch cudaGraphLaunch
 cuGraphUpload cudaGraphUpload
+cuIpcCloseMemHandle cudaIpcCloseMemHandle
+cuIpcGetEventHandle cudaIpcGetEventHandle
+cuIpcGetMemHandle cudaIpcGetMemHandle
+cuIpcOpenEventHandle cudaIpcOpenEventHandle
+cuIpcOpenMemHandle cudaIpcOpenMemHandle
 cuLaunchHostFunc cudaLaunchHostFunc
 cuMemAdvise cudaMemAdvise
 cuMemAlloc cudaMalloc

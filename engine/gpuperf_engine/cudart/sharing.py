@@ -1,0 +1,67 @@
+"""Memory and events of other processes of this host (CUDA Runtime API, "Interprocess Communication")."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import Structure, c_ubyte, c_uint, c_void_p
+from typing import TypeVar
+
+from ..errors import LaunchError
+from ..memory.shared_pages import HANDLE_BYTES
+from .calls import function
+from .codes import CudaError
+from .events import Event
+from .state import State
+
+__all__: list[str] = []
+
+_LAZY_PEER_ACCESS = 1
+#: what an event of another process is told by; by then what was recorded is done
+_EVENT = b"gpuperf event"
+_Result = TypeVar("_Result")
+
+
+class _Handle(Structure):
+    """``cudaIpcMemHandle_t``, ``cudaIpcEventHandle_t``."""
+
+    _fields_ = [("bytes", c_ubyte * HANDLE_BYTES)]
+
+
+def _checked(code: int, act: Callable[[], _Result]) -> _Result:
+    """What it returns. Raises ``CudaError`` with this code for an error of the device."""
+    try:
+        return act()
+    except LaunchError as error:
+        raise CudaError(code, str(error)) from None
+
+
+@function(c_void_p, c_void_p)
+def cudaIpcGetMemHandle(state: State, out: int, address: int | None) -> None:
+    ctypes.memmove(out, _checked(1, lambda: state.device.share(address or 0)), HANDLE_BYTES)
+
+
+@function(c_void_p, _Handle, c_uint)
+def cudaIpcOpenMemHandle(state: State, out: int, handle: _Handle, flags: int) -> None:
+    if flags != _LAZY_PEER_ACCESS:
+        raise CudaError(1, f"{flags} is no flag: give cudaIpcMemLazyEnablePeerAccess")
+    opened = _checked(201, lambda: state.device.open_shared(bytes(handle.bytes)))
+    c_void_p.from_address(out).value = opened
+
+
+@function(c_void_p)
+def cudaIpcCloseMemHandle(state: State, address: int | None) -> None:
+    _checked(1, lambda: state.device.close_shared(address or 0))
+
+
+@function(c_void_p, c_void_p)
+def cudaIpcGetEventHandle(state: State, out: int, event: int) -> None:
+    state.of(event, Event)
+    ctypes.memmove(out, _EVENT.ljust(HANDLE_BYTES, b"\0"), HANDLE_BYTES)
+
+
+@function(c_void_p, _Handle)
+def cudaIpcOpenEventHandle(state: State, out: int, handle: _Handle) -> None:
+    if not bytes(handle.bytes).startswith(_EVENT):
+        raise CudaError(400, "this is no handle that a process of gpuperf gave for an event")
+    c_void_p.from_address(out).value = state.new(Event())

@@ -1,0 +1,141 @@
+"""Pages of device memory that other processes of this host map too (CUDA Driver API, "Interprocess Communication")."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import LaunchError
+from .arena import GLOBAL_BASE
+from .pages import at, map_file, map_nothing
+
+if TYPE_CHECKING:
+    from .arena import Allocation
+
+__all__ = ["HANDLE_BYTES", "PAGE", "Shared", "SharedPages"]
+
+HANDLE_BYTES = 64
+"""Of ``CUipcMemHandle``."""
+PAGE = mmap.PAGESIZE
+"""In which memory is shared."""
+
+_MAGIC = b"gpuperf\0"
+_LAYOUT = struct.Struct("<8sIIQQQ")
+
+
+class Shared(NamedTuple):
+    """What a handle says: the process, its file, and the bytes in that."""
+
+    process: int
+    file: int
+    inode: int
+    offset: int
+    size: int
+
+    @classmethod
+    def from_handle(cls, handle: bytes) -> Shared:
+        """Raises ``LaunchError``."""
+        magic, *fields = _LAYOUT.unpack(handle[: _LAYOUT.size])
+        if magic != _MAGIC:
+            raise LaunchError("this is no handle that a process of gpuperf gave for its memory")
+        return cls(*fields)
+
+    @property
+    def handle(self) -> bytes:
+        return _LAYOUT.pack(_MAGIC, *self).ljust(HANDLE_BYTES, b"\0")
+
+    @property
+    def before(self) -> int:
+        """Bytes of the first page that come before these."""
+        return self.offset % PAGE
+
+    @property
+    def span(self) -> int:
+        """Bytes of all pages that hold a part of these."""
+        return -(-(self.before + self.size) // PAGE) * PAGE
+
+    def map(self, address: int) -> None:
+        """Put the pages at an address, a multiple of the page size. Raises ``LaunchError``."""
+        try:
+            file = os.open(f"/proc/{self.process}/fd/{self.file}", os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            raise LaunchError(
+                f"memory of process {self.process} cannot be opened: {error.strerror}",
+                hint="that process must run, on this host and for the same user, while others use its memory",
+            ) from None
+        try:
+            if os.fstat(file).st_ino != self.inode:
+                raise LaunchError(f"process {self.process}, whose memory this was, has ended")
+            map_file(address, self.span, file, self.offset - self.before)
+        finally:
+            os.close(file)
+
+
+class SharedPages:
+    """A file without a name in the place of pages of a mapped arena, those that were shared; the byte of an address is always the same
+    of the file."""
+
+    def __init__(self) -> None:
+        self._file = -1
+        self._known: dict[Allocation, Shared] = {}
+        #: first and last pages, which several allocations may have a part of: how many shared ones do
+        self._edges: dict[int, int] = {}
+
+    def share(self, allocation: Allocation) -> Shared:
+        """Raises ``OSError`` where the host has no room."""
+        known = self._known.get(allocation)
+        if known is None:
+            if self._file < 0:
+                self._file = os.memfd_create("gpuperf")
+                weakref.finalize(self, os.close, self._file)
+            first, last, edges = self._pages(allocation)
+            begin = first + (PAGE if edges[0] in self._edges else 0)
+            end = last - (PAGE if edges[-1] in self._edges else 0)
+            if begin < end:
+                self._move(begin, end - begin)
+            for page in edges:
+                self._edges[page] = self._edges.get(page, 0) + 1
+            known = Shared(
+                os.getpid(),
+                self._file,
+                os.fstat(self._file).st_ino,
+                allocation.address - GLOBAL_BASE,
+                allocation.size,
+            )
+            self._known[allocation] = known
+        return known
+
+    def withdraw(self, allocation: Allocation) -> None:
+        """Before an allocation is freed: its pages are those of this process alone again."""
+        if self._known.pop(allocation, None) is None:
+            return
+        first, last, edges = self._pages(allocation)
+        for page in edges:
+            self._edges[page] -= 1
+            if self._edges[page]:
+                continue
+            del self._edges[page]
+            held = at(page, PAGE).copy()
+            map_nothing(page, PAGE)
+            at(page, PAGE)[:] = held
+        if last - first > 2 * PAGE:
+            map_nothing(first + PAGE, last - first - 2 * PAGE)
+
+    @staticmethod
+    def _pages(allocation: Allocation) -> tuple[int, int, tuple[int, ...]]:
+        """Where its pages begin and end, and the first and the last of them, which may be one."""
+        first = allocation.address // PAGE * PAGE
+        last = -(-allocation.end // PAGE) * PAGE
+        return first, last, tuple(dict.fromkeys((first, last - PAGE)))
+
+    def _move(self, address: int, size: int) -> None:
+        """Have the file hold what these pages hold, and be there in their place."""
+        offset = address - GLOBAL_BASE
+        if os.fstat(self._file).st_size < offset + size:
+            os.ftruncate(self._file, offset + size)
+        with mmap.mmap(self._file, size, offset=offset) as copy:
+            copy[:] = at(address, size).tobytes()
+        map_file(address, size, self._file, offset)

@@ -126,9 +126,11 @@ def _imad(op: Op, to: Writer) -> None:
     kind = "u32" if "U32" in op else "s32"
     if "WIDE" in op or "HI" in op:
         if "WIDE" in op and not flags and "X" not in op:
-            plain = isinstance(c, Register) and c.is_zero
-            product = (f"mul.wide.{kind}",) if plain else (f"mad.wide.{kind}", to.wide(c))
-            to.put_wide(target, to.q(product[0], to.word(a), to.word(b), *product[1:]))
+            factors = to.word(a), to.word(b)
+            if isinstance(c, Register) and c.is_zero:
+                to.put_wide(target, to.q(f"mul.wide.{kind}", *factors))
+            else:
+                to.put_wide(target, to.q(f"mad.wide.{kind}", *factors, to.wide(c)))
             return
         product = to.q(f"mul.wide.{kind}", to.word(a), to.word(b))
         added = to.wide(c)

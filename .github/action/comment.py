@@ -1,6 +1,7 @@
 """Writes the rendered report to the pull request that a run belongs to, as one comment that is renewed.
 
-A comment is ours if it bears the marker *and* was written by the bot. Where there is none yet, an uneventful run writes none.
+A comment is ours if it begins with the marker *and* GitHub says that the owner of the token wrote it, whoever that is: anyone can
+copy the marker. Where there is none yet, an uneventful run writes none.
 """
 
 from __future__ import annotations
@@ -13,9 +14,16 @@ from pathlib import Path
 from typing import Any
 
 MARKER = "<!-- pytest-gpuperf -->"
-AUTHOR = "github-actions[bot]"
 LIMIT = 60_000
 """Bytes: GitHub takes comments of 65 536 characters."""
+# the token of a workflow or an app may not ask REST who it is
+COMMENTS = """
+query($owner: String!, $name: String!, $number: Int!, $endCursor: String) {
+  repository(owner: $owner, name: $name) { pullRequest(number: $number) { comments(first: 100, after: $endCursor) {
+    nodes { databaseId body viewerDidAuthor } pageInfo { hasNextPage endCursor }
+  } } }
+}
+"""
 
 
 def api(*arguments: str, body: dict[str, str] | None = None) -> Any:
@@ -39,6 +47,18 @@ def comment_text(markdown: str) -> str:
     return f"{MARKER}\n{markdown}"
 
 
+def own_comment(repository: str, number: int) -> int | None:
+    """The first comment on a pull request that is ours."""
+    owner, name = repository.split("/")
+    fields = (f"query={COMMENTS}", f"owner={owner}", f"name={name}")
+    given = [word for field in fields for word in ("-f", field)]
+    for page in api("graphql", "--paginate", "--slurp", *given, "-F", f"number={number}"):
+        for comment in page["data"]["repository"]["pullRequest"]["comments"]["nodes"]:
+            if comment["viewerDidAuthor"] and comment["body"].startswith(MARKER):
+                return int(comment["databaseId"])
+    return None
+
+
 def main(folder: Path) -> int:
     """Finds the pull request by its head, and the comment by marker and author."""
     repository, sha = os.environ["REPOSITORY"], os.environ["SHA"]
@@ -52,20 +72,11 @@ def main(folder: Path) -> int:
     document = json.loads((folder / "gpuperf.json").read_text(encoding="utf-8"))
     text = comment_text((folder / "gpuperf.md").read_text(encoding="utf-8"))
     for number in numbers:
-        issue = f"repos/{repository}/issues/{number}/comments"
-        pages = api("--paginate", "--slurp", f"{issue}?per_page=100")
-        ours = [
-            comment
-            for page in pages
-            for comment in page
-            if comment["user"]["login"] == AUTHOR and comment["body"].startswith(MARKER)
-        ]
-        if ours:
-            api(
-                "-X", "PATCH", f"repos/{repository}/issues/comments/{int(ours[0]['id'])}", body={"body": text}
-            )
+        ours = own_comment(repository, number)
+        if ours is not None:
+            api("-X", "PATCH", f"repos/{repository}/issues/comments/{ours}", body={"body": text})
         elif document["verdict"] != "ok":
-            api("-X", "POST", issue, body={"body": text})
+            api("-X", "POST", f"repos/{repository}/issues/{number}/comments", body={"body": text})
     return 0
 
 

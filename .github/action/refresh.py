@@ -1,4 +1,4 @@
-"""Commits the baselines that a run proposes to the branch of a pull request, and takes the label off that asked for it.
+"""Commits the baselines that a run proposes to the branch of a pull request.
 
 Nothing of the pull request is executed: of its run the proposed baselines are taken, which ``gpuperf accept`` reads with suspicion.
 """
@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from urllib.parse import quote
 
 BOT = "github-actions[bot]"
 ADDRESS = f"41898282+{BOT}@users.noreply.github.com"
@@ -61,19 +60,13 @@ def refresh(checkout: Path) -> None:
     if not baselines.is_relative_to(checkout.resolve()):
         raise Problem("the folder of the baselines lies outside of the repository")
     with tempfile.TemporaryDirectory() as measured:
-        artifact = os.environ["ARTIFACT"]
-        run(
-            "gh",
-            "run",
-            "download",
-            os.environ["RUN"],
-            "--repo",
-            repository,
-            "--name",
-            artifact,
-            "--dir",
-            measured,
-        )
+        download = ("gh", "run", "download", os.environ["RUN"], "--repo", repository)
+        try:
+            run(*download, "--name", os.environ["ARTIFACT"], "--dir", measured)
+        except Problem:
+            raise Problem(
+                "this run left no report, so nothing was committed: see the job that measures"
+            ) from None
         command = (
             sys.executable,
             "-m",
@@ -107,17 +100,6 @@ def refresh(checkout: Path) -> None:
         say(SILENT, "warning")
 
 
-def remove_label() -> None:
-    """Takes the label off, so that it can be given again. That somebody else did so is fine."""
-    label, number = os.environ.get("LABEL", ""), os.environ.get("NUMBER", "")
-    if not label or not number.isdigit():
-        return
-    place = f"repos/{os.environ['REPOSITORY']}/issues/{int(number)}/labels/{quote(label, safe='')}"
-    done = subprocess.run(["gh", "api", "-X", "DELETE", place], stdout=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        say(f"The label {label!r} was not removed: that needs the right `pull-requests: write`.", "notice")
-
-
 def main(checkout: Path) -> int:
     """1 if the baselines could not be refreshed."""
     try:
@@ -125,8 +107,6 @@ def main(checkout: Path) -> int:
     except Problem as problem:
         say(str(problem), "error")
         return 1
-    finally:
-        remove_label()
     return 0
 
 

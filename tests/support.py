@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 import gpuperf_engine as ge
+from gpuperf_engine.jit import backend, runtime_libraries
+from gpuperf_engine.jit import launch as jit_launch
 from gpuperf_engine.sass.tools import find_tool
 
 #: the reference comes first
@@ -83,3 +86,12 @@ def wait_for_compilation() -> None:
     for thread in threading.enumerate():
         if thread.name == "gpuperf-compile":
             thread.join()
+
+
+def with_fresh_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runtime functions be loaded anew, and forgotten with the test: the addresses of none outlive their library."""
+    wait_for_compilation()
+    monkeypatch.setattr(runtime_libraries, "_libraries", {})
+    monkeypatch.setattr(runtime_libraries, "_unoptimised", {})
+    monkeypatch.setattr(jit_launch, "_functions", cache(lambda generation: jit_launch._Functions()))
+    monkeypatch.setattr(backend, "improve", lambda *_: None)

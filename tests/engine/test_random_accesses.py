@@ -6,16 +6,12 @@ the reference backend is to find is compared with plain Python in ``test_memory_
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.jit import backend as native
-from gpuperf_engine.jit import launch, runtime_libraries
 from gpuperf_engine.jit import llvm as native_jit
-from tests.support import wait_for_compilation
+from tests.support import with_fresh_libraries
 
 SPACE = 512
 WIDTHS = {"b8": 1, "b16": 2, "b32": 4, "b64": 8}
@@ -137,15 +133,10 @@ def test_backends_agree(seed: int, whole_words: bool) -> None:
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_hosts_without_avx512(whole_words: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same on the ways that other hosts take."""
-    wait_for_compilation()
+    with_fresh_libraries(monkeypatch)
     here = native_jit.host()
     plain = native_jit.Host(here.triple, here.cpu, here.features, False)
     monkeypatch.setattr(native_jit, "host", lambda: plain)
-    monkeypatch.setattr(runtime_libraries, "_libraries", {})
-    monkeypatch.setattr(runtime_libraries, "_unoptimised", {})
-    # those of the other host's libraries, which end with this test
-    monkeypatch.setattr(launch, "_functions", cache(lambda generation: launch._Functions()))
-    monkeypatch.setattr(native, "improve", lambda *_: None)
     monkeypatch.setenv("GPUPERF_CACHE", "off")
     for seed in range(3):
         check(seed, whole_words)

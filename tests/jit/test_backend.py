@@ -34,7 +34,7 @@ from gpuperf_engine.jit.ir.abi import Context, Cta
 from gpuperf_engine.jit.ir.access_records import SITE_BYTES, Counter
 from gpuperf_engine.jit.runtime import compile_python
 from gpuperf_engine.jit.worker import Worker
-from tests.support import wait_for_compilation
+from tests.support import wait_for_compilation, with_fresh_libraries
 
 INDEX = """.version 8.0
 .target sm_80
@@ -46,6 +46,16 @@ mov.u32 %c, %ctaid.x; mov.u32 %i, %tid.x; mad.lo.u32 %i, %c, 64, %i;
 mov.u32 %v, 0;
 LOOP: add.u32 %v, %v, %i; sub.u32 %n, %n, 1; setp.ne.u32 %p, %n, 0; @%p bra LOOP;
 mul.wide.u32 %x, %i, 4; add.u64 %a, %a, %x; st.global.u32 [%a], %v; ret; }
+"""
+SHARED = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry shared(.param .u64 a) {
+.reg .b32 %i, %t, %s, %v; .reg .b64 %a, %x; .shared .b32 tile[64];
+ld.param.u64 %a, [a]; mov.u32 %t, %tid.x; mul.wide.u32 %x, %t, 4; add.u64 %a, %a, %x;
+ld.global.u32 %i, [%a]; shl.b32 %i, %i, 2; mov.u32 %s, tile; add.u32 %i, %i, %s; st.shared.u32 [%i], %t;
+bar.sync 0;
+xor.b32 %i, %t, 32; shl.b32 %i, %i, 2; add.u32 %i, %i, %s; ld.shared.u32 %v, [%i]; st.global.u32 [%a], %v; ret; }
 """
 
 
@@ -96,6 +106,7 @@ def test_a_damaged_cache_means_compiling_again(cache: Path, damage: bytes) -> No
 def test_runtime_functions_stay_where_others_were_linked_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A short program ends before what it compiled in haste is stored, so the next one finds functions in the cache and not those
     that they call. These are linked to functions of ``script`` in between, which must be there as long as they are."""
+    wait_for_compilation()
     number = itertools.count(1)
     called: set[int] = set()
 
@@ -117,6 +128,47 @@ def test_runtime_functions_stay_where_others_were_linked_to_them(monkeypatch: py
     assert called and called <= kept
 
 
+def test_a_kernel_is_compiled_before_runtime_functions_are_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM works for one thread at a time: a kernel would wait until the largest of them is done."""
+    wait_for_compilation()
+    started = threading.Event()
+
+    def compile_object(text: str, level: int) -> bytes:
+        started.set()
+        raise RuntimeError
+
+    monkeypatch.setattr(runtime_libraries, "compile_object", compile_object)
+    monkeypatch.setattr(runtime_libraries, "_IDLE", (0.0, 0.0))
+    monkeypatch.setattr(runtime_libraries, "_key", lambda name, level: f"{name}-{level}")
+    monkeypatch.setattr(runtime_libraries.store, "read", lambda key: None)
+    monkeypatch.setattr(runtime_libraries, "_unoptimised", {"script": "text"})
+    with runtime_libraries.kernel_in_preparation():
+        runtime_libraries.improve((), 0.0)
+        assert not started.wait(0.1)
+    assert started.wait(10)
+    monkeypatch.setattr(runtime_libraries, "_LONGEST_DELAY", 0.0)
+    monkeypatch.setattr(runtime_libraries, "_unoptimised", {"script": "text"})
+    started.clear()
+    with runtime_libraries.kernel_in_preparation():
+        runtime_libraries.improve((), 0.0)
+        assert started.wait(10)
+    wait_for_compilation()
+
+
+def test_a_slot_that_is_kept_holds_no_records_of_races() -> None:
+    """They are kept up to a limit, for all kernels; each kernel with one of its own would have none."""
+    device = ge.Device()
+    out = device.array(np.arange(64, dtype=np.uint32))
+    module = ge.parse(SHARED)
+    assert device.launch(module["shared"], 1, 64, [out]).races == ()
+    (code,) = (item for item in module["shared"].memo.values() if isinstance(item, Code))
+    (shape,), (slot,) = code.slots.keys(), code.slots.values()
+    assert shape[-1], "not checked"
+    assert slot.races.size == 0
+    device.launch(module["shared"], 1, 64, [out])
+    assert out.numpy().tolist() == [*range(64)]
+
+
 def test_any_changed_bit_and_any_cut_is_seen(cache: Path) -> None:
     native_cache.write("name", b"code")
     (entry,) = programs(cache)
@@ -136,8 +188,7 @@ def test_any_changed_bit_and_any_cut_is_seen(cache: Path) -> None:
 def test_an_entry_in_the_place_of_another_is_none(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs, runtime functions and what is remembered of the sources alike."""
     monkeypatch.setattr(native_cache, "_SETTLED", 0)
-    monkeypatch.setattr(runtime_libraries, "_libraries", {})
-    monkeypatch.setattr(native, "improve", lambda *_: None)
+    with_fresh_libraries(monkeypatch)
     _, first, _ = launch()
     before = programs(cache)
     native_cache._digest_of(native_cache._BASE)

@@ -26,7 +26,7 @@ from .diverged_warps import may_arrive_diverged
 from .launch import Launch
 from .llvm import compile_object, fingerprint, link
 from .observation import observation_of
-from .runtime_libraries import generation, improve, runtime_addresses
+from .runtime_libraries import generation, improve, kernel_in_preparation, runtime_addresses
 
 __all__ = ["LlvmBackend", "code_of"]
 
@@ -99,6 +99,7 @@ def _memo_key(program: Program, threads: bool, clustered: bool, diverged: bool, 
 
 
 @uncollected
+@kernel_in_preparation()
 def _compile(program: Program, threads: bool, clustered: bool, diverged: bool, values: bool) -> Code | str:
     form = threads, clustered, diverged, values
     key = store.key("program", *_content(program), *form, fingerprint(0))

@@ -46,6 +46,7 @@ _FUNCTIONS = {
 #: most of what a launch allocates that is kept for the next
 _KEPT_BYTES = 1 << 18
 _MOST_KEPT = 4
+_NO_RECORDS = np.zeros(0, np.uint8)
 
 
 class Launch:
@@ -285,7 +286,9 @@ class Launch:
         self._keep_race_records()
         self.races.end()
         if not self.clustered and self.free and self.free[0].bytes <= _KEPT_BYTES:
-            self.code.slots[self._shape] = self.free[0]
+            kept = self.code.slots[self._shape] = self.free[0]
+            # those are kept by shape, up to a limit, and whoever takes the slot gets some of these
+            kept.races = _NO_RECORDS
         if self.threads is not None:  # they have counters of their own
             return
         kept = [context for context in self.contexts if context.whole.size <= _KEPT_BYTES][:_MOST_KEPT]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from . import cache as store
 from .llvm import Library, compile_object, fingerprint, link, on_thread
@@ -22,12 +25,19 @@ from .runtime_objects import (
     object_text,
 )
 
-__all__ = ["generation", "improve", "load_races", "runtime_addresses", "runtime_library"]
+__all__ = [
+    "generation", "improve", "kernel_in_preparation", "load_races", "runtime_addresses", "runtime_library",
+]  # fmt: skip
 
 #: seconds of launches after which functions of ``PARTICULAR`` are optimised: about what that takes LLVM
 _LONG = 0.2
 #: seconds to wait for another process that compiles the same, which takes one or two
 _LONGEST_WAIT = 10.0
+#: seconds without a kernel in preparation before functions are optimised, of the process's processor time and of the clock: LLVM
+#: works for one thread at a time, and a kernel that came meanwhile would wait for it
+_IDLE = 0.1, 1.0
+#: seconds of the process's processor time after which they are optimised in any case
+_LONGEST_DELAY = 1.0
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
     # a child must not inherit a lock of a thread that it has not
@@ -44,11 +54,39 @@ _Install = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 #: the objects of which the first has entries for the functions of the second
 _installed: dict[str, tuple[Library, Library]] = {}
 _generation = [0]
+#: threads that prepare a kernel, and when the last of them ended, on the clocks of ``_now``
+_preparing: set[int] = set()
+_prepared = [(0.0, 0.0)]
 
 
 def _key(name: str, level: int) -> str:
     """Of a runtime object in the cache."""
     return store.key("object", name, fingerprint(level))
+
+
+@contextmanager
+def kernel_in_preparation() -> Iterator[None]:
+    """Functions that were compiled without optimisation stay so meanwhile."""
+    thread = threading.get_ident()
+    _preparing.add(thread)
+    try:
+        yield
+    finally:
+        _preparing.discard(thread)
+        _prepared[0] = _now()
+
+
+def _now() -> tuple[float, float]:
+    return time.process_time(), time.monotonic()
+
+
+def _await_kernels() -> None:
+    latest = time.process_time() + _LONGEST_DELAY
+    while threading.main_thread().is_alive() and time.process_time() < latest:
+        since = [now - then for now, then in zip(_now(), _prepared[0])]
+        if not _preparing and any(map(operator.ge, since, _IDLE)):
+            return
+        time.sleep(0.01)
 
 
 def generation() -> int:
@@ -140,8 +178,8 @@ def _add(libraries: dict[str, Library]) -> None:
 
 def improve(needs: Sequence[str], seconds: float) -> None:
     """Optimise what was compiled without, in a thread of its own: what all programs call, and what those call whose launches
-    take long. Of several processes one compiles, and the others read. ``seconds`` is what a launch of a program with these ``needs``
-    took.
+    take long. Of several processes one compiles, and the others read. Kernels in preparation go first. ``seconds`` is
+    what a launch of a program with these ``needs`` took.
 
     The texts are made before: two threads that build syntax trees at once upset CPython 3.11.
     """
@@ -161,6 +199,7 @@ def improve(needs: Sequence[str], seconds: float) -> None:
 def _improve(texts: dict[str, str]) -> None:
     for name, text in texts.items():
         key = _key(name, level(name))
+        _await_kernels()
         with store.alone(key, _LONGEST_WAIT):
             content = store.read(key)
             if content is None:

@@ -18,6 +18,7 @@ from ..core.mangling import matching
 from ..sources.base import PtxSource
 from ..sources.binary import begins_as_binary, ptx_of_binary
 from ..sources.cuda_source import DEFAULT_ARCHITECTURE, SUFFIXES, CudaSource
+from ..sources.files import NoSource, read_source
 
 if TYPE_CHECKING:
     from gpuperf_engine import Kernel, Module
@@ -57,9 +58,11 @@ def parse_file(path: str, entry: str | None = None, machine: str | None = None) 
         elif Path(path).suffix in SUFFIXES:
             source = _compiled(path, entry, machine)
         else:
-            source = PtxSource(Path(path).read_text(encoding="utf-8", errors="replace"), path)
+            source = PtxSource(read_source(Path(path)), path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
+    except NoSource as error:
+        raise UsageError(str(error)) from None
     return parse(source.text, source.path)
 
 

@@ -12,6 +12,7 @@ from ..core.escaping import clean
 from ..core.mangling import function_name
 from ..core.numbers import counted
 from ..sources.binary import begins_as_binary, images_of
+from ..sources.files import NoSource
 from .common import OK, Subcommands, UsageError, columns, parse_file, write
 
 __all__ = ["add_parser"]
@@ -44,6 +45,8 @@ def _describe(path: str) -> dict[str, object]:
             return {"path": path, "images": [_image(image) for image in images_of(Path(path), path)]}
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
+    except NoSource as error:
+        raise UsageError(str(error)) from None
     module = parse_file(path)
     size = len(module.text.encode())
     return {

@@ -16,7 +16,7 @@ from gpuperf_engine.errors import BinaryError, EngineError, UnknownName, nearest
 from ..core.fingerprint import kernel_digest
 from ..core.mangling import matching
 from .base import Alternatives, PtxSource, display
-from .files import find_file, named_path
+from .files import check_regular, find_file, named_path
 
 __all__ = ["begins_as_binary", "images_of", "ptx_of_binary", "pytest_gpuperf_ptx_source"]
 
@@ -34,7 +34,8 @@ def pytest_gpuperf_ptx_source(
 
 
 def begins_as_binary(file: Path) -> bool:
-    """Whether a file is to be read as a binary. Raises ``OSError``."""
+    """Whether a file is to be read as a binary. Raises ``OSError``, and ``EngineError`` for what is no regular file."""
+    check_regular(file)
     with file.open("rb") as stream:
         return is_binary(stream.read(8))
 

@@ -15,6 +15,7 @@ from gpuperf_engine.jit import cache
 from gpuperf_engine.sass.tools import Tool, find_tool, run_tool
 
 from .base import PtxSource
+from .files import read_source
 from .nvrtc import Nvrtc, find_nvrtc
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def compile_cuda(
         *([f"-std={source.std}"] if source.std else []),
         *source.options,
     ]
-    text = file.read_text(encoding="utf-8", errors="surrogateescape")
+    text = read_source(file, "surrogateescape")
     number = arch.partition("_")[2]
     read = _dependencies(file, text, includes)
     name = None

@@ -12,6 +12,7 @@ import pytest
 from gpuperf_engine.errors import EngineError
 
 from .base import Compilation, PtxSource
+from .files import read_source
 
 __all__ = ["pytest_gpuperf_ptx_source"]
 
@@ -47,7 +48,7 @@ def _compiled(source: Any, entry: str | None, arch: str) -> PtxSource:
     text = source.code
     if text is None:
         try:
-            text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
+            text = read_source(Path(path), "surrogateescape")
         except OSError as error:
             raise EngineError(
                 f"{path}: {error.strerror}", hint="CuPy takes paths from the working directory"

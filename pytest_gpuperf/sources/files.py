@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,41 @@ from gpuperf_engine.errors import EngineError, nearest
 
 from .base import display
 
-__all__ = ["candidates", "find_file", "missing", "named_path"]
+__all__ = ["NoSource", "candidates", "check_regular", "find_file", "missing", "named_path", "read_source"]
+
+#: bytes of PTX or of a source of it: hundreds of times the largest that are known, and little enough for a computer
+_MOST_BYTES = 1 << 28
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class NoSource(EngineError):
+    """A path to what cannot be a file of PTX or of a source of it."""
+
+
+def check_regular(path: Path, named: Path | None = None) -> None:
+    """Raises ``NoSource`` for what is no regular file, of which reading may never end, and ``OSError`` for nothing at all."""
+    mode = path.stat().st_mode
+    for fits, kind in _KINDS:
+        if fits(mode):
+            raise NoSource(f"{os.fspath(named or path)!r} is {kind}", hint="accepted: a regular file")
+
+
+def read_source(path: Path, errors: str = "replace") -> str:
+    """The text of a file of PTX, or of a source of it. Raises ``NoSource`` for what cannot be one, and ``OSError``."""
+    check_regular(path)
+    size = path.stat().st_size
+    if size > _MOST_BYTES:
+        raise NoSource(
+            f"{os.fspath(path)!r} has {size:,} bytes",
+            hint=f"accepted: a source of at most {_MOST_BYTES:,} bytes",
+        )
+    return path.read_text(encoding="utf-8", errors=errors)
 
 
 def named_path(source: object) -> Path | None:
@@ -46,6 +81,12 @@ def missing(path: Path, item: pytest.Item, what: str, pattern: str) -> EngineErr
             f"{os.fspath(path)!r} is a folder",
             hint=nearest("", names, noun="file") if names else f"accepted: a {what} file",
         )
+    for candidate in tried:
+        if candidate.exists():
+            try:
+                check_regular(candidate, path)
+            except NoSource as error:
+                return error
     return EngineError(
         f"no {what} file {os.fspath(path)!r}",
         details=[

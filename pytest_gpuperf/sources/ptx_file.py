@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from gpuperf_engine.errors import EngineError
@@ -11,7 +9,7 @@ from gpuperf_engine.errors import EngineError
 from .base import PtxSource, display
 from .binary import begins_as_binary
 from .cuda_source import SUFFIXES
-from .files import find_file, missing, named_path
+from .files import find_file, missing, named_path, read_source
 
 __all__ = ["pytest_gpuperf_ptx_source"]
 
@@ -30,9 +28,7 @@ def pytest_gpuperf_ptx_source(source: object, item: pytest.Item) -> PtxSource | 
     file = find_file(path, item)
     if file is None:
         raise missing(path, item, "PTX", "*.ptx")
-    return None if begins_as_binary(file) else PtxSource(_text(file), display(file, item.config.rootpath))
-
-
-def _text(path: Path) -> str:
-    # Comments of any encoding must not matter; whatever else is not PTX is the parser's to refuse, with its position.
-    return path.read_text(encoding="utf-8", errors="replace")
+    if begins_as_binary(file):
+        return None
+    # comments of any encoding must not matter; whatever else is not PTX is the parser's to refuse, with its position
+    return PtxSource(read_source(file), display(file, item.config.rootpath))

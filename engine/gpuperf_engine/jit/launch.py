@@ -286,9 +286,9 @@ class Launch:
         self._keep_race_records()
         self.races.end()
         if not self.clustered and self.free and self.free[0].bytes <= _KEPT_BYTES:
-            kept = self.code.slots[self._shape] = self.free[0]
+            spare = self.code.slots[self._shape] = self.free[0]
             # those are kept by shape, up to a limit, and whoever takes the slot gets some of these
-            kept.races = _NO_RECORDS
+            spare.races = _NO_RECORDS
         if self.threads is not None:  # they have counters of their own
             return
         kept = [context for context in self.contexts if context.whole.size <= _KEPT_BYTES][:_MOST_KEPT]

@@ -234,6 +234,41 @@ def test_words_of_another_warp_that_are_accessed_in_one_way(first: str, second: 
     assert pairs(launched(again, permutation())) == {(kind, 3, 3)}
 
 
+#: the block that takes the last of eight tickets loads what all have stored
+LAST_BLOCK = """st.global.u32 [%rd3], %r3;
+RELEASE bar.sync 0; setp.ne.u32 %p0, %r0, 0; @%p0 bra MET;
+atom.global.add.u32 %r5, [%rd0+8192], 1; ACQUIRE st.shared.u32 [last], %r5;
+MET: bar.sync 0; ld.shared.u32 %r5, [last]; setp.ne.u32 %p0, %r5, 7; @%p0 bra DONE; mov.u32 %r6, 0;
+NEXT: mad.lo.u32 %r7, %r6, %r2, %r0; mul.wide.u32 %rd2, %r7, 4; add.u64 %rd2, %rd1, %rd2; ld.global.u32 %r4, [%rd2];
+xor.b32 %r4, %r4, TURN; mul.wide.u32 %rd3, %r4, 4; add.u64 %rd3, %rd0, %rd3;
+ld.global.u32 %r8, [%rd3];
+add.u32 %r6, %r6, 1; setp.lt.u32 %p0, %r6, 8; @%p0 bra NEXT;
+DONE:
+"""
+
+
+@pytest.mark.parametrize("turn", [0, 16])
+@pytest.mark.parametrize(
+    ("release", "acquire", "races"),
+    [
+        ("membar.gl;", "membar.gl;", set()),
+        ("", "membar.gl;", {("RAW", 0, 7)}),
+        ("membar.gl;", "", {("RAW", 0, 7)}),
+    ],
+)
+def test_blocks_that_wait_for_one_another(
+    turn: int, release: str, acquire: str, races: set[tuple[str, int, int]], flags: list[NDArray[np.uint16]]
+) -> None:
+    """The words are those of one access of a warp each, or (``turn``) of two."""
+    body = LAST_BLOCK.replace("RELEASE", release).replace("ACQUIRE", acquire).replace("TURN", str(turn))
+    index = np.random.default_rng(6).permutation(8 * BLOCK)
+    found = launched(f".shared .align 4 .b8 last[4];\n{body}", np.resize(index, GRID * BLOCK), grid=8)
+    assert {pair for pair in pairs(found) if pair[1] == 0} == races
+    assert {race.kind for race in found} <= {"RAW"} and flags[0][1] & Layout.WORDS
+    line = HEAD.count("\n") + 2
+    assert {race.first.location for race in found} <= {f"k.ptx:{line}:1"}
+
+
 HALF = GRID // 2
 #: threads of two blocks have the same words
 TWICE = np.tile(np.arange(HALF * BLOCK), 2)

@@ -267,7 +267,8 @@ class Batches(Record):
 
 
 class Batch(Record):
-    """A batch of words: their last store and their last load, as in ``Word``, without lanes and flags; 0: there was none."""
+    """A batch of words: their last store and their last load, as in ``Word``, without lanes and flags; 0: there was none. Where CTAs
+    may wait for one another, with numbers of segments instead of accessors."""
 
     STORED = U64(0)
     LOADED = U64(8)

@@ -77,7 +77,8 @@ def _decided(program: Program, plan: LaunchPlan, memory: Memory) -> tuple[NDArra
                 flags |= _flags(program, clustered)
             if touched or plan.shared_bytes:
                 flags |= _orders(program, clustered)
-        by_data = {} if clustered or plan.only_kept else words_by_data(program, touched)
+        some = (program.order_free and not plan.only_kept) or asked & Layout.AMONG
+        by_data = words_by_data(program, touched) if some and not clustered else {}
         for site in touched:
             flags[site.index] |= asked | Layout.AMONG * bool(by_data)
         known = program.kernel.memo[place] = (flags, touched, reads, by_data)

@@ -157,28 +157,32 @@ class RaceMemory:
     def _words(self) -> dict[int, int]:
         """The same of words."""
         span, unit = self._memory.global_span, self._unit
-        words, accessors, cells = self._memory.race_words(
-            (span >> unit) * Word.BYTES,
-            Accessors.ROWS + (Word.NUMBERS + 1) * Accessor.BYTES,
-            Word.MOST_SHARED * (Line.CELL + LineRoom.BYTES),
-            most=Word.NUMBERS // 2,
-        )
         self._batches = batches = _Batches.of(span >> unit)
-        counts = accessors[: Accessors.ROWS].view(np.int64)
-        counts[Accessors.NEXT // 8] = max(1, counts[Accessors.NEXT // 8])
-        counts[Accessors.CELLS // 8] = 0
-        self._counts = counts
-        return {
-            Context.RACE_WORDS: address_of(words),
-            Context.RACE_ACCESSORS: address_of(accessors),
-            Context.RACE_ACCESSORS_FROM: int(counts[Accessors.NEXT // 8]),
-            Context.RACE_CELLS: address_of(cells),
+        fields: dict[int, int] = {
             Context.RACE_BITS: address_of(batches.bits),
             Context.RACE_NUMBERS: address_of(batches.numbers),
             Context.RACE_BATCHES: address_of(batches.rows),
             Context.RACE_UNIT: unit,
             # batches have numbers of words in four bytes, with those of a row behind the last one
             Context.RACE_BATCHED: min(span, ((1 << 32) - _ROW) << unit),
+        }
+        if self.orders:
+            return fields
+        words, accessors, cells = self._memory.race_words(
+            (span >> unit) * Word.BYTES,
+            Accessors.ROWS + (Word.NUMBERS + 1) * Accessor.BYTES,
+            Word.MOST_SHARED * (Line.CELL + LineRoom.BYTES),
+            most=Word.NUMBERS // 2,
+        )
+        counts = accessors[: Accessors.ROWS].view(np.int64)
+        counts[Accessors.NEXT // 8] = max(1, counts[Accessors.NEXT // 8])
+        counts[Accessors.CELLS // 8] = 0
+        self._counts = counts
+        return fields | {
+            Context.RACE_WORDS: address_of(words),
+            Context.RACE_ACCESSORS: address_of(accessors),
+            Context.RACE_ACCESSORS_FROM: int(counts[Accessors.NEXT // 8]),
+            Context.RACE_CELLS: address_of(cells),
         }
 
     @property

@@ -123,7 +123,7 @@ class _Finder:
             site.index: reduce(and_, (self._places[item][site] for item in items), Layout.GLOBAL)
             for site, items in self._touched.items()
         }
-        if self._program.order_free and plan.cluster_ctas == 1:
+        if plan.cluster_ctas == 1:
             for number, bit in self._by_words(open_).items():
                 bits[number] |= bit
         return Places(bits, self._elements, bool(open_) and not computed)
@@ -182,7 +182,7 @@ def words_by_data(program: Program, touched: Mapping[Site, frozenset[Object]]) -
     for site, items in touched.items():
         for item in items:
             of_object[item].append(site)
-    if not program.order_free or ANYTHING in of_object:
+    if ANYTHING in of_object:
         return {}
     chosen = {
         item: sites

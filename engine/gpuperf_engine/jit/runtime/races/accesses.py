@@ -15,7 +15,7 @@ from ..compile_python import (
     load64,
     trailing_zeros,
 )
-from .blocks import race_again
+from .blocks import race_again, race_segment
 from .clocks import race_epoch, race_shared
 from .global_memory import race_line
 from .lines import race_strength
@@ -172,10 +172,22 @@ def race_access(context: Context, site: int, values: int, size: int, how: int) -
     if context.CLUSTER_CTAS > 1:
         race_in_cluster(context, access)
     if flags & Race.WORDS:
+        access.BEFORE = 0
+        race_accesses_words(context, access)
+    return access
+
+
+def race_accesses_words(context: Context, access: LineAccess) -> int:
+    """Words are looked at, or, where CTAs may wait for one another, lines by what is left of batches of words."""
+    record = Race(access.RECORD)
+    if context.RACE_SEGMENTS == 0:
         access.UNIT = context.RACE_UNIT
         access.ACCESSOR = race_accessor(context, access.NUMBER, access.EPOCH)
-        access.BEFORE = 0
-    return access
+        return 0
+    access.ACCESSOR = 0
+    if record and record.NOW != Race.LAST:
+        access.ACCESSOR = race_segment(context, access.CTA, record, access.EPOCH)
+    return 0
 
 
 def race_in_cluster(context: Context, access: LineAccess) -> int:

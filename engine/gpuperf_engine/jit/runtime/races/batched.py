@@ -3,13 +3,13 @@
 A bit of each word tells whether it has been accessed. As long as it has not, all that is known of the words of an instruction is
 written to one ``Batch``, behind those before: that takes less time than a ``Word`` of each, most of which would be waited for. Most
 words are accessed again by lanes that access all words of a batch. A word that is accessed in any other way leaves its batch and gets
-a ``Word``. Where several threads run CTAs, all do.
+a ``Word``, or is noted in its line where CTAs may wait for one another. Where several threads run CTAs, all do.
 """
 
 from __future__ import annotations
 
 from ...ir.abi import Context
-from ...ir.race_records import Batch, Batches, LineAccess, Word
+from ...ir.race_records import Batch, Batches, Line, LineAccess, LineEntry, LineRoom, Word
 from ..compile_python import (
     batch_claim,
     batch_compare,
@@ -27,6 +27,9 @@ from ..compile_python import (
     trailing_zeros,
     unsigned_less,
 )
+from .blocks import race_segment_at
+from .lines import race_fresh
+from .warps import race_entry, race_precedes
 from .words import race_accessor_at, race_comes_before, race_word_bytes
 
 
@@ -173,16 +176,16 @@ def race_batch_again(context: Context, access: LineAccess, mask: int, count: int
     me = access.ACCESSOR
     storer = known.STORED >> 32
     loader = known.LOADED >> 32
-    if storer and storer != me and race_comes_before(context, access, storer) == 0:
+    if storer and storer != me and race_batch_precedes(context, access, storer) == 0:
         return 0
-    if loader and loader != me and race_comes_before(context, access, loader) == 0:
+    if loader and loader != me and race_batch_precedes(context, access, loader) == 0:
         return 0
     claim = me << 32 | access.INFO & -32
     if access.STORES == 0:
-        if loader == 0 or race_accessor_at(context, loader).EPOCH != access.EPOCH:
+        if loader == 0 or race_batch_epoch(context, loader) != access.EPOCH:
             known.LOADED = claim
         return 1
-    if storer and access.VALUES:
+    if storer and access.VALUES and context.RACE_SEGMENTS == 0:
         data = context.RACE_FROM + context.ARENA
         differs = race_batch_differs(context, number)
         places = race_batch_places(context, number)
@@ -191,6 +194,21 @@ def race_batch_again(context: Context, access: LineAccess, mask: int, count: int
         known.DIFFERING = 1
     known.STORED = claim
     return 1
+
+
+def race_batch_precedes(context: Context, access: LineAccess, number: int) -> int:
+    """Whether what an accessor, or a segment, did to a batch comes before what the warp does now."""
+    if context.RACE_SEGMENTS:
+        return race_precedes(context, access, number)
+    return race_comes_before(context, access, number)
+
+
+def race_batch_epoch(context: Context, number: int) -> int:
+    """The epoch of an accessor, or a segment; of segments of other CTAs none that the warp has."""
+    if context.RACE_SEGMENTS:
+        segment = race_segment_at(context, number)
+        return segment.EPOCH | (segment.CTA != context.CTA.INDEX) << 32
+    return race_accessor_at(context, number).EPOCH
 
 
 def race_batch_like(context: Context, mask: int, count: int) -> int:
@@ -258,13 +276,15 @@ def race_number_words(context: Context) -> int:
 
 
 def race_word_of(context: Context, number: int, place: int) -> int:
-    """What is known of a word, which leaves its batch. Of lanes that access the same one the last one counts that stores, and the
-    first one that loads."""
+    """What is known of a word, which leaves its batch, goes to its ``Word``, or to its line. Of lanes that access the same one the
+    last one counts that stores, and the first one that loads."""
     batch = race_batch_at(context, number)
     count = batch.COUNT
     inside = place & (count - 1)
     lanes = batch_holding(batch.MASK, race_batch_places(context, number), place - inside)
     last = 63 - leading_zeros(lanes)
+    if context.RACE_SEGMENTS:
+        return race_line_of(context, number, last, trailing_zeros(lanes))
     differs = 0
     if batch.DIFFERING:
         differs = load16(race_batch_differs(context, number) + 2 * last) >> (inside << context.RACE_UNIT)
@@ -281,6 +301,86 @@ def race_word_of(context: Context, number: int, place: int) -> int:
     word = Word(context.RACE_WORDS + place * Word.BYTES)
     word.STORED = stored
     word.LOADED = loaded | differs << Word.DIFFERS
+    return 0
+
+
+def race_line_of(context: Context, number: int, lane: int, first: int) -> int:
+    """Words of a batch that lie side by side in a line, with those that a lane has, go to the line; ``first``: the first lane that has
+    the same."""
+    batch = race_batch_at(context, number)
+    places = race_batch_places(context, number)
+    count = batch.COUNT
+    unit = context.RACE_UNIT
+    place = load32(places + 4 * lane)
+    low = lane
+    high = lane
+    if lane == first:
+        while race_goes_on(context, number, low - 1, load32(places + 4 * low) - count, place):
+            low -= 1
+        while race_goes_on(context, number, high + 1, load32(places + 4 * high) + count, place):
+            high += 1
+        first = low
+    place = load32(places + 4 * low)
+    end = place + (high - low + 1) * count
+    access = LineAccess(context.SCRATCH + LineAccess.PLACE)
+    start = context.RACE_FROM + (place << unit)
+    offset = start & (Line.BYTES - 1)
+    length = (end - place) << unit
+    access.START = start
+    access.MASK = -1
+    if length < Line.BYTES:
+        access.MASK = ((1 << length) - 1) << offset
+    access.SHAPE = (
+        offset | trailing_zeros(count << unit) << LineEntry.POWER | (length - 1) << LineEntry.LENGTH
+    )
+    while place < end:
+        store32(context.RACE_NUMBERS + place * 4, 0)
+        place += 1
+    batch.LEFT = 1
+    if batch.STORED:
+        race_line_noted(context, access, batch.STORED | low, 4)
+    if batch.LOADED:
+        race_line_noted(context, access, batch.LOADED | first, 0)
+    return 0
+
+
+def race_goes_on(context: Context, number: int, lane: int, place: int, near: int) -> int:
+    """Whether a lane of a batch has the word at a place, which has not left and lies in the line of another one."""
+    if lane < 0 or lane > 31 or race_batch_at(context, number).MASK >> lane & 1 == 0:
+        return 0
+    if load32(race_batch_places(context, number) + 4 * lane) != place:
+        return 0
+    words = Line.BITS - context.RACE_UNIT
+    return place >> words == near >> words and load32(context.RACE_NUMBERS + place * 4) == number
+
+
+def race_line_noted(context: Context, access: LineAccess, content: int, stores: int) -> int:
+    """Note a store or a load that a batch has noted in the line at ``START``."""
+    number = content >> 32
+    segment = race_segment_at(context, number)
+    epoch = access.EPOCH
+    info = access.INFO
+    strong = access.STRONG
+    before = access.STORES
+    image = access.IMAGE
+    access.EPOCH = segment.EPOCH
+    access.INFO = content & Word.BEHIND
+    access.STRONG = 0
+    access.STORES = stores
+    access.IMAGE = 0
+    line = (access.START - context.RACE_FROM) >> Line.BITS
+    cell = Line(context.RACE_LINES + line * Line.CELL)
+    room = LineRoom(context.RACE_ROOMS + line * LineRoom.BYTES)
+    if cell.LAUNCH != context.RACE_FIRST:
+        race_fresh(cell, context.RACE_FIRST)
+    who = (segment.CTA << 7 | segment.EPOCH & 127) + 1
+    # accesses before have been held against it
+    race_entry(context, access, cell, room, who, number, 0)
+    access.EPOCH = epoch
+    access.INFO = info
+    access.STRONG = strong
+    access.STORES = before
+    access.IMAGE = image
     return 0
 
 

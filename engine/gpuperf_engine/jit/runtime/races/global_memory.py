@@ -62,7 +62,9 @@ def race_line(context: Context, access: LineAccess, lane: int, start: int, part:
         return 0
     access.IMAGE = image
     if access.FLAGS & Race.WORDS:
-        return race_words_in_line(context, access, lane, start, part)
+        if context.RACE_SEGMENTS == 0:
+            return race_words_in_line(context, access, lane, start, part)
+        race_apart(context, start, part)
     race_part(access, lane, start, part)
     if context.RACE_SEGMENTS:
         return race_ordered(context, access)

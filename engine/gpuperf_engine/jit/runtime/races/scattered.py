@@ -48,8 +48,8 @@ def race_scattered(context: Context, access: LineAccess, mask: int, addresses: i
         return mask
     if context.RACE_BITS:
         mask = race_batched(context, access, mask, addresses, count)
-        if mask == 0:
-            return 0
+        if mask == 0 or context.RACE_SEGMENTS:
+            return mask
         left = mask
         while left:
             lane = trailing_zeros(left)
@@ -183,6 +183,8 @@ def race_beside(context: Context, access: LineAccess, lane: int, start: int, len
     if context.RACE_BITS:
         if race_batched_row(context, access, lane, start, length >> unit, power):
             return length
+        if context.RACE_SEGMENTS:
+            return 0
         race_apart(context, start, length)
     at = race_word_at(context, start)
     claim = access.ACCESSOR << 32 | access.INFO | lane

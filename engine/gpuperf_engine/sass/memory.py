@@ -136,9 +136,9 @@ def _kept(
 
 
 _GLOBAL = {
-    "global_load_sectors": ("LDG", "LD", "LDGSTS"),
-    "global_store_sectors": ("STG", "ST"),
-    "global_atomic_sectors": ("ATOMG", "ATOM", "RED", "REDG"),
+    "global_load_sectors": ("LDG", "LD", "LDGSTS", "UTMALDG", "UBLKCP.S"),
+    "global_store_sectors": ("STG", "ST", "UTMASTG", "UBLKCP.G"),
+    "global_atomic_sectors": ("ATOMG", "ATOM", "RED", "REDG", "UTMAREDG", "UBLKRED"),
 }
 
 
@@ -149,6 +149,8 @@ def as_run(graph: Graph, ran: Ran, counted: Traffic) -> Traffic:
     wavefronts = requests = 0
     for position, row in ran.rows.items():
         base = items[position].base
+        if base == "UBLKCP":  # where it copies to
+            base = items[position].opcode[: len("UBLKCP.S")]
         for name, bases in _GLOBAL.items():
             sectors[name] += row.sectors * (base in bases)
         if base in ("LDS", "LDSM"):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...ptx.module import Function
 
-__all__ = ["BANKS", "NEW", "Bank", "moved"]
+__all__ = ["BANKS", "NEW", "Bank", "places_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,10 @@ BANKS = {7: _OLD, 8: _OLD, 9: Bank(0x210, 0x0, 0xC, 0x28, 0x208, 0x188, pointer=
 NEW = Bank(0x380, 0x360, 0x370, 0x37C, 0x358, ctas=(0x36C, 0x2CC), pointer=0x348, windows=((0x2F8, 0x200),))
 
 
-def moved(kernel: Function, start: int) -> list[tuple[int, int]]:
-    """Of each parameter where it lies in bank 0, and by how much behind its place in the parameter buffer: in the bank
-    alignment counts from its beginning, not from that of the parameters."""
+def places_of(kernel: Function, start: int) -> list[int]:
+    """Of each parameter where it lies in bank 0: alignment counts from the beginning of that, not from the first parameter."""
     places, end = [], start
     for item in kernel.params:
-        place = -(-end // item.align) * item.align
-        places.append((place, place - item.offset))
-        end = place + item.size
+        places.append(-(-end // item.align) * item.align)
+        end = places[-1] + item.size
     return places

@@ -454,7 +454,22 @@ def _mov(op: Op, to: Writer) -> None:
     if source is None and "@" in op.texts[1]:
         to.put(op.operands[0], "0")  # where a call returns to, which is known without
         return
+    if op.base == "R2UR" and to.guard:
+        _of_one_lane(op, to, to.word(source))
+        return
     to.put(op.operands[0], to.word(source))
+
+
+def _of_one_lane(op: Op, to: Writer, value: str) -> None:
+    """``@!P0 R2UR UR4, R2``: a uniform register is that of all lanes, and gets what the first has for which the guard holds."""
+    there, chosen, lane, given = (to.fresh("r") for _ in range(4))
+    to.line(f"activemask.b32 {there}")
+    to.line(f"vote.sync.ballot.b32 {chosen}, {to.guard.strip()[1:]}, {there}")
+    first = to.r("and.b32", chosen, to.r("neg.s32", chosen))
+    to.line(f"bfind.u32 {lane}, {first}")
+    to.line(f"shfl.sync.idx.b32 {given}, {_named(to, value)}, {lane}, 31, {there}")
+    to.guard = f"@{to.p('setp.ne.b32', chosen, 0)} "
+    to.put(op.operands[0], given)
 
 
 @opcodes("P2R")

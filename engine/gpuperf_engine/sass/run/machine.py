@@ -161,8 +161,7 @@ class _Runner:
 
     def _parameters(self, record: LaunchRecord) -> bytes:
         assert record.plan.inputs is not None
-        raw = record.plan.parameters.ljust(-(-len(record.plan.parameters) // 16) * 16, b"\0")
-        raw += self.translation.constants
+        raw = self.translation.arguments(record.plan.parameters)
         for name in self.translation.variables:
             variable = record.program.kernel.module.variable(name)
             raw += record.plan.inputs.address(variable).to_bytes(8, "little")

@@ -344,7 +344,7 @@ class Tracer:
         self.reads_memory = bool(written.needed.spaces & {"global", "any"})
         self.reads_shared = bool(written.needed.spaces & {"shared", "any"})
         self.passes_on = written.passes_on
-        #: where in the parameter buffer a constant of bank 0 is
+        #: where in the parameter buffer of a launch a constant of bank 0 is
         self.parameter_at = written.parameter_at
         self.graph = graph
         try:
@@ -468,7 +468,7 @@ class Tracer:
     def _parameters(self, record: LaunchRecord, addresses: list[int]) -> bytes:
         """The parameter buffer: what the machine code finds in its bank of constants, and behind it what the recording needs."""
         plan = record.plan
-        raw = plan.parameters.ljust(-(-len(plan.parameters) // 16) * 16, b"\0") + self.translation.constants
+        raw = self.translation.arguments(plan.parameters)
         raw += b"".join(self._address_of(record, name) for name in self.translation.variables)
         own = (
             np.array(addresses, np.uint64).tobytes()

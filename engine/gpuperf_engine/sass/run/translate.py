@@ -13,8 +13,8 @@ from ..assemble import Assembly
 from ..graph import JOINS, Graph
 from ..listing import Decoded
 from ..resources import resources_of
-from . import accesses, floats, halves, integers, matrices, warpgroups
-from .banks import BANKS, NEW, moved
+from . import accesses, bulk, floats, halves, integers, matrices, warpgroups
+from .banks import BANKS, NEW, places_of
 from .cubin import Cubin, read_cubin
 from .operands import Register, read_operand
 from .paths import Gate, Node, nodes_of
@@ -23,11 +23,13 @@ from .writer import NotRun, Writer, both, opcode_row
 __all__ = ["Translation", "Translator", "cubin_of", "label_of", "meeting", "translate"]
 
 assert (
-    accesses and floats and halves and integers and matrices and warpgroups
+    accesses and bulk and floats and halves and integers and matrices and warpgroups
 )  # they fill the table of opcodes
 
 #: the most instructions that are written
 _MOST = 40_000
+#: what parameters may be aligned to
+_ALIGNED = 128
 #: slow paths are left out at first where all code is so many times as large as that without them
 _MUCH = 1.3
 #: what ``ptxas`` adds to shared memory from Hopper on, in front
@@ -39,11 +41,15 @@ _PIECE = re.compile(r"[^A-Za-z0-9_]")
 
 @dataclass(frozen=True)
 class Translation:
-    """``text``: a module with one kernel, whose one parameter is the buffer of the original's, then ``constants``, then an address for
-    each of ``variables``. ``places``: for each block of the machine code the lines that are executed as often as it; ``meets``: by the
-    line of a branch that of the label where its lanes meet, 0 for nowhere; ``reasons``: by line why the run ends there."""
+    """``text``: a module with one kernel, whose one parameter holds those of the original as bank 0 does, then ``constants``, then an
+    address for each of ``variables``. ``parameters``: of each its place in the original's buffer, its bytes, and its place in this
+    one; ``constants_at``: where ``constants`` begin. ``places``: for each block of the machine code the lines that are executed as
+    often as it; ``meets``: by the line of a branch that of the label where its lanes meet, 0 for nowhere; ``reasons``: by line why
+    the run ends there."""
 
     text: str
+    parameters: tuple[tuple[int, int, int], ...]
+    constants_at: int
     constants: bytes
     variables: tuple[str, ...]
     places: dict[int, tuple[int, ...]]
@@ -51,6 +57,13 @@ class Translation:
     meets: dict[int, int]
     reasons: dict[int, str]
     shared_bytes: int
+
+    def arguments(self, given: bytes) -> bytes:
+        """The parameter up to the addresses of variables; ``given``: the buffer of the original."""
+        buffer = bytearray(self.constants_at)
+        for offset, size, place in self.parameters:
+            buffer[place : place + size] = given[offset : offset + size]
+        return bytes(buffer) + self.constants
 
 
 def translate(kernel: Function, assembly: Assembly, graph: Graph, *, slow_paths: bool = True) -> Translation:
@@ -104,8 +117,14 @@ class Translator:
         self.stack = -(-self.resources.local_bytes // 16) * 16 + 16
         self.to = Writer(self.constant)
         self.literals = cubin.sections.get(f".nv.constant2.{kernel.name}", b"")
-        self.parameters = -(-kernel.param_bytes // 16) * 16
-        self.moved = moved(kernel, self.bank.parameters)
+        #: bytes in front of the first parameter, so that each is aligned as in bank 0
+        self.front = self.bank.parameters % _ALIGNED
+        self.moved = [
+            (item.offset, item.size, place - self.bank.parameters + self.front)
+            for item, place in zip(kernel.params, places_of(kernel, self.bank.parameters))
+        ]
+        end = max((place + size for _, size, place in self.moved), default=self.front)
+        self.parameters = -(-end // 16) * 16
         self.variables: dict[str, int] = {}
         self.places: dict[int, list[int]] = {}
         self.accesses: dict[int, int] = {}
@@ -133,10 +152,9 @@ class Translator:
         where = self.bank
         if where.ctas and offset == where.ctas[bool(index)]:
             return to.r("mov.u32", "%cluster_nctarank")
-        within = self.parameter_at(offset)
+        within = offset - where.parameters + self.front
         # what an index counts from may lie in front of the parameters
-        together = {behind for _, behind in self.moved} <= {where.parameters}
-        if within < self.parameters if within >= 0 and not index else index and (within >= 0 or together):
+        if index or self.front <= within < self.parameters:
             return self.parameter(to, within, index, kind)
         if index or kind not in ("b32", "u16"):
             raise NotRun("a constant that is not known here")
@@ -147,6 +165,9 @@ class Translator:
         if where.inverse is not None and where.inverse <= offset < where.inverse + 12:
             axis = "xyz"[(offset - where.inverse) // 4]
             return to.r("rcp.rn.f32", to.r("cvt.rn.f32.u32", to.r("mov.u32", f"%cluster_nctaid.{axis}")))
+        if where.pointer is not None and offset in (where.pointer, where.pointer + 4):
+            generic = to.q("add.s64", to.q("cvta.param.u64", to.q("mov.u64", "C")), self.front)
+            return to.high(generic) if offset > where.pointer else to.low(generic)
         if offset == where.stack:
             return to.r("add.s32", "%STACK", self.stack)
         if where.memory <= offset < where.memory + 8:
@@ -157,9 +178,10 @@ class Translator:
         raise NotRun(f"constant {offset:#x} of the launch is not known here")
 
     def parameter_at(self, offset: int) -> int:
-        """Where in the parameter buffer a constant of bank 0 is; below zero for what lies in front."""
-        front = (0, self.bank.parameters)
-        return offset - max((place for place in self.moved if place[0] <= offset), default=front)[1]
+        """Where in the parameter buffer of the original a constant of bank 0 is; below zero for what is no parameter."""
+        within = offset - self.bank.parameters + self.front
+        found = (at + within - place for at, size, place in self.moved if place <= within < place + size)
+        return next(found, -1)
 
     def parameter(self, to: Writer, offset: int, index: str, kind: str = "b32") -> str:
         if not index and (offset, kind) in to.constants:
@@ -236,6 +258,8 @@ class Translator:
         text = "\n".join([*head, *to.lines, "}", *(f"// {line}:{meets[line]}" for line in meets), ""])
         return Translation(
             text,
+            tuple(self.moved),
+            self.parameters,
             self.literals.ljust(-(-len(self.literals) // 16) * 16, b"\0"),
             tuple(self.variables),
             {block: tuple(line + shift for line in lines) for block, lines in self.places.items()},
@@ -287,7 +311,7 @@ class Translator:
             f".target {self.architecture}",
             ".address_size 64",
             ".extern .shared .align 1024 .b8 pool[];",
-            f".visible .entry machine_code(.param .align 16 .b8 C[{max(16, size)}])",
+            f".visible .entry machine_code(.param .align {_ALIGNED} .b8 C[{max(16, size)}])",
             "{",
             f".local .align 16 .b8 stack[{self.stack}];",
             f".reg .b32 {', '.join(state)};",

@@ -1,0 +1,163 @@
+"""Machine instructions that copy boxes of tensors and runs of bytes between shared and global memory.
+
+A copy is issued once, for the lanes that are there, whose uniform registers hold the same. ``ptxas`` takes lanes that may ask for
+different ones through a loop, one after the other.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .operands import Address, Register, read_operand
+from .writer import NotRun, Op, Writer, both, opcodes
+
+__all__: list[str] = []
+
+_AXES = re.compile(r"([1-5])D$")
+_ARRIVES = "mbarrier::complete_tx::bytes"
+#: what reductions of integers are called, and of what type
+_REDUCTIONS = {
+    "ADD": "add.u32",
+    "AND": "and.b32",
+    "OR": "or.b32",
+    "XOR": "xor.b32",
+    "INC": "inc.u32",
+    "DEC": "dec.u32",
+}
+_TENSOR_REDUCTIONS = {
+    "ADD": "add",
+    "MIN": "min",
+    "MAX": "max",
+    "AND": "and",
+    "OR": "or",
+    "XOR": "xor",
+    "INC": "inc",
+    "DEC": "dec",
+}
+
+
+def _uniform(op: Op, place: int) -> Register:
+    """The first of the uniform registers that an operand names: ``[UR4]``, or ``UR4``."""
+    where = read_operand(op.texts[place]) if place < len(op.texts) else None
+    if isinstance(where, Address) and len(where.parts) == 1 and not where.offset:
+        where = where.parts[0]
+    if not isinstance(where, Register) or not where.uniform or where.is_zero:
+        raise NotRun(f"{op.item.text} is not known here")
+    return where
+
+
+def _word(to: Writer, first: Register, above: int) -> str:
+    return to.word(Register(True, first.number + above))
+
+
+def _once(to: Writer) -> None:
+    """Guards what follows so that the first of the lanes issues it for which the guard holds."""
+    mask, there, below = to.fresh("r"), to.fresh("r"), to.fresh("r")
+    to.line(f"activemask.b32 {there}")
+    to.line(f"vote.sync.ballot.b32 {mask}, {to.guard.strip()[1:] or '%PT'}, {there}")
+    to.line(f"mov.u32 {below}, %lanemask_lt")
+    to.guard = both(to, to.p("setp.eq.u32", to.r("and.b32", mask, below), 0))
+
+
+def _known(op: Op, count: int, *words: str) -> None:
+    """Raises ``NotRun`` for other modifiers than these, or other operands than so many, where to keep what is copied apart."""
+    operands = [text for text in op.texts if not text.startswith("desc[")]
+    if not {*op.words} <= {*words} or len(operands) != count:
+        raise NotRun(f"{op.item.text} is not known here")
+
+
+def _axes(op: Op) -> tuple[int, list[str]]:
+    """The axes of a tensor, and the other modifiers."""
+    axes = [int(match[1]) for word in op.words if (match := _AXES.match(word))]
+    if len(axes) != 1:
+        raise NotRun(f"{op.item.text} is not known here")
+    return axes[0], [word for word in op.words if not _AXES.match(word)]
+
+
+def _box(to: Writer, op: Op, axes: int, first: Register, start: int) -> str:
+    """The map of a tensor and coordinates, which begin at a register."""
+    coordinates = ", ".join(_word(to, first, start + axis) for axis in range(axes))
+    return f"[{to.wide(_uniform(op, 1))}, {{{coordinates}}}]"
+
+
+@opcodes("UTMALDG")
+def _load(op: Op, to: Writer) -> None:
+    """``UTMALDG.2D.MULTICAST [UR8], [UR4], UR6``: UR8 and UR9 are the place and the mbarrier, coordinates follow; the CTAs that
+    it goes to are the upper half of UR6."""
+    axes, others = _axes(op)
+    _known(op, 2 + len(others), f"{axes}D", "MULTICAST")
+    first = _uniform(op, 0)
+    box = _box(to, op, axes, first, 2)
+    mask = to.h("cvt.u16.u32", to.r("shr.u32", _word(to, _uniform(op, 2), 0), 16)) if others else ""
+    _once(to)
+    to.do(
+        f"cp.async.bulk.tensor.{axes}d.shared::cluster.global.tile.{_ARRIVES}{'.multicast::cluster' * bool(mask)} "
+        f"[{_word(to, first, 0)}], {box}, [{_word(to, first, 1)}]{f', {mask}' if mask else ''}"
+    )
+
+
+@opcodes("UTMASTG")
+def _store(op: Op, to: Writer) -> None:
+    axes, _ = _axes(op)
+    _known(op, 2, f"{axes}D")
+    first = _uniform(op, 0)
+    box = _box(to, op, axes, first, 1)
+    _once(to)
+    to.do(f"cp.async.bulk.tensor.{axes}d.global.shared::cta.tile.bulk_group {box}, [{_word(to, first, 0)}]")
+
+
+@opcodes("UTMAREDG")
+def _reduce(op: Op, to: Writer) -> None:
+    axes, others = _axes(op)
+    _known(op, 2, f"{axes}D", *_TENSOR_REDUCTIONS)
+    if len(others) != 1:
+        raise NotRun(f"{op.item.text} is not known here")
+    first = _uniform(op, 0)
+    box = _box(to, op, axes, first, 1)
+    _once(to)
+    how = _TENSOR_REDUCTIONS[others[0]]
+    to.do(
+        f"cp.reduce.async.bulk.tensor.{axes}d.global.shared::cta.{how}.tile.bulk_group {box}, [{_word(to, first, 0)}]"
+    )
+
+
+@opcodes("UBLKCP")
+def _bytes(op: Op, to: Writer) -> None:
+    """``UBLKCP.S.G [UR6], [UR4], UR8``: UR7 is the mbarrier, UR8 the bytes / 16; ``UBLKCP.G.S [UR4], [UR6], UR8``."""
+    _known(op, 3, "S", "G")
+    loads = op.words == ("S", "G")
+    near, far = (_uniform(op, 0), _uniform(op, 1)) if loads else (_uniform(op, 1), _uniform(op, 0))
+    size, place = to.r("shl.b32", _word(to, _uniform(op, 2), 0), 4), to.wide(far)
+    _once(to)
+    if loads:
+        target = f"[{_word(to, near, 0)}], [{place}], {size}, [{_word(to, near, 1)}]"
+        to.do(f"cp.async.bulk.shared::cluster.global.{_ARRIVES} {target}")
+    elif op.words == ("G", "S"):
+        to.do(f"cp.async.bulk.global.shared::cta.bulk_group [{place}], [{_word(to, near, 0)}], {size}")
+    else:
+        raise NotRun(f"{op.item.text} is not known here")
+
+
+@opcodes("UBLKRED")
+def _reduce_bytes(op: Op, to: Writer) -> None:
+    _known(op, 3, "S", "G", *_REDUCTIONS)
+    if op.words[:2] != ("G", "S") or len(op.words) != 3:
+        raise NotRun(f"{op.item.text} is not known here")
+    size, place = to.r("shl.b32", _word(to, _uniform(op, 2), 0), 4), to.wide(_uniform(op, 0))
+    near = _word(to, _uniform(op, 1), 0)
+    _once(to)
+    to.do(
+        f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{_REDUCTIONS[op.words[2]]} [{place}], [{near}], {size}"
+    )
+
+
+@opcodes("UTMACMDFLUSH")
+def _flush(op: Op, to: Writer) -> None:
+    """Waits are ``DEPBAR``: here copies have ended before that."""
+    to.do("cp.async.bulk.commit_group")
+    to.do("cp.async.bulk.wait_group 0")
+
+
+@opcodes("UTMAPF", "UBLKPF", "UTMACCTL")
+def _ahead(op: Op, to: Writer) -> None:
+    """What is brought into a cache, or kept out of it, changes nothing that is computed."""

@@ -24,6 +24,8 @@ from ..isa.effects import (
     REDUCTION,
     SHFL,
     STORE,
+    TENSOR_PRODUCT,
+    WARPGROUP,
 )
 from ..isa.evaluation import has_semantics
 from ..isa.types import ScalarType, scalar_type
@@ -50,8 +52,9 @@ _BITWISE = frozenset(("and", "or", "xor", "not", "lop3", "cnot"))
 def access_types(program: Layout) -> Mapping[Instruction, tuple[str, ...]]:
     """For each load, store, atomic and reduction with a type the names of the types of its elements, in order: ``f32``, ``s32``,
     ``u32`` … or ``b32`` where it is unknown. ``cp.async`` moves words of 32 bits, all of the type that those are loaded with, and so
-    do bulk copies, any number of them; of matrices the words are elements that a lane moves, one access after the other. Halves of
-    words of 32 bits count by themselves where they are known to be floats."""
+    do bulk copies, any number of them, or of the halves that products of a warpgroup read. Of matrices that are loaded the words are
+    elements that a lane moves, one access after the other; products read elements of A, the first one, and of B. Halves of words of 32
+    bits count by themselves where they are known to be floats."""
     return _Types(program).accesses()
 
 
@@ -251,6 +254,11 @@ class _Types:
                     if copy.effect in (ASYNC_COPY, BULK_COPY):
                         for result in writes(load):
                             self._join((load, result), (copy, None))
+            if load.effect is WARPGROUP and len(said := {*_operand_names(load)} & {*_SIZES}) == 1:
+                (type,) = said
+                for copy in self.dependence.writers_of(load):
+                    if copy.effect in (ASYNC_COPY, BULK_COPY):
+                        self._say((copy, None), type if _SIZES[type] == _COPIED.bits else f"{type}x2")
             if load.effect is not LOAD or load.form.space not in ("shared", "local"):
                 continue
             width = scalar_type(str(load.form.modifier("type"))).bits
@@ -315,6 +323,8 @@ class _Types:
                 names[instruction] = _word_names(_COPIED, said)[:1]
             elif instruction.effect in (MATRIX_LOAD, MATRIX_STORE):
                 names[instruction] = self._matrix_names(instruction)
+            elif instruction.effect in (WARPGROUP, TENSOR_PRODUCT):
+                names[instruction] = _operand_names(instruction)
         return names
 
     def _matrix_names(self, instruction: Instruction) -> tuple[str, ...]:
@@ -375,6 +385,17 @@ _WHOLE = frozenset(("signed", "integer"))
 #: said of what is only moved as a float of 32 bits: nvcc moves pairs of halves by ``ld.v4.f32`` where the source says ``float4``
 _MOVED = "f32 moved"
 _PAIRS = frozenset(("f16x2", "bf16x2"))
+#: elements of operands of ``wgmma``, as they are recorded: what is no number of its own by its bits
+_OPERANDS = {
+    "f16": "f16",
+    "bf16": "bf16",
+    "tf32": "f32",
+    "s8": "s8",
+    "u8": "u8",
+    "e4m3": "b8",
+    "e5m2": "b8",
+    "b1": "b32",
+}
 _SIZES = {"f16": 16, "bf16": 16, "f32": 32}
 
 
@@ -411,6 +432,19 @@ def _fragment(instruction: Instruction, operand: str) -> str | None:
     # of d, a, b and c, in this order
     number = "dabc".find(operand)
     return _FRAGMENTS.get(types[number]) if len(types) == 4 and number >= 0 else None
+
+
+def _operand_names(instruction: Instruction) -> tuple[str, str]:
+    """The types of the elements of A and B that a product of a warpgroup or of tensor memory reads from shared memory."""
+    words = instruction.opcode.split(".")
+    if instruction.effect is TENSOR_PRODUCT:
+        # a descriptor says which halves or bytes they are
+        kind = next((word for word in words if word.startswith("kind::")), "")
+        name = {"kind::f16": "b16", "kind::tf32": "f32"}.get(kind, "b8")
+        return name, name
+    types = [word for word in words if word in _OPERANDS]
+    left, right = types[-2:]
+    return _OPERANDS[left], _OPERANDS[right]
 
 
 def _is_address(instruction: Instruction, register: Register) -> bool:

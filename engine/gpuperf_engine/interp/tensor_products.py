@@ -114,7 +114,7 @@ class _Multiplication:
         form, across = b_type(self.kind, self.idesc), self.idesc >> 16 & 1
         fetched = [
             self.step.matrices.matrix(
-                self.warp, cta, self.lane, self.given["b"], lines, self.depth, self.kind, form, across
+                self.warp, cta, self.lane, self.given["b"], lines, self.depth, self.kind, form, across, 1
             )
             for cta in self.ctas
         ]
@@ -143,7 +143,16 @@ class _Multiplication:
         a = np.zeros((0, 0), np.uint8)
         if not in_tensor:
             a = self.step.matrices.matrix(
-                self.warp, cta, self.lane, given["a"], self.rows, stored, kind, a_type(idesc), idesc >> 15 & 1
+                self.warp,
+                cta,
+                self.lane,
+                given["a"],
+                self.rows,
+                stored,
+                kind,
+                a_type(idesc),
+                idesc >> 15 & 1,
+                0,
             )
         for part in range(parts):
             lanes = base + part * self.rows + row_lane(np.arange(self.rows), self.spread)

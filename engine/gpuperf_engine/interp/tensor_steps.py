@@ -161,13 +161,17 @@ class Matrices:
         lane: int,
         offsets: Lanes,
         pattern: tuple[int, int, int],
+        recorded: int | None = None,
     ) -> Bytes:
-        """16 bytes at each of some addresses of shared memory; ``pattern``: width, atom and phase of swizzling."""
+        """16 bytes at each of some addresses of shared memory; ``pattern``: width, atom and phase of swizzling; ``recorded``: of which
+        matrix of a product they are."""
         addresses = swizzled(offsets & 0x3FFFF, *pattern).reshape(-1).astype(np.uint64)
         flat = addresses + np.uint64(cta.window)
         fetched = np.empty((flat.size, 16), np.uint8)
         for part in self.memory.reach(warp, np.full(flat.size, lane), flat):
             fetched[:] = part.region.bytes[part.offsets[:, None] + np.arange(16)]
+        if recorded is not None and warp.counters.values is not None and self.memory.site is not None:
+            warp.counters.values.add_pieces(self.memory.site, recorded, addresses, fetched)
         return fetched.reshape(*offsets.shape, 16)
 
     def lines(
@@ -179,6 +183,7 @@ class Matrices:
         lines: int,
         pieces: int,
         bits: int,
+        recorded: int | None = None,
     ) -> Bytes:
         """Lines along K, shape (lines, bytes); elements that are packed become a byte each."""
         start, leading, stride, phase, mode = _fields(descriptor)
@@ -189,7 +194,7 @@ class Matrices:
             refuse(warp, self.instruction, lane, TensorProblem.LINE, 0, descriptor)
         line, piece = np.arange(lines)[:, None], np.arange(pieces)[None, :]
         offsets = start + line_offset(line, piece, width, leading, stride)
-        fetched = self.pieces(warp, cta, lane, offsets, (width, 4, phase))
+        fetched = self.pieces(warp, cta, lane, offsets, (width, 4, phase), recorded)
         return _unpacked(fetched, bits).reshape(lines, 16 * pieces)
 
     def transposed(
@@ -202,6 +207,7 @@ class Matrices:
         depth: int,
         size: int,
         bits: int,
+        recorded: int | None = None,
     ) -> Bytes:
         """Lines of a matrix that lies across K, shape (lines, bytes); elements that are packed become a byte each."""
         start, leading, stride, phase, mode = _fields(descriptor)
@@ -212,23 +218,27 @@ class Matrices:
         group, k = np.arange(-(-lines // per))[:, None], np.arange(depth)[None, :]
         rows = 4 if mode == 1 else 8
         offsets = start + transposed_offset(group, k, width, leading, stride, rows)
-        fetched = _unpacked(self.pieces(warp, cta, lane, offsets, (width, 4 + (mode == 1), phase)), bits)
+        fetched = _unpacked(
+            self.pieces(warp, cta, lane, offsets, (width, 4 + (mode == 1), phase), recorded), bits
+        )
         elements = fetched.reshape(len(group), depth, per, size).transpose(0, 2, 1, 3)
         return np.ascontiguousarray(elements.reshape(-1, depth * size)[:lines])
 
     def matrix(
         self, warp: ReferenceWarp, cta: LanesCta, lane: int, descriptor: int, lines: int, depth: int, kind: int, form: int,
-        across: int,
+        across: int, number: int,
     ) -> Bytes:  # fmt: skip
-        """A matrix, line by line."""
+        """A matrix of a product, A (0) or B (1), line by line."""
         size = element_bytes(kind)
         bits = 8
         if size == 1 and kind != Tensor.I8 and form >= Tensor.E2M3:
             bits = 4 if form == Tensor.E2M1 else 6
+        # elements that are packed are no numbers of whole bytes
+        recorded = number if bits == 8 else None
         if across:
-            return self.transposed(warp, cta, lane, descriptor, lines, depth, size, bits)
+            return self.transposed(warp, cta, lane, descriptor, lines, depth, size, bits, recorded)
         pieces = depth * size // 16 if size else depth // 32
-        return self.lines(warp, cta, lane, descriptor, lines, pieces, bits)
+        return self.lines(warp, cta, lane, descriptor, lines, pieces, bits, recorded)
 
 
 def _unpacked(pieces: Bytes, bits: int) -> Bytes:

@@ -177,6 +177,18 @@ class ValueRecorder:
                 lanes = np.flatnonzero(whole[start : start + 32])
                 self.add(slot, "global", lanes, addresses[start + lanes], values[start + lanes], False, 0)
 
+    def add_pieces(self, site: int, number: int, addresses: Lanes, pieces: Lanes) -> None:
+        """What a product reads of a matrix in shared memory, in pieces of 16 bytes; A is its first one, B the second."""
+        slots = self.slots.get(site, ())
+        for slot in slots[number : number + 1]:
+            width = slot.kind.bits // 8
+            lanes = np.arange(16 // width)
+            # the distance of the element is added
+            offsets = np.uint64(width) * (lanes.astype(np.uint64) - np.uint64(slot.element))
+            for address, piece in zip(addresses, pieces):
+                values = np.ascontiguousarray(piece).view(f"u{width}")
+                self.add(slot, "shared", lanes, address + offsets, values, False, 0)
+
     def _object(self, space: str, address: int, size: int) -> _Object | None:
         if space in ("shared", "local"):
             return _Object(1 if space == "shared" else 2, 0, 1 << 40)

@@ -136,9 +136,9 @@ class WarpgroupStep:
         if self.from_registers:
             left = self._held(given)
         else:
-            left = self._fetch(warp, given["a"], 16 * (warp.index & 3), 16, 8, number.get("trans_a", 0))
+            left = self._fetch(warp, 0, given["a"], 16 * (warp.index & 3), 16, 8, number.get("trans_a", 0))
         words = 16 if self.sparsity else 8
-        right = self._fetch(warp, given["b"], 0, self.columns, words, number.get("trans_b", 0))
+        right = self._fetch(warp, 1, given["b"], 0, self.columns, words, number.get("trans_b", 0))
         metadata: list[LaneValue] = []
         if self.sparsity is not None:
             held = LaneValue(every_lane(given["metadata"]), _B32)
@@ -171,9 +171,16 @@ class WarpgroupStep:
         return rows_of_words
 
     def _fetch(
-        self, warp: ReferenceWarp, descriptor: LaneValue, first: int, lines: int, words: int, across: int
+        self,
+        warp: ReferenceWarp,
+        matrix: int,
+        descriptor: LaneValue,
+        first: int,
+        lines: int,
+        words: int,
+        across: int,
     ) -> list[Words]:
-        """Words of the lines of a matrix. Source: manual, "Matrix Descriptor Format" and "Strides"."""
+        """Words of the lines of a matrix, A or B. Source: manual, "Matrix Descriptor Format" and "Strides"."""
         every = every_lane(descriptor)
         if (every != every[0]).any():
             mask = int(np.packbits(every != every[0], bitorder="little").view("<u4")[0])
@@ -202,6 +209,14 @@ class WarpgroupStep:
         flat = addresses.reshape(-1).astype(np.uint64) + np.uint64(warp.cta.window)
         (part,) = self.memory.reach(warp, np.zeros(flat.size, np.int64), flat)
         data = part.region.bytes[part.offsets[:, None] + np.arange(16)]
+        # all warps of a warpgroup read the same B
+        if (
+            warp.counters.values is not None
+            and self.memory.site is not None
+            and not (matrix and warp.index & 3)
+        ):
+            offsets = addresses.reshape(-1).astype(np.uint64)
+            warp.counters.values.add_pieces(self.memory.site, matrix, offsets, data)
         if across:  # eight lines of one k: (line, k)
             halves = data.view("<u2").reshape(-1, 2 * words, 8).transpose(0, 2, 1).reshape(lines, 2 * words)
             fetched = np.ascontiguousarray(halves).view("<u4")

@@ -40,7 +40,18 @@ from numpy.typing import NDArray
 
 from ..flow.access_types import access_types
 from ..flow.operands import reads, writes
-from ..isa.effects import ASYNC_COPY, ATOMIC, BULK_COPY, LOAD, MATRIX_LOAD, MATRIX_STORE, REDUCTION, STORE
+from ..isa.effects import (
+    ASYNC_COPY,
+    ATOMIC,
+    BULK_COPY,
+    LOAD,
+    MATRIX_LOAD,
+    MATRIX_STORE,
+    REDUCTION,
+    STORE,
+    TENSOR_PRODUCT,
+    WARPGROUP,
+)
 from ..isa.types import scalar_type
 from ..memory.arena import Memory
 from ..ptx.syntax import Instruction
@@ -102,7 +113,9 @@ LINE_TRIAL = 256
 LINES = 8
 #: a distance that no access is from another one: a slope of integers is drawn once
 FAR = 1 << 31
-_OBSERVED = (LOAD, STORE, ATOMIC, REDUCTION, ASYNC_COPY, BULK_COPY, MATRIX_LOAD, MATRIX_STORE)
+_OBSERVED = (
+    LOAD, STORE, ATOMIC, REDUCTION, ASYNC_COPY, BULK_COPY, MATRIX_LOAD, MATRIX_STORE, WARPGROUP, TENSOR_PRODUCT
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from .exchange import write_exchange
 from .handlers import handles
 from .mbarrier import hold_warp
 from .memory import SPACES, address_value, pointer_number
+from .values import recording_matrix
 
 if TYPE_CHECKING:
     from .block import BlockWriter
@@ -309,10 +310,11 @@ def write_product(to: BlockWriter, instruction: Instruction) -> None:
     for name in (NUMBERS, SUMS):
         writer.needs[name] = f'declare i32 @"{name}"(ptr, ptr, ptr)'
         functions.append(("i64", str(writer.number(f'@"{name}"'))))
-    writer.call(
-        "tensor_multiply", "i64", *_numbers(to, "%ctx", "%cta", "%st"), ("i64", str(site)), ("i64", writer.zext(mask, "i64")),
-        *_numbers(to, "%vals"), ("i64", str(how)), *functions,
-    )  # fmt: skip
+    with recording_matrix(to, site, 0):
+        writer.call(
+            "tensor_multiply", "i64", *_numbers(to, "%ctx", "%cta", "%st"), ("i64", str(site)), ("i64", writer.zext(mask, "i64")),
+            *_numbers(to, "%vals"), ("i64", str(how)), *functions,
+        )  # fmt: skip
     to.faulting = True
 
 

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from .block import BlockWriter
     from .memory import Access
 
-__all__ = ["record_copied", "record_piece", "record_values", "recording_ranges"]
+__all__ = ["record_copied", "record_piece", "record_values", "recording_matrix", "recording_ranges"]
+
+
+#: how accesses to shared memory are recorded
+_SHARED = 1
 
 
 def record_values(access: Access, values: Sequence[NativeValue], left_out: Sequence[int] = ()) -> None:
@@ -100,6 +104,25 @@ def recording_ranges(to: BlockWriter, site: int) -> Iterator[None]:
         writer.needs[name] = f'declare i32 @"{name}"(ptr, ptr, ptr, ptr, ptr)'
         writer.set_field("%ctx", Context.VALUE_SLOT, Ref("i64", str(slot.index)))
         writer.set_field("%ctx", Context.VALUE_RANGE, writer.number(f'@"{name}"'))
+    yield
+    if slots:
+        writer.set_field("%ctx", Context.VALUE_RANGE, Ref("i64", "0"))
+
+
+@contextmanager
+def recording_matrix(to: BlockWriter, site: int, number: int, once: Ref | None = None) -> Iterator[None]:
+    """What the runtime reads of a matrix in shared memory inside is recorded, if that is observed: A is the first one of a product, B
+    the second. ``once``: whether this warp is the one that counts."""
+    writer, slots = to.writer, to.generator.values.get(site, ())
+    if slots:
+        name = RANGE_PREFIX + slots[number].kind.name
+        writer.needs[name] = f'declare i32 @"{name}"(ptr, ptr, ptr, ptr, ptr)'
+        function = writer.number(f'@"{name}"')
+        if once is not None:
+            function = writer.select(once, function, 0)
+        slot = slots[number].index | _SHARED << 32
+        writer.set_field("%ctx", Context.VALUE_SLOT, Ref("i64", str(slot)))
+        writer.set_field("%ctx", Context.VALUE_RANGE, function)
     yield
     if slots:
         writer.set_field("%ctx", Context.VALUE_RANGE, Ref("i64", "0"))

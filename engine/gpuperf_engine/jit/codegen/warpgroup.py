@@ -20,6 +20,7 @@ from ..runtime.warpgroup_function import LEFT, PREFIX, RESULT, RIGHT, ROWS, WORD
 from .handlers import handles
 from .mbarrier import hold_warp
 from .memory import pointer_number
+from .values import recording_matrix
 
 if TYPE_CHECKING:
     from .block import BlockWriter
@@ -48,23 +49,15 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: Ref) -> Non
     area = pointer_number(to, "%matrices")
     rank = writer.and_(index, 3)
     first = writer.zext(writer.shl(rank, 4), "i64")
+    site = to.generator.program.site_of[instruction]
     if not product.from_registers:
-        _fetch(
-            to,
-            operands["a"],
-            mask,
-            instruction,
-            (first, ROWS, WORDS, number.get("trans_a", 0)),
-            (area, LEFT, ROWS),
-        )
-    _fetch(
-        to,
-        operands["b"],
-        mask,
-        instruction,
-        ("0", product.columns, product.words, number.get("trans_b", 0)),
-        (area, RIGHT, product.pitch),
-    )
+        lines = (first, ROWS, WORDS, number.get("trans_a", 0))
+        with recording_matrix(to, site, 0):
+            _fetch(to, operands["a"], mask, instruction, lines, (area, LEFT, ROWS))
+    columns = ("0", product.columns, product.words, number.get("trans_b", 0))
+    # all warps of a warpgroup read the same B
+    with recording_matrix(to, site, 1, writer.icmp("eq", rank, 0)):
+        _fetch(to, operands["b"], mask, instruction, columns, (area, RIGHT, product.pitch))
     _multiply(to, instruction, product, operands, number)
 
 

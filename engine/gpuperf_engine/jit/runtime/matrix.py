@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..ir.abi import Context, Cta, State
 from ..ir.race_records import Race
-from .compile_python import load16, load32, load64, store16, store32, store64
+from .compile_python import call, load16, load32, load64, store16, store32, store64
 from .memory import reach
 from .races.groups import race_products
 from .races.shared_memory import race_pieces
@@ -81,6 +81,8 @@ def matrix_pieces(
         host = reach(context, cta, state, site, 0, load64(places + index * 8), 16, how)
         if host == 0:
             return 0
+        if context.VALUE_RANGE:
+            call(context.VALUE_RANGE, context, load64(places + index * 8), 16, host, 65535)
         if step == 8:
             half = 0
             into = target + 4 * ((piece >> 1) * pitch + line) + 2 * (piece & 1)

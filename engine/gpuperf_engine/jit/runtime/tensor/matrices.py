@@ -20,6 +20,7 @@ from ....isa.tensor_memory import Tensor, TensorProblem
 from ...ir.abi import Context, Cta, State
 from ...ir.tensor_records import TensorWork
 from ..compile_python import (
+    call,
     fill,
     load8,
     load16,
@@ -76,9 +77,12 @@ def fetch_lines(
         piece = 0
         while piece < pieces:
             address = (start + line_offset(line, piece, width, leading, stride)) & 262143
-            host = reach(context, cta, state, site, lane, swizzled(address, width, 4, phase), 16, how)
+            address = swizzled(address, width, 4, phase)
+            host = reach(context, cta, state, site, lane, address, 16, how)
             if host == 0:
                 return 0
+            if context.VALUE_RANGE and bits == 8:
+                call(context.VALUE_RANGE, context, address, 16, host, 65535)
             if bits < 8:
                 unpacked(target + 16 * piece, host, bits, 16, 1)
             else:
@@ -114,6 +118,8 @@ def fetch_transposed(
             host = reach(context, cta, state, site, lane, address, 16, how)
             if host == 0:
                 return 0
+            if context.VALUE_RANGE and bits == 8:
+                call(context.VALUE_RANGE, context, address, 16, host, 65535)
             into = target + line * Tensor.PITCH + k * size
             count = lines - line
             if count > per:

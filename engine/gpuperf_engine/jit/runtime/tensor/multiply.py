@@ -249,6 +249,8 @@ def multiply_one(
     # races are looked for in the memory of the CTA itself
     reads = 9 + 16 * (one != cta)
     target = work + TensorWork.RAW_B
+    # B is recorded by the slot behind that of A
+    context.VALUE_SLOT = context.VALUE_SLOT + 1
     if fetch(context, one, state, site, lane, b, lines, depth, kind, form, across, reads, target) == 0:
         return 0
     if other:
@@ -256,6 +258,7 @@ def multiply_one(
         more = 9 + 16 * (other != cta)
         if fetch(context, other, state, site, lane, b, lines, depth, kind, form, across, more, target) == 0:
             return 0
+    context.VALUE_SLOT = context.VALUE_SLOT - 1
     if multiply_in(context, one, state, site, lane, operands, how, 0, numbers, sums, reads) == 0:
         return 0
     if other:

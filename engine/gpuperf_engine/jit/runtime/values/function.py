@@ -239,12 +239,13 @@ class _Compared(_Appending, Stores):
 class _Range(Rows):
     """Elements of device memory side by side, as a bulk copy moves them, or as it reduces them with what lies at ``%host``, 32 at a
     time: those that are whole, and whose bytes have all bits in ``%chosen``, one for each of 16 bytes. They were read, by nobody's
-    lanes."""
+    lanes. Products read matrices in shared memory in the same way."""
 
     def text(self) -> str:
         to, size = self.to, self.kind.bits // 8
         to.start("entry")
-        slot = to.field("%ctx", Context.VALUE_SLOT)
+        whose = to.field("%ctx", Context.VALUE_SLOT)
+        slot, how = to.and_(whose, 0xFFFFFFFF), to.lshr(whose, 32)
         start = to.number("%first")
         end = to.add(start, to.number("%bytes"))
         first = to.and_(to.add(start, size - 1), -size)
@@ -269,7 +270,7 @@ class _Range(Rows):
         given = f"ptr align 1 {to.place(host, offset)}, {V1} {on}, {self.raw} zeroinitializer"
         values = to.ref(self.raw, f"call {self.raw} @{name}({given})")
         addresses = to.add(to.splat(to.add(first, offset)), str(ladder))
-        given = f"ptr %ctx, i64 {slot}, i32 {to.bits(on)}, {V64} {addresses}, {self.raw} {values}, i64 0"
+        given = f"ptr %ctx, i64 {slot}, i32 {to.bits(on)}, {V64} {addresses}, {self.raw} {values}, i64 {how}"
         to.do(f"call void @{PREFIX}{self.kind.name}({given})")
         done.come(to.add(done, LANES))
         to.jump("batch")

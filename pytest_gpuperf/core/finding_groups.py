@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from .records import FindingRow
 
-__all__ = ["FindingGroup", "finding_groups"]
+__all__ = ["FindingGroup", "finding_groups", "rounded"]
 
 #: places of instructions that are named
 _NAMED = 6
@@ -39,8 +39,17 @@ class FindingGroup:
         saved = [f"{waste:,} bytes"] if waste else []
         for target in self.first.get("saving_us", {}):
             saving = sum(row.get("saving_us", {}).get(target, 0.0) for row in rows)
-            saved.append(f"{saving:.4g} {unit} on {target}")
+            saved.append(f"{rounded(saving)} {unit} on {target}")
         return ", ".join(saved)
+
+
+def rounded(number: float) -> str:
+    """A predicted time with two significant digits, or three from 100 on."""
+    if not number:
+        return "0"
+    more = abs(number) >= 100
+    digits = 1 + more - int(f"{number:.{1 + more}e}".partition("e")[2])
+    return f"{round(number, digits):,.{max(0, digits)}f}"
 
 
 def finding_groups(rows: Iterable[FindingRow]) -> list[FindingGroup]:

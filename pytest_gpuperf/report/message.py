@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..core.escaping import clean, one_line
+from ..core.finding_groups import rounded
 from ..core.mangling import stable_name
 from ..core.numbers import change, counted, number
 from ..core.program_cases import is_program, update_command
@@ -220,7 +221,7 @@ def _explained(record: Case, rows: Iterable[Row]) -> list[str]:
             continue
         lines.append(f"    {one_line(finding['message'], 400)}")
         saved = [f"{finding['waste']:,} bytes"] if finding.get("waste") else []
-        saved += [f"{time:g} us on {target}" for target, time in finding.get("saving_us", {}).items()]
+        saved += [f"{rounded(time)} us on {target}" for target, time in finding.get("saving_us", {}).items()]
         if finding.get("advice"):
             saving = f" (saves {', '.join(saved)})" if saved else ""
             lines.append(f"    advice: {one_line(finding['advice'])}{saving}")

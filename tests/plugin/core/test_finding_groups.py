@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_gpuperf.core.finding_groups import finding_groups
+import pytest
+
+from pytest_gpuperf.core.finding_groups import finding_groups, rounded
 
 
 def row(place: int, *, rule: str = "silent-stores", object: str = "out", **more: Any) -> Any:
@@ -48,3 +50,22 @@ def test_what_fails_is_accepted_or_is_about_objects_stands_by_itself() -> None:
 def test_loads_and_stores_and_calls_are_apart() -> None:
     load = {"opcode": "ld.global.u32", "kind": "load", "line": 1}
     assert len(finding_groups([row(1), row(1, evidence=load), row(1, line=41), row(1)])) == 3
+
+
+@pytest.mark.parametrize(
+    "time, said",
+    [
+        (0.0, "0"),
+        (0.04875, "0.049"),
+        (0.9961, "1.0"),
+        (1.158, "1.2"),
+        (9.96, "10"),
+        (99.4, "99"),
+        (99.7, "100"),
+        (123.4, "123"),
+        (1234.5, "1,230"),
+        (1e6, "1,000,000"),
+    ],
+)
+def test_predicted_times_have_the_digits_that_a_prediction_is_worth(time: float, said: str) -> None:
+    assert rounded(time) == said

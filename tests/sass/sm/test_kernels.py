@@ -288,3 +288,34 @@ def test_copies_past_l1_only_write_to_shared_memory(level: str, clocks: int) -> 
     machine = load_machine("a100-sxm-80gb")
     assert found.model == "simulation"
     assert found.bounds["l1"] == pytest.approx(machine.microseconds(64 * clocks, 0.0), rel=1e-6)
+
+
+ADD = """.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 width)
+{
+.reg .b32 %r<8>; .reg .b64 %q<4>; .reg .f32 %f<2>;
+ld.param.u64 %q1, [a]; ld.param.u64 %q2, [b]; ld.param.u32 %r1, [width];
+mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.u32 %r2, %r2, %r3, %r4;
+mov.u32 %r5, %ctaid.y; mov.u32 %r6, %ntid.y; mov.u32 %r7, %tid.y; mad.lo.u32 %r5, %r5, %r6, %r7;
+mad.lo.u32 %r2, %r5, %r1, %r2;
+mul.wide.u32 %q3, %r2, 4; add.u64 %q1, %q1, %q3; add.u64 %q2, %q2, %q3;
+ld.global.f32 %f1, [%q1]; add.f32 %f1, %f1, %f1; st.global.f32 [%q2], %f1;
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize("block", [(8, 32), (16, 16), (32, 8), (64, 4)])
+def test_what_is_touched_once_comes_from_dram_whatever_the_shape_of_ctas(block: tuple[int, int]) -> None:
+    device, (wide, tall) = ge.Device(races="off"), (512, 512)
+    arrays = [device.zeros(wide * tall, np.float32) for _ in range(2)]
+    grid = (wide // block[0], tall // block[1])
+    profile = device.launch(ge.parse(ADD)["k"], grid, block, [*arrays, np.int32(wide)])
+    found = ge.estimate(profile, "a100-sxm-80gb", model="simulation")
+    machine = load_machine("a100-sxm-80gb")
+    least = 2 * 4 * wide * tall / machine.dram_bytes_per_cycle(machine.dram_sustained_mixed)
+    # the SM with the most CTAs has more than its part of them
+    most = -(-grid[0] * grid[1] // machine.sm_count) / (grid[0] * grid[1] / machine.sm_count)
+    assert found.bounds["dram"] == pytest.approx(machine.microseconds(least * most, 0.0), rel=0.01)

@@ -447,7 +447,8 @@ class Sm(Record):
 
 class Stream(Record):
     """What a warp recorded, and what becomes of it. ``WORDS`` of 32 bits from ``AT`` to ``ENDS``; ``BLOCKS``: by number of the block
-    where its sites begin in ``SITES`` and end; ``TABLE``: lines that the CTA touches, ``MASK`` + 1 cells of 16 bytes.
+    where its sites begin in ``SITES`` and end; ``TABLE``: lines that the CTA touches, ``MASK`` + 1 cells of 16 bytes; ``SECTORS``: by
+    number of the line those of it that are touched.
     ``MBARRIERS``: their words of shared memory, ``COPIES``: kinds of copies (``Copy``), as met so far in all streams."""
 
     WORDS = U64(0)
@@ -466,4 +467,5 @@ class Stream(Record):
     MBARRIER_COUNT = U64(104)
     COPIES = U64(112)
     COPY_COUNT = U64(120)
-    BYTES = 128
+    SECTORS = U64(128)
+    BYTES = 136

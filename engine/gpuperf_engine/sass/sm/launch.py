@@ -191,15 +191,15 @@ class Traced:
         classes, typical = self.classes, self.classes.typical
         found: list[Reuse | None] = []
         for number, group in enumerate(classes.groups):
-            lines = typical.lines[typical.groups == number]
-            if group.space != "global" or not len(lines):
+            sectors = typical.touched(number)
+            if group.space != "global" or not len(sectors):
                 found.append(None)
             elif group.moves is not None:
-                found.append(self._reuse(number, lines, group, resident * numbers.sm_count))
+                found.append(self._reuse(number, sectors, group, resident * numbers.sm_count))
             else:
                 found.append(self._scattered(number, resident * numbers.sm_count))
         copies = self._copies(numbers, resident)
-        footprint = sum(one.once_of_all for one in found if one is not None) * _LINE + copies.footprint(
+        footprint = sum(one.once_of_all for one in found if one is not None) * _SECTOR + copies.footprint(
             plan.ctas
         )
         kept = footprint <= numbers.l2_kept
@@ -224,12 +224,12 @@ class Traced:
             share *= 1.0 - left
             shares.append(share)
             behind.append(0.0 if one is None else one.behind(share, numbers.l2_kept))
-            moved[group.store] += share * int((typical.groups == number).sum())
+            moved[group.store] += share * len(typical.touched(number))
         copied = []
         for item in copies.moved:
             share = copies.share(item, kept, plan.ctas) * (1.0 - left)
             copied.append(share)
-            moved[item.way in (1, 2)] += share * item.sectors * item.count / (_LINE // _SECTOR)
+            moved[item.way in (1, 2)] += share * item.sectors * item.count
         lesser = min(moved.values()) / max(1e-9, sum(moved.values()))
         mix = min(1.0, lesser / FULLY_MIXED)
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
@@ -239,26 +239,26 @@ class Traced:
         )
 
     def _scattered(self, number: int, running: int) -> Reuse:
-        """Of a group whose lines do not move with the CTAs: as many different ones as so many that are drawn from its arrays."""
+        """Of a group whose sectors do not move with the CTAs: as many different ones as so many that are drawn from its arrays."""
         plan, each = self.record.plan, self.classes.classes
-        lines = [item.lines[item.groups == number] for item in each]
-        mean = sum(map(len, lines)) / len(lines)
-        room = self._room(np.unique(np.concatenate(lines)))
+        sectors = [item.touched(number) for item in each]
+        mean = sum(map(len, sectors)) / len(sectors)
+        room = self._room(np.concatenate(sectors))
         return Reuse.drawn(mean, room, min(plan.ctas, running), plan.ctas)
 
-    def _reuse(self, number: int, lines: NDArray[np.int64], group: Group, running: int) -> Reuse:
+    def _reuse(self, number: int, sectors: NDArray[np.int64], group: Group, running: int) -> Reuse:
         key = number, min(running, self.record.plan.ctas)
         if key not in self.reuse:
             assert group.moves is not None
-            room = self._room(np.unique(lines)) if group.seen else 0
-            self.reuse[key] = reuse_of(lines, group.moves, self.record.plan.grid, running, group.seen, room)
+            room = self._room(sectors) if group.seen else 0
+            self.reuse[key] = reuse_of(sectors, group.moves, self.record.plan.grid, running, group.seen, room)
         return self.reuse[key]
 
     def _room(self, touched: NDArray[np.int64]) -> int:
-        """Lines of the arrays that these lie in."""
+        """Sectors of the arrays that these lie in."""
         room = 0
         for start, size in self.record.plan.pointed_at:
-            first, last = (at // _LINE % (1 << 27) for at in (start, start + max(1, size) - 1))
+            first, last = (at // _SECTOR % (1 << 29) for at in (start, start + max(1, size) - 1))
             if ((touched >= first) & (touched <= last)).any():
                 room += last - first + 1
         return room

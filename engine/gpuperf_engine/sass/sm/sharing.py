@@ -1,4 +1,4 @@
-"""How much of what CTAs touch comes from DRAM: the lines that the CTAs running at once touch together, over the sum of what each does.
+"""How much of what CTAs touch comes from DRAM: the sectors that CTAs running at once touch together, over the sum of what each does.
 
 Addresses of a group of accesses move with the place of the CTA in the grid by the same bytes for each step along an axis, or, as where
 kernels work out themselves which part of their work is theirs, as is seen of the first CTAs.
@@ -16,7 +16,8 @@ from .settings import MOST_RUNS
 
 __all__ = ["Group", "Reuse", "reuse_of"]
 
-_LINE = 128
+#: bytes of a sector, and words of 4 bytes
+_SECTOR, _WORDS = 32, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """Of a group the lines that the CTAs touch together and in sum, of those that run at once and of all. ``alike``: how many of the
-    CTAs that run at once touch the same lines in the same order, on average."""
+    """Of a group the sectors that the CTAs touch together and in sum, of those that run at once and of all. ``alike``: how many of the
+    CTAs that run at once touch the same in the same order, on average."""
 
     once: int
     summed: int
@@ -49,13 +50,13 @@ class Reuse:
         comes from DRAM while the first CTAs run."""
         if self.alike <= 1.0 or share >= 1.0:
             return 0.0
-        once = self.once_of_all * _LINE <= kept
+        once = self.once_of_all * _SECTOR <= kept
         first = self.once_of_all / self.summed_of_all if once else self.once / self.summed
         return max(0.0, min(1.0, first * self.alike, share * self.alike) - share) / (1.0 - share)
 
     @classmethod
     def drawn(cls, each: float, room: int, running: int, ctas: int) -> Reuse:
-        """CTAs that touch ``each`` so many of ``room`` lines, whichever: the expected number of different ones among those drawn."""
+        """CTAs that touch ``each`` so many of ``room`` sectors, whichever: the expected number of different ones among those drawn."""
 
         def once(summed: float) -> int:
             different = room * -math.expm1(summed * math.log1p(-1 / room)) if room > 1 else min(room, summed)
@@ -68,16 +69,16 @@ class Reuse:
 
 
 def reuse_of(
-    lines: NDArray[np.int64],
+    sectors: NDArray[np.int64],
     moves: tuple[int, int, int],
     grid: tuple[int, int, int],
     running: int,
     seen: bytes = b"",
     room: int = 0,
 ) -> Reuse:
-    """``lines``: numbers of those that one CTA touches; ``running``: CTAs that run at once, the first of the grid; ``seen``: as
-    ``Group`` has it; ``room``: lines of the arrays that they are of, 0 if that is not known."""
-    ordered = np.unique(lines)
+    """``sectors``: numbers of those that one CTA touches; ``running``: CTAs that run at once, the first of the grid; ``seen``: as
+    ``Group`` has it; ``room``: sectors of the arrays that they are of, 0 if that is not known."""
+    ordered = np.unique(sectors)
     breaks = np.flatnonzero(np.diff(ordered) != 1)
     starts = ordered[np.concatenate([[0], breaks + 1])]
     ends = ordered[np.concatenate([breaks, [len(ordered) - 1]])] + 1
@@ -103,7 +104,7 @@ def reuse_of(
 
 
 def _moved(moves: tuple[int, int, int], grid: tuple[int, int, int], count: int) -> NDArray[np.int64]:
-    """Words by which the lines of each of the first CTAs are moved."""
+    """Words by which the sectors of each of the first CTAs are moved."""
     index = np.arange(count, dtype=np.int64)
     return (
         index % grid[0] * moves[0]
@@ -113,19 +114,20 @@ def _moved(moves: tuple[int, int, int], grid: tuple[int, int, int], count: int) 
 
 
 def _union(starts: NDArray[np.int64], ends: NDArray[np.int64], moved: NDArray[np.int64]) -> tuple[int, int]:
-    """Lines that CTAs touch together and in sum, each moved by so many words."""
+    """Sectors that CTAs touch together and in sum, each moved by so many words. Each touches as many as the one that was seen, though
+    those that are not moved by whole sectors reach into one more."""
     factor = 1.0
     if len(starts) * len(moved) > MOST_RUNS:
         kept = max(1, MOST_RUNS // len(moved))
         factor = len(starts) / kept
         starts, ends = starts[:kept], ends[:kept]
         moved = moved[:MOST_RUNS]
-    first = (starts[None, :] * 32 + moved[:, None]) >> 5
-    last = (ends[None, :] * 32 + moved[:, None] + 31) >> 5
-    summed = int((last - first).sum())
+    first = (starts[None, :] * _WORDS + moved[:, None]) // _WORDS
+    last = -(-(ends[None, :] * _WORDS + moved[:, None]) // _WORDS)
+    summed = int((ends - starts).sum()) * len(moved)
     order = np.argsort(first, axis=None, kind="stable")
     first, last = first.reshape(-1)[order], last.reshape(-1)[order]
     reached = np.maximum.accumulate(last)
     before = np.concatenate([[first[0]], reached[:-1]])
-    once = int(np.maximum(0, last - np.maximum(first, before)).sum())
+    once = min(summed, int(np.maximum(0, last - np.maximum(first, before)).sum()))
     return int(once * factor), int(summed * factor)

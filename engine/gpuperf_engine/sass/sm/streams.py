@@ -42,13 +42,19 @@ Place = tuple[int, int, int]
 @dataclass(frozen=True, slots=True)
 class Class:
     """CTAs that do the same. ``stream``: of their warps, which begin at the addresses ``starts``; ``groups``: the number of the
-    group of
-    each line that a CTA touches, ``lines`` the line."""
+    group of each line that a CTA touches, ``lines`` the line, ``sectors`` those of it that are touched, a bit for each."""
 
     stream: NDArray[np.uint32]
     starts: NDArray[np.int64]
     groups: NDArray[np.uint8]
     lines: NDArray[np.int64]
+    sectors: NDArray[np.uint8]
+
+    def touched(self, group: int) -> NDArray[np.int64]:
+        """Numbers of the sectors that a CTA touches in a group of accesses, four of which are a line."""
+        own = self.groups == group
+        line, sector = np.nonzero(self.sectors[own][:, None] >> np.arange(4, dtype=np.uint8) & 1)
+        return self.lines[own][line] * 4 + sector
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +330,7 @@ def class_of(named: Named, warps: list[NDArray[np.uint32]]) -> Class:
     cells = 1 << max(10, (2 * min(accesses * most, 1 << 22)).bit_length())
     table = np.zeros((cells, 2), np.uint64)
     stream = np.zeros(accesses * max(64, most + 1) + total + 64 * len(warps) + 64, np.uint32)
-    groups, lines = np.zeros(cells, np.uint8), np.zeros(cells, np.int64)
+    groups, sectors, lines = np.zeros(cells, np.uint8), np.zeros(cells, np.uint8), np.zeros(cells, np.int64)
     scratch = np.zeros(64 + 32 * 32 * 8, np.uint64)
     given = named.given()
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(
@@ -335,7 +341,8 @@ def class_of(named: Named, warps: list[NDArray[np.uint32]]) -> Class:
         given[field // 8] = value
 
     for field, array in (
-        (Stream.TABLE, table), (Stream.GROUPS, groups), (Stream.LINES, lines), (Stream.SCRATCH, scratch),
+        (Stream.TABLE, table), (Stream.GROUPS, groups), (Stream.LINES, lines), (Stream.SECTORS, sectors),
+        (Stream.SCRATCH, scratch),
     ):  # fmt: skip
         put(field, array.ctypes.data)
     put(Stream.MASK, cells - 1)
@@ -354,4 +361,10 @@ def class_of(named: Named, warps: list[NDArray[np.uint32]]) -> Class:
     end = (out - int(stream.ctypes.data)) // 4
     kept = stream[:end].copy()
     shift = int(kept.ctypes.data) - int(stream.ctypes.data)
-    return Class(kept, np.array(starts, np.int64) + shift, groups[:unique].copy(), lines[:unique].copy())
+    return Class(
+        kept,
+        np.array(starts, np.int64) + shift,
+        groups[:unique].copy(),
+        lines[:unique].copy(),
+        sectors[:unique].copy(),
+    )

@@ -170,12 +170,16 @@ def sm_sectors(s: Stream, words: int, group: int, width: int, local: int, at: in
                 line = (word + part) << 5 | s.WARP
                 sector = 1 << (lane >> 3)
             which = sm_which(scratch, count, line)
-            if which >= 0:
-                store32(at + 4 * which, load32(at + 4 * which) | sector)
-            elif count < 128:
+            if which < 0 and count < 128:
+                which = count
                 store64(scratch + 8 * count, line)
-                store32(at + 4 * count, sm_line(s, group, line) << 4 | sector)
+                store32(at + 4 * count, sm_line(s, group, line) << 4)
                 count += 1
+            if which >= 0:
+                touched = load32(at + 4 * which) | sector
+                store32(at + 4 * which, touched)
+                known = s.SECTORS + (touched >> 4)
+                store8(known, load8(known) | sector)
             part += 1
         lane += 1
     return count

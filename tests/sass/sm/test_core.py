@@ -29,6 +29,20 @@ def test_independent_instructions_take_the_time_of_their_pipe(lanes: int, clocks
     assert seen.ended - START == pytest.approx(400 * clocks, abs=4)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "clocks"), [(86, 32 + 32), (89, 32 + 32), (75, 32 + 32), (80, 32), (90, 32)]
+)
+def test_conversions_of_64_bits_go_where_the_64_bit_pipe_is_narrow(architecture: int, clocks: int) -> None:
+    code = [
+        text
+        for n in range(50)
+        for text in (f"F2F.F64.F32 R{8 + 2 * n}, R2", f"DADD R{108 + 2 * n}, R4, R6", f"I2F.RP R{208}, R2")
+    ]
+    seen = run([*code, "EXIT"], [[]], numbers=replace(TOY, architecture=architecture))
+    # a lane for doubles: 32 clocks each; conversions of 32 bits take their 8 beside them
+    assert seen.ended - START == pytest.approx(50 * clocks, rel=0.02, abs=16)
+
+
 def test_integer_products_have_one_half_of_the_pipe() -> None:
     both = [f"{op} R{8 + 2 * (n % 60)}, R1, R2, c[0x0][0x160]" for n in range(200) for op in ("IMAD", "FFMA")]
     # 200 of each: one half does all IMADs, 2 clocks each, the other the FFMAs.

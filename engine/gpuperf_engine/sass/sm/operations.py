@@ -38,6 +38,9 @@ _PIPES = (
 )
 _INTEGER = frozenset(["IMAD", "IMUL", "IDP", "IDP4A"])
 _HALF = frozenset(["HFMA2", "HADD2", "HMUL2", "HADD2_32", "HFMA2_32", "HMUL2_32"])
+_CONVERSIONS, _WIDE = frozenset(["F2F", "F2I", "I2F", "FRND"]), frozenset(["F64", "S64", "U64"])
+#: where conversions from and to 64-bit types go through the 64-bit pipe, which is narrow (``expansion.yaml`` has the source)
+_NARROW = frozenset([75, 86, 87, 89, 120])
 _ATOMICS = frozenset(["ATOM", "ATOMG", "RED", "REDG"])
 _SHUFFLES = frozenset(["SHFL", "MATCH", "REDUX", "MOVM"])
 BRANCHES = frozenset(["BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BSYNC", "WARPSYNC", "BREAK"])
@@ -54,6 +57,8 @@ def unit_of(item: Decoded, architecture: int) -> str:
         return "imad"
     if item.base in _HALF:
         return "fp16"
+    if item.base in _CONVERSIONS and architecture in _NARROW and _WIDE.intersection(item.opcode.split(".")):
+        return "fp64"
     return pipe_of(item.opcode, architecture)
 
 

@@ -63,44 +63,44 @@ _HEAD = """\
 ## The 512-point FFT
 
 CUDA Flux's paper shows a double-precision FFT of 512 points: the PTX instructions that its threads execute (Table II), and
-their groups beside nvprof's metrics (Table III). Here is `examples/kernels/fft512.cu` in the same way: {transforms} transforms
-of random data, 64 threads each. It is not the paper's source (SHOC), so numbers compare in kind only.
+their groups compared with nvprof's metrics (Table III). This section does the same for `examples/kernels/fft512.cu`: {transforms}
+transforms of random data, 64 threads each. It is not the paper's source (SHOC), so the numbers are only qualitatively comparable.
 
-The published tables could not be consulted for this page. Three ratios of Table III are known at second hand and stand
+The published tables were not available for this page. Three ratios of Table III are known at second hand and are shown
 below; they are read as PTX ÷ profiler.
 
-Instructions by opcode, over all threads and in the mean of them:
+Instructions by opcode, over all threads and per thread on average:
 
 | opcode | threads | per thread | warps |
 |---|---:|---:|---:|
 """
 
 _GROUPS = """
-Groups per thread, beside the machine code that `ptxas` 13.0 makes of the same PTX for sm_80. All threads execute the same
-{machine:,} machine instructions, counted here whether their predicate holds or not:
+Groups per thread, compared with the machine code that `ptxas` 13.0 generates from the same PTX for sm_80. All threads execute the
+same {machine:,} machine instructions, counted here whether their predicate holds or not:
 
 | metric | PTX | SASS | PTX ÷ SASS | published |
 |---|---:|---:|---:|---:|
 """
 
 _WHY = """
-Why the ratios are what they are:
+The ratios have these causes:
 
-- *Floating point.* nvcc fused what it could; `ptxas` makes {fused} further additions part of a `DFMA`, and drops {dropped}
-  multiplications for it (a product that is added here and subtracted there is fused twice). Operations are nearly the same
-  (`flop_count_dp`). Where a compiler leaves more of the fusing to `ptxas`, PTX has up to twice the additions. `inst_fp_64`
-  has the `neg` and `abs` of PTX beside it, which are operand modifiers in SASS.
+- *Floating point.* nvcc fused what it could; `ptxas` fuses {fused} further additions into a `DFMA`, and removes only {dropped}
+  multiplications (a product that is added in one place and subtracted in another is fused twice). The numbers of operations are
+  nearly the same (`flop_count_dp`). If a compiler leaves more of the fusion to `ptxas`, PTX has up to twice the additions.
+  `inst_fp_64` also includes the `neg` and `abs` of PTX, which are operand modifiers in SASS.
 - *Integers.* Of the {integers} in SASS {copies} are `IMAD.MOV`, copies issued to the multiplier and counted as integers. Without
-  them, as on GPUs whose copies are `MOV`, the ratio is {plain:.2f}: shifts, masks and additions of indices vanish into `LEA`,
+  them, as on GPUs whose copies are `MOV`, the ratio is {plain:.2f}: shifts, masks and additions of indices are merged into `LEA`,
   `LOP3` and the offsets of accesses.
-- *Moves.* PTX executes {moves:.0f} `mov` per thread, most of `inst_misc`: constants of `sincos`, and its two results changing
-  places. SASS reads constants from a bank and has the copies above.
+- *Moves.* PTX executes {moves:.0f} `mov` per thread, most of `inst_misc`: constants of `sincos`, and the exchange of its two
+  results. SASS reads constants from a constant bank and has the copies above.
 - *Control.* `BSSY` and `BSYNC` surround each possible divergence in SASS; branches on the quadrant of an angle are predicates.
-- *Loads and stores* are the same but for `ld.param`.
+- *Loads and stores* are the same except for `ld.param`.
 - *Single precision*: none in this kernel, on either side.
 
-The published choice, the centre thread of the centre CTA for all {threads} threads, is exact where all threads do the same, and
-not where the quadrant of the angle decides:
+The published choice, the centre thread of the centre CTA for all {threads} threads, is exact if all threads execute the same, but
+not if their path depends on the quadrant of the angle:
 
 | metric | exact | centre thread × {threads} | error |
 |---|---:|---:|---:|

@@ -18,14 +18,14 @@ __all__ = ["forms", "members", "render"]
 _HEAD = """\
 # Groups of nvprof
 
-What `profile.groups("nvprof")` and `gpuperf profile --groups nvprof` count ([profiles](profiles.md#groups)). Names, levels and
-meanings are those of NVIDIA's Profiler User's Guide, section "Metrics Reference", capability 7.x. *Thread* metrics count
-executions by threads whose guard holds ("non-predicated threads"), *warp* metrics executions by warps. A metric in *italics* is
-not nvprof's but made by analogy. An instruction's groups follow from its row in the table that `gpuperf instructions` prints:
-category, effect, kind of floating-point operation, type, state space.
+This page lists the metrics of `profile.groups("nvprof")` and `gpuperf profile --groups nvprof` ([profiles](profiles.md#groups)).
+Names, levels and definitions are those of NVIDIA's Profiler User's Guide, section "Metrics Reference", capability 7.x. *Thread*
+metrics count executions by threads whose guard holds ("non-predicated threads"), *warp* metrics executions by warps. Metrics in
+*italics* are not nvprof's but defined by analogy. An instruction's groups follow from its row in the table that
+`gpuperf instructions` prints: category, effect, kind of floating-point operation, type, state space.
 
 The metrics {classes}
-share all instructions out: they add up to `thread_instructions_predicated_on`.
+partition all instructions: they add up to `thread_instructions_predicated_on`.
 
 | metric | level | counts | PTX |
 |---|---|---|---|

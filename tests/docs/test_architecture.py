@@ -97,7 +97,9 @@ def _defines(path: Path, name: str) -> bool:
     return held is not None
 
 
-@pytest.mark.parametrize("section", ["Five questions", "The path of an instruction", "The path of an argument"])
+@pytest.mark.parametrize(
+    "section", ["Five questions", "The path of an instruction", "The path of an argument"]
+)
 def test_each_file_and_function_that_is_named_exists(section: str) -> None:
     steps = _steps(_sections()[section])
     assert len(steps) >= 4

@@ -38,6 +38,8 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "accesses": ("memory", "values", "accesses"),
 }
 """What is observed of a program, by the name of the choice."""
+#: where compilers and CMake look for the driver, of which a toolkit need not have a stub
+_LINKING = ("LIBRARY_PATH", "CMAKE_LIBRARY_PATH")
 
 
 def observing(values: str) -> DeviceOptions:
@@ -63,7 +65,10 @@ def environment(
     library of it. Raises ``MachineError``."""
     libraries = build_libraries()
     return {
-        "LD_LIBRARY_PATH": _joined(os.pathsep, str(libraries), os.environ.get("LD_LIBRARY_PATH")),
+        **{
+            name: _joined(os.pathsep, str(libraries), os.environ.get(name))
+            for name in ("LD_LIBRARY_PATH", *_LINKING)
+        },
         "LD_PRELOAD": _joined(" ", str(libraries / PRELOAD), os.environ.get("LD_PRELOAD")),
         **variables(),
         "GPUPERF_RUN_PATH": os.pathsep.join(filter(None, sys.path)),

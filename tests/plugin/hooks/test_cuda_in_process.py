@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuperf_engine.cudart.build import build_libraries
 from tests.binaries.build import entry, fatbin
 from tests.cudart.launches import COMPILER, DIVIDED, PTX, WORSE, needs_compiler
 from tests.support import needs_assembler
@@ -241,6 +240,7 @@ def test_spawned():
     process.join()
 
 def test_of_c():
+    subprocess.run(["COMPILER", "-w", "linked.c", "-o", "linked", "-lcuda"], check=True)
     done = subprocess.run(["./linked"], capture_output=True, text=True)
     assert done.stdout == "1 GPU of 8.0\\n", done.stderr
 
@@ -264,17 +264,15 @@ int main(void)
 
 @needs_compiler
 def test_processes_that_a_test_starts_find_the_gpu(tmp_path: Path) -> None:
-    """Of Python, and of C that is linked to the driver by the name that linkers look for."""
+    """Of Python, and of C that is compiled there, and linked to the driver by the name that linkers look for."""
     (tmp_path / "test_host.py").write_text(HOST.replace("libcuda.so.1", "libcuda.so"))
     (tmp_path / "child.py").write_text(
         "from test_host import Array, right\narray = Array()\nright(array.add(5, blocks=1))\nprint(array.values()[31])\n"
         "import os\nos._exit(0)\n"
     )
-    (tmp_path / "test_child.py").write_text(CHILD)
+    (tmp_path / "test_child.py").write_text(CHILD.replace("COMPILER", str(COMPILER)))
     (tmp_path / "k.ptx").write_text(PTX)
     (tmp_path / "linked.c").write_text(LINKED)
-    options = ["-w", "linked.c", "-o", "linked", f"-L{build_libraries()}", "-lcuda"]
-    subprocess.run([str(COMPILER), *options], cwd=tmp_path, check=True)
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\naddopts = --gpuperf-cuda\ngpuperf_targets = a100-sxm-80gb\n"
     )

@@ -54,7 +54,8 @@ class Class:
         """Numbers of the sectors that a CTA touches in a group of accesses, four of which are a line."""
         own = self.groups == group
         line, sector = np.nonzero(self.sectors[own][:, None] >> np.arange(4, dtype=np.uint8) & 1)
-        return self.lines[own][line] * 4 + sector
+        touched: NDArray[np.int64] = self.lines[own][line] * 4 + sector
+        return touched
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .core.metric import Metric
 
 SKIP_REASON = (
-    "GPU kernels are analysed under --gpuperf (gpuperf_functional = true runs them for their results alone)"
+    "GPU kernels are analysed under --gpuperf (gpuperf_functional = true runs them for their results only)"
 )
 
 

@@ -37,5 +37,5 @@ def ptx_of(
         )
     raise EngineError(
         f"a kernel comes from a path or from PTX text, not from {type(source).__name__}",
-        hint='for example gpuperf.kernel("kernels/saxpy.ptx"); a plugin may bring other sources',
+        hint='for example gpuperf.kernel("kernels/saxpy.ptx"); a plugin can add other sources',
     )

@@ -207,7 +207,7 @@ class Gpuperf:
         declared = {"targets": targets, "tolerance": tolerance, "limits": limits}
         site = self._recorder.site()
         if name is not None and (not isinstance(name, str) or not name.strip()):
-            raise EngineError(f"name={name!r} names nothing", hint="give it a text, or leave it out")
+            raise EngineError(f"name={name!r} names nothing", hint="give it a text, or omit it")
         settings = self._settings
         check_declaration(declared, f"gpuperf.kernel at {site}", settings.metrics, settings.target_files)
         with step(self._progress, "reading PTX"):

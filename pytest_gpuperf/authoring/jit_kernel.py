@@ -58,7 +58,7 @@ class JitKernel(Kernel):
         """The array of a variable of the kernel's module, once it has been launched with arguments of one set of types."""
         if len(self._kernels) != 1:
             raise LaunchError(
-                f"{self.name!r} has been compiled for {len(self._kernels)} sets of types: no module is meant",
+                f"{self.name!r} has been compiled for {len(self._kernels)} sets of types: no single module is meant",
                 hint="launch it with one set of types first",
             )
         return next(iter(self._kernels.values())).symbol(name)

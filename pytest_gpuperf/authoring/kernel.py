@@ -50,7 +50,7 @@ class Kernel:
         if any(array != arrays[-1] for array in arrays):
             raise LaunchError(
                 f"the variants of {self.name!r} declare {name!r} differently, so no single array stands for it",
-                hint="declare it alike in all of them, or launch each variant in a test of its own",
+                hint="declare it identically in all of them, or launch each variant in a test of its own",
             )
         return arrays[-1]
 

@@ -169,7 +169,7 @@ def _check_complete(logged: LoggedLaunches, program: str) -> None:
     if logged.lost:
         raise EngineError(
             f"{program} ended without the launches of {logged.lost} of its processes having been written",
-            hint="it was killed, or left by _exit: end it by exit or by returning from main",
+            hint="it was killed, or called _exit: end it with exit or by returning from main",
         )
 
 

@@ -102,7 +102,7 @@ def _case(
         kernels = list(module.kernels)
         if len(kernels) != 1:
             raise EngineError(
-                f"{ptx.path} has {len(kernels)} kernels: say which one with entry=",
+                f"{ptx.path} has {len(kernels)} kernels: name one with entry=",
                 hint=nearest("", kernels, noun="kernel"),
             )
         entry = kernels[0]
@@ -154,7 +154,7 @@ def _taken(
             raise EngineError(
                 f"{path} has no PTX that runs on {machine}, which is declared as a target",
                 details=[f"it has PTX for {', '.join(given)}"],
-                hint="compile it for this machine too, or leave it out of the targets",
+                hint="compile it for this machine too, or remove it from the targets",
             )
         chosen[parse(taken.text, taken.path).target] = taken
     return chosen if len(chosen) > 1 else next(iter(chosen.values()))
@@ -171,7 +171,7 @@ def _assign(variants: Mapping[str, str], machines: Sequence[str], search: Sequen
             if engine.best_target([target], key, search) is None:
                 raise EngineError(
                     f"variant {key!r} is PTX for {target}, which cannot run on that machine",
-                    hint="compile it for this machine, or leave it out",
+                    hint="compile it for this machine, or omit it",
                 )
         elif key != target:
             raise EngineError(
@@ -187,7 +187,7 @@ def _assign(variants: Mapping[str, str], machines: Sequence[str], search: Sequen
             raise EngineError(
                 f"no variant of the kernel runs on {machine}, which is declared as a target",
                 details=[f"variants: {names}"],
-                hint="add PTX that this machine can run, or leave it out of the targets",
+                hint="add PTX that this machine can run, or remove it from the targets",
             )
         chosen[machine] = best
     return chosen

@@ -25,7 +25,7 @@ def add_parser(commands: Subcommands) -> None:
         "--base",
         required=True,
         metavar="MACHINE",
-        help="id, or file, of the machine whose numbers stay where nothing was measured",
+        help="id or file of the machine that provides the numbers that were not measured",
     )
     parser.add_argument(
         "-o",
@@ -34,7 +34,7 @@ def add_parser(commands: Subcommands) -> None:
         metavar="NAME.yaml",
         help="the file to write; its name is the machine's id",
     )
-    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
     parser.set_defaults(run=run)
 
 
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines += ["", f"{path}: {len(calibration.numbers)} numbers measured, {kept} kept from {base.id}"]
     lines += [f"not measured: {name}: {reason}" for name, reason in calibration.missing.items()]
     if calibration.observed:
-        lines += ["", "measured too, and used by no model:"]
+        lines += ["", "also measured, but used by no model:"]
         lines += columns(
             [(f"{item.value:g}", item.unit, item.path) for item in calibration.observed.values()], right=(0,)
         )

@@ -80,7 +80,7 @@ def choose_kernel(module: Module, path: str, entry: str | None) -> Kernel:
     if entry is None and len(names) != 1:
         known = nearest("", names, noun="kernel")
         raise UsageError(
-            f"{path} has {len(names)} kernels: name one with --entry, or entry: in a file of launches ({known})"
+            f"{path} has {len(names)} kernels: name one with --entry, or entry: in a launch file ({known})"
         )
     fitting = names if entry is None else matching(entry, names)
     if len(fitting) != 1:

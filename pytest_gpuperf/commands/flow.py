@@ -19,21 +19,21 @@ __all__ = ["add_parser"]
 
 def add_parser(commands: Subcommands) -> None:
     """Registers the subcommand."""
-    parser = commands.add_parser("flow", help="show where values flow in the program of a test")
+    parser = commands.add_parser("flow", help="show the value flow of the program of a test")
     parser.add_argument(
         "report",
         metavar="gpuperf.json",
         help="written by pytest --gpuperf-report=DIR, or by gpuperf run --values objects -o",
     )
-    parser.add_argument("--test", metavar="NODEID", help="which test, or the end of its id")
+    parser.add_argument("--test", metavar="NODEID", help="the test, or the end of its id")
     parser.add_argument(
         "--format", choices=("text", "dot", "svg", "json"), default="text", help="default: text"
     )
-    parser.add_argument("--slice", metavar="N", type=int, help="what reaches vertex N, and what it reaches")
+    parser.add_argument("--slice", metavar="N", type=int, help="only vertices that reach vertex N, or that it reaches")
     parser.add_argument(
-        "--important", metavar="BYTES", type=int, help="edges that carry at least so many bytes alone"
+        "--important", metavar="BYTES", type=int, help="only edges with at least this many bytes"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
     parser.set_defaults(run=run)
 
 

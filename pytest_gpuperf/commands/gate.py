@@ -35,7 +35,7 @@ def add_parser(commands: Subcommands) -> None:
     """Registers the subcommands."""
     report = commands.add_parser(
         "report",
-        help="render gpuperf.json anew; several are merged into one report",
+        help="render gpuperf.json again; several are merged into one report",
         epilog="example: gpuperf report shard-*/gpuperf.json -o build/gpuperf",
     )
     report.add_argument("reports", metavar="REPORT.json", nargs="+")
@@ -47,8 +47,8 @@ def add_parser(commands: Subcommands) -> None:
         epilog="example: gpuperf check build/gpuperf/gpuperf.json --baselines baselines",
     )
     check.add_argument("report", metavar="REPORT.json")
-    check.add_argument("--baselines", metavar="DIR", help="judge against these instead of those of the run")
-    check.add_argument("-o", "--output", metavar="DIR", help="write the report as judged there")
+    check.add_argument("--baselines", metavar="DIR", help="judge against these baselines instead of those of the run")
+    check.add_argument("-o", "--output", metavar="DIR", help="write the judged report to this folder")
     check.set_defaults(run=_check)
     compare = commands.add_parser(
         "compare",
@@ -57,11 +57,11 @@ def add_parser(commands: Subcommands) -> None:
     )
     compare.add_argument("base", metavar="BASE.json")
     compare.add_argument("head", metavar="HEAD.json")
-    compare.add_argument("-o", "--output", metavar="DIR", help="write the report as judged there")
+    compare.add_argument("-o", "--output", metavar="DIR", help="write the judged report to this folder")
     compare.set_defaults(run=_compare)
     accept = commands.add_parser(
         "accept",
-        help="take over the baselines that a run proposes",
+        help="accept the baselines that a run proposes",
         epilog="example: gpuperf accept downloaded-artefact -k test_saxpy",
     )
     accept.add_argument(

@@ -32,7 +32,7 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument("--entry", metavar="NAME", help="of this kernel only")
     parser.add_argument("--cfg", choices=("dot", "svg"), help="print the control-flow graph of the kernel")
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
     parser.set_defaults(run=run)
 
 
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         if len(names) != 1:
             hint = nearest("", names, noun="kernel")
             raise UsageError(
-                f"{arguments.file} has {len(names)} kernels: say which one with --entry ({hint})"
+                f"{arguments.file} has {len(names)} kernels: name one with --entry ({hint})"
             )
         draw = to_dot if arguments.cfg == "dot" else to_svg
         write(draw(names[0], *_graph(module[names[0]])), arguments.output)

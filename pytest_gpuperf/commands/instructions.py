@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
         epilog="gpuperf instructions mma wgmma",
     )
     parser.add_argument(
-        "name", nargs="*", metavar="NAME", help="instructions, as mma or mma.sync; default: all"
+        "name", nargs="*", metavar="NAME", help="instructions, such as mma or mma.sync (default: all)"
     )
     parser.set_defaults(run=run)
 

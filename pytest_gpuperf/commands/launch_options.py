@@ -12,7 +12,7 @@ ARGUMENTS = "arguments: s32=100, f32=2, 'f32[4,256]=arange|zeros|ones|empty|rand
 
 def add_launch_options(parser: argparse.ArgumentParser) -> None:
     """``--entry``, ``--grid``, ``--block``, ``--arg``, ``--shared-bytes``, ``--cluster`` and ``--cooperative``."""
-    parser.add_argument("--entry", metavar="NAME", help="the kernel, where there are several")
+    parser.add_argument("--entry", metavar="NAME", help="the kernel, if there are several")
     parser.add_argument("--grid", metavar="X[,Y[,Z]]", type=_dimensions, help="CTAs of the launch")
     parser.add_argument("--block", metavar="X[,Y[,Z]]", type=_dimensions, help="threads of a CTA")
     parser.add_argument(

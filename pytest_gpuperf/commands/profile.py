@@ -38,26 +38,26 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--launches",
         metavar="FILE",
-        help="YAML or JSON with arrays and launches, in place of the options for one",
+        help="YAML or JSON with arrays and launches, instead of the options for one launch",
     )
     add_launch_options(parser)
     _add_machines(parser)
     _add_format(parser)
     _add_counting(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
     parser.set_defaults(run=run)
 
 
 def _add_machines(parser: argparse.ArgumentParser) -> None:
     """Options for the machines of predicted times, and for the emulator that runs the kernels."""
     parser.add_argument(
-        "--target", metavar="ID", action="append", default=[], help="predict the time there (repeatable)"
+        "--target", metavar="ID", action="append", default=[], help="predict the time on this machine (repeatable)"
     )
     parser.add_argument(
         "--resources",
         choices=("estimate", "ptxas"),
         default="estimate",
-        help="where registers come from (default: estimate)",
+        help="source of register counts (default: estimate)",
     )
     parser.add_argument(
         "--backend",
@@ -85,7 +85,7 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--groups",
         choices=("categories", "nvprof"),
-        help="how opcodes are grouped: by category (the default), or as the metrics of nvprof; adds columns to csv",
+        help="group opcodes by category (the default) or by the metrics of nvprof; adds columns to csv",
     )
 
 
@@ -109,7 +109,7 @@ def _add_counting(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_thread,
-        help="count this thread by itself too, both as N or X,Y[,Z] (repeatable)",
+        help="also count this thread separately; CTA and thread as N or X,Y[,Z] (repeatable)",
     )
     parser.add_argument(
         "--sample",
@@ -118,7 +118,7 @@ def _add_counting(parser: argparse.ArgumentParser) -> None:
         help="an estimate from the centre thread of the centre CTA, or of each of K CTAs",
     )
     parser.add_argument(
-        "--exact", action="store_true", help="with --sample: count everything too, and show the errors"
+        "--exact", action="store_true", help="with --sample: also count everything exactly, and show the errors"
     )
 
 
@@ -200,7 +200,7 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.target and arguments.demand == "control":
         raise UsageError("--target needs addresses: use --demand addresses, or values")
     if arguments.footprint and arguments.format == "csv":
-        raise UsageError("--format csv has no place for footprints: use table or json")
+        raise UsageError("--format csv cannot show footprints: use table or json")
     if arguments.footprint and arguments.demand not in ("auto", "values"):
         raise UsageError("--footprint needs everything to run: use --demand values")
 
@@ -254,10 +254,10 @@ def _demands(arguments: argparse.Namespace) -> tuple[str, ...]:
 def _check_sample(arguments: argparse.Namespace, program: ProgramSpec) -> None:
     if arguments.sample is None:
         if arguments.exact:
-            raise UsageError("--exact goes with --sample; without it everything is exact")
+            raise UsageError("--exact needs --sample; without it everything is exact")
         return
     if arguments.format == "csv":
-        raise UsageError("--format csv has no place for estimates: leave out --sample, or use json")
+        raise UsageError("--format csv cannot show estimates: omit --sample, or use json")
     if arguments.exact:
         return
     for given, option in (
@@ -268,7 +268,7 @@ def _check_sample(arguments: argparse.Namespace, program: ProgramSpec) -> None:
         if given:
             raise UsageError(f"{option} needs what --sample alone does not count: add --exact")
     if len(program.launches) > 1:
-        raise UsageError("--sample leaves memory as it was: for several launches add --exact")
+        raise UsageError("--sample does not change memory: for several launches add --exact")
 
 
 def _program(arguments: argparse.Namespace) -> ProgramSpec:
@@ -278,7 +278,7 @@ def _program(arguments: argparse.Namespace) -> ProgramSpec:
         for name in single:
             if getattr(arguments, name):
                 option = "FILE.ptx" if name == "file" else f"--{name.replace('_', '-')}"
-                raise UsageError(f"--launches describes all launches: leave out {option}")
+                raise UsageError(f"--launches describes all launches: omit {option}")
         return read_program(arguments.launches)
     for name, option in (("file", "FILE.ptx"), ("grid", "--grid"), ("block", "--block")):
         if getattr(arguments, name) is None:

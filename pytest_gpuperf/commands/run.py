@@ -53,25 +53,25 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--races",
         choices=("off", "note", "error"),
-        help="of a CUDA program: whether races are looked for (default: off; with --gate as configured)",
+        help="CUDA programs: detect races (default: off; with --gate as configured)",
     )
     parser.add_argument(
         "--values",
         choices=CHOICES["program_values"],
-        help="of a CUDA program: look for value patterns of its objects, or of single accesses too (default: off; with --gate as "
+        help="CUDA programs: find value patterns of objects, or also of single accesses (default: off; with --gate as "
         "configured)",
     )
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE.json",
-        help="of a CUDA program: write there what was counted, by kernel, and what --values found",
+        help="CUDA programs: write counts by kernel, and findings of --values, to this file",
     )
     parser.add_argument(
         "--max-instructions",
         metavar="N",
         type=int,
-        help="of a CUDA program: warp instructions that one warp may execute, or the kernel is ended (default: 100000000)",
+        help="CUDA programs: the most warp instructions of one warp before its kernel is stopped (default: 100000000)",
     )
     _add_gate(parser)
     parser.add_argument("program", metavar="PROGRAM", nargs=argparse.REMAINDER)
@@ -81,14 +81,14 @@ def add_parser(commands: Subcommands) -> None:
 def _add_gate(parser: argparse.ArgumentParser) -> None:
     """``--gate``, and what needs it."""
     gate = parser.add_argument_group(
-        "gate", "of a CUDA program; configured as pytest is, by the ini file of this folder"
+        "gate", "for CUDA programs; configured like pytest, by the ini file of this folder"
     )
     gate.add_argument(
         "--gate",
         action="store_true",
         help="compare every launch with the baseline; exit code 1 if it got worse",
     )
-    gate.add_argument("--update", action="store_true", help="accept what is measured into the baseline")
+    gate.add_argument("--update", action="store_true", help="store the measurements in the baseline")
     gate.add_argument(
         "--baselines",
         metavar="DIR",
@@ -106,11 +106,11 @@ def _add_gate(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     command = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if not command:
-        raise UsageError("say what to run: gpuperf run -- PROGRAM ARGUMENTS")
+        raise UsageError("give a program: gpuperf run -- PROGRAM ARGUMENTS")
     of_cuda = arguments.races or arguments.output or arguments.max_instructions or arguments.values
     if arguments.triton and of_cuda:
         raise UsageError(
-            "--races, --values, --max-instructions and -o are for CUDA programs: leave out --triton"
+            "--races, --values, --max-instructions and -o are for CUDA programs: omit --triton"
         )
     if arguments.max_instructions is not None and arguments.max_instructions < 1:
         raise UsageError(f"--max-instructions {arguments.max_instructions}: at least 1")

@@ -79,4 +79,4 @@ def _lines(rows: Sequence[FindingRow], complete: bool) -> Iterable[str]:
     if left:
         yield f"  … and {left} more notes (-o FILE.json has all)"
     if not complete:
-        yield "  only the first steps of the program were observed: their records would fill memory"
+        yield "  only the first steps of the program were observed, to limit the memory of records"

@@ -36,7 +36,7 @@ def add_parser(commands: Subcommands) -> None:
     """Registers the subcommand."""
     parser = commands.add_parser(
         "sass",
-        help="show machine code beside PTX and source",
+        help="show machine code next to PTX and source",
         usage="gpuperf sass FILE.ptx --target ID [--entry NAME] [--grid X --block X [--arg TYPE=VALUE …]] [options]",
         epilog=ARGUMENTS,
     )
@@ -44,14 +44,14 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument("--target", metavar="ID", required=True, help="the machine (see gpuperf targets)")
     add_launch_options(parser)
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     check_targets(arguments.target)
     if (arguments.grid is None) != (arguments.block is None):
-        raise UsageError("--grid and --block go together; without them no launch is counted")
+        raise UsageError("--grid and --block must be given together; without them no launch is counted")
     if arguments.grid is None and arguments.arg:
         raise UsageError("--arg is for a launch: add --grid and --block")
     kernel, code, estimate = _code(arguments)

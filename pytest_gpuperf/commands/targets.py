@@ -23,7 +23,7 @@ def add_parser(commands: Subcommands) -> None:
         "--compare",
         nargs="+",
         metavar="ID",
-        help="the numbers in which these machines differ; with --all, all of theirs",
+        help="the numbers in which these machines differ; with --all, all their numbers",
     )
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
     parser.set_defaults(run=run)

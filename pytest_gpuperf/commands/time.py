@@ -56,21 +56,21 @@ def add_parser(commands: Subcommands) -> None:
         "--model",
         metavar="NAME",
         action="append",
-        help="a model (repeatable), or all (the default); docs/timing.md has them",
+        help="a model (repeatable), or all (the default); see docs/timing.md",
     )
     parser.add_argument(
         "--caches",
         choices=("cold", "warm"),
         default="cold",
-        help="warm: L2 holds what the same launch left (default: cold)",
+        help="warm: L2 holds the data that the same launch leaves (default: cold)",
     )
     parser.add_argument(
         "--resources",
         choices=("estimate", "ptxas"),
         default="estimate",
-        help="where registers come from (default: estimate)",
+        help="source of register counts (default: estimate)",
     )
-    parser.add_argument("--roofline", metavar="DIR", help="draw a roofline for each target there, TARGET.svg")
+    parser.add_argument("--roofline", metavar="DIR", help="draw a roofline for each target to TARGET.svg in this folder")
     parser.add_argument(
         "--gantt",
         metavar="DIR",
@@ -86,7 +86,7 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--json", action="store_const", const="json", dest="format", help="the same as --format json"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
     parser.set_defaults(run=run)
 
 
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--{name} is needed")
     window = _window(arguments.window)
     if arguments.gantt is not None and SIMULATION not in models:
-        raise UsageError("--gantt is of the simulation: add --model simulation")
+        raise UsageError("--gantt needs the simulation: add --model simulation")
     profile = _profile(arguments)
     estimates = {
         target: [

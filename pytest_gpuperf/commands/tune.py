@@ -57,7 +57,7 @@ def _add_problem(parser: argparse.ArgumentParser) -> None:
         "--dtype",
         metavar="TYPE",
         default="f16",
-        help="of A and B: f16 (default), bf16, tf32, s8, e4m3, f32, f64",
+        help="element type of A and B: f16 (default), bf16, tf32, s8, e4m3, f32, f64",
     )
     parser.add_argument(
         "--target",
@@ -75,7 +75,7 @@ def _add_tilings(parser: argparse.ArgumentParser) -> None:
         metavar="MxNxK",
         action="append",
         type=_extents,
-        help="this tile, not the best of all (repeatable)",
+        help="use this tile instead of searching (repeatable)",
     )
     parser.add_argument(
         "--depth", metavar="N", action="append", type=_positive, help="buffers (repeatable; default: 1 to 8)"
@@ -84,7 +84,7 @@ def _add_tilings(parser: argparse.ArgumentParser) -> None:
         "--dma-warps",
         type=int,
         choices=(1, 2),
-        help="1: A and B are loaded in turn; 2: side by side (default: either)",
+        help="1: A and B are loaded one after the other; 2: concurrently (default: either)",
     )
     parser.add_argument(
         "--math-warps",
@@ -101,13 +101,13 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         "--goal",
         choices=("time", "waiting"),
         default="time",
-        help="the least time (default), or the least waiting for loads",
+        help="the shortest time (default), or the shortest wait for loads",
     )
     parser.add_argument(
         "--solver",
         choices=("exhaustive", "z3"),
         default="exhaustive",
-        help="both find the same (default: exhaustive)",
+        help="both find the same tiling (default: exhaustive)",
     )
     parser.add_argument(
         "--measurements",
@@ -115,7 +115,7 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         help=f"fit the model of the one target to these: columns {','.join(_MEASURED)}",
     )
     parser.add_argument(
-        "--jobs", metavar="N", type=_positive, default=1, help="processes that search (default: 1)"
+        "--jobs", metavar="N", type=_positive, default=1, help="number of search processes (default: 1)"
     )
     parser.add_argument("--dask", metavar="ADDRESS", help="search on the Dask cluster of this scheduler")
 
@@ -134,7 +134,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_const", const="json", dest="format", help="the same as --format json"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
 
 
 def _extents(text: str) -> tuple[int, int, int]:
@@ -245,7 +245,7 @@ def _calibration(arguments: argparse.Namespace) -> Calibration | None:
     from gpuperf_engine.warp_specialization.parameters import math_us_per_multiply_add
 
     if len(arguments.target) != 1:
-        raise UsageError("--measurements are of one GPU: give one --target")
+        raise UsageError("--measurements belong to one GPU: give one --target")
     path = arguments.measurements
     machine = load_machine(arguments.target[0])
     try:

@@ -118,7 +118,7 @@ def metrics_of(config: pytest.Config) -> Table:
     for name, count in Counter(row.name for row in rows).items():
         if count > 1:
             raise pytest.UsageError(
-                f"two plugins bring a metric that goes by {name!r}: register one by another name"
+                f"two plugins have a metric named {name!r}: register one under another name"
             )
     return Table(rows, _installed(config))
 
@@ -132,7 +132,7 @@ def _checked(plugin: str, given: object) -> Iterator[Metric]:
         where = f"{where}: metric {one_line(str(row.name), 80)!r}"
         if not isinstance(row.name, str) or not _NAME.fullmatch(row.name):
             raise pytest.UsageError(
-                f"{where}: a name is letters, digits, - and _; it will go by {plugin}.NAME"
+                f"{where}: a name is letters, digits, - and _; it will be named {plugin}.NAME"
             )
         if row.name in names:
             raise pytest.UsageError(f"{where} is given twice")

@@ -208,7 +208,7 @@ def check_declaration(
     for name, limit in (values.get("limits") or {}).items():
         metric = _metric(name, f"{where}: limits", metrics, search)
         if metric is None:
-            raise pytest.UsageError(f"{where}: limits: {name!r} must be one metric, no glob")
+            raise pytest.UsageError(f"{where}: limits: {name!r} must be one metric, not a glob")
         if metric.kind == "set" and metric.better == "neutral":
             raise pytest.UsageError(f"{where}: limits: {name} are not numbers, so they have no limit")
         if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not math.isfinite(limit):
@@ -244,7 +244,7 @@ def checked_budget(text: str, where: str) -> str:
     """A budget as it was given. Raises ``pytest.UsageError`` for what is none."""
     if not _BUDGET.fullmatch(text):
         raise pytest.UsageError(
-            f"{where}: {text!r} is no budget: give warp instructions (20e9), seconds (600s) or none"
+            f"{where}: {text!r} is not a budget: give warp instructions (20e9), seconds (600s) or none"
         )
     return text
 

@@ -46,7 +46,7 @@ _KEYS: tuple[tuple[str, str, Literal["string", "linelist", "bool"], object], ...
     ("gpuperf_targets", "machines for which time is predicted", "linelist", []),
     (
         "gpuperf_target_files",
-        "folders with machine descriptions of your own, below the rootdir",
+        "folders with your own machine descriptions, below the rootdir",
         "linelist",
         [],
     ),
@@ -65,7 +65,7 @@ _KEYS: tuple[tuple[str, str, Literal["string", "linelist", "bool"], object], ...
     ("gpuperf_baseline_dir", "folder of the baselines, below the rootdir", "string", "baselines"),
     ("gpuperf_baseline_layout", "one baseline file per test module, or per case", "string", "module"),
     ("gpuperf_report_dir", "folder of the report, relative to the rootdir", "string", ""),
-    ("gpuperf_functional", "without --gpuperf, run the tests for their results alone", "bool", False),
+    ("gpuperf_functional", "without --gpuperf, run the tests for their results only", "bool", False),
     ("gpuperf_resources", "registers and shared memory: estimate or ptxas", "string", "estimate"),
     (
         "gpuperf_judge",
@@ -79,9 +79,9 @@ _KEYS: tuple[tuple[str, str, Literal["string", "linelist", "bool"], object], ...
         "string",
         "auto",
     ),
-    ("gpuperf_uninitialized", "reads of memory never written: warn, error or ignore", "string", "warn"),
-    ("gpuperf_strict", "breaches of rules that work on today's GPUs: note, error or off", "string", "note"),
-    ("gpuperf_races", "accesses of shared memory that nothing orders: note, error or off", "string", "note"),
+    ("gpuperf_uninitialized", "reads of uninitialised memory: warn, error or ignore", "string", "warn"),
+    ("gpuperf_strict", "violations of rules that work on today's GPUs: note, error or off", "string", "note"),
+    ("gpuperf_races", "races in shared and global memory: note, error or off", "string", "note"),
     (
         "gpuperf_values",
         "value patterns of whole objects alone (objects), or of instructions too: those that are proven (proven), or all (accesses)",
@@ -96,7 +96,7 @@ _KEYS: tuple[tuple[str, str, Literal["string", "linelist", "bool"], object], ...
     ),
     (
         "gpuperf_accept",
-        "value findings that are intended, one 'rule:object = reason' per line; both may be globs",
+        "intended value findings, one 'rule:object = reason' per line; both may be globs",
         "linelist",
         [],
     ),
@@ -137,7 +137,7 @@ def _add_baselines(flag: Callable[..., None]) -> None:
     flag(
         "--gpuperf-update",
         action="store_true",
-        help="accept what was measured into the baselines and remove entries proved unused (implies --gpuperf)",
+        help="store the measurements in the baselines and remove unused entries (implies --gpuperf)",
     )
     flag(
         "--gpuperf-update-new",
@@ -154,7 +154,7 @@ def _add_baselines(flag: Callable[..., None]) -> None:
 
 def _add_judging(flag: Callable[..., None]) -> None:
     """What is compared with the baselines: on which targets, and with which tolerances."""
-    flag("--gpuperf-targets", metavar="ID,ID", help="of the declared targets judge only these")
+    flag("--gpuperf-targets", metavar="ID,ID", help="judge only these of the declared targets")
     flag(
         "--gpuperf-tolerance",
         metavar="METRIC=TOL",
@@ -207,7 +207,7 @@ def _add_programs(flag: Callable[..., None]) -> None:
         metavar="GLOB",
         action="append",
         default=[],
-        help="of the kernels that programs launch only these are cases (repeatable; default: ini gpuperf_kernels, all)",
+        help="only these of the kernels that programs launch are cases (repeatable; default: ini gpuperf_kernels, all)",
     )
     flag(
         "--gpuperf-triton",

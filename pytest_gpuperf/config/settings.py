@@ -156,7 +156,7 @@ def _check(settings: Settings) -> None:
         raise pytest.UsageError("--gpuperf-update and --gpuperf-update-new exclude each other: give one")
     if settings.only_targets == ():
         raise pytest.UsageError(
-            "--gpuperf-targets names no target: give ids separated by commas, or leave it out"
+            "--gpuperf-targets names no target: give ids separated by commas, or omit it"
         )
     if settings.enabled:
         check_targets(settings.targets, "gpuperf_targets", settings.target_files)

@@ -54,7 +54,7 @@ def _parsed(written: str, refused: bool, unit: str | None) -> Tolerance:
     for part in written.split("&"):
         match = _TERM.fullmatch(part)
         if match is None or refused:
-            raise ValueError(f"tolerance {written!r} is none: write 0, 2%, +5 or 2%&0.5us")
+            raise ValueError(f"tolerance {written!r} is not valid: write 0, 2%, +5 or 2%&0.5us")
         sign, number, suffix = match.groups()
         suffix = suffix.replace("µs", "us")
         if suffix not in ("", "%") and unit is not None and suffix != unit:

@@ -81,8 +81,8 @@ def _numbers(
             continue
         if metric.name in metrics.by_name and (key not in before or key not in after):
             was, now = (side[key][1] if key in side else None for side in (before, after))
-            which = "what it is compared with" if was is None else "the report"
-            note = f"{which} was made before there was this metric"
+            which = "the reference" if was is None else "the report"
+            note = f"{which} was written before this metric existed"
             yield _row(metric, target, was, now, "", "unjudged", policy, note)
             continue
         value = after[key][1] if key in after else 0
@@ -199,7 +199,7 @@ def _findings(
     now, unjudged = _judged(now, old)
     was, _ = _judged(was, new)
     if unjudged:
-        note = f"what it is compared with was made without their plugins: {', '.join(unjudged)}"
+        note = f"the reference was written without their plugins: {', '.join(unjudged)}"
         rows = [_row(metric, "", None, len(unjudged), "none new", "unjudged", policy, note)]
     gone = _minus(was, now)
     added = _minus(now, was)

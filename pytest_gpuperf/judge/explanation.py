@@ -28,7 +28,7 @@ def because(causes: Sequence[Cause]) -> str:
 
 
 def _cause(cause: Cause) -> str:
-    name = cause["name"] or "an object that is not known"
+    name = cause["name"] or "an unknown object"
     words = {"data": f"data of {name}", "atomic": f"atomics on {name}", "parameter": f"parameter {name}"}
     return words.get(cause["kind"], f"%{name}")
 

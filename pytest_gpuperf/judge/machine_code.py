@@ -22,7 +22,7 @@ def not_judged(metric: Metric, target: str, new: Entry, old: Entry, judge: str) 
     """Why the metrics of machine code of a target are not judged; empty if they are."""
     was, now = _code(old, target), _code(new, target)
     if was is None:
-        return "what it is compared with holds no machine code"
+        return "the reference holds no machine code"
     if now is None:
         return (
             "machine code was not counted: that takes ptxas and nvdisasm (pip install 'pytest-gpuperf[nvcc]')"

@@ -120,7 +120,7 @@ def measure(
         "notes": [
             *(paths.text(note, case.module.files.values()) for note in total.notes),
             *(
-                f"accept: {key!r} fits no finding; remove it"
+                f"accept: {key!r} matches no finding; remove it"
                 for key in unused_accepts(findings, case.settings)
             ),
         ],

@@ -48,5 +48,5 @@ def raw_of(argument: Any) -> bytes:
         return int(handle).to_bytes(8, "little")
     except (TypeError, ValueError):
         raise LaunchError(
-            f"a {type(argument).__name__} is no argument of a kernel", hint="numbers and arrays are"
+            f"a {type(argument).__name__} cannot be a kernel argument", hint="numbers and arrays are"
         ) from None

@@ -178,7 +178,7 @@ def _view(
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         # what is copied back is as many bytes in a row
         raise ValueError(
-            "an array of the host that is not contiguous cannot be copied to the device: np.ascontiguousarray"
+            "a host array that is not contiguous cannot be copied to the device: np.ascontiguousarray"
         )
     if not array.nbytes:
         return View(None, 0, array), True

@@ -124,7 +124,7 @@ class Functions:
 
     def _allocated(self, size: int, host: str) -> int:
         if not size:
-            raise LaunchError("an allocation of no bytes")
+            raise LaunchError("an allocation of 0 bytes")
         return self.device.device.allocate(int(size), name="a device array", host=host)
 
     def cuMemAlloc(self, size: int) -> binding.CUdeviceptr:

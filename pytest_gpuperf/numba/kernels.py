@@ -81,7 +81,7 @@ def types_of(function: dispatcher.CUDADispatcher, arguments: Sequence[object]) -
         raise LaunchError(
             f"{function.__name__} has no signature for {', '.join(map(str, given))}",
             details=[f"it has {', '.join(map(str, kinds))}" for kinds in function.overloads],
-            hint="declare one, or leave signatures out: @cuda.jit",
+            hint="declare one, or omit signatures: @cuda.jit",
         )
     kinds: tuple[types.Type, ...] = min(fitting, key=lambda pair: pair[0])[1]
     return kinds
@@ -95,7 +95,7 @@ def _type_of(function: dispatcher.CUDADispatcher, argument: object) -> types.Typ
     except ValueError as error:
         raise LaunchError(
             f"{function.__name__}: {str(error).splitlines()[0]}",
-            hint="NumPy arrays, arrays of the device, numbers and tuples of them are arguments",
+            hint="accepted: NumPy arrays, device arrays, numbers and tuples of these",
         ) from None
 
 
@@ -163,5 +163,5 @@ def unpack(
             try:
                 unpacker._prepare_args(kind, argument, 0, [], taken)
             except NotImplementedError:
-                raise LaunchError(f"{name} is a {kind}, which no kernel takes") from None
+                raise LaunchError(f"{name} is a {kind}, which cannot be a kernel argument") from None
     return [item if isinstance(item, DeviceArray) else raw_of(item) for item in taken], written

@@ -102,8 +102,8 @@ def _joined(separator: str, first: str, others: str | None) -> str:
 def say_nothing_ran(program: str, has_cuda: bool) -> None:
     """On stderr; ``has_cuda``: the program could have called CUDA, and ended before it did."""
     print(
-        f"gpuperf: {program} has called no function of CUDA: nothing was run on the emulator",
-        *(() if has_cuda else ["  programs of Triton need --triton, others CUDA 12 or 13, not stripped"]),
+        f"gpuperf: {program} called no CUDA function: nothing was run on the emulator",
+        *(() if has_cuda else ["  Triton programs need --triton; others need CUDA 12 or 13 and must not be stripped"]),
         sep="\n",
         file=sys.stderr,
     )
@@ -112,8 +112,8 @@ def say_nothing_ran(program: str, has_cuda: bool) -> None:
 def say_races_not_sought(program: str, code: int) -> None:
     """On stderr, of a program that has ended with this exit code."""
     print(
-        f"gpuperf: {program} has ended with {code}, and races were not looked for; with --races note they are",
-        "  what a race gives here need not be what it gives on a GPU",
+        f"gpuperf: {program} has ended with {code}, and races were not checked; --races note checks them",
+        "  the result of a race here may differ from that on a GPU",
         sep="\n",
         file=sys.stderr,
     )

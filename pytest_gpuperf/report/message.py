@@ -134,7 +134,7 @@ def headline(records: Sequence[Case]) -> str:
         )
         return f"{kernel} {what}: nothing to compare with{more}"
     if row["metric"] == "findings" and row["note"]:
-        word = {"improved": "fixed", "changed": "of an object called otherwise"}.get(verdict, "new")
+        word = {"improved": "fixed", "changed": "of an object with another name"}.get(verdict, "new")
         return f"{kernel}: finding {word}: {one_line(row['note'])}{more}"
     if row["metric"] == "opcodes":
         return f"{kernel}: opcodes {WORDS[verdict]}: {one_line(row['note'])}{more}"
@@ -170,7 +170,7 @@ def failure_text(records: Sequence[Case], *, verbose: bool = False) -> str:
     verdicts = {record["verdict"] for record in records}
     lines.append("")
     if verdicts <= {"error", "over-limit", "unmodelled"}:
-        lines.append("An update does not accept this: fix it, or change what is declared.")
+        lines.append("An update does not accept this: fix it, or change the declaration.")
     else:
         lines += [
             "If this is what you want, accept it and commit the baseline:",
@@ -273,7 +273,7 @@ def _sentence(row: Row) -> list[str]:
         word = {
             "regressed": "new finding",
             "improved": "finding fixed",
-            "changed": "finding of an object allocated otherwise",
+            "changed": "finding of an object allocated differently",
         }.get(row["verdict"], word)
     where = f"{row['target']}: " if row["target"] else "opcodes " if row["metric"] == "opcodes" else ""
     first, *more = clean(row["note"]).splitlines()

@@ -72,4 +72,4 @@ def render_markdown(view: Mapping[str, object]) -> str:
     if len(data) <= _MARKDOWN_LIMIT:
         return text
     kept = data[:_MARKDOWN_LIMIT].decode("utf-8", "ignore").rsplit("\n", 1)[0]
-    return f"{kept}\n\n(cut here: the whole report is in gpuperf.html)\n"
+    return f"{kept}\n\n(truncated: the full report is in gpuperf.html)\n"

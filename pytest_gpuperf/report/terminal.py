@@ -161,7 +161,7 @@ def _stale(run: Run, settings: Settings) -> Iterator[_Line]:
     else:
         yield (
             style,
-            f"{SYMBOLS['stale']} stale: {len(run.stale)} baseline entries that no test makes any more",
+            f"{SYMBOLS['stale']} stale: {len(run.stale)} baseline entries without a test",
         )
     yield from ((style, f"  {SYMBOLS['stale']} {one_line(entry)}") for entry in shown)
     if len(shown) < len(run.stale):

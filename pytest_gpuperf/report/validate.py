@@ -53,7 +53,7 @@ def load_flows(path: str | Path) -> dict[str, Flow]:
     fault = problem(document["flow"], of_detail, schema, "$.flow")
     if fault:
         raise ReportError(
-            f"{path}: {one_line(fault)}", hint="write it anew: gpuperf run --values objects -o FILE"
+            f"{path}: {one_line(fault)}", hint="rewrite it: gpuperf run --values objects -o FILE"
         )
     return {"program": cast(Flow, document["flow"])}
 
@@ -90,7 +90,7 @@ def _report(path: str | Path, document: dict[str, Any]) -> Document:
     fault = problem(document, schema, schema)
     if fault:
         raise ReportError(
-            f"{path}: {one_line(fault)}", hint="write the report anew: pytest --gpuperf --gpuperf-report=DIR"
+            f"{path}: {one_line(fault)}", hint="rewrite the report: pytest --gpuperf --gpuperf-report=DIR"
         )
     rename_metrics(document)
     return cast(Document, document)

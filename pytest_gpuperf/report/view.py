@@ -106,7 +106,7 @@ def _headline(document: Document, order: list[Case]) -> str:
     if document["problems"]:
         return str(document["problems"][0]).splitlines()[0]
     return (
-        "every kernel does what its baseline says"
+        "every kernel matches its baseline"
         if document["passed"]
         else "tests failed before they could be judged"
     )

@@ -83,7 +83,7 @@ def _named(shown: str, entry: str | None, kernels: Sequence[str]) -> str:
     if entry is None:
         if len(kernels) != 1:
             raise EngineError(
-                f"{shown} has {len(kernels)} kernels: say which one with entry=",
+                f"{shown} has {len(kernels)} kernels: name one with entry=",
                 hint=nearest("", kernels, noun="kernel"),
             )
         return kernels[0]
@@ -103,7 +103,7 @@ def _only(shown: str, name: str, target: str, images: Sequence[Image]) -> Image:
         raise EngineError(
             f"{shown} has {len(images)} different kernels {name!r} for {target}",
             details=[f"one in {image.where.partition(': ')[2]}" for image in images[:3]],
-            hint="name the object file that has the one that is meant, not what it was linked into",
+            hint="name the object file that contains the intended kernel, not the linked file",
         )
     return images[0]
 
@@ -114,7 +114,7 @@ def _without_ptx(shown: str, images: Iterable[Image]) -> BinaryError:
         kinds.setdefault(image.kind, []).append(image.target)
     held = "; ".join(f"{kind} for {', '.join(_in_order(targets))}" for kind, targets in kinds.items())
     if "LTO-IR" in kinds:
-        hint = "link time optimisation makes the PTX last: compile without -dlto"
+        hint = "link-time optimisation generates the PTX at the end: compile without -dlto"
     else:
         newest = (_in_order(target for targets in kinds.values() for target in targets) or ["sm_80"])[-1]
         number = newest.removeprefix("sm_")

@@ -31,7 +31,7 @@ def pytest_gpuperf_ptx_source(
     if kind.__name__ not in _RAW:
         if kind.__name__ in ("ElementwiseKernel", "ReductionKernel", "ufunc"):
             raise EngineError(
-                f"CuPy writes the CUDA C++ of a {kind.__name__} as it launches it",
+                f"CuPy writes the CUDA C++ of a {kind.__name__} only at launch",
                 hint="call it as on a GPU, in a test that is run with --gpuperf-cuda: there each of its launches is a case",
             )
         return None
@@ -55,7 +55,7 @@ def _compiled(source: Any, entry: str | None, arch: str) -> PtxSource:
             ) from None
     if expression and source.name_expressions and expression not in source.name_expressions:
         raise EngineError(
-            f"{expression!r} is no name expression of this RawModule",
+            f"{expression!r} is not a name expression of this RawModule",
             hint=f"it has {', '.join(source.name_expressions)}",
         )
     shown = Path(path).name if path else (named.partition("<")[0] or "cupy")

@@ -152,13 +152,13 @@ def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BaselineError(
-            f"{shown}: not UTF-8 text (byte {error.start})\n  write it anew: {refresh}"
+            f"{shown}: not UTF-8 text (byte {error.start})\n  rewrite it: {refresh}"
         ) from None
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith(("<<<<<<< ", ">>>>>>> ", "||||||| ")) or line.rstrip() == "=======":
             raise BaselineError(
                 f"{shown}:{number}: conflict markers of an unfinished merge\n"
-                f"  the numbers of neither side hold for the merged code; measure it: {refresh}"
+                f"  neither side's numbers are valid for the merged code; measure it: {refresh}"
             )
     reader = _Reader(shown, refresh)
     root = reader.compose(text)
@@ -174,7 +174,7 @@ def parse_baseline(data: bytes, module: str, shown: str) -> Baseline | None:
         reader.fault(top["schema"], known, _upgrade(reader, top) if newer else "", newer)
     for name in top.keys() - _TOP:
         reader.fault(
-            top[name], f"key {name!r} is not known", f"{_upgrade(reader, top)}, else write it anew: {refresh}"
+            top[name], f"key {name!r} is not known", f"{_upgrade(reader, top)}, else rewrite it: {refresh}"
         )
     analysis = {**UNSAID, **(reader.revisions(top["analysis"]) if "analysis" in top else {})}
     cases: dict[str, Entry] = {}
@@ -252,19 +252,19 @@ class _Reader:
             mark = error.problem_mark or error.context_mark
             line = f":{mark.line + 1}" if mark is not None else ""
             raise BaselineError(
-                f"{self.shown}{line}: not YAML: {error.problem}\n  write it anew: {self.refresh}"
+                f"{self.shown}{line}: not YAML: {error.problem}\n  rewrite it: {self.refresh}"
             ) from None
         except self.yaml.YAMLError as error:
             problem = str(error).splitlines()[0]
             raise BaselineError(
-                f"{self.shown}: not YAML: {problem}\n  write it anew: {self.refresh}"
+                f"{self.shown}: not YAML: {problem}\n  rewrite it: {self.refresh}"
             ) from None
         except RecursionError:
-            raise BaselineError(f"{self.shown}: nested too deeply\n  write it anew: {self.refresh}") from None
+            raise BaselineError(f"{self.shown}: nested too deeply\n  rewrite it: {self.refresh}") from None
 
     def fault(self, node: Any, problem: str, hint: str = "", newer: bool = False) -> Any:
         raise BaselineError(
-            f"{self.shown}:{node.start_mark.line + 1}: {problem}\n  {hint or 'write it anew: ' + self.refresh}",
+            f"{self.shown}:{node.start_mark.line + 1}: {problem}\n  {hint or 'rewrite it: ' + self.refresh}",
             newer,
         )
 
@@ -280,7 +280,7 @@ class _Reader:
                 key.value if isinstance(key, self.yaml.ScalarNode) else self.fault(key, "a key must be text")
             )
             if name in values:
-                self.fault(key, f"{name!r} is given twice", f"keep neither by hand: {self.refresh}")
+                self.fault(key, f"{name!r} is given twice", f"do not merge them by hand: {self.refresh}")
             if id(value) in self.seen:
                 self.fault(key, "aliases (*name) are not used in baselines")
             self.seen.add(id(value))

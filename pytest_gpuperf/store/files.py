@@ -82,7 +82,7 @@ def read_module(files: Mapping[str, bytes], module: str, shown: str) -> Baseline
             if key in baseline.cases:
                 raise BaselineError(
                     f"{path}: the case {key!r} is in another file too\n"
-                    f"  remove one and write it anew: {update_command(module)}"
+                    f"  remove one and rewrite it: {update_command(module)}"
                 )
             baseline.cases[key] = {**case, "analysis": dict(part.analysis_of(key))}
     return baseline

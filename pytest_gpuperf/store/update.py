@@ -106,7 +106,7 @@ def _plan(
     if state.crashed:
         # Which tests the lost worker had run, and what it would have said, is not known for certain.
         plan.not_judged = state.incomplete()
-        plan.problem = f"{path_shown}: left as it is, because a worker crashed in {one_line(module)}"
+        plan.problem = f"{path_shown}: left unchanged, because a worker crashed in {one_line(module)}"
         return plan
     passed = [
         test

@@ -45,7 +45,7 @@ def pointer_of(value: object) -> int:
     if address is not None:
         return int(address["data"][0])
     raise TypeError(
-        f"a {type(value).__name__} is no pointer: accepted are tensors, arrays, addresses and None"
+        f"a {type(value).__name__} is not a pointer; accepted: tensors, arrays, addresses and None"
     )
 
 

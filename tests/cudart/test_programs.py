@@ -275,7 +275,7 @@ def test_a_program_that_ends_before_it_calls_cuda_is_not_asked_what_it_is(capsys
         say_nothing_ran("./app", has_cuda)
         err = capsys.readouterr().err
         assert err.startswith(
-            "gpuperf: ./app has called no function of CUDA: nothing was run on the emulator\n"
+            "gpuperf: ./app called no CUDA function: nothing was run on the emulator\n"
         )
         assert ("--triton" in err) is not has_cuda
 
@@ -290,7 +290,7 @@ def test_a_program_without_cuda(tmp_path, capfd, monkeypatch):
     out, err = capfd.readouterr()
     hello, device = out.splitlines()
     assert hello == "hello" and json.loads(device) == {"races": "off", "max_instructions": 5000}
-    assert f"{script} has called no function of CUDA: nothing was run on the emulator" in err
+    assert f"{script} called no CUDA function: nothing was run on the emulator" in err
     assert "--triton" in err
 
 
@@ -300,7 +300,7 @@ def test_a_program_that_fails_is_told_of_races(tmp_path, capfd):
     script = tmp_path / "script"
     script.write_text('#!/bin/sh\n: > "$GPUPERF_RUN_USED"\nexit "$1"\n')
     script.chmod(0o755)
-    told = "has ended with 3, and races were not looked for; with --races note they are"
+    told = "has ended with 3, and races were not checked; --races note checks them"
     for arguments, code, expected in (
         (["--"], 3, True),
         (["--"], 0, False),
@@ -321,7 +321,7 @@ def test_a_program_that_a_signal_ends(tmp_path, capfd):
 
 def test_usage(capsys):
     for arguments, line in (
-        (["run"], "say what to run: gpuperf run -- PROGRAM ARGUMENTS"),
+        (["run"], "give a program: gpuperf run -- PROGRAM ARGUMENTS"),
         (["run", "--max-instructions", "0", "--", "true"], "--max-instructions 0: at least 1"),
         (["run", "--", "./no/such"], "./no/such: no such program"),
         (["run", "--target", "h200-sx", "--", "true"], "--target 'h200-sx' is not known; did you mean"),

@@ -97,7 +97,7 @@ def test_the_command_writes_a_machine_that_predicts(
     assert main(["calibrate", str(folder), "--base", BASE, "-o", str(path)]) == 0
     said = capsys.readouterr().out
     assert f"{path}: {len(KNOWN)} numbers measured, " in said
-    assert "measured too, and used by no model:" in said and "mbarrier: arrival until the warp" in said
+    assert "also measured, but used by no model:" in said and "mbarrier: arrival until the warp" in said
     remark = " cycles: mbarrier: arrival until the warp that waits goes on (mbarrier_wake)\n"
     assert remark in path.read_text(encoding="utf-8")
     machine, base = load_machine(path), load_machine(BASE)

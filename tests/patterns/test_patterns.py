@@ -367,7 +367,7 @@ def test_arrays_of_one_name_that_a_loop_allocates_have_one_finding(device: ge.De
     device.launch(kernel, 1, 64, [one, other])
     merged, *apart = (item for item in ge.find_patterns(device.program) if item.rule == "redundant-values")
     assert (merged.object, merged.calls, merged.waste, merged.severity) == ("part", 2, 4 * 64 * 4, "fail")
-    assert merged.message.endswith("; so it is with other arrays that are allocated there")
+    assert merged.message.endswith("; likewise for other arrays that are allocated there")
     assert [(item.object, item.waste) for item in apart] == [("one", 64 * 4), ("other", 64 * 4)]
 
 

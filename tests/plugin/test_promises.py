@@ -96,7 +96,7 @@ def test_02_a_killed_worker_loses_no_finished_case_and_its_module_is_not_written
     assert separate.baseline() == before
     assert separate.baseline("test_other").count("thread_instructions: 192") == 2
     assert (
-        "baselines/test_k.yaml: left as it is, because a worker crashed in test_k.py" in document["problems"]
+        "baselines/test_k.yaml: left unchanged, because a worker crashed in test_k.py" in document["problems"]
     )
 
 

@@ -165,7 +165,7 @@ def _together(of_steps: Sequence[Sequence[Finding]]) -> Finding:
     finding = more(*(_beside(*alike) for alike in of_steps))
     if len({item.object for alike in of_steps for item in alike}) == 1 == max(map(len, of_steps)):
         return finding
-    return replace(finding, message=f"{finding.message}; so it is with other arrays that are allocated there")
+    return replace(finding, message=f"{finding.message}; likewise for other arrays that are allocated there")
 
 
 def _beside(known: Finding, *others: Finding) -> Finding:

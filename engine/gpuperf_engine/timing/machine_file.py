@@ -48,7 +48,7 @@ def render(
 def _remarks(calibration: Calibration) -> Iterator[str]:
     """Comments: what was measured and has no place in a machine description."""
     if calibration.observed:
-        yield "\n# Measured too, and used by no model:\n"
+        yield "\n# Also measured, but used by no model:\n"
     for number in calibration.observed.values():
         yield f"# {number.value:g} {number.unit}: {number.path} ({number.note})\n"
 

@@ -148,7 +148,7 @@ def test_without_pytest(project, capfd, monkeypatch):
     assert result.ret == 0
     assert main(["run", "--gate", "--", "false"]) == 3
     captured = capfd.readouterr()
-    assert "exit status 1" in captured.out and "has called no function of CUDA" in captured.err
+    assert "exit status 1" in captured.out and "called no CUDA function" in captured.err
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_globs_that_can_match(project, tolerance):
         ("limits={None: 1}", "limits: None is not the name of a metric, for example 'time_us'"),
         ("limits={'launches': float('nan')}", "limits: launches must be a finite number, not nan"),
         ("limits={'launches': float('inf')}", "limits: launches must be a finite number, not inf"),
-        ("limits={'flops.*': 1}", "limits: 'flops.*' must be one metric, no glob"),
+        ("limits={'flops.*': 1}", "limits: 'flops.*' must be one metric, not a glob"),
         (
             "limits={'h100.time_us': 1}",
             "limits: target 'h100' of 'h100.time_us' is not known; did you mean 'h100-sxm'?",

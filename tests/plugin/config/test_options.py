@@ -57,7 +57,7 @@ def test_bad_options_are_usage_errors(project, arguments, message):
             "*limits: metric 'registers' is not known; did you mean 'resources.registers'?*",
         ),
         ("limits={'time_us': 'fast'}", "*time_us must be a finite number*"),
-        ("tolerance={'time_us': 'a lot'}", "*tolerance 'a lot' is none: write 0, 2%, +5 or 2%&0.5us*"),
+        ("tolerance={'time_us': 'a lot'}", "*tolerance 'a lot' is not valid: write 0, 2%, +5 or 2%&0.5us*"),
         ("max_instructions=0", "*max_instructions must be a whole number*"),
         ("strict='notes'", "*strict='notes' is not known; did you mean 'note'?*"),
     ],

@@ -332,7 +332,7 @@ def test_two_plugins_of_one_name_are_refused(plugged, project):
     project.write("pack/acme.py", ACME)
     result = plugged().run("-p", "pack.acme")
     assert result.ret == 4
-    assert "two plugins bring a metric that goes by 'acme.warps'" in told(result)
+    assert "two plugins have a metric named 'acme.warps'" in told(result)
 
 
 def test_without_the_gate_no_plugin_is_asked(plugged):

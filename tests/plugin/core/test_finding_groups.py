@@ -20,7 +20,7 @@ def row(place: int, *, rule: str = "silent-stores", object: str = "out", **more:
 def test_alike_notes_are_one() -> None:
     rows = [row(3), row(8, object="in"), row(3), row(5), row(4, rule="single-zero")]
     first, other, third = finding_groups(rows)
-    assert first.message == "the store at line 3; so it is with 2 more instructions, at line 5 too"
+    assert first.message == "the store at line 3; likewise 2 more instructions, at line 5 too"
     assert first.saved() == "110 bytes, 1.5 us on h100-sxm" and first.saved("µs").endswith("µs on h100-sxm")
     assert (other.message, third.first["rule"]) == ("the store at line 8", "single-zero")
 
@@ -31,7 +31,7 @@ def test_of_many_places_few_are_named() -> None:
         "10 more instructions, at line 2, line 3, line 4, line 5, line 6, line 7, … too"
     )
     (group,) = finding_groups([row(7), row(7)])
-    assert group.message == "the store at line 7; so it is with 1 more instruction of that line"
+    assert group.message == "the store at line 7; likewise 1 more instruction of that line"
     source = {"opcode": "st", "kind": "store", "line": 9, "source": "/a/k.cu:12"}
     (group,) = finding_groups([row(7), row(9, evidence=source)])
     assert group.message.endswith("1 more instruction, at k.cu:12 too")

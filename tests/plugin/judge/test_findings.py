@@ -93,7 +93,7 @@ def test_what_is_accepted_for_nothing_is_noted(gate):
     gate.write_test("accept={'single-zero:out': 'it is cleared'}")
     document = gate.report()
     assert failing(document) == [SINGLE]
-    assert "accept: 'single-zero:out' fits no finding; remove it" in document["cases"][0]["detail"]["notes"]
+    assert "accept: 'single-zero:out' matches no finding; remove it" in document["cases"][0]["detail"]["notes"]
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def test_parameters_take_as_many_bytes_as_they_have() -> None:
 
 
 def test_what_is_no_argument() -> None:
-    with pytest.raises(LaunchError, match="a str is no argument of a kernel"):
+    with pytest.raises(LaunchError, match="a str cannot be a kernel argument"):
         raw_of("text")
     with pytest.raises(LaunchError, match="kernel 'k' has 1 parameters and was given 2"):
         pack([(0, 8)], [1, 2], "k")

@@ -126,7 +126,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert profile["sites"][0]["sectors_per_request"] == 32
     assert profile["memory"]["global_store_efficiency"] == 100
     for options, message in (
-        (["--format", "csv"], "--format csv has no place for footprints"),
+        (["--format", "csv"], "--format csv cannot show footprints"),
         (["--demand", "control"], "--footprint needs everything to run"),
     ):
         assert main([*call, "--footprint", *options]) == USAGE

@@ -27,7 +27,7 @@ def test_error_without_baseline_comes_before_what_is_new(real):
             "  + thread_instructions*",
             "  + warp_instructions*",
             "",
-            "An update does not accept this: fix it, or change what is declared.",
+            "An update does not accept this: fix it, or change the declaration.",
         ],
         consecutive=False,
     )

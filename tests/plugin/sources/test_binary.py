@@ -84,7 +84,7 @@ def test_the_kernel_is_found_in_whichever_object_has_it(real):
         (
             program(ptx(kernels=("a", "b"))),
             "",
-            ["program has 2 kernels: say which one with entry=", "known kernels: a, b"],
+            ["program has 2 kernels: name one with entry=", "known kernels: a, b"],
         ),
         (
             program(ptx(kernels=("saxpy",))),

@@ -54,7 +54,7 @@ def test_name_expressions_of_a_module(asked) -> None:
     made = cupy_raw.pytest_gpuperf_ptx_source(module, "f<int>", "sm_80")
     assert isinstance(made, PtxSource) and made.entry == "_Z1fIiEvPT_"
     assert asked[0][3:] == ("sm_80", "f<int>", "nvcc")
-    with pytest.raises(EngineError, match=r"'f<float>' is no name expression of this RawModule"):
+    with pytest.raises(EngineError, match=r"'f<float>' is not a name expression of this RawModule"):
         cupy_raw.pytest_gpuperf_ptx_source(module, "f<float>", "sm_80")
 
 

@@ -147,7 +147,7 @@ DAMAGE = {
         r":2: schema 2 is not known: .* reads schema 1\n.*: upgrade, pip install 'pytest-gpuperf>=0\.4'$",
     ),
     "newer-harm": (TEXT.replace("schema: 1", "schema: 2\nrelease: '0; rm -r x'"), r"pip install --upgrade pytest-gpuperf$"),
-    "older": (TEXT.replace("schema: 1", "schema: 0"), r":2: schema 0 is not known: .* reads schema 1\n  write it anew"),
+    "older": (TEXT.replace("schema: 1", "schema: 0"), r":2: schema 0 is not known: .* reads schema 1\n  rewrite it"),
     "no-schema": (TEXT.replace("schema: 1\n", ""), r"no 'schema': this is not a baseline"),
     "text-for-number": (TEXT.replace("launches: 1", "launches: 1e-3"), r":12: 'launches' must be a whole number, found '1e-3'"),
     "bool-for-number": (TEXT.replace("launches: 1", "launches: on"), r":12: 'launches' must be a whole number"),
@@ -156,7 +156,7 @@ DAMAGE = {
     "list-for-mapping": (TEXT.replace("    branches:\n", "    branches: [1]\n    x:\n"), r"'branches' must be a mapping|key 'x'"),
     "unknown-key": (
         TEXT + "speed: 2\n",
-        r":\d+: key 'speed' is not known\n.*upgrade, pip install --upgrade pytest-gpuperf, else write it anew",
+        r":\d+: key 'speed' is not known\n.*upgrade, pip install --upgrade pytest-gpuperf, else rewrite it",
     ),
     "cut-off": (
         TEXT[: TEXT.index("      global_atomic_serializations:")],

@@ -58,6 +58,18 @@ def test_types_follow_definitions_and_uses(body: str, types: list[str]) -> None:
     [
         ("ld.global.b32 %r1, [%rd1]; add.f16x2 %r2, %r1, %r1; st.global.u32 [%rd1], %r2;", [("f16",) * 2] * 2),
         ("ld.global.v2.u32 {%r1, %r2}, [%rd1]; fma.rn.bf16x2 %r1, %r1, %r1, %r1;", [("bf16",) * 4]),
+        # halves of two pairs make a pair, to either side; bytes, a selection that is not known and words of integers make none
+        (
+            "ld.global.u32 %r1, [%rd1]; prmt.b32 %r2, %r1, %r3, 0x5410; add.f16x2 %r4, %r3, %r3; st.global.u32 [%rd1], %r2;",
+            [("f16",) * 2] * 2,
+        ),
+        ("ld.global.u32 %r1, [%rd1]; prmt.b32 %r2, %r1, %r1, 0x1032; fma.rn.bf16x2 %r2, %r2, %r2, %r2;", [("bf16",) * 2]),
+        ("ld.global.u32 %r1, [%rd1]; prmt.b32 %r2, %r1, %r1, 0x0123; add.f16x2 %r2, %r2, %r2;", [("b32",)]),
+        ("ld.global.u32 %r1, [%rd1]; prmt.b32 %r2, %r1, %r1, %r3; add.f16x2 %r2, %r2, %r2;", [("b32",)]),
+        (
+            "ld.global.u32 %r1, [%rd1]; add.s32 %r1, %r1, 1; prmt.b32 %r2, %r1, %r1, 0x5410; st.global.u32 [%rd1], %r2;",
+            [("s32",), ("b32",)],
+        ),
         (
             "ld.global.v2.f32 {%f1, %f2}, [%rd1]; mov.b32 %r1, %f1; mov.b32 %r2, %f2; add.f16x2 %r1, %r1, %r2;"
             "mov.b32 %f1, %r1; st.global.v2.f32 [%rd1], {%f1, %f2};", [("f16",) * 4] * 2,

@@ -12,7 +12,7 @@ An integer constant in a register says nothing of another use of it: compilers k
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..isa.effects import (
     ASYNC_COPY,
@@ -29,7 +29,7 @@ from ..isa.effects import (
 )
 from ..isa.evaluation import has_semantics
 from ..isa.types import ScalarType, scalar_type
-from ..ptx.syntax import Address, CallTarget, Immediate, Instruction, Register, Vector
+from ..ptx.syntax import Address, CallTarget, Immediate, Instruction, Operand, Register, Vector
 from .dependence import Dependence, Layout
 from .operands import matched, reads, writes
 from .ssa import Merge, Node
@@ -67,6 +67,8 @@ class _Types:
         self.said: dict[_Value, set[str]] = {}
         #: values made of parts, low ones first
         self.parts: list[tuple[_Value, list[_Value], int]] = []
+        #: values of which one has halves of the others
+        self.mixed: list[list[_Value]] = []
         self.every = [item for block in program.blocks for item in block.instructions]
         self.constants = {item for item in self.every if _is_constant(item)}
         for instruction in self.every:
@@ -200,7 +202,10 @@ class _Types:
             for slot, operand in matched(instruction)
             if slot.role == "source" and (instruction.effect is not SHFL or slot.name == "a")
         ]
-        if name == "prmt" or (name in ("selp", "slct") and len(sources) < 2):
+        if name == "prmt":
+            self._permute(instruction, read, sources)
+            return
+        if name in ("selp", "slct") and len(sources) < 2:
             return
         target, wanted = targets[0], sources[:1] if name in ("mov", "shfl") else sources[:2]
         type = instruction.form.modifier("type")
@@ -225,6 +230,21 @@ class _Types:
             if floating:
                 self._say(value, _moved(scalar_type(str(type))))
             self._declared(value, register)
+
+    def _permute(
+        self, instruction: Instruction, read: Mapping[Register, _Value], sources: Sequence[Operand]
+    ) -> None:
+        """``prmt`` that makes a pair of halves out of those of others."""
+        *pairs, selector = sources
+        if not isinstance(selector, Immediate) or instruction.opcode != "prmt.b32":
+            return
+        halves = [_HALVES.get(int(selector.value) >> shift & 0xFF) for shift in (0, 8)]
+        taken = [pairs[half] for half in halves if half is not None]
+        if len(taken) == 2:
+            registers = [operand for operand in taken if isinstance(operand, Register)]
+            if len(registers) == 2:
+                (target,) = writes(instruction)
+                self.mixed.append([(instruction, target), *(read[register] for register in registers)])
 
     def _compute(self, instruction: Instruction, read: Mapping[Register, _Value], name: str) -> None:
         """Arithmetic says what its operands are; logic on bits says nothing that arithmetic would not overrule."""
@@ -362,10 +382,16 @@ class _Types:
         return tuple(_name(type, said) for said in every)
 
     def _settle_parts(self) -> None:
-        """Packs have the type of their parts, and parts that of the pack; until nothing changes."""
+        """Packs have the type of their parts, and parts that of the pack, also of halves of other packs; until nothing changes."""
         changed = True
         while changed:
             changed = False
+            for values in self.mixed:
+                halves = _PAIRS & {item for value in values for item in self._known(value)}
+                for value in values:
+                    own = self.said.setdefault(self._find(value), set())
+                    changed |= not halves <= own
+                    own |= halves
             for whole, parts, bits in self.parts:
                 said = {item for part in parts for item in self._known(part)}
                 each = {item for item in said if item in _SIZES and _SIZES[item] * len(parts) == bits}
@@ -385,6 +411,8 @@ _WHOLE = frozenset(("signed", "integer"))
 #: said of what is only moved as a float of 32 bits: nvcc moves pairs of halves by ``ld.v4.f32`` where the source says ``float4``
 _MOVED = "f32 moved"
 _PAIRS = frozenset(("f16x2", "bf16x2"))
+#: of which operand ``prmt`` takes a half, by two digits of its selector
+_HALVES = {0x10: 0, 0x32: 0, 0x54: 1, 0x76: 1}
 #: elements of operands of ``wgmma``, as they are recorded: what is no number of its own by its bits
 _OPERANDS = {
     "f16": "f16",

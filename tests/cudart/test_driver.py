@@ -171,3 +171,39 @@ assert cuda.cuModuleLoadData(ctypes.byref(module), open({str(tmp_path / "k.cubin
     assert done.returncode == 0, done.stderr
     assert "loads a cubin of machine code for sm_80" in done.stderr
     assert "link it with cuLinkAddData in the place of nvJitLink" in done.stderr
+
+
+#: the flag is one that the host sets after the launch, as a GPU would see it
+WAITS = """
+import ctypes, os, sys
+from ctypes import byref, c_size_t, c_uint64, c_void_p
+
+cuda = ctypes.CDLL("libcuda.so.1")
+PTX = b".version 8.0\\n.target sm_80\\n.address_size 64\\n.visible .entry k(.param .u64 p) {" \\
+    b".reg .b64 %a; .reg .b32 %v; .reg .pred %q; ld.param.u64 %a, [p];" \\
+    b"L: ld.volatile.global.u32 %v, [%a]; setp.eq.u32 %q, %v, 0; @%q bra L; ret; }"
+flag, module, kernel = c_uint64(), c_void_p(), c_void_p()
+cuda.cuInit(0)
+if sys.argv[1] == "managed":
+    cuda.cuMemAllocManaged(byref(flag), c_size_t(4), 1)
+else:
+    cuda.cuMemAlloc_v2(byref(flag), c_size_t(4))
+cuda.cuMemsetD32_v2(flag, 0, c_size_t(1))
+cuda.cuModuleLoadData(byref(module), PTX)
+cuda.cuModuleGetFunction(byref(kernel), module, b"k")
+cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, (c_void_p * 1)(ctypes.addressof(flag)), None)
+print(cuda.cuCtxSynchronize(), flush=True)
+os._exit(0)
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ["managed", "device"])
+def test_a_kernel_that_waits_for_the_host(kind, tmp_path):
+    """It cannot end, and the message says why where the host could have set the flag."""
+    (tmp_path / "program.py").write_text(WAITS)
+    result = run(sys.executable, str(tmp_path / "program.py"), kind)
+    assert (result.stdout, result.returncode) == ("702\n", 0), result.stderr
+    assert "no thread can make progress" in result.stderr
+    said = "the host goes on when a kernel has ended: a flag that it sets must be set before the launch"
+    assert (said in result.stderr) == (kind == "managed")

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..api import Device
 from ..device.first_inputs import FirstInputs
-from ..errors import EngineError
+from ..errors import Deadlock, EngineError
 from ..profile.budget import Budget
 from ..profile.build import notes_of
 from ..results import Profile
@@ -28,6 +28,9 @@ from .launch_log import LaunchLog
 __all__ = ["Counted", "State"]
 
 _DEFAULT_MACHINE = "h100-sxm"
+#: kinds of memory (``cudaMemoryType``): of the host, managed
+_OF_HOST = (1, 3)
+_HOST_WAITS = "the host goes on when a kernel has ended: a flag that it sets must be set before the launch"
 _MOST_NOTES = 20
 """Notes on launches that are said."""
 
@@ -153,7 +156,15 @@ class State:
             operation()
         except EngineError as error:
             self.sticky = self.last = code_of(error, running=True)
-            say(str(error))
+            waits = isinstance(error, Deadlock) and self._host_writes()
+            say(f"{error}\n  {_HOST_WAITS}" if waits else str(error))
+
+    def _host_writes(self) -> bool:
+        """Whether there is memory that the host and kernels both access by pointer."""
+        return any(
+            isinstance(key, tuple) and (key[0] == "host" or (key[0] == "memory" and kind in _OF_HOST))
+            for key, kind in self.objects.items()
+        )
 
     def tell(self, profile: Profile) -> None:
         """Says once which rules a kernel breaks and which of its accesses race, the first ``_MOST_NOTES`` rules. Reads of

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._gc import uncollected
 from .errors import (
+    ArgumentError,
     BudgetExceeded,
     Deadlock,
     EngineError,
@@ -81,6 +82,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "PATTERNS",
+    "ArgumentError",
     "Branches",
     "BudgetExceeded",
     "Deadlock",
@@ -143,6 +145,7 @@ __all__ = [
 _RESULTS = (
     "Branches",
     "Estimate",
+    "Explanation",
     "Finding",
     "KernelAttributes",
     "Traffic",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._arguments import takes_annotated
 from .device.attributes import attributes_of
 from .device.device import Runtime
 from .device.events import Event
@@ -208,6 +210,7 @@ class Device(Runtime):
         """The recorded program of allocations, copies, memsets and launches, for ``find_patterns``."""
         return self
 
+    @takes_annotated
     def program_without(self, events: Collection[Event]) -> Device:
         """The recorded program as if these of its ``events`` had not been, for ``find_patterns``."""
         program = copy(self)
@@ -215,7 +218,10 @@ class Device(Runtime):
         return program
 
 
-def best_target(targets: Iterable[str], machine: str | Machine, search: Iterable[str] = ()) -> str | None:
+@takes_annotated
+def best_target(
+    targets: Iterable[str], machine: str | Machine, search: Iterable[str | Path] = ()
+) -> str | None:
     """Of these ``.target`` names the most specific that runs on the machine, ``None`` if none does: the highest compute
     capability; of equal ones ``a`` before ``f`` before the plain one. Raises ``UnknownName`` for a machine that is none."""
     from .timing.machine import load_machine
@@ -231,6 +237,7 @@ def estimate(profile: Profile, machine: str | Machine, **options: Any) -> Estima
     return predict(profile, machine, **options)
 
 
+@takes_annotated
 def saving_us(finding: Finding, profiles: Mapping[int, Profile], machine: str | Machine | Predictor) -> float:
     """Predicted time that a program takes less if the advice of a finding is followed: without its ``traffic``.
 
@@ -254,15 +261,17 @@ def _saved(gone: Traffic, profile: Profile | None, predictor: Predictor) -> floa
     return predictor.saving_us(profile, loads=gone.loads, stores=gone.stores)
 
 
-def predictor(machine: str | Machine, search: Iterable[str] = (), **options: Any) -> Predictor:
+@takes_annotated
+def predictor(machine: str | Machine, search: Iterable[str | Path] = (), **options: Any) -> Predictor:
     """Predicts times on one machine, those of launches that are alike once; see ``timing.estimate.Predictor``."""
     from .timing.estimate import Predictor
 
     return Predictor(machine, search=search, **options)
 
 
+@takes_annotated
 def machine_code(
-    profile: Profile, machine: str | Machine, search: Iterable[str] = (), *, running: bool = True
+    profile: Profile, machine: str | Machine, search: Iterable[str | Path] = (), *, running: bool = True
 ) -> MachineCode:
     """What the launch of a profile (or all launches of a sum) executes on a machine: the machine code that ``ptxas`` makes for its
     architecture, where each instruction comes from, and how often it is executed.
@@ -280,7 +289,10 @@ def machine_code(
     return code.machine_code(profile, architecture, described.id, running=running)
 
 
-def machine_counts(profile: Profile, machine: str | Machine, search: Iterable[str] = ()) -> MachineCounts:
+@takes_annotated
+def machine_counts(
+    profile: Profile, machine: str | Machine, search: Iterable[str | Path] = ()
+) -> MachineCounts:
     """``machine_code`` without its instructions, kept in the cache of compiled code under all that decides it; arguments and errors as
     there."""
     from .sass import code
@@ -298,8 +310,9 @@ def machine_code_tools() -> tuple[str, str]:
     return f"ptxas {assembler.full_version}", f"nvdisasm {disassembler.full_version}"
 
 
+@takes_annotated
 def machine_instructions(
-    kernel: Function, machine: str | Machine, search: Iterable[str] = ()
+    kernel: Function, machine: str | Machine, search: Iterable[str | Path] = ()
 ) -> tuple[MachineInstruction, ...]:
     """The machine code of a kernel for a machine, in its order and without executions; arguments and errors as ``machine_code``."""
     from .sass import code
@@ -309,7 +322,7 @@ def machine_instructions(
 
 
 def _assembled_for(
-    kernel: str, target: str, machine: str | Machine, search: Iterable[str]
+    kernel: str, target: str, machine: str | Machine, search: Iterable[str | Path]
 ) -> tuple[Machine, str]:
     from .timing.machine import load_machine
     from .timing.targets import assembled_for
@@ -324,13 +337,15 @@ def _assembled_for(
     return described, architecture
 
 
-def machine_ids(search: Iterable[str] = ()) -> tuple[str, ...]:
+@takes_annotated
+def machine_ids(search: Iterable[str | Path] = ()) -> tuple[str, ...]:
     """The ids of all machines described here and in the folders ``search``."""
     from .timing.machine import machine_ids as listed
 
     return tuple(listed(search))
 
 
+@takes_annotated
 def find_patterns(program: Program, patterns: Iterable[Pattern] = PATTERNS) -> tuple[Finding, ...]:
     """What these patterns find in everything recorded on a device, in the order of its steps, without repetition.
 
@@ -339,6 +354,7 @@ def find_patterns(program: Program, patterns: Iterable[Pattern] = PATTERNS) -> t
     return _find_patterns(program, patterns)
 
 
+@takes_annotated
 def flow_graph(program: Program) -> FlowGraph:
     """Where the values of everything recorded on a device came from and went, with the findings of its calls. Raises ``NotObserved``
     unless it observes ``values``."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from .source import Span
 
 __all__ = [
+    "ArgumentError",
     "BinaryError",
     "BudgetExceeded",
     "Deadlock",
@@ -55,6 +56,10 @@ class EngineError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.span, self.details, self.hint)
+
+
+class ArgumentError(EngineError, TypeError):
+    """An argument of a type that a function does not take."""
 
 
 def _rebuild(

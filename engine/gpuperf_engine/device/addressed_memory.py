@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arguments import takes_annotated
 from ..errors import LaunchError
 from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray, as_whole
@@ -286,6 +287,7 @@ class AddressedMemory(DeviceMemory):
         if followed is not None:
             self._record("memset", (self._view(followed, target, rows.extent),), size, [rows])
 
+    @takes_annotated
     def read_bytes(self, source: int, size: int) -> bytes:
         """So many bytes at an address of the device. Raises ``LaunchError``, and ``NotObserved`` for contents that a launch did not
         compute."""
@@ -306,6 +308,7 @@ class AddressedMemory(DeviceMemory):
         if holder is not None:
             self.memory.mark(holder, address - holder.address, size)
 
+    @takes_annotated
     def name_array(self, address: int, name: str) -> None:
         """Give the array that an address lies in a name, or one of that beginning that no other array has. Raises ``LaunchError``."""
         holder = self._holder(address, 1, "name")
@@ -333,6 +336,7 @@ class AddressedMemory(DeviceMemory):
 
     # -- variables ------------------------------------------------------------------------------------------------------
 
+    @takes_annotated
     def load(self, module: Module) -> dict[str, DeviceArray]:
         """The variables of a module by name, with memory and initial contents. Raises ``LaunchError`` if they do not fit."""
         self._symbols.check_room(module)
@@ -342,6 +346,7 @@ class AddressedMemory(DeviceMemory):
             if item.space in ("global", "const") and item.linkage != "extern"
         }
 
+    @takes_annotated
     def variable(self, module: Module, name: str) -> DeviceArray:
         """The array of a variable of a module. Raises ``UnknownName``."""
         return self._variable(module, name)
@@ -350,6 +355,7 @@ class AddressedMemory(DeviceMemory):
         """The function whose address a kernel has taken; ``None`` where it is no address of a function."""
         return self._symbols.function_at(address)
 
+    @takes_annotated
     def unload(self, module: Module) -> None:
         """Give back the memory of a module's variables; a later launch loads them anew."""
         for item in module.variables.values():

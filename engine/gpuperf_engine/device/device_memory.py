@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import DTypeLike
 
+from .._arguments import takes_annotated
 from ..errors import LaunchError, UnknownName
 from ..memory.arena import DEFAULT_BYTES, MAPPED_BYTES, Allocation, Memory
 from ..memory.arrays import (
@@ -239,6 +240,7 @@ class DeviceMemory:
 
     # -- variables ------------------------------------------------------------------------------------------------------
 
+    @takes_annotated
     def symbol(self, kernel: Function, name: str) -> DeviceArray:
         """The array of a ``__constant__`` or ``__device__`` variable of the kernel's module. Raises ``UnknownName``."""
         check_kernel(kernel)
@@ -298,6 +300,7 @@ class DeviceMemory:
 
     # -- images ---------------------------------------------------------------------------------------------------------
 
+    @takes_annotated
     def texture(
         self,
         array: DeviceArray | Sequence[DeviceArray],
@@ -345,6 +348,7 @@ class DeviceMemory:
         handle = self.memory.images.add_levels(rows, [level.allocation for level in levels])
         return ImageObject(levels[0], rows[0], handle)
 
+    @takes_annotated
     def surface(self, array: DeviceArray, *, channels: int = 1, layered: bool = False) -> ImageObject:
         """A surface object of an array, which kernels read and write; shapes as for ``texture``. Raises ``LaunchError``."""
         self._own(array)

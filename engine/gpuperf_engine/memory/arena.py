@@ -24,6 +24,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arguments import wrong_type
 from ..errors import LaunchError
 from ..isa.spaces import WINDOWS
 from ..ptx.syntax import Variable
@@ -192,6 +193,8 @@ class Memory(ArenaPages):
     ) -> Allocation:
         """A new allocation of ``size`` bytes (0 is allowed), 256-byte aligned, contents zero but uninitialised. ``pad``: see
         ``Allocation``. ``at``: where, in addresses that are held (``free``), with what is there."""
+        if not isinstance(name, str):
+            raise wrong_type("an array", "name", name, "str | None")
         behind = pad or 0
         what = repr(name) if name else "an array"
         free = self._room[kind][0]

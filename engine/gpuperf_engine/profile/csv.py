@@ -7,6 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from .._arguments import takes_annotated
 from ..results import Profile
 
 __all__ = ["COLUMNS", "csv_rows", "csv_text"]
@@ -35,6 +36,7 @@ COLUMNS: dict[str, str] = {
 _FLOATING = ("fp16", "fp32", "fp64", "special_function")
 
 
+@takes_annotated
 def csv_rows(profiles: Iterable[Profile]) -> list[dict[str, str | int | float]]:
     """A row of ``COLUMNS`` per profile, in the order given. A sum of launches is one row."""
     seen: Counter[tuple[str, str]] = Counter()
@@ -45,6 +47,7 @@ def csv_rows(profiles: Iterable[Profile]) -> list[dict[str, str | int | float]]:
     return rows
 
 
+@takes_annotated
 def csv_text(profiles: Iterable[Profile], further: Mapping[str, Sequence[object]] | None = None) -> str:
     """The table with a header, lines ending in CR LF. ``further`` are columns behind it, by name, a value per profile.
 

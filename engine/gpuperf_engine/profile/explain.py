@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from .._arguments import takes_annotated
 from ..errors import NotObserved
 from ..flow.control_dependence import may_end
 from ..flow.loops import Loop, find_loops
@@ -23,6 +24,7 @@ from .causes import CauseFinder
 __all__ = ["explain"]
 
 
+@takes_annotated
 def explain(profile: Profile, lines: int = 10) -> Explanation:
     """Explain a launch, or several launches of one kernel added up. ``lines``: how many of the hottest to list.
 

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
 
+from .._arguments import takes_annotated
 from ..errors import EngineError
 from ..flow.slicing import DEMANDS
 from ..results import (
@@ -24,6 +25,7 @@ from ..results import (
 __all__ = ["add_profiles"]
 
 
+@takes_annotated
 def add_profiles(profiles: Sequence[Profile]) -> Profile:
     """The sum of the profiles of launches of the same kernel, in launch order; shapes are those of the first launch,
     resources the largest. Raises ``EngineError`` if there are none."""

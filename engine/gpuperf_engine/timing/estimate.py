@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from .._arguments import takes_annotated
 from ..errors import MachineError, NotObserved, UnknownName, Unsupported, nearest
 from ..profile.build import LaunchRecord
 from ..results import Estimate, Profile, Resources
@@ -29,6 +31,7 @@ AUTO = "auto"
 """The simulation where there is an assembler and the launch can be simulated, else the first of ``MODELS``."""
 
 
+@takes_annotated
 def estimate(
     profile: Profile | TimingInput,
     machine: Machine | str,
@@ -36,7 +39,7 @@ def estimate(
     resources: Resources | None = None,
     model: str = AUTO,
     caches: str = "cold",
-    search: Iterable[str] = (),
+    search: Iterable[str | Path] = (),
     why: bool = False,
 ) -> Estimate:
     """Predict the time of a launch (of all launches, if the profile is a sum of several).
@@ -97,7 +100,7 @@ class Predictor:
         self,
         machine: Machine | str,
         *,
-        search: Iterable[str] = (),
+        search: Iterable[str | Path] = (),
         model: str = AUTO,
         caches: str = CACHES[0],
     ) -> None:
@@ -217,7 +220,7 @@ class Predictor:
         return _Launch(replace(found, notes=(*notes, *found.notes)), record, used, given, [seen])
 
 
-def _machine(machine: Machine | str, search: Iterable[str]) -> Machine:
+def _machine(machine: Machine | str, search: Iterable[str | Path]) -> Machine:
     return machine if isinstance(machine, Machine) else load_machine(machine, search)
 
 

@@ -168,9 +168,9 @@ def test_what_cannot_be_is_refused(tmp_path: Path, change: dict[str, float], mes
         ("copy_dram", {"us": [400, 500, 600, 700]}, "its times spread over"),
         ("copy_dram", {"us": [2.0]}, "it took 2 µs, a kernel that does nothing 4.2"),
         ("copy_dram", {"us": []}, "'us' is not a list of numbers"),
-        ("copy_dram", {"bytes": None}, "'bytes' is None, no number"),
+        ("copy_dram", {"bytes": None}, "'bytes' is None, not a number"),
         ("latency_lop3", {"longest": 0}, "it took no cycles"),
-        ("latency_lop3", {"longest": "many"}, "'longest' is 'many', no number"),
+        ("latency_lop3", {"longest": "many"}, "'longest' is 'many', not a number"),
         (
             "chase_cg/dram",
             {"ns": [300_000]},

@@ -305,7 +305,7 @@ def test_a_warm_cache_holds_what_the_launch_before_left(toy: Machine) -> None:
     two = replace(toy, l2_partitions=2)
     assert "dram" not in estimate(streaming(512 - 64), toy, caches="warm").bounds
     assert "dram" in estimate(streaming(512 - 64), two, caches="warm").bounds
-    with pytest.raises(UnknownName, match="unknown state of the caches 'hot'"):
+    with pytest.raises(UnknownName, match="unknown cache state 'hot'"):
         estimate(streaming(1), toy, caches="hot")
 
 
@@ -318,7 +318,7 @@ def test_latency_and_bandwidth_meet_above_both(latency: float, bandwidth: float)
 
 
 def test_errors(toy: Machine) -> None:
-    with pytest.raises(UnknownName, match="unknown model of time 'rofline'") as caught:
+    with pytest.raises(UnknownName, match="unknown time model 'rofline'") as caught:
         estimate(streaming(1), toy, model="rofline")
     assert "roofline" in str(caught.value)
     with pytest.raises(UnknownName, match="unknown machine 'h100'"):

@@ -115,8 +115,8 @@ def test_lanes_side_by_side() -> None:
     assert row.gain_us == pytest.approx(found.time_us - near.time_us, rel=0.1)
 
 
-HIDDEN = "its latency hidden (issued earlier, or more warps meanwhile)"
-IN_L1 = "what it loads again found in L1"
+HIDDEN = "its latency hidden (issued earlier, or more warps)"
+IN_L1 = "its repeated loads hit in L1"
 
 
 @pytest.mark.parametrize("rounds", [1, 4])
@@ -151,7 +151,7 @@ def test_one_more_cta_where_shared_memory_keeps_it_away() -> None:
     found = ge.estimate(given, machine, model="simulation", why=True)
     assert (found.ctas_per_sm, found.occupancy_limiter) == (2, "shared")
     (row,) = [row for row in found.advice if "CTAs per SM" in row.what]
-    assert "3 CTAs per SM in place of 2" in row.what and row.line is None
+    assert "3 CTAs per SM instead of 2" in row.what and row.line is None
     # a third more of them at once
     assert row.gain_us == pytest.approx((found.time_us - found.launch_us) / 3, rel=0.2)
 

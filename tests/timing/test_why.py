@@ -197,8 +197,8 @@ def test_registers_that_keep_a_cta_away(toy: Machine) -> None:
     # in units of 256 5376, 168 for a thread
     assert (found.ctas_per_sm, found.occupancy_limiter) == (2, "registers")
     (row,) = [row for row in found.advice if "registers" in row.what]
-    assert row.what.startswith("168 registers per thread in place of 255") and row.what.endswith(
-        "3 CTAs per SM in place of 2"
+    assert row.what.startswith("168 registers per thread instead of 255") and row.what.endswith(
+        "3 CTAs per SM instead of 2"
     )
     fewer = estimate(profile, toy, resources=replace(used, registers=168))
     assert row.gain_us == pytest.approx(found.time_us - fewer.time_us)

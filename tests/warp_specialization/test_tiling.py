@@ -272,7 +272,7 @@ def test_what_means_nothing() -> None:
     machine = load_machine("t4")
     with pytest.raises(UnknownName, match="unknown goal 'tim'"):
         best_tiling(Problem(64, 64, 64), machine, PAPER, goal="tim")
-    with pytest.raises(UnknownName, match="unknown type of elements 'f23'"):
+    with pytest.raises(UnknownName, match="unknown element type 'f23'"):
         Problem(64, 64, 64, "f23")
     with pytest.raises(Unsupported, match="'t4' has no unit for products of bf16"):
         best_tiling(Problem(64, 64, 64, "bf16"), machine, Derived(machine, "bf16"))

@@ -99,7 +99,7 @@ def _same_model(collected: Collected, base: Machine) -> None:
         seen, own = (".".join(map(str, item)) for item in (capability, base.compute_capability))
         raise MachineError(
             f"{collected.path} is of compute capability {seen}, {base.id} of {own}",
-            hint="give the machine that comes nearest with --base",
+            hint="give the most similar machine with --base",
         )
     for key, attribute in STATED.items():
         if key in about and about[key] != getattr(base, attribute):
@@ -159,7 +159,7 @@ class _Measured:
             raise KeyError(f"{case} failed: {str(record['error']).splitlines()[0]}")
         value = record.get(key)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-            raise self.collected.fault(case, f"{key!r} is {value!r}, no number", "collect this case again")
+            raise self.collected.fault(case, f"{key!r} is {value!r}, not a number", "collect this case again")
         return float(value)
 
     def steady(self, case: str, key: str = "us") -> float:
@@ -173,7 +173,7 @@ class _Measured:
                 raise self.collected.fault(
                     case,
                     f"its times spread over {100 * (high - low) / middle:.0f} % of {middle:.4g} µs",
-                    "measure on a machine that does nothing else, with locked clocks",
+                    "measure on an otherwise idle machine, with locked clocks",
                 )
         if middle <= 0:
             raise self.collected.fault(case, f"its time is {middle:g} µs", "collect this case again")
@@ -354,7 +354,7 @@ def _consistent(numbers: Mapping[str, Number], base: Machine, collected: Collect
 
     def refuse(said: str) -> MachineError:
         return MachineError(
-            f"{collected.path}: {said}", hint="nothing is written; collect again, or leave that case out"
+            f"{collected.path}: {said}", hint="nothing is written; collect again, or remove that case"
         )
 
     levels = ["latency.l1", "latency.l2", "latency.l2_far", "latency.dram"]

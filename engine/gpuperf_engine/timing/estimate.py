@@ -182,7 +182,7 @@ class Predictor:
             raise MachineError(
                 f"PTX for {profile.target} cannot run on {self.machine.id} (compute capability {capability})",
                 details=[f"kernel {profile.kernel} of {profile.path}"],
-                hint=f"give this machine PTX for {self.machine.targets[-1]} or lower, or leave it out of the targets",
+                hint=f"give this machine PTX for {self.machine.targets[-1]} or lower, or remove it from the targets",
             )
         numbers: dict[Hashable, int] = {}
         for record in profile.records:
@@ -227,11 +227,9 @@ def _machine(machine: Machine | str, search: Iterable[str | Path]) -> Machine:
 def _checked(model: str, caches: str) -> tuple[str, str]:
     models = (AUTO, SIMULATION, *MODELS)
     if model not in models:
-        raise UnknownName(f"unknown model of time {model!r}", hint=nearest(model, models, noun="model"))
+        raise UnknownName(f"unknown time model {model!r}", hint=nearest(model, models, noun="model"))
     if caches not in CACHES:
-        raise UnknownName(
-            f"unknown state of the caches {caches!r}", hint=nearest(caches, CACHES, noun="state")
-        )
+        raise UnknownName(f"unknown cache state {caches!r}", hint=nearest(caches, CACHES, noun="state"))
     return model, caches
 
 

@@ -88,7 +88,7 @@ def _rule(entry: Entry, sources: list[str]) -> _Rule:
             f"unknown source {source.text()!r}", nearest(source.text(), sources, noun="source")
         )
     if source.text() == "assumed" and "note" not in fields:
-        raise source.fault("an assumed expansion without a note", "state in note: what it was taken from")
+        raise source.fault("an assumed expansion without a note", "state in note: where it comes from")
     for unit, count in chain.items():
         if count > units.get(unit, 0):
             raise fields.at("chain").fault(f"{count} {unit} in a chain of {units.get(unit, 0)} in all")

@@ -300,7 +300,7 @@ def _source(entry: Entry, sources: Mapping[str, str], note: str) -> str:
     key = entry.text()
     if key == "assumed":
         if not note:
-            raise entry.fault("an assumed number without a note", "state in note: what it was taken from")
+            raise entry.fault("an assumed number without a note", "state in note: where it comes from")
         return "assumed"
     if key not in sources:
         raise entry.fault(f"unknown source {key!r}", nearest(key, [*sources, "assumed"], noun="source"))

@@ -105,11 +105,11 @@ def _at_lines(timed: Timed, lines: list[CodeLine]) -> Iterator[_Change]:
     """What could be otherwise at single lines."""
     waits = timed.waits
     latencies = [wait for wait in waits if wait.cause in _LATENCIES]
-    hidden = "its latency hidden (issued earlier, or more warps meanwhile)"
+    hidden = "its latency hidden (issued earlier, or more warps)"
     yield from _longest(latencies, lines, hidden, Change.HIDDEN)
     again = {at for at, item in enumerate(timed.instructions) if item.again and _is_load(lines[at])}
     loads = [wait for wait in waits if wait.cause == "long_scoreboard" and wait.on in again]
-    yield from _longest(loads, lines, "what it loads again found in L1", Change.NEAR)
+    yield from _longest(loads, lines, "its repeated loads hit in L1", Change.NEAR)
     held = [replace(wait, on=wait.at) for wait in waits if wait.cause == "barrier"]
     yield from _longest(held, lines, "no wait at this barrier", Change.NO_BARRIER)
     clocks = sum(item.issued + item.stalled for item in timed.instructions)
@@ -118,7 +118,7 @@ def _at_lines(timed: Timed, lines: list[CodeLine]) -> Iterator[_Change]:
         (
             "excess_lines",
             Change.SIDE_BY_SIDE | Change.NO_CONFLICTS,
-            "its lanes side by side, in the fewest lines of 128 bytes",
+            "its lanes contiguous, in the fewest lines of 128 bytes",
         ),
     ):
         excess = [
@@ -160,7 +160,7 @@ def _more_resident(simulation: Simulation, clocks: float) -> Iterator[_Change]:
     changed = replace(resources, registers=more.registers, shared_bytes=more.shared_bytes)
     reached = replace(simulation, resources=changed).occupied().ctas_per_sm
     if reached > now.ctas_per_sm:
-        what = f"{more.words}: {reached} CTAs per SM in place of {now.ctas_per_sm}"
+        what = f"{more.words}: {reached} CTAs per SM instead of {now.ctas_per_sm}"
         yield _Change(what, None, clocks, {}, changed)
 
 

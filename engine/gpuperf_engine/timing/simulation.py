@@ -188,7 +188,7 @@ def _notes(timed: Timed, assembler: str) -> tuple[str, ...]:
     if timed.simulated != timed.ctas:
         parts.append(f"{timed.simulated} of its {timed.ctas} CTAs; the time of the others follows from these")
     if timed.strata:
-        parts.append(f"CTAs differ: {timed.strata}, evenly over the grid, stand for all")
+        parts.append(f"CTAs differ: {timed.strata}, spread evenly over the grid, stand for all")
     return ("; ".join(parts),)
 
 

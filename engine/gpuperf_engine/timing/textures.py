@@ -15,7 +15,7 @@ from ..profile.opcodes import lanes_on
 
 __all__ = ["NOTE", "ImageTraffic", "image_traffic"]
 
-NOTE = "textures and surfaces: every texel is taken to be read from memory once at most, every stored one to be written once"
+NOTE = "textures and surfaces: every texel is assumed to be read from memory at most once, and every stored texel to be written once"
 TEXEL = 4
 """Bytes of a texel of an image that no argument names."""
 

@@ -39,7 +39,7 @@ _LINES = 3
 """Lines whose latency, accesses or bank conflicts are tried at most, those of the most stalls or excess first."""
 
 _COUNTERS = {
-    "sectors": "sectors (lanes side by side)",
+    "sectors": "sectors (coalesced)",
     "wavefronts": "wavefronts of shared memory (no bank conflicts)",
 }
 """Counters of a memory instruction, and what it takes to have fewer of them."""
@@ -171,7 +171,7 @@ def _sooner(given: TimingInput, waits: Iterable[Stall]) -> Iterator[_Change]:
         numbers = frozenset(
             number for number, origin in given.origins.items() if (origin.line.position, origin.result) == key
         )
-        what = "its latency hidden (issued earlier, or more warps meanwhile)"
+        what = "its latency hidden (issued earlier, or more warps)"
         yield _Change(what, longest[key], replace(given, path=_without_latency(given.path, numbers)))
 
 
@@ -202,7 +202,7 @@ def _more_resident(model: WaveModel, occupied: Callable[[TimingInput], Occupancy
     changed = replace(given, registers_per_thread=limit.registers, shared_bytes=limit.shared_bytes)
     reached = occupied(changed).ctas_per_sm
     if reached > now.ctas_per_sm:
-        yield _Change(f"{limit.words}: {reached} CTAs per SM in place of {now.ctas_per_sm}", None, changed)
+        yield _Change(f"{limit.words}: {reached} CTAs per SM instead of {now.ctas_per_sm}", None, changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +227,11 @@ def one_more_resident(
         warps = machine.sub_partitions * (-(-more * warps_per_cta // machine.sub_partitions))
         unit = machine.register_allocation_unit
         fewer = machine.registers_per_sm // warps // unit * unit // WARP_SIZE
-        words.append(f"{fewer} registers per thread in place of {registers}, nothing spilled")
+        words.append(f"{fewer} registers per thread instead of {registers}, nothing spilled")
     if now.limits["shared"] < more:
         unit = machine.shared_allocation_unit
         less = machine.shared_per_sm // more // unit * unit - machine.shared_reserved_per_cta
-        words.append(f"{less:,} bytes of shared memory per CTA in place of {shared_bytes:,}")
+        words.append(f"{less:,} bytes of shared memory per CTA instead of {shared_bytes:,}")
     if fewer < 1 or less < 0:
         return None
     return Limit(fewer, less, " and ".join(words))

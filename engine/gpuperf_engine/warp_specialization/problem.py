@@ -65,7 +65,7 @@ class Problem:
             )
         if self.dtype not in DTYPES:
             raise UnknownName(
-                f"unknown type of elements {self.dtype!r}", hint=nearest(self.dtype, DTYPES, noun="type")
+                f"unknown element type {self.dtype!r}", hint=nearest(self.dtype, DTYPES, noun="type")
             )
 
     @property

@@ -90,7 +90,7 @@ def test_few_that_differ_are_kept_apart_and_many_added_up():
     assert total.opcodes["red.global.add.u32"] == 128 * sum(rounds)
     exact = ge.estimate(ge.add_profiles(every), "a100-sxm-80gb", model=MODEL).time_us
     assert ge.estimate(total, "a100-sxm-80gb", model=MODEL).time_us == pytest.approx(exact, rel=0.02)
-    assert any("is that of their mean" in note for note in total.notes)
+    assert any("is predicted from their mean" in note for note in total.notes)
 
 
 @needs_assembler
@@ -101,7 +101,7 @@ def test_no_launch_is_simulated_for_the_mean_of_several():
     *each, rest = merged.profiles()
     assert ge.estimate(each[0], "a100-sxm-80gb").model == "simulation"
     found = ge.estimate(rest, "a100-sxm-80gb")
-    assert found.model == "kleimenov-popova" and "mean of launches that differ" in found.notes[0]
+    assert found.model == "kleimenov-popova" and "mean of different launches" in found.notes[0]
 
 
 def test_what_is_stored_is_what_is_read():

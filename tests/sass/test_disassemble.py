@@ -56,6 +56,6 @@ def test_a_failing_disassembler_is_said(monkeypatch: pytest.MonkeyPatch) -> None
     assembly = Assembly("k", "sm_120", Tool("ptxas", "/ptxas", "13.0", "13.0.88"), b"no such cubin", "")
     with pytest.raises(
         ge.MachineError,
-        match=r"nvdisasm 12\.0 cannot read what ptxas 13\.0 made of 'k' for sm_120: .*Unknown",
+        match=r"nvdisasm 12\.0 cannot read the output of ptxas 13\.0 for 'k' on sm_120: .*Unknown",
     ):
         disassemble(assembly)

@@ -119,7 +119,7 @@ def test_a_program_that_hangs_twice_is_not_run_any_more(
             assemble(one, "sm_89")
         said.append(str(raised.value).partition("\n")[0])
     assert said[:3] == ["ptxas did not end within 0.2 s, and was ended"] * 3
-    assert said[3] == "ptxas is not run any more: 2 times in a row it did not end within 0.2 s"
+    assert said[3] == "ptxas is no longer run: 2 times in a row it did not end within 0.2 s"
     assert (nothing / "runs").read_text().split() == ["run", "run"]
 
 

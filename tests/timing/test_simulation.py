@@ -183,7 +183,7 @@ def test_loaded_values_decide_how_often_a_loop_runs(ctas: int) -> None:
     counted = ge.machine_code(given, "rtx-a6000")
     assert counted.ways.endswith("run")
     assert sum(item.issued for item in found.stalled) == counted.warp_instructions
-    assert f"{ctas}, evenly over the grid, stand for all" in found.notes[0]
+    assert f"{ctas}, spread evenly over the grid, stand for all" in found.notes[0]
 
 
 @needs_assembler
@@ -193,7 +193,7 @@ def test_ctas_that_differ_stand_for_those_beside_them() -> None:
     text = "mov.f32 %f1, 0f00000000; add.u32 %r9, %r2, 1;\n" + body + "st.global.f32 [%q2], %f1;"
     given = profile(text, 84 * 12, 64, 64, frozenset(("memory", "inputs")))
     found = ge.estimate(given, "rtx-a6000", model="simulation")
-    assert "12, evenly over the grid, stand for all" in found.notes[0]
+    assert "12, spread evenly over the grid, stand for all" in found.notes[0]
     counted = ge.machine_code(given, "rtx-a6000")
     assert counted.ways.endswith("run")
     issued = sum(item.issued for item in found.stalled)
@@ -245,7 +245,7 @@ def test_what_atomics_return_is_not_known() -> None:
     ticket = "atom.global.add.u32 %r6, [%q1], 1; mul.wide.u32 %q6, %r6, 4; add.s64 %q7, %q2, %q6;"
     given, _ = inputs_of(ticket + "st.global.f32 [%q7], 0f00000000;", np.zeros(64, np.uint32), 4)
     found = ge.estimate(given, "rtx-a6000", model="simulation")
-    assert found.model == "kleimenov-popova" and "what its atomics return decides" in found.notes[0]
+    assert found.model == "kleimenov-popova" and "depend on results of its atomics" in found.notes[0]
 
 
 @needs_assembler
@@ -285,7 +285,7 @@ def test_what_cannot_be_simulated_is_said() -> None:
         ge.estimate(given, "rtx-a6000", model=model) for model in ("simulation", "kleimenov-popova")
     )
     assert (found.model, found.time_us) == (other.model, other.time_us)
-    assert "decides where it goes or what it accesses" in found.notes[0]
+    assert "its control flow or addresses depend on" in found.notes[0]
 
 
 QUOTIENTS = {

@@ -17,7 +17,7 @@ __all__ = ["MergedLaunches", "one_launch"]
 DISTINCT = 32
 #: notes, remarks and races that are kept of each kind
 _NOTED = 100
-_MEAN = "the time of {:,} launches that differ is that of their mean"
+_MEAN = "the time of {:,} launches with different counts is predicted from their mean"
 
 
 class MergedLaunches:

@@ -175,17 +175,17 @@ def _refusal(tool: Tool, kernel: Function, architecture: str, said: str) -> Mach
     )
     if _LATER in first:
         return MachineError(
-            f"{kernel.name!r} is PTX for {kernel.module.target}, which {architecture} does not run",
+            f"{kernel.name!r} is PTX for {kernel.module.target}, which {architecture} cannot run",
             details=[first],
-            hint="compile it for an architecture that all targets run, or ask for another target",
+            hint="compile it for an architecture that all targets can run, or choose another target",
         )
     if _TOO_OLD.search(first):
         return MachineError(
             f"ptxas {tool.version} cannot assemble {kernel.name!r} for {architecture}: {first}",
-            hint="it knows another range of architectures and PTX versions: install a later CUDA toolkit, or a target that it knows",
+            hint="it supports other architectures and PTX versions: install a later CUDA toolkit, or choose a target that it supports",
         )
     return MachineError(
         f"ptxas {tool.version} refuses {kernel.name!r} for {architecture}: {first}",
         details=lines[1:4],
-        hint=f"{tool.path} refuses it by itself too",
+        hint=f"{tool.path} also refuses it alone",
     )

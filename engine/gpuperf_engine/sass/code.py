@@ -42,11 +42,11 @@ __all__ = [
 class MachineInstruction:
     """One machine instruction and its executions by ``warps`` and ``threads``, predicated off or not.
 
-    ``address``: bytes from the start of its section. ``function``: the label that it stands behind. ``ptx_line``: the line of the PTX
-    instruction that it was made of, 0 for code of the assembler's own; ``source``: that of the program (``kernel.cu:17``), ``""``
-    without ``.loc``; ``inlined_at``: the calls that it was inlined at, innermost first. ``stall`` is in cycles; scoreboards are
-    numbered 0 to 5 (``encoding.Control``). ``exact``: whether the counts of PTX leave no other count than these, and
-    neither the order of threads nor the time of a wait decides about it. Without a launch both counts are 0 and not exact.
+    ``address``: bytes from the start of its section. ``function``: the preceding label. ``ptx_line``: the line of the PTX
+    instruction from which it was generated, 0 for code that the assembler adds; ``source``: the source line (``kernel.cu:17``),
+    ``""`` without ``.loc``; ``inlined_at``: the calls at which it was inlined, innermost first. ``stall`` is in cycles; scoreboards
+    are numbered 0 to 5 (``encoding.Control``). ``exact``: whether PTX counts determine these counts, and they depend neither on the
+    order of threads nor on the time of a wait. Without a launch both counts are 0 and not exact.
     """
 
     address: int
@@ -75,18 +75,18 @@ _OF_INSTRUCTION = tuple(field.name for field in fields(MachineInstruction))
 
 @dataclass(frozen=True)
 class MachineCounts:
-    """What a launch executes on a GPU, as the assembler makes it: exact, given that.
+    """The machine instructions that a launch executes on a GPU: exact, given the assembler.
 
-    ``code`` is a digest of the machine code: the same code does the same on the same inputs. ``registers`` and ``stack_bytes`` are
-    per thread; ``code_bytes`` are those of the code, without what fills it up. ``least`` and ``greatest``: warp instructions that
-    fit the counts of PTX equally well; ``warp_instructions`` and ``thread_instructions`` are those of a solution with the least, and
-    so are the counts of memory. ``residue``: the share of the warp instructions that is not certain, 0 to 1, and ``notes`` say why.
-    ``ways``: where the counts are from, ``flow`` (the counts of PTX), ``run`` (the machine code was run) or ``flow and run``, which
-    say the same.
+    ``code`` is a digest of the machine code: the same code executes the same on the same inputs. ``registers`` and ``stack_bytes``
+    are per thread; ``code_bytes`` is the size of the code without padding. ``least`` and ``greatest``: the smallest and the largest
+    number of warp instructions that fit the PTX counts equally well; ``warp_instructions``, ``thread_instructions`` and the memory
+    counts are those of a solution with the smallest. ``residue``: the share of the warp instructions that is uncertain, 0 to 1, and
+    ``notes`` give the reasons. ``ways``: the source of the counts, ``flow`` (PTX counts), ``run`` (the machine code was run) or
+    ``flow and run``, if both agree.
 
-    Wavefronts and sectors are those of the accesses of the PTX that the assembler kept; ``None`` where they do not follow from
-    these: where accesses were merged, or kept in part, or memory was not observed. ``by_opcode`` (without modifiers) and ``by_pipe``
-    are executed warp instructions, most first.
+    Wavefronts and sectors are those of the PTX accesses that the assembler kept; ``None`` if they do not follow from these: if
+    accesses were merged, or partly kept, or memory was not observed. ``by_opcode`` (without modifiers) and ``by_pipe`` are executed
+    warp instructions, most first.
     """
 
     kernel: str

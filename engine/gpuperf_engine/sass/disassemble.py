@@ -34,8 +34,8 @@ def _run(tool: Tool, assembly: Assembly) -> str:
     if done.returncode or not done.stdout:
         said = next((line.strip() for line in done.stderr.splitlines() if line.strip()), "no message")
         raise MachineError(
-            f"nvdisasm {tool.version} cannot read what ptxas {assembly.tool.version} made of {assembly.kernel!r} "
-            f"for {assembly.architecture}: {said}",
+            f"nvdisasm {tool.version} cannot read the output of ptxas {assembly.tool.version} for {assembly.kernel!r} "
+            f"on {assembly.architecture}: {said}",
             hint="install an nvdisasm at least as new as ptxas: pip install 'pytest-gpuperf[nvcc]'",
         )
     return done.stdout

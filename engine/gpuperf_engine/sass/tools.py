@@ -102,9 +102,9 @@ def run_tool(
     ``SECONDS``; then it and all that it started are ended, and if that happens twice in a row it is not run any more."""
     if _hung.get(command[0], 0) >= _HANGS:
         raise MachineError(
-            f"{name} is not run any more: {_HANGS} times in a row it did not end within {SECONDS} s",
+            f"{name} is no longer run: {_HANGS} times in a row it did not end within {SECONDS} s",
             details=[command[0]],
-            hint=f"run it by hand; GPUPERF_{name.upper()} names another one",
+            hint=f"run it by hand, or set GPUPERF_{name.upper()} to another one",
         )
     alone = os.name == "posix"
     try:

@@ -19,7 +19,7 @@ __all__ = ["Counted", "NothingFits", "count_ways"]
 
 
 class NothingFits(MachineError):
-    """No executions of the machine code fit the counts of its PTX."""
+    """No executions of the machine code fit its PTX counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def _of_launches(
         residue=min(1.0, counted.residue + share),
         notes=(
             *counted.notes,
-            f"{apart:,} of {launches:,} launches were not run: they are counted as the first of those that count the same by PTX",
+            f"{apart:,} of {launches:,} launches were not run: they are counted like the first launch with the same PTX counts",
         ),
         unsettled=counted.unsettled | (frozenset() if by_flow is None else _left_open(by_flow, graph)),
     )
@@ -115,7 +115,7 @@ def _of_one_order(counted: Counted, graph: Graph, found: Unordered) -> Counted:
         where = (
             f"the branch at line {lines} of the PTX"
             if found.lines
-            else "a loop of the assembler's own around an atomic"
+            else "a loop that the assembler adds around an atomic"
         )
         notes.append(
             f"the order in which threads run decides about {decided:,} of {total:,} warp instructions, by {where}: "
@@ -123,7 +123,7 @@ def _of_one_order(counted: Counted, graph: Graph, found: Unordered) -> Counted:
         )
     if found.waiting:
         notes.append(
-            "waits for an mbarrier are counted as if each ended at the first test: on a GPU time decides"
+            "waits for an mbarrier are counted as if each ended at the first test: on a GPU this depends on timing"
         )
     return replace(
         counted,
@@ -136,8 +136,8 @@ def _of_one_order(counted: Counted, graph: Graph, found: Unordered) -> Counted:
 def _known(by_flow: Counted | None, assembly: Assembly, why: str = "") -> Counted:
     if by_flow is None:
         raise NothingFits(
-            f"no executions of the machine code of {assembly.kernel!r} for {assembly.architecture} fit the counts of its PTX{why}",
-            hint="the counts of PTX stand; please report the kernel",
+            f"no executions of the machine code of {assembly.kernel!r} for {assembly.architecture} fit its PTX counts{why}",
+            hint="the PTX counts are used; please report the kernel",
         )
     return by_flow
 
@@ -183,7 +183,7 @@ def _compared(by_flow: Counted | None, by_run: Counted, graph: Graph) -> Counted
     if not apart:  # of blocks that are open, each by itself
         return by_run
     least, greatest = sorted((by_flow.least, by_run.least))
-    note = f"the counts of PTX say {by_flow.least:,} warp instructions, a run of the machine code {by_run.least:,}"
+    note = f"PTX counts give {by_flow.least:,} warp instructions, a run of the machine code {by_run.least:,}"
     return replace(
         by_run,
         least=least,
@@ -228,14 +228,14 @@ def _notes(graph: Graph, warps: Executions, greatest: int) -> tuple[str, ...]:
     if greatest > warps.least:
         called = {block.callee for block in graph.blocks if block.index in warps.open and block.callee}
         names = {graph.instructions(graph.blocks[entry])[0].function for entry in called if entry > 0}
-        why = f", how often {', '.join(sorted(names))} is called among them" if names else ""
+        why = f", how often {', '.join(sorted(names))} is called, among others" if names else ""
         notes.append(
-            f"the counts of PTX do not tell all: {warps.least:,} to {greatest:,} warp instructions fit them{why}"
+            f"PTX counts do not determine all instructions: {warps.least:,} to {greatest:,} warp instructions fit them{why}"
         )
     if warps.unexplained:
         lines = sorted(graph.instructions(graph.blocks[index])[0].address for index in warps.unexplained)
         places = ", ".join(f"{address:#06x}" for address in lines[:4]) + (", …" if len(lines) > 4 else "")
         notes.append(f"no PTX instruction explains how often the code at {places} is executed")
     if not warps.whole:
-        notes.append("counts were rounded: copies of a loop whose lanes leave at different turns")
+        notes.append("counts were rounded: copies of a loop that lanes leave at different iterations")
     return tuple(notes)

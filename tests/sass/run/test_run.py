@@ -326,7 +326,7 @@ def test_lanes_that_are_all_here_need_not_wait(
     if known:
         assert warps_at(code) == [*[(2, 64)] * 5, *[(2, 32)] * 2, (4, 64), *[(2, 64)] * 2]
     else:
-        assert "WARPSYNC by a part of a warp" in code.notes[-1]
+        assert "WARPSYNC by part of a warp" in code.notes[-1]
 
 
 @stands_in
@@ -360,7 +360,7 @@ def test_a_branch_of_turing_if_lanes_of_the_warp_are_apart(
     }.get(where, "and.b32 %r2, %r0, 16; setp.ne.u32 %p, %r2, 0; @%p exit; add.u32 %r1, %r0, 1;\n")
     code = by_hand(monkeypatch, tmp_path, body, machine)
     if ends:
-        assert code.ways == "flow" and "BRA.DIV by a part of a warp" in code.notes[-1]
+        assert code.ways == "flow" and "BRA.DIV by part of a warp" in code.notes[-1]
         return
     assert "run" in code.ways, code.notes
     fast, slow = (
@@ -470,7 +470,7 @@ def test_what_an_approximation_decides_is_not_known(monkeypatch: pytest.MonkeyPa
     branch = "ISETP.GE.U32.AND P0, PT, R6, 0x3f800000, PT # 7\n@!P0 BRA `(.L_on)\nNOP\n.L_on:\n"
     code = by_hand(monkeypatch, tmp_path, TWICE, ONCE + "MUFU.EX2 R6, R1\n" + branch + END)
     assert code.ways == "flow"
-    assert code.notes[-1].endswith("than the PTX, and approximate results decide what it executes")
+    assert code.notes[-1].endswith("than the PTX, and its execution depends on approximate results")
     code = by_hand(monkeypatch, tmp_path, TWICE, ONCE + "FADD R6, R1, R1\n" + branch + END)
     assert "run" in code.ways
     # 0.2 + 0.2 · i >= 1 from thread 4 on, so a part of the first warp alone
@@ -611,7 +611,7 @@ def test_what_the_assembler_makes_of_an_atomic_is_counted_in_one_order(
     loop = [item for item in code.instructions if not item.exact]
     assert [item.opcode for item in loop[:2]] == ["LDS", "FADD"] and len(loop) == 5
     assert code.residue >= sum(item.warps for item in loop) / code.warp_instructions
-    assert "a loop of the assembler's own around an atomic" in code.notes[-1]
+    assert "a loop that the assembler adds around an atomic" in code.notes[-1]
 
 
 @stands_in
@@ -720,7 +720,7 @@ def test_launches_that_were_not_kept_stay_open(monkeypatch: pytest.MonkeyPatch, 
     assert by_flow.residue > 0
     assert (code.least, code.greatest) == (by_flow.least, max(by_flow.greatest, 4 * 311))
     assert code.notes == (
-        "3 of 4 launches were not run: they are counted as the first of those that count the same by PTX",
+        "3 of 4 launches were not run: they are counted like the first launch with the same PTX counts",
     )
     assert not all(item.exact for item in code.instructions)
 

@@ -61,7 +61,7 @@ def test_products_of_a_warpgroup_begin_together() -> None:
     seen = run_roles([code, [*late, *code]], [(0, []), (0, []), (0, []), (1, [])])
     alone = run_roles([code], [(0, [])] * 4)
     assert seen.ended - alone.ended == pytest.approx(400, abs=12)
-    with pytest.raises(NotRun, match="for ever"):
+    with pytest.raises(NotRun, match="forever"):
         run_roles([code], [(0, [])] * 3)
 
 
@@ -76,7 +76,7 @@ def test_an_mbarrier_holds_warps_until_all_have_arrived() -> None:
     seen = run_roles([[INIT, TEST, USE]], [(0, [*initial(0, 2), *asks(0, 1)])])
     assert seen.ended - START < 2 * shared + 20
     # one arrival is not two
-    with pytest.raises(NotRun, match="for ever"):
+    with pytest.raises(NotRun, match="forever"):
         run_roles([[INIT, TEST, USE], [*chain, ARRIVE]], [waits, (1, arrives(0, 1))])
 
 
@@ -88,7 +88,7 @@ def test_a_phase_is_complete_with_its_arrivals_and_bytes() -> None:
     expected = TOY.latencies["tma_l2"] - TOY.latencies["shared"] + 2048 / 64
     assert seen.ended - START == pytest.approx(expected, rel=0.05)
     assert seen.l2_sectors == 64
-    with pytest.raises(NotRun, match="for ever"):
+    with pytest.raises(NotRun, match="forever"):
         run_roles([[INIT, EXPECT, COPY, TEST, USE]], [(0, one[:8] + one[-3:])], kinds=kinds)
 
 

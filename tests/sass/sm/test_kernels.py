@@ -60,7 +60,7 @@ def test_a_chase_of_bulk_copies_takes_their_latency(name: str) -> None:
 def test_what_copies_bring_may_not_decide() -> None:
     found = chased("ld.shared.u32 %r6, [%r2]; setp.eq.u32 %p3, %r6, 77; @%p3 bra L;")
     assert found.model != "simulation"
-    assert "shared memory, where copies or products are written, decides" in found.notes[0]
+    assert "shared memory that copies or products write" in found.notes[0]
 
 
 #: clusters of two CTAs copy what a list in global memory names, until it names -1; lists of 32 are read once, into shared memory
@@ -140,7 +140,7 @@ def test_what_warps_pass_on_by_mbarriers_may_not_decide() -> None:
     """Nothing waits for one where warps are traced, so that what the other has stored might not be there yet."""
     found = listed(8, meet="")
     assert found.model != "simulation"
-    assert "pass on in shared memory" in found.notes[0]
+    assert "values passed in shared memory" in found.notes[0]
 
 
 #: so many products as a word in memory says; all threads store their sums

@@ -87,7 +87,7 @@ def without_waiting(item: Decoded, to: Writer) -> bool:
     """Writes an instruction that a trace carries out otherwise, if it is one: whether it was."""
     base = item.base
     if base in ("HGMMA", "IGMMA", "QGMMA", "BGMMA"):
-        raise NotRun("what products leave decides where it goes or what it accesses")
+        raise NotRun("its control flow or addresses depend on results of products")
     row = opcode_row(item)
     if row is None:
         return False

@@ -193,7 +193,8 @@ def _fchk(op: Op, to: Writer) -> None:
         hard = to.p("or.pred", hard, to.p("setp.eq.u32", exponent, 0))
     known = to.p("or.pred", easy, hard)
     to.stop_unless(
-        known, "FCHK of numbers near the ends of the range: whether it divides slowly is not documented"
+        known,
+        "FCHK of numbers near the ends of the range: whether the division takes its slow path is not documented",
     )
     to.put_flag(flag, hard)
 

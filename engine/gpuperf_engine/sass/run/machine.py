@@ -59,7 +59,7 @@ def run(profile: Profile, assembly: Assembly, graph: Graph) -> Ran:
     """
     kernel = profile.records[0].program.kernel
     if not all(record.kept for record in profile.records):
-        raise NotRun("what memory held before the launch was not kept")
+        raise NotRun("the memory contents before the launch were not kept")
     try:
         return _ran(profile, _runner(kernel, assembly, graph, slow_paths=False))
     except NotRun as reason:
@@ -111,7 +111,7 @@ class _Runner:
             lines = {item.span.line: item for item in self.kernel.instructions}
             self.program = build_program(self.kernel, meeting(translation, lines))
         except EngineError as error:
-            raise NotRun(f"it has no PTX that does the same: {error.message}") from None
+            raise NotRun(f"it cannot be translated to PTX: {error.message}") from None
 
     def launch(self, record: LaunchRecord, ran: Ran, times: int) -> None:
         plan, inputs = record.plan, record.plan.inputs
@@ -134,7 +134,7 @@ class _Runner:
             raise NotRun(self.translation.reasons.get(line, error.message)) from None
         counted = Columns.counters
         if not np.array_equal(counted(before), counted(record.observation)):
-            raise NotRun("the launch does not count the same when it is run again")
+            raise NotRun("a second run of the launch gives other counts")
         if results != expected:
             self._compare(record, plan, own)
         self._add(LaunchRecord(self.program, own, observation), ran, times)
@@ -143,7 +143,7 @@ class _Runner:
         """Raises ``NotRun`` unless what differs was only rounded otherwise, and what is counted is the same on a GPU."""
         if self.open_to_approximation:
             raise NotRun(
-                "it leaves other bytes in memory than the PTX, and approximate results decide what it executes"
+                "it leaves other bytes in memory than the PTX, and its execution depends on approximate results"
             )
         inputs = record.plan.inputs
         assert inputs is not None

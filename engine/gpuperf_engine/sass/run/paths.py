@@ -154,7 +154,7 @@ class _Walk:
     def node(self, position: int, state: _State) -> Node:
         block = self.block_at.get(position)
         if block is None:
-            raise NotRun("control goes on behind the code")
+            raise NotRun("control flow runs past the end of the code")
         key = block.index, state
         if key not in self.known:
             if len(self.known) >= _MOST:
@@ -269,7 +269,7 @@ class _Walk:
             raise NotRun("convergence barriers that are not nested")
         region = state.regions[-1]
         if region.meets != block.end:
-            raise NotRun("a BSYNC that is not where its BSSY says")
+            raise NotRun("a BSYNC that is not at the address in its BSSY")
         return region.meets, _State(state.regions[:-1], state.calls)
 
     def call(self, node: Node, last: Decoded, state: _State) -> None:
@@ -283,7 +283,7 @@ class _Walk:
             return
         inside = _State(state.regions, (*state.calls, (block.end, len(state.regions))))
         if len(inside.calls) > 8:
-            raise NotRun("calls inside one another without bounds")
+            raise NotRun("unbounded nested calls")
         node.next = self.node(self.graph.blocks[block.callee].start, inside)
 
     def jump(self, node: Node, last: Decoded, state: _State) -> None:

@@ -93,7 +93,7 @@ class _Tracing(Translator):
         self.to.apart = any("SR_CgaCtaId" in item.text for item in graph.listing.instructions)
         self.needed: Needed = needed_of(graph, self.nodes, self.settled)
         if self.needed.atomics:  # CTAs that are not traced take part in them
-            raise NotRun("what its atomics return decides where it goes or what it accesses")
+            raise NotRun("its control flow or addresses depend on results of its atomics")
         items = [
             graph.listing.instructions[at] for block in graph.blocks for at in range(block.start, block.end)
         ]
@@ -352,7 +352,7 @@ class Tracer:
             lines = {item.span.line: item for item in self.kernel.instructions}
             self.kernel.memo["program"] = build_program(self.kernel, meeting(self.translation, lines))
         except EngineError as error:
-            raise NotRun(f"it has no PTX that does the same: {error.message}") from None
+            raise NotRun(f"it cannot be translated to PTX: {error.message}") from None
 
     def copies(self, record: LaunchRecord, ctas: list[tuple[int, int, int]], words: int, warps: int) -> Trace:
         """Of these CTAs what the first copies record, so many words of each warp among ``warps`` (bits)."""
@@ -377,7 +377,7 @@ class Tracer:
             return first
         capacity = -(-wanted // 1024) * 1024
         if capacity * record.plan.warps_per_cta * full > _MOST_WORDS:
-            raise NotRun("its CTAs execute too much to be recorded")
+            raise NotRun("its CTAs execute too many instructions to be recorded")
         # of the others all is known
         again = self._attempt(record, ctas[:full], full, capacity, everything)
         return replace(
@@ -397,13 +397,13 @@ class Tracer:
             return Runtime(set(), memory_bytes=room, races=races, max_instructions=budget)
         if plan.inputs is None:
             raise NotRun(
-                "what it loads from global memory decides where it goes or what it accesses, and what memory held was not kept "
+                "its control flow or addresses depend on values loaded from global memory, and memory contents were not kept "
                 f'(observe={{"inputs"}}, for {KEPT_BYTES >> 20} MiB at most)'
             )
         theirs = plan.inputs.memory
         if theirs.mapped:
             raise NotRun(
-                "what it loads from global memory decides where it goes or what it accesses, and that is the memory of a program"
+                "its control flow or addresses depend on values loaded from global memory, which belongs to a program"
             )
         device = Runtime(set(), memory_bytes=room + theirs.capacity, races=races, max_instructions=budget)
         device.memory.mirror(plan.inputs.saved, theirs.allocations)
@@ -448,7 +448,7 @@ class Tracer:
             raise NotRun(self.translation.reasons.get(line, error.message)) from None
         if any(race.space == "shared" for race in seen.races):
             raise NotRun(
-                "what its warps pass on in shared memory by mbarriers decides where it goes or what it accesses"
+                "its control flow or addresses depend on values passed in shared memory with mbarriers"
             )
         used = cursors.numpy().reshape(len(ctas), warps)
         if copies[0] != OFF:
@@ -527,6 +527,6 @@ def _reaches(ends: NDArray[np.uint32]) -> list[tuple[int, int] | None]:
         and loaded[0] <= stored[1] + 1
     ):
         raise NotRun(
-            "what it loads from global memory, where it stores, decides where it goes or what it accesses"
+            "its control flow or addresses depend on values loaded from global memory that it stores to"
         )
     return [copied, written, read]

@@ -95,7 +95,7 @@ def cubin_of(assembly: Assembly) -> Cubin:
     try:
         return read_cubin(assembly.cubin)
     except ValueError as error:
-        raise NotRun(f"what ptxas wrote cannot be read: {error}") from None
+        raise NotRun(f"the output of ptxas cannot be read: {error}") from None
 
 
 class Translator:
@@ -448,7 +448,7 @@ class Translator:
             mask = to.fresh("r")
             to.line(f"activemask.b32 {mask}")
             everyone = to.p("setp.eq.b32", to.r("lop3.b32", named, "%LIVE", mask, 0x40), 0)
-        to.stop_unless(everyone, f"{item.opcode} by a part of a warp")
+        to.stop_unless(everyone, f"{item.opcode} by part of a warp")
 
     def branch_if_apart(self, node: Node, item: Decoded) -> None:
         """``BRA.DIV`` goes on where the lanes that it names are all here, on Turing, where it names none, those of the warp that have
@@ -468,7 +468,7 @@ class Translator:
         known = same
         if not named and not node.outside and not self.ends_inside:
             known = to.p("or.pred", same, to.p("setp.eq.b32", "%APART", 0))
-        to.stop_unless(known, f"{item.opcode} by a part of a warp")
+        to.stop_unless(known, f"{item.opcode} by part of a warp")
         taken = to.p("not.pred", same) if "DIV" in item.opcode else same
         to.guard = both(to, taken)
         self.branches.append((len(to.lines), node.meets))

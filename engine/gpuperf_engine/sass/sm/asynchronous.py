@@ -95,7 +95,7 @@ class Named:
         self.mbarrier_count = int(given[Stream.MBARRIER_COUNT // 8])
         self.kind_count = int(given[Stream.COPY_COUNT // 8])
         if max(self.mbarrier_count, self.kind_count) >= _MOST:
-            raise NotRun("its CTAs name more mbarriers, or kinds of copies, than are told apart")
+            raise NotRun("its CTAs use more mbarriers, or kinds of copies, than are distinguished")
 
     def copies(self, warps: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
         """What warps copy: a row for each copy, its kind in front."""
@@ -178,8 +178,7 @@ class Copying:
                 and trace.read[0] < written[1] + most
             ):
                 raise NotRun(
-                    "what it loads from shared memory, where copies or products are written, decides where it goes or what it "
-                    "accesses"
+                    "its control flow or addresses depend on values loaded from shared memory that copies or products write"
                 )
 
     @property
@@ -239,7 +238,7 @@ def _moved(
         return Moved(size, -(-size // _SECTOR), -(-size // _LINE), way, 0, key, count, distinct)
     layout = Layout.decode(_map_bytes(record, parameter_at, key & 0xFFFFFFFF, key >> 32))
     if layout is None:
-        raise NotRun("a tensor map that is made while the launch runs, or by other means than the engine's")
+        raise NotRun("a tensor map that is created during the launch, or not by the engine")
     unit, counts = layout.unit, layout.counts()
     if layout.mode:
         counts = [layout.pixel_units, layout.pixels]
@@ -264,9 +263,7 @@ def _map_bytes(record: LaunchRecord, parameter_at: Callable[[int], int], low: in
         return record.plan.parameters[start : start + MAP_BYTES].ljust(MAP_BYTES, b"\0")
     inputs = record.plan.inputs
     if inputs is None:
-        raise NotRun(
-            "its tensor maps lie in global memory, and what that held before the launch was not kept"
-        )
+        raise NotRun("its tensor maps are in global memory, whose contents before the launch were not kept")
     address = low | high << 32
     contents = inputs.bytes_at(address, MAP_BYTES)
     if contents is None:

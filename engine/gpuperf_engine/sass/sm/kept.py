@@ -48,7 +48,7 @@ def timed_launch(
     disassembler cannot do."""
     kernel, plan = record.program.kernel, record.plan
     if len(plan.parameters) < kernel.param_bytes:
-        raise NotRun("its counters are the mean of launches that differ")
+        raise NotRun("its counters are the mean of different launches")
     name = cache.key(
         "simulation",
         find_tool("ptxas").full_version,

@@ -156,7 +156,7 @@ def simulate(
         _set(sms[0], kept | {Sm.WINDOW_FROM: window[0], Sm.WINDOW_TO: window[1]})
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(runtime_addresses(("sm_run",))["sm_run"])
     if not function(int(sms.ctypes.data)):
-        raise NotRun("its warps wait for one another for ever")
+        raise NotRun("its warps wait for one another forever")
     return _simulated(sms, loads, operations, _stalls(stalls, len(sms)), events)
 
 

@@ -70,7 +70,7 @@ class RedundantValues:
             f"{step} copies {use.bytes_held:,} bytes of {name!r} to the host, which has them already",
             severity="note",
             waste=use.bytes_held,
-            advice="keep the copy that the host has",
+            advice="keep the host's copy",
             traffic=[Traffic(step.event.number, copied=use.bytes_held, way=step.event.kind)],
             bytes=use.bytes_held,
         )
@@ -86,8 +86,8 @@ def _idle_calls(steps: Sequence[Step]) -> set[tuple[str, str]]:
     return {key for key, always in idle.items() if always}
 
 
-_SKIP_COPY = "leave it out where nothing changed since the last one"
-_SKIP_STORE = "store only what changes, or leave the launch out where nothing does"
+_SKIP_COPY = "omit it if nothing changed since the last one"
+_SKIP_STORE = "store only elements that change, or omit the launch if none does"
 
 
 class ContentsOf:
@@ -171,14 +171,17 @@ _ADVICE = {
     (
         "frequent-values",
         True,
-    ): "treat the frequent value apart: test for it before loading, storing or computing",
-    ("frequent-values", False): "fill with the frequent value on the device and copy what differs",
+    ): "treat the frequent value separately: test for it before loading, storing or computing",
+    (
+        "frequent-values",
+        False,
+    ): "fill with the frequent value on the device and copy the elements that differ",
     ("heavy-type", True): "store the elements in the narrower type",
     ("heavy-type", False): "copy the elements in the narrower type and widen them in the kernel",
     ("structured-values", True): "compute the value from the index where it is used",
     ("structured-values", False): "compute the value from the index on the device instead of copying it",
-    ("approximate-values", True): "if the error is bearable, use one value, or a type with fewer bits",
-    ("approximate-values", False): "if the error is bearable, use one value, or a type with fewer bits",
+    ("approximate-values", True): "if the error is acceptable, use one value, or a type with fewer bits",
+    ("approximate-values", False): "if the error is acceptable, use one value, or a type with fewer bits",
 }
 
 
@@ -267,7 +270,7 @@ class DeadStores:
             "anybody reads them",
             severity=severity,
             waste=size,
-            advice="leave the first of the two out, or write only what the second does not",
+            advice="omit the first of the two, or write only what the second does not",
             traffic=written_less(step, size, idle),
             bytes=size,
             whole=whole,
@@ -314,7 +317,7 @@ class UninitializedReads:
                         step.finding(
                             "uninitialized-reads",
                             use.array,
-                            f"{step} reads {use.bytes_blank:,} bytes of {step.name(use.array)!r} that nobody wrote",
+                            f"{step} reads {use.bytes_blank:,} bytes of {step.name(use.array)!r} that are uninitialised",
                             severity="note",
                             advice="write them first, or do not read them",
                             bytes=use.bytes_blank,
@@ -355,7 +358,7 @@ class UnusedValues:
             + ("nobody reads" if by_host else "nobody touches"),
             severity="note",
             waste=lost if by_host else 0,
-            advice="copy or allocate only what is used",
+            advice="copy or allocate only the bytes that are used",
             traffic=[copied] if by_host else (),
             bytes=lost,
         )

@@ -68,8 +68,8 @@ class FinePatterns:
     )
 
     def find(self, steps: Sequence[Step]) -> Iterable[tuple[Step, Finding]]:
-        """One finding for each instruction and object of a launch. What its values have in common, and that they are overwritten
-        unread, fails if it is so in each launch of the call: else the access is needed."""
+        """One finding for each instruction and object of a launch. Value patterns and dead stores fail only if every launch of the
+        call shows them: otherwise the access is needed."""
         shown, made = list[tuple[Step, Finding]](), Counter[tuple[str, ...]]()
         for step, instruction, record, findings in self._found(steps):
             site = step.site_of(record.object) or record.object

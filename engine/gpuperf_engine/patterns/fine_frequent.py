@@ -27,7 +27,7 @@ def frequent_values(record: ValueRecord, thresholds: Thresholds) -> Match | None
         fraction,
         f"{count:,} ({percent(count, record.count)}) are {value}",
         count * record.bytes // record.count,
-        f"test for {value} first and leave out what follows from it, or store the other values only",
+        f"test for {value} first and skip the dependent computation, or store only the other values",
         severity="note",
         evidence={"value": value, "count": count},
     )
@@ -42,9 +42,9 @@ def idle_atomics(record: ValueRecord, thresholds: Thresholds) -> Match | None:
     return Match(
         "single-zero" if whole else "frequent-values",
         fraction,
-        f"{'all' if whole else f'{record.zeros:,} ({percent(record.zeros, record.count)})'} are 0, and leave it as it is",
+        f"{'all' if whole else f'{record.zeros:,} ({percent(record.zeros, record.count)})'} are 0, and do not change it",
         record.zeros * record.width,
-        "test for 0 first and leave the atomic out",
+        "test for 0 first and skip the atomic",
         severity="note",
         evidence={"value": 0, "count": record.zeros},
     )

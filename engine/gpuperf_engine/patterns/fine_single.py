@@ -30,7 +30,7 @@ def flag_match(value: float | None, moved: int, width: int) -> Match:
         1.0,
         f"all are {value}, and it is the only element",
         moved - width,
-        "let one thread store it, or only those that find another value there",
+        "let one thread store it, or only those that find a different value there",
         severity="note",
         evidence={"value": value},
     )
@@ -43,7 +43,7 @@ def single_match(value: float | None, moved: int) -> Match:
         1.0,
         f"all are {value}",
         moved,
-        "skip the access where the value is known, or keep the value in a register or a constant",
+        "skip the access if the value is known, or keep the value in a register or a constant",
         evidence={"value": value},
     )
 
@@ -74,7 +74,7 @@ def approximate_values(record: ValueRecord, thresholds: Thresholds) -> Match | N
         1.0,
         f"all are {middle:.6g} to {bits} bits of the mantissa, none further off than {spread / 2:.2g}{error}{rounded}",
         record.bytes,
-        "if the result bears it, use the one value, or a type with a shorter mantissa",
+        "if the error is acceptable, use the one value, or a type with a shorter mantissa",
         severity="note",
         evidence={
             "value": middle,

@@ -21,7 +21,7 @@ def silent_stores(record: ValueRecord, thresholds: Thresholds) -> Match | None:
         fraction,
         f"{record.silent:,} ({percent(record.silent, record.count)}) are there already",
         record.silent * record.width,
-        "leave the store out where the value stays as it is",
+        "skip the store if the value does not change",
         evidence={"silent": record.silent},
     )
 
@@ -40,7 +40,7 @@ def dead_stores(record: ValueRecord, thresholds: Thresholds) -> Match | None:
         f"{record.dead_bytes:,} bytes ({percent(record.dead_bytes, record.bytes)}) their thread overwrites at "
         f"{source or f'line {line}'} before anybody reads them",
         record.dead_bytes,
-        "keep the value in a register and store the last one only",
+        "keep the value in a register and store only the last one",
         evidence={"dead_bytes": record.dead_bytes, "overwriter": source or f"line {line}"},
     )
 
@@ -68,7 +68,7 @@ def uninitialized_reads(record: ValueRecord, thresholds: Thresholds) -> Match | 
     return Match(
         "uninitialized-reads",
         1.0,
-        "some of them nobody has written",
+        "some of them are uninitialised",
         0,
         "write the memory before it is read, or do not read it",
     )

@@ -50,7 +50,7 @@ def structured_match(
     advice = (
         "compute the values from the index instead of loading them"
         if loads
-        else "let what reads the values compute them from the index"
+        else "let the readers of the values compute them from the index"
     )
     return Match(
         "structured-values",

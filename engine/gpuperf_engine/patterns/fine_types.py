@@ -51,9 +51,9 @@ def heavy_type(record: ValueRecord, thresholds: Thresholds) -> Match | None:
     return Match(
         "heavy-type",
         1.0,
-        f"they have {record.distinct} different values only",
+        f"they have {record.distinct} distinct values only",
         saved,
-        f"store an index of 8 bits into a table of the {record.distinct} values",
+        f"store an 8-bit index into a table of the {record.distinct} values",
         severity="note",
         evidence={"narrower": "dictionary", "distinct": record.distinct},
     )

@@ -31,8 +31,8 @@ memory are objects and followed."""
 
 @dataclass(frozen=True, slots=True)
 class Vertex:
-    """One operation at one call path. ``kind`` is ``allocation memset copy launch`` or a memory space that is not followed, the host
-    for one. ``label`` is what a reader knows it by; ``calls`` how often it was made; ``path`` the calls that led there, the innermost
+    """One operation at one call path. ``kind`` is ``allocation memset copy launch`` or a memory space that is not tracked, such as
+    the host. ``label`` is its name for readers; ``calls`` the number of executions; ``path`` the call stack, the innermost call
     first."""
 
     number: int
@@ -46,9 +46,9 @@ class Vertex:
 class FlowEdge:
     """Values of one object, from the vertex that wrote it last to one that reads or overwrites it.
 
-    ``object`` is the number of the vertex of the object's allocation, ``name`` its name (that of the first, where one line allocates
-    several); ``kind`` is ``read``, ``write`` or ``sink`` (to the host). ``bytes`` were read or written, ``unchanged`` of those that
-    were written held the same before; ``size`` is that of the object, each time it was touched.
+    ``object`` is the number of the vertex of the object's allocation, ``name`` its name (that of the first, if one line allocates
+    several); ``kind`` is ``read``, ``write`` or ``sink`` (to the host). ``bytes`` were read or written, of which ``unchanged`` did
+    not change; ``size`` is the size of the object, summed over accesses.
     """
 
     source: int
@@ -62,20 +62,20 @@ class FlowEdge:
 
     @property
     def redundancy(self) -> float:
-        """The share of the bytes written that held the same before."""
+        """The share of the bytes written that did not change."""
         return self.unchanged / self.bytes if self.bytes and self.kind != "read" else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class FlowGraph:
-    """Vertices in the order of their first call, and edges in the order in which values first took them."""
+    """Vertices in the order of their first call, and edges in the order of their first use."""
 
     vertices: tuple[Vertex, ...]
     edges: tuple[FlowEdge, ...]
     findings: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def slice(self, vertex: int) -> FlowGraph:
-        """What reaches a vertex and what it reaches, along edges of the objects that it touches."""
+        """The vertices that reach a vertex, and that it reaches, along edges of the objects that it touches."""
         objects = {edge.object for edge in self.edges if vertex in (edge.source, edge.target)}
         edges = [edge for edge in self.edges if edge.object in objects]
         kept = _reached(vertex, edges, lambda edge: (edge.source, edge.target))
@@ -91,14 +91,14 @@ class FlowGraph:
         of_edge: Callable[[FlowEdge], float] = lambda edge: edge.bytes,
         of_vertex: Callable[[Vertex], float] = lambda vertex: vertex.calls,
     ) -> FlowGraph:
-        """The edges that are as important as the threshold, with the vertices that they join, and vertices that are so themselves."""
+        """The edges at least as important as the threshold, with their vertices, and other vertices of that importance."""
         edges = [edge for edge in self.edges if of_edge(edge) >= edge_threshold]
         numbers = {end for edge in edges for end in _ends(edge)}
         numbers |= {vertex.number for vertex in self.vertices if of_vertex(vertex) >= vertex_threshold}
         return self._only(numbers, edges)
 
     def marked(self, findings: Iterable[Finding]) -> FlowGraph:
-        """The graph with the rules of findings at the calls that they are about, those that fail first."""
+        """The graph with the rules of findings at the calls concerned, those that fail first."""
         rules: dict[tuple[str, int, str], list[str]] = {}
         for finding in sorted(findings, key=lambda item: (item.severity != "fail", bool(item.implied_by))):
             named = rules.setdefault((finding.path, finding.line, finding.kernel), [])
@@ -112,7 +112,7 @@ class FlowGraph:
         return FlowGraph(self.vertices, self.edges, marked)
 
     def drawn(self) -> FlowGraph:
-        """Without vertices that no edge joins."""
+        """The graph without vertices that have no edges."""
         return self._only({end for edge in self.edges for end in _ends(edge)}, self.edges)
 
     def _only(self, numbers: set[int], edges: Sequence[FlowEdge]) -> FlowGraph:

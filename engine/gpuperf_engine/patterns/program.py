@@ -34,8 +34,8 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One step of a program. ``call`` is the text that identifies it: the source line, with an ordinal where the same text stands on
-    further lines. A line that runs again in a loop is the same call. ``sites``: where arrays were allocated, as ``Finding.site``."""
+    """One step of a program. ``call`` is the text that identifies it: the source line, with an ordinal if other lines have the same
+    text. A line that runs again in a loop is the same call. ``sites``: where arrays were allocated, as ``Finding.site``."""
 
     number: int
     event: Event
@@ -55,27 +55,27 @@ class Step:
 
     @property
     def carried(self) -> tuple[ValueRecord, ...]:
-        """What the accesses of a launch carried, if that was observed."""
+        """The values of the accesses of a launch, if they were observed."""
         return self.program.carried.get(self.event.number, ())
 
     @property
     def proven(self) -> tuple[ProvenValues, ...]:
-        """What warp classes prove of the accesses of a launch, if that was asked for."""
+        """Proven values of the accesses of a launch, if they were requested."""
         return self.program.proven.get(self.event.number, ())
 
     def name(self, array: DeviceArray) -> str:
-        """The name of an array; nameless ones are numbered in the order they were made."""
+        """The name of an array; arrays without a name are numbered in the order of their creation."""
         return self.names.get(array.allocation) or array.name or "memory"
 
     def site_of(self, name: str) -> str:
-        """Where the one array of this name was allocated; empty for other memory, and where several have it."""
+        """Where the only array of this name was allocated; empty for other memory, and if several arrays have the name."""
         sites = {
             self.sites.get(allocation, "") for allocation, called in self.names.items() if called == name
         }
         return sites.pop() if len(sites) == 1 else ""
 
     def identity(self, array: DeviceArray) -> str:
-        """What tells an array from others: where it was allocated, or its name."""
+        """What identifies an array: where it was allocated, or its name."""
         return self.sites.get(array.allocation) or self.name(array)
 
     def made(self, array: DeviceArray) -> bool:
@@ -87,15 +87,15 @@ class Step:
         )
 
     def is_array(self, array: DeviceArray) -> bool:
-        """Whether this is an array of the program that it accesses by launches and copies alone: variables of modules are none."""
+        """Whether this is an array that the program accesses only by launches and copies: module variables are not."""
         return array.allocation in self.names and not array.allocation.host
 
     def untouched(self, array: DeviceArray) -> tuple[int, int]:
-        """Bytes of an array that nobody touched until the end, and bytes that were written and that nobody read."""
+        """Bytes of an array that were never touched, and bytes that were written but never read."""
         return self.program.untouched(array.allocation)
 
     def never_read(self, array: DeviceArray) -> Mapping[int, int]:
-        """Of an array by the number of the event that wrote them last the bytes that nobody has read until now."""
+        """The bytes of an array that have not been read so far, by the number of the event that wrote them last."""
         return self.program.never_read(array.allocation)
 
     def finding(
@@ -110,8 +110,8 @@ class Step:
         traffic: Iterable[Traffic] = (),
         **evidence: object,
     ) -> Finding:
-        """What a pattern says of an array at this step. ``waste``: bytes of traffic that need not be; ``advice``: what to do;
-        ``traffic``: what goes then, in this step and others."""
+        """The finding of a pattern for an array at this step. ``waste``: bytes of needless traffic; ``advice``: the remedy;
+        ``traffic``: the traffic that it saves, in this step and others."""
         event = self.event
         return Finding(
             rule=rule,
@@ -132,7 +132,7 @@ class Step:
 
 
 class Pattern(Protocol):
-    """One kind of thing that a program need not do; ``rules`` are the rules that its findings may have."""
+    """One value pattern; ``rules`` are the rules that its findings may have."""
 
     @property
     def rules(self) -> tuple[str, ...]: ...

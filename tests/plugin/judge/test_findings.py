@@ -63,7 +63,7 @@ def test_new_findings_fail_and_say_what_to_do(gate):
         [
             "*new finding: " + REDUNDANT.replace("[", "[[]"),
             "*the launch of 'fill' writes 64 elements of 'out'; 64 (100.0 %) already held the same value*",
-            "*advice: store only what changes* (saves 256 bytes, * us on h100-sxm)*",
+            "*advice: store only elements that change* (saves 256 bytes, * us on h100-sxm)*",
             "*to accept it: @pytest.mark.gpuperf(accept={'redundant-values:out': 'the reason'})*",
         ]
     )
@@ -93,7 +93,9 @@ def test_what_is_accepted_for_nothing_is_noted(gate):
     gate.write_test("accept={'single-zero:out': 'it is cleared'}")
     document = gate.report()
     assert failing(document) == [SINGLE]
-    assert "accept: 'single-zero:out' matches no finding; remove it" in document["cases"][0]["detail"]["notes"]
+    assert (
+        "accept: 'single-zero:out' matches no finding; remove it" in document["cases"][0]["detail"]["notes"]
+    )
 
 
 @pytest.mark.parametrize(

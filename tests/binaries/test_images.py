@@ -52,10 +52,10 @@ def test_lz4():
     for block, size, wrong in [
         (ABAB, 23, "22 bytes, 23 by its header"),
         (ABAB, 21, "22 bytes, 21 by its header"),
-        (ABAB, 10, "more than the 10 bytes that its header says"),
+        (ABAB, 10, "more than the 10 bytes of its header"),
         (ABAB[:4], 22, "cut off after 4 bytes"),
         (ABAB[:2], 22, "literals end at byte 3 of 2"),
-        (bytes([0x10]) + b"a" + bytes([2, 0]), 5, "a copy from 2 bytes back, where 1 are"),
+        (bytes([0x10]) + b"a" + bytes([2, 0]), 5, "a copy from 2 bytes back, but only 1 exist"),
         (bytes([0xF0, 255]), 22, "cut off after 2 bytes"),
     ]:
         with pytest.raises(ValueError, match=wrong):
@@ -116,7 +116,7 @@ def test_a_decoder_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
     monkeypatch.setitem(sys.modules, "compression", None)
     data = fatbin(entry(zstd_frame(TEXT), flags=0x11 | ZSTD, unpacked=len(TEXT)))
-    assert "the fat binary's entry at 0x10 is compressed by zstd" in message(data)
+    assert "the fat binary's entry at 0x10 is compressed with zstd" in message(data)
     assert "pip install zstandard" in message(data)
 
 
@@ -129,22 +129,22 @@ PLAIN = fatbin(entry(TEXT))
         (b"", "f is neither a fat binary nor an ELF file"),
         (b"MZ", "f is neither a fat binary nor an ELF file"),
         (b"\x7fELF", "f is a damaged ELF file: 4 bytes hold no ELF header"),
-        (b"\x7fELF\x01\x01" + bytes(60), "f is an ELF file of 32 bits or of big endian"),
+        (b"\x7fELF\x01\x01" + bytes(60), "f is a 32-bit or big-endian ELF file"),
         (b"\x7fELF\x02\x01" + bytes(20), "26 bytes hold no ELF header"),
-        (elf({".text": b"x"}), "f has nothing for GPUs"),
+        (elf({".text": b"x"}), "f contains nothing for GPUs"),
         (elf({".nv_fatbin": PLAIN})[:-1], "its section table ends at"),
         (elf({".nv_fatbin": PLAIN})[:-260], "its section table is at"),
-        (elf({".nv_fatbin": PLAIN[:-8]}), "it is said to end at"),
+        (elf({".nv_fatbin": PLAIN[:-8]}), "by its header it ends at"),
         (PLAIN[:15], "its header is cut off"),
-        (PLAIN[:-1], "it is said to end at"),
+        (PLAIN[:-1], "by its header it ends at"),
         (fatbin(entry(TEXT), version=2), "has version 2 of the format"),
-        (fatbin(entry(TEXT), size=1 << 63), "it is said to end at"),
-        (fatbin(entry(TEXT, size=1 << 62)), "it is said to end at"),
-        (fatbin(entry(TEXT, header=0)), "it is said to end at"),
-        (fatbin(entry(TEXT, header=8)), "it is said to end at"),
+        (fatbin(entry(TEXT), size=1 << 63), "by its header it ends at"),
+        (fatbin(entry(TEXT, size=1 << 62)), "by its header it ends at"),
+        (fatbin(entry(TEXT, header=0)), "by its header it ends at"),
+        (fatbin(entry(TEXT, header=8)), "by its header it ends at"),
         (fatbin(lz4_entry(TEXT, ABAB)), "as LZ4 it is wrong: 22 bytes"),
-        (fatbin(lz4_entry(TEXT, LITERALS, packed=1 << 31)), "compressed bytes are said to be in"),
-        (fatbin(entry(ABAB, flags=0x2011, unpacked=1 << 60)), "8 compressed bytes are said to become"),
+        (fatbin(lz4_entry(TEXT, LITERALS, packed=1 << 31)), "compressed bytes, by its header, in"),
+        (fatbin(entry(ABAB, flags=0x2011, unpacked=1 << 60)), "8 compressed bytes for, by its header,"),
         (fatbin(entry(zstd_frame(TEXT), flags=0x8011, unpacked=9)), "more than 9 bytes, 9 by its header"),
         (
             fatbin(entry(zstd_frame(TEXT), flags=0x8011, unpacked=999)),
@@ -152,7 +152,7 @@ PLAIN = fatbin(entry(TEXT))
         ),
         (fatbin(entry(b"none", flags=0x8011, unpacked=9)), "as zstd it is wrong"),
         (archive(PLAIN)[:-2], "f is a damaged archive: its member at 0x8"),
-        (archive(), "f has nothing for GPUs"),
+        (archive(), "f contains nothing for GPUs"),
     ],
 )
 def test_what_is_wrong(data, wrong):
@@ -189,7 +189,7 @@ def test_a_program_that_is_only_a_section_table():
     body = bytes(1 << 20)
     head = b"\x7fELF\x02\x01\x01" + bytes(9)
     head += struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, 2000, 1)
-    assert "f has nothing for GPUs" in message(head + body + rows)
+    assert "f contains nothing for GPUs" in message(head + body + rows)
 
 
 @pytest.mark.skipif(shutil.which("fatbinary") is None, reason="the CUDA toolkit is not installed")

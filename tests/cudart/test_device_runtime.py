@@ -155,7 +155,7 @@ def test_copies_fills_and_memory():
     [
         ("many", 1024, "asked for 17,408 launches, of which 16,384 are kept"),
         ("wide", 1, "block.x is 2,000"),
-        ("wrong", 1, "launches 0x10, which is no kernel"),
+        ("wrong", 1, "launches 0x10, which is not a kernel"),
     ],
 )
 def test_what_cannot_be_launched_is_said(capfd, kernel, threads, said):

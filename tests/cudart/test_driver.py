@@ -170,7 +170,7 @@ assert cuda.cuModuleLoadData(ctypes.byref(module), open({str(tmp_path / "k.cubin
     done = run(sys.executable, "-c", code)
     assert done.returncode == 0, done.stderr
     assert "loads a cubin of machine code for sm_80" in done.stderr
-    assert "link it with cuLinkAddData in the place of nvJitLink" in done.stderr
+    assert "link it with cuLinkAddData instead of nvJitLink" in done.stderr
 
 
 #: the flag is one that the host sets after the launch, as a GPU would see it

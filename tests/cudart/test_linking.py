@@ -57,9 +57,7 @@ def test_machine_code_without_ptx_for_the_machine(capsys):
         state = SimpleNamespace(machine=load_machine(target), said=set())
         ((taken, _),) = {ptx_of(data, state, "k.so") for _ in range(2)}
         assert (
-            capsys.readouterr().err.count(
-                f"k.so: PTX for sm_120 runs in the place of machine code for {code}, "
-            )
+            capsys.readouterr().err.count(f"k.so: PTX for sm_120 runs instead of machine code for {code}, ")
             == 1
         )
         module = parse(taken)

@@ -139,9 +139,9 @@ def test_errors_are_codes_of_cuda_and_messages(program):
         "cudaLaunchKernel: block.x is 2,000",
         "is the host function of no kernel",
         "cudaMemPoolExportPointer is not supported (cudaErrorNotSupported)",
-        "cudaDeviceDisablePeerAccess: device 1 is no peer: there is one device",
-        "cudaDeviceGetP2PAttribute: devices 0 and 1 are no peers: there is one device",
-        "is no address that was allocated, or was freed before",
+        "cudaDeviceDisablePeerAccess: device 1 is not a peer: there is one device",
+        "cudaDeviceGetP2PAttribute: devices 0 and 1 are not peers: there is one device",
+        "was not allocated, or has been freed",
         "program[sm_80]:17:5: out-of-bounds st.global.u32",
         "program[sm_80]:20:55: trap executed",
     ):
@@ -230,7 +230,7 @@ def linked(
                 functions=("cublasSgemm_v2", "cublasCreate_v2", "cudaFree"),
             ),
             [
-                "app needs libcublas.so.13, which the emulator has not",
+                "app needs libcublas.so.13, which the emulator does not have",
                 "it calls cublasCreate_v2, cublasSgemm_v2\n",
             ],
         ),
@@ -274,9 +274,7 @@ def test_a_program_that_ends_before_it_calls_cuda_is_not_asked_what_it_is(capsys
     for has_cuda in (True, False):
         say_nothing_ran("./app", has_cuda)
         err = capsys.readouterr().err
-        assert err.startswith(
-            "gpuperf: ./app called no CUDA function: nothing was run on the emulator\n"
-        )
+        assert err.startswith("gpuperf: ./app called no CUDA function: nothing was run on the emulator\n")
         assert ("--triton" in err) is not has_cuda
 
 

@@ -47,7 +47,7 @@ def read_elf(data: memoryview, path: str, wanted: Sequence[str] | None = None) -
         raise _damaged(path, f"{len(data)} bytes hold no ELF header")
     if data[4] != 2 or data[5] != 1:
         raise BinaryError(
-            f"{path} is an ELF file of 32 bits or of big endian",
+            f"{path} is a 32-bit or big-endian ELF file",
             hint="only 64-bit, little-endian ELF files are read: those of x86-64 and AArch64, and cubins",
         )
     if len(data) < 64:
@@ -100,4 +100,4 @@ def _name(strings: memoryview, start: int) -> str:
 
 
 def _damaged(path: str, what: str) -> BinaryError:
-    return BinaryError(f"{path} is a damaged ELF file: {what}", hint="was it copied whole?")
+    return BinaryError(f"{path} is a damaged ELF file: {what}", hint="was it copied completely?")

@@ -55,12 +55,12 @@ def read_entries(data: memoryview, path: str, base: int = 0) -> Iterator[Entry]:
         if version != 1:
             raise BinaryError(
                 f"{where} has version {version} of the format",
-                hint="version 1 is read, which CUDA 4 to 13 write",
+                hint="version 1, written by CUDA 4 to 13, is supported",
             )
         end = position + header + size
         if header < _HEADER.size or end > len(data):
             raise _damaged(
-                where, f"it is said to end at {base + end:#x}, its section ends at {base + len(data):#x}"
+                where, f"by its header it ends at {base + end:#x}, its section ends at {base + len(data):#x}"
             )
         yield from _entries(data, position + header, end, path, base)
         found = _MAGIC.search(data, end)
@@ -77,13 +77,13 @@ def _entries(data: memoryview, position: int, end: int, path: str, base: int) ->
         if header < _ENTRY.size or start + size > end:
             raise _damaged(
                 where,
-                f"it is said to end at {base + start + size:#x}, the fat binary ends at {base + end:#x}",
+                f"by its header it ends at {base + start + size:#x}, the fat binary ends at {base + end:#x}",
             )
         compression = "LZ4" if flags & _LZ4 else "zstd" if flags & _ZSTD else ""
         stored = data[start : start + size]
         if compression:
             if packed > size:
-                raise _damaged(where, f"{packed} compressed bytes are said to be in {size}")
+                raise _damaged(where, f"{packed} compressed bytes, by its header, in {size}")
             stored = stored[:packed]
         suffix = "".join(letter for bit, letter in _SUFFIXES.items() if flags & bit)
         yield Entry(
@@ -104,7 +104,7 @@ def contents(entry: Entry) -> bytes:
     if not entry.compression:
         return stored
     if entry.size > LARGEST or (entry.compression == "LZ4" and entry.size > len(stored) * lz4.MOST_RATIO):
-        raise _damaged(entry.where, f"{len(stored)} compressed bytes are said to become {entry.size}")
+        raise _damaged(entry.where, f"{len(stored)} compressed bytes for, by its header, {entry.size}")
     try:
         if entry.compression == "LZ4":
             return lz4.decompress(stored, entry.size)
@@ -118,4 +118,4 @@ def contents(entry: Entry) -> bytes:
 
 
 def _damaged(where: str, what: str) -> BinaryError:
-    return BinaryError(f"{where} is damaged: {what}", hint="was the file copied whole?")
+    return BinaryError(f"{where} is damaged: {what}", hint="was the file copied completely?")

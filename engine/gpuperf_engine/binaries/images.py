@@ -64,13 +64,13 @@ def is_binary(head: bytes) -> bool:
 def read_images(data: bytes | memoryview | mmap, path: str) -> tuple[Image, ...]:
     """All that a fat binary, cubin, object, archive, library or executable has for GPUs, in its order.
 
-    Raises ``BinaryError`` for a file that is cut off, damaged or of another kind, and for one that has nothing for GPUs.
+    Raises ``BinaryError`` for a file that is cut off, damaged or of another kind, and for one that contains nothing for GPUs.
     """
     view = memoryview(data)
     images = tuple(_images(view, path, 0))
     if not images:
         raise BinaryError(
-            f"{path} has nothing for GPUs",
+            f"{path} contains nothing for GPUs",
             details=[f"looked for the sections {' and '.join(_SECTIONS)} of nvcc"],
             hint="is it the program or library that the kernels were linked into?",
         )
@@ -137,7 +137,7 @@ def _of_archive(data: memoryview, path: str) -> Iterator[Image]:
         if not text.isdigit() or start + int(text) > len(data):
             raise BinaryError(
                 f"{path} is a damaged archive: its member at {position:#x} is cut off or has no size",
-                hint="was it copied whole?",
+                hint="was it copied completely?",
             )
         size = int(text)
         member = data[start : start + size]

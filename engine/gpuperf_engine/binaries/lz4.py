@@ -35,10 +35,10 @@ def decompress(block: bytes, size: int) -> bytes:
             length += _LEAST_MATCH
             if not 0 < distance <= len(result):
                 raise ValueError(
-                    f"at byte {position} a copy from {distance} bytes back, where {len(result)} are"
+                    f"at byte {position} a copy from {distance} bytes back, but only {len(result)} exist"
                 )
             if len(result) + length > size:
-                raise ValueError(f"more than the {size} bytes that its header says")
+                raise ValueError(f"more than the {size} bytes of its header")
             start = len(result) - distance
             if distance >= length:
                 result += result[start : start + length]

@@ -25,7 +25,7 @@ def _by_package(frame: bytes, size: int, where: str) -> bytes:
         import zstandard
     except ImportError:
         raise BinaryError(
-            f"{where} is compressed by zstd, and nothing is installed that decodes it",
+            f"{where} is compressed with zstd, but no decoder is installed",
             hint="pip install zstandard, or compile with nvcc --compress-mode=none (before CUDA 12.8: --no-compress)",
         ) from None
     try:

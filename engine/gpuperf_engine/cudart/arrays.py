@@ -325,7 +325,7 @@ def _view(state: State, resource: Resource) -> tuple[DeviceArray, int]:
     dtype, channels = _format(resource.channels)
     holder = state.device.array_at(resource.address or 0)
     if holder is None:
-        raise CudaError(1, f"a texture of {resource.address or 0:#x}, which is no device memory")
+        raise CudaError(1, f"a texture of {resource.address or 0:#x}, which is not device memory")
     texel = channels * dtype.itemsize
     # for linear memory "width" is its size in bytes
     shape = (resource.width // texel,) if resource.kind == _LINEAR else (resource.height, resource.width)

@@ -288,7 +288,7 @@ def cudaGraphAddMemFreeNode(
     state: State, out: int, graph: int, before: int, count: int, address: int
 ) -> None:
     if ("graph memory", address) not in state.objects:
-        raise CudaError(1, f"{address or 0:#x} is no address that an allocation node gave")
+        raise CudaError(1, f"{address or 0:#x} is not an address of an allocation node")
     add_node(state, out, graph, before, count, lambda: cudaFree(state, address))
 
 
@@ -302,7 +302,7 @@ def _graph_memory(state: State) -> int:
 def cudaDeviceGetGraphMemAttribute(state: State, device: int, attribute: int, out: int) -> None:
     """What is used and what is reserved are the same here."""
     if attribute not in range(4):
-        raise CudaError(1, f"{attribute} is no attribute of graph memory")
+        raise CudaError(1, f"{attribute} is not an attribute of graph memory")
     c_ulonglong.from_address(out).value = _graph_memory(state)
 
 
@@ -356,5 +356,5 @@ def cudaGraphExecKernelNodeSetParams(state: State, graph: int, node: int, given:
     operations = state.of(graph, Executable).operations
     known = state.of(node, Node)
     if known not in operations:
-        raise CudaError(1, "the node is none of the graph that this executable was made of")
+        raise CudaError(1, "the node does not belong to the graph of this executable")
     operations[known] = _kernel(state, given)

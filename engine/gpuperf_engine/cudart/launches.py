@@ -146,7 +146,7 @@ class _Launch:
         kernel = self.state.device.function_at(record.function)
         if kernel is None or not kernel.is_entry:
             raise LaunchError(
-                f"kernel {self.kernel.name!r} launches {record.function:#x}, which is no kernel"
+                f"kernel {self.kernel.name!r} launches {record.function:#x}, which is not a kernel"
             )
         raw = bytes(record.parameters)[: kernel.param_bytes]
         return _Launch(

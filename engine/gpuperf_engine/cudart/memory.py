@@ -155,7 +155,7 @@ def cudaFree(state: State, address: int | None) -> None:
     if not address:
         return
     if state.objects.pop(("memory", address), None) is None:
-        raise CudaError(1, f"{address:#x} is no address that was allocated, or was freed before")
+        raise CudaError(1, f"{address:#x} was not allocated, or has been freed")
     held = ("graph memory", address) in state.objects
     if not (held and state.observed):
         state.device.free(address, hold=held)
@@ -240,7 +240,7 @@ def copy_rows(
             12, f"rows of {width:,} bytes do not fit into pitches of {target.pitch:,} and {source.pitch:,}"
         )
     if kind not in _KINDS:
-        raise CudaError(21, f"{kind} is no direction of a copy")
+        raise CudaError(21, f"{kind} is not a direction of a copy")
     into, of = (Rows(width, height, depth, side.pitch, side.plane) for side in (target, source))
     if not into.bytes:
         return
@@ -329,7 +329,7 @@ def fill_rows(state: State, target: int | None, value: bytes, rows: Rows) -> Non
     if not rows.bytes:
         return
     if not target or state.device.array_at(target) is None:
-        raise CudaError(1, f"a memset of {target or 0:#x}, where no device memory is")
+        raise CudaError(1, f"a memset of {target or 0:#x}, which is not device memory")
     try:
         state.device.fill_rows(target, rows, value)
     except LaunchError as error:

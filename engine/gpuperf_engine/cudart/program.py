@@ -49,7 +49,7 @@ def check_program(path: Path) -> bool:
         )
         shown = ", ".join(used[:6]) + (f", … ({len(used)} in all)" if len(used) > 6 else "")
         raise MachineError(
-            f"{path.name} needs {', '.join(foreign)}, which the emulator has not",
+            f"{path.name} needs {', '.join(foreign)}, which the emulator does not have",
             details=[f"it calls {shown}"] if used else [],
             hint="programs of the runtime API can be run; measure kernels of this one: gpuperf.kernel(FILE, NAME)",
         )
@@ -63,7 +63,7 @@ def check_program(path: Path) -> bool:
     ):
         raise MachineError(
             f"{path.name} contains the static CUDA runtime and was stripped: its functions cannot be found",
-            hint="leave out strip and -s, or link it with nvcc -cudart shared (CMake: CUDA_RUNTIME_LIBRARY Shared)",
+            hint="do not use strip or -s, or link it with nvcc -cudart shared (CMake: CUDA_RUNTIME_LIBRARY Shared)",
         )
     if _OLD in contained and not versions:
         versions = ["11"]

@@ -230,12 +230,12 @@ def cudaDeviceCanAccessPeer(state: State, out: int, device: int, peer: int) -> N
 
 @function(c_int, also=("cudaDeviceDisablePeerAccess",))
 def cudaDeviceEnablePeerAccess(state: State, peer: int) -> None:
-    raise CudaError(101, f"device {peer} is no peer: there is one device")
+    raise CudaError(101, f"device {peer} is not a peer: there is one device")
 
 
 @function(c_void_p, c_int, c_int, c_int)
 def cudaDeviceGetP2PAttribute(state: State, out: int, attribute: int, device: int, peer: int) -> None:
-    raise CudaError(101, f"devices {device} and {peer} are no peers: there is one device")
+    raise CudaError(101, f"devices {device} and {peer} are not peers: there is one device")
 
 
 @function(c_void_p, c_int, c_int)

@@ -93,8 +93,8 @@ def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:
             # what the program has made as it runs (nvJitLink, ptxas), not what it was compiled with
             raise CudaError(
                 209,
-                f"{name} loads a cubin of machine code for {images[0].target}, which cannot be run; load the PTX that it was made of: "
-                "link it with cuLinkAddData in the place of nvJitLink, or take nvJitLinkGetLinkedPtx of what was compiled with -dlto "
+                f"{name} loads a cubin of machine code for {images[0].target}, which cannot be run; load the PTX that it comes from: "
+                "link it with cuLinkAddData instead of nvJitLink, or use nvJitLinkGetLinkedPtx on code compiled with -dlto "
                 "(options -lto -ptx)",
             )
         raise CudaError(
@@ -107,8 +107,8 @@ def ptx_of(data: bytes, state: State, name: str) -> tuple[str, str]:
 
 def _in_place(state: State, name: str, text: str, code: str, compiled_for: str) -> tuple[str, str]:
     """PTX in the place of machine code, which is said once."""
-    said = f"note: {name}: PTX for {compiled_for} runs in the place of machine code for {code}, as {name} has no PTX that runs on "
-    said += f"{state.machine.id}: counts and times are of this PTX"
+    said = f"note: {name}: PTX for {compiled_for} runs instead of machine code for {code}, as {name} has no PTX that runs on "
+    said += f"{state.machine.id}: counts and times refer to this PTX"
     if said not in state.said:
         state.said.add(said)
         say(said)
@@ -151,7 +151,7 @@ def image_at(address: int) -> bytes:
         return ctypes.string_at(address, _elf_size(address, sections, size * count))
     text = ctypes.string_at(address)
     if b".version" not in text:
-        raise CudaError(200, f"what is at {address:#x} is no fat binary, no cubin and no PTX")
+        raise CudaError(200, f"what is at {address:#x} is not a fat binary, cubin or PTX")
     return text
 
 
@@ -270,14 +270,14 @@ def library_of(state: State, handle: int) -> int:
     for key, value in state.objects.items():
         if isinstance(value, Library) and handle in value.handles.values():
             return int(key)
-    raise CudaError(400, f"{handle or 0:#x} is no function of a module")
+    raise CudaError(400, f"{handle or 0:#x} is not a function of a module")
 
 
 def symbol_address(state: State, host: int | None) -> tuple[int, int]:
     """Address and bytes of the variable whose shadow on the host is at an address. Raises ``CudaError`` (invalid symbol)."""
     found = registered(state, host)
     if not isinstance(found, Symbol):
-        raise CudaError(13, f"{host or 0:#x} is no __device__ or __constant__ variable")
+        raise CudaError(13, f"{host or 0:#x} is not a __device__ or __constant__ variable")
     return found.address, found.size
 
 

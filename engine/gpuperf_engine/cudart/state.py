@@ -173,7 +173,7 @@ class State:
         for note in notes_of(record.program, record.plan, record.observation):
             if note not in self.reported and len(self.reported) <= _MOST_NOTES:
                 self.reported.add(note)
-                say(f"note: {note}" if len(self.reported) <= _MOST_NOTES else "further notes are left out")
+                say(f"note: {note}" if len(self.reported) <= _MOST_NOTES else "further notes are omitted")
         if self.device.races != "note":
             return
         new = []

@@ -235,5 +235,5 @@ def cuTensorMapEncodeIm2col(
 def cuTensorMapReplaceAddress(state: State, given: int, address: int) -> None:
     layout = Layout.decode(ctypes.string_at(given, 128))
     if layout is None:
-        raise CudaError(1, f"what is at {given:#x} is no tensor map")
+        raise CudaError(1, f"what is at {given:#x} is not a tensor map")
     ctypes.memmove(given, replace(layout, address=address).encode(), 128)

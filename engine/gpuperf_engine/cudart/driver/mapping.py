@@ -133,7 +133,7 @@ def _reserved(state: State, address: int | None, size: int) -> _Reserved:
 
 def _whole(size: int) -> None:
     if not size or size % _GRANULARITY:
-        raise CudaError(1, f"{size:,} bytes are no multiple of the granularity, {_GRANULARITY:,}")
+        raise CudaError(1, f"{size:,} bytes are not a multiple of the granularity, {_GRANULARITY:,}")
 
 
 @function(c_void_p, c_void_p, c_int)
@@ -148,7 +148,7 @@ def cuMemAddressReserve(
     """``wish`` is one, which the driver need not fulfil."""
     _whole(size)
     if alignment & (alignment - 1):
-        raise CudaError(1, f"an alignment of {alignment:,} bytes is no power of two")
+        raise CudaError(1, f"an alignment of {alignment:,} bytes is not a power of two")
     if state.observed:
         raise CudaError(801, "values are observed in memory of cuMemAlloc, not in mapped memory")
     try:
@@ -164,7 +164,9 @@ def cuMemAddressReserve(
 def cuMemAddressFree(state: State, address: int | None, size: int) -> None:
     reserved = state.objects.get(("reserved", address))
     if reserved is None or reserved.size != size:
-        raise CudaError(1, f"{size:,} bytes at {address or 0:#x} are no reservation of cuMemAddressReserve")
+        raise CudaError(
+            1, f"{size:,} bytes at {address or 0:#x} are not a reservation of cuMemAddressReserve"
+        )
     if reserved.mappings:
         raise CudaError(1, f"memory is mapped at {min(reserved.mappings):#x}: call cuMemUnmap first")
     del state.objects["reserved", address]
@@ -176,7 +178,7 @@ def cuMemCreate(state: State, out: int, size: int, given: int, flags: int) -> No
     _whole(size)
     properties = _Properties.from_address(given)
     if properties.location.kind != _DEVICE or properties.location.ordinal:
-        raise CudaError(101, "memory is made on device 0 (CU_MEM_LOCATION_TYPE_DEVICE)")
+        raise CudaError(101, "memory is created on device 0 (CU_MEM_LOCATION_TYPE_DEVICE)")
     try:
         file = os.memfd_create("gpuperf")
         os.ftruncate(file, size)
@@ -265,7 +267,7 @@ def cuMemSetAccess(state: State, address: int, size: int, given: int, count: int
     mappings = [reserved.mappings[start] for start in reserved.inside(address, size)]
     for access in (_Access * count).from_address(given):
         if access.flags not in (_NONE, _READ, _READ_WRITE):
-            raise CudaError(1, f"{access.flags} is no access")
+            raise CudaError(1, f"{access.flags} is not an access")
         if access.location.kind == _DEVICE:
             for mapping in mappings:
                 mapping.access = access.flags

@@ -211,7 +211,7 @@ _fills(4, c_uint)
 def cuMemGetAddressRange(state: State, base: int | None, size: int | None, address: int) -> None:
     array = state.device.array_at(address) if address else None
     if array is None:
-        raise CudaError(500, f"{address or 0:#x} is no device memory")
+        raise CudaError(500, f"{address or 0:#x} is not device memory")
     if base:
         c_void_p.from_address(base).value = array.address
     if size:

@@ -60,7 +60,7 @@ def _quiet(method: Callable[P, R]) -> Callable[P, R]:
 
 
 class Gpuperf:
-    """What the fixture gives: one device for one test. All launches, copies and memsets form one program."""
+    """The object behind the fixture: one device for one test. All launches, copies and memsets form one program."""
 
     def __init__(self, item: pytest.Item, settings: Settings) -> None:
         from .record import Recorder
@@ -97,8 +97,8 @@ class Gpuperf:
     def array(self, host: object, name: str | None = None, pad: int | None = None) -> DeviceArray:
         """A device array with the contents, shape and dtype of ``host``; ``.numpy()`` copies it out.
 
-        ``pad``: bytes behind the last one that kernels may access too, with a note; ``None``: none but those of an element that begins
-        inside; 0: none at all.
+        ``pad``: bytes past the end that kernels may also access, with a note; ``None``: only those of an element that begins
+        inside; 0: none.
         """
         __tracebackhide__ = True
         return self.device.array(host, **_given(name=name, pad=pad))
@@ -115,7 +115,7 @@ class Gpuperf:
     def empty(
         self, shape: int | Sequence[int], dtype: DTypeLike, name: str | None = None, pad: int | None = None
     ) -> DeviceArray:
-        """A device array that was never written; reading it before that is reported. ``pad``: see ``array``."""
+        """An uninitialised device array; reads before the first write are reported. ``pad``: see ``array``."""
         __tracebackhide__ = True
         return self.device.empty(shape, dtype, **_given(name=name, pad=pad))
 
@@ -183,17 +183,17 @@ class Gpuperf:
         tolerance: Mapping[str, object] | None = None,
         limits: Mapping[str, float] | None = None,
     ) -> Kernel:
-        """The kernel ``entry`` of PTX; ``entry`` may be left out where there is one kernel only.
+        """The kernel ``entry`` of PTX; ``entry`` may be omitted if there is only one kernel.
 
         ``source`` is the path of a PTX file, PTX text, a program, library, object, cubin or fat binary that holds PTX, or CUDA
         C++ that is compiled now (a path, or a ``pytest_gpuperf.CudaSource`` with options); there ``entry`` may be an instance of
         a template (``axpy<float>``). A kernel of Numba (``@cuda.jit``) or CuPy is a source too.
 
-        Paths are relative to the test file, then to the rootdir. A dictionary gives different targets PTX of their own: its
-        keys are ``.target`` names (``sm_80``, ``sm_90a``) or machine ids, and each variant is a case of its own. ``name``
-        distinguishes kernels of one test that have the same entry; ``targets`` are the machines for which time is predicted;
-        ``tolerance`` and ``limits`` are dictionaries by metric. Raises ``EngineError`` for PTX that is none and for variants
-        that do not fit the targets, and ``pytest.UsageError`` for settings that mean nothing.
+        Paths are relative to the test file, then to the rootdir. A dictionary has different PTX for different targets: its keys are
+        ``.target`` names (``sm_80``, ``sm_90a``) or machine ids, and each variant is a separate case. ``name`` distinguishes
+        kernels of one test that have the same entry; ``targets`` are the machines for which time is predicted; ``tolerance`` and
+        ``limits`` are dictionaries by metric. Raises ``EngineError`` for invalid PTX and for variants that do not fit the targets,
+        and ``pytest.UsageError`` for invalid settings.
         """
         __tracebackhide__ = True
         from gpuperf_engine.errors import EngineError
@@ -235,9 +235,9 @@ class Gpuperf:
         cluster: int | tuple[int, ...] | None = None,
         **declared: Any,
     ) -> Profile:
-        """One launch of one kernel, for tests that need no more: host arrays among ``args`` are copied to the device.
+        """One launch of one kernel, for simple tests: host arrays among ``args`` are copied to the device.
 
-        ``declared`` are the keyword arguments of ``kernel``. Returns what was counted, a ``gpuperf_engine.Profile``.
+        ``declared`` are the keyword arguments of ``kernel``. Returns the ``gpuperf_engine.Profile`` of the launch.
         """
         __tracebackhide__ = True
         import numpy as np
@@ -329,17 +329,17 @@ class Gpuperf:
         limits: Mapping[str, float] | None = None,
         values: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a CUDA program, unchanged, on the emulator; each kernel, line of the host that launches it and shape is a case.
+        """Runs a CUDA program, unchanged, on the emulator; each combination of kernel, launching host line and shape is a case.
 
         ``command`` is the program and its arguments (no shell). A path of the program is relative to the test file, then to the
         rootdir, then to the current folder. ``check``, ``input``, ``cwd``, ``env`` and ``timeout`` (seconds) are those of
-        ``subprocess.run``, and so is the result, with ``returncode``, ``stdout`` and ``stderr`` as text; what the program writes is
-        shown by pytest as well. The program finds the first of the targets. ``targets``, ``tolerance`` and ``limits`` as for
-        ``kernel``. ``values``: whether value patterns are sought with the gate, ``off``, of whole ``objects``, or of single
-        ``accesses`` too (``None``: as ``gpuperf_program_values`` says).
+        ``subprocess.run``, and so is the result, with ``returncode``, ``stdout`` and ``stderr`` as text; pytest also shows the
+        program's output. The GPU of the program is the first of the targets. ``targets``, ``tolerance`` and ``limits`` as for
+        ``kernel``. ``values``: the value patterns that the gate searches for, ``off``, of whole ``objects``, or also of single
+        ``accesses`` (``None``: as set by ``gpuperf_program_values``).
 
-        Raises ``subprocess.CalledProcessError`` for another exit code than 0 unless ``check`` is false, ``TimeoutExpired``, and
-        ``EngineError`` for a program that cannot be run, and one that exceeds the budget of the test.
+        Raises ``subprocess.CalledProcessError`` for an exit code other than 0 unless ``check`` is false, ``TimeoutExpired``, and
+        ``EngineError`` for a program that cannot be run or exceeds the budget of the test.
         """
         __tracebackhide__ = True
         from ..config.declared import unknown

@@ -44,7 +44,7 @@ class Kernel:
     def symbol(self, name: str) -> DeviceArray:
         """The array of a ``__device__`` or ``__constant__`` variable of the kernel's module, one for all its PTX variants.
 
-        Raises ``UnknownName``, and ``LaunchError`` where the variants declare different variables under this name.
+        Raises ``UnknownName``, and ``LaunchError`` if the variants declare different variables under this name.
         """
         arrays = [self._gpuperf.device.symbol(function, name) for _, function in self._cases]
         if any(array != arrays[-1] for array in arrays):

@@ -29,11 +29,15 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument(
         "--format", choices=("text", "dot", "svg", "json"), default="text", help="default: text"
     )
-    parser.add_argument("--slice", metavar="N", type=int, help="only vertices that reach vertex N, or that it reaches")
+    parser.add_argument(
+        "--slice", metavar="N", type=int, help="only vertices that reach vertex N, or that it reaches"
+    )
     parser.add_argument(
         "--important", metavar="BYTES", type=int, help="only edges with at least this many bytes"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write to this file instead of standard output"
+    )
     parser.set_defaults(run=run)
 
 

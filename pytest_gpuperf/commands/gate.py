@@ -47,7 +47,9 @@ def add_parser(commands: Subcommands) -> None:
         epilog="example: gpuperf check build/gpuperf/gpuperf.json --baselines baselines",
     )
     check.add_argument("report", metavar="REPORT.json")
-    check.add_argument("--baselines", metavar="DIR", help="judge against these baselines instead of those of the run")
+    check.add_argument(
+        "--baselines", metavar="DIR", help="judge against these baselines instead of those of the run"
+    )
     check.add_argument("-o", "--output", metavar="DIR", help="write the judged report to this folder")
     check.set_defaults(run=_check)
     compare = commands.add_parser(

@@ -32,7 +32,9 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument("--entry", metavar="NAME", help="of this kernel only")
     parser.add_argument("--cfg", choices=("dot", "svg"), help="print the control-flow graph of the kernel")
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write to this file instead of standard output"
+    )
     parser.set_defaults(run=run)
 
 
@@ -45,9 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.cfg:
         if len(names) != 1:
             hint = nearest("", names, noun="kernel")
-            raise UsageError(
-                f"{arguments.file} has {len(names)} kernels: name one with --entry ({hint})"
-            )
+            raise UsageError(f"{arguments.file} has {len(names)} kernels: name one with --entry ({hint})")
         draw = to_dot if arguments.cfg == "dot" else to_svg
         write(draw(names[0], *_graph(module[names[0]])), arguments.output)
         return OK

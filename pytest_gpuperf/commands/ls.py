@@ -25,7 +25,9 @@ def add_parser(commands: Subcommands) -> None:
         "file", metavar="FILE", nargs="+", help="program, library, object, cubin, fat binary or PTX"
     )
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write to this file instead of standard output"
+    )
     parser.set_defaults(run=run)
 
 

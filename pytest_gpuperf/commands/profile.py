@@ -44,14 +44,20 @@ def add_parser(commands: Subcommands) -> None:
     _add_machines(parser)
     _add_format(parser)
     _add_counting(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write to this file instead of standard output"
+    )
     parser.set_defaults(run=run)
 
 
 def _add_machines(parser: argparse.ArgumentParser) -> None:
     """Options for the machines of predicted times, and for the emulator that runs the kernels."""
     parser.add_argument(
-        "--target", metavar="ID", action="append", default=[], help="predict the time on this machine (repeatable)"
+        "--target",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="predict the time on this machine (repeatable)",
     )
     parser.add_argument(
         "--resources",
@@ -95,8 +101,8 @@ def _add_counting(parser: argparse.ArgumentParser) -> None:
         "--demand",
         choices=("auto", "control", "addresses", "values"),
         default="auto",
-        help="how much of the kernel is run: what control flow needs, what addresses need too, or all of it "
-        "(default: the least that answers what is shown)",
+        help="how much of the kernel to run: control flow, also addresses, or everything "
+        "(default: the smallest demand that the output needs)",
     )
     parser.add_argument(
         "--footprint",
@@ -118,7 +124,9 @@ def _add_counting(parser: argparse.ArgumentParser) -> None:
         help="an estimate from the centre thread of the centre CTA, or of each of K CTAs",
     )
     parser.add_argument(
-        "--exact", action="store_true", help="with --sample: also count everything exactly, and show the errors"
+        "--exact",
+        action="store_true",
+        help="with --sample: also count everything exactly, and show the errors",
     )
 
 

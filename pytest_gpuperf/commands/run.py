@@ -109,9 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("give a program: gpuperf run -- PROGRAM ARGUMENTS")
     of_cuda = arguments.races or arguments.output or arguments.max_instructions or arguments.values
     if arguments.triton and of_cuda:
-        raise UsageError(
-            "--races, --values, --max-instructions and -o are for CUDA programs: omit --triton"
-        )
+        raise UsageError("--races, --values, --max-instructions and -o are for CUDA programs: omit --triton")
     if arguments.max_instructions is not None and arguments.max_instructions < 1:
         raise UsageError(f"--max-instructions {arguments.max_instructions}: at least 1")
     idle = [option for name, option in _OF_GATE.items() if getattr(arguments, name)]

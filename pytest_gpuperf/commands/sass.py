@@ -44,7 +44,9 @@ def add_parser(commands: Subcommands) -> None:
     parser.add_argument("--target", metavar="ID", required=True, help="the machine (see gpuperf targets)")
     add_launch_options(parser)
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write to this file instead of standard output"
+    )
     parser.set_defaults(run=run)
 
 

@@ -70,23 +70,27 @@ def add_parser(commands: Subcommands) -> None:
         default="estimate",
         help="source of register counts (default: estimate)",
     )
-    parser.add_argument("--roofline", metavar="DIR", help="draw a roofline for each target to TARGET.svg in this folder")
+    parser.add_argument(
+        "--roofline", metavar="DIR", help="draw a roofline for each target to TARGET.svg in this folder"
+    )
     parser.add_argument(
         "--gantt",
         metavar="DIR",
-        help="draw what the warps and units of one simulated SM do there, for each target, TARGET-gantt.svg",
+        help="draw the activity of warps and units of one simulated SM, for each target, to TARGET-gantt.svg in this folder",
     )
     parser.add_argument(
         "--window",
         metavar="[FROM:]CLOCKS",
         default="512",
-        help=f"the clocks drawn, {_MOST_CLOCKS:,} at most (default: 512 in the middle of what is simulated)",
+        help=f"the clocks to draw, at most {_MOST_CLOCKS:,} (default: 512 in the middle of the simulated time)",
     )
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
     parser.add_argument(
         "--json", action="store_const", const="json", dest="format", help="the same as --format json"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write to this file instead of standard output"
+    )
     parser.set_defaults(run=run)
 
 

@@ -134,7 +134,9 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_const", const="json", dest="format", help="the same as --format json"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write to this file instead of standard output")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write to this file instead of standard output"
+    )
 
 
 def _extents(text: str) -> tuple[int, int, int]:
@@ -359,7 +361,7 @@ def _about(parameters: Parameters, calibration: Calibration | None, *, all_of_on
         fit, apart = calibration.fit, calibration.left_out
         return [
             f"{parameters.name}, {calibration.parameters.source}: {len(fit)} rows, mean error {sum(fit) / len(fit):.2f} % "
-            f"(worst {max(fit):.2f} %), of rows left out of the fit {sum(apart) / len(apart):.2f} % ({max(apart):.2f} %)"
+            f"(worst {max(fit):.2f} %), leave-one-out {sum(apart) / len(apart):.2f} % ({max(apart):.2f} %)"
         ]
     if not all_of_one:
         return ["times are derived from the descriptions of the machines, not measured"]

@@ -100,8 +100,8 @@ def _installed(config: pytest.Config) -> list[str]:
     for name in plugins - {""}:
         if not _NAME.fullmatch(name) or name in {row.path[0] for row in TABLE.rows}:
             raise pytest.UsageError(
-                f"plugin {name!r}: its metrics and patterns would go by {name}.…, which is not the name of a plugin; "
-                "register it by a name of letters, digits, - and _ that no section of a baseline has"
+                f"plugin {name!r}: its metrics and patterns would be named {name}.…, which is not a valid plugin name; "
+                "register it under a name of letters, digits, - and _ that is not a section of a baseline"
             )
     return sorted(plugins - {""})
 
@@ -157,9 +157,7 @@ def _namespaced(plugin: str, row: Metric) -> Metric:
         value = call_named(plugin, f"metric {name!r}", lambda: float(read(source)))
         if not 0 <= value < float("inf") or (not row.digits and not value.is_integer()):
             wanted = (
-                "a number"
-                if row.digits
-                else "a whole number (digits= says to how many digits others are kept)"
+                "a number" if row.digits else "a whole number (digits= sets the number of digits of others)"
             )
             raise EngineError(
                 f"plugin {plugin!r}: metric {name!r} must be {wanted} of at least 0, not {value!r}"

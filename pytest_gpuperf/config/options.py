@@ -69,13 +69,13 @@ _KEYS: tuple[tuple[str, str, Literal["string", "linelist", "bool"], object], ...
     ("gpuperf_resources", "registers and shared memory: estimate or ptxas", "string", "estimate"),
     (
         "gpuperf_judge",
-        "what decides: machine code, counts of PTX (ptx), or machine code where ptxas and nvdisasm are there (auto)",
+        "what is judged: machine code, PTX counts (ptx), or machine code if ptxas and nvdisasm are found (auto)",
         "string",
         "auto",
     ),
     (
         "gpuperf_time_model",
-        "what predicts time: simulation, kleimenov-popova, or that of the baseline, else the simulation where it can (auto)",
+        "time model: simulation, kleimenov-popova, or that of the baseline, otherwise the simulation if possible (auto)",
         "string",
         "auto",
     ),
@@ -84,7 +84,7 @@ _KEYS: tuple[tuple[str, str, Literal["string", "linelist", "bool"], object], ...
     ("gpuperf_races", "races in shared and global memory: note, error or off", "string", "note"),
     (
         "gpuperf_values",
-        "value patterns of whole objects alone (objects), or of instructions too: those that are proven (proven), or all (accesses)",
+        "value patterns of whole objects only (objects), or also of instructions: proven ones (proven), or all (accesses)",
         "string",
         "objects",
     ),

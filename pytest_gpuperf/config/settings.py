@@ -155,9 +155,7 @@ def _check(settings: Settings) -> None:
     if settings.update and settings.update_new:
         raise pytest.UsageError("--gpuperf-update and --gpuperf-update-new exclude each other: give one")
     if settings.only_targets == ():
-        raise pytest.UsageError(
-            "--gpuperf-targets names no target: give ids separated by commas, or omit it"
-        )
+        raise pytest.UsageError("--gpuperf-targets names no target: give ids separated by commas, or omit it")
     if settings.enabled:
         check_targets(settings.targets, "gpuperf_targets", settings.target_files)
         check_targets(settings.only_targets or (), "--gpuperf-targets", settings.target_files)

@@ -30,7 +30,9 @@ class FindingGroup:
         named = [*places[:_NAMED], *(["…"] if len(places) > _NAMED else [])]
         where = f", at {', '.join(named)} too" if named else " of that line" if own else ""
         number = len(self.more)
-        return f"{self.first['message']}; likewise {number} more instruction{'s' if number > 1 else ''}{where}"
+        return (
+            f"{self.first['message']}; likewise {number} more instruction{'s' if number > 1 else ''}{where}"
+        )
 
     def saved(self, unit: str = "us") -> str:
         """``48 bytes, 0.2 us on h100-sxm``: what all of them would save together; empty for nothing."""

@@ -32,27 +32,27 @@ _PLAIN = ("name", "kind", "better", "unit", "per_target", "digits", "tolerance")
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric, or a family of them (``counts.by_category.*``), of which a profile has a number for each name.
+    """One metric, or a family of them (``counts.by_category.*``), for which a profile has a number per name.
 
     ``kind`` is its class: ``exact``, ``ratio``, ``modelled`` or ``set``; ``better`` is ``lower``, ``higher`` or ``neutral``;
-    ``said`` is what the documentation says of it. ``read`` takes its value off a profile of the engine, or off an estimate for a
-    metric per target; without one that is the attribute of its name. It is stored with so many significant ``digits``, as a
-    whole number with 0. ``path`` is where it stands in a case of a baseline (below the target for metrics per target); without
-    one that follows from the name. ``since`` is the revision of the table that brought it: baselines of earlier ones lack it.
-    ``formerly`` are the names that it had before, in the same section: what is stored under them, or set for them, is its own.
+    ``said`` is its description. ``read`` reads its value from a profile of the engine, or from an estimate for a metric per target;
+    the default is the attribute of its name. It is stored with ``digits`` significant digits, or as a whole number with 0. ``path``
+    is its path in a case of a baseline (below the target for metrics per target); by default it follows from the name. ``since`` is
+    the revision of the table that introduced it: baselines of earlier revisions lack it. ``formerly`` are its former names, in the
+    same section: values and settings under these names apply to it.
 
-    Its difference is attributed by ``lines``, the counts of each line of the kernel that make it up, best first: ``threads``,
-    ``warps``, ``divergent``, ``executed`` or the name of a metric with ``access``, which says what one memory instruction (a row of
-    ``accesses`` of a report) adds to it. The members of a family count the opcodes whose ``work`` they are: 0 for the category, 1
-    for the kind of floating-point operation.
+    A difference is attributed by ``lines``, the per-line counts of which it consists, best first: ``threads``, ``warps``,
+    ``divergent``, ``executed`` or the name of a metric with ``access``, the contribution of one memory instruction (a row of
+    ``accesses`` of a report). The members of a family count the opcodes by their ``work``: 0 for the category, 1 for the kind of
+    floating-point operation.
 
-    What follows from registers is an estimate unless ``ptxas`` assigned them: then ``estimated`` is its tolerance, and its class
-    ``modelled``. ``source`` says which of the two a metric of a case is, ``estimated`` or ``ptxas``; it is empty for all others.
-    ``plugin`` is the plugin that brought it, whose name stands before its own.
+    A metric that depends on registers is an estimate unless ``ptxas`` assigned them: then ``estimated`` is its tolerance, and its
+    class ``modelled``. ``source`` says which of the two applies to a metric of a case, ``estimated`` or ``ptxas``; it is empty for
+    all others. ``plugin`` is the plugin that defines it, whose name precedes its own.
 
-    Metrics of the group ``machine`` are read off the ``MachineCounts`` of a target; ``open`` are those that what these leave open
-    (``machine.residue``) makes uncertain, ``missing`` those that they may not have. ``decided_by`` is the one of them that decides
-    for a metric of the PTX whether it got worse.
+    Metrics of the group ``machine`` are read from the ``MachineCounts`` of a target; ``open`` marks those that ``machine.residue``
+    makes uncertain, ``missing`` those that may be absent. ``decided_by`` is the machine metric that decides whether a metric of the
+    PTX got worse.
     """
 
     name: str
@@ -86,26 +86,26 @@ class Metric:
 
     @property
     def family(self) -> bool:
-        """Whether this stands for many metrics, whose last name part the engine decides; a missing one is 0."""
+        """Whether this stands for many metrics, whose last name part the engine determines; a missing one is 0."""
         return self.name.endswith(".*")
 
     @property
     def prefix(self) -> str:
-        """What the names of a family begin with."""
+        """The common prefix of the names of a family."""
         return self.name.removesuffix("*")
 
     @property
     def count(self) -> str:
-        """What the part of one line is called that ``access`` counts."""
+        """The name of the per-line count of ``access``."""
         return self.name if self.plugin else self.path[-1]
 
     def key_in(self, section: Mapping[str, object]) -> str:
-        """The key under which a section of a stored case holds this: its own, or one that it had before."""
+        """The key under which a section of a stored case holds this: its own name, or a former one."""
         keys = (self.path[-1], *(name.rpartition(".")[2] for name in self.formerly))
         return next((key for key in keys if key in section), keys[0])
 
     def of(self, case: Entry) -> Metric:
-        """The metric as it holds for a case, by the source of the registers of that."""
+        """The metric as it applies to a case, by the source of the case's registers."""
         if not self.estimated:
             return self
         return self._by_source[case["resources"]["from"] == ESTIMATE]
@@ -115,21 +115,21 @@ class Metric:
         return replace(self, source="ptxas"), replace(self, kind="modelled", source="estimated")
 
     def measured(self, source: object) -> object:
-        """The metric off a profile (per target: an estimate), as a baseline stores it: a number, of a family and of what was
-        executed the numbers that are not 0."""
+        """The metric of a profile (per target: of an estimate), as a baseline stores it: a number; for a family and for opcodes the
+        nonzero numbers."""
         value = (self.read or attrgetter(self.name.removesuffix(".*")))(source)
         if self.family or self.kind == "set":
             return {key: int(value[key]) for key in sorted(value) if value[key]}
         return significant(value, self.digits) if self.digits else int(value)
 
     def to_dict(self) -> PluginMetric:
-        """What judging it anew takes, as a report holds it of the metrics of plugins."""
+        """The fields needed to judge it again, as a report holds them for the metrics of plugins."""
         data = {name: getattr(self, name) for name in _PLAIN}
         return cast(PluginMetric, {**data, "lines": [] if self.access is not None else [*self.lines]})
 
     @classmethod
     def from_dict(cls, data: PluginMetric) -> Metric:
-        """The metric of a plugin, without how it is measured."""
+        """The metric of a plugin, without its measurement."""
         plugin, _, name = data["name"].partition(".")
         return cls(
             **{key: value for key, value in data.items() if key in _PLAIN},  # type: ignore[arg-type]
@@ -142,7 +142,8 @@ class Metric:
 
     @property
     def default_tolerance(self) -> str:
-        """Exact numbers and ratios of them may not move, predictions by 2 % or as the row says; estimates as ``estimated`` says."""
+        """Exact numbers and their ratios may not move, predictions by 2 % or the tolerance of the row; estimates by
+        ``estimated``."""
         if self.source == "estimated":
             return self.estimated
         return self.tolerance or ("2%" if self.kind == "modelled" else "0")

@@ -122,7 +122,7 @@ class _RowMore(TypedDict, total=False):
         str,
         {
             "enum": ["estimated", "ptxas"],
-            "description": "Where the registers come from that the metric is, or follows from.",
+            "description": "The source of the registers that the metric is, or depends on.",
         },
     ]
 
@@ -234,14 +234,16 @@ class StalledLineRow(_StalledLineMore):
 
 
 class _ShownTargetMore(TypedDict, total=False):
-    stalls: Annotated[list[StallRow], {"description": "Where warps wait, the longest first."}]
-    advice: Annotated[list[AdviceRow], {"description": "What is predicted to shorten it, the most first."}]
+    stalls: Annotated[list[StallRow], {"description": "Where warps wait, the longest wait first."}]
+    advice: Annotated[
+        list[AdviceRow], {"description": "Changes that are predicted to shorten it, the largest gain first."}
+    ]
     stalled_lines: Annotated[
         list[StalledLineRow],
-        {"description": "Of a simulated launch the lines that warps wait for, the longest first."},
+        {"description": "For a simulated launch the lines that warps wait for, the longest wait first."},
     ]
     machine_code: ShownMachineCode
-    no_machine_code: Annotated[str, {"description": "Why there is none, where it was asked for."}]
+    no_machine_code: Annotated[str, {"description": "Why there is none, if it was requested."}]
 
 
 class ShownTarget(_ShownTargetMore):
@@ -257,16 +259,16 @@ class ShownTarget(_ShownTargetMore):
 
 
 class _FindingMore(TypedDict, total=False):
-    waste: Annotated[Count, {"description": "Bytes of traffic that need not be, in all calls."}]
+    waste: Annotated[Count, {"description": "Bytes of needless traffic, in all calls."}]
     calls: Count
     advice: str
-    accepted: Annotated[str, {"description": "Why it is accepted: it does not fail then."}]
+    accepted: Annotated[str, {"description": "The reason why it is accepted: then it does not fail."}]
     implied_by: Annotated[
-        str, {"description": "The stronger finding that it follows from: it does not fail then."}
+        str, {"description": "The stronger finding from which it follows: then it does not fail."}
     ]
     saving_us: Annotated[
         dict[str, Number],
-        {"description": "Target → predicted time that the launches take less without that traffic."},
+        {"description": "Target → predicted time that the launches save without that traffic."},
     ]
 
 
@@ -410,7 +412,7 @@ class _DetailMore(TypedDict, total=False):
     flow: Annotated[
         Flow,
         {
-            "description": "Where the values of the test's program come from and go to, in the first case of the test. "
+            "description": "The value flow of the test's program, in the first case of the test. "
             "Only in a report that was written to a folder."
         },
     ]
@@ -426,7 +428,7 @@ class _DetailMore(TypedDict, total=False):
     explanation: Annotated[
         Explanation,
         {
-            "description": "Why: loops, branches that diverge and hot lines, most first. Only in a report that was written "
+            "description": "Explanation: loops, divergent branches and hot lines, most first. Only in a report that was written "
             "to a folder, and where branch metrics moved."
         },
     ]
@@ -501,7 +503,7 @@ class _PolicyMore(TypedDict, total=False):
     programs: Annotated[
         list[str],
         {
-            "description": "Options of the command line, beside --gpuperf, without which the test finds no GPU."
+            "description": "Options of the command line, in addition to --gpuperf, without which the test finds no GPU."
         },
     ]
 
@@ -645,7 +647,7 @@ class _DocumentMore(TypedDict, total=False):
         },
     ]
     plugins: Annotated[
-        list[PluginRow], {"description": "The plugins that bring metrics or patterns; absent without any."}
+        list[PluginRow], {"description": "The plugins with metrics or patterns; absent without any."}
     ]
 
 

@@ -103,7 +103,11 @@ def say_nothing_ran(program: str, has_cuda: bool) -> None:
     """On stderr; ``has_cuda``: the program could have called CUDA, and ended before it did."""
     print(
         f"gpuperf: {program} called no CUDA function: nothing was run on the emulator",
-        *(() if has_cuda else ["  Triton programs need --triton; others need CUDA 12 or 13 and must not be stripped"]),
+        *(
+            ()
+            if has_cuda
+            else ["  Triton programs need --triton; others need CUDA 12 or 13 and must not be stripped"]
+        ),
         sep="\n",
         file=sys.stderr,
     )

@@ -67,8 +67,8 @@ class Run:
             absent.update(plan.absent_plugins)
         for plugin, cases in sorted(absent.items()):
             yield (
-                f"plugin {one_line(plugin, 80)!r} is not there: what it measured of {counted(cases, 'kernel')} is not judged; an "
-                "update keeps it while kernel and inputs stay"
+                f"plugin {one_line(plugin, 80)!r} is not loaded: its metrics of {counted(cases, 'kernel')} are not judged; an "
+                "update keeps them while kernel and inputs are the same"
             )
 
     def counts(self) -> dict[str, int]:

@@ -95,8 +95,8 @@ def unjudged(records: Iterable[Case]) -> str:
     ]
     if metrics:
         sentences.append(
-            f"not judged yet: {', '.join(metrics)} of {counted(kernels, 'kernel')}, stored before there was this; "
-            "the next update adds it: pytest --gpuperf --gpuperf-update"
+            f"not judged yet: {', '.join(metrics)} of {counted(kernels, 'kernel')}, which the baseline lacks; "
+            "the next update adds them: pytest --gpuperf --gpuperf-update"
         )
     return "; ".join(sentences)
 

@@ -21,9 +21,9 @@ __all__ = ["Alternatives", "Bound", "Compilation", "JitFunction", "PtxSource", "
 
 @dataclass(frozen=True, slots=True)
 class PtxSource:
-    """PTX text and the name it goes by in messages: its path below the rootdir where it has one. ``entry`` is the kernel that is
-    meant, for a source that knows it: where the test names none, or names it by an expression (``axpy<float>``). ``compiler`` is what
-    made the text just now, with its version: numbers of another one are not comparable. It is empty for text that was there."""
+    """PTX text and its name in messages: its path below the rootdir if it has one. ``entry`` is the intended kernel, for a source
+    that knows it: if the test names none, or names it by an expression (``axpy<float>``). ``compiler`` is the compiler that
+    generated the text just now, with its version: numbers of another compiler are not comparable. It is empty for existing text."""
 
     text: str
     path: str

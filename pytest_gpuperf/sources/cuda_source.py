@@ -27,11 +27,12 @@ COMPILERS = ("auto", "nvcc", "nvrtc")
 
 @dataclass(frozen=True)
 class CudaSource:
-    """CUDA C++ and how it is compiled, as the first argument of ``gpuperf.kernel``.
+    """CUDA C++ with compiler options, as the first argument of ``gpuperf.kernel``.
 
-    ``path`` is relative to the test file, then to the rootdir, so are ``includes``. ``defines`` are macros with their values, ``None``
-    for one without; ``std`` is the standard (``c++17``), ``arch`` the architecture (``sm_90a``; left out: the lowest of the declared
-    targets), ``options`` are further options of the compiler. ``compiler`` is ``nvcc``, ``nvrtc`` or ``auto``: nvcc if it is there.
+    ``path`` is relative to the test file, then to the rootdir, so are ``includes``. ``defines`` are macros with their values,
+    ``None`` for one without; ``std`` is the standard (``c++17``), ``arch`` the architecture (``sm_90a``; default: the lowest of the
+    declared targets), ``options`` are other compiler options. ``compiler`` is ``nvcc``, ``nvrtc`` or ``auto``: nvcc if it is
+    installed.
     """
 
     path: str | os.PathLike[str]

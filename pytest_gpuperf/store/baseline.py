@@ -52,7 +52,7 @@ _TOP = {"schema", "analysis", "cases"}
 _RELEASE = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}", re.ASCII)
 _AHEAD = (
     "written by a newer pytest-gpuperf (metrics {}, this one has "
-    f"{ANALYSIS['metrics']}): what only that one has is not judged, and an update drops it; upgrade to judge it"
+    f"{ANALYSIS['metrics']}): its additional metrics are not judged, and an update drops them; upgrade to judge them"
 )
 
 OPTIONAL = {
@@ -224,7 +224,7 @@ def is_required(name: str, kind: object, revision: int) -> bool:
     if isinstance(kind, Metric):
         return (
             not kind.missing and kind.since <= revision <= ANALYSIS["metrics"]
-        )  # what a later one has dropped is not known here
+        )  # metrics that a later revision dropped are not known here
     return name not in OPTIONAL
 
 
@@ -256,9 +256,7 @@ class _Reader:
             ) from None
         except self.yaml.YAMLError as error:
             problem = str(error).splitlines()[0]
-            raise BaselineError(
-                f"{self.shown}: not YAML: {problem}\n  rewrite it: {self.refresh}"
-            ) from None
+            raise BaselineError(f"{self.shown}: not YAML: {problem}\n  rewrite it: {self.refresh}") from None
         except RecursionError:
             raise BaselineError(f"{self.shown}: nested too deeply\n  rewrite it: {self.refresh}") from None
 

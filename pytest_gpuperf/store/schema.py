@@ -19,15 +19,15 @@ _TEXT = {"type": "string"}
 _FIRST = min(metric.since for metric in METRICS)
 _SAID = {
     "kernel": "Digest of the canonical PTX: no comments, names, .loc.",
-    "inputs": "Digest of launch shapes, scalars and first contents of arrays.",
-    "values": "Of a program's kernel what its values were observed of, objects or accesses; absent where they were not.",
-    "compiler": "What made the PTX for the test, with its version; absent for PTX that was there.",
+    "inputs": "Digest of launch shapes, scalars and initial contents of arrays.",
+    "values": "For a program's kernel the scope of observed values, objects or accesses; absent if none were observed.",
+    "compiler": "The compiler that generated the PTX for the test, with its version; absent for existing PTX.",
 }
 _OF_PLUGIN = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
 _REVISIONS = {
     "type": "object",
     "properties": {name: _COUNT for name in ANALYSIS},
-    "description": "Revisions under which this was measured; in a baseline, where they are not those of its file.",
+    "description": "Revisions under which this was measured; in a baseline, only if they differ from those of its file.",
 }
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NAMED = (records.Row, records.Detail, records.Case)
@@ -56,7 +56,7 @@ def _baseline() -> dict[str, Any]:
     return {
         "$schema": _DIALECT,
         "title": f"pytest-gpuperf baseline, schema {SCHEMA}",
-        "description": "One YAML file per test module. A pure function of the results; empty mappings and lists are left out.",
+        "description": "One YAML file per test module. A pure function of the results; empty mappings and lists are omitted.",
         "type": "object",
         "properties": {
             "schema": {"const": SCHEMA},

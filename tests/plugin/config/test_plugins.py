@@ -191,8 +191,8 @@ def test_a_baseline_with_metrics_of_a_plugin_that_is_not_there(plugged):
     assert project.result.ret == 0 and document["verdict"] == "ok"
     assert not verdicts(document, "acme.warps") and verdicts(document, "findings") == {"findings": "ok"}
     assert [note for note in document["notes"] if "'acme'" in note] == document["notes"]
-    told_once = [line for line in project.result.outlines if "plugin 'acme' is not there" in line]
-    assert len(told_once) == 1 and "of 1 kernel is not judged" in told_once[0]
+    told_once = [line for line in project.result.outlines if "plugin 'acme' is not loaded" in line]
+    assert len(told_once) == 1 and "of 1 kernel are not judged" in told_once[0]
     assert project.update().ret == 0 and project.baseline() == before  # kept
     project.kernel("mov.f32 %f4, %f2;")
     assert project.update().ret == 0
@@ -324,7 +324,7 @@ def test_metrics_that_mean_nothing_end_the_run(plugged, text, message):
 def test_a_name_that_baselines_use_is_refused(plugged):
     result = plugged(name="memory").run()
     assert result.ret == 4
-    assert "plugin 'memory': its metrics and patterns would go by memory." in told(result)
+    assert "plugin 'memory': its metrics and patterns would be named memory." in told(result)
 
 
 def test_two_plugins_of_one_name_are_refused(plugged, project):

@@ -133,8 +133,8 @@ def test_higher_ptx_stands_for_machine_code(tmp_path: Path) -> None:
     )
     done = run(tmp_path, "--gpuperf", "--gpuperf-update", "-s")
     assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
-    assert done.stderr.count("PTX for sm_120 runs in the place of machine code for sm_80, as ") == 1
-    said = "this is PTX for sm_120, in the place of machine code for sm_80, which a GPU would run"
+    assert done.stderr.count("PTX for sm_120 runs instead of machine code for sm_80, as ") == 1
+    said = "this is PTX for sm_120, instead of machine code for sm_80, which a GPU would run"
     assert said in done.stdout
     (stored,) = yaml.safe_load((tmp_path / "baselines" / "test_host.yaml").read_text())["cases"].values()
     assert stored["counts"]["thread_instructions"] == 11 * 2 * 32

@@ -49,9 +49,7 @@ def test_removed_test_is_stale_and_pruned_by_an_update_only(many):
     result = many.run()
     assert result.ret == 1
     result.assert_outcomes(passed=4)
-    result.stdout.fnmatch_lines(
-        ["− stale: 1 baseline entries without a test", "*test_many[[]3[]]/scale*"]
-    )
+    result.stdout.fnmatch_lines(["− stale: 1 baseline entries without a test", "*test_many[[]3[]]/scale*"])
     assert many.run("--gpuperf-stale=warn").ret == 0
     assert many.run("--gpuperf-stale=ignore").ret == 0
     assert many.run("-o", "gpuperf_stale=warn").ret == 0

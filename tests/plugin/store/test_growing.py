@@ -32,7 +32,7 @@ NEWER = "written by a newer pytest-gpuperf (metrics 99, this one has"
 YOUNGER = [m for m in METRICS if m.since > 1 and m.kind != "set" and m.group != MACHINE]
 NEW = "memory.global_atomic_serializations"
 SENTENCE = (
-    f"not judged yet: *{NEW}* of 1 kernel, stored before there was this; *pytest --gpuperf --gpuperf-update"
+    f"not judged yet: *{NEW}* of 1 kernel, which the baseline lacks; *pytest --gpuperf --gpuperf-update"
 )
 
 

@@ -94,6 +94,25 @@ def test_a_branch_that_became_predicates_is_executed_by_all() -> None:
     assert warps.least == 15 != profile.warp_instructions
 
 
+def test_a_store_that_lost_its_guard_outweighs_what_was_moved_behind_it() -> None:
+    """Three warps, 7 lanes of the first store: ten products, which all compute in PTX, were moved to where these go on."""
+    ptx = (
+        "setp.lt.u32 %p, %t, %n;\n"
+        + "fma.rn.f32 %y, %x, %x, %y;\n" * 10
+        + "@%p st.global.f32 [%a], %y;\nret;\n"
+    )
+    products = "".join(f"FFMA R1, R4, R4, R1 # {number}\n" for number in range(5, 15))
+    machine = f"""
+    ISETP.GE P0, PT, R0, c[0x0][0x168], PT # 4
+    @P0 EXIT # 15
+    {products}STG.E [R2.64], R1 # 15
+    EXIT # 16
+    """
+    warps, threads, _ = both(ptx, machine, grid=1, block=96, n=7)
+    assert [warps.blocks[index] for index in sorted(warps.blocks)] == [3, 1]
+    assert [threads.blocks[index] for index in sorted(threads.blocks)] == [96, 7]
+
+
 LOOP = """
 mov.u32 %i, 0;
 TURN:

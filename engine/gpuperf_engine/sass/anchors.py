@@ -216,7 +216,8 @@ def _anchor(
             return [Anchor(tuple(sorted(every.items())), executed, 1)]
         on = count.lanes_on if threads else count.requests
         if always == every and on is not None:
-            return [Anchor(tuple(sorted(every.items())), on, weight)]
+            # an access that has lost its guard is where that holds, whatever else was moved there
+            return [Anchor(tuple(sorted(every.items())), on, weight * weight)]
         return [Anchor(tuple(sorted(always.items())), executed, weight, "<")]
     if always == every:
         return [Anchor(tuple(sorted(every.items())), executed, weight, "=", copied)]

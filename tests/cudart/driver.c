@@ -34,7 +34,7 @@ int cuLinkCreate_v2(unsigned, int *, void **, handle *), cuLinkAddData_v2(handle
 int cuMemGetAllocationGranularity(size_t *, const void *, int), cuMemAddressReserve(address *, size_t, size_t, address, address);
 int cuMemCreate(address *, size_t, const void *, address), cuMemMap(address, size_t, size_t, address, address), cuMemUnmap(address, size_t);
 int cuMemSetAccess(address, size_t, const void *, size_t), cuMemRelease(address), cuMemAddressFree(address, size_t);
-int cuMemGetAccess(address *, const void *, address), cuMemRetainAllocationHandle(address *, address), cuMemPoolExportPointer(void *, address);
+int cuMemGetAccess(address *, const void *, address), cuMemRetainAllocationHandle(address *, address), cuImportExternalMemory(void *, address);
 int cuLinkComplete(handle, void **, size_t *), cuLinkDestroy(handle);
 
 static int wrong;
@@ -275,7 +275,7 @@ static void works(char *ptx)
     OK(cuMemcpyDtoH_v2(host, data, 256));
     IS(host[0] == 109 && host[31] == 109 && host[32] == 8);
     mapping(kernel);
-    WANT(cuMemPoolExportPointer(text, data), 801);
+    WANT(cuImportExternalMemory(text, data), 801);
     levels_and_faces(module);
     OK(cuFuncGetAttribute(&count, 0, kernel));
     IS(count == 1024);

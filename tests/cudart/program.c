@@ -28,7 +28,7 @@ int cudaGraphAddMemcpyNode1D(handle *, handle, handle *, size_t, void *, void *,
 int cudaGraphAddMemAllocNode(handle *, handle, handle *, size_t, void *), cudaGraphAddMemFreeNode(handle *, handle, handle *, size_t, void *);
 int cudaMallocAsync(void **, size_t, handle), cudaFreeAsync(void *, handle), cudaDeviceGetGraphMemAttribute(int, int, unsigned long long *);
 int cudaGraphAddDependencies(handle, handle *, handle *, void *, size_t); /* of CUDA 13 */
-int cudaDeviceSynchronize(void), cudaGetLastError(void), cudaMemPoolExportPointer(void *, void *), cudaDeviceReset(void);
+int cudaDeviceSynchronize(void), cudaGetLastError(void), cudaImportExternalMemory(void *, void *), cudaDeviceReset(void);
 int cudaDeviceDisablePeerAccess(int), cudaDeviceGetP2PAttribute(int *, int, int, int);
 int cudaDeviceGetAttribute(int *, int, int), cudaEventCreate(handle *), cudaEventRecord(handle, handle), cudaEventElapsedTime(float *, handle, handle);
 const char *cudaGetErrorName(int);
@@ -197,7 +197,7 @@ static void errors(void)
     WANT(launch(&wrong, 1, 32, device, 1, 0), 98);
     WANT(cudaMemcpy(host, device + 32, 16, 2), 1);
     WANT(cudaMemcpyFromSymbol(host, host, 4, 0, 2), 13);
-    WANT(cudaMemPoolExportPointer(host, device), 801);
+    WANT(cudaImportExternalMemory(host, device), 801);
     WANT(cudaDeviceDisablePeerAccess(1), 101);
     WANT(cudaDeviceGetP2PAttribute(host, 1, 0, 1), 101);
     OK(cudaFree(device));

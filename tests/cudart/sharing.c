@@ -13,6 +13,9 @@ extern int cudaLaunchKernel(void *, dim3, dim3, void **, unsigned long, void *),
 extern int cudaMemset(void *, int, unsigned long), cudaMemcpy(void *, const void *, unsigned long, int), cudaMallocManaged(int **, unsigned long);
 extern int cudaIpcGetMemHandle(handle *, void *), cudaIpcOpenMemHandle(int **, handle, unsigned), cudaIpcCloseMemHandle(void *);
 extern int cudaIpcGetEventHandle(handle *, void *), cudaIpcOpenEventHandle(void **, handle), cudaEventCreateWithFlags(void **, unsigned);
+extern int cudaMallocAsync(int **, unsigned long, void *), cudaFreeAsync(void *, void *), cudaDeviceGetDefaultMemPool(void **, int);
+extern int cudaMemPoolExportToShareableHandle(int *, void *, int, unsigned), cudaMemPoolExportPointer(handle *, void *);
+extern int cudaMemPoolImportFromShareableHandle(void **, void *, int, unsigned), cudaMemPoolImportPointer(int **, void *, handle *);
 extern int cudaEventQuery(void *), cudaStreamWaitEvent(void *, void *, unsigned), cudaGetLastError(void);
 
 __asm__(".section .nv_fatbin, \"a\"\n.balign 8\nfat: .incbin \"k.fatbin\"\n.text");
@@ -59,10 +62,18 @@ static handle read_text(const char *text)
 }
 
 /* the other process: `small` lies in a page with others, `large` in many */
-static int other(const char *small, const char *large, const char *told)
+static int other(const char *small, const char *large, const char *told, const char *pooled)
 {
-    int *one, *again, *many;
-    void *event;
+    int *one, *again, *many, *imported;
+    void *event, *pool;
+    handle exported = read_text(pooled);
+    WANT(cudaMemPoolImportFromShareableHandle(&pool, (void *)1, 8, 0), 1);
+    WANT(cudaMemPoolImportFromShareableHandle(&pool, (void *)1, 1, 0), 0);
+    WANT(cudaMemPoolImportPointer(&imported, pool, &exported), 0);
+    WANT(first_of(imported), 9);
+    launch(imported, 30, 1);
+    WANT(cudaFreeAsync(imported, 0), 0);
+    WANT(cudaFree(imported), 1);
     WANT(cudaIpcOpenMemHandle(&one, read_text(small), 0), 1);
     WANT(cudaIpcOpenMemHandle(&one, read_text(small), 1), 0);
     WANT(cudaIpcOpenMemHandle(&again, read_text(small), 1), 0);
@@ -87,12 +98,12 @@ static int other(const char *small, const char *large, const char *told)
 
 int main(int count, char **arguments)
 {
-    if (count == 4)
-        return other(arguments[1], arguments[2], arguments[3]);
-    int *before, *small, *behind, *large, *managed;
-    void *event;
-    handle handles[3];
-    char texts[3][129], *command[] = {arguments[0], texts[0], texts[1], texts[2], 0};
+    if (count == 5)
+        return other(arguments[1], arguments[2], arguments[3], arguments[4]);
+    int *before, *small, *behind, *large, *managed, *pooled, file = -1;
+    void *event, *pool;
+    handle handles[4];
+    char texts[4][129], *command[] = {arguments[0], texts[0], texts[1], texts[2], texts[3], 0};
     WANT(cudaMalloc(&before, 256), 0);
     WANT(cudaMalloc(&small, 128), 0);
     WANT(cudaMalloc(&behind, 256), 0);
@@ -111,7 +122,14 @@ int main(int count, char **arguments)
     WANT(cudaMallocManaged(&managed, 256), 0);
     WANT(cudaIpcGetMemHandle(handles, managed), 1);
     WANT(cudaIpcGetMemHandle(handles, small), 0);
-    for (int index = 0; index < 3; index++)
+    WANT(cudaMallocAsync(&pooled, 128, 0), 0);
+    WANT(cudaMemset(pooled, 0, 128), 0);
+    launch(pooled, 9, 1);
+    WANT(cudaDeviceGetDefaultMemPool(&pool, 0), 0);
+    WANT(cudaMemPoolExportToShareableHandle(&file, pool, 1, 0), 0);
+    WANT(file < 0, 0);
+    WANT(cudaMemPoolExportPointer(handles + 3, pooled), 0);
+    for (int index = 0; index < 4; index++)
         write_text(texts[index], handles[index]);
     fflush(stdout);
     pid_t child = fork();
@@ -123,6 +141,7 @@ int main(int count, char **arguments)
     WANT(first_of(before), 5);
     WANT(first_of(small), 15);
     WANT(first_of(behind), 5);
+    WANT(first_of(pooled), 39);
     WANT(first_of(large + 262143), 27);
     launch(small, 1, 1);
     WANT(first_of(small), 16);

@@ -58,7 +58,7 @@ def test_a_program_of_the_driver_checks_itself(program):
     assert (result.stdout, result.returncode) == ("right\n", 0), result.stderr
     assert "Traceback" not in result.stderr
     for message in (
-        "cuMemPoolExportPointer is not supported (CUDA_ERROR_NOT_SUPPORTED): other processes are given memory by",
+        "cuImportExternalMemory is not supported (CUDA_ERROR_NOT_SUPPORTED): memory and semaphores of graphics APIs",
         "cuArray3DCreate_v2: a cube map of 8 x 8 x 5 texels; accepted: faces as wide as high, 6 of them",
         "cube maps are not filtered across the edges of their faces; accepted: seamlessCubemap 0",
     ):

@@ -138,7 +138,7 @@ def test_errors_are_codes_of_cuda_and_messages(program):
     for line in (
         "cudaLaunchKernel: block.x is 2,000",
         "is the host function of no kernel",
-        "cudaMemPoolExportPointer is not supported (cudaErrorNotSupported)",
+        "cudaImportExternalMemory is not supported (cudaErrorNotSupported)",
         "cudaDeviceDisablePeerAccess: device 1 is not a peer: there is one device",
         "cudaDeviceGetP2PAttribute: devices 0 and 1 are not peers: there is one device",
         "was not allocated, or has been freed",

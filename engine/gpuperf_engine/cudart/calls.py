@@ -23,8 +23,8 @@ __all__ = ["DRIVER", "FUNCTIONS", "Function", "bound", "function", "say", "text_
 DRIVER = "libcuda.so.1"
 #: of functions that are not here: what a part of their names is about, and what is accepted
 _INSTEAD = (
-    ("Ipc|ShareableHandle|ShareablePointer|HandleForAddressRange|MemPoolExport|MemPoolImport", "other processes are given memory by "
-     "cudaIpcGetMemHandle, or a file descriptor by cuMemExportToShareableHandle"),
+    ("ShareableHandle|HandleForAddressRange", "other processes are given memory by cudaIpcGetMemHandle, or as a file by "
+     "cuMemExportToShareableHandle"),
     ("External", "memory and semaphores of graphics APIs are not here; allocate with cudaMalloc"),
     ("Graphics|GL|EGL|Vdpau|D3D", "there are no graphics APIs; allocate with cudaMalloc"),
     ("Multicast", "there is one device; its memory is written by plain stores"),

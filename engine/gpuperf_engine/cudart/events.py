@@ -193,7 +193,10 @@ def cudaDeviceReset(state: State) -> None:
     """Gives all memory back, and ends the state of error."""
     for key in [key for key in state.objects if isinstance(key, tuple) and key[0] == "memory"]:
         del state.objects[key]
-        state.device.free(key[1])
+        if state.objects.pop(("imported", key[1]), None):
+            state.device.close_shared(key[1])
+        else:
+            state.device.free(key[1])
     state.sticky = state.last = 0
 
 

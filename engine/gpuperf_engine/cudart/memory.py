@@ -156,6 +156,9 @@ def cudaFree(state: State, address: int | None) -> None:
         return
     if state.objects.pop(("memory", address), None) is None:
         raise CudaError(1, f"{address:#x} was not allocated, or has been freed")
+    if state.objects.pop(("imported", address), None):
+        state.device.close_shared(address)
+        return
     held = ("graph memory", address) in state.objects
     if not (held and state.observed):
         state.device.free(address, hold=held)

@@ -66,7 +66,8 @@ _ATTRIBUTES: dict[int, str | int] = {
     90: "computePreemptionSupported", 91: "canUseHostPointerForRegisteredMem", 95: "cooperativeLaunch",
     97: "sharedMemPerBlockOptin", 99: "hostRegisterSupported", 100: 0, 101: "directManagedMemAccessFromHost", 102: 1, 103: 1,
     106: "maxBlocksPerMultiProcessor", 108: "persistingL2CacheMaxSize", 111: "reservedSharedMemPerBlock",
-    115: "memoryPoolsSupported", 120: "clusterLaunch", 125: "ipcEventSupported", 127: "clusterLaunch",
+    115: "memoryPoolsSupported", 119: "memoryPoolSupportedHandleTypes", 120: "clusterLaunch", 125: "ipcEventSupported",
+    127: "clusterLaunch",
 }  # fmt: skip
 
 
@@ -121,7 +122,8 @@ def attribute_values(state: MachineOwner) -> dict[str, Any]:
         "sharedMemPerBlockOptin": machine.shared_per_cta, "directManagedMemAccessFromHost": 1,
         "maxBlocksPerMultiProcessor": machine.max_ctas_per_sm, "reservedSharedMemPerBlock": machine.shared_reserved_per_cta,
         "hostRegisterSupported": 1, "memoryPoolsSupported": 1, "clusterLaunch": int(major >= 9), "memoryBusWidth": 4096,
-        "ipcEventSupported": 1, "memoryClockRate": int(machine.dram_bandwidth * 1e9 / (2 * 4096 / 8) / 1e3),
+        "ipcEventSupported": 1, "memoryPoolSupportedHandleTypes": 1,
+        "memoryClockRate": int(machine.dram_bandwidth * 1e9 / (2 * 4096 / 8) / 1e3),
     }  # fmt: skip
 
 

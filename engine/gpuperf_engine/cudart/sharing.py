@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
-from ctypes import Structure, c_ubyte, c_uint, c_void_p
+from ctypes import Structure, c_int, c_ubyte, c_uint, c_void_p
 from typing import TypeVar
 
 from ..errors import LaunchError
@@ -17,6 +18,10 @@ from .state import State
 __all__: list[str] = []
 
 _LAZY_PEER_ACCESS = 1
+#: ``cudaMemHandleTypePosixFileDescriptor``
+_FILE = 1
+#: ``cudaMemoryTypeDevice``
+_DEVICE = 2
 #: what an event of another process is told by; by then what was recorded is done
 _EVENT = b"gpuperf event"
 _Result = TypeVar("_Result")
@@ -65,3 +70,40 @@ def cudaIpcOpenEventHandle(state: State, out: int, handle: _Handle) -> None:
     if not bytes(handle.bytes).startswith(_EVENT):
         raise CudaError(400, "this is no handle that a process of gpuperf gave for an event")
     c_void_p.from_address(out).value = state.new(Event())
+
+
+# -- pools: a file stands for one, and says nothing of it ---------------------------------------------------------------------
+
+
+def _check_file(kind: int) -> None:
+    if kind != _FILE:
+        raise CudaError(1, "pools are shared as a file (cudaMemHandleTypePosixFileDescriptor)")
+
+
+@function(c_void_p, c_void_p, c_int, c_uint)
+def cudaMemPoolExportToShareableHandle(state: State, out: int, pool: int, kind: int, flags: int) -> None:
+    _check_file(kind)
+    c_int.from_address(out).value = os.memfd_create("gpuperf")
+
+
+@function(c_void_p, c_void_p, c_int, c_uint)
+def cudaMemPoolImportFromShareableHandle(
+    state: State, out: int, given: int | None, kind: int, flags: int
+) -> None:
+    _check_file(kind)
+    c_void_p.from_address(out).value = state.new("pool")
+
+
+@function(c_void_p, c_void_p)
+def cudaMemPoolExportPointer(state: State, out: int, address: int | None) -> None:
+    ctypes.memmove(out, _checked(1, lambda: state.device.share(address or 0)), HANDLE_BYTES)
+
+
+@function(c_void_p, c_void_p, c_void_p)
+def cudaMemPoolImportPointer(state: State, out: int, pool: int, given: int) -> None:
+    """It is freed as what was allocated here is."""
+    handle = ctypes.string_at(given, HANDLE_BYTES)
+    address = _checked(201, lambda: state.device.open_shared(handle))
+    state.objects["memory", address] = _DEVICE
+    state.objects["imported", address] = True
+    c_void_p.from_address(out).value = address

@@ -59,3 +59,23 @@ def test_a_failing_disassembler_is_said(monkeypatch: pytest.MonkeyPatch) -> None
         match=r"nvdisasm 12\.0 cannot read the output of ptxas 13\.0 for 'k' on sm_120: .*Unknown",
     ):
         disassemble(assembly)
+
+
+@pytest.mark.parametrize("printed", ["no listing\n", "\x00\ufffd\x7f" * 100])
+def test_what_is_no_listing_is_said_and_not_kept(monkeypatch: pytest.MonkeyPatch, printed: str) -> None:
+    import subprocess
+    from types import SimpleNamespace
+
+    from gpuperf_engine.jit import cache
+    from gpuperf_engine.sass.assemble import Assembly
+
+    kept: dict[str, bytes] = {}
+    kind = SimpleNamespace(key=cache.key, read=kept.get, write=kept.__setitem__)
+    tool = Tool("nvdisasm", "/nvdisasm", "13.5", "13.5.37")
+    monkeypatch.setattr(module, "cache", kind)
+    monkeypatch.setattr(module, "find_tool", lambda name: tool)
+    monkeypatch.setattr(module, "run_tool", lambda *_: subprocess.CompletedProcess([], 0, printed, ""))
+    assembly = Assembly("k", "sm_80", Tool("ptxas", "/ptxas", "13.0", "13.0.88"), b"no such cubin", "")
+    with pytest.raises(ge.MachineError, match="it prints no machine code"):
+        disassemble(assembly)
+    assert not kept

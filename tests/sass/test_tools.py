@@ -140,7 +140,8 @@ def test_a_program_that_hangs_twice_is_not_run_any_more(
         ),
         ("ptxas module.ptx, line 13; error   : Label expected", r"refuses 'k' for sm_121: k\.ptx:11; error"),
         ("ptxas module.ptx, line 14; error   : Label expected", r"refuses 'k' for sm_121: k\.ptx:12; error"),
-        ("", "no message"),
+        ("", "refuses 'k' for sm_121: no message, exit code 255"),
+        ("Illegal instruction", "refuses 'k' for sm_121: Illegal instruction"),
     ],
 )
 def test_what_it_refuses_is_said(nothing: Path, says: str, message: str) -> None:
@@ -148,6 +149,12 @@ def test_what_it_refuses_is_said(nothing: Path, says: str, message: str) -> None
     with pytest.raises(ge.MachineError, match=message) as raised:
         assemble(kernel(), "sm_121")
     assert str(raised.value).startswith("ptxas 12.9 ")
+
+
+def test_a_signal_that_ended_it_is_said(nothing: Path) -> None:
+    script(nothing / "path" / "ptxas", "kill -SEGV $$\n")
+    with pytest.raises(ge.MachineError, match="refuses 'k' for sm_121: no message, ended by SIGSEGV"):
+        assemble(kernel(), "sm_121")
 
 
 def test_a_program_that_is_none(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:

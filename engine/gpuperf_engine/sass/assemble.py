@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from ..ptx.module import Function
 from ..ptx.syntax import Instruction
 from ..ptx.text import Text
 from ..simt.call_graph import reachable
-from .tools import Tool, find_tool, run_tool
+from .tools import Tool, find_tool, how_it_ended, run_tool
 
 __all__ = ["Assembly", "assemble", "assemble_all", "instructions_of", "numbered"]
 
@@ -163,13 +164,16 @@ def _run(tool: Tool, kernel: Function, text: str, architecture: str) -> tuple[by
         done = run_tool("ptxas", [tool.path, *options, "module.ptx", "-o", "module.cubin"], folder)
         cubin = Path(folder, "module.cubin")
         if done.returncode or not cubin.is_file():
-            raise _refusal(tool, kernel, architecture, done.stderr or done.stdout)
+            raise _refusal(tool, kernel, architecture, done)
         return done.stderr.encode(), cubin.read_bytes()
 
 
-def _refusal(tool: Tool, kernel: Function, architecture: str, said: str) -> MachineError:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    first = next((line for line in lines if "error" in line or "fatal" in line), "no message")
+def _refusal(
+    tool: Tool, kernel: Function, architecture: str, done: subprocess.CompletedProcess[str]
+) -> MachineError:
+    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    first = next((line for line in lines if "error" in line or "fatal" in line), "")
+    first = first or next(iter(lines), how_it_ended(done))
     first = _PLACE.sub(
         lambda match: f"{kernel.module.path}:{_original(kernel, int(match[1]))}", first.removeprefix("ptxas ")
     )

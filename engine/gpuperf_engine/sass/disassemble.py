@@ -9,7 +9,7 @@ from ..errors import MachineError
 from ..jit import cache
 from .assemble import Assembly
 from .listing import Listing, read_listing
-from .tools import Tool, find_tool, run_tool
+from .tools import Tool, find_tool, how_it_ended, run_tool
 
 __all__ = ["disassemble"]
 
@@ -21,10 +21,14 @@ def disassemble(assembly: Assembly) -> Listing:
     tool = find_tool("nvdisasm")
     name = cache.key("nvdisasm", tool.full_version, *_OPTIONS, assembly.cubin)
     known = cache.read(name)
-    if known is None:
-        known = _run(tool, assembly).encode()
-        cache.write(name, known)
-    return read_listing(known.decode())
+    if known is not None:
+        return read_listing(known.decode())
+    text = _run(tool, assembly)
+    listing = read_listing(text)
+    if not listing.instructions:
+        raise _unreadable(tool, assembly, "it prints no machine code")
+    cache.write(name, text.encode())
+    return listing
 
 
 def _run(tool: Tool, assembly: Assembly) -> str:
@@ -32,10 +36,14 @@ def _run(tool: Tool, assembly: Assembly) -> str:
         Path(folder, "module.cubin").write_bytes(assembly.cubin)
         done = run_tool("nvdisasm", [tool.path, *_OPTIONS, "module.cubin"], folder)
     if done.returncode or not done.stdout:
-        said = next((line.strip() for line in done.stderr.splitlines() if line.strip()), "no message")
-        raise MachineError(
-            f"nvdisasm {tool.version} cannot read the output of ptxas {assembly.tool.version} for {assembly.kernel!r} "
-            f"on {assembly.architecture}: {said}",
-            hint="install an nvdisasm at least as new as ptxas: pip install 'pytest-gpuperf[nvcc]'",
-        )
+        said = next((line.strip() for line in done.stderr.splitlines() if line.strip()), how_it_ended(done))
+        raise _unreadable(tool, assembly, said)
     return done.stdout
+
+
+def _unreadable(tool: Tool, assembly: Assembly, why: str) -> MachineError:
+    return MachineError(
+        f"nvdisasm {tool.version} cannot read the output of ptxas {assembly.tool.version} for {assembly.kernel!r} "
+        f"on {assembly.architecture}: {why}",
+        hint="install an nvdisasm at least as new as ptxas: pip install 'pytest-gpuperf[nvcc]'",
+    )

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..errors import MachineError
 
-__all__ = ["SECONDS", "Tool", "find_tool", "run_tool"]
+__all__ = ["SECONDS", "Tool", "find_tool", "how_it_ended", "run_tool"]
 
 #: what one run of a tool may take
 SECONDS = 60
@@ -140,3 +140,12 @@ def run_tool(
             ) from None
     _hung.pop(command[0], None)
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
+
+
+def how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
+    """For a program that says nothing: its exit code, or the signal that ended it."""
+    if done.returncode >= 0:
+        return f"no message, exit code {done.returncode}"
+    number = -done.returncode
+    names = {item.value: item.name for item in signal.Signals}
+    return f"no message, ended by {names.get(number, f'signal {number}')}"

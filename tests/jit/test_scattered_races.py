@@ -10,6 +10,7 @@ import gpuperf_engine as ge
 from gpuperf_engine.jit.ir.race_records import Race as Layout
 from gpuperf_engine.jit.launch import Launch
 from gpuperf_engine.jit.races.checks import race_flags
+from gpuperf_engine.jit.races.memory import RaceMemory
 
 HEAD = """.version 8.0
 .target sm_80
@@ -139,6 +140,19 @@ def test_an_atomic_and_a_plain_store_of_a_block_to_a_word_are_told_apart(order: 
     assert pairs(found) == {("WAW", 100, 150)}
 
 
+def test_atomics_of_words_that_nobody_else_accesses_are_noted_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One batch for each warp, which its load finds again."""
+    seen: list[int] = []
+    end = RaceMemory.end
+    monkeypatch.setattr(RaceMemory, "end", lambda memory: (seen.append(memory.batches), end(memory))[1])
+    monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: 1)
+    body = "red.global.add.u32 [%rd3], %r3;\nld.global.u32 %r5, [%rd3];\n"
+    assert launched(body, permutation()) == ()
+    assert seen == [GRID * BLOCK // 32]
+
+
 @pytest.mark.usefixtures("threads")
 def test_the_first_blocks_that_share_a_word() -> None:
     index = np.random.default_rng(8).integers(0, GRID * BLOCK, GRID * BLOCK)
@@ -235,7 +249,7 @@ def test_words_of_another_warp_that_are_accessed_in_one_way(first: str, second: 
 
 
 #: the block that takes the last of eight tickets loads what all have stored
-LAST_BLOCK = """st.global.u32 [%rd3], %r3;
+LAST_BLOCK = """STORE.u32 [%rd3], %r3;
 RELEASE bar.sync 0; setp.ne.u32 %p0, %r0, 0; @%p0 bra MET;
 atom.global.add.u32 %r5, [%rd0+8192], 1; ACQUIRE st.shared.u32 [last], %r5;
 MET: bar.sync 0; ld.shared.u32 %r5, [last]; setp.ne.u32 %p0, %r5, 7; @%p0 bra DONE; mov.u32 %r6, 0;
@@ -249,18 +263,30 @@ DONE:
 
 @pytest.mark.parametrize("turn", [0, 16])
 @pytest.mark.parametrize(
-    ("release", "acquire", "races"),
+    ("store", "release", "acquire", "races"),
     [
-        ("membar.gl;", "membar.gl;", set()),
-        ("", "membar.gl;", {("RAW", 0, 7)}),
-        ("membar.gl;", "", {("RAW", 0, 7)}),
+        ("st.global", "membar.gl;", "membar.gl;", set()),
+        ("st.global", "", "membar.gl;", {("RAW", 0, 7)}),
+        ("st.global", "membar.gl;", "", {("RAW", 0, 7)}),
+        ("red.global.add", "membar.gl;", "membar.gl;", set()),
+        ("red.global.add", "", "membar.gl;", {("RAW", 0, 7)}),
     ],
 )
 def test_blocks_that_wait_for_one_another(
-    turn: int, release: str, acquire: str, races: set[tuple[str, int, int]], flags: list[NDArray[np.uint16]]
+    store: str,
+    turn: int,
+    release: str,
+    acquire: str,
+    races: set[tuple[str, int, int]],
+    flags: list[NDArray[np.uint16]],
 ) -> None:
     """The words are those of one access of a warp each, or (``turn``) of two."""
-    body = LAST_BLOCK.replace("RELEASE", release).replace("ACQUIRE", acquire).replace("TURN", str(turn))
+    body = (
+        LAST_BLOCK.replace("RELEASE", release)
+        .replace("ACQUIRE", acquire)
+        .replace("TURN", str(turn))
+        .replace("STORE", store)
+    )
     index = np.random.default_rng(6).permutation(8 * BLOCK)
     found = launched(f".shared .align 4 .b8 last[4];\n{body}", np.resize(index, GRID * BLOCK), grid=8)
     assert {pair for pair in pairs(found) if pair[1] == 0} == races

@@ -49,10 +49,11 @@ _MEMORY = (
 #: of the object of races, by way of entries in ``script``
 _RACES = (
     "race_acquire_mbarrier", "race_all_apart", "race_alone", "race_anywhere", "race_arrive", "race_arrive_mbarrier",
-    "race_arrive_relaxed", "race_at", "race_barrier", "race_begin", "race_begin_cluster", "race_bulk", "race_bulk_groups",
-    "race_cluster", "race_commit_products", "race_complete_cluster", "race_complete_mbarrier", "race_copies", "race_fence",
-    "race_flag", "race_groups", "race_lanes", "race_loose", "race_me", "race_pieces", "race_products", "race_proxy", "race_range",
-    "race_renew", "race_row", "race_settle", "race_settle_words", "race_source", "race_texels", "race_wait_products", "races_settle",
+    "race_arrive_relaxed", "race_at", "race_atomics", "race_barrier", "race_begin", "race_begin_cluster", "race_bulk",
+    "race_bulk_groups", "race_cluster", "race_commit_products", "race_complete_cluster", "race_complete_mbarrier", "race_copies",
+    "race_fence", "race_flag", "race_groups", "race_lanes", "race_loose", "race_me", "race_pieces", "race_products", "race_proxy",
+    "race_range", "race_renew", "race_row", "race_settle", "race_settle_words", "race_source", "race_texels", "race_wait_products",
+    "races_settle",
 )  # fmt: skip
 #: of the object of paths that wait, also by way of entries in ``script``
 _PATHS = ("settle", "arrive_lanes", "release_lanes", "arrive_diverged")

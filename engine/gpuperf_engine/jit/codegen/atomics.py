@@ -35,6 +35,8 @@ def write_atomic(access: Access) -> None:
     writer.store(addresses, "%area", 64)
     writer.store(access.mask, "%loop")
     between = _between(access, addresses)
+    if access.space != 1:
+        between = writer.or_(between, _noted(access))
     head, body, done = writer.label("lanes"), writer.label("lane"), writer.label("done")
     writer.jump(head)
     writer.start(head)
@@ -89,6 +91,22 @@ def _between(access: Access, addresses: Ref) -> Ref:
     last = writer.lshr(Ref("i32", str(1 << 31)), writer.and_(behind, LANES - 1))
     inner = writer.and_(writer.and_(mask, _less(access, mask)), writer.not_(last))
     return writer.select(writer.icmp("eq", writer.and_(apart, mask), 0), inner, Ref("i32", "0"))
+
+
+def _noted(access: Access) -> Ref:
+    """Lanes that have been looked at for races, all at once."""
+    to, writer = access.to, access.to.writer
+    noted = writer.call(
+        "race_atomics",
+        "i64",
+        ("i64", pointer_number(to, "%ctx")),
+        ("i64", str(access.site)),
+        ("i64", str(writer.zext(access.mask, "i64"))),
+        ("i64", pointer_number(to, "%area")),
+        ("i64", str(access.bytes)),
+        ("i64", str(access.space + 12)),
+    )
+    return writer.trunc(noted, "i32")
 
 
 def _reach(access: Access, lane: Ref, between: Ref) -> Ref:

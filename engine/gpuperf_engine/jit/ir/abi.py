@@ -184,7 +184,7 @@ class Context(Record):
     ASKED = U64(952)
     ANSWER = U64(960)  # what a request for one is answered: 1 + its number, 0 if there was none
     # host address of a bit for each word of global memory: whether it has been accessed; 0: words are not in batches. Of four bytes
-    # for each: the number of its batch, 0: it has none; and of the ``Batches``
+    # for each: the number of its batch, or ``Batches.LEFT``; and of the ``Batches``
     RACE_BITS = U64(968)
     RACE_NUMBERS = U64(976)
     RACE_BATCHES = U64(984)

@@ -246,6 +246,10 @@ class Batches(Record):
     LOWEST = U64(16)  # the first and the last word that was accessed
     HIGHEST = U64(24)
     ACCESSES = U64(32)  # accesses by warps that were looked at
+    # what ``Context.RACE_NUMBERS`` has, of words that are in no batch (any more): APART | the number of the launch, of all that have
+    # had this memory
+    LEFT = U64(40)
+    APART = 1 << 31
     WORDS = 64  # of the instruction that runs, as those of a batch
     # the last batch in each slot, by a hash of first words; or one of an earlier launch
     LAST = Array32(64 + 4 * 32)
@@ -278,6 +282,7 @@ class Batch(Record):
     COUNT = U8(20)
     LEFT = U8(21)  # whether any word has left
     DIFFERING = U8(22)  # whether it is noted which bytes held several values
+    ATOMIC = U8(23)  # whether the store was atomic among all CTAs
     BEFORE = U32(24)  # the batch before in the same slot; or a higher number
     BYTES = 32
     #: lanes that are worth one

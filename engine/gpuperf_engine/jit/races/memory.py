@@ -56,6 +56,7 @@ class _Batches:
         # as long as they are few they take small pages, of which most launches need some
         self.rows = reserve(Batches.BYTES, _SMALL)
         self._known = self.rows[: Batches.LAST].view(np.int64)
+        self._launch = 0
         self._begin()
 
     @classmethod
@@ -89,6 +90,8 @@ class _Batches:
 
     def _begin(self) -> None:
         """No word has been accessed."""
+        self._launch = (self._launch + 1) % Batches.APART
+        self._known[Batches.LEFT // 8] = Batches.APART | self._launch
         self._known[Batches.NEXT // 8] = self._known[Batches.NUMBERED // 8] = 1
         self._known[Batches.ACCESSES // 8] = 0
         self._known[Batches.LOWEST // 8], self._known[Batches.HIGHEST // 8] = self.words, 0

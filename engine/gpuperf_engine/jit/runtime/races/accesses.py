@@ -15,8 +15,10 @@ from ..compile_python import (
     load64,
     trailing_zeros,
 )
+from .batched import race_batched
 from .blocks import race_again, race_segment
 from .clocks import race_epoch, race_shared
+from .flags import race_flag
 from .global_memory import race_line
 from .lines import race_strength
 from .scattered import race_beside, race_scattered
@@ -99,6 +101,19 @@ def race_anywhere(
             mask = mask & ~race_first_of(alike(addresses, lane, 8), mask)
         race_line(context, access, lane, start, end - start, race_image(access, start, first))
     return given
+
+
+def race_atomics(context: Context, site: int, mask: int, addresses: int, size: int, how: int) -> int:
+    """Note atomics by lanes, of words that nobody else has accessed; ``how`` as ``reach`` has it. Gives the lanes whose are noted."""
+    flags = load16(context.RACE_SITES + 2 * site)
+    kinds = Race.WORDS | Race.IS_STRONG | Race.NARROW | Race.ACQUIRES | Race.RELEASES
+    if flags & kinds != Race.WORDS | Race.IS_STRONG or context.RACE_BITS == 0 or mask == 0:
+        return 0
+    race_flag(context, site, how)
+    access = race_access(context, site, 0, size, how)
+    if access.ACCESSOR == 0:
+        return 0
+    return mask & ~race_batched(context, access, mask, addresses, size >> context.RACE_UNIT)
 
 
 def race_texels(context: Context, site: int, mask: int, addresses: int, sizes: int) -> int:

@@ -9,7 +9,7 @@ a ``Word``, or is noted in its line where CTAs may wait for one another. Where s
 from __future__ import annotations
 
 from ...ir.abi import Context
-from ...ir.race_records import Batch, Batches, Line, LineAccess, LineEntry, LineRoom, Word
+from ...ir.race_records import Batch, Batches, Line, LineAccess, LineEntry, LineRoom, Race, Word
 from ..compile_python import (
     batch_claim,
     batch_compare,
@@ -28,7 +28,7 @@ from ..compile_python import (
     unsigned_less,
 )
 from .blocks import race_segment_at
-from .lines import race_fresh
+from .lines import race_fresh, race_strength
 from .warps import race_entry, race_precedes
 from .words import race_accessor_at, race_comes_before, race_word_bytes
 
@@ -160,6 +160,7 @@ def race_batch_new(context: Context, access: LineAccess, mask: int, count: int) 
     batch.COUNT = count
     batch.LEFT = 0
     batch.DIFFERING = 0
+    batch.ATOMIC = access.STRONG != 0
     slot = race_batch_slot(context, mask)
     batch.BEFORE = batches.LAST[slot]
     batches.LAST[slot] = number
@@ -181,10 +182,15 @@ def race_batch_again(context: Context, access: LineAccess, mask: int, count: int
     if loader and loader != me and race_batch_precedes(context, access, loader) == 0:
         return 0
     claim = me << 32 | access.INFO & -32
+    atomic = access.STRONG != 0
     if access.STORES == 0:
         if loader == 0 or race_batch_epoch(context, loader) != access.EPOCH:
             known.LOADED = claim
         return 1
+    if storer and known.ATOMIC != atomic:
+        # both stay
+        return 0
+    known.ATOMIC = atomic
     if storer and access.VALUES and context.RACE_SEGMENTS == 0:
         data = context.RACE_FROM + context.ARENA
         differs = race_batch_differs(context, number)
@@ -237,6 +243,7 @@ def race_apart(context: Context, start: int, length: int) -> int:
         return 0
     place = (start - context.RACE_FROM) >> context.RACE_UNIT
     end = place + (length >> context.RACE_UNIT)
+    left = Batches(context.RACE_BATCHES).LEFT
     race_spans(context, place, end - 1)
     while place < end:
         at = race_bits_at(context, place)
@@ -245,13 +252,12 @@ def race_apart(context: Context, start: int, length: int) -> int:
         number = context.RACE_NUMBERS + place * 4
         if known & bit == 0:
             store64(at, known | bit)
-            store32(number, 0)
-        else:
+            store32(number, left)
+        elif load32(number) != left:
             race_number_words(context)
             batch = load32(number)
-            if batch:
-                store32(number, 0)
-                race_word_of(context, batch, place)
+            store32(number, left)
+            race_word_of(context, batch, place)
         place += 1
     return 0
 
@@ -289,6 +295,8 @@ def race_word_of(context: Context, number: int, place: int) -> int:
     if batch.DIFFERING:
         differs = load16(race_batch_differs(context, number) + 2 * last) >> (inside << context.RACE_UNIT)
         differs = differs & race_word_bytes(context)
+    if batch.ATOMIC:
+        differs = race_word_bytes(context)
     stored = batch.STORED
     loaded = batch.LOADED
     if loaded:
@@ -296,7 +304,7 @@ def race_word_of(context: Context, number: int, place: int) -> int:
     elif differs:
         loaded = stored & -4294967296 | Word.NOTHING
     if stored:
-        stored = stored | last
+        stored = stored | last | Word.ATOMIC * (batch.ATOMIC != 0)
     batch.LEFT = 1
     word = Word(context.RACE_WORDS + place * Word.BYTES)
     word.STORED = stored
@@ -334,13 +342,16 @@ def race_line_of(context: Context, number: int, lane: int, first: int) -> int:
         offset | trailing_zeros(count << unit) << LineEntry.POWER | (length - 1) << LineEntry.LENGTH
     )
     while place < end:
-        store32(context.RACE_NUMBERS + place * 4, 0)
+        store32(context.RACE_NUMBERS + place * 4, Batches(context.RACE_BATCHES).LEFT)
         place += 1
     batch.LEFT = 1
     if batch.STORED:
-        race_line_noted(context, access, batch.STORED | low, 4)
+        strong = 0
+        if batch.ATOMIC:
+            strong = race_strength(Race.IS_STRONG)
+        race_line_noted(context, access, batch.STORED | low, 4, strong)
     if batch.LOADED:
-        race_line_noted(context, access, batch.LOADED | first, 0)
+        race_line_noted(context, access, batch.LOADED | first, 0, 0)
     return 0
 
 
@@ -354,7 +365,7 @@ def race_goes_on(context: Context, number: int, lane: int, place: int, near: int
     return place >> words == near >> words and load32(context.RACE_NUMBERS + place * 4) == number
 
 
-def race_line_noted(context: Context, access: LineAccess, content: int, stores: int) -> int:
+def race_line_noted(context: Context, access: LineAccess, content: int, stores: int, strength: int) -> int:
     """Note a store or a load that a batch has noted in the line at ``START``."""
     number = content >> 32
     segment = race_segment_at(context, number)
@@ -365,7 +376,7 @@ def race_line_noted(context: Context, access: LineAccess, content: int, stores: 
     image = access.IMAGE
     access.EPOCH = segment.EPOCH
     access.INFO = content & Word.BEHIND
-    access.STRONG = 0
+    access.STRONG = strength
     access.STORES = stores
     access.IMAGE = 0
     line = (access.START - context.RACE_FROM) >> Line.BITS

@@ -58,8 +58,8 @@ TEXT = head("8.0", "sm_80") + "".join(
 EXPECTED = {
     "op1": ("p1", {("load", "single-zero"), ("store", "single-value")}),
     "op2": ("p1", {("store", "single-zero")}),
-    # one value to three bits, as expected, and 1 + i / 10,000 exactly, which the kernel computes
-    "op3": ("p1", {("store", "approximate-values"), ("store", "structured-values")}),
+    # one value to three bits and a heavy type, as expected, and 1 + i / 10,000 exactly, which the kernel computes
+    "op3": ("p1", {("store", "approximate-values"), ("store", "heavy-type"), ("store", "structured-values")}),
     "op4": ("p2", {("store", "single-value")}),
     "op5": ("p2", {("store", "structured-values")}),
 }
@@ -90,6 +90,9 @@ def test_op3_fits_a_half_but_for_its_rounding(findings: tuple[ge.Finding, ...]) 
     close = [item for item in findings if item.kernel == "op3" and item.rule == "approximate-values"]
     assert {item.evidence["narrower"] for item in close} == {"f16"}
     assert {item.evidence["narrower_error"] for item in close} == {2.0**-11}
+    (heavy,) = (item for item in findings if item.kernel == "op3" and item.rule == "heavy-type")
+    assert (heavy.evidence["narrower"], heavy.evidence["narrower_error"]) == ("f16", 2.0**-11)
+    assert (heavy.severity, heavy.waste) == ("note", 2 * N // 2)
 
 
 def test_what_goes_beyond_it_is_so(findings: tuple[ge.Finding, ...]) -> None:

@@ -18,7 +18,7 @@ from .fine_frequent import frequent_values, idle_atomics
 from .fine_single import approximate_values, single_value
 from .fine_stores import dead_stores, repeated_loads, silent_stores, uninitialized_reads
 from .fine_structured import structured_values
-from .fine_types import heavy_type
+from .fine_types import heavy_type, rounded_type
 from .instructions import ATOMICS, COMPILERS, MOVES, accesses_of, instruction_finding, instruction_names
 from .matches import Match
 from .program import Step
@@ -119,6 +119,10 @@ def _matches(record: ValueRecord, step: Step, thresholds: Thresholds, few: froze
     for match in (values, *(family(record, thresholds) for family in others)):
         if match:
             yield match
+        # beside a structure; alone, an approximation names the type itself
+        beside = match and match is not values and match.rule == "approximate-values"
+        if match and beside and (narrower := rounded_type(record, match)):
+            yield narrower
 
 
 def _of_few_values(steps: Sequence[Step]) -> frozenset[str]:

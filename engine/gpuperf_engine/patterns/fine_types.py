@@ -6,7 +6,7 @@ from ..device.thresholds import Thresholds
 from ..results import ValueRecord
 from .matches import Match
 
-__all__ = ["heavy_type"]
+__all__ = ["heavy_type", "rounded_type"]
 
 #: bytes, bits of the fraction, largest number, least normal one (PTX ISA, "Alternate Floating-Point Data Formats"; IEEE 754)
 _FLOATS = {
@@ -56,6 +56,22 @@ def heavy_type(record: ValueRecord, thresholds: Thresholds) -> Match | None:
         f"store an 8-bit index into a table of the {record.distinct} values",
         severity="note",
         evidence={"narrower": "dictionary", "distinct": record.distinct},
+    )
+
+
+def rounded_type(record: ValueRecord, approximate: Match) -> Match | None:
+    """Of values that are about one: a float half as wide that holds them but for rounding."""
+    name, error = (approximate.evidence.get(key) for key in ("narrower", "narrower_error"))
+    if name is None:
+        return None
+    return Match(
+        "heavy-type",
+        1.0,
+        f"all fit {name} within {error:.2g}, instead of {record.type}",
+        record.bytes // 2,
+        f"if the result bears the rounding, store the values as {name}",
+        severity="note",
+        evidence={"narrower": name, "narrower_error": error},
     )
 
 

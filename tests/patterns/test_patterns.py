@@ -192,6 +192,18 @@ def test_of_several_duplicates_that_is_named_which_is_there(device: ge.Device) -
     assert finding.evidence["other"] == "there"
 
 
+@pytest.mark.parametrize(("marks", "rules"), [(1, []), (31, []), (32, ["duplicate-values"])])
+def test_masks_of_few_marks_are_alike_by_chance(device: ge.Device, marks: int, rules: list[str]) -> None:
+    """As those of heartwall of Rodinia: each has one point of many."""
+    mask = np.zeros(1000, np.float32)
+    mask[100 : 100 + marks] = 1 + np.arange(marks)
+    for name in ("first", "second"):
+        device.array(mask, name=name)
+    assert [
+        item.rule for item in ge.find_patterns(device.program) if item.rule == "duplicate-values"
+    ] == rules
+
+
 def test_contents_of_another_size_or_since_changed_are_no_duplicates(device: ge.Device) -> None:
     first = device.array(NUMBERS, name="first")
     first.copy_from(NUMBERS[::-1].copy())

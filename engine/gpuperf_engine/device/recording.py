@@ -388,7 +388,9 @@ class Recorder:
             array = self.array_of(other)
             if not apart or array is None or not self._equal_now(other, where, view):
                 continue
-            if self._written_alike(known.flags.part(slice(start, end)), other, where, width):
+            if self._written_alike(
+                known.flags.part(slice(start, end)), other, where, width
+            ) and not self._one_value_but_few(view, width):
                 match = Same(array, where, len(view), self._of(other).writer, other.freed)
                 break
         group[start_of] = None
@@ -400,6 +402,16 @@ class Recorder:
         written = here & _WRITTEN
         least = min(len(here), self.thresholds.elements * width)
         return np.array_equal(written, there & _WRITTEN) and int(np.count_nonzero(written)) >= least
+
+    def _one_value_but_few(self, view: NDArray[np.uint8], width: int) -> bool:
+        """Whether all but few elements hold one value: masks of one mark are alike by chance."""
+        count = len(view) // width
+        rows = view[: count * width].reshape(count, width)
+        for index in (0, count // 2, count - 1):
+            others = int(np.count_nonzero((rows != rows[index]).any(axis=1)))
+            if others < self.thresholds.elements and count - others >= self.thresholds.most * count:
+                return True
+        return False
 
     def _equal_now(self, other: Allocation, start: int, view: NDArray[np.uint8]) -> bool:
         there = self.memory.view(other)[start : start + len(view)]

@@ -1,28 +1,28 @@
-# Every target sets up its own .venv on first use; nothing but Python ≥ 3.10, make and a network to PyPI is needed.
+# Every target sets up its own .venv on first use; only Python ≥ 3.10, make and access to PyPI are needed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-# The tests start Python hundreds of times; where this is set, each start compiles the engine anew, which takes four times as long.
+# The tests start Python hundreds of times; if this is set, each start recompiles the engine, which takes four times as long.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-fast accuracy check compare bench docs fuzz hardware-kit hardware clean
 
-help: ## Lists what can be made
+help: ## Lists all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Shows the gate on a kernel that is made slower
+demo: $(READY) ## Shows how the gate catches a kernel that is made slower
 	$(BIN)/python examples/demo/demo.py
 
 test: $(READY) ## Runs all tests, then the gate on the examples
 	$(BIN)/python -m pytest -n auto --dist worksteal
 	$(BIN)/python -m pytest -n auto --gpuperf examples --gpuperf-report=build/gpuperf
 
-test-fast: $(READY) ## Runs the tests that need no ptxas, start no process and sweep nothing, in a minute
+test-fast: $(READY) ## Runs the tests without ptxas, processes or sweeps, in a minute
 	$(BIN)/python -m pytest -n auto --dist worksteal --fast
 
-accuracy: $(READY) ## Says how far every model is from every measurement in the repository, by GPU and kernel
+accuracy: $(READY) ## Prints the error of every model on every measurement in the repository, by GPU and kernel
 	$(BIN)/python -m benchmarks.accuracy_models
 
 check: $(READY) ## Lints, checks types and layers, and that the generated pages are current
@@ -41,15 +41,15 @@ bench: $(READY) ## Measures the engine and the plugin
 docs: $(READY) ## Renders the generated pages of docs/ and the tables in the README from the code
 	$(BIN)/python -m benchmarks.docs
 
-fuzz: $(READY) ## Runs mutants of real PTX on both backends for MINUTES=5; SEED=N begins with that mutant
+fuzz: $(READY) ## Runs mutants of real PTX on both backends for MINUTES=5; SEED=N starts with that mutant
 	$(BIN)/python -m tests.hostile.fuzz --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED)) --keep build/fuzz
 
 # On that machine, python3 build/hardware-kit/collect.py OUT needs Python, NumPy and the driver.
-hardware-kit: $(READY) ## Writes build/hardware-kit, the folder to carry to a machine with a GPU
+hardware-kit: $(READY) ## Writes build/hardware-kit, the folder to copy to a machine with a GPU
 	$(BIN)/python -m tests.hardware.kit
 
-# Measures on the GPU of this machine, holds what it computed against the emulator and puts the times into benchmarks/hardware;
-# docs/hardware.md says what. Only the driver is needed. MACHINE=ID names the machine's description where several fit.
+# Measures on the GPU of this machine, compares the results with the emulator and stores the times in benchmarks/hardware
+# (docs/hardware.md). Only the driver is needed. MACHINE=ID names the machine's description if several fit.
 hardware: $(READY) ## Measures on the GPU of this machine and compares it with the emulator
 	$(BIN)/python tests/hardware/collect.py build/hardware
 	$(BIN)/python -m tests.hardware.compare build/hardware --report build/hardware/report || test $$? -eq 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -246,6 +247,22 @@ def test_what_atomics_return_is_not_known() -> None:
     given, _ = inputs_of(ticket + "st.global.f32 [%q7], 0f00000000;", np.zeros(64, np.uint32), 4)
     found = ge.estimate(given, "rtx-a6000", model="simulation")
     assert found.model == "kleimenov-popova" and "depend on results of its atomics" in found.notes[0]
+
+
+@needs_assembler
+def test_more_sms_are_never_slower() -> None:
+    """That have the same bandwidth together. A copy that DRAM limits takes as long; where 4 of 388 CTAs do anything, each of these has
+    all that the others do not ask for."""
+    busy = "setp.gt.u32 %p1, %r2, 3;\n@%p1 bra END;\n" + COPY + "\nEND:"
+    for body, grid in ((COPY, 4096), (busy, 388), (COPY, 85 * 6 + 1)):
+        given = profile(body, grid, 256, 1 << 20)
+        times = []
+        for count in (84, 85, 97, 105, 168, 336):
+            machine = replace(load_machine("rtx-a6000"), sm_count=count)
+            found = ge.estimate(given, machine, model="simulation")
+            assert found.model == "simulation"
+            times.append(found.cycles)
+        assert all(after <= before * 1.0003 + 1 for before, after in itertools.pairwise(times)), (grid, times)
 
 
 @needs_assembler

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from gpuperf_engine.jit.ir.sm_records import END
 from gpuperf_engine.sass.sm.asynchronous import Named
-from gpuperf_engine.sass.sm.streams import Classes, class_of
+from gpuperf_engine.sass.sm.streams import Class, Classes, class_of
 
 
 def test_vectors_of_local_memory_have_a_line_for_each_word_of_each_lane() -> None:
@@ -33,3 +34,15 @@ def test_ctas_of_an_sm_are_those_of_their_place_in_the_grid() -> None:
     # the first of as many CTAs as a grid may have are not those of all
     billions = Classes((), (), of_place, (2**31 - 1, 65535, 65535))
     assert billions.on_sm((2**31 - 1) * 65535 * 65535 // 84, 84, 3).tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("grid", [(1, 1, 1), (2, 1, 1), (3, 4, 1), (7, 2, 5)])
+def test_the_part_of_each_class_is_that_of_its_ctas(grid: tuple[int, int, int]) -> None:
+    one = Class(np.zeros(1, np.uint32), np.zeros(1, np.int64), np.zeros(0, np.uint8), np.zeros(0, np.int64))
+    of_place = {(x, y, z): min(x, y, z) for x in range(3) for y in range(3) for z in range(3)}
+    classes = Classes((one,) * 3, (), of_place, grid)
+    every = classes.on_sm(int(np.prod(grid)), 1, int(np.prod(grid)))
+    assert classes.shares().tolist() == pytest.approx(
+        (np.bincount(every, minlength=3) / np.prod(grid)).tolist()
+    )
+    assert Classes((one,) * 4, (), {}, grid, cluster=2).shares().tolist() == [0.5, 0.5]

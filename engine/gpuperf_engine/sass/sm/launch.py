@@ -21,7 +21,7 @@ from ..run.writer import NotRun
 from .asynchronous import Copies
 from .numbers import SmNumbers
 from .operations import Operations, unit_of
-from .settings import FULLY_MIXED, MOST_INSTRUCTIONS, MOST_WAVES, START_INSTRUCTIONS
+from .settings import FIRST_CTAS, FULLY_MIXED, MOST_INSTRUCTIONS, MOST_WAVES, START_INSTRUCTIONS
 from .sharing import Group, Reuse, reuse_of
 from .simulate import Memory, Simulated, simulate
 from .streams import Classes, classes_of
@@ -106,13 +106,11 @@ class Traced:
         """On a machine, with so many CTAs on an SM at most, each with so much shared memory; ``warm``: L2 holds what the launch before
         left there; ``changed``: what is otherwise at instructions (``sm_records.Change``), by position."""
         plan = self.record.plan
-        size = plan.cluster_ctas
-        # the CTAs of a cluster run on SMs of their own
-        clusters = max(1, numbers.sm_count // size)
-        ctas = -(-(plan.ctas // size) // clusters)
+        clusters, ctas = self._clusters(numbers), self._ctas(numbers)
         resident = min(resident, ctas)
         copies = self._copies(numbers, resident)
         memory = self._memory(numbers, resident, shared_per_cta, warm)
+        numbers = self._used(numbers)
         operations = Operations(self.graph, numbers)
         operations.change(changed or {})
 
@@ -151,13 +149,13 @@ class Traced:
         """``clocks`` clocks of the SM from ``start`` on (``None``: in the middle of what is simulated of its CTAs); the others as
         ``timed``."""
         plan = self.record.plan
-        clusters = max(1, numbers.sm_count // plan.cluster_ctas)
-        ctas = -(-(plan.ctas // plan.cluster_ctas) // clusters)
+        clusters, ctas = self._clusters(numbers), self._ctas(numbers)
         resident = min(resident, ctas)
         copies, memory = (
             self._copies(numbers, resident),
             self._memory(numbers, resident, shared_per_cta, warm),
         )
+        numbers = self._used(numbers)
         operations = Operations(self.graph, numbers)
 
         def run(count: int, at_once: int, window: tuple[int, int] | None) -> Simulated:
@@ -180,14 +178,42 @@ class Traced:
         each = -(-min(resident, count) * plan.warps_per_cta // numbers.parts)
         return window_of(operations, seen, start, start + clocks, each)
 
+    def _clusters(self, numbers: SmNumbers) -> int:
+        """Clusters that run side by side: their CTAs run on SMs of their own."""
+        return max(1, numbers.sm_count // self.record.plan.cluster_ctas)
+
+    def _ctas(self, numbers: SmNumbers) -> int:
+        """CTAs of the SM that has the most."""
+        plan = self.record.plan
+        return -(-(plan.ctas // plan.cluster_ctas) // self._clusters(numbers))
+
+    def _used(self, numbers: SmNumbers) -> SmNumbers:
+        """With the fewest SMs of which the fullest has no more CTAs: that CTAs are dealt to further ones delays none of its own."""
+        size = self.record.plan.cluster_ctas
+        clusters = -(-(self.record.plan.ctas // size) // self._ctas(numbers))
+        return replace(numbers, sm_count=min(numbers.sm_count, clusters * size))
+
+    def _part(self, numbers: SmNumbers) -> float:
+        """Of what all CTAs touch in global memory, what those of the SM do, which is its part of L2 and DRAM: other SMs that have less
+        to do leave theirs to it. By CTAs alone where they copy."""
+        ctas, classes, even = self._ctas(numbers), self.classes, self._ctas(numbers) / self.record.plan.ctas
+        spaces = np.array([group.space == "global" for group in classes.groups] + [False])
+        lines = np.array([spaces[item.groups].sum() for item in classes.classes], np.float64)
+        of_cluster = lines.reshape(-1, classes.cluster).mean(axis=1)
+        seen = classes.on_sm(ctas, self._clusters(numbers), min(ctas, FIRST_CTAS))
+        own, mean = of_cluster[seen // classes.cluster].mean(), of_cluster @ classes.shares()
+        copying = classes.copying is not None and classes.copying.named.kind_count
+        if copying or not own or not mean:
+            return even
+        return min(1.0, even * float(own / mean))
+
     def _copies(self, numbers: SmNumbers, resident: int) -> Copies:
         copying = self.classes.copying
         return Copies() if copying is None else copying.of(resident * numbers.sm_count)
 
     def _memory(self, numbers: SmNumbers, resident: int, shared_per_cta: int, warm: bool) -> Memory:
         """What L1 holds, the SM's part of the rates, and how much of what it touches comes from DRAM."""
-        plan = self.record.plan
-        active = min(plan.ctas, numbers.sm_count)
+        plan, part = self.record.plan, self._part(numbers)
         classes, typical = self.classes, self.classes.typical
         found: list[Reuse | None] = []
         for number, group in enumerate(classes.groups):
@@ -235,7 +261,7 @@ class Traced:
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
         return Memory(
-            l1, numbers.l2_rate / active, dram / active, tuple(shares), tuple(copied), mix, tuple(behind)
+            l1, numbers.l2_rate * part, dram * part, tuple(shares), tuple(copied), mix, tuple(behind)
         )
 
     def _scattered(self, number: int, running: int) -> Reuse:

@@ -96,12 +96,27 @@ class Classes:
             return np.array([self.longest], np.int64)
         return (numbers % count if ctas > count else numbers * count // ctas) * self.cluster
 
-    def _of(self, ctas: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The classes of CTAs, or of the first CTAs of clusters."""
-        wide, tall, _ = self.grid
+    def shares(self) -> NDArray[np.float64]:
+        """The part of all CTAs, or clusters, that each class has."""
+        count = len(self.classes) // self.cluster
+        if not self.of_place:
+            return np.full(count, 1 / count)
+        x, y, z = (np.array([1, max(0, size - 2), size > 1]) / size for size in self.grid)
+        parts = x[:, None, None] * y[:, None] * z
+        found = np.zeros(count)
+        np.add.at(found, self._table().ravel() // self.cluster, parts.ravel())
+        return found
+
+    def _table(self) -> NDArray[np.int64]:
         table = np.zeros((3, 3, 3), np.int64)
         for place, number in self.of_place.items():
             table[place] = number
+        return table
+
+    def _of(self, ctas: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The classes of CTAs, or of the first CTAs of clusters."""
+        wide, tall, _ = self.grid
+        table = self._table()
         places = (ctas % wide, ctas // wide % tall, ctas // (wide * tall))
         x, y, z = (np.where(at == 0, 0, 1 + (at == size - 1)) for at, size in zip(places, self.grid))
         return table[x, y, z]

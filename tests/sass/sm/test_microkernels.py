@@ -1,0 +1,159 @@
+"""Microkernels give back the numbers of every machine file, within 5 %. Machine code written by hand: no assembler."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuperf_engine.sass.sm.numbers import SmNumbers
+from gpuperf_engine.timing.machine import Machine, load_machine, machine_ids
+from gpuperf_engine.timing.simulation import numbers_of
+
+from .machines import access, run
+
+CLOSE = 0.05
+#: by latency of a machine file: an instruction that needs its own result, and the unit that it occupies
+CHAINS = {
+    "fma": ("FFMA R1, R1, R2, R1", "fma"),
+    "alu": ("IADD3 R1, R1, R2, RZ", "alu"),
+    "imad": ("IMAD R1, R1, R2, R1", "imad"),
+    "fp64": ("DFMA R2, R2, R4, R2", "fp64"),
+    "fp16": ("HFMA2 R1, R1, R2, R1", "fp16"),
+    "xu": ("MUFU.RCP R1, R1", "xu"),
+    "shuffle": ("SHFL.IDX PT, R1, R1, R2, R3", "lsu"),
+    "shared": ("LDS R1, [R1]", "lsu"),
+    "l1": ("LDG.E R2, [R2.64]", "lsu"),
+    "l2": ("LDG.E R2, [R2.64]", "lsu"),
+    "dram": ("LDG.E R2, [R2.64]", "lsu"),
+}
+#: by unit: instructions side by side
+STREAMS = {
+    "fma": "FFMA R{}, R1, R2, c[0x0][0x160]",
+    "alu": "IADD3 R{}, R1, R2, RZ",
+    "imad": "IMAD R{}, R1, R2, c[0x0][0x160]",
+    "fp64": "DFMA R{}, R2, R4, c[0x0][0x160]",
+    "fp16": "HFMA2 R{}, R1, R2, c[0x0][0x160]",
+    "xu": "MUFU.RCP R{}, R1",
+}
+
+
+def described(name: str) -> tuple[Machine, SmNumbers]:
+    machine = load_machine(name)
+    return machine, numbers_of(machine)
+
+
+def slope(texts: list[str], words: list[int], numbers: SmNumbers, **how: float) -> float:
+    """Clocks that one more of this code takes a warp that is alone: of 60 more than 20."""
+    ends = [
+        run([*texts * count, "EXIT"], [words * count], numbers=numbers, **how).ended  # type: ignore[arg-type]
+        for count in (20, 80)
+    ]
+    return (ends[1] - ends[0]) / 60
+
+
+@pytest.mark.parametrize("name", machine_ids())
+def test_a_chain_takes_the_latency(name: str) -> None:
+    machine, numbers = described(name)
+    for of, (text, unit) in CHAINS.items():
+        if of not in machine.latencies:
+            continue
+        words, how = [], {}
+        if of == "shared":
+            words = access(1)
+        if of == "l1":
+            words, how = access(1, {0: 1}), {"lines": 1, "share": 0.0}
+        if of in ("l2", "dram"):  # no line is kept in L1
+            continue
+        busy = 32 / machine.lanes[unit] if unit != "lsu" else 0
+        expected = max(machine.latencies[of], busy)
+        found = slope([text], words, numbers, **how)
+        assert found == pytest.approx(expected, rel=CLOSE), (of, found, expected)
+
+
+@pytest.mark.parametrize("name", machine_ids())
+@pytest.mark.parametrize("level", ["l2", "dram"])
+def test_a_chase_takes_the_latency_of_its_level(name: str, level: str) -> None:
+    """Cold caches: each line comes from DRAM; warm: from L2."""
+    machine, numbers = described(name)
+    ends = []
+    for count in (20, 80):
+        words = [word for line in range(count) for word in access(1, {line: 1})]
+        code = [CHAINS[level][0]] * count + ["EXIT"]
+        share = float(level == "dram")
+        seen = run(code, [words], numbers=numbers, lines=count, share=share, dram_rate=1e3, l2_rate=1e3)
+        assert seen.dram_sectors == count * share
+        ends.append(seen.ended)
+    assert (ends[1] - ends[0]) / 60 == pytest.approx(machine.latencies[level], rel=CLOSE)
+
+
+@pytest.mark.parametrize("name", machine_ids())
+def test_warps_that_do_not_wait_take_the_lanes_of_the_unit(name: str) -> None:
+    machine, numbers = described(name)
+    for unit, text in STREAMS.items():
+        # where it has 10 lanes (6.0 and 6.1, which ptxas no longer knows) it is occupied for whole clocks
+        if unit not in machine.lanes or machine.lanes[unit] == 10:
+            continue
+        code = [text.format(8 + 2 * (n % 60)) for n in range(300)] + ["EXIT"]
+        ended = run(code, [[]] * 4 * numbers.parts, numbers=numbers).ended - machine.cta_turnaround
+        # four warps in each sub-partition, which issues one instruction a clock
+        clocks = max(32 / machine.lanes[unit], 1 / min(1.0, machine.issue_rate))
+        assert ended == pytest.approx(4 * 300 * clocks, rel=CLOSE), (unit, ended / 1200, clocks)
+
+
+@pytest.mark.parametrize("name", machine_ids())
+@pytest.mark.parametrize("wavefronts", [1, 2, 32])
+def test_bank_conflicts_take_their_wavefronts(name: str, wavefronts: int) -> None:
+    """Lanes so many words apart: a wavefront of 128 bytes each."""
+    machine, numbers = described(name)
+    code = [f"LDS R{8 + n}, [R2]" for n in range(100)] + ["EXIT"]
+    seen = run(code, [access(wavefronts) * 100] * 8, numbers=numbers)
+    each = max(wavefronts * 128 / machine.l1_bandwidth, 32 / (machine.lanes["lsu"] * machine.sub_partitions))
+    assert (seen.ended - machine.cta_turnaround) / 800 == pytest.approx(each, rel=CLOSE)
+
+
+def streamed(name: str, level: str, sectors: int, loads: int) -> int:
+    """Clocks in which 32 warps have read four lines with each of so many loads."""
+    machine, numbers = described(name)
+    warps, lines = 32, 4
+    count = iter(range(warps * loads * lines))
+    words = [
+        [word for _ in range(loads) for word in access(1, {next(count): sectors for _ in range(lines)})]
+        for _ in range(warps)
+    ]
+    seen = run(
+        [f"LDG.E R{8 + n % 200}, [R2.64]" for n in range(loads)] + ["EXIT"], words, numbers=numbers, lines=warps * loads * lines,
+        share=float(level == "dram"), dram_rate=numbers.one_way / machine.sm_count, l2_rate=machine.l2_bandwidth / machine.sm_count,
+        mixed=0.0,
+    )  # fmt: skip
+    return seen.cycles
+
+
+@pytest.mark.parametrize("name", machine_ids())
+@pytest.mark.parametrize("level", ["l2", "dram"])
+@pytest.mark.parametrize("sectors", [15, 1])
+def test_streams_take_the_bandwidth_of_their_level(name: str, level: str, sectors: int) -> None:
+    """The SM's part of it, from cold and from warm caches; lanes side by side, or a sector of each line (stride 32)."""
+    machine, numbers = described(name)
+    rate = {"l2": machine.l2_bandwidth, "dram": numbers.one_way}[level] / machine.sm_count
+    moved = 32 * 4 * 32 * bin(sectors).count("1")
+    looked_up = 32 * max(4 / machine.l1_tag_rate, 32 / (machine.lanes["lsu"] * machine.sub_partitions))
+    found = (streamed(name, level, sectors, 120) - streamed(name, level, sectors, 40)) / 80
+    assert found == pytest.approx(max(moved / min(rate, machine.l2_sm_bandwidth), looked_up), rel=CLOSE)
+
+
+@pytest.mark.parametrize("name", machine_ids())
+@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+def test_warps_move_what_they_have_under_way_in_a_latency(name: str, warps: int) -> None:
+    """Little's law: each warp waits for a line before it asks for the next, while bandwidth is not used up."""
+    machine, numbers = described(name)
+    latency, ends = machine.latencies["dram"], []
+    for links in (20, 80):
+        words = [
+            [word for link in range(links) for word in access(1, {warp * links + link: 15})]
+            for warp in range(warps)
+        ]
+        code = ["LDG.E R2, [R2.64]"] * links + ["EXIT"]
+        seen = run(code, words, numbers=numbers, lines=warps * links, dram_rate=1e3, l2_rate=1e3)
+        ends.append(seen.ended)
+    # its own line comes through the port of the SM, and others may be before it
+    way = 128 / machine.l2_sm_bandwidth
+    assert latency <= (ends[1] - ends[0]) / 60 <= latency + warps * way

@@ -7,7 +7,7 @@ import math
 from ..ptx.module import Function
 from ..results import KernelAttributes, Resources
 from ..simt.launch import MAX_THREADS, shared_limit
-from ..simt.program import Program
+from ..simt.program import Program, declared_registers
 
 __all__ = ["attributes_of"]
 
@@ -47,7 +47,7 @@ def attributes_of(program: Program, resources: Resources) -> KernelAttributes:
 
 def _declared(kernel: Function, bounds: list[int]) -> int:
     """The most registers that an assembler may give a thread so that a block of the threads that the kernel declares fits."""
-    limit = kernel.maxnreg or _REGISTERS
+    limit = declared_registers(kernel.maxnreg) if kernel.maxnreg else _REGISTERS
     if bounds:
         warps = -(-min(bounds) // (32 * _WARPS)) * _WARPS
         limit = min(limit, _REGISTERS // warps // _UNIT * _UNIT // 32)

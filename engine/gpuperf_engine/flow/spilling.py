@@ -2,12 +2,14 @@
 
 Chaitin's rule with the usual costs ("Register Allocation & Spilling via Graph Coloring", 1982): where too many registers are live,
 those go whose loads and stores are executed least, loops counting ten times for each level. A register that is kept in memory is
-loaded once in each block that reads it before writing it, and stored once in each block that writes it.
+loaded once in each block that reads it before writing it, and stored once in each block that writes it. What is constant in a launch
+takes none of them: an assembler reads parameters where they are, makes other constants anew (Briggs, Cooper and Torczon,
+"Rematerialization", 1992), and GPUs since Turing keep values of a whole warp in registers of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..ptx.syntax import Instruction, Register
@@ -33,15 +35,17 @@ class Spilled:
     tightest: int = -1
 
 
-def spill(blocks: Sequence[BasicBlock], room: int) -> Spilled:
-    """Of one function whose threads have ``room`` 32-bit registers for values. Needs ``live_out`` of the blocks."""
+def spill(blocks: Sequence[BasicBlock], room: int, constants: Collection[Register] = ()) -> Spilled:
+    """Of one function whose threads have ``room`` 32-bit registers for values other than ``constants``. Needs ``live_out`` of the
+    blocks."""
     use = {block.index: _exposed(block) for block in blocks}
     written = {block.index: _written(block) for block in blocks}
     costs: dict[Register, float] | None = None
     spilled: set[Register] = set()
+    free = frozenset(constants)
     most, tightest = -1, -1
     for block in blocks:
-        live = {register for register in block.live_out if words_of(register)} - spilled
+        live = {register for register in block.live_out if words_of(register)} - spilled - free
         words = sum(words_of(register) for register in live)
         points: list[Instruction | None] = [None, *reversed(block.instructions)]
         for instruction in points:
@@ -52,7 +56,7 @@ def spill(blocks: Sequence[BasicBlock], room: int) -> Spilled:
                     gone = live.intersection(writes(instruction))
                     live -= gone
                     words -= sum(words_of(register) for register in gone)
-                fresh = set(reads(instruction)) - live - spilled
+                fresh = set(reads(instruction)) - live - spilled - free
                 live |= fresh
                 words += sum(words_of(register) for register in fresh)
             if words > most:

@@ -13,7 +13,7 @@ from ..ptx.syntax import Instruction
 from ..results import BlockProfile, Branches, BranchProfile, LineProfile, Profile, Resources
 from ..simt.counters import Observation
 from ..simt.launch import LaunchPlan
-from ..simt.program import BasicBlock, Program
+from ..simt.program import BasicBlock, Program, declared_registers
 from ..simt.rule_breaches import breach_note
 from .memory import memory_totals, site_profiles
 from .opcodes import count_opcodes
@@ -80,7 +80,7 @@ def build_profile(
         cancelled_ctas=observation.cancelled,
         launches=times,
         demand="values" if executed is None else executed.demand,
-        resources=resources or Resources(program.registers, plan.shared_bytes, program.local_bytes),
+        resources=resources or Resources(_registers(program), plan.shared_bytes, program.local_bytes),
         static_instructions=program.static_instructions,
         observed_footprint=observation.footprint,
         observed_values=observation.values,
@@ -214,6 +214,12 @@ class _Table:
             for names in self._names
         )
         return ptx, source
+
+
+def _registers(program: Program) -> int:
+    """As estimated; what a directive does not allow is spilled."""
+    limit = program.kernel.maxnreg
+    return min(program.registers, declared_registers(limit)) if limit else program.registers
 
 
 def _lines_of(instruction: Instruction, lines: _Lines, sources: _Lines) -> tuple[_Line, ...]:

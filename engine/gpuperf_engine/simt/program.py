@@ -32,6 +32,7 @@ __all__ = [
     "Program",
     "Site",
     "build_program",
+    "declared_registers",
     "is_order_free",
     "program_of",
     "reserved_offset",
@@ -44,6 +45,8 @@ _T = TypeVar("_T")
 RESERVED_SHARED = 1024
 #: 32-bit registers that a thread can have (CUDA C++ Programming Guide, compute capability 3.5 and later)
 MOST_REGISTERS = 255
+#: the least that ptxas takes as a limit ("adjusting per thread register count of 16 to lower bound of 24": 13.0, sm_75 to sm_120)
+_LEAST_DECLARED = 24
 #: calls inside one another
 MAX_DEPTH = 1024
 #: bytes per thread for the local variables of recursive functions
@@ -221,6 +224,11 @@ class Program:
         start = self.entries[function]
         end = self.entries[function + 1] if function + 1 < len(self.entries) else len(self.blocks)
         return self.blocks[start:end]
+
+
+def declared_registers(maxnreg: int) -> int:
+    """The most registers that a thread has under a directive."""
+    return max(_LEAST_DECLARED, maxnreg)
 
 
 def program_of(kernel: Function) -> Program:

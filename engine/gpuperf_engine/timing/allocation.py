@@ -15,7 +15,7 @@ from ..flow.spilling import Spilled, spill
 from ..profile.build import LaunchRecord
 from ..ptx.syntax import Immediate
 from ..results import Resources
-from ..simt.program import Program
+from ..simt.program import Program, declared_registers
 from .machine import Machine
 from .occupancy import WARP_SIZE
 
@@ -57,7 +57,7 @@ def allocate(record: LaunchRecord, machine: Machine, resources: Resources) -> Al
     if resources.source != "estimate":
         if not resources.spill_loads and not resources.spill_stores:
             return Allocation(resources.registers)
-        spilled = _spilled(program, resources.registers)
+        spilled = _spilled(program, resources.registers, constants=True)
         return Allocation(
             resources.registers,
             _scaled(spilled, spilled.loads, resources.spill_loads // 4),
@@ -85,7 +85,7 @@ def _declared(program: Program, machine: Machine) -> int:
     kernel = program.kernel
     limit = machine.max_registers_per_thread
     if kernel.maxnreg:
-        limit = min(limit, kernel.maxnreg)
+        limit = min(limit, declared_registers(kernel.maxnreg))
     bound = kernel.reqntid or kernel.maxntid
     if bound:
         limit = min(limit, registers_that_fit(machine, prod(bound), kernel.minnctapersm or 1) or limit)
@@ -104,22 +104,28 @@ def _requested(program: Program) -> list[int]:
     ]
 
 
-def _spilled(program: Program, registers: int) -> Spilled:
-    """Of all functions of a program with so many registers per thread; numbers of blocks are those of the program."""
+def _spilled(program: Program, registers: int, constants: bool = False) -> Spilled:
+    """Of all functions of a program with so many registers per thread; numbers of blocks are those of the program. ``constants``:
+    whether these may be spilled like other values, as what is spilled in fact is shared out among the blocks."""
     known = program.kernel.memo.setdefault("timing.spills", {})
     assert isinstance(known, dict)
-    if registers not in known:
+    key = registers, constants
+    if key not in known:
         parts = [
-            spill(program.blocks_of(number), max(1, registers - _KEPT_ASIDE))
-            for number in range(len(program.functions))
+            spill(
+                program.blocks_of(number),
+                max(1, registers - _KEPT_ASIDE),
+                () if constants else uniformity.constant,
+            )
+            for number, uniformity in enumerate(program.uniformity)
         ]
-        known[registers] = Spilled(
+        known[key] = Spilled(
             {index: items for part in parts for index, items in part.loads.items()},
             {index: items for part in parts for index, items in part.stores.items()},
             sum(part.words for part in parts),
             parts[0].tightest,
         )
-    spilled = known[registers]
+    spilled = known[key]
     assert isinstance(spilled, Spilled)
     return spilled
 

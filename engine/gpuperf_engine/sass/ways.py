@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,9 @@ from .ordering import Unordered, unordered
 from .run.machine import NotRun, Ran, run
 
 __all__ = ["Counted", "NothingFits", "count_ways"]
+
+#: a function that ends the launch: ``$__internal_0_$__cuda_sm10x_tcgen05_guardrail_trap_phase_invalid_during_alloc``
+_TRAP = re.compile(r"\$__cuda_sm\w+_guardrail_trap_")
 
 
 class NothingFits(MachineError):
@@ -143,15 +147,23 @@ def _known(by_flow: Counted | None, assembly: Assembly, why: str = "") -> Counte
 
 
 def _by_flow(graph: Graph, instructions: Sequence[Instruction], counts: PtxCounts) -> Counted | None:
-    threads = executions(graph, instructions, counts, threads=True)
+    trapped = _trapped(graph)
+    threads = executions(graph, instructions, counts, threads=True, never=trapped)
     warps = threads and executions(
-        graph, instructions, counts, threads=False, never=threads.never, most=threads.certain
+        graph, instructions, counts, threads=False, never=trapped | threads.never, most=threads.certain
     )
     if warps is None or threads is None:
         return None
     greatest = max(warps.least, min(warps.greatest, threads.greatest))
     residue, notes = _residue(graph, warps, greatest), _notes(graph, warps, greatest)
     return Counted(warps, threads, warps.least, greatest, residue, notes, "flow")
+
+
+def _trapped(graph: Graph) -> frozenset[int]:
+    """Blocks that no launch executes that ends: functions in which ``ptxas`` ends one that breaks rules of tensor memory, and what
+    calls them."""
+    ending = {block.index for block in graph.blocks if _TRAP.search(graph.instructions(block)[0].function)}
+    return frozenset(block.index for block in graph.blocks if block.index in ending or block.callee in ending)
 
 
 def _by_run(graph: Graph, ran: Ran) -> Counted:

@@ -286,12 +286,28 @@ def _match(op: Op, to: Writer) -> None:
     to.put(op.operands[0], made)
 
 
-@opcodes("REDUX")
+_REDUCED = {
+    "SUM": "add",
+    "MIN": "min",
+    "MAX": "max",
+    "MINABS": "min.abs",
+    "MAXABS": "max.abs",
+    "OR": "or",
+    "AND": "and",
+    "XOR": "xor",
+}
+
+
+@opcodes("REDUX", "CREDUX")
 def _redux(op: Op, to: Writer) -> None:
-    op.allow("SUM", "MIN", "MAX", "OR", "AND", "XOR", "S32", "U32")
-    names = {"SUM": "add", "MIN": "min", "MAX": "max", "OR": "or", "AND": "and", "XOR": "xor"}
-    name = next((names[word] for word in op.words if word in names), "and")
-    kind = "b32" if name in ("or", "and", "xor") else "s32" if "S32" in op else "u32"
+    """``CREDUX.MINABS.F32.NAN UR9, R0``: without a type of unsigned integers, or of bits."""
+    op.allow(*_REDUCED, "S32", "U32", "F32", "NAN")
+    names = [_REDUCED[word] for word in op.words if word in _REDUCED]
+    name = names[0] if names else "and"
+    if "F32" in op:
+        kind, name = "f32", name + ".NaN" * ("NAN" in op)
+    else:
+        kind = "b32" if name in ("or", "and", "xor") else "s32" if "S32" in op else "u32"
     mask, made = active(to), to.fresh("r")
     to.do(f"redux.sync.{name}.{kind} {made}, {to.r('mov.b32', to.word(op.operands[1]))}, {mask}")
     to.put(op.operands[0], made)

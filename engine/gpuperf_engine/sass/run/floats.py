@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .integers import set_flags
-from .operands import Operand, Register
+from .operands import Constant, Immediate, Operand, Register
 from .writer import NotRun, Op, Writer, opcodes
 
 __all__ = ["COMPARES"]
@@ -43,6 +45,60 @@ def _single(op: Op, to: Writer) -> None:
         to.put(target, to.r(f"cvt.{_rounding(op)}{_flush(op)}.f32.f64", product))
         return
     to.compute(target, f"{name}.{_rounding(op)}{_flush(op)}.f32", *values)
+
+
+#: of two numbers which halves a selector takes, the upper first: ``R4.F32x2.LO_HI`` are R4 and R5 exchanged
+_HALVES = {"HI_LO": (0, 1), "LO_HI": (1, 0), "HI_HI": (1, 1), "LO_LO": (0, 0)}
+
+
+@opcodes("FADD2", "FMUL2", "FFMA2")
+def _two_singles(op: Op, to: Writer) -> None:
+    """``FFMA2 R18, R4.F32x2.HI_LO, R8.F32x2.HI_LO, UR6.F32``: two numbers, in registers one behind the other, or twice one."""
+    op.allow("FTZ", *_ROUNDINGS)
+    target, *sources = op.operands
+    name = {"FADD2": "add", "FMUL2": "mul", "FFMA2": "fma"}[op.base]
+    made = [
+        to.r(
+            f"{name}.{_rounding(op)}{_flush(op)}.f32", *(_one_of_two(op, to, item, upper) for item in sources)
+        )
+        for upper in (0, 1)
+    ]
+    for above, value in enumerate(made):
+        to.put(target, value, above)
+
+
+def _one_of_two(op: Op, to: Writer, operand: Operand | None, upper: int) -> str:
+    if isinstance(operand, Immediate):  # both are it
+        return to.real(operand)
+    if not isinstance(operand, (Register, Constant)):
+        raise NotRun(f"{op.item.text} is not known here")
+    if operand.words == ("F32",):
+        upper = 0
+    elif len(operand.words) == 2 and operand.words[0] == "F32x2" and operand.words[1] in _HALVES:
+        upper = _HALVES[operand.words[1]][upper]
+    elif not (isinstance(operand, Register) and operand.is_zero):
+        raise NotRun(f"{op.item.text} is not known here")
+    if isinstance(operand, Constant):
+        return to.real(replace(operand, offset=operand.offset + 4 * upper))
+    return to.real(operand if operand.is_zero else replace(operand, number=operand.number + upper))
+
+
+@opcodes("FHADD")
+def _half_and_single(op: Op, to: Writer) -> None:
+    """``FHADD R27, R27.H0_H0, -R10``: a number of 16 bits, the low one of a register if nothing is said, and a single."""
+    op.allow()
+    target, half, single = op.operands
+    words = half.words if isinstance(half, Register) else ("",)
+    if words not in ((), ("H0_H0",), ("H1_H1",)):
+        raise NotRun(f"{op.item.text} is not known here")
+    value = to.plain(half)
+    value = to.r("shr.u32", value, 16) if words == ("H1_H1",) else value
+    value = to.r("cvt.f32.f16", to.h("cvt.u16.u32", value))
+    if isinstance(half, Register) and half.absolute:
+        value = to.r("and.b32", value, 0x7FFFFFFF)
+    if isinstance(half, Register) and half.negated:
+        value = to.r("xor.b32", value, 0x80000000)
+    to.compute(target, "add.rn.f32", value, to.real(single))
 
 
 @opcodes("DADD", "DMUL", "DFMA")

@@ -9,16 +9,38 @@ from .writer import NotRun, Op, Writer, opcodes
 
 __all__: list[str] = []
 
-_SHAPE = re.compile(r"64x(\d+)x16$")
+_SHAPE = re.compile(r"64x(\d+)x(\d+)$")
 _DESCRIPTOR = re.compile(r"gdesc\[(UR\d+)\]((?:\.tnsp[AB])*)$")
 
 
-@opcodes("HGMMA")
-def _hgmma(op: Op, to: Writer) -> None:
+def _types(op: Op) -> tuple[str, str, str]:
+    """Of the sums and both factors, as PTX calls them: ``QGMMA.64x128x32.F32.E4M3.E5M2``."""
+    words = [word.lower() for word in op.words[1:]]
+    if op.base == "IGMMA" and len(words) == 2 and {*words} <= {"s8", "u8"}:
+        return "s32", words[0], words[1]
+    if (
+        op.base == "QGMMA"
+        and len(words) == 3
+        and words[0] in ("f32", "f16")
+        and {*words[1:]} <= {"e4m3", "e5m2"}
+    ):
+        return words[0], words[1], words[2]
+    kind = words[1] if len(words) > 1 else "f16"
+    if (
+        op.base == "HGMMA"
+        and 0 < len(words) < 3
+        and words[0] in ("f32", "f16")
+        and kind in ("f16", "bf16", "tf32")
+    ):
+        return words[0], kind, kind
+    raise NotRun(f"{op.item.opcode} is not known here")
+
+
+@opcodes("HGMMA", "QGMMA", "IGMMA")
+def _product(op: Op, to: Writer) -> None:
     """``HGMMA.64x128x16.F32 R24, gdesc[UR4].tnspB, R24, gsb0``: descriptors of A in UR4 and UR5, of B in the two behind these. A may
     be in registers: then the first of four stands before the descriptors."""
-    shape = _SHAPE.match(op.words[0])
-    op.allow(op.words[0], "F32", "F16", "BF16")
+    shape, types = _SHAPE.match(op.words[0]), _types(op)
     texts = [text for text in op.texts if not text.startswith("gsb")]
     committed = len(texts) < len(op.texts)
     place = next(index for index, text in enumerate(texts) if text.startswith("gdesc"))
@@ -38,8 +60,7 @@ def _hgmma(op: Op, to: Writer) -> None:
     elif start.number != target.number or start.negated:
         raise NotRun(f"{op.item.text} is not known here")
     columns = int(shape[1])
-    single = "F32" in op
-    sums = to.vector(target, columns // 2 if single else columns // 4)
+    sums = to.vector(target, columns // (4 if types[0] == "f16" else 2))
     first = read_operand(described[1])
     assert isinstance(first, Register)
     factors = [to.wide(Register(True, first.number)), to.wide(Register(True, first.number + 2))]
@@ -47,11 +68,10 @@ def _hgmma(op: Op, to: Writer) -> None:
     if place == 2:
         factors = [to.vector(op.operands[1], 4), factors[1]]
         transposed = transposed[1:]
-    kind = "bf16" if "BF16" in op else "f16"
-    name = f"wgmma.mma_async.sync.aligned.m64n{columns}k16.{'f32' if single else 'f16'}.{kind}.{kind}"
     flag = to.p("and.pred", to.predicate(scale), "%PT")
-    signs = ", ".join(map(str, [1, 1, *transposed]))
-    to.line(f"{name} {sums}, {', '.join(factors)}, {flag}, {signs}")
+    signs = [] if types[0] == "s32" else [1, 1, *(transposed if types[1] in ("f16", "bf16") else [])]
+    name = f"wgmma.mma_async.sync.aligned.m64n{columns}k{shape[2]}.{'.'.join(types)}"
+    to.line(f"{name} {', '.join([sums, *factors, flag, *map(str, signs)])}")
     if committed:
         to.line("wgmma.commit_group.sync.aligned")
 

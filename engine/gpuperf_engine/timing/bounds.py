@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .caches import SECTOR, CacheEstimate
+from .common import common
 from .inputs import MemoryTraffic, TimingInput
 from .machine import Machine
 from .occupancy import WARP_SIZE
@@ -117,7 +118,7 @@ def atomics_bound(given: TimingInput, machine: Machine) -> ResourceBound:
 def dram_rate(caches: CacheEstimate, machine: Machine) -> float:
     """Sustained bytes per cycle for the launch's mix of reads and writes.
 
-    Traffic in one direction reaches ``sustained_one_way``; from a quarter of the bytes in the lesser direction on, the
+    Traffic in one direction reaches ``sustained_one_way``; from ``dram.fully_mixed`` of the bytes in the lesser direction on, the
     turning of the bus costs what ``sustained_mixed`` shows; between them the time per byte goes linearly.
     """
     one_way = machine.dram_bytes_per_cycle(machine.dram_sustained_one_way)
@@ -126,5 +127,5 @@ def dram_rate(caches: CacheEstimate, machine: Machine) -> float:
         return one_way
     local = caches.local_dram_bytes / 2  # what is stored is loaded again
     lesser = min(caches.dram_read_bytes + local, caches.dram_write_bytes + local) / caches.dram_bytes
-    mix = min(1.0, 4.0 * lesser)
+    mix = min(1.0, lesser / common("dram.fully_mixed"))
     return 1.0 / ((1.0 - mix) / one_way + mix / mixed)

@@ -5,8 +5,8 @@ Assumptions, all stated so that a prediction can be judged:
 - both caches are cold when the kernel starts (Nsight Compute's default, ``--cache-control all``), or L2 holds what the same
   launch has left there (``warm``, as when a kernel is run again and again);
 - every distinct sector of a launch comes from DRAM once; every distinct written sector goes back to DRAM once. In a warm L2 neither
-  happens to the share of the footprint that the launch before left there: all of it up to ``KEPT_WHOLE`` of the cache, nothing from
-  ``KEPT_NONE`` on, evenly less in between;
+  happens to the share of the footprint that the launch before left there: all of it up to ``l2.kept_whole`` of the cache, nothing from
+  ``l2.kept_none`` on (``common``), evenly less in between;
 - L1: a sector that a CTA reads again hits if the resident CTAs' distinct sectors fit into the L1 that their shared memory
   leaves, else in the share that fits. Reuse between CTAs is not counted. Where the distinct sectors per CTA are not known, no
   reuse in L1 is counted at all;
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .common import common
 from .inputs import TimingInput
 from .machine import Machine
 from .occupancy import Occupancy
@@ -30,10 +31,6 @@ from .occupancy import Occupancy
 __all__ = ["SECTOR", "CacheEstimate", "estimate_caches"]
 
 SECTOR = 32
-KEPT_WHOLE, KEPT_NONE = 0.95, 1.6
-"""What a launch leaves in L2, as parts of the cache, between which ever less is found there by the next run. Where four GPUs lose
-their speed on arrays that grow: A100 1.0 to 1.5, A40 0.95 to 1.65, H200 1.1 to 1.65, L40 0.9 to 1.6 (gpu-benches,
-gpu-small-kernels)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,4 +128,5 @@ def _local(given: TimingInput, machine: Machine, resident: Occupancy) -> tuple[f
 
 def _left(footprint: float, machine: Machine) -> float:
     """The share of what was brought into L2 that is still there when it is gone through again."""
-    return min(1.0, max(0.0, (KEPT_NONE - footprint / machine.l2_bytes) / (KEPT_NONE - KEPT_WHOLE)))
+    whole, none = common("l2.kept_whole"), common("l2.kept_none")
+    return min(1.0, max(0.0, (none - footprint / machine.l2_bytes) / (none - whole)))

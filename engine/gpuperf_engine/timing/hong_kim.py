@@ -21,6 +21,7 @@ from math import ceil, inf
 from ..results import Estimate
 from .bounds import dram_rate
 from .caches import SECTOR, CacheEstimate, estimate_caches
+from .common import common
 from .inputs import TimingInput
 from .machine import Machine
 from .occupancy import Occupancy
@@ -38,11 +39,6 @@ __all__ = [
 HONG_KIM_ORIGINAL = "hong-kim-2009"
 HONG_KIM = "hong-kim"
 HONG_KIM_MODELS = (HONG_KIM, HONG_KIM_ORIGINAL)
-
-_ISSUE_CYCLES = 4.0
-_DEPARTURE_COALESCED = 4.0
-_DEPARTURE_UNCOALESCED = 10.0
-"""Of an FX 5600, as in the paper's worked example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +180,16 @@ def _launch(
         ctas_per_sm=ctas_per_sm,
         active_sms=active_sms,
         repetitions=ceil(repetitions) if modern else repetitions,
-        issue_cycles=1.0 / (machine.sub_partitions * machine.issue_rate) if modern else _ISSUE_CYCLES,
+        issue_cycles=1.0 / (machine.sub_partitions * machine.issue_rate)
+        if modern
+        else common("hong_kim_2009.issue"),
         latency=_mean_latency(machine, caches) if modern else machine.latencies["dram"],
         departure_coalesced=(
             of_byte * SECTOR * (coalesced_sectors / coalesced if coalesced else 0.0)
             if modern
-            else _DEPARTURE_COALESCED
+            else common("hong_kim_2009.departure_coalesced")
         ),
-        departure_uncoalesced=of_byte * SECTOR if modern else _DEPARTURE_UNCOALESCED,
+        departure_uncoalesced=of_byte * SECTOR if modern else common("hong_kim_2009.departure_uncoalesced"),
         bandwidth=(
             dram_rate(caches, machine) if modern else machine.dram_bytes_per_cycle(machine.dram_bandwidth)
         ),

@@ -145,8 +145,12 @@ def _candidates(search: Iterable[str | Path]) -> dict[str, Path]:
     return paths
 
 
+#: files beside the descriptions of machines
+_OTHERS = frozenset(["common", "expansion"])
+
+
 def _described(folder: Path) -> dict[str, Path]:
-    return {path.stem: path for path in sorted(folder.glob("*.yaml")) if path.stem != "expansion"}
+    return {path.stem: path for path in sorted(folder.glob("*.yaml")) if path.stem not in _OTHERS}
 
 
 #: what is installed stays as it is; folders of users are looked at each time

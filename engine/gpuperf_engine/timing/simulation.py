@@ -15,7 +15,7 @@ from ..sass.sm.numbers import CodeCaches, SmNumbers
 from ..sass.sm.window import Window
 from ..sass.tools import find_tool
 from .bounds import WAVEFRONT
-from .caches import KEPT_NONE, KEPT_WHOLE
+from .common import common
 from .contention import contention
 from .inputs import SIMULATION
 from .machine import Machine
@@ -212,12 +212,13 @@ def numbers_of(machine: Machine) -> SmNumbers:
         wavefront_clocks=max(1, round(WAVEFRONT / machine.l1_bandwidth)),
         tag_rate=max(1, int(machine.l1_tag_rate)),
         l1_bytes=machine.l1_bytes,
-        l2_kept=KEPT_WHOLE * machine.l2_bytes,
-        l2_lost=KEPT_NONE * machine.l2_bytes,
+        l2_kept=common("l2.kept_whole") * machine.l2_bytes,
+        l2_lost=common("l2.kept_none") * machine.l2_bytes,
         port_rate=machine.l2_sm_bandwidth,
         l2_rate=machine.l2_bandwidth,
         one_way=machine.dram_bytes_per_cycle(machine.dram_sustained_one_way),
         mixed=machine.dram_bytes_per_cycle(machine.dram_sustained_mixed),
+        fully_mixed=common("dram.fully_mixed"),
         turnaround=machine.cta_turnaround,
         cta_rate=machine.cta_rate,
         code=_code_caches(machine),

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from ..isa.effects import SURFACE, TEXTURE
 from ..profile.build import LaunchRecord
 from ..profile.opcodes import lanes_on
+from .common import common
 
 __all__ = ["NOTE", "ImageTraffic", "image_traffic"]
 
 NOTE = "textures and surfaces: every texel is assumed to be read from memory at most once, and every stored texel to be written once"
-TEXEL = 4
-"""Bytes of a texel of an image that no argument names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ def image_traffic(record: LaunchRecord) -> ImageTraffic | None:
                 stored += lanes * (effect is SURFACE)
     if not fetched and not stored:
         return None
-    texel = max((texel for texel, _ in record.plan.images), default=TEXEL)
+    texel = max((texel for texel, _ in record.plan.images), default=int(common("textures.texel")))
     room = sum(size for _, size in record.plan.images) or texel * max(fetched, stored)
     read, written = min(fetched * texel, room), min(stored * texel, room)
     return ImageTraffic(read, written, read / (fetched * texel) if fetched else 0.0)

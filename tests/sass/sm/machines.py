@@ -51,6 +51,7 @@ TOY = SmNumbers(
     l2_rate=64.0,
     one_way=8.0,
     mixed=8.0,
+    fully_mixed=0.25,
     turnaround=100,
     cta_rate=1.0,
 )  # fmt: skip

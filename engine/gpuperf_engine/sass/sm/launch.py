@@ -21,7 +21,7 @@ from ..run.writer import NotRun
 from .asynchronous import Copies
 from .numbers import SmNumbers
 from .operations import Operations, unit_of
-from .settings import FIRST_CTAS, FULLY_MIXED, MOST_INSTRUCTIONS, MOST_WAVES, START_INSTRUCTIONS
+from .settings import FIRST_CTAS, MOST_INSTRUCTIONS, MOST_WAVES, START_INSTRUCTIONS
 from .sharing import Group, Reuse, reuse_of
 from .simulate import Memory, Simulated, simulate
 from .streams import Classes, classes_of
@@ -257,7 +257,7 @@ class Traced:
             copied.append(share)
             moved[item.way in (1, 2)] += share * item.sectors * item.count
         lesser = min(moved.values()) / max(1e-9, sum(moved.values()))
-        mix = min(1.0, lesser / FULLY_MIXED)
+        mix = min(1.0, lesser / numbers.fully_mixed)
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
         return Memory(

@@ -47,7 +47,8 @@ class SmNumbers:
     address unit, ``lsu_clocks``: at the unit that all share; ``wavefront_clocks``: of 128 bytes between the banks and the registers;
     ``tag_rate``: lines per clock; ``l1_bytes``: with shared memory.
 
-    Rates of the chip are in bytes per clock: ``port_rate`` of one SM, ``l2_rate``, and of DRAM ``one_way`` or ``mixed``; ``cta_rate``:
+    Rates of the chip are in bytes per clock: ``port_rate`` of one SM, ``l2_rate``, and of DRAM ``one_way`` or ``mixed``, fully from
+    this part of its bytes on that go the other way; ``cta_rate``:
     CTAs started per clock. ``turnaround``: clocks of a CTA; ``l2_kept``: bytes of data up to which all are still in L2 when they
     are used again, ``l2_lost``: from which on none are.
     """
@@ -71,6 +72,7 @@ class SmNumbers:
     l2_rate: float
     one_way: float
     mixed: float
+    fully_mixed: float
     turnaround: int
     cta_rate: float
     tma_clocks: int = 1

@@ -10,7 +10,6 @@ __all__ = [
     "BEGINNING",
     "FIRST_CTAS",
     "FIRST_WARPS",
-    "FULLY_MIXED",
     "MOST_EVENTS",
     "MOST_INSTRUCTIONS",
     "MOST_RUNS",
@@ -43,9 +42,5 @@ BEGINNING = 8192
 """Words that each of these warps would record until it ends: some hundred blocks, beyond the first round of a loop over tiles."""
 MOST_RUNS = 1_000_000
 """Runs of lines, of all CTAs together, of which it is worked out how many are different; of more a part of each CTA's."""
-FULLY_MIXED = 0.25
-"""The part of DRAM's traffic that must go the other way for its reads and writes to count as mixed in full. Machine descriptions have
-the rates of kernels that go one way, and of those that write a third or half of what they move; in between it is taken to be
-linear."""
 MOST_EVENTS = 1 << 16
 """Events of a window that are kept: more than a picture of it can show."""

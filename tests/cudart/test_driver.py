@@ -207,3 +207,76 @@ def test_a_kernel_that_waits_for_the_host(kind, tmp_path):
     assert "no thread can make progress" in result.stderr
     said = "the host goes on when a kernel has ended: a flag that it sets must be set before the launch"
     assert (said in result.stderr) == (kind == "managed")
+
+
+SETTINGS = """
+import ctypes, os
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p, create_string_buffer
+
+cuda = ctypes.CDLL("libcuda.so.1")
+
+def right(code):
+    assert code == 0, code
+
+number, size, context, stream, other, pool = c_int(), c_size_t(), c_void_p(), c_void_p(), c_void_p(), c_void_p()
+right(cuda.cuInit(0))
+assert cuda.cuDevicePrimaryCtxRetain(byref(context), 1) == 101
+right(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
+right(cuda.cuCtxSetCurrent(context))
+
+right(cuda.cuCtxSetCacheConfig(2))
+right(cuda.cuCtxGetCacheConfig(byref(number)))
+assert number.value == 2
+right(cuda.cuCtxGetLimit(byref(size), 1))
+assert size.value == 1 << 20
+right(cuda.cuCtxSetLimit(1, c_size_t(2048)))
+right(cuda.cuCtxGetLimit(byref(size), 1))
+assert size.value == 2048
+right(cuda.cuCtxSetFlags(4))
+right(cuda.cuCtxGetFlags(byref(number)))
+assert number.value == 4
+for text, code in ((b"0000:00:00.0", 0), (b"0:0:0.0", 0), (b"00:00.0", 0), (b"0:0:0", 0), (b"0000:01:00.0", 101), (b"gpu", 101)):
+    assert cuda.cuDeviceGetByPCIBusId(byref(number), c_char_p(text)) == code, text
+
+# CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY: automatic, then yield; CU_STREAM_ATTRIBUTE_PRIORITY
+value = create_string_buffer(64)
+def policy(of, attribute=3):
+    right(cuda.cuStreamGetAttribute(of, attribute, value))
+    return c_int.from_buffer(value).value
+right(cuda.cuStreamCreateWithPriority(byref(stream), 1, -2))
+right(cuda.cuStreamCreate(byref(other), 0))
+assert (policy(stream), policy(stream, 8), policy(other, 8)) == (1, -2, 0)
+c_int.from_buffer(value).value = 3
+right(cuda.cuStreamSetAttribute(stream, 3, value))
+assert (policy(stream), policy(other)) == (3, 1)
+right(cuda.cuStreamCopyAttributes(other, stream))
+assert policy(other) == 3
+
+# CU_MEMPOOL_ATTR_REUSE_…, …_RELEASE_THRESHOLD, …_USED_MEM_CURRENT
+right(cuda.cuDeviceGetDefaultMemPool(byref(pool), 0))
+wide, address = c_uint64(7), c_uint64()
+def attribute(which, kind):
+    found = kind(99)
+    right(cuda.cuMemPoolGetAttribute(pool, which, byref(found)))
+    return found.value
+assert (attribute(3, c_int), attribute(4, c_uint64)) == (1, 0)
+right(cuda.cuMemPoolSetAttribute(pool, 4, byref(wide)))
+right(cuda.cuMemPoolSetAttribute(pool, 3, byref(c_int(0))))
+assert (attribute(3, c_int), attribute(4, c_uint64)) == (0, 7)
+before = attribute(7, c_uint64)
+right(cuda.cuMemAllocAsync(byref(address), c_size_t(4096), None))
+assert attribute(7, c_uint64) == before + 4096
+assert cuda.cuMemPoolGetAttribute(pool, 9, byref(wide)) == 1
+right(cuda.cuMemPoolGetAccess(byref(number), pool, (c_int * 2)(1, 0)))
+assert number.value == 3
+print("right", flush=True)
+os._exit(0)
+"""
+
+
+@needs_compiler
+def test_what_is_set_is_read_back(tmp_path):
+    """Preferences, limits and attributes, as the manual gives them their first values, where it does."""
+    (tmp_path / "program.py").write_text(SETTINGS)
+    result = run(sys.executable, str(tmp_path / "program.py"))
+    assert (result.stdout, result.returncode) == ("right\n", 0), result.stderr

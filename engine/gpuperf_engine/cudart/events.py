@@ -105,9 +105,9 @@ def cudaLaunchHostFunc(state: State, stream: int, callback: int, data: int) -> N
     state.enqueue(stream, lambda: _HOST_FUNCTION(callback)(data))
 
 
-@function(also=("cudaStreamSetAttribute", "cudaStreamCopyAttributes", "cudaCtxResetPersistingL2Cache"))
-def cudaStreamGetAttribute(state: State) -> None:
-    """Attributes change times alone."""
+@function()
+def cudaCtxResetPersistingL2Cache(state: State) -> None:
+    """It changes times alone."""
 
 
 # -- events ---------------------------------------------------------------------------------------------------------------
@@ -197,6 +197,7 @@ def cudaDeviceReset(state: State) -> None:
             state.device.close_shared(key[1])
         else:
             state.device.free(key[1])
+    state.settings.clear()
     state.sticky = state.last = 0
 
 

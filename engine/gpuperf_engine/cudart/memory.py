@@ -398,6 +398,6 @@ def cudaMemPoolCreate(state: State, out: int, properties: int) -> None:
     c_void_p.from_address(out).value = state.new("pool")
 
 
-@function(also=("cudaMemPoolSetAttribute", "cudaMemPoolTrimTo", "cudaMemPoolDestroy", "cudaMemPoolSetAccess"))
+@function(also=("cudaMemPoolTrimTo", "cudaMemPoolDestroy", "cudaMemPoolSetAccess"))
 def cudaDeviceSetMemPool(state: State) -> None:
     """Pools differ in nothing here."""

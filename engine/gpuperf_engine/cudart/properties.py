@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from ctypes import Structure, c_char, c_int, c_size_t, c_uint, c_void_p
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
@@ -51,6 +52,8 @@ _FIELDS_12 = {
     "pageableMemoryAccess": "singleToDoublePrecisionPerfRatio:i",
     "sharedMemPerBlockOptin": "cooperativeMultiDeviceLaunch:i",
 }
+#: domain, bus and device, without the first or with a function
+_PCI_ADDRESS = re.compile(r"0+:(0+:)?0+(\.0)?")
 _TYPES: dict[str, Any] = {"i": c_int, "z": c_size_t, "u": c_uint, "c": c_char}
 
 #: ``cudaDeviceAttr``, ``CUdevice_attribute``: number and property, or a number (CUDA Runtime API, "cudaDeviceAttr")
@@ -190,32 +193,9 @@ def cudaChooseDevice(state: State, out: int, wanted: int) -> None:
     c_int.from_address(out).value = 0
 
 
-@function(
-    also=(
-        "cudaDeviceSetCacheConfig",
-        "cudaDeviceSetSharedMemConfig",
-        "cudaSetValidDevices",
-        "cudaDeviceSetLimit",
-    )
-)
-def cudaSetDeviceFlags(state: State) -> None:
-    """Changes times alone, or limits that do not exist here."""
-
-
-@function(c_void_p)
-def cudaGetDeviceFlags(state: State, out: int) -> None:
-    c_uint.from_address(out).value = 0
-
-
-@function(c_void_p, c_int)
-def cudaDeviceGetLimit(state: State, out: int, limit: int) -> None:
-    #: stack of a thread, buffer of printf, heap (CUDA Runtime API, "cudaDeviceSetLimit")
-    c_size_t.from_address(out).value = {0: 1024, 1: 1 << 20, 2: 8 << 20}.get(limit, 0)
-
-
-@function(c_void_p, also=("cudaDeviceGetSharedMemConfig",))
-def cudaDeviceGetCacheConfig(state: State, out: int) -> None:
-    c_int.from_address(out).value = 0
+@function()
+def cudaSetValidDevices(state: State) -> None:
+    """There is one."""
 
 
 @function(c_void_p, c_void_p)
@@ -249,8 +229,8 @@ def cudaDeviceGetPCIBusId(state: State, out: int, size: int, device: int) -> Non
 
 @function(c_void_p, c_void_p)
 def cudaDeviceGetByPCIBusId(state: State, out: int, text: int) -> None:
-    if not text_at(text).endswith("00:00.0"):
-        raise CudaError(101)
+    if not _PCI_ADDRESS.fullmatch(text_at(text)):
+        raise CudaError(101, f"{text_at(text)!r} is not the device, 0000:00:00.0")
     c_int.from_address(out).value = 0
 
 

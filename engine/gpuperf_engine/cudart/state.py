@@ -62,6 +62,8 @@ class State:
     captures: dict[int, Any] = field(default_factory=dict)
     counted: dict[str, Counted] = field(default_factory=dict)
     objects: dict[Any, Any] = field(default_factory=dict)
+    #: what a program has set that it can read back, and that changes nothing else
+    settings: dict[Any, Any] = field(default_factory=dict)
     registrations: list[Any] = field(default_factory=list)
     #: of the gate: every launch, where one is asked for
     launches: LaunchLog | None = None

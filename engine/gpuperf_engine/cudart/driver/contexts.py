@@ -245,6 +245,11 @@ def cuCtxGetFlags(state: State, out: int) -> None:
     c_uint.from_address(out).value = state.of(_current(state), Context).flags
 
 
+@function(c_uint)
+def cuCtxSetFlags(state: State, flags: int) -> None:
+    state.of(_current(state), Context).flags = flags
+
+
 @function(c_void_p, c_void_p)
 def cuCtxGetApiVersion(state: State, context: int, out: int) -> None:
     c_uint.from_address(out).value = VERSIONS[state.version]
@@ -267,6 +272,8 @@ def cuStreamGetCtx(state: State, stream: int, out: int) -> None:
 
 @function(c_void_p, c_int)
 def cuDevicePrimaryCtxRetain(state: State, out: int, device: int) -> None:
+    if device:
+        raise CudaError(101, f"there is one device, 0; asked for {device}")
     handle = _primary(state)
     state.of(handle, Context).retained += 1
     _write(out, handle)

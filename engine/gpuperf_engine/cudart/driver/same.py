@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import arrays, events, graphs, launches, memory, properties, sharing  # noqa: F401
+from .. import arrays, events, graphs, launches, memory, properties, settings, sharing  # noqa: F401
 from ..calls import FUNCTIONS
 
 __all__ = ["SAME"]
@@ -12,11 +12,10 @@ cuCtxDisablePeerAccess cudaDeviceEnablePeerAccess
 cuCtxEnablePeerAccess cudaDeviceEnablePeerAccess
 cuCtxGetCacheConfig cudaDeviceGetCacheConfig
 cuCtxGetLimit cudaDeviceGetLimit
-cuCtxGetSharedMemConfig cudaDeviceGetCacheConfig
+cuCtxGetSharedMemConfig cudaDeviceGetSharedMemConfig
 cuCtxGetStreamPriorityRange cudaDeviceGetStreamPriorityRange
 cuCtxResetPersistingL2Cache cudaCtxResetPersistingL2Cache
 cuCtxSetCacheConfig cudaDeviceSetCacheConfig
-cuCtxSetFlags cudaDeviceSetCacheConfig
 cuCtxSetLimit cudaDeviceSetLimit
 cuCtxSetSharedMemConfig cudaDeviceSetSharedMemConfig
 cuDeviceCanAccessPeer cudaDeviceCanAccessPeer
@@ -86,6 +85,8 @@ cuMemPoolCreate cudaMemPoolCreate
 cuMemPoolDestroy cudaMemPoolDestroy
 cuMemPoolExportPointer cudaMemPoolExportPointer
 cuMemPoolExportToShareableHandle cudaMemPoolExportToShareableHandle
+cuMemPoolGetAccess cudaMemPoolGetAccess
+cuMemPoolGetAttribute cudaMemPoolGetAttribute
 cuMemPoolImportFromShareableHandle cudaMemPoolImportFromShareableHandle
 cuMemPoolImportPointer cudaMemPoolImportPointer
 cuMemPoolSetAccess cudaMemPoolSetAccess

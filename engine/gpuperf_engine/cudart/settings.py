@@ -1,0 +1,127 @@
+"""What a program sets and reads back, and what changes nothing else here: preferences, limits, attributes of streams and pools."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_size_t, c_uint, c_ulonglong, c_void_p
+
+from .calls import function
+from .codes import CudaError
+from .events import Stream
+from .state import State
+
+__all__: list[str] = []
+
+#: ``cudaLimit``: stack of a thread, buffer of printf, heap
+_LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}
+#: ``cudaLaunchAttributeValue``; the numbers of those that streams have, with what they are at first
+_VALUE_BYTES = 64
+_POLICY, _PRIORITY = 3, 8
+_AUTO = 1
+#: ``cudaMemPoolAttr``: the first three are ints, and 1 at first; then the threshold, and what is reserved or used
+_SWITCHES, _THRESHOLD, _LAST = 3, 4, 8
+_READ_WRITE = 3
+
+
+@function(c_int)
+def cudaDeviceSetCacheConfig(state: State, config: int) -> None:
+    state.settings["cache"] = config
+
+
+@function(c_void_p)
+def cudaDeviceGetCacheConfig(state: State, out: int) -> None:
+    c_int.from_address(out).value = state.settings.get("cache", 0)
+
+
+@function(c_int)
+def cudaDeviceSetSharedMemConfig(state: State, config: int) -> None:
+    state.settings["banks"] = config
+
+
+@function(c_void_p)
+def cudaDeviceGetSharedMemConfig(state: State, out: int) -> None:
+    c_int.from_address(out).value = state.settings.get("banks", 0)
+
+
+@function(c_uint)
+def cudaSetDeviceFlags(state: State, flags: int) -> None:
+    state.settings["flags"] = flags
+
+
+@function(c_void_p)
+def cudaGetDeviceFlags(state: State, out: int) -> None:
+    c_uint.from_address(out).value = state.settings.get("flags", 0)
+
+
+@function(c_int, c_size_t)
+def cudaDeviceSetLimit(state: State, limit: int, value: int) -> None:
+    state.settings["limit", limit] = value
+
+
+@function(c_void_p, c_int)
+def cudaDeviceGetLimit(state: State, out: int, limit: int) -> None:
+    value = state.settings.get(("limit", limit), _LIMITS.get(limit, 0))
+    c_size_t.from_address(out).value = value
+
+
+# -- streams --------------------------------------------------------------------------------------------------------------
+
+
+def _at_first(state: State, stream: int, attribute: int) -> int:
+    known = state.objects.get(stream)
+    if attribute == _PRIORITY and isinstance(known, Stream):
+        return known.priority
+    return _AUTO if attribute == _POLICY else 0
+
+
+@function(c_void_p, c_int, c_void_p)
+def cudaStreamSetAttribute(state: State, stream: int | None, attribute: int, given: int) -> None:
+    state.settings["stream", stream or 0, attribute] = ctypes.string_at(given, _VALUE_BYTES)
+
+
+@function(c_void_p, c_int, c_void_p)
+def cudaStreamGetAttribute(state: State, stream: int | None, attribute: int, out: int) -> None:
+    first = _at_first(state, stream or 0, attribute).to_bytes(4, "little", signed=True)
+    value = state.settings.get(("stream", stream or 0, attribute), first.ljust(_VALUE_BYTES, b"\0"))
+    ctypes.memmove(out, value, _VALUE_BYTES)
+
+
+@function(c_void_p, c_void_p)
+def cudaStreamCopyAttributes(state: State, target: int | None, source: int | None) -> None:
+    for key, value in [*state.settings.items()]:
+        if isinstance(key, tuple) and key[:2] == ("stream", source or 0):
+            state.settings["stream", target or 0, key[2]] = value
+
+
+# -- pools ----------------------------------------------------------------------------------------------------------------
+
+
+def _check_attribute(attribute: int) -> None:
+    if not 1 <= attribute <= _LAST:
+        raise CudaError(1, f"{attribute} is no attribute of a pool")
+
+
+@function(c_void_p, c_int, c_void_p)
+def cudaMemPoolSetAttribute(state: State, pool: int, attribute: int, given: int) -> None:
+    """What is used can be set to zero, which begins to count anew; it is not counted by pool."""
+    _check_attribute(attribute)
+    if attribute <= _THRESHOLD:
+        kind = c_int if attribute <= _SWITCHES else c_ulonglong
+        state.settings["pool", pool, attribute] = kind.from_address(given).value
+
+
+@function(c_void_p, c_int, c_void_p)
+def cudaMemPoolGetAttribute(state: State, pool: int, attribute: int, out: int) -> None:
+    """What is reserved or used: all memory that was allocated."""
+    _check_attribute(attribute)
+    if attribute <= _SWITCHES:
+        c_int.from_address(out).value = state.settings.get(("pool", pool, attribute), 1)
+        return
+    left, whole = state.device.memory_left
+    used = 0 if attribute == _THRESHOLD else whole - left
+    c_ulonglong.from_address(out).value = state.settings.get(("pool", pool, attribute), used)
+
+
+@function(c_void_p, c_void_p, c_void_p)
+def cudaMemPoolGetAccess(state: State, out: int, pool: int, location: int) -> None:
+    c_int.from_address(out).value = _READ_WRITE

@@ -164,6 +164,11 @@ def test_the_device_is_described_whole():
             assert name in text_of("docs/engine.md"), name
 
 
+def test_every_public_name_of_the_engine_can_be_loaded():
+    """Names are loaded on first use, so that a missing one goes unnoticed until then."""
+    assert [name for name in ge.__all__ if not hasattr(ge, name)] == []
+
+
 def test_subcommands_are_those_of_the_command():
     table = [code_in(row[0])[0].split()[1] for row in rows("docs/gate.md", "| command | |")]
     (commands,) = (action for action in _build()._actions if action.choices)

@@ -220,7 +220,7 @@ def test_gradients_choose_a_level(backend: str) -> None:
         (lambda d: d.texture([d.zeros(4, "f4"), d.zeros(2, "i4")]), "level 1 of a texture has the kind"),
         (lambda d: d.texture(d.zeros(4, "i4"), level_filter="linear"), "needs a floating-point dtype"),
         (lambda d: d.texture(d.zeros(4, "f4"), level_filter="cubic"), "level_filter='cubic'"),
-        (lambda d: d.texture(d.zeros(4, "f4"), level_range=(1,)), "the least and the largest level"),
+        (lambda d: d.texture(d.zeros(4, "f4"), level_range=(1,)), "the smallest and the largest level"),
     ],
 )
 def test_what_goes_not_together(make: Any, message: str) -> None:

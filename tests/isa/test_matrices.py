@@ -475,7 +475,7 @@ def test_two_instructions_are_not_one(backend: str) -> None:
     with pytest.raises(ge.Deadlock) as error:
         run_rows(text, backend)
     for line, first in zip(lines, (16, 0), strict=True):
-        said = f"16 threads at {load.split()[0]} for lanes that do not come at rows.ptx:{line}, first thread ({first}, 0, 0)"
+        said = f"16 threads at {load.split()[0]} for lanes that do not arrive at rows.ptx:{line}, first thread ({first}, 0, 0)"
         assert said in str(error.value)
 
 

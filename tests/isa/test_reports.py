@@ -150,7 +150,7 @@ def test_counts_of_nine_bits(backend: str) -> None:
         (
             "mbarrier.init.shared.b64 [bar], 1;\nmbarrier.expect_tx.shared.b64 [bar], 16;\n"
             f"{COPY}.mbarrier::report::validity::per_element::ff [%r1], [%rd1], 16, [bar];",
-            "keeps no report",
+            "does not store reports",
         ),
         (
             "mbarrier.init.shared.b64 [bar], 1;\nmov.u32 %r3, 16;\n"

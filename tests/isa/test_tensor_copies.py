@@ -326,7 +326,7 @@ def test_maps_are_checked() -> None:
 
 
 ERRORS = [
-    ("2d.shared::cluster.global.tile", 64, lambda item: bytes(128), "there is no tensor map"),
+    ("2d.shared::cluster.global.tile", 64, lambda item: bytes(128), "there is not a tensor map"),
     ("2d.shared::cluster.global.tile", 0, lambda item: ge.TensorMap(item.address, 64, shape=(64,), dtype="f4"), "has 1 axes"),
     ("2d.shared::cluster.global.tile", 64, lambda item: ge.TensorMap(item, (8, 8)), "not a multiple of 128"),
     (

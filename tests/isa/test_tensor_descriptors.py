@@ -178,5 +178,5 @@ def test_a_rank_and_type_of_zero_need_not_be_set(backend: str) -> None:
 
 
 def test_other_bytes_are_no_map(backend: str) -> None:
-    with pytest.raises(ge.TrapError, match=r"map.ptx:\d+:\d+: tensormap.replace.*there is no tensor map"):
+    with pytest.raises(ge.TrapError, match=r"map.ptx:\d+:\d+: tensormap.replace.*there is not a tensor map"):
         launch(backend, module(zero="@%p1 st.shared.b32 [%r4], 1;"))

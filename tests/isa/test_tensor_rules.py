@@ -83,7 +83,7 @@ REFUSED: list[tuple[str, str, tuple[int, ...], tuple[int, ...], str, str]] = [
     (WIDE_LOAD, "wide", (0, 5, 0, 0), (0, 0), "coordinate 1 is 5, outside of the bounding box", "before its end"),
     (WIDE_LOAD, "wide", (0, 0, 0, 0), (512, 0), "an im2col offset or halo of 512", "less than 512"),
     (WIDE_LOAD, "wide", (0, 0, 0, 0), (0, 32), "an im2col offset or halo of 32", "less than 32"),
-    ("store", "plain", (0, -1), (), "coordinate 1 of what is stored is -1", "not negative"),
+    ("store", "plain", (0, -1), (), "coordinate 1 of the store is -1", "not negative"),
     ("store", "flip", (0, 0), (), "swizzle 128B with atomicity 32B_FLIP_8B", "loads only"),
     ("store", "padded", (0, 0), (), "a store of elements of type .b4x16_p64", "only be loaded"),
     ("column", "column", (0, 0, 0, 0), (), "corner 0 of the bounding box lies outside of the tensor", "lower corners"),
@@ -121,7 +121,7 @@ def test_copies_that_are_refused(number: int) -> None:
         ("swizzle_atomicity.global.b1024.b32 [%rd1], 4", "value is 4"),
         ("interleave_layout.global.b1024.b32 [%rd1], 3", "value is 3"),
         ("fill_mode.global.b1024.b32 [%rd1], 2", "value is 2"),
-        ("box_dim.global.b1024.b32 [%rd2], 1, 4", "there is no tensor map"),
+        ("box_dim.global.b1024.b32 [%rd2], 1, 4", "there is not a tensor map"),
         ("box_dim.global.b1024.b32 [%rd3], 1, 4", "out-of-bounds"),
     ],
 )

@@ -508,7 +508,7 @@ def test_descriptors_that_mean_nothing(backend: str) -> None:
     said = failing(backend, product, "out-of-bounds", "mov.b64 %da, 0x3fff;")
     assert "0x3fff0" in said and "16-byte load from shared" in said
     sparse = Product(opcode("f32.f16.f16", 8, True))
-    failing(backend, sparse, "longer than the pattern of swizzling", "or.b64 %db, %db, 0xc000000000000000;")
+    failing(backend, sparse, "longer than the swizzling pattern", "or.b64 %db, %db, 0xc000000000000000;")
 
 
 def test_metadata_that_means_nothing(backend: str) -> None:

@@ -148,5 +148,5 @@ def test_what_stands_for_machine_code_is_known_when_it_is_linked():
     )
     assert (whole.target, whole.compiled_for) == ("sm_90", "sm_120")
     (note,) = whole.notes
-    assert note.startswith("this is PTX for sm_120, in the place of machine code for sm_90")
+    assert note.startswith("this is PTX for sm_120, instead of machine code for sm_90")
     assert ge.parse(link([FUNCTIONS, KERNELS])).compiled_for == "sm_80"

@@ -56,9 +56,7 @@ def test_runs(backend: str) -> None:
 
 def test_registers_shared_by_functions_are_refused() -> None:
     text = OLD.replace("mul.lo.s32 %r3, %r1, 2;", "mul.lo.s32 %r3, %r1, %ra2;")
-    with pytest.raises(
-        ge.PtxError, match="'%ra2', declared outside of functions, which only kernels can use"
-    ):
+    with pytest.raises(ge.PtxError, match="'%ra2', declared outside functions, which only kernels can use"):
         ge.Device().launch(ge.parse(text, path="old.ptx")["k"], 1, 1, [None])
 
 

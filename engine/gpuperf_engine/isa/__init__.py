@@ -1,1 +1,2 @@
-"""What PTX instructions are: types, the instruction table and its rows, and the primitives in which semantics are written."""
+"""The definition of PTX instructions: types, the instruction table and its rows, and the primitives in which semantics are
+written."""

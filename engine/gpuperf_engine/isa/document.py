@@ -42,7 +42,7 @@ Operands have the instruction's type unless another is named (`a:u32`; `wide` is
 `*vec` is a `{…}` operand of that many elements, `+` allows wider registers, `%` registers only, `?hint` stands for "only with that
 modifier", `[a]:tmem` for an address in that space.
 
-The table follows the manual of PTX 9.4 and was held against the `ptxas` of CUDA 13.0 (PTX 9.0) to 13.5 (PTX 9.5): every line, in all
+The table follows the manual of PTX 9.4 and was compared with the `ptxas` of CUDA 13.0 (PTX 9.0) to 13.5 (PTX 9.5): every line, in all
 its forms, assembles at its version and target, and what is wrong by one modifier, type or operand is refused by both. Where these
 versions of `ptxas` depart from the manual is listed in `tests/isa/ptxas_versions.py`.
 """

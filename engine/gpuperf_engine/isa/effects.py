@@ -106,7 +106,7 @@ VOTE = _exchange("vote", "combines a predicate of all lanes (vote)")
 MATCH = _exchange("match", "finds the lanes that hold the same value (match)")
 REDUX = _exchange("redux", "combines a register of all lanes (redux)")
 ACTIVEMASK = _exchange("activemask", "finds the active lanes (activemask)")
-ELECT = _exchange("elect", "finds the lowest of the lanes (elect)")
+ELECT = _exchange("elect", "finds the lowest lane (elect)")
 WARP_BARRIER = Effect(
     name="warp_barrier", description="waits for lanes of the warp (bar.warp.sync)", collective="warp"
 )
@@ -149,7 +149,7 @@ ASYNC_COPY = Effect(
 )  # fmt: skip
 BULK_COPY = Effect(
     name="bulk_copy",
-    description="copies, combines or fills many bytes, perhaps telling an mbarrier (cp.async.bulk, st.bulk …)",
+    description="copies, combines or fills many bytes, and may signal an mbarrier (cp.async.bulk, st.bulk …)",
     reads=True, writes=True, site="load", copies=True,
 )  # fmt: skip
 TENSOR_MAP = Effect(
@@ -189,7 +189,7 @@ WARPGROUP = Effect(
 )  # fmt: skip
 WARPGROUP_FENCE = Effect(
     name="warpgroup_fence",
-    description="orders registers before products of the warpgroup, whose warps gather there (wgmma.fence)",
+    description="orders registers before products of the warpgroup, whose warps wait for each other (wgmma.fence)",
     may_wait=True,
     orders=True,
 )
@@ -206,7 +206,7 @@ WARPGROUP_WAIT = Effect(
 )
 TENSOR = Effect(
     name="tensor",
-    description="moves and multiplies what is in tensor memory, in ways that are not run (tcgen05)",
+    description="moves or multiplies tensor memory, in forms that are not run (tcgen05)",
     reads=True, writes=True, tensor=True, varies=True, needs_semantics=True,
 )  # fmt: skip
 TENSOR_ALLOC = Effect(

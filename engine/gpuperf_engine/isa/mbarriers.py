@@ -190,12 +190,12 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
     if problem == Mbarrier.NOT_SHARED:
         return (
             "the address is not in shared memory",
-            "mbarrier objects, and what is filled, are in the shared memory of the block",
+            "mbarrier objects, and memory that is filled, are in the shared memory of the block",
         )
     if problem == Mbarrier.UNINITIALISED:
         return (
             "there is no mbarrier object",
-            "call mbarrier.init first, with a barrier of the block behind it; after mbarrier.inval it takes another init",
+            "call mbarrier.init first, followed by a barrier of the block; after mbarrier.inval it needs another init",
         )
     if problem == Mbarrier.COUNT:
         return f"a count of {amount:,}", f"counts are 1 to {COUNT_MAX:,}, of .layout::v1 to {SMALL_MAX}"
@@ -210,14 +210,14 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
             f"the tx-count of a phase is {-COUNT_MAX:,} to {COUNT_MAX:,}",
         )
     if problem == Mbarrier.COMPLETES:
-        return "the arrival completes the phase, which .noComplete rules out", "leave .noComplete out"
+        return "the arrival completes the phase, which .noComplete forbids", "leave .noComplete out"
     if problem in (Mbarrier.SIZE, Mbarrier.WORDS):
         return f"{amount:,} bytes", f"the size must be a multiple of {16 if problem == Mbarrier.SIZE else 8}"
     if problem == Mbarrier.EDGE:
         return f"{amount:,} bytes to ignore at one end", "they are 0 to 15"
     if problem == Mbarrier.NO_REPORT:
         return (
-            "the mbarrier object keeps no report",
-            "make it with mbarrier.init.layout::v1 for copies that report",
+            "the mbarrier object does not store reports",
+            "initialise it with mbarrier.init.layout::v1 for copies that report",
         )
     return "the operand is not a state of an mbarrier object", "states come from mbarrier.arrive"

@@ -13,10 +13,10 @@ __all__ = ["DEVICE_LAUNCH", "SYSTEM_EFFECTS", "SYSTEM_FUNCTIONS", "SystemFunctio
 
 #: What a system function does.
 SYSTEM_EFFECTS: dict[str, str] = {
-    "print": "writes text that nothing on the device can read; its result counts the arguments",
+    "print": "writes text that the device cannot read; its result is the number of arguments",
     "assert": "ends the launch with a message",
-    "allocate": "takes memory from the device's heap; which, depends on all that took and gave back before",
-    "free": "gives memory back to the device's heap",
+    "allocate": "allocates memory from the device's heap; the address depends on all earlier allocations and frees",
+    "free": "frees memory of the device's heap",
 }
 
 

@@ -93,7 +93,7 @@ def instruction(
 
     own = Available.of(since, target, only, requires or {})
     if available is not None and own != Available():
-        raise ValueError(f"{syntax!r}: what it needs is said twice")
+        raise ValueError(f"{syntax!r}: its requirements are given twice")
 
     def add(semantics: _Semantics) -> _Semantics:
         row = _make_row(

@@ -189,16 +189,16 @@ _OUTSIDE = (
 )
 _TEXTS = {
     Problem.NO_MAP: (
-        "there is no tensor map",
+        "there is not a tensor map",
         "pass a TensorMap for the parameter, or copy bytes(map) to device memory",
     ),
     Problem.RANK: (
         "the tensor map has {amount} axes",
-        "the instruction names as many dimensions as the map has",
+        "the instruction must name as many dimensions as the map has",
     ),
     Problem.MODE: (
         "the tensor map is one for {mode!r}",
-        "TensorMap(…) makes maps for tiles, TensorMap.im2col and TensorMap.im2col_wide those for im2col",
+        "TensorMap(…) creates maps for tiles, TensorMap.im2col and TensorMap.im2col_wide those for im2col",
     ),
     Problem.AXES: ("an interleaved tensor of {amount} axes", "interleaved tensors have 3 to 5"),
     Problem.SLICES: (
@@ -207,7 +207,7 @@ _TEXTS = {
     ),
     Problem.LINE: (
         "the address in shared memory is not a multiple of 128",
-        "align what tensor copies move to 128 bytes",
+        "align the memory of tensor copies to 128 bytes",
     ),
     Problem.OPERATION: (
         "no such operation on elements of type .{element}",
@@ -215,11 +215,11 @@ _TEXTS = {
     ),
     Problem.BOX: (
         "the box has {amount} bytes along the last axis",
-        "they must be a multiple of 16, and not none",
+        "they must be a positive multiple of 16",
     ),
     Problem.PADDED_STORE: (
         "a store of elements of type .{element}",
-        "they can only be loaded; .b4x16 goes both ways",
+        "they can only be loaded; .b4x16 can be loaded and stored",
     ),
     Problem.FLIPPED: (
         "swizzle 128B with atomicity 32B_FLIP_8B",
@@ -234,7 +234,7 @@ _TEXTS = {
         "for elements of this type it is a multiple of {word}",
     ),
     Problem.NEGATIVE: (
-        "coordinate {word} of what is stored is {amount:,}",
+        "coordinate {word} of the store is {amount:,}",
         "stores and reductions begin at coordinates that are not negative",
     ),
     Problem.CORNERS: (

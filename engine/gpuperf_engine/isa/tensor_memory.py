@@ -215,27 +215,27 @@ class TensorProblem:
 
 _PROBLEMS: dict[int, tuple[str, str]] = {
     TensorProblem.LANE: (
-        "lane {word} of tensor memory is not one that it may begin at",
+        "lane {word} of tensor memory is not one at which it may begin",
         "warp w of the block loads and stores lanes 32 (w % 4) to 32 (w % 4) + 31, from the first or (shapes 16x…) the 16th on",
     ),
     TensorProblem.COLUMNS: (
         "{amount} columns",
-        "accepted: 32, 64, 128, 256 or 512; for tcgen05.dealloc as many as were allocated at the address",
+        "accepted: 32, 64, 128, 256 or 512; for tcgen05.dealloc the number that was allocated at the address",
     ),
     TensorProblem.CLOSED: (
         "the block has executed tcgen05.relinquish_alloc_permit",
-        "allocate before that, or leave it out",
+        "allocate before that, or omit it",
     ),
     TensorProblem.NOT_FREED: (
         "no {amount} columns were allocated at column {word} of tensor memory",
-        "free what tcgen05.alloc gave, with the same number of columns, and once",
+        "free the address that tcgen05.alloc returned, with the same number of columns, once",
     ),
     TensorProblem.FULL: (
-        "{amount} columns of tensor memory are not free in a row, and no thread can free any",
-        "a block has 512 columns: allocate fewer, or free some with tcgen05.dealloc before",
+        "{amount} contiguous columns of tensor memory are not free, and no thread can free any",
+        "a block has 512 columns: allocate fewer, or free some with tcgen05.dealloc first",
     ),
     TensorProblem.TYPES: (
-        "the instruction descriptor {amount:#010x} names types that the kind does not have",
+        "the instruction descriptor {amount:#010x} names types that the kind does not support",
         "bits 4-5 are the type of D, 7-9 that of A, 10-12 that of B (manual, Instruction descriptor)",
     ),
     TensorProblem.ROWS: (
@@ -247,20 +247,20 @@ _PROBLEMS: dict[int, tuple[str, str]] = {
         "accepted: multiples of 8 (M = 64 and scaled blocks), 16 (M = 128) or 32 (.cta_group::2) up to 256; .ws: 64, 128 and 256",
     ),
     TensorProblem.SPARSITY: (
-        "bit 2 of the instruction descriptor {amount:#010x}, sparsity, is not what the opcode says",
+        "bit 2 of the instruction descriptor {amount:#010x}, sparsity, does not match the opcode",
         "set it for .sp, and only then",
     ),
     TensorProblem.TRANSPOSED: (
-        "the instruction descriptor {amount:#010x} transposes a matrix whose elements cannot be",
+        "the instruction descriptor {amount:#010x} transposes a matrix whose elements cannot be transposed",
         "matrices of .kind::mxf4 and .kind::mxf4nvf4, and those in tensor memory, lie along K; .kind::tf32 is transposed with "
         "128-byte swizzling of 32-byte atoms alone",
     ),
     TensorProblem.SWIZZLE: (
-        "the matrix descriptor {amount:#018x} has a swizzling mode that there is not, or not for this matrix",
+        "the matrix descriptor {amount:#018x} has a swizzling mode that does not exist, or not for this matrix",
         "bits 61-63: 0 none, 1 128 bytes in atoms of 32 (transposed .kind::tf32), 2 128 bytes, 4 64 bytes, 6 32 bytes",
     ),
     TensorProblem.LINE: (
-        "a line of the matrix is longer than the pattern of swizzling that the descriptor {amount:#018x} names",
+        "a line of the matrix is longer than the swizzling pattern of the descriptor {amount:#018x} names",
         "64 bytes of a line of B need a swizzling of 64 or 128 bytes, or none",
     ),
     TensorProblem.PAIR: (
@@ -268,19 +268,19 @@ _PROBLEMS: dict[int, tuple[str, str]] = {
         ".cta_group::2 needs clusters of an even number of blocks, whose blocks 2k and 2k + 1 run together",
     ),
     TensorProblem.METADATA: (
-        "the metadata of row {word} mean nothing",
+        "the metadata of row {word} are invalid",
         "accepted: pairs of indices with the lower one first (manual, Sparse Matrices)",
     ),
     TensorProblem.SCALE: (
-        "the instruction descriptor {amount:#010x} selects scales that there are not",
+        "the instruction descriptor {amount:#010x} selects scales that do not exist",
         "with two scales of a row the selectors are 0 and 2, with four 0; ue4m3 scales are those of .kind::mxf4nvf4 with four",
     ),
     TensorProblem.DEPTH: (
         "the instruction descriptor {amount:#010x} says K = 96",
-        "that is not run: clear bit 31",
+        "K = 96 is not run: clear bit 31",
     ),
     TensorProblem.DESTINATION: (
-        "lane {word} of tensor memory is none that D, or A, may begin at",
+        "lane {word} of tensor memory is not one at which D, or A, may begin",
         "lane 0; with M = 64 (and 128 of a sparse A with .cta_group::2) lane 0 or 16, the same for A, D and metadata",
     ),
 }  # fmt: skip
@@ -290,6 +290,9 @@ def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
     """An error in words, and what to do."""
     if problem == TensorProblem.NOT_ALLOCATED:
         what = f"columns {word} to {word + amount - 1} of tensor memory are not all allocated"
-        return what, "tcgen05.alloc gives the address of columns; those behind them are not the block's"
+        return (
+            what,
+            "tcgen05.alloc returns the address of columns; the columns after them do not belong to the block",
+        )
     what, hint = _PROBLEMS[problem]
     return what.format(word=word, amount=amount), hint

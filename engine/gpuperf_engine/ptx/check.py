@@ -338,7 +338,7 @@ def explain(shape: Shape) -> str:
     if kind == "vector":
         return f"a vector of {len(shape) - 1}"
     if kind == "outside":
-        return f"{quoted(shape[1])}, declared outside of functions, which only kernels can use here"
+        return f"{quoted(shape[1])}, declared outside functions, which only kernels can use here"
     if kind == "name":
         return f"{quoted(shape[1])}, which is not declared"
     return {

@@ -146,7 +146,7 @@ def specify(text: Text, base: int, specifiers: Iterable[raw.Word | raw.Number | 
                 result.attributes += (name,)
         else:
             raise PtxError(
-                f"{quoted(name)} has no place in a declaration",
+                f"{quoted(name)} is not allowed in a declaration",
                 span=here(),
                 hint=nearest(name, _SPECIFIERS, noun="word"),
             )

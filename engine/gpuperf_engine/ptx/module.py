@@ -67,8 +67,7 @@ def make_current(device: CurrentDevice) -> None:
 class Function:
     """An ``.entry`` or ``.func``. Without body (``.extern .func``) ``instructions`` is empty and ``defined`` false.
 
-    The body is read when it is first asked for, wherever the function came from, and errors in it are raised then. Copies and
-    pickles are those of its module.
+    The body is read on first use, and errors in it are raised then. Copies and pickles are those of its module.
     """
 
     name: str
@@ -111,14 +110,15 @@ class Function:
         return Module.function, (self.module, self.name)
 
     def load(self) -> Function:
-        """This function, its body read. Raises what reading it raises, each time."""
+        """This function, with its body read. Raises the errors of reading it, each time."""
         if not self.read:
             self.module.load(self)
         return self
 
     @property
     def system(self) -> SystemFunction | None:
-        """What the system does if this is called: it is declared here as the system's function of that name, and has no body."""
+        """The effect of a system call, if this is a function without a body that is declared like the system function of that
+        name."""
         function = None if self.defined else SYSTEM_FUNCTIONS.get(self.name)
         sizes = tuple(tuple(item.size for item in group) for group in (self.params, self.returns))
         return function if function is not None and sizes == (function.arguments, function.results) else None
@@ -129,8 +129,8 @@ class Function:
         return max((param.offset + param.size for param in self.params), default=0)
 
     def symbol(self, name: str) -> Any:
-        """The array of a ``__device__`` or ``__constant__`` variable of the kernel's module on the current device: the one
-        made or launched on last. ``device.symbol(kernel, name)`` is the array on another.
+        """The array of a ``__device__`` or ``__constant__`` variable of the kernel's module on the current device: the one that was
+        created or launched on last. ``device.symbol(kernel, name)`` is the array on another.
 
         Raises ``UnknownName``, and ``LaunchError`` while there is no device.
         """
@@ -148,8 +148,8 @@ Kernel = Function
 
 @dataclass(slots=True, eq=False, repr=False)
 class Module:
-    """One PTX module. ``module["name"]`` is a kernel (an ``.entry``); bodies are parsed on first use. It is what its text says: to
-    change it, change the text and parse that; copies and pickles are parsed from the text.
+    """One PTX module. ``module["name"]`` is a kernel (an ``.entry``); bodies are parsed on first use. A module is immutable: to
+    change it, change the text and parse it again; copies and pickles are parsed from the text.
 
     ``version`` is ``(major, minor)``, ``target`` the ``sm_…`` name, ``target_options`` e.g. ``debug`` or ``texmode_unified``.
     ``compiled_for`` differs from ``target`` where the text stands for machine code (``retarget``).
@@ -178,12 +178,12 @@ class Module:
 
     @property
     def kernels(self) -> dict[str, Function]:
-        """Entries by name, in the order of the text. The body of each is read when it is asked for."""
+        """Entries by name, in the order of the text. The body of each is read on first use."""
         return {name: function for name, function in self.functions.items() if function.is_entry}
 
     @property
     def instruction_count(self) -> int:
-        """Instructions of all functions, reached or not."""
+        """Number of instructions of all functions, whether reachable or not."""
         return sum(len(function.instructions) for function in self.functions.values())
 
     def __getitem__(self, name: str) -> Function:
@@ -216,7 +216,7 @@ class Module:
         return variable
 
     def load(self, function: Function) -> None:
-        """Read a function's body unless it is read already. Raises what reading it raises."""
+        """Read a function's body unless that was done already. Raises the errors of reading it."""
         with _reading:
             if not function.read:
                 body = self._body(function)

@@ -64,11 +64,11 @@ _OPERATORS = frozenset(
 def parse(text: str | bytes, path: str = "<string>") -> Module:
     """The module that a PTX text describes.
 
-    Module scope is read at once; the body of a function when it is first asked for (``module["kernel"]``,
-    ``module.function("name")``), and errors in it are raised then. ``path`` is used in positions only. Bytes are
-    decoded as UTF-8, else as Latin-1; the zero that ends a C string, which NVRTC gives too, is not part of the text.
+    Module scope is read at once; the body of a function on first use (``module["kernel"]``, ``module.function("name")``), and
+    errors in it are raised then. ``path`` is used in positions only. Bytes are decoded as UTF-8, otherwise as Latin-1; the
+    terminating zero of a C string, as from NVRTC, is not part of the text.
 
-    Raises ``PtxSyntaxError`` where the text is not PTX and ``PtxError`` where it is, but means nothing.
+    Raises ``PtxSyntaxError`` if the text is not PTX and ``PtxError`` if it is invalid PTX.
     """
     if not isinstance(text, (str, bytes, bytearray)):
         raise PtxError(

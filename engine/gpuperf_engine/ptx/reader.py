@@ -148,7 +148,7 @@ class _Reader:
         if mark is not None:
             module.compiled_for, stands_for = mark
             module.notes += (
-                f"this is PTX for {module.compiled_for}, in the place of machine code for {stands_for}, which a GPU would run: "
+                f"this is PTX for {module.compiled_for}, instead of machine code for {stands_for}, which a GPU would run: "
                 "counts and times are of this PTX",
             )
         offset = self._skip(target.end())
@@ -214,7 +214,7 @@ class _Reader:
         if name == ".nv_intermediate_source_section":
             return self._sources(offset, word.end())
         if name in (".version", ".target", ".address_size"):
-            self.text.fail(f"'{name}' stands twice or not at the beginning", offset, word.end())
+            self.text.fail(f"'{name}' occurs twice or not at the beginning", offset, word.end())
         return self._statement(offset, name)
 
     def _file(self, offset: int) -> int:

@@ -209,7 +209,7 @@ class _Body:
             )
             self.names.scope.tables[name] = table
         else:
-            text.fail(f"{quoted(word)} has no place in a function body", start, start + len(word))
+            text.fail(f"{quoted(word)} is not allowed in a function body", start, start + len(word))
         return end
 
     def _loc(self, start: int) -> int:

@@ -292,7 +292,7 @@ class Names:
         """Raises the ``PtxError`` for a branch to a label that is not there, or not visible from here."""
         hint = _closest(name, self.body.labels, "label")
         if name in self.body.labels:
-            hint = "it stands inside a nested { } scope, which hides it from here"
+            hint = "it is inside a nested { } scope and not visible here"
         raise PtxError(f"label {quoted(name)} is not declared", span=span, hint=hint)
 
 

@@ -88,14 +88,13 @@ class Device(Runtime):
     """A GPU on the CPU: memory with named arrays, and launches that count exactly.
 
     ``Device(observe={"memory"}, memory_bytes=None, backend="llvm", resources="estimate")``: ``observe`` is a
-    subset of ``memory`` (the default), ``accesses``, ``footprint``, ``inputs`` (what memory held before each launch, for
+    subset of ``memory`` (the default), ``accesses``, ``footprint``, ``inputs`` (the memory contents before each launch, for
     ``machine_code``), ``proofs``, ``threads`` and ``values``; ``backend`` is ``llvm`` or ``reference`` (NumPy: slow, same results);
-    ``resources`` is ``estimate`` (from liveness) or ``ptxas``; ``races`` is ``off``, ``note`` (accesses that nothing orders are in
-    ``profile.races`` and in its notes) or ``error`` (they raise ``RaceError``); ``thresholds`` say when values are a pattern.
-    ``mapped``: device addresses are addresses of this process, so that the host can access device memory by pointer, and kernels
-    memory that it ``adopt``s (Linux; one such device at a time). ``memory_bytes``: ``None`` for 4 GiB, mapped 64 GiB where the
-    host reserves that. ``history``: how many of the last steps are kept as ``events``
-    at least, instead of all.
+    ``resources`` is ``estimate`` (from liveness) or ``ptxas``; ``races`` is ``off``, ``note`` (races are in ``profile.races`` and
+    in its notes) or ``error`` (they raise ``RaceError``); ``thresholds`` define when values are a pattern. ``mapped``: device
+    addresses are addresses of this process, so that the host can access device memory by pointer, and kernels memory that it
+    ``adopt``s (Linux; one such device at a time). ``memory_bytes``: ``None`` for 4 GiB, mapped 64 GiB if the host can reserve that.
+    ``history``: the minimum number of the last steps that are kept as ``events``, instead of all.
     """
 
     def launch(
@@ -113,25 +112,24 @@ class Device(Runtime):
         keep: bool = True,
         threads_of: object = None,
     ) -> Profile:
-        """Run a kernel and count what it does.
+        """Run a kernel and count its execution.
 
         ``args``: arrays, views, device addresses, ``None`` (null), NumPy scalars (integers match by width), Python numbers
-        (range-checked), NumPy structured scalars or ``bytes`` for by-value structs; or, as ``bytes``, the whole buffer of
-        parameters as the driver API takes it. ``shared_bytes`` is dynamic shared memory per
-        CTA; ``cluster`` the shape of clusters in CTAs (``None``: that of ``.reqnctapercluster``, else no clusters); ``cooperative``
-        makes all CTAs co-resident; ``max_instructions`` bounds the warp instructions of one warp; without
-        ``keep`` memory is afterwards what it was before, as if only counting.
+        (range-checked), NumPy structured scalars or ``bytes`` for by-value structs; or, as ``bytes``, the whole parameter buffer,
+        as in the driver API. ``shared_bytes`` is dynamic shared memory per CTA; ``cluster`` the shape of clusters in CTAs
+        (``None``: that of ``.reqnctapercluster``, otherwise no clusters); ``cooperative`` makes all CTAs co-resident;
+        ``max_instructions`` limits the warp instructions of one warp; without ``keep`` memory is restored afterwards.
 
-        ``demand`` is how much of the kernel runs: ``values`` all of it; ``addresses`` what decides control flow and the addresses
-        of memory accesses; ``control`` what decides control flow; ``auto`` the least that answers what the device observes. Counts
-        are the same; what was not computed raises ``NotObserved`` when it is asked for, arrays that the kernel may have
-        written included.
+        ``demand`` is how much of the kernel runs: ``values`` all of it; ``addresses`` the instructions that decide control flow and
+        the addresses of memory accesses; ``control`` those that decide control flow; ``auto`` the smallest demand that the
+        observations of the device need. Counts are the same; results that were not computed, including arrays that the kernel may
+        have written, raise ``NotObserved`` when they are requested.
 
-        ``threads_of``: the CTAs whose threads are counted one by one if the device observes ``threads``: ``None`` (all), ``"centre"``,
-        a number of CTAs spread evenly, or a list of linear indices and (x, y, z).
+        ``threads_of``: the CTAs whose threads are counted separately if the device observes ``threads``: ``None`` (all),
+        ``"centre"``, a number of CTAs spread evenly, or a list of linear indices and (x, y, z).
 
-        Raises ``LaunchError`` for shapes and arguments, ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``, ``TrapError`` and
-        ``Unsupported`` for what the kernel does.
+        Raises ``LaunchError`` for invalid shapes and arguments, and ``MemoryFault``, ``Deadlock``, ``BudgetExceeded``,
+        ``TrapError`` and ``Unsupported`` for errors of the kernel.
         """
         start = time.perf_counter()
         program, plan, observation = self.run(
@@ -154,8 +152,8 @@ class Device(Runtime):
         return profile
 
     def attributes(self, kernel: Function) -> KernelAttributes:
-        """What is known of a kernel before a launch; registers come from where the device's ``resources`` say. Raises ``LaunchError``,
-        ``PtxError`` and, with ``ptxas``, ``MachineError``."""
+        """The attributes of a kernel before a launch; the device's ``resources`` determine the source of registers. Raises
+        ``LaunchError``, ``PtxError`` and, with ``ptxas``, ``MachineError``."""
         program = self.program_of(kernel)
         resources = self._assembled(kernel)
         return attributes_of(
@@ -185,9 +183,9 @@ class Device(Runtime):
         """An **estimate** of a launch from one thread, the centre one, of each of few CTAs: ``"centre"`` (CUDA Flux), a number of CTAs
         spread evenly, or a list as for ``threads_of``.
 
-        Only what decides control flow runs (demand ``control``), and only these CTAs where others could not notice (no clusters, no
-        atomic whose result matters, no communication through global memory, not cooperative), else all. Memory is left as it was,
-        and nothing is recorded. Arguments and errors as ``launch``.
+        Only the instructions that decide control flow run (demand ``control``). If no CTA can observe others (no clusters, no
+        atomic whose result is used, no communication through global memory, not cooperative), only these CTAs run, otherwise all.
+        Memory is not changed, and nothing is recorded. Arguments and errors as ``launch``.
         """
         program, plan, observation = self.run(
             kernel,
@@ -212,7 +210,7 @@ class Device(Runtime):
 
     @takes_annotated
     def program_without(self, events: Collection[Event]) -> Device:
-        """The recorded program as if these of its ``events`` had not been, for ``find_patterns``."""
+        """The recorded program without these of its ``events``, for ``find_patterns``."""
         program = copy(self)
         program.events = [event for event in self.events if not any(event is other for other in events)]
         return program
@@ -223,7 +221,7 @@ def best_target(
     targets: Iterable[str], machine: str | Machine, search: Iterable[str | Path] = ()
 ) -> str | None:
     """Of these ``.target`` names the most specific that runs on the machine, ``None`` if none does: the highest compute
-    capability; of equal ones ``a`` before ``f`` before the plain one. Raises ``UnknownName`` for a machine that is none."""
+    capability; of equal ones ``a`` before ``f`` before the plain one. Raises ``UnknownName`` for an unknown machine."""
     from .timing.machine import load_machine
     from .timing.targets import most_specific
 
@@ -239,11 +237,11 @@ def estimate(profile: Profile, machine: str | Machine, **options: Any) -> Estima
 
 @takes_annotated
 def saving_us(finding: Finding, profiles: Mapping[int, Profile], machine: str | Machine | Predictor) -> float:
-    """Predicted time that a program takes less if the advice of a finding is followed: without its ``traffic``.
+    """Predicted time that a program saves without the ``traffic`` of a finding.
 
-    ``profiles``: those of launches, by the numbers of their events (``device.events``); launches that are missing save nothing. Copies
-    and memsets save what their bytes take at the rate of the link to the host, or of device memory (``Predictor.copy_us``). For
-    errors see ``estimate``.
+    ``profiles``: those of launches, by the numbers of their events (``device.events``); launches that are missing save nothing.
+    Copies and memsets save the time of their bytes at the rate of the link to the host, or of device memory
+    (``Predictor.copy_us``). For errors see ``estimate``.
     """
     from .timing.estimate import MODELS, Predictor
 
@@ -263,7 +261,7 @@ def _saved(gone: Traffic, profile: Profile | None, predictor: Predictor) -> floa
 
 @takes_annotated
 def predictor(machine: str | Machine, search: Iterable[str | Path] = (), **options: Any) -> Predictor:
-    """Predicts times on one machine, those of launches that are alike once; see ``timing.estimate.Predictor``."""
+    """Predicts times on one machine, once for identical launches; see ``timing.estimate.Predictor``."""
     from .timing.estimate import Predictor
 
     return Predictor(machine, search=search, **options)
@@ -273,15 +271,15 @@ def predictor(machine: str | Machine, search: Iterable[str | Path] = (), **optio
 def machine_code(
     profile: Profile, machine: str | Machine, search: Iterable[str | Path] = (), *, running: bool = True
 ) -> MachineCode:
-    """What the launch of a profile (or all launches of a sum) executes on a machine: the machine code that ``ptxas`` makes for its
-    architecture, where each instruction comes from, and how often it is executed.
+    """The machine code that the launch of a profile (or all launches of a sum) executes on a machine: the instructions that
+    ``ptxas`` generates for its architecture, the origin of each, and how often it is executed.
 
     ``machine``: an id of ``machine_ids`` or a description; ``search``: folders with more descriptions. Needs ``ptxas`` and
-    ``nvdisasm``, no GPU. If the device observed ``inputs``, the machine code is run on them too, unless ``running`` says no, and both
-    ways of counting are compared (``ways``).
+    ``nvdisasm``, no GPU. If the device observed ``inputs``, the machine code is also run on them, unless ``running`` is false, and
+    both counts are compared (``ways``).
 
-    Raises ``UnknownName`` for a machine that is none, ``MachineError`` if the PTX does not run there and for what the programs
-    cannot do, ``NotObserved`` if the profile's counters are gone.
+    Raises ``UnknownName`` for an unknown machine, ``MachineError`` if the PTX does not run there and for errors of the programs,
+    ``NotObserved`` if the profile's counters are gone.
     """
     from .sass import code
 
@@ -293,8 +291,7 @@ def machine_code(
 def machine_counts(
     profile: Profile, machine: str | Machine, search: Iterable[str | Path] = ()
 ) -> MachineCounts:
-    """``machine_code`` without its instructions, kept in the cache of compiled code under all that decides it; arguments and errors as
-    there."""
+    """``machine_code`` without its instructions, kept in the cache of compiled code; arguments and errors as there."""
     from .sass import code
 
     described, architecture = _assembled_for(profile.kernel, profile.target, machine, search)
@@ -303,7 +300,7 @@ def machine_counts(
 
 def machine_code_tools() -> tuple[str, str]:
     """The versions of the ``ptxas`` and the ``nvdisasm`` that ``machine_code`` uses (``ptxas 13.0.88``). Raises ``MachineError`` if
-    one is not there, or does not run."""
+    one is missing, or does not run."""
     from .sass.tools import find_tool
 
     assembler, disassembler = (find_tool(name) for name in ("ptxas", "nvdisasm"))
@@ -347,16 +344,16 @@ def machine_ids(search: Iterable[str | Path] = ()) -> tuple[str, ...]:
 
 @takes_annotated
 def find_patterns(program: Program, patterns: Iterable[Pattern] = PATTERNS) -> tuple[Finding, ...]:
-    """What these patterns find in everything recorded on a device, in the order of its steps, without repetition.
+    """The findings of these patterns in everything recorded on a device, in the order of its steps, without repetition.
 
-    Raises ``NotObserved`` unless it observes ``values``, of whole objects, ``accesses``, of single instructions, or ``proofs``.
+    Raises ``NotObserved`` unless the device observes ``values`` (whole objects), ``accesses`` (single instructions) or ``proofs``.
     """
     return _find_patterns(program, patterns)
 
 
 @takes_annotated
 def flow_graph(program: Program) -> FlowGraph:
-    """Where the values of everything recorded on a device came from and went, with the findings of its calls. Raises ``NotObserved``
-    unless it observes ``values``."""
+    """The value flow of everything recorded on a device, with the findings of its calls. Raises ``NotObserved`` unless it observes
+    ``values``."""
     findings = find_patterns(program)
     return _flow_graph(program).marked(findings)

@@ -330,9 +330,9 @@ def test_a_variable_is_viewed_as_the_type_that_the_program_gave_it(backend: str)
 @pytest.mark.parametrize(
     ("dtype", "found"),
     [
-        (np.dtype("V3"), "16 bytes of uint8 are no whole number of"),
+        (np.dtype("V3"), "16 bytes of uint8 are not a whole number of"),
         ("O", "no device representation"),
-        ("V0", "no whole"),
+        ("V0", "not a whole"),
     ],
 )
 def test_a_view_is_a_whole_number_of_elements(backend: str, dtype: object, found: str) -> None:

@@ -123,7 +123,7 @@ def test_a_loop_that_frees(backend: str) -> None:
 
 def test_a_loop_that_does_not(backend: str) -> None:
     with pytest.raises(
-        ge.TrapError, match=r"alloca\.u64: 4,096 bytes more do not fit the stack of 16,384 bytes"
+        ge.TrapError, match=r"alloca\.u64: 4,096 more bytes do not fit into the stack of 16,384 bytes"
     ) as caught:
         launch(backend, LOOP.replace("FREE", ""))
     assert "thread (0, 0, 0) of block (0, 0, 0)" in str(caught.value)

@@ -84,7 +84,7 @@ class AddressedMemory(DeviceMemory):
         if followed:
             raise LaunchError(
                 f"{', '.join(sorted(followed))} are observed in memory of the device itself only",
-                hint="copy what the host has with array()",
+                hint="copy host memory with array()",
             )
         if isinstance(memory, np.ndarray):
             if not memory.flags.c_contiguous:
@@ -122,7 +122,7 @@ class AddressedMemory(DeviceMemory):
             where = f"array {memory.name!r}" if isinstance(memory, DeviceArray) else f"address {address:#x}"
             raise LaunchError(
                 f"{where} cannot be freed",
-                hint="accepted: arrays and addresses that this device gave, whole, once",
+                hint="accepted: whole arrays and addresses allocated by this device, once",
             )
         untouched = self._late.pop(allocation, None) is not None
         followed = self._refers_back and not (untouched and "inputs" not in self.observe)
@@ -403,7 +403,7 @@ class AddressedMemory(DeviceMemory):
         """Raises ``LaunchError`` unless so many bytes are in memory of the device."""
         if size and self._holder(address, size, what) is None:
             raise LaunchError(
-                f"cannot {what} {size:,} bytes at {address:#x}: that is no memory of this device"
+                f"cannot {what} {size:,} bytes at {address:#x}: that is not memory of this device"
             )
 
     def _host(self, address: int) -> int:

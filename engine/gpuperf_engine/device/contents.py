@@ -209,7 +209,7 @@ def _heavy(
         evidence = (("type", name), ("minimum", str(low)), ("maximum", str(high)))
         yield Contents("heavy-type", text, evidence, bytes_needed)
     elif table:
-        text = f"{distinct} different values, which an index of 8 bits tells apart"
+        text = f"{distinct} different values, which an 8-bit index can distinguish"
         yield Contents("heavy-type", text, (("type", "uint8 index"), ("values", distinct)), 1)
 
 

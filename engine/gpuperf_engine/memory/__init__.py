@@ -1,1 +1,1 @@
-"""The memory of a device, whoever accesses it: address ranges, arrays, the heap, images, tensor maps."""
+"""The memory of a device: address ranges, arrays, the heap, images, tensor maps."""

@@ -171,7 +171,7 @@ def _neighbour(memory: Memory, address: int, size: int, named: str) -> str:
     if memory.heap.holds(address):
         below = memory.below(address)
         if below is None:
-            return "in the heap, where malloc has given nothing"
+            return "in the heap, where malloc has not allocated anything"
         return f"{address + size - below.end:,} bytes past the end of {below.name} ({below.size:,} bytes at {below.address:#x})"
     window, _ = space_of(address)
     kinds = {window if window in READ_ONLY else "global"}
@@ -190,4 +190,4 @@ def _neighbour(memory: Memory, address: int, size: int, named: str) -> str:
         return f"{over:,} bytes past the end of {below.called} ({below.size:,} bytes at {below.address - base:#x})"
     if above is not None:
         return f"{above.address - address:,} bytes before {above.called} ({above.size:,} bytes at {above.address - base:#x})"
-    return "no allocation is near"
+    return "no allocation is nearby"

@@ -240,7 +240,7 @@ class Memory(ArenaPages):
             raise LaunchError("memory of the host cannot be adopted once kernels have called malloc")
         below, end = self.below(address + max(size, 1) - 1), address + size
         if not FIRST <= address <= end <= LAST or self.is_arena(address, size):
-            raise LaunchError(f"{size:,} bytes at {address:#x} are no memory of the host")
+            raise LaunchError(f"{size:,} bytes at {address:#x} are not memory of the host")
         if below is not None and below.end > address and size:
             raise LaunchError(
                 f"{size:,} bytes at {address:#x} overlap {below.called} ({below.size:,} bytes at {below.address:#x})",

@@ -126,7 +126,7 @@ class DeviceArray:
             row = (shape[-1] if shape else 1) * self.dtype.itemsize
             if not other.itemsize or row % other.itemsize or (not shape and row != other.itemsize):
                 raise LaunchError(
-                    f"{row} bytes of {self.dtype} are no whole number of {other}",
+                    f"{row} bytes of {self.dtype} are not a whole number of {other}",
                     hint=f"accepted: a dtype whose size divides {row} bytes",
                 )
             shape = (*shape[:-1], row // other.itemsize)

@@ -95,7 +95,7 @@ class Heap:
         block = self.below(address)
         if block is None or block.address != address:
             inside = block is not None and block.live and address < block.address + block.size
-            return "lies inside a block" if inside else "was not given by malloc"
+            return "lies inside a block" if inside else "was not returned by malloc"
         if not block.live:
             return "has been freed before"
         block.live = False

@@ -177,7 +177,7 @@ def texture_row(
     ):
         raise LaunchError(
             "a texture of linear memory has one dimension, plain coordinates and no filtering",
-            hint="leave linear_memory= out for a CUDA array",
+            hint="omit linear_memory= for a CUDA array",
         )
     values = {
         "object": TEXTURE,
@@ -232,7 +232,7 @@ def _levels(range: Sequence[float], bias: float) -> dict[str, int]:
     if len(levels) != 3 or not all(isinstance(level, _NUMBERS) for level in levels):
         raise LaunchError(
             f"a texture with level_range={range!r}, level_bias={bias!r}",
-            hint="accepted: the least and the largest level; a number",
+            hint="accepted: the smallest and the largest level; a number",
         )
     names = ("level_least", "level_most", "level_bias")
     return {name: _float_bits(level) for name, level in zip(names, levels, strict=True)}
@@ -295,7 +295,7 @@ def image_fault(thread: str, instruction: Instruction, handle: int, images: Imag
         message = f"{opcode}: outside the surface, or not aligned"
         hint = (
             f"it has {size} texels of {int(row[FIELDS['texel']])} bytes (width × height × depth × layers); the first coordinate "
-            "counts bytes, in multiples of what is accessed (.p: texels)"
+            "counts bytes, in multiples of the access size (.p: texels)"
         )
     source = [] if instruction.location is None else [f"source line {instruction.location}"]
     return TrapError(message, span=instruction.span, details=[thread, *source], hint=hint)

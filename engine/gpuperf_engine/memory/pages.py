@@ -71,7 +71,7 @@ def map_at(address: int, size: int, huge_from: int = 0) -> NDArray[np.uint8]:
     if where != address:
         raise LaunchError(
             f"the host addresses {address:#x} to {address + size:#x} of device memory are in use in this process",
-            hint="a process has one Device(mapped=True) at a time: let go of the other one first",
+            hint="a process has one Device(mapped=True) at a time: delete the other one first",
         )
     _libc().madvise(address + huge_from, size - huge_from, mmap.MADV_HUGEPAGE)
     pages = (ctypes.c_uint8 * size).from_address(address)

@@ -26,17 +26,17 @@ class TensorMap:
     ``array`` is a device array, or an address with ``shape`` and ``dtype``. Axes are in NumPy's order, the last one
     innermost: ``box`` gives the elements of a copy along each, ``strides`` (bytes) is for tensors that are not packed,
     ``element_strides`` takes every n-th element along all axes but the last (there the driver ignores it). ``swizzle`` is
-    ``none``, ``32B``, ``64B`` or ``128B``, with ``atomicity`` ``16B``, ``32B``, ``32B_FLIP_8B`` or ``64B``; ``fill`` of what lies
-    outside ``zero`` or ``nan``.
+    ``none``, ``32B``, ``64B`` or ``128B``, with ``atomicity`` ``16B``, ``32B``, ``32B_FLIP_8B`` or ``64B``; ``fill``, the value of
+    elements outside, ``zero`` or ``nan``.
 
-    ``data_type`` is the name of a ``CUtensorMapDataType``, ``TFLOAT32`` say; without it, that of the dtype. For ``16U4_ALIGN8B``,
-    ``16U4_ALIGN16B`` and ``16U6_ALIGN16B`` the array has the bytes into which the elements are packed, and ``shape`` and ``box`` count
-    elements.
+    ``data_type`` is the name of a ``CUtensorMapDataType`` such as ``TFLOAT32``; the default is that of the dtype. For
+    ``16U4_ALIGN8B``, ``16U4_ALIGN16B`` and ``16U6_ALIGN16B`` the array has the bytes into which the elements are packed, and
+    ``shape`` and ``box`` count elements.
 
-    ``interleave`` ``16B`` or ``32B``: the array's axes are N, slices, (D,) (H,) W and so many bytes of channels, which are one slice;
+    ``interleave`` ``16B`` or ``32B``: the array's axes are N, slices, (D,) (H,) W and a slice of that many bytes of channels;
     ``box`` and ``element_strides`` have all of them but the last.
 
-    Raises ``LaunchError`` for what the driver refuses (CUDA driver API, ``cuTensorMapEncodeTiled``).
+    Raises ``LaunchError`` for maps that the driver refuses (CUDA driver API, ``cuTensorMapEncodeTiled``).
     """
 
     layout: Layout

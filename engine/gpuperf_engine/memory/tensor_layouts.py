@@ -179,7 +179,7 @@ def _strides(strides: Sequence[int] | None, sizes: tuple[int, ...], element: Ele
     if inner != width:
         raise LaunchError(
             f"TensorMap: a stride of {inner:,} bytes along the last axis",
-            hint=f"elements must lie side by side, {width} bytes",
+            hint=f"elements must be contiguous, {width} bytes",
         )
     return tuple(rest)
 
@@ -192,7 +192,7 @@ def _sliced(
     if slice_bytes != size or steps[0] != size:
         raise LaunchError(
             f"TensorMap: the last axis has {slice_bytes} bytes, {steps[0]} from one to the next",
-            hint=f"the last axis of a tensor with this interleave is a slice of {size} bytes, and slices lie side by side",
+            hint=f"the last axis of a tensor with this interleave is a slice of {size} bytes, and slices are contiguous",
         )
     return sizes[1:], steps[1:]
 
@@ -208,7 +208,7 @@ def with_options(base: Layout, swizzle: str, atomicity: str, fill: str) -> Layou
     if layout.atom and swizzle != "128B":
         raise LaunchError(
             f"TensorMap: atomicity {atomicity!r} with swizzle {swizzle!r}",
-            hint="others than '16B' go with swizzle '128B'",
+            hint="values other than '16B' need swizzle '128B'",
         )
     if INTERLEAVES[layout.interleave] == "32B" and swizzle != "32B":
         raise LaunchError(
@@ -223,7 +223,7 @@ def with_options(base: Layout, swizzle: str, atomicity: str, fill: str) -> Layou
         )
     if layout.fill and not layout.element.is_float:
         raise LaunchError(
-            "TensorMap: fill 'nan' of integers", hint="accepted for floating-point elements; else 'zero'"
+            "TensorMap: fill 'nan' of integers", hint="accepted for floating-point elements; otherwise 'zero'"
         )
     return layout
 

@@ -174,7 +174,7 @@ def test_too_few_arguments(backend: str) -> None:
     assert hand(backend) == ("5 0", 2)
     with pytest.raises(ge.MemoryFault, match=r"out-of-bounds vprintf: 4-byte load from local address 0x10"):
         hand(backend, more="add.u64 %rd4, %rd4, 12;")
-    with pytest.raises(ge.TrapError, match="the format asks for 2 arguments, and none is given"):
+    with pytest.raises(ge.TrapError, match="the format asks for 2 arguments, but none is given"):
         hand(backend, buffer="0")
     assert hand(backend, format_="0") == ("", -1)
 
@@ -334,7 +334,7 @@ def test_freed_blocks_are_given_again(backend: str) -> None:
         ),
         (3, ge.TrapError, r"free: 0x\w+ has been freed before\n  thread \(5, 0, 0\)"),
         (4, ge.TrapError, r"free: 0x\w+ lies inside a block"),
-        (5, ge.TrapError, r"free: 0x\w+ was not given by malloc"),
+        (5, ge.TrapError, r"free: 0x\w+ was not returned by malloc"),
     ],
 )
 def test_misuse_of_the_heap(kind: int, error: type[Exception], message: str, backend: str) -> None:
@@ -434,7 +434,7 @@ CALL = """.version 8.0
         (
             ".extern .func (.param .b32 r) malloc (.param .b32 n);",
             "{ .param .b32 r; .param .b32 n; call (r), malloc, (n); }",
-            r"'malloc' is declared with other parameters than the system's",
+            r"'malloc' is declared with other parameters than the system function",
         ),
     ],
 )

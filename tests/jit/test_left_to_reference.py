@@ -160,9 +160,9 @@ def test_a_kernel_left_to_the_reference_backend_says_why(monkeypatch: pytest.Mon
     monkeypatch.setattr(llvm_backend, "compile_object", refuse)
     native = in_clusters("llvm")
     remark, unchecked = native.remarks
-    assert "'k': races are looked for on the backend 'llvm' only" in unchecked
+    assert "'k': races are detected on the backend 'llvm' only" in unchecked
     assert (
-        "'k' runs on the reference backend, which is slow: LLVM makes no code of it on this host (no memory"
+        "'k' runs on the reference backend, which is slow: LLVM cannot generate code for it on this host (no memory"
         in remark
     )
     # how it ran is not a result

@@ -248,7 +248,7 @@ def test_the_reference_backend_says_that_it_does_not_look() -> None:
     text = f"{HEAD}{RACES['reads what another warp stores'][0]}\nret; }}\n"
     profile = device.launch(ge.parse(text, path="k.ptx")["k"], 1, 64, [device.zeros(1024, np.uint32)])
     assert profile.races == ()
-    assert profile.remarks == ("k.ptx:4:17: 'k': races are looked for on the backend 'llvm' only",)
+    assert profile.remarks == ("k.ptx:4:17: 'k': races are detected on the backend 'llvm' only",)
 
 
 def test_blocks_are_told_apart_on_any_number_of_cores(monkeypatch: pytest.MonkeyPatch) -> None:

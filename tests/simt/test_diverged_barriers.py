@@ -78,7 +78,7 @@ def test_what_strict_makes_of_it(backend: str) -> None:
     assert "bar.sync executed by lanes 0-15 while lanes 16-31" in said[0] and RULE in said[0]
     assert said[1:] == [
         "  warp 0 of block (0, 0, 0) of kernel 'k'",
-        "  all threads of a warp must come to an aligned barrier together: move it out of the branch, or write barrier without "
+        "  all threads of a warp must execute an aligned barrier together: move it out of the branch, or write barrier without "
         ".aligned, which counts threads",
     ]
 

@@ -240,7 +240,7 @@ def test_recursion_without_end() -> None:
         calls("fib", "%r1")
     )
     message = _told(text, 0)
-    assert "more than 1024 calls inside one another" in message and "does the recursion end?" in message
+    assert "more than 1024 nested calls" in message and "does the recursion end?" in message
 
 
 def test_a_runaway_of_bounded_depth() -> None:

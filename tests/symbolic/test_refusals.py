@@ -88,7 +88,7 @@ LOAD = """    mul.wide.u32 %rd0, {index}, 4;
         ),
         (
             "    setp.ge.u32 %p0, %i, %n;\n    @%p0 bra $end;\n    bar.sync 0;\n",
-            "lanes of a warp wait for others that do not come",
+            "lanes of a warp wait for others that do not arrive",
         ),
         ("    setp.eq.u32 %p0, %i, 77;\n    @%p0 trap;\n", "trap at k.ptx:16: it is reached"),
         (

@@ -144,4 +144,4 @@ def _race_remark(program: Program, plan: LaunchPlan) -> tuple[str, ...]:
     if not plan.races or (plan.shared_bytes == 0 and plan.ctas == 1):
         return ()
     kernel = program.kernel
-    return (f"{kernel.span}: {kernel.name!r}: races are looked for on the backend 'llvm' only",)
+    return (f"{kernel.span}: {kernel.name!r}: races are detected on the backend 'llvm' only",)

@@ -464,7 +464,7 @@ class ReferenceWarp:
                 yield Waiting(place, lanes, basic, f"at {basic.terminator.opcode}", basic.terminator)
             else:
                 yield Waiting(
-                    place, lanes, basic, f"at {basic.instructions[0].opcode} for lanes that do not come"
+                    place, lanes, basic, f"at {basic.instructions[0].opcode} for lanes that do not arrive"
                 )
         if self.paths.mask and self.at_barrier is None and not self.suspended:
             for entry in self.paths.entries:

@@ -120,7 +120,7 @@ def _compile(program: Program, threads: bool, clustered: bool, diverged: bool, v
         code = _linked(program, generated, content)
     except RuntimeError as error:
         # LLVM rejects the code, or the host forbids executable memory: the reference backend is slow but runs
-        return f"LLVM makes no code of it on this host ({str(error).strip().partition(chr(10))[0]})"
+        return f"LLVM cannot generate code for it on this host ({str(error).strip().partition(chr(10))[0]})"
     store.keep(key, _pack(generated, content), reads_sources=False)
     return code
 

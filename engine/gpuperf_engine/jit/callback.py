@@ -1,4 +1,4 @@
-"""What compiled code calls of Python, so that no exception is lost.
+"""Calls of Python from compiled code, without losing exceptions.
 
 A handler of a signal may raise before the first instruction of a function that C calls. ctypes prints such an exception and answers 0,
 which compiled code cannot tell from an answer. Here it is kept, for the caller of compiled code to raise. An exception that is pending

@@ -1,4 +1,4 @@
-"""A compiled program in memory, and what its launches leave for the next one."""
+"""A compiled program in memory, and the state that its launches keep for the next one."""
 
 from __future__ import annotations
 

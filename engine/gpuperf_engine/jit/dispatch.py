@@ -1,4 +1,4 @@
-"""All CTAs of a launch: on several host threads where the program is order-free, else on one.
+"""All CTAs of a launch: on several host threads if the program is order-free, otherwise on one.
 
 Each thread has a context of its own, whose counters are added up; memory is shared. Of several errors that of the lowest CTA is
 raised, whichever came first. A launch that is interrupted (Ctrl-C, the time limit of a test) ends on all threads before that is

@@ -1,4 +1,4 @@
-"""Whether a warp may be diverged at a barrier: launches of programs of which that is not ruled out must be able to begin again."""
+"""Whether a warp may be diverged at a barrier: if that is not excluded, launches of the program must be able to start again."""
 
 from __future__ import annotations
 

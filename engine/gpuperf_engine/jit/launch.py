@@ -240,7 +240,7 @@ class Launch:
             )
         except (MemoryError, ValueError):
             raise LaunchError(
-                f"{program.local_area + CAPACITY * area // 32:,} bytes of local memory and of what recursive functions keep for "
+                f"{program.local_area + CAPACITY * area // 32:,} bytes of local memory and of state of recursive functions for "
                 f"each of {plan.threads_per_cta:,} threads of a block",
                 span=program.kernel.span,
                 hint="the host does not have that much memory: declare less .local memory, or launch smaller blocks",

@@ -89,6 +89,6 @@ def _race_remarks(launch: Launch) -> Iterator[str]:
     if launch.races.orders and launch.contexts[0].get(Context.RACE_SEGMENT_COUNT) == most:
         kernel = launch.program.kernel
         yield (
-            f"{kernel.span}: {kernel.name!r}: after {most:,} pieces between fences and barriers accesses of global memory were "
+            f"{kernel.span}: {kernel.name!r}: after {most:,} segments between fences and barriers accesses of global memory were "
             "no longer checked for races"
         )

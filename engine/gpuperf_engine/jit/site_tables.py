@@ -1,4 +1,4 @@
-"""Tables about the sites of a program that compiled code reads: the same in all launches."""
+"""Read-only tables of compiled code about the sites of a program: the same in all launches."""
 
 from __future__ import annotations
 

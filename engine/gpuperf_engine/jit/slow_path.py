@@ -1,4 +1,4 @@
-"""What compiled code leaves to Python: calls of the system, exchanges of lanes that stand at several instructions, and errors."""
+"""Events that compiled code leaves to Python: system calls, exchanges of lanes at different instructions, and errors."""
 
 from __future__ import annotations
 

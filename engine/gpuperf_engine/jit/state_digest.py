@@ -1,4 +1,4 @@
-"""What of the states of compiled code decides how warps go on."""
+"""The parts of the state of compiled code that decide how warps continue."""
 
 from __future__ import annotations
 

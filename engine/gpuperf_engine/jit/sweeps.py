@@ -1,4 +1,4 @@
-"""CTAs that run by themselves: sweeps over a window of resident CTAs (see ``simt.schedule``).
+"""CTAs without clusters: sweeps over a window of resident CTAs (see ``simt.schedule``).
 
 The compiled runtime runs CTAs in one call as long as each ends in its first visit.
 """

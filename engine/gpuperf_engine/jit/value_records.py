@@ -1,4 +1,4 @@
-"""Records of what accesses carry, as compiled code keeps them, and read off when a launch has ended."""
+"""Records of accessed values, as compiled code keeps them, and read when a launch has ended."""
 
 from __future__ import annotations
 

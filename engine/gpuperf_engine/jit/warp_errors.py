@@ -1,4 +1,4 @@
-"""Errors of kernels that run compiled, and where the lanes of a warp are or wait: what messages are made from."""
+"""Errors of compiled kernels, and where the lanes of a warp are or wait: the content of messages."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class WarpErrors(WarpState):
             return stack_overflow(place, instruction, lanes_of(self.header(State.CULPRITS))[0], room)
         if event == Event.STACK:
             return too_deep(place, instruction, lane, self.worker.launch.code.generated.stack_entries)
-        return EngineError(f"{instruction.opcode} cannot go on ({event})", span=instruction.span)
+        return EngineError(f"{instruction.opcode} cannot continue ({event})", span=instruction.span)
 
     def _blocked(self) -> EngineError:
         """No lane can go on: what they wait for is in their own warp."""
@@ -234,7 +234,7 @@ class WarpErrors(WarpState):
                 yield Waiting(place, lanes, blocks[block], f"at {terminator.opcode}", terminator)
             else:
                 opcode = blocks[block].instructions[0].opcode
-                yield Waiting(place, lanes, blocks[block], f"at {opcode} for lanes that do not come")
+                yield Waiting(place, lanes, blocks[block], f"at {opcode} for lanes that do not arrive")
         if mask and not at_barrier and not suspended:
             for code, lanes, kind, _ in self.entries():
                 stands = decoded(code) & (AT_WAIT - 1)

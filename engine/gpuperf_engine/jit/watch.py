@@ -1,4 +1,4 @@
-"""The watch over launches that cannot end: a digest of everything that decides how a launch goes on (see ``simt.schedule``)."""
+"""Detection of launches that cannot end: a digest of everything that decides how a launch continues (see ``simt.schedule``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compiled code writes on one host thread: the context record, counters and caches."""
+"""The memory that compiled code writes on one host thread: the context record, counters and caches."""
 
 from __future__ import annotations
 

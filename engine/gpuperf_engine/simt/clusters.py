@@ -56,7 +56,7 @@ def check_cluster(kernel: Function, grid: Dim3, cluster: object) -> tuple[Dim3, 
         raise LaunchError(
             f"cluster {shape} for kernel {kernel.name!r}",
             span=kernel.span,
-            hint=f".reqnctapercluster requires {required}: leave cluster= out, or write cluster={required}",
+            hint=f".reqnctapercluster requires {required}: omit cluster=, or write cluster={required}",
         )
     shape = required or shape
     size = math.prod(shape)
@@ -161,7 +161,7 @@ def refused_address(
     if not remote:
         return (
             f"it lies in the shared memory of {what}",
-            ".shared and .shared::cta reach the block's own; write .shared::cluster, or use a generic address",
+            ".shared and .shared::cta reach the block's own memory; write .shared::cluster, or use a generic address",
         )
     rule = broken_rule(states[rank], arrives)
     if rule is None:

@@ -1,4 +1,4 @@
-"""Dead stores within a launch: bytes that their thread overwrites before anybody reads them.
+"""Dead stores within a launch: bytes that their thread overwrites before they are read.
 
 A byte of device memory that a store wrote is dead if the next access to it in the launch is a store by the same thread. Blocks run in
 a fixed order, and accesses of other threads that nothing orders against the two stores would be races, so in a program without races

@@ -136,7 +136,7 @@ def incomplete_warp(place: Place, instruction: Instruction, lanes: int) -> TrapE
         f"{instruction.opcode}: {len(present)} of the 32 lanes of a warp execute it",
         span=instruction.span,
         details=[place.thread(present[0]), *_source(instruction)],
-        hint="all threads of the warp must: no branch around it that lanes take differently, and blocks of a multiple of 32 threads",
+        hint="all threads of the warp must: no divergent branch around it, and blocks of a multiple of 32 threads",
     )
 
 
@@ -165,7 +165,7 @@ def no_warpgroup(place: Place, instruction: Instruction, lanes: int) -> TrapErro
 
 def unequal_descriptors(place: Place, instruction: Instruction, lanes: int) -> TrapError:
     """A matrix descriptor that is not the same in all lanes."""
-    hint = "make it of values that are the same in all threads of the warpgroup"
+    hint = "compute it from values that are the same in all threads of the warpgroup"
     return _of_lane(
         place, instruction, lanes, "a matrix descriptor differs among the threads of a warp", hint
     )
@@ -176,8 +176,8 @@ def uneven_products(
 ) -> TrapError:
     """Warps of a warpgroup, each with the products of matrices that it has executed, of which one has more than another."""
     counts = " and ".join(f"warp {warp} {count}" for warp, count in sorted((one, other)))
-    what = f"not all warps of a warpgroup execute it: {counts} times in all, with the others like it"
-    hint = "all threads of a warpgroup must: no branch around it that its warps take differently"
+    what = f"not all warps of a warpgroup execute it: {counts} times in all, including the other instructions of its kind"
+    hint = "all threads of a warpgroup must: no branch around it on which its warps differ"
     return _of_lane(place, instruction, 1, what, hint)
 
 
@@ -191,7 +191,7 @@ def awaited_warps(instruction: Instruction, warps: Sequence[int]) -> str:
 def long_line(place: Place, instruction: Instruction, lanes: int) -> TrapError:
     """A descriptor whose swizzling is narrower than the lines of the matrix."""
     hint = "64 bytes of a line of B need a swizzling of 64 or 128 bytes, or none"
-    what = "a line of the matrix is longer than the pattern of swizzling that its descriptor names"
+    what = "a line of the matrix is longer than the swizzling pattern of its descriptor"
     return _of_lane(place, instruction, lanes, what, hint)
 
 
@@ -206,7 +206,7 @@ def bad_target(place: Place, instruction: Instruction, lane: int, value: int, ta
             f"{instruction.opcode}: {value:#x} is not the address of a function that it may call, but {what}"
         )
         hint = (
-            "accepted: functions of its module whose address is taken somewhere and that its prototype fits"
+            "accepted: functions of its module whose address is taken anywhere and that match its prototype"
         )
     return TrapError(
         message, span=instruction.span, details=[place.thread(lane), *_source(instruction)], hint=hint
@@ -229,7 +229,7 @@ def bad_cluster_barrier(place: Place, instruction: Instruction, lane: int) -> Tr
         f"{instruction.opcode} by a thread that {'has not arrived' if waits else 'has arrived before, and not waited since'}",
         span=instruction.span,
         details=[place.thread(lane), *_source(instruction)],
-        hint="each thread executes barrier.cluster.arrive and barrier.cluster.wait in turn",
+        hint="each thread executes barrier.cluster.arrive and barrier.cluster.wait alternately",
     )
 
 
@@ -254,7 +254,7 @@ def too_deep(place: Place, instruction: Instruction, lane: int, limit: int) -> T
     program = place.program
     function = program.functions[program.blocks[program.block_of[instruction]].function]
     return TrapError(
-        f"{instruction.opcode} in {function.name!r}: more than {limit} calls inside one another", span=instruction.span,
+        f"{instruction.opcode} in {function.name!r}: more than {limit} nested calls", span=instruction.span,
         details=[place.thread(lane), *_source(instruction)], hint="does the recursion end?",
     )  # fmt: skip
 
@@ -264,7 +264,7 @@ def stack_overflow(place: Place, instruction: Instruction, lane: int, size: int)
     program = place.program
     function = program.functions[program.blocks[program.block_of[instruction]].function]
     return TrapError(
-        f"{instruction.opcode} in {function.name!r}: local variables of calls inside one another need more than {size:,} bytes",
+        f"{instruction.opcode} in {function.name!r}: local variables of nested calls need more than {size:,} bytes",
         span=instruction.span,
         details=[place.thread(lane), *_source(instruction)],
         hint="does the recursion end?",
@@ -274,11 +274,13 @@ def stack_overflow(place: Place, instruction: Instruction, lane: int, size: int)
 def bad_stack(place: Place, instruction: Instruction, lane: int, value: int) -> TrapError:
     """More than there is on the stack of ``alloca``, or a stack pointer that lies elsewhere."""
     if instruction.form.row.name == "alloca":
-        what = f"{value:,} bytes more do not fit the stack of {ALLOCA_STACK:,} bytes that each thread has"
+        what = (
+            f"{value:,} more bytes do not fit into the stack of {ALLOCA_STACK:,} bytes that each thread has"
+        )
         hint = "allocate less, or free what is no longer needed with stackrestore"
     else:
         what = f"{value:#x} is not within the stack"
-        hint = "restore what stacksave gave in the same activation of the function"
+        hint = "restore a value of stacksave from the same activation of the function"
     return TrapError(
         f"{instruction.opcode}: {what}", span=instruction.span,
         details=[place.thread(lane), *_source(instruction)], hint=hint,
@@ -286,12 +288,12 @@ def bad_stack(place: Place, instruction: Instruction, lane: int, value: int) -> 
 
 
 def divergent_barrier(place: Place, instruction: Instruction, here: int, elsewhere: int) -> TrapError:
-    """An aligned barrier executed by a part of a warp."""
+    """An aligned barrier executed by part of a warp."""
     return TrapError(
         f"{instruction.opcode} {executed_by(here, elsewhere)} [aligned-barrier]",
         span=instruction.span,
         details=[f"warp {place.warp} of {place.block()}", *_source(instruction)],
-        hint=f"all threads of a warp must come to an aligned barrier together: {INSTEAD_OF_ALIGNED}",
+        hint=f"all threads of a warp must execute an aligned barrier together: {INSTEAD_OF_ALIGNED}",
     )
 
 

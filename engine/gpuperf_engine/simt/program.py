@@ -47,7 +47,7 @@ RESERVED_SHARED = 1024
 MOST_REGISTERS = 255
 #: the least that ptxas takes as a limit ("adjusting per thread register count of 16 to lower bound of 24": 13.0, sm_75 to sm_120)
 _LEAST_DECLARED = 24
-#: calls inside one another
+#: nested calls
 MAX_DEPTH = 1024
 #: bytes per thread for the local variables of recursive functions
 LOCAL_STACK = 64 << 10

@@ -115,7 +115,7 @@ class SystemCall:
             return _FAILED
         if asked and not buffer:
             raise TrapError(
-                f"printf: the format asks for {asked} argument{'s' * (asked > 1)}, and none is given",
+                f"printf: the format asks for {asked} argument{'s' * (asked > 1)}, but none is given",
                 span=self.instruction.span,
                 details=[self.place.thread(lane), f"format {self.text(lane, format_)[:60]!r}"],
             )
@@ -158,7 +158,7 @@ class SystemCall:
             raise Unsupported(
                 "malloc in a kernel, on a device that has adopted memory of the host",
                 span=self.instruction.span,
-                hint="free what was adopted, or copy it with array()",
+                hint="free adopted memory, or copy it with array()",
             )
         address = heap.allocate(size)
         if address:
@@ -175,7 +175,7 @@ class SystemCall:
                 f"free: {address:#x} {reason}",
                 span=self.instruction.span,
                 details=[self.place.thread(lane)],
-                hint="free takes what malloc has given on this device, once, or null",
+                hint="free takes a pointer returned by malloc on this device, once, or null",
             )
         return 0
 
@@ -196,7 +196,7 @@ def undefined(function: Function, instruction: Instruction, thread: str) -> Unsu
         hint = "launch the inner kernel from the host"
     elif name in SYSTEM_FUNCTIONS:
         known = SYSTEM_FUNCTIONS[name]
-        message = f"{name!r} is declared with other parameters than the system's: {known.arguments} → {known.results} bytes"
+        message = f"{name!r} is declared with other parameters than the system function: {known.arguments} → {known.results} bytes"
         hint = f"the declaration is at {function.span}"
     else:
         message = f"call of {name!r}, which no module given defines"

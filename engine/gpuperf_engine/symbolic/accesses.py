@@ -69,7 +69,7 @@ def access_step(
     if instruction.form.space in ("shared", "local"):
         raise Refusal(f"accesses to {instruction.form.space} memory are counted in every block")
     if instruction.effect in (ATOMIC, REDUCTION):
-        raise Refusal("how many lanes of atomics have one address is counted in every block")
+        raise Refusal("lanes of atomics on one address are counted in every block")
     counted = MemoryStep(to, instruction)
     address = None if counted.space in _CONSTANT else address_reader(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
@@ -126,7 +126,7 @@ def _places(
     value = reduce(space.settled(value, lanes), 64)
     linears = {linear for _, linear, _ in value.of(lanes)}
     if len(linears) > 1:
-        raise Refusal("its address moves by other steps in other lanes")
+        raise Refusal("the stride of its address differs between lanes")
     (linear,) = linears
     box = space.piece.box
     for symbol, number in linear:

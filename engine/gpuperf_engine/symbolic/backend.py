@@ -211,7 +211,7 @@ class WarpClassRun:
         except TooComplex as error:
             if self.counting.left < 0 and self.most_steps < MOST_COUNTING:
                 raise TooLong(f"it takes more than {self.most_steps:,} steps") from None
-            raise Refusal(f"the blocks that do the same cannot be counted: {error}") from None
+            raise Refusal(f"identical blocks cannot be counted: {error}") from None
         except RecursionError:
             raise Refusal("loops are nested too deeply") from None
         blocks = 4 * len(self.program.blocks)
@@ -247,7 +247,7 @@ class WarpClassRun:
             try:
                 self.go_on(state)
                 if state.paths.live:
-                    raise Refusal("lanes of a warp wait for others that do not come")
+                    raise Refusal("lanes of a warp wait for others that do not arrive")
                 self._credit(state)
             except Split as split:
                 self.space.phases.clear()

@@ -161,7 +161,7 @@ def _accesses_by_warp_classes(
         # block 0 runs first: what it finds unwritten is, and no other may find more
         first = run(replace(plan, kept=range(1), only_kept=True))
         if not accesses.unwritten <= first.uninitialized:
-            raise Refusal("which accesses read what no thread has written differs between blocks")
+            raise Refusal("reads of uninitialised memory differ between blocks")
         observation.uninitialized = first.uninitialized
     for allocation in accesses.stored:
         memory.set_initialized(allocation, True)
@@ -206,7 +206,7 @@ def others_may_see(program: Program, executed: Slice) -> str:
         return "blocks cancel the launch of others"
     for instruction in executed.complete:
         if any("global" in access.spaces for access in graph.writes_memory(instruction)):
-            return f"the control flow depends on what is written to global memory at {instruction.span}"
+            return f"the control flow depends on a store to global memory at {instruction.span}"
         outside = any("global" in access.spaces for access in graph.reads_memory(instruction))
         if outside and any(graph.writers_of(instruction, executed.aliases)):
             return f"the control flow depends on memory that the launch may write, read at {instruction.span}"

@@ -91,7 +91,7 @@ def perform(state: State, participants: int, parts: Sequence[tuple[Exchange, int
     if not any(exchange.wanted for exchange, _ in parts):
         return
     if len(parts) > 1:
-        raise Refusal(f"{first.instruction.opcode}: lanes come to it on different ways")
+        raise Refusal(f"{first.instruction.opcode}: lanes reach it on different paths")
     space = state.run.space
     space.active = participants
     joint = {name: read(state) for name, read in first.readers.items()}

@@ -1,7 +1,7 @@
 """Which objects in device memory hold what the program computed, and which are unknown because a launch ran only in part.
 
-A launch under ``control`` or ``addresses`` does not compute all that it stores. Objects that a store outside its slice may reach are
-unknown from then on, until the host writes them whole; reading them is an error.
+A launch under ``control`` or ``addresses`` does not compute all values that it stores. Objects that a store outside its slice may
+reach are unknown from then on, until the host overwrites them completely; reading them is an error.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def resolve_demand(demand: str, observe: frozenset[str]) -> str:
         )
     if demand == "control" and "footprint" in observe:
         raise NotObserved(
-            f"demand={demand!r} leaves accesses out, of which this device observes the footprint",
+            f"demand={demand!r} skips accesses, but this device observes their footprint",
             hint='use Device(observe=set()), or demand="addresses" or "values"',
         )
     return demand
@@ -98,7 +98,7 @@ class KnownContents:
         launch = self.unknown.get(allocation)
         if launch is not None:
             raise NotObserved(
-                f"the contents of {allocation.name or 'an array'!r} are unknown: {launch} does not compute all that it stores",
+                f"the contents of {allocation.name or 'an array'!r} are unknown: {launch} does not compute all values that it stores",
                 details=[f"{what} would read them"],
                 hint='give that launch demand="values", or overwrite the whole array first',
             )

@@ -188,7 +188,7 @@ def _compute(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
                 wrong = results[-1]
                 assert isinstance(wrong, Mask)
                 if wrong.mask & where:
-                    raise Refusal("its operands mean nothing")
+                    raise Refusal("its operands are invalid")
             for target, value in zip(targets, results):
                 if target is not None:
                     state.write(target, value, where)
@@ -255,11 +255,11 @@ def _fetcher(run: WarpClassRun, space: str, instruction: Instruction) -> Callabl
     plan, memory = run.plan, run.memory
     start = plan.parameter_address
     if space in ("shared", "local"):
-        raise Refusal(f"what it reads from {space} memory may differ between blocks")
+        raise Refusal(f"values that it reads from {space} memory may differ between blocks")
     if instruction.effect is not LOAD or "volatile" in instruction.opcode.split("."):
-        raise Refusal("another thread may write what it reads")
+        raise Refusal("another thread may write the memory that it reads")
     if space in ("global", "generic") and run.stores:
-        raise Refusal("the launch may write what it reads")
+        raise Refusal("the launch may write the memory that it reads")
 
     def fetch(address: int, size: int) -> int:
         if start <= address and address + size <= start + len(plan.parameters):
@@ -278,7 +278,7 @@ def _from_memory(memory: Memory | None, address: int, size: int, unknown: Collec
     if allocation is None or address % size:
         raise Refusal("it reads outside every array")
     if allocation in unknown:
-        raise Refusal("it reads what another launch did not compute")
+        raise Refusal("it reads values that another launch did not compute")
     offset = address - allocation.address
     if not allocation.initialized and not memory.shadow_of(allocation)[offset : offset + size].all():
         raise Refusal("it reads uninitialised memory")

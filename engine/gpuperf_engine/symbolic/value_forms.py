@@ -100,7 +100,7 @@ def value_step(
         value = reduce(space.settled(address(state), lanes), 64)
         linears = {linear for _, linear, _ in value.of(lanes)}
         if len(linears) > 1:
-            raise Refusal("its address moves by other steps in other lanes")
+            raise Refusal("the stride of its address differs between lanes")
         (linear,) = linears
         allocation, above = array_of(space, value, linear, lanes, size, forms.memory)
         found: list[tuple[int, int]] = []

@@ -1,1 +1,1 @@
-"""What addresses are in all threads of a grid: linear forms, what arrays of indices hold, values computed for all threads at once."""
+"""Addresses in all threads of a grid: linear forms, contents of index arrays, values computed for all threads at once."""

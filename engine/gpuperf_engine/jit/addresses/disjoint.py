@@ -1,4 +1,4 @@
-"""Linear forms in the indices of threads and blocks, and whether accesses at such addresses are apart.
+"""Linear forms in the indices of threads and blocks, and whether accesses at such addresses are disjoint.
 
 If every number of a block is no less than what the smaller ones can add up to, and what is larger a multiple of as much, no two blocks
 access the same bytes.

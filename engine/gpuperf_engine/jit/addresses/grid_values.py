@@ -1,5 +1,5 @@
-"""Addresses in all threads of a grid, where linear forms do not tell whether they are apart: quotients and remainders, bits that are
-turned round, hashes, and what is loaded from arrays that the launch only reads.
+"""Addresses in all threads of a grid, if linear forms do not decide whether they are disjoint: quotients and remainders, reversed
+bits, hashes, and values loaded from arrays that the launch only reads.
 
 They follow from ``%tid``, ``%ctaid``, parameters and memory as it is before the launch. That part of the kernel is computed here
 before it runs, for some blocks at a time, and it is noted which warp accesses which element. Conditions on the way to an access count

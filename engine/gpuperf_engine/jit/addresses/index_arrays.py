@@ -1,4 +1,4 @@
-"""Arrays of indices: what is loaded from arrays that a launch only reads, as a part of the addresses of other accesses.
+"""Index arrays: values loaded from arrays that a launch only reads, as part of the addresses of other accesses.
 
 A compiler cannot tell whether accesses at such addresses are apart. Before the launch the values are in memory: where no two elements
 hold the same one, accesses are as far apart as the loads of their indices. To look at indices before a loop runs is the inspector of

@@ -1,4 +1,4 @@
-"""Values that follow from the index of the thread in its block and from constants alone, for all threads of a block at once."""
+"""Values that follow only from the index of the thread in its block and from constants, for all threads of a block at once."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class CodeGenerator:
         #: lanes may wait inside a block for others of their warp: at an exchange, or at a barrier
         self.parks = any(self.may_diverge) or any(block.kind == "barrier" for block in program.blocks)
         checked = any(self.may_diverge) or bool(program.recursive)
-        # calls inside one another, and where lanes are apart in them
+        # nested calls, and where lanes are apart in them
         most = CAPACITY if program.recursive else 0
         self.stack_entries = most + (512 if checked else 80 + len(program.functions))
         self.checked_stack = checked

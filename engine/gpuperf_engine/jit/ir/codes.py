@@ -145,7 +145,7 @@ class Event:
     CLUSTER_ORDER = 22
     #: a handle that leads to no image of the kind wanted, or coordinates outside a surface
     IMAGE = 23
-    #: too many calls inside one another, and no more room for local variables
+    #: too many nested calls, and no more room for local variables
     DEPTH = 50
     LOCALS = 51
     #: lanes arrive at a barrier in code for warps that are diverged there

@@ -1,1 +1,1 @@
-"""Races: what compiled code has to check, the memory that it needs for that, and what it found."""
+"""Races: the checks of compiled code, the memory for them, and the results."""

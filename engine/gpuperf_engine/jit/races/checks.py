@@ -1,4 +1,4 @@
-"""Races: accesses of different warps to the same memory, at least one of them a store, that nothing orders.
+"""Races: unordered accesses of different warps to the same memory, at least one of which is a store.
 
 Which instructions are checked and what they order is worked out here; the runtime finds the races, see ``jit.runtime.races.clocks``,
 and ``races.findings`` reads them off.

@@ -1,4 +1,4 @@
-"""Races as users read them: what the runtime noted of them, with instructions, threads and objects."""
+"""Races as users read them: the runtime's records with instructions, threads and objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which accesses of a launch need no check, because each block, or each warp, has places of its own, or all store the same.
+"""Accesses of a launch that need no check, because each block, or each warp, accesses its own words, or all store the same.
 
 That is found out per object: by linear forms of the addresses, by arrays of indices whose elements are distinct, and for launches that
 are repeated by the addresses of all threads.

@@ -1,4 +1,4 @@
-"""The one place where the plugin gets the engine, so that nothing is imported before a kernel is used."""
+"""The only import of the engine in the plugin, so that nothing is imported before a kernel is used."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ __all__ = [
 class EngineError(Exception):
     """Base of all errors raised on purpose.
 
-    ``message`` says in one line what was found; ``details`` are further lines (kernel, thread, address, who waits where);
-    ``hint`` says what would be accepted or what to do. ``str()`` gives one to five lines for people, beginning with the
-    position where one is known.
+    ``message`` says in one line what was found; ``details`` are further lines (kernel, thread, address, waiting threads); ``hint``
+    says what would be accepted or what to do. ``str()`` gives one to five lines for people, beginning with the position where one
+    is known.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class PtxSyntaxError(EngineError):
 
 
 class PtxError(EngineError):
-    """The text is PTX, but means nothing: undeclared name, wrong operand type, version or target too low."""
+    """The text is PTX, but invalid: undeclared name, wrong operand type, version or target too low."""
 
 
 class BinaryError(EngineError):
@@ -81,7 +81,7 @@ class BinaryError(EngineError):
 
 
 class UnknownName(EngineError):
-    """A kernel, variable, machine, metric or option that does not exist; the hint names the nearest that does."""
+    """A kernel, variable, machine, metric or option that does not exist; the hint names the closest one that does."""
 
 
 class Unsupported(EngineError):
@@ -89,7 +89,7 @@ class Unsupported(EngineError):
 
 
 class LaunchError(EngineError):
-    """Grid, block, shared memory or arguments that no launch could have."""
+    """Invalid grid, block, shared memory or arguments of a launch."""
 
 
 class MemoryFault(EngineError):
@@ -101,7 +101,7 @@ class TrapError(EngineError):
 
 
 class Deadlock(EngineError):
-    """Threads wait for what cannot come: the details name who waits where."""
+    """Threads wait for events that cannot happen: the details name the threads and where they wait."""
 
 
 class BudgetExceeded(EngineError):
@@ -109,7 +109,7 @@ class BudgetExceeded(EngineError):
 
 
 class RaceError(EngineError):
-    """Different warps access the same memory, one stores, and nothing orders them; raised only if asked for (``races="error"``)."""
+    """Unordered accesses of different warps to the same memory, one of them a store; raised only with ``races="error"``."""
 
 
 class NotObserved(EngineError):
@@ -117,7 +117,7 @@ class NotObserved(EngineError):
 
 
 class MachineError(EngineError):
-    """A machine description that is missing, malformed or not able to run the kernel."""
+    """A machine description is missing or malformed, or the machine cannot run the kernel."""
 
 
 #: names that begin with what was given, as a hint shows them at most

@@ -1,4 +1,4 @@
-"""Positions in text: where a thing stands in a PTX file, and where it came from in the program that was compiled to it."""
+"""Positions in text: in a PTX file, and in the program that was compiled to it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a test works with: the fixture, kernels, devices."""
+"""The objects of a test: the fixture, kernels, devices."""

@@ -1,1 +1,1 @@
-"""What runs inside pytest: on the controller, and where tests run."""
+"""The parts that run inside pytest: on the controller, and in workers."""

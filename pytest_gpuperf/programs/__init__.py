@@ -1,1 +1,1 @@
-"""Programs that bring their own launches: the device that they see, its errors, and switching it on when they are imported."""
+"""Programs that launch kernels themselves: the device that they see, its errors, and its activation when they are imported."""

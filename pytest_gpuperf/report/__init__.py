@@ -1,1 +1,1 @@
-"""What people and programs get to read: one document, rendered into several forms."""
+"""Reports for people and programs: one document, rendered into several forms."""

@@ -1,4 +1,4 @@
-"""Where PTX comes from, one module each.
+"""Sources of PTX, one module each.
 
 A module of this package with ``pytest_gpuperf_ptx_source`` is a plugin as others are; those that are installed are asked before it.
 """

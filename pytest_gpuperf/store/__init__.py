@@ -1,1 +1,1 @@
-"""Baselines and outcomes: read, compared with what was written, and written."""
+"""Baselines and outcomes: reading, comparing and writing."""

@@ -1,1 +1,1 @@
-"""Triton's driver: unchanged Triton programs run on the engine, with torch on the CPU as their memory."""
+"""Triton's driver: unmodified Triton programs run on the engine, with torch on the CPU as their memory."""

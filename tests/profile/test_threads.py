@@ -176,12 +176,12 @@ def test_choices_that_mean_nothing(chosen: object) -> None:
 def test_what_was_not_observed_says_so() -> None:
     kernel = ge.parse(module("ret;"), path="k.ptx")["k"]
     profile = ge.Device().launch(kernel, 1, 32)
-    with pytest.raises(ge.NotObserved, match="single threads of 'k'"):
+    with pytest.raises(ge.NotObserved, match="counts of each thread of 'k'"):
         _ = profile.by_thread
     with pytest.raises(ge.NotObserved, match="threads_of"):
         ge.Device().launch(kernel, 1, 32, threads_of="centre")
     observed = ge.Device(observe={"threads"}).launch(kernel, 1, 32)
-    with pytest.raises(ge.NotObserved, match="each launch by itself"):
+    with pytest.raises(ge.NotObserved, match="profile of a single launch"):
         _ = ge.add_profiles([observed, observed]).by_thread
     with pytest.raises(ge.LaunchError, match=r"take .* bytes, at most"):
         ge.Device(observe={"threads"}).launch(kernel, 1 << 24, 1024)

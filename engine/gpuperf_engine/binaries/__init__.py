@@ -1,4 +1,4 @@
-"""PTX inside binaries: fat binaries, alone and in objects, libraries and executables, and what a cubin keeps of it."""
+"""PTX inside binaries: fat binaries, alone and in objects, libraries and executables, and the PTX text in cubins."""
 
 from .images import Image, is_binary, read_images
 

@@ -1,1 +1,1 @@
-"""Value patterns: what a program stores, copies and sets that it need not."""
+"""Value patterns: needless stores, copies and memsets of a program."""

@@ -1,4 +1,4 @@
-"""Counting: what a run observed, turned into the profile that users read."""
+"""Counting: the profile that users read, built from the counters of a run."""
 
 from .build import build_profile
 from .csv import csv_rows, csv_text

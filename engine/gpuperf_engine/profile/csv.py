@@ -49,7 +49,7 @@ def csv_rows(profiles: Iterable[Profile]) -> list[dict[str, str | int | float]]:
 
 @takes_annotated
 def csv_text(profiles: Iterable[Profile], further: Mapping[str, Sequence[object]] | None = None) -> str:
-    """The table with a header, lines ending in CR LF. ``further`` are columns behind it, by name, a value per profile.
+    """The table with a header, lines ending in CR LF. ``further`` are additional columns at the end, by name, a value per profile.
 
     Numbers are written as Python writes them: a point, no grouping, floats with as many digits as distinguish them.
     """

@@ -32,7 +32,7 @@ def explain(profile: Profile, lines: int = 10) -> Explanation:
     """
     if not profile.records:
         raise NotObserved(
-            f"nothing but its numbers is left of the profile of {profile.kernel!r}",
+            f"only numbers are left of the profile of {profile.kernel!r}",
             hint="explain the profile that Device.launch returned",
         )
     program: Program = profile.records[0].program

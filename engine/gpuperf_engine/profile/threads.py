@@ -185,7 +185,7 @@ class Threads:
         plan, kernel = self._plan, self._program.kernel
         if self._program.cancels:
             raise NotObserved(
-                f"blocks of {kernel.name!r} cancel the launch of others: some do not stand for all",
+                f"blocks of {kernel.name!r} cancel the launch of others: a sample cannot represent all",
                 hint="count all threads: launch() instead of sample()",
             )
         centre = tuple(size // 2 for size in plan.block)

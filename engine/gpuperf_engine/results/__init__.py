@@ -1,4 +1,4 @@
-"""What the engine returns: plain immutable records, free of engine objects, ready for JSON."""
+"""Results of the engine: plain immutable records, free of engine objects, ready for JSON."""
 
 from __future__ import annotations
 

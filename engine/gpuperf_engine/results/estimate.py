@@ -46,15 +46,15 @@ class StalledLine:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Predicted time of one profile on one machine. ``bounds`` maps each resource to the time in µs below which it cannot
-    go; ``time_us`` includes ``launch_us`` and is never below any bound; ``limiter`` names what decides.
+    """Predicted time of one profile on one machine. ``bounds`` maps each resource to its minimum time in µs; ``time_us`` includes
+    ``launch_us`` and is never below any bound; ``limiter`` names the resource that limits the time.
 
-    ``assembler``: what made the machine code that was simulated (``ptxas 13.0.88``), and ``stalled``: where the warps of one SM
-    waited, in its order (``warp_clocks`` of them, one SM's warps by the clocks that they were there, are ``stalled`` or those in which
-    an instruction is ``issued``); both empty unless it was simulated. ``model_revision`` is raised whenever the simulation comes
-    to predict
-    other times, and 0 of all other models. ``stalls``, those of the most cycles first, and ``advice``, that of the largest predicted
-    gain first, are there where they were asked for (``why``) and the simulation or Kleimenov-Popova predicted."""
+    For a simulated launch, ``assembler`` generated the simulated machine code (``ptxas 13.0.88``), and ``stalled`` has its
+    instructions in address order, with the clocks that warps of one SM waited before each (``warp_clocks``, the resident clocks of
+    all warps of the SM, are either ``stalled`` or those in which an instruction is ``issued``); otherwise both are empty.
+    ``model_revision`` is raised whenever predictions of the simulation change, and is 0 for all other models. ``stalls``, those
+    with the most cycles first, and ``advice``, that with the largest predicted gain first, are present if they were requested
+    (``why``) and the simulation or Kleimenov-Popova predicted the time."""
 
     machine: str
     machine_revision: int
@@ -78,12 +78,12 @@ class Estimate:
 
     @property
     def warp_clocks(self) -> float:
-        """Clocks for which the warps of the simulated SM were there, together: each either issues or is stalled."""
+        """The resident clocks of all warps of the simulated SM, in total: in each clock a warp either issues or is stalled."""
         return sum(item.issued + item.stalled for item in self.stalled)
 
     def stalled_lines(self, by: str = "source") -> tuple[StalledLine, ...]:
-        """``stalled`` by line of the program (``source``; of the PTX where that is not known) or of the PTX (``ptx``), the line that
-        caused the most first."""
+        """``stalled`` by source line (``source``; by PTX line if that is not known) or by PTX line (``ptx``), the line that caused
+        the most first."""
         found: dict[str, list[StalledInstruction]] = {}
         for item in self.stalled:
             at = item.source if by == "source" and item.source else f"ptx:{item.ptx_line}"

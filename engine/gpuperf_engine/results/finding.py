@@ -11,9 +11,9 @@ __all__ = ["Finding", "Traffic", "added_traffic"]
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What one step of a program need not move: ``step`` is the number of its event; ``loads`` and ``stores`` are shares (0 to 1) of
-    what a launch loads from and stores to global memory, ``copied`` are bytes of a copy or memset, and ``way`` is the
-    ``kind`` of its event; a step that does nothing else goes as a ``whole``."""
+    """The needless traffic of one step of a program: ``step`` is the number of its event; ``loads`` and ``stores`` are shares (0 to
+    1) of the bytes that a launch loads from and stores to global memory, ``copied`` are bytes of a copy or memset, and ``way`` is
+    the ``kind`` of its event; a step without other effects is needless as a ``whole``."""
 
     step: int
     loads: float = 0.0
@@ -28,14 +28,14 @@ class Finding:
     """One value pattern.
 
     ``rule`` is e.g. ``redundant-values``; ``object`` the name of the allocation; ``call`` the source line's text with an
-    ordinal among equals; ``path``/``line`` where that call stands; ``kernel`` the kernel if the call is a launch.
-    ``severity`` is ``fail`` or ``note``; ``waste`` the bytes of traffic that need not be, in all ``calls`` that it was found in;
-    ``advice`` what to do; ``steps`` the numbers of the events in which it was found. ``traffic`` is what goes if the advice is
-    followed, in these steps and in those that load the values; ``implied_by`` the identity of a stronger finding that it follows from.
+    ordinal among equals; ``path``/``line`` the position of that call; ``kernel`` the kernel if the call is a launch. ``severity``
+    is ``fail`` or ``note``; ``waste`` the bytes of needless traffic, in all ``calls`` in which it was found; ``advice`` the remedy;
+    ``steps`` the numbers of the events in which it was found. ``traffic`` is the traffic that the remedy saves, in these steps and
+    in those that load the values; ``implied_by`` the identity of a stronger finding from which it follows.
 
-    Its identity has the ``rule``; the ``site`` that allocates the object, a source line's text and its function with an ordinal among
-    equals (the name of what has no such site); the ``call``; the ``instruction`` where it is about one; and the kernel. Of these
-    nothing moves when lines are added elsewhere.
+    Its identity has the ``rule``; the ``site`` that allocates the object, a source line's text and its function with an ordinal
+    among equals (or the object's name if it has no site); the ``call``; the ``instruction`` for a finding of one; and the kernel.
+    None of these change when lines are added elsewhere.
     """
 
     rule: str
@@ -58,8 +58,8 @@ class Finding:
 
     @property
     def identity(self) -> str:
-        """One line that no other finding of the program has:
-        ``redundant-values | out = gpuperf.zeros(8) in test_fill | fill[1, 8](out) | of fill``."""
+        """One line that is unique among the findings of the program: ``redundant-values | out = gpuperf.zeros(8) in test_fill |
+        fill[1, 8](out) | of fill``."""
         return f"{self.of_case} | of {self.kernel}" if self.kernel else self.of_case
 
     @property

@@ -23,9 +23,9 @@ class Memory:
     """Memory behaviour of all warps. A request is one warp instruction with at least one active lane; a sector is one
     distinct 32-byte piece of one request, a line one of 128 bytes; a wavefront is what the banks of shared memory serve at once; a
     conflict is a wavefront beyond those that the width alone needs; ``global_load_wavefronts`` are those of loads from global memory
-    in the banks of L1, by the same rule without merging. Bytes are those that the lanes ask for. ``serializations`` of atomics: the
-    most lanes on one address, summed over requests; ``global_atomic_hottest``: the lanes of global atomics on the address that most
-    of them have (docs/metrics.md says when others may be among them), summed over launches. ``accesses`` counts lanes per
+    in the banks of L1, by the same rule without merging. Bytes are those that the lanes request. ``serializations`` of atomics: the
+    largest number of lanes on one address, summed over requests; ``global_atomic_hottest``: the lanes of global atomics on the
+    hottest address (docs/metrics.md says when others may be included), summed over launches. ``accesses`` counts lanes per
     ``<kind>.<space>.<bits>`` such as ``load.global.128``."""
 
     global_load_requests: int = 0
@@ -66,13 +66,13 @@ class Memory:
 
     @property
     def global_load_efficiency(self) -> float:
-        """Bytes that lanes load from global memory per 100 bytes of sectors moved for them (nvprof's ``gld_efficiency``): above
-        100 where lanes read the same bytes, 100 if nothing was loaded."""
+        """Bytes that lanes load from global memory per 100 bytes of sectors (nvprof's ``gld_efficiency``): above 100 if lanes read
+        the same bytes, 100 if nothing was loaded."""
         return _efficiency(self.global_load_bytes, self.global_load_sectors)
 
     @property
     def global_store_efficiency(self) -> float:
-        """The same of stores (``gst_efficiency``)."""
+        """The same for stores (``gst_efficiency``)."""
         return _efficiency(self.global_store_bytes, self.global_store_sectors)
 
     @property

@@ -49,11 +49,11 @@ class KernelAttributes:
 class Profile:
     """Everything counted in one launch (or several added up, see ``launches``). Counts are exact.
 
-    ``opcodes`` is thread level, keyed by the opcode as written without guard and operands, ``warp_opcodes`` beside it;
+    ``opcodes`` is thread level, keyed by the opcode as written without guard and operands, ``warp_opcodes`` the same at warp level;
     ``by_category`` thread level; ``units`` warp level by execution unit; ``flops`` thread level by precision (``hp sp dp``), and of
-    matrix products by the type of their factors (``tensor_fp16`` …, those that were executed only).
-    ``demand`` is what ran (``control addresses values``), ``slice_share`` the thread instructions that belong to it and
-    ``share_executed`` those that the analysis executed for it, which need not be all, as parts of ``thread_instructions``.
+    matrix products by the type of their factors (``tensor_fp16`` …, those that were executed only). ``demand`` is the part that ran
+    (``control addresses values``), ``slice_share`` the thread instructions that belong to it and ``share_executed`` those that the
+    analysis executed, which may be fewer, as shares of ``thread_instructions``.
     """
 
     kernel: str
@@ -111,7 +111,7 @@ class Profile:
 
     @classmethod
     def counting(cls, counted: Callable[[], Mapping[str, Any]], **known: object) -> Profile:
-        """A profile of which ``known`` fields are given now; ``counted`` gives all others when one of them is first asked for."""
+        """A profile with the ``known`` fields now; ``counted`` returns all others when one of them is first used."""
         profile = object.__new__(cls)
         profile.__dict__.update(known, _counted=counted)
         return profile
@@ -154,8 +154,8 @@ class Profile:
         device did not observe ``threads``, and for sums of launches."""
         if self.observed_threads is None:
             raise NotObserved(
-                f"the single threads of {self.kernel!r} were not observed",
-                hint='use Device(observe={"threads"}), and ask each launch by itself',
+                f"the counts of each thread of {self.kernel!r} were not observed",
+                hint='use Device(observe={"threads"}), and the profile of a single launch',
             )
         return self.observed_threads
 
@@ -174,29 +174,29 @@ class Profile:
         if self.observed_footprint is None:
             raise NotObserved(
                 f"the footprint of {self.kernel!r} was not observed",
-                hint='use Device(observe={"footprint"}), and ask each launch by itself',
+                hint='use Device(observe={"footprint"}), and the profile of a single launch',
             )
         return self.observed_footprint
 
     @property
     def values(self) -> tuple[ValueRecord, ...]:
-        """What each memory instruction loaded from and stored to each object, in program order. Raises ``NotObserved`` if the device
-        did not observe ``accesses``, and for sums of launches."""
+        """The values that each memory instruction loaded from and stored to each object, in program order. Raises ``NotObserved``
+        if the device did not observe ``accesses``, and for sums of launches."""
         if self.observed_values is None:
             raise NotObserved(
                 f"the values that {self.kernel!r} accesses were not observed",
-                hint='use Device(observe={"accesses"}), and ask each launch by itself',
+                hint='use Device(observe={"accesses"}), and the profile of a single launch',
             )
         return self.observed_values
 
     @property
     def proven(self) -> tuple[ProvenValues, ...]:
-        """What warp classes prove of the values that memory instructions load and store, in program order; what is not proven is
-        missing. Raises ``NotObserved`` if the device did not observe ``proofs``, and for sums of launches."""
+        """Proven values that memory instructions load and store, in program order; unproven ones are missing. Raises
+        ``NotObserved`` if the device did not observe ``proofs``, and for sums of launches."""
         if self.observed_proofs is None:
             raise NotObserved(
-                f"it was not asked what can be proven of the values that {self.kernel!r} accesses",
-                hint='use Device(observe={"proofs"}), and ask each launch by itself',
+                f"proofs were not requested for the values that {self.kernel!r} accesses",
+                hint='use Device(observe={"proofs"}), and the profile of a single launch',
             )
         return self.observed_proofs
 

@@ -36,14 +36,15 @@ class RaceAccess:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Two accesses of different warps to the same memory that nothing orders, at least one of them a store.
+    """Two unordered accesses of different warps to the same memory, at least one of which is a store.
 
-    ``kind``: ``RAW`` if the later one, in the order in which they ran here, reads what the other stores, ``WAR`` if it stores what the
-    other has read, ``WAW`` if both store; of blocks that cannot wait for one another in the order of their numbers. ``object`` is a
-    variable or an argument, with the offset in bytes; ``address`` that in the state space; ``count`` how often accesses of these two
-    instructions met so in shared memory. The threads are those of the first time in the first blocks. ``missing``: the fence that is
-    missing where the accesses are ordered, but the later one is by another proxy (``fence.proxy.async``); ``end of the launch`` where
-    it reads through a texture or surface what the same launch has stored, if only the same thread; else ``""``.
+    ``kind``: ``RAW`` if the later one, in the order in which they ran here, reads what the other stores, ``WAR`` if it stores what
+    the other has read, ``WAW`` if both store; for blocks that cannot wait for one another, in the order of their numbers.
+    ``object`` is a variable or an argument, with the offset in bytes; ``address`` the address in the state space; ``count`` the
+    number of such conflicts of these two instructions in shared memory. The threads are those of the first occurrence in the first
+    blocks. ``missing``: the missing fence if the accesses are ordered, but the later one uses another proxy
+    (``fence.proxy.async``); ``end of the launch`` if it reads through a texture or surface what the same launch, or even the same
+    thread, has stored; otherwise ``""``.
     """
 
     kind: str
@@ -75,8 +76,8 @@ class Race:
 
 _HINTS = {
     "": "order them (a barrier, or a fence and a flag), or make both accesses atomic",
-    PROXY_FENCE: "execute fence.proxy.async after the stores and before the barrier that orders them with what reads",
-    LAUNCH_END: "read it by a plain load, or through the texture or surface in a later launch",
+    PROXY_FENCE: "execute fence.proxy.async after the stores and before the barrier that orders them before the reads",
+    LAUNCH_END: "read it with a plain load, or through the texture or surface in a later launch",
 }
 
 

@@ -43,36 +43,34 @@ class AffineFit:
 
 @dataclass(frozen=True, slots=True)
 class ValueRecord:
-    """What the accesses of one instruction to one object carried. Counts are of elements: a lane that loads ``.v4`` counts four times.
+    """The values of the accesses of one instruction to one object. Counts are of elements: a lane that loads ``.v4`` counts four
+    times.
 
-    ``function``, ``line`` and ``opcode`` as in ``SiteProfile``; ``source`` too, but of inlined functions of CUDA's headers the line
-    that calls them; ``site`` its place in ``Profile.sites``, ``element`` that
-    of the element in a vector access. ``kind`` is ``load``, ``store``, ``atomic`` or ``reduction`` (of these two the operand that
-    lanes give is recorded); ``space`` ``global``, ``const``, ``param``, ``shared`` or ``local``; ``object`` the name of the
-    allocation, ``shared memory`` or ``local memory``. ``type`` is what the bits are (``f32``, ``s32``, ``u8`` …), ``b32`` where that
-    cannot be told.
+    ``function``, ``line`` and ``opcode`` as in ``SiteProfile``, and so ``source``, but for inlined functions of CUDA's headers the
+    line that calls them; ``site`` is its index in ``Profile.sites``, ``element`` that of the element in a vector access. ``kind``
+    is ``load``, ``store``, ``atomic`` or ``reduction`` (for the last two the operand of the lanes is recorded); ``space``
+    ``global``, ``const``, ``param``, ``shared`` or ``local``; ``object`` the name of the allocation, ``shared memory`` or ``local
+    memory``. ``type`` is the type of the bits (``f32``, ``s32``, ``u8`` …), ``b32`` if it is unknown.
 
-    ``minimum`` and ``maximum`` leave NaN out and are ``None`` if all are NaN. ``zeros`` counts −0.0 too. ``silent``: stores to global
-    memory of the bits that were there. ``reloads``: loads from global or constant memory, none of them strong, of the bits that the
-    thread has loaded from there before, with this instruction or another of that width: what warps loaded is remembered until other
-    loads displace it (1,024 are), so that some may be missed. ``top``: up to 16 values with counts, most frequent first; each stands
-    for at most ``top_error`` accesses more than counted, and what is not among them for at most ``top_error`` ≤ count / 8: a
-    summary (Misra and Gries, 1982) of 16 warps at a time, of which values that are less than a sixteenth may be left out, merged
-    as by Agarwal et al., "Mergeable summaries", 2012. It is exact up to 16 different values, and of
-    8 bits. ``distinct`` counts different bits; it is
-    exact if ``distinct_exact``, which it is up to 384 of them, else an estimate whose standard error is 1.2/√192 = 9 % at most
-    (adaptive sampling, Flajolet, 1990). ``mantissa_bits``: of the fraction, those from the first to the last one that any
-    value sets; ``None`` for integers. ``smallest``: the least absolute value but 0 of floats. ``affine``: see there; ``None`` if
-    all accesses are at one index, if of eight functions none fits, of integers with integer slopes, fewer than half of 256 accesses or
-    more being on it, and for floats of 16 bits.
-    ``mean`` and ``deviation`` (standard) of floats of 32 and 64 bits, ``None`` if one differs from the first one by more than that
-    value.
-    ``elements``: how many of that width the object has room for, ``None`` of shared and local memory. ``several_elements``: whether
-    accesses are at more than one index. ``uninitialized``: whether the instruction, in any object, read bytes that nobody had
-    written. ``dead_bytes``: of stores to global memory the bytes that the same thread overwrote before anybody read them
-    (``simt.dead_stores``), ``None`` where that is not traced; ``overwriter``: line and source of the store that overwrote most of
-    them. ``neutral``: of atomics and reductions whose result nobody uses, the operand that leaves memory as it is (0 of ``add``,
-    ``or``, ``xor``, and ``max`` of unsigned integers), ``None`` of others.
+    ``minimum`` and ``maximum`` ignore NaN and are ``None`` if all are NaN. ``zeros`` also counts −0.0. ``silent``: stores to global
+    memory that do not change its bits. ``reloads``: loads from global or constant memory, none of them strong, of bits that the
+    thread has loaded from there before, with this instruction or another one of its width: the last 1,024 loads of warps are
+    remembered, so that some may be missed. ``top``: up to 16 values with counts, most frequent first; a value may have at most
+    ``top_error`` more accesses than counted, and other values have at most ``top_error`` ≤ count / 8: a summary (Misra and Gries,
+    1982) of 16 warps at a time, which may omit values with less than a sixteenth, merged as by Agarwal et al., "Mergeable
+    summaries", 2012. It is exact up to 16 distinct values, and for 8-bit values. ``distinct`` counts distinct bit patterns; it is exact if
+    ``distinct_exact``, which is so up to 384 of them, otherwise an estimate whose standard error is 1.2/√192 = 9 % at most
+    (adaptive sampling, Flajolet, 1990). ``mantissa_bits``: the bits of the fraction from the first to the last one that is set in
+    any value; ``None`` for integers. ``smallest``: the smallest nonzero absolute value of floats. ``affine``: see there; ``None``
+    if all accesses are at one index, if none of eight functions fits (for integers with integer slopes: if fewer than half of 256
+    or more accesses are on it), and for 16-bit floats. ``mean`` and ``deviation`` (standard) of floats of 32 and 64 bits, ``None``
+    if a value differs from the first one by more than the first value itself. ``elements``: the number of elements of that width in
+    the object, ``None`` for shared and local memory. ``several_elements``: whether accesses are at more than one index.
+    ``uninitialized``: whether the instruction, in any object, read uninitialised bytes. ``dead_bytes``: for stores to global memory
+    the bytes that the same thread overwrote before they were read (``simt.dead_stores``), ``None`` if that is not traced;
+    ``overwriter``: line and source of the store that overwrote most of them. ``neutral``: for atomics and reductions whose result
+    is unused, the operand that does not change memory (0 for ``add``, ``or``, ``xor``, and ``max`` of unsigned integers), ``None``
+    for others.
     """
 
     function: str
@@ -126,14 +124,14 @@ class ValueRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProvenValues:
-    """What warp classes prove of all that one element of an instruction loads from or stores to one object in a launch, of which not
+    """Values that one element of an instruction loads from or stores to one object, as warp classes prove for a launch of which not
     every block ran: the values are ``base + slope · index``, modulo 2^bits, with the index of the element in the object (bytes from
     its start / ``width``), and ``base`` alone where the slope is 0.
 
     ``function``, ``line``, ``opcode``, ``source``, ``site``, ``element``, ``kind`` (``load`` or ``store``), ``object``, ``type`` and
-    ``width`` as in ``ValueRecord``; ``count`` is exact, of elements. ``elements``: at least so many different ones are
-    accessed; ``capacity``: for how many of that width the object has room. ``moved``:
-    bytes that all of the launch loads from, or stores to, global memory; 0 if accesses were not counted.
+    ``width`` as in ``ValueRecord``; ``count`` is exact, of elements. ``elements``: a lower bound of the distinct elements accessed;
+    ``capacity``: the number of elements of that width in the object. ``moved``: bytes that the whole launch loads from, or stores
+    to, global memory; 0 if accesses were not counted.
     """
 
     function: str

@@ -77,9 +77,20 @@ _TURNED = f"brev.b32 %r9, %r3; shr.u32 %r9, %r9, 13; {_AT}"
 #: places that follow from the order of threads
 _COUNTED = f"atom.global.add.u32 %r9, [%rd1], 1; and.b32 %r9, %r9, 524287; {_AT}"
 _SUM = "ld.global.u32 %r10, [%rd2]; add.u32 %r10, %r10, %r3; st.global.u32 [%rd2], %r10;"
+_BYTE = f"{_COMPUTED.partition('mul.wide.u32 %rd2, %r9')[0]} cvt.u64.u32 %rd2, %r9; add.u64 %rd2, %rd0, %rd2;"
+_HALF = _COMPUTED.replace("%r9, 4", "%r9, 2")
+_ADD = "red.global.add.u32 [%rd2], %r4;"
+_BIN = _COMPUTED.replace("xor.b32 %r9, %r9, 5;", "and.b32 %r9, %r9, 255;")
+#: 128 places of each thread
+_LOOP = f"""mov.u32 %r11, %nctaid.x; mul.lo.u32 %r4, %r11, %r2; mov.u32 %r11, 0;
+NEXT: {_COMPUTED} st.global.u32 [%rd2], %r3;
+add.u32 %r3, %r3, %r4; add.u32 %r11, %r11, 1; setp.lt.u32 %p0, %r11, 128; @%p0 bra NEXT;"""
+#: the block that takes the last ticket of all stores once more
+_LAST = """membar.gl; bar.sync 0; setp.ne.u32 %p0, %r0, 0; @%p0 bra DONE; atom.global.add.u32 %r9, [%rd0+2097152], 1;
+setp.ne.u32 %p1, %r9, 2047; @%p1 bra DONE; membar.gl; st.global.u32 [%rd0+2097156], %r9; DONE:"""
 _SUST = "sust.b.2d.b32.trap [%rd0, {%r7, %r6}]"
 #: what 2,048 blocks of 256 threads do and nothing else: name, what they are given (arrays, of which the second one numbers threads or
-#: blocks; surfaces of so many channels; a texture and a surface), and the body
+#: blocks; surfaces of so many channels; a texture and a surface; or arrays, and so many blocks of so many threads), and the body
 SMALL = (
     ("a flag that all threads set", "arrays", "st.global.u32 [%rd0], %r4;"),
     ("a flag that one thread of each block sets", "arrays", "setp.eq.u32 %p0, %r0, 0; @%p0 st.global.u32 [%rd0], %r4;"),
@@ -100,6 +111,14 @@ SMALL = (
     ("rows by a permutation", "rows", f"{_ROW} st.global.u32 [%rd2], %r3;"),
     ("sums of rows by a permutation", "rows", f"{_ROW} {_SUM}"),
     ("rows by computed numbers", "rows", f"{_ROW.replace('mad', 'xor.b32 %r9, %r9, 5; mad')} st.global.u32 [%rd2], %r3;"),
+    ("bytes by computed indices", "arrays", f"{_BYTE} st.global.u8 [%rd2], %r3;"),
+    ("halves by computed indices", "arrays", f"{_HALF} st.global.u16 [%rd2], %r3;"),
+    ("scatter by computed indices, 1 × 1,024 × 128 times", (1, 1024), _LOOP),
+    ("scatter by computed indices, 7 × 256 × 128 times", (7, 256), _LOOP),
+    ("atomics by computed indices and a load", "arrays", f"{_COMPUTED} {_ADD} ld.global.u32 %r9, [%rd0+2097152];"),
+    ("256 bins by atomics and a load", "arrays", f"{_BIN} {_ADD} ld.global.u32 %r9, [%rd0+2048];"),
+    ("a store, then the last block", "arrays", f"mov.u32 %r9, %r3; {_AT} st.global.u32 [%rd2], %r3; {_LAST}"),
+    ("scatter by computed indices, then the last block", "arrays", f"{_COMPUTED} st.global.u32 [%rd2], %r3; {_LAST}"),
     ("a surface to a surface", 1, f"suld.b.2d.b32.trap %r9, [%rd1, {{%r7, %r6}}]; {_SUST}, %r9;"),
     ("a surface to itself", 1, f"suld.b.2d.b32.trap %r9, [%rd0, {{%r7, %r6}}]; {_SUST}, %r9;"),
     ("a surface of four channels", 4, "sust.b.2d.v4.b32.trap [%rd0, {%r8, %r6}], {%r0, %r1, %r2, %r3};"),
@@ -107,15 +126,17 @@ SMALL = (
 )  # fmt: skip
 
 
-def small(given: str | int, body: str, races: str) -> Callable[[], float]:
+def small(given: str | int | tuple[int, int], body: str, races: str) -> Callable[[], float]:
     """CPU seconds of a launch of one of ``SMALL``."""
     device = ge.Device(races=races)
     kernel = ge.parse(f"{_HEAD}.reg .pred %p<2>; {body}\nret; }}\n", path="small.ptx")["k"]
-    blocks, block = 2048, 256
+    blocks, block = given if isinstance(given, tuple) else (2048, 256)
+    given = "arrays" if isinstance(given, tuple) else given
     if given in ("arrays", "rows", "counter"):
-        count = {"arrays": blocks * block, "rows": blocks, "counter": 1}[given]
+        elements = 2048 * 256
+        count = {"arrays": elements, "rows": blocks, "counter": 1}[given]
         index = np.random.default_rng(1).permutation(count).astype(np.uint32)
-        args: list[Any] = [device.zeros(blocks * block, np.uint32), device.array(index)]
+        args: list[Any] = [device.zeros(elements + 2, np.uint32), device.array(index)]
     else:
         channels = given if isinstance(given, int) else 1
         shape = (blocks * block // 1024, 1024, channels)[: 2 + (channels > 1)]

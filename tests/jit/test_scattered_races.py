@@ -140,6 +140,16 @@ def test_an_atomic_and_a_plain_store_of_a_block_to_a_word_are_told_apart(order: 
     assert pairs(found) == {("WAW", 100, 150)}
 
 
+def test_words_beyond_those_that_batches_can_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a device of more than 16 GB, as it were: only the first 64 words may be in batches."""
+    monkeypatch.setattr("gpuperf_engine.jit.races.memory._ROW", (1 << 32) - 64)
+    monkeypatch.setattr("gpuperf_engine.device.device.host_threads", lambda: 1)
+    index = permutation()
+    assert launched(SUM, index) == ()
+    index[150 * BLOCK + 9] = index[100 * BLOCK + 7]
+    assert pairs(launched(SUM, index)) == {(kind, 100, 150) for kind in ("RAW", "WAR", "WAW")}
+
+
 def test_atomics_of_words_that_nobody_else_accesses_are_noted_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -106,7 +106,7 @@ SMALL = (
     ("sums by computed indices", "arrays", f"{_COMPUTED} {_SUM}"),
     ("sums by computed indices, four times between barriers", "arrays", f"{_COMPUTED} {f'{_SUM} bar.sync 0; ' * 4}"),
     ("scatter by quotients and remainders", "arrays", f"{_QUOTIENTS} st.global.u32 [%rd2], %r3;"),
-    ("scatter by bits turned round", "arrays", f"{_TURNED} st.global.u32 [%rd2], %r3;"),
+    ("scatter by reversed bits", "arrays", f"{_TURNED} st.global.u32 [%rd2], %r3;"),
     ("scatter by numbers from an atomic", "counter", f"{_COUNTED} st.global.u32 [%rd2], %r3;"),
     ("rows by a permutation", "rows", f"{_ROW} st.global.u32 [%rd2], %r3;"),
     ("sums of rows by a permutation", "rows", f"{_ROW} {_SUM}"),

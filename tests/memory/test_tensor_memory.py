@@ -99,7 +99,7 @@ st.global.v2.u32 [%rd1], {{%r3, %r4}};"""
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (f"{ALLOC} [%r1], 512;\n{ALLOC} [%r1], 32;", "32 columns of tensor memory are not free"),
+        (f"{ALLOC} [%r1], 512;\n{ALLOC} [%r1], 32;", "32 contiguous columns of tensor memory are not free"),
         (f"mov.u32 %r2, 48;\n{ALLOC} [%r1], %r2;", "48 columns"),
         (f"{GIVE_UP}\n{ALLOC} [%r1], 32;", "relinquish_alloc_permit"),
         (f"mov.u32 %r2, 32;\n{FREE} %r2, 32;", "no 32 columns were allocated at column 32"),

@@ -110,7 +110,7 @@ def test_no_bank_conflicts_are_predicted_to_save_what_they_cost() -> None:
 
 def test_lanes_side_by_side() -> None:
     found, rows = advised("strided")
-    (row,) = [row for what, row in rows.items() if what.startswith("its lanes side by side")]
+    (row,) = [row for what, row in rows.items() if what.startswith("its lanes contiguous")]
     near = ge.estimate(profile(COPY, 512, 256, 1 << 22), "rtx-a6000", model="simulation")
     assert row.gain_us == pytest.approx(found.time_us - near.time_us, rel=0.1)
 

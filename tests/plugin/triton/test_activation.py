@@ -59,7 +59,7 @@ def test_a_program_starts_with_what_is_hidden_and_acts_after_the_import(tmp_path
 
 def test_what_cannot_be_run(capsys) -> None:
     for arguments, message in (
-        (["run", "--triton"], "say what to run"),
+        (["run", "--triton"], "give a program"),
         (["run", "--triton", "--target", "h10", "--", sys.executable], "--target 'h10' is not known"),
         (["run", "--triton", "--", "no-such-program"], "no-such-program: no such program"),
     ):

@@ -188,7 +188,7 @@ def test_sums_are_stored_where_nothing_that_decides_lies() -> None:
     # from product to product at least the latency of the tensor cores
     assert many.cycles - few.cycles > 16 * load_machine("h100-sxm").latencies["tensor"]
     same = counted(4, False)
-    assert same.model != "simulation" and "where it stores" in same.notes[0]
+    assert same.model != "simulation" and "that it stores to" in same.notes[0]
 
 
 def product(entry: str, file: str, size: int, depth: int) -> ge.Estimate:

@@ -26,7 +26,7 @@ __all__ = ["Mutant", "mutant"]
 
 #: of more bytes parsing alone takes long
 LARGEST = 300_000
-FOLDERS = ("examples", "tests/cuda/kernels", "tests/ptx/data", "tests/symbolic/kernels")
+FOLDERS = ("examples", "tests/cuda/kernels", "tests/files", "tests/ptx/data", "tests/symbolic/kernels")
 #: warp instructions of one warp, looked at when its time slice ends; every launch of the catalogue ends within it
 BUDGET = 3_000
 #: one on a line of its own: space, guard, opcode, operands, the rest

@@ -83,7 +83,7 @@ def test_what_pointers_in_memory_reach_is_kept() -> None:
 
 
 def test_launches_that_find_the_same_have_the_same_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_inputs, "MOST_KEPT", 2)
+    monkeypatch.setattr(first_inputs, "MOST_SMALL_KEPT", 2)
     device, kernel = program_device(), ge.parse(ADD)["k"]
     y = device.zeros(32, np.uint32)
     first, second, third = (inputs_of(device.launch(kernel, 1, 32, [y])) for _ in range(3))
@@ -135,3 +135,13 @@ def test_memory_of_the_host_is_not_kept() -> None:
     ctypes.memset(own, 0, 128)
     device.note_written(own, 128)
     assert inputs_of(device.launch(kernel, 1, 32, own.to_bytes(8, "little"))) is not None
+
+
+def test_of_large_launches_fewer_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_inputs, "MOST_KEPT", 1)
+    monkeypatch.setattr(first_inputs, "SMALL_THREADS", 32)
+    for threads, kept in ((32, 3), (64, 1)):
+        device, kernel = program_device(), ge.parse(ADD)["k"]
+        y = device.zeros(64, np.uint32)
+        found = [inputs_of(device.launch(kernel, 1, threads, [y])) for _ in range(3)]
+        assert [item is not None for item in found] == [number < kept for number in range(3)]

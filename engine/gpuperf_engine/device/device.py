@@ -312,7 +312,8 @@ class Runtime(AddressedMemory):
     ) -> KeptInputs | None:
         if self.first_inputs is not None:
             sizes = shape.grid, shape.block, shape.cluster, shape.shared_bytes
-            return self.first_inputs.keep(self.memory, program, sizes, raw, symbols, pointed)
+            threads = math.prod(shape.grid) * math.prod(shape.block)
+            return self.first_inputs.keep(self.memory, program, sizes, raw, symbols, pointed, threads)
         saved = None
         if self._inputs is not None:
             saved = self._inputs.keep(self.array_of, self.events if "values" in self.observe else None)

@@ -24,8 +24,10 @@ from .inputs import KEPT_BYTES, Inputs
 
 __all__ = ["LOOKED_AT_BYTES", "MOST_KEPT", "FirstInputs", "KeptArray", "ReachedInputs"]
 
-#: launches of one kernel and shape of which inputs are kept, if they differ
+#: launches of one kernel and shape of which inputs are kept, if they differ; of so many threads at most more, since running them
+#: again takes little
 MOST_KEPT = 32
+MOST_SMALL_KEPT, SMALL_THREADS = 128, 1 << 16
 #: bytes that are looked at, of all launches: compared with those that are kept, and searched for pointers
 LOOKED_AT_BYTES = 4 << 30
 
@@ -109,8 +111,8 @@ class _Known:
 
 @dataclass(eq=False)
 class FirstInputs:
-    """Keeps the inputs of the first ``MOST_KEPT`` launches of each kernel and shape that differ in them, ``KEPT_BYTES`` in all. A
-    later launch that finds what one of these has found has the same, until ``LOOKED_AT_BYTES`` have been looked at."""
+    """Keeps the inputs of the first ``MOST_KEPT`` launches of each kernel and shape that differ in them (``MOST_SMALL_KEPT`` of those of
+    few threads), ``KEPT_BYTES`` in all. A later launch that finds what one of these has found has the same, until ``LOOKED_AT_BYTES`` have been looked at."""
 
     held: int = 0
     looked_at: int = 0
@@ -127,8 +129,9 @@ class FirstInputs:
         parameters: bytes,
         symbols: NDArray[np.uint64],
         pointed: Iterable[Allocation],
+        threads: int,
     ) -> ReachedInputs | None:
-        """What a launch finds in memory; ``None`` where that is not kept: it reaches memory of the host, images or a heap, or too much
+        """What a launch of so many threads finds in memory; ``None`` where that is not kept: it reaches memory of the host, images or a heap, or too much
         is kept. ``pointed``: what its parameters point into."""
         if memory.heap.blocks or memory.images:
             return None
@@ -138,7 +141,8 @@ class FirstInputs:
         for item in known:
             if item.parameters == parameters and item.symbols == named and self._holds(item.inputs, memory):
                 return item.inputs
-        if len(known) >= MOST_KEPT or case in self._ended or self.looked_at > LOOKED_AT_BYTES:
+        most = MOST_SMALL_KEPT if threads <= SMALL_THREADS else MOST_KEPT
+        if len(known) >= most or case in self._ended or self.looked_at > LOOKED_AT_BYTES:
             return None
         variables = (memory.holder(address) for address in symbols.tolist())
         roots = [*pointed, *(item for item in variables if item is not None)]

@@ -710,7 +710,7 @@ def test_launches_of_a_program_are_run(monkeypatch: pytest.MonkeyPatch, tmp_path
 @stands_in
 def test_launches_that_were_not_kept_stay_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """One of four is run: of the others what the counts of PTX leave open stays so."""
-    monkeypatch.setattr("gpuperf_engine.device.first_inputs.MOST_KEPT", 1)
+    monkeypatch.setattr("gpuperf_engine.device.first_inputs.MOST_SMALL_KEPT", 1)
     stand_in(monkeypatch, tmp_path, WALK, "walk")
     profile = of_program([3, 4, 5, 6])
     by_flow = ge.machine_code(profile, "rtx-3090", running=False)

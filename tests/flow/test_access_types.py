@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import gpuperf_engine as ge
@@ -160,3 +162,15 @@ def test_atomics_say_what_they_are() -> None:
         ("f32",),
         ("b32",),
     ]
+
+
+def test_a_tile_that_wgmma_multiplies_has_the_type_of_its_operands() -> None:
+    """It is brought by a tensor copy, and nobody loads it as words."""
+    path = Path(__file__).parents[2] / "examples/kernels/warpgroup_gemm_tma.ptx"
+    program = program_of(ge.parse(path.read_text(), path=str(path))["hgemm_tma"])
+    types = {
+        item.opcode.split(".")[0]: names
+        for item, names in access_types(program).items()
+        if item.opcode.startswith(("wgmma", "cp."))
+    }
+    assert types == {"wgmma": ("f16", "f16"), "cp": ("f16",)}

@@ -43,6 +43,16 @@ def test_conversions_of_64_bits_go_where_the_64_bit_pipe_is_narrow(architecture:
     assert seen.ended - START == pytest.approx(50 * clocks, rel=0.02, abs=16)
 
 
+@pytest.mark.parametrize("cluster", [180, None])
+def test_a_generic_load_finds_shared_memory_of_its_cta_in_the_sm(cluster: int | None) -> None:
+    # a launch without clusters, on a machine that has them or not
+    latencies = {name: clocks for name, clocks in TOY.latencies.items() if name != "cluster"}
+    numbers = replace(TOY, latencies=latencies | ({"cluster": cluster} if cluster else {}))
+    code = ["LD.E R4, [R4.64]"] * 40 + ["FADD R1, R4, R4", "EXIT"]
+    seen = run(code, [access(1) * 40], numbers=numbers)
+    assert seen.ended - START == pytest.approx(40 * TOY.latencies["l1"], rel=0.05)
+
+
 def test_integer_products_have_one_half_of_the_pipe() -> None:
     both = [f"{op} R{8 + 2 * (n % 60)}, R1, R2, c[0x0][0x160]" for n in range(200) for op in ("IMAD", "FFMA")]
     # 200 of each: one half does all IMADs, 2 clocks each, the other the FFMAs.

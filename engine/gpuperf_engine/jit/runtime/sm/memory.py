@@ -319,7 +319,9 @@ def sm_memory(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
     if kind == Kind.SHARED or kind == Kind.SHUFFLE:
         return start + op.LATENCY + behind
     if lines == 0 and kind != Kind.COPY:
-        # a generic address in shared memory: that of a CTA of the cluster
+        # a generic address in shared memory: that of the CTA, or of one of its cluster
+        if sm.GROUP == 1:
+            return start + sm.LATENCY_L1 + behind
         return start + sm.LATENCY_CLUSTER + behind
     ready = sm_lines(sm, warp, op, place, lines, start)
     if change & Change.HIDDEN:

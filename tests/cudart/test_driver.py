@@ -263,9 +263,16 @@ assert (attribute(3, c_int), attribute(4, c_uint64)) == (1, 0)
 right(cuda.cuMemPoolSetAttribute(pool, 4, byref(wide)))
 right(cuda.cuMemPoolSetAttribute(pool, 3, byref(c_int(0))))
 assert (attribute(3, c_int), attribute(4, c_uint64)) == (0, 7)
-before = attribute(7, c_uint64)
 right(cuda.cuMemAllocAsync(byref(address), c_size_t(4096), None))
-assert attribute(7, c_uint64) == before + 4096
+right(cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(4096)))
+assert (attribute(7, c_uint64), attribute(8, c_uint64)) == (4096, 4096)
+right(cuda.cuMemFreeAsync(address, None))
+assert (attribute(7, c_uint64), attribute(8, c_uint64)) == (0, 4096)
+assert cuda.cuMemPoolSetAttribute(pool, 8, byref(wide)) == 1
+right(cuda.cuMemPoolSetAttribute(pool, 8, byref(c_uint64(0))))
+assert attribute(8, c_uint64) == 0
+right(cuda.cuMemGetInfo_v2(None, byref(size)))
+assert size.value == 64 << 30
 assert cuda.cuMemPoolGetAttribute(pool, 9, byref(wide)) == 1
 right(cuda.cuMemPoolGetAccess(byref(number), pool, (c_int * 2)(1, 0)))
 assert number.value == 3

@@ -15,6 +15,7 @@ from .registration import symbol_address
 from .state import State
 
 __all__ = [
+    "DEFAULT_POOL",
     "Extent",
     "Pitched",
     "Side",
@@ -32,6 +33,8 @@ _KINDS = range(5)
 _HOST, _DEVICE, _MANAGED = 1, 2, 3
 _ACCESSED = {_HOST: "pinned", _DEVICE: "", _MANAGED: "managed"}
 _NO_DEVICE = -2
+DEFAULT_POOL = 1
+"""Its handle."""
 
 
 class Extent(Structure):
@@ -82,7 +85,7 @@ def allocate_in_graph(state: State, address: int) -> None:
     state.objects["memory", address] = _DEVICE
 
 
-def _allocate(state: State, out: int, size: int, kind: int) -> None:
+def _allocate(state: State, out: int, size: int, kind: int, pool: int = 0) -> None:
     if not out:
         raise CudaError(1)
     if not size:
@@ -93,6 +96,9 @@ def _allocate(state: State, out: int, size: int, kind: int) -> None:
     except LaunchError as error:
         raise CudaError(2, str(error)) from None
     state.objects["memory", address] = kind
+    if pool:
+        state.objects["pool", address] = pool, size
+        state.used_of(pool).add(size)
     c_void_p.from_address(out).value = address
 
 
@@ -104,9 +110,13 @@ def cudaMalloc(state: State, out: int, size: int) -> None:
 @function(c_void_p, c_size_t, c_void_p)
 def cudaMallocAsync(state: State, out: int, size: int, stream: int | None) -> None:
     """While the stream is captured: an allocation node."""
+    _allocate_from(state, out, size, DEFAULT_POOL, stream)
+
+
+def _allocate_from(state: State, out: int, size: int, pool: int, stream: int | None) -> None:
     graph = state.captures.get(stream or 0)
     if graph is None or not out or not size:
-        _allocate(state, out, size, _DEVICE)
+        _allocate(state, out, size, _DEVICE, pool)
         return
     address = graph_memory(state, size)
     graph.append(lambda: allocate_in_graph(state, address)).memory = address
@@ -115,7 +125,7 @@ def cudaMallocAsync(state: State, out: int, size: int, stream: int | None) -> No
 
 @function(c_void_p, c_size_t, c_void_p, c_void_p)
 def cudaMallocFromPoolAsync(state: State, out: int, size: int, pool: int, stream: int | None) -> None:
-    cudaMallocAsync(state, out, size, stream)
+    _allocate_from(state, out, size, pool, stream)
 
 
 @function(c_void_p, c_size_t, c_uint)
@@ -156,6 +166,9 @@ def cudaFree(state: State, address: int | None) -> None:
         return
     if state.objects.pop(("memory", address), None) is None:
         raise CudaError(1, f"{address:#x} was not allocated, or has been freed")
+    pool, size = state.objects.pop(("pool", address), (0, 0))
+    if pool:
+        state.used_of(pool).add(-size)
     if state.objects.pop(("imported", address), None):
         state.device.close_shared(address)
         return
@@ -214,8 +227,10 @@ def cudaPointerGetAttributes(state: State, out: int, address: int) -> None:
 
 
 @function(c_void_p, c_void_p)
-def cudaMemGetInfo(state: State, free: int, total: int) -> None:
-    c_size_t.from_address(free).value, c_size_t.from_address(total).value = state.device.memory_left
+def cudaMemGetInfo(state: State, free: int | None, total: int | None) -> None:
+    for address, value in zip((free, total), state.device.memory_left):
+        if address:
+            c_size_t.from_address(address).value = value
 
 
 # -- copies ---------------------------------------------------------------------------------------------------------------
@@ -385,12 +400,12 @@ def cudaMemPrefetchAsync(state: State) -> None:
 
 @function(c_void_p, c_int)
 def cudaDeviceGetDefaultMemPool(state: State, out: int, device: int) -> None:
-    c_void_p.from_address(out).value = 1
+    c_void_p.from_address(out).value = DEFAULT_POOL
 
 
 @function(c_void_p, c_int)
 def cudaDeviceGetMemPool(state: State, out: int, device: int) -> None:
-    c_void_p.from_address(out).value = 1
+    c_void_p.from_address(out).value = DEFAULT_POOL
 
 
 @function(c_void_p, c_void_p)

@@ -20,6 +20,8 @@ _POLICY, _PRIORITY = 3, 8
 _AUTO = 1
 #: ``cudaMemPoolAttr``: the first three are ints, and 1 at first; then the threshold, and what is reserved or used
 _SWITCHES, _THRESHOLD, _LAST = 3, 4, 8
+#: ``cudaMemPoolAttrReservedMemHigh``, ``cudaMemPoolAttrUsedMemHigh``
+_MOST = (6, 8)
 _READ_WRITE = 3
 
 
@@ -103,23 +105,28 @@ def _check_attribute(attribute: int) -> None:
 
 @function(c_void_p, c_int, c_void_p)
 def cudaMemPoolSetAttribute(state: State, pool: int, attribute: int, given: int) -> None:
-    """What is used can be set to zero, which begins to count anew; it is not counted by pool."""
+    """What was used at most can be set to zero alone, which begins to count anew."""
     _check_attribute(attribute)
     if attribute <= _THRESHOLD:
         kind = c_int if attribute <= _SWITCHES else c_ulonglong
         state.settings["pool", pool, attribute] = kind.from_address(given).value
+        return
+    used = state.used_of(pool)
+    if attribute not in _MOST or c_ulonglong.from_address(given).value:
+        raise CudaError(1, "what was used of a pool at most can be set to 0, and nothing else of that")
+    used.most = used.now
 
 
 @function(c_void_p, c_int, c_void_p)
 def cudaMemPoolGetAttribute(state: State, pool: int, attribute: int, out: int) -> None:
-    """What is reserved or used: all memory that was allocated."""
+    """What is reserved is what is used: memory is given back at once."""
     _check_attribute(attribute)
     if attribute <= _SWITCHES:
         c_int.from_address(out).value = state.settings.get(("pool", pool, attribute), 1)
         return
-    left, whole = state.device.memory_left
-    used = 0 if attribute == _THRESHOLD else whole - left
-    c_ulonglong.from_address(out).value = state.settings.get(("pool", pool, attribute), used)
+    used = state.used_of(pool)
+    value = used.most if attribute in _MOST else 0 if attribute == _THRESHOLD else used.now
+    c_ulonglong.from_address(out).value = state.settings.get(("pool", pool, attribute), value)
 
 
 @function(c_void_p, c_void_p, c_void_p)

@@ -25,7 +25,7 @@ from .calls import say
 from .codes import CudaError, code_of
 from .launch_log import LaunchLog
 
-__all__ = ["Counted", "State"]
+__all__ = ["Counted", "State", "Used"]
 
 _DEFAULT_MACHINE = "h100-sxm"
 #: kinds of memory (``cudaMemoryType``): of the host, managed
@@ -42,6 +42,18 @@ class Counted:
     launches: int = 0
     thread_instructions: int = 0
     warp_instructions: int = 0
+
+
+@dataclass
+class Used:
+    """Bytes that were allocated from a pool: now, and at most since that was set to zero."""
+
+    now: int = 0
+    most: int = 0
+
+    def add(self, size: int) -> None:
+        self.now += size
+        self.most = max(self.most, self.now)
 
 
 @dataclass
@@ -130,6 +142,11 @@ class State:
     def launch_site(self) -> int:
         """The address in the program behind the launch that this thread makes; 0 where it is not known."""
         return next((address for caller in self.callers if (address := caller())), 0)
+
+    def used_of(self, pool: int) -> Used:
+        """What is used of a pool."""
+        used: Used = self.settings.setdefault(("used", pool), Used())
+        return used
 
     def new(self, value: Any) -> int:
         """A handle for an object."""

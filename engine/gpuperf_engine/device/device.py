@@ -70,6 +70,7 @@ class Keeper(Protocol):
         parameters: bytes,
         symbols: NDArray[np.uint64],
         pointed: Iterable[Allocation],
+        threads: int,
     ) -> KeptInputs | None: ...
 
 

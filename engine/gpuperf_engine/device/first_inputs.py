@@ -111,8 +111,9 @@ class _Known:
 
 @dataclass(eq=False)
 class FirstInputs:
-    """Keeps the inputs of the first ``MOST_KEPT`` launches of each kernel and shape that differ in them (``MOST_SMALL_KEPT`` of those of
-    few threads), ``KEPT_BYTES`` in all. A later launch that finds what one of these has found has the same, until ``LOOKED_AT_BYTES`` have been looked at."""
+    """Keeps the inputs of the first ``MOST_KEPT`` launches of each kernel and shape that differ in them (``MOST_SMALL_KEPT`` of those
+    of few threads), ``KEPT_BYTES`` in all. A later launch that finds what one of these has found has the same, until
+    ``LOOKED_AT_BYTES`` have been looked at."""
 
     held: int = 0
     looked_at: int = 0
@@ -131,8 +132,8 @@ class FirstInputs:
         pointed: Iterable[Allocation],
         threads: int,
     ) -> ReachedInputs | None:
-        """What a launch of so many threads finds in memory; ``None`` where that is not kept: it reaches memory of the host, images or a heap, or too much
-        is kept. ``pointed``: what its parameters point into."""
+        """What a launch of so many threads finds in memory; ``None`` where that is not kept: it reaches memory of the host, images or
+        a heap, or too much is kept. ``pointed``: what its parameters point into."""
         if memory.heap.blocks or memory.images:
             return None
         case = program.kernel, shape

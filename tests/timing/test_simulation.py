@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import SMALL
 
 import gpuperf_engine as ge
 from gpuperf_engine.timing.machine import Machine, load_machine
+from gpuperf_engine.timing.simulation import Simulation
 from tests.support import needs_assembler
 from tests.timing import convolution, products
 from tests.timing.conftest import MACHINES
@@ -263,6 +265,24 @@ def test_more_sms_are_never_slower() -> None:
             assert found.model == "simulation"
             times.append(found.cycles)
         assert all(after <= before * 1.0003 + 1 for before, after in itertools.pairwise(times)), (grid, times)
+
+
+@needs_assembler
+def test_a_launch_whose_ctas_run_at_once_takes_no_longer_on_more_sms() -> None:
+    """194 CTAs that store at their ends: two of an SM do so one after the other, but one on each of 194 SMs all at once."""
+    case = next(case for case in SMALL if case.name.startswith("fft512"))
+    launch = case.program().launches[0]
+    device = ge.Device(races="off")
+    kernel = ge.parse(case.text, path="fft512.ptx")[launch.entry]
+    args = [device.array(item) if isinstance(item, np.ndarray) else item for item in launch.args]
+    given = device.launch(kernel, launch.grid, launch.block, args, shared_bytes=launch.shared_bytes)
+    record = replace(given.records[0], plan=replace(given.records[0].plan, grid=(194, 1, 1)))
+    two, one = (
+        Simulation(record, replace(load_machine("l40"), sm_count=count)).timed() for count in (142, 284)
+    )
+    assert (two.ctas, one.ctas) == (2, 1)
+    assert one.cycles <= two.cycles
+    assert one.cycles >= max(one.bounds.values())
 
 
 @needs_assembler

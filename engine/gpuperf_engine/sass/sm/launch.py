@@ -21,7 +21,7 @@ from ..run.writer import NotRun
 from .asynchronous import Copies
 from .numbers import SmNumbers
 from .operations import Operations, unit_of
-from .settings import FIRST_CTAS, MOST_INSTRUCTIONS, MOST_WAVES, START_INSTRUCTIONS
+from .settings import FIRST_CTAS, MOST_INSTRUCTIONS, MOST_INSTRUCTIONS_AGAIN, MOST_WAVES, START_INSTRUCTIONS
 from .sharing import Group, Reuse, reuse_of
 from .simulate import Memory, Simulated, simulate
 from .streams import Classes, classes_of
@@ -105,6 +105,27 @@ class Traced:
     ) -> Timed:
         """On a machine, with so many CTAs on an SM at most, each with so much shared memory; ``warm``: L2 holds what the launch before
         left there; ``changed``: what is otherwise at instructions (``sm_records.Change``), by position."""
+        found = self._timed(numbers, resident, shared_per_cta, warm, changed)
+        issued = sum(item.issued for item in found.instructions)
+        if found.ctas >= resident or issued > MOST_INSTRUCTIONS_AGAIN:
+            return found
+        # all run at once: no longer than on fewer SMs, each of which has one more of them
+        size = self.record.plan.cluster_ctas
+        clusters = -(-(self.record.plan.ctas // size) // (found.ctas + 1))
+        fewer = replace(numbers, sm_count=clusters * size)
+        if self._ctas(fewer) == found.ctas:
+            return found
+        other = self._timed(fewer, resident, shared_per_cta, warm, changed)
+        return replace(found, cycles=max(min(found.cycles, other.cycles), *found.bounds.values()))
+
+    def _timed(
+        self,
+        numbers: SmNumbers,
+        resident: int,
+        shared_per_cta: int,
+        warm: bool,
+        changed: Mapping[int, int] | None,
+    ) -> Timed:
         plan = self.record.plan
         clusters, ctas = self._clusters(numbers), self._ctas(numbers)
         resident = min(resident, ctas)

@@ -12,6 +12,7 @@ __all__ = [
     "FIRST_WARPS",
     "MOST_EVENTS",
     "MOST_INSTRUCTIONS",
+    "MOST_INSTRUCTIONS_AGAIN",
     "MOST_RUNS",
     "MOST_WAVES",
     "SAMPLE",
@@ -21,6 +22,8 @@ __all__ = [
 
 MOST_INSTRUCTIONS = 12_000_000
 """Warp instructions of an SM up to which all of its CTAs are simulated: so many take a second or less."""
+MOST_INSTRUCTIONS_AGAIN = 2_000_000
+"""Warp instructions of an SM up to which a launch whose CTAs all run at once is simulated on fewer SMs too."""
 START_INSTRUCTIONS = 16
 """Warp instructions that take as long to simulate as the start and the end of a CTA."""
 MOST_WAVES = 8

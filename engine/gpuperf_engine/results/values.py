@@ -58,8 +58,8 @@ class ValueRecord:
     remembered, so that some may be missed. ``top``: up to 16 values with counts, most frequent first; a value may have at most
     ``top_error`` more accesses than counted, and other values have at most ``top_error`` ≤ count / 8: a summary (Misra and Gries,
     1982) of 16 warps at a time, which may omit values with less than a sixteenth, merged as by Agarwal et al., "Mergeable
-    summaries", 2012. It is exact up to 16 distinct values, and for 8-bit values. ``distinct`` counts distinct bit patterns; it is exact if
-    ``distinct_exact``, which is so up to 384 of them, otherwise an estimate whose standard error is 1.2/√192 = 9 % at most
+    summaries", 2012. It is exact up to 16 distinct values, and for 8-bit values. ``distinct`` counts distinct bit patterns; it is
+    exact if ``distinct_exact``, which is so up to 384 of them, otherwise an estimate whose standard error is 1.2/√192 = 9 % at most
     (adaptive sampling, Flajolet, 1990). ``mantissa_bits``: the bits of the fraction from the first to the last one that is set in
     any value; ``None`` for integers. ``smallest``: the smallest nonzero absolute value of floats. ``affine``: see there; ``None``
     if all accesses are at one index, if none of eight functions fits (for integers with integer slopes: if fewer than half of 256

@@ -24,7 +24,7 @@ from .targets import assembled_for
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 8
+REVISION = 9
 """Raise it when launches that were simulated before come to take another time: stored times are incomparable then."""
 _DECIDES = 0.8
 """A resource limits a launch of which it needs this part of the time; else latency does."""

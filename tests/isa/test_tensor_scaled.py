@@ -229,7 +229,7 @@ def test_sparse_matrices(backend: str, kind: str, rows: int, selector: int) -> N
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_metadata_that_mean_nothing(backend: str) -> None:
-    with pytest.raises(ge.TrapError, match="the metadata of row 0 mean nothing"):
+    with pytest.raises(ge.TrapError, match="the metadata of row 0 are invalid"):
         word = idesc(128, 16, sparse=1)
         run(backend, kernel(), 3, np.zeros(16, np.uint8), np.zeros((128, COLUMNS), np.uint32), idesc=word)
 

@@ -109,7 +109,8 @@ def test_comment_only_when_something_changed(monkeypatch, tmp_path):
         calls.append(arguments)
         if "state=open" in arguments:
             return [{"number": 7, "head": {"sha": "abc"}}, {"number": 8, "head": {"sha": "other"}}]
-        return [existing] if "--slurp" in arguments else {}
+        comments = {"data": {"repository": {"pullRequest": {"comments": {"nodes": existing}}}}}
+        return [comments] if "--slurp" in arguments else {}
 
     monkeypatch.setattr(comment, "api", api)
     for name, value in {"REPOSITORY": "o/r", "SHA": "abc", "HEAD": "o:branch"}.items():
@@ -124,10 +125,10 @@ def test_comment_only_when_something_changed(monkeypatch, tmp_path):
 
     assert written("ok") == []
     assert written("regressed") == [("-X", "POST", "repos/o/r/issues/7/comments")]
-    existing.append({"id": 1, "user": {"login": "mallory"}, "body": comment.MARKER})
-    existing.append({"id": 2, "user": {"login": comment.AUTHOR}, "body": "of another workflow"})
+    existing.append({"databaseId": 1, "viewerDidAuthor": False, "body": comment.MARKER})
+    existing.append({"databaseId": 2, "viewerDidAuthor": True, "body": "of another workflow"})
     assert written("ok") == []
-    existing.append({"id": 3, "user": {"login": comment.AUTHOR}, "body": comment.MARKER + "\nold"})
+    existing.append({"databaseId": 3, "viewerDidAuthor": True, "body": comment.MARKER + "\nold"})
     assert written("ok") == [("-X", "PATCH", "repos/o/r/issues/comments/3")]
     assert len(comment.comment_text("x\n" * 100_000)) < 65_536
 

@@ -103,7 +103,7 @@ def test_json_holds_it_all(walk: str, capsys: pytest.CaptureFixture[str], tmp_pa
     ("arguments", "code", "message"),
     [
         (["--target", "rtx-3091"], USAGE, "did you mean 'rtx-3090'?"),
-        (["--target", "rtx-3090", "--grid", "1"], USAGE, "--grid and --block go together"),
+        (["--target", "rtx-3090", "--grid", "1"], USAGE, "--grid and --block must be given together"),
         (["--target", "rtx-3090", "--arg", "u32=1"], USAGE, "--arg is for a launch"),
         (["--target", "rtx-3090", "--entry", "wlak"], USAGE, "did you mean 'walk'?"),
         (["--target", "v100-sxm2"], NOT_JUDGED, "which does not run on"),

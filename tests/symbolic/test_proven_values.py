@@ -223,5 +223,5 @@ def test_another_launch_of_the_call_needs_the_access() -> None:
 def test_not_asked() -> None:
     device = ge.Device()
     kernel = ge.parse(module("ret;", ""))["k"]
-    with pytest.raises(ge.NotObserved, match="proven"):
+    with pytest.raises(ge.NotObserved, match="proofs were not requested"):
         device.launch(kernel, 1, 32).proven  # noqa: B018

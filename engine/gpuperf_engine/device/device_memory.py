@@ -27,7 +27,7 @@ from ..memory.arrays import (
     check_dtype,
     converted,
 )
-from ..memory.images import ImageObject, levels_of, surface_row, texture_row
+from ..memory.images import ImageObject, check_flags, levels_of, surface_row, texture_row
 from ..ptx.module import Function, Module, make_current
 from ..results import ProvenValues, ValueRecord
 from ..symbolic.known_contents import KnownContents
@@ -300,7 +300,6 @@ class DeviceMemory:
 
     # -- images ---------------------------------------------------------------------------------------------------------
 
-    @takes_annotated
     def texture(
         self,
         array: DeviceArray | Sequence[DeviceArray],
@@ -329,13 +328,14 @@ class DeviceMemory:
 
         Raises ``LaunchError``.
         """
-        levels = [array] if isinstance(array, DeviceArray) else [*array]
+        levels = [array] if not isinstance(array, Iterable) or isinstance(array, DeviceArray) else [*array]
         if not levels:
             raise LaunchError(
                 "a texture of no arrays", hint="a mipmapped texture has an array for each level"
             )
         for level in levels:
             self._own(level)
+        check_flags("texture", layered=layered, cube=cube, normalized=normalized, linear_memory=linear_memory)
         rows = [
             texture_row(
                 level, channels, layered=layered, cube=cube, normalized=normalized, read=read, filter=filter,
@@ -348,10 +348,10 @@ class DeviceMemory:
         handle = self.memory.images.add_levels(rows, [level.allocation for level in levels])
         return ImageObject(levels[0], rows[0], handle)
 
-    @takes_annotated
     def surface(self, array: DeviceArray, *, channels: int = 1, layered: bool = False) -> ImageObject:
         """A surface object of an array, which kernels read and write; shapes as for ``texture``. Raises ``LaunchError``."""
         self._own(array)
+        check_flags("surface", layered=layered)
         row = surface_row(array, channels, layered=layered)
         return ImageObject(array, row, self.memory.images.add(row, array.allocation))
 

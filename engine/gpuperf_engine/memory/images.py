@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arguments import wrong_type
 from ..errors import LaunchError, TrapError
 from ..isa.images import ADDRESS_MODES, FACES, FIELDS, FLOAT, ROW_WORDS, SIGNED, SURFACE, TEXTURE, UNSIGNED
 from ..ptx.syntax import Instruction
@@ -16,7 +18,7 @@ from .image_rows import Images
 if TYPE_CHECKING:
     from .arrays import DeviceArray
 
-__all__ = ["ImageObject", "image_fault", "levels_of", "surface_row", "texture_row"]
+__all__ = ["ImageObject", "check_flags", "image_fault", "levels_of", "surface_row", "texture_row"]
 
 _NUMBERS = (int, float, np.floating, np.integer)
 _KINDS = {"u": UNSIGNED, "i": SIGNED, "f": FLOAT}
@@ -141,6 +143,13 @@ def surface_row(array: DeviceArray, channels: object, *, layered: bool) -> NDArr
     row = _base_row(array, channels, layered=layered)
     row[FIELDS["object"]] = SURFACE
     return row
+
+
+def check_flags(function: str, **flags: object) -> None:
+    """Raises ``ArgumentError`` for one that is not a truth value."""
+    for name, value in flags.items():
+        if not isinstance(value, (bool, np.bool_, numbers.Integral)):
+            raise wrong_type(function, name, value, "bool")
 
 
 def _listed(values: object) -> list[Any]:

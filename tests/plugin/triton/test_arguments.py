@@ -77,7 +77,7 @@ def test_pointers() -> None:
     array = np.zeros(4)
     assert pointer_of(array) == array.ctypes.data
     assert pointer_of(None) == 0 and pointer_of(-1) == (1 << 64) - 1
-    with pytest.raises(TypeError, match="a list is no pointer"):
+    with pytest.raises(TypeError, match="a list is not a pointer"):
         pointer_of([1])
 
 

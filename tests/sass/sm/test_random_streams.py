@@ -157,7 +157,7 @@ def test_any_stream_takes_a_time_or_is_refused(first: int) -> None:
         seen["time"] += 1
         assert 0 < found.ended < 1 << 40, seed
         assert found.skipped or (found.finished <= found.ended).all(), seed
-    assert seen.keys() <= {"time", "its warps wait for one another for ever"}
+    assert seen.keys() <= {"time", "its warps wait for one another forever"}
     assert seen["time"] > 50
 
 

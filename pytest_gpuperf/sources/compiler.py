@@ -37,6 +37,7 @@ def compile_cuda(
 ) -> PtxSource:
     """The PTX of a file for an architecture. ``entry`` may be a name expression (``axpy<float>``): then the text names the kernel that
     it means. Raises ``EngineError`` with the compiler's first messages."""
+    text = read_source(file, "surrogateescape")
     compiler = _compiler(source.compiler)
     expression = entry if entry is not None and not _IDENTIFIER.fullmatch(entry) else ""
     options = [
@@ -45,7 +46,6 @@ def compile_cuda(
         *([f"-std={source.std}"] if source.std else []),
         *source.options,
     ]
-    text = read_source(file, "surrogateescape")
     number = arch.partition("_")[2]
     read = _dependencies(file, text, includes)
     name = None

@@ -267,7 +267,7 @@ def test_processes_that_a_test_starts_find_the_gpu(tmp_path: Path) -> None:
     """Of Python, and of C that is compiled there, and linked to the driver by the name that linkers look for."""
     (tmp_path / "test_host.py").write_text(HOST.replace("libcuda.so.1", "libcuda.so"))
     (tmp_path / "child.py").write_text(
-        "from test_host import Array, right\narray = Array()\nright(array.add(5, blocks=1))\nprint(array.values()[31])\n"
+        "from test_host import Array, right\narray = Array()\nright(array.add(5, blocks=1))\nprint(array.values()[31], flush=True)\n"
         "import os\nos._exit(0)\n"
     )
     (tmp_path / "test_child.py").write_text(CHILD.replace("COMPILER", str(COMPILER)))

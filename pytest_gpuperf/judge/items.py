@@ -34,7 +34,7 @@ def why_inputs_vary(item: pytest.Item) -> str:
             "Hypothesis draws other inputs each time: gate a test with fixed inputs, or decorate this one with "
             "@settings(derandomize=True, database=None)"
         )
-    if "benchmark" in getattr(item, "fixturenames", ()):
+    if "benchmark" in getattr(item, "fixturenames", ()) and item.config.pluginmanager.hasplugin("benchmark"):
         return (
             "the fixture `benchmark` chooses the number of calls by the clock: gate a test that launches a fixed number of times, "
             "or use benchmark.pedantic(..., rounds=1)"

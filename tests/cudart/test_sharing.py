@@ -11,6 +11,7 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.cudart.build import build_libraries
+from gpuperf_engine.memory.shared_pages import Shared
 from tests.binaries.build import entry, fatbin
 from tests.cudart.launches import COMPILER, HERE, PTX, needs_compiler
 
@@ -34,8 +35,8 @@ def test_two_processes_share_memory_by_handles(tmp_path: Path) -> None:
     )
     assert (done.stdout, done.returncode) == ("right\n", 0), done.stdout + done.stderr
     for line in (
-        "cudaIpcOpenMemHandle: 0 is no flag: give cudaIpcMemLazyEnablePeerAccess",
-        "cudaIpcOpenMemHandle: memory of this process is shared with others, and cannot be opened by itself",
+        "cudaIpcOpenMemHandle: flags 0 are not supported; accepted: cudaIpcMemLazyEnablePeerAccess",
+        "cudaIpcOpenMemHandle: a process cannot open memory that it shares itself",
         "cannot be shared with other processes",
         "cudaIpcCloseMemHandle: no memory of another process was opened at",
     ):
@@ -108,8 +109,10 @@ def test_what_cannot_be_opened() -> None:
     assert (len(handle), device.share(address + 99)) == (64, handle)
     ctypes.memset(address, 3, 100)
     for other, message in (
-        (bytes(64), "no handle that a process of gpuperf gave"),
-        (handle, "cannot be opened by itself"),
+        (bytes(64), "not one for memory"),
+        (b"", "not one for memory"),
+        (handle[:20], "cannot open memory that it shares itself"),
+        (handle, "cannot open memory that it shares itself"),
         # process 1 is another one, of which this file is none
         (
             handle[:8] + (1).to_bytes(4, "little") + handle[12:],
@@ -118,6 +121,10 @@ def test_what_cannot_be_opened() -> None:
     ):
         with pytest.raises(ge.LaunchError, match=message):
             device.open_shared(other)
+    # pages past the end of the file would end the process
+    for part in ({"size": 1 << 40}, {"offset": 1 << 40}, {"size": 0}):
+        with pytest.raises(ge.LaunchError, match="does not share"):
+            Shared.from_handle(handle)._replace(**part).map(0)
     left = device.memory_left
     device.free(address)
     assert device.memory_left[0] == left[0] + 100

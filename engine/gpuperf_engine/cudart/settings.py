@@ -1,4 +1,4 @@
-"""What a program sets and reads back, and what changes nothing else here: preferences, limits, attributes of streams and pools."""
+"""Settings that a program reads back and that have no other effect here: preferences, limits, attributes of streams and pools."""
 
 from __future__ import annotations
 
@@ -100,12 +100,12 @@ def cudaStreamCopyAttributes(state: State, target: int | None, source: int | Non
 
 def _check_attribute(attribute: int) -> None:
     if not 1 <= attribute <= _LAST:
-        raise CudaError(1, f"{attribute} is no attribute of a pool")
+        raise CudaError(1, f"{attribute} is not an attribute of a pool")
 
 
 @function(c_void_p, c_int, c_void_p)
 def cudaMemPoolSetAttribute(state: State, pool: int, attribute: int, given: int) -> None:
-    """What was used at most can be set to zero alone, which begins to count anew."""
+    """High watermarks can only be set to 0, which restarts them."""
     _check_attribute(attribute)
     if attribute <= _THRESHOLD:
         kind = c_int if attribute <= _SWITCHES else c_ulonglong
@@ -113,7 +113,7 @@ def cudaMemPoolSetAttribute(state: State, pool: int, attribute: int, given: int)
         return
     used = state.used_of(pool)
     if attribute not in _MOST or c_ulonglong.from_address(given).value:
-        raise CudaError(1, "what was used of a pool at most can be set to 0, and nothing else of that")
+        raise CudaError(1, "of the counters of a pool only the high watermarks can be set, to 0")
     used.most = used.now
 
 

@@ -22,7 +22,7 @@ _LAZY_PEER_ACCESS = 1
 _FILE = 1
 #: ``cudaMemoryTypeDevice``
 _DEVICE = 2
-#: what an event of another process is told by; by then what was recorded is done
+#: the handle of every event: work is complete when it is recorded
 _EVENT = b"gpuperf event"
 _Result = TypeVar("_Result")
 
@@ -49,7 +49,7 @@ def cudaIpcGetMemHandle(state: State, out: int, address: int | None) -> None:
 @function(c_void_p, _Handle, c_uint)
 def cudaIpcOpenMemHandle(state: State, out: int, handle: _Handle, flags: int) -> None:
     if flags != _LAZY_PEER_ACCESS:
-        raise CudaError(1, f"{flags} is no flag: give cudaIpcMemLazyEnablePeerAccess")
+        raise CudaError(1, f"flags {flags} are not supported; accepted: cudaIpcMemLazyEnablePeerAccess")
     opened = _checked(201, lambda: state.device.open_shared(bytes(handle.bytes)))
     c_void_p.from_address(out).value = opened
 
@@ -68,11 +68,11 @@ def cudaIpcGetEventHandle(state: State, out: int, event: int) -> None:
 @function(c_void_p, _Handle)
 def cudaIpcOpenEventHandle(state: State, out: int, handle: _Handle) -> None:
     if not bytes(handle.bytes).startswith(_EVENT):
-        raise CudaError(400, "this is no handle that a process of gpuperf gave for an event")
+        raise CudaError(400, "the handle is not one for an event of a process under gpuperf")
     c_void_p.from_address(out).value = state.new(Event())
 
 
-# -- pools: a file stands for one, and says nothing of it ---------------------------------------------------------------------
+# -- pools: their handle is an empty file; pointers carry what is shared -----------------------------------------------
 
 
 def _check_file(kind: int) -> None:
@@ -91,6 +91,10 @@ def cudaMemPoolImportFromShareableHandle(
     state: State, out: int, given: int | None, kind: int, flags: int
 ) -> None:
     _check_file(kind)
+    try:
+        os.fstat(given or 0)
+    except OSError as error:
+        raise CudaError(1, f"file {given or 0}: {error.strerror}") from None
     c_void_p.from_address(out).value = state.new("pool")
 
 
@@ -101,7 +105,7 @@ def cudaMemPoolExportPointer(state: State, out: int, address: int | None) -> Non
 
 @function(c_void_p, c_void_p, c_void_p)
 def cudaMemPoolImportPointer(state: State, out: int, pool: int, given: int) -> None:
-    """It is freed as what was allocated here is."""
+    """The memory is freed like memory that was allocated here."""
     handle = ctypes.string_at(given, HANDLE_BYTES)
     address = _checked(201, lambda: state.device.open_shared(handle))
     state.objects["memory", address] = _DEVICE

@@ -158,8 +158,8 @@ class AddressedMemory(DeviceMemory):
         allocation = self.memory.holder(address)
         if allocation is None or allocation.adopted or allocation.host or allocation not in self._arrays:
             raise LaunchError(
-                f"what lies at {address:#x} cannot be shared with other processes",
-                hint="arrays of the device can, as cudaMalloc gives them",
+                f"memory at {address:#x} cannot be shared with other processes",
+                hint="accepted: device memory as of cudaMalloc",
             )
         if self._shared is None:
             self._shared = SharedPages()
@@ -176,7 +176,7 @@ class AddressedMemory(DeviceMemory):
         self._check_shareable()
         shared = Shared.from_handle(handle)
         if shared.process == os.getpid():
-            raise LaunchError("memory of this process is shared with others, and cannot be opened by itself")
+            raise LaunchError("a process cannot open memory that it shares itself")
         known = self._opened
         for address, (other, pages, times) in known.items():
             if other == shared:

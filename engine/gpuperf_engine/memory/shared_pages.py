@@ -38,9 +38,9 @@ class Shared(NamedTuple):
     @classmethod
     def from_handle(cls, handle: bytes) -> Shared:
         """Raises ``LaunchError``."""
-        magic, *fields = _LAYOUT.unpack(handle[: _LAYOUT.size])
+        magic, *fields = _LAYOUT.unpack(bytes(handle[: _LAYOUT.size]).ljust(_LAYOUT.size, b"\0"))
         if magic != _MAGIC:
-            raise LaunchError("this is no handle that a process of gpuperf gave for its memory")
+            raise LaunchError("the handle is not one for memory of a process under gpuperf")
         return cls(*fields)
 
     @property
@@ -67,8 +67,15 @@ class Shared(NamedTuple):
                 hint="that process must run, on this host and for the same user, while others use its memory",
             ) from None
         try:
-            if os.fstat(file).st_ino != self.inode:
+            status = os.fstat(file)
+            if status.st_ino != self.inode:
                 raise LaunchError(f"process {self.process}, whose memory this was, has ended")
+            # pages past the end of a file cannot be accessed
+            if not self.size or status.st_size < self.offset + self.size:
+                raise LaunchError(
+                    f"process {self.process} does not share {self.size:,} bytes at {self.offset:#x}",
+                    hint="pass the handle on unchanged",
+                )
             map_file(address, self.span, file, self.offset - self.before)
         finally:
             os.close(file)

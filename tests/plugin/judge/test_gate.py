@@ -259,6 +259,11 @@ def test_what_draws_other_inputs_each_time_is_named(project, decorator, paramete
     test = test.replace("def test_scale(gpuperf)", f"{decorator}\ndef test_scale({parameters})")
     imports = "from hypothesis import HealthCheck, given, settings, strategies as st\nimport pytest\n"
     test = f"{imports}{test}\n\n@pytest.fixture\ndef benchmark():\n    pass\n"
+    # as pytest-benchmark is registered
+    project.write(
+        "conftest.py",
+        "def pytest_configure(config):\n    config.pluginmanager.register(object(), 'benchmark')\n",
+    )
     project.write("test_k.py", test)
     project.update()
     assert named not in project.run().stdout.str()

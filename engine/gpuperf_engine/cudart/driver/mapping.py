@@ -191,7 +191,7 @@ def cuMemCreate(state: State, out: int, size: int, given: int, flags: int) -> No
 def cuMemExportToShareableHandle(state: State, out: int, handle: int, kind: int, flags: int) -> None:
     made = state.of(handle, _Made)
     if kind != _FILE or not _Properties.from_buffer_copy(made.properties).handles & _FILE:
-        raise CudaError(1, "ask cuMemCreate, and this, for CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR")
+        raise CudaError(1, "accepted here and by cuMemCreate: CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR")
     c_int.from_address(out).value = os.dup(made.file)
 
 
@@ -199,12 +199,15 @@ def cuMemExportToShareableHandle(state: State, out: int, handle: int, kind: int,
 def cuMemImportFromShareableHandle(state: State, out: int, given: int | None, kind: int) -> None:
     """``given`` is the number of a file, which stays the caller's."""
     if kind != _FILE:
-        raise CudaError(1, "what is accepted is a file (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)")
+        raise CudaError(1, "accepted: a file descriptor (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)")
     try:
         file = os.dup(given or 0)
         size = os.fstat(file).st_size
     except OSError as error:
         raise CudaError(1, f"file {given or 0}: {error.strerror}") from None
+    if not size:
+        os.close(file)
+        raise CudaError(1, f"file {given or 0} is not one of cuMemExportToShareableHandle")
     properties = _Properties(kind=_PINNED, handles=_FILE, location=_Location(_DEVICE, 0))
     c_ulonglong.from_address(out).value = state.new(_Made(file, size, bytes(properties)))
 

@@ -142,7 +142,7 @@ def sets() -> list[Set]:
 
 def _streamed(row: Any, model: str) -> float | None:
     from gpuperf_engine.errors import EngineError
-    from gpuperf_engine.timing.simulation import NotRun
+    from gpuperf_engine.timing.models.simulation import NotRun
     from tests.timing import streams
 
     if model != _SIMULATION:
@@ -155,7 +155,7 @@ def _streamed(row: Any, model: str) -> float | None:
 
 def _convolved(row: Any, model: str) -> float | None:
     from gpuperf_engine.errors import EngineError
-    from gpuperf_engine.timing.simulation import NotRun
+    from gpuperf_engine.timing.models.simulation import NotRun
     from tests.timing import convolution
 
     error = convolution.simulated_error if model == _SIMULATION else partial(convolution.error, model=model)
@@ -167,7 +167,7 @@ def _convolved(row: Any, model: str) -> float | None:
 
 def _multiplied(row: Any, model: str) -> float | None:
     from gpuperf_engine.errors import EngineError
-    from gpuperf_engine.timing.simulation import NotRun
+    from gpuperf_engine.timing.models.simulation import NotRun
     from tests.timing import products
 
     if model != _SIMULATION:

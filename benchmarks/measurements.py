@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuperf_engine.errors import MachineError
-from gpuperf_engine.timing.collected import Collected, read_part
-from gpuperf_engine.timing.judged import judged, kernel_of
-from gpuperf_engine.timing.machine import load_machine, machine_ids
+from gpuperf_engine.machines.machine import load_machine, machine_ids
+from gpuperf_engine.timing.calibration.collected import Collected, read_part
+from gpuperf_engine.timing.calibration.judged import judged, kernel_of
 
 __all__ = ["FOLDER", "convert", "documents", "judged", "validate"]
 

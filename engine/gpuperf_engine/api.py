@@ -41,9 +41,9 @@ from .results import (
 )
 
 if TYPE_CHECKING:
+    from .machines.machine import Machine
     from .sass.code import MachineCode, MachineCounts, MachineInstruction
     from .timing.estimate import Predictor
-    from .timing.machine import Machine
 
 __all__ = [
     "PATTERNS",
@@ -222,8 +222,8 @@ def best_target(
 ) -> str | None:
     """Of these ``.target`` names the most specific that runs on the machine, ``None`` if none does: the highest compute
     capability; of equal ones ``a`` before ``f`` before the plain one. Raises ``UnknownName`` for an unknown machine."""
-    from .timing.machine import load_machine
-    from .timing.targets import most_specific
+    from .machines.machine import load_machine
+    from .machines.targets import most_specific
 
     return most_specific(targets, load_machine(machine, search) if isinstance(machine, str) else machine)
 
@@ -321,8 +321,8 @@ def machine_instructions(
 def _assembled_for(
     kernel: str, target: str, machine: str | Machine, search: Iterable[str | Path]
 ) -> tuple[Machine, str]:
-    from .timing.machine import load_machine
-    from .timing.targets import assembled_for
+    from .machines.machine import load_machine
+    from .machines.targets import assembled_for
 
     described = load_machine(machine, search) if isinstance(machine, str) else machine
     architecture = assembled_for(target, described)
@@ -337,7 +337,7 @@ def _assembled_for(
 @takes_annotated
 def machine_ids(search: Iterable[str | Path] = ()) -> tuple[str, ...]:
     """The ids of all machines described here and in the folders ``search``."""
-    from .timing.machine import machine_ids as listed
+    from .machines.machine import machine_ids as listed
 
     return tuple(listed(search))
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 
 from gpuperf_engine.errors import EngineError, nearest
-from gpuperf_engine.timing.machine import load_machine
-from gpuperf_engine.timing.targets import highest
+from gpuperf_engine.machines.machine import load_machine
+from gpuperf_engine.machines.targets import highest
 
 from .._engine import engine, parse
 from ..config.declared import CaseSettings, case_settings

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gpuperf_engine.timing.calibrate import calibrate
-from gpuperf_engine.timing.collected import read_part
-from gpuperf_engine.timing.machine import load_machine, machine_path
-from gpuperf_engine.timing.machine_file import write_machine
+from gpuperf_engine.machines.machine import load_machine, machine_path
+from gpuperf_engine.timing.calibration.calibrate import calibrate
+from gpuperf_engine.timing.calibration.collected import read_part
+from gpuperf_engine.timing.calibration.machine_file import write_machine
 
 from .common import OK, Subcommands, UsageError, columns, write
 

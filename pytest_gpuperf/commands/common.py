@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gpuperf_engine.errors import EngineError, nearest
-from gpuperf_engine.timing.machine import load_machine, machine_ids
-from gpuperf_engine.timing.targets import highest
+from gpuperf_engine.machines.machine import load_machine, machine_ids
+from gpuperf_engine.machines.targets import highest
 
 from .._engine import parse
 from ..core.escaping import clean

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from gpuperf_engine.timing.document import render
-from gpuperf_engine.timing.machine import Machine, load_machine, machine_ids
+from gpuperf_engine.machines.document import render
+from gpuperf_engine.machines.machine import Machine, load_machine, machine_ids
 
 from .common import OK, Subcommands, columns, write
 

@@ -95,8 +95,8 @@ def add_parser(commands: Subcommands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from gpuperf_engine.machines.machine import load_machine
     from gpuperf_engine.timing.estimate import SIMULATION
-    from gpuperf_engine.timing.machine import load_machine
     from gpuperf_engine.timing.roofline import roofline
 
     models = _models(arguments.model or [ALL])
@@ -173,8 +173,8 @@ def _window(text: str) -> tuple[int | None, int]:
 def _gantt(
     profile: Profile, target: str, arguments: argparse.Namespace, window: tuple[int | None, int]
 ) -> str:
-    from gpuperf_engine.timing.machine import load_machine
-    from gpuperf_engine.timing.simulation import Simulation
+    from gpuperf_engine.machines.machine import load_machine
+    from gpuperf_engine.timing.models.simulation import Simulation
 
     simulation = Simulation(profile.records[0].each, load_machine(target), arguments.caches == "warm")
     return sm_gantt_svg(simulation.window(*window), f"{profile.kernel} on {target}")

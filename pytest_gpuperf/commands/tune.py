@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_engine.errors import EngineError, nearest
-from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.machines.machine import load_machine
 
 from ..core.escaping import one_line
 from ..report.gantt import gantt_svg, gantt_text

@@ -97,7 +97,7 @@ class NumbaDevice(ProgramDevice):
 
     def resident(self, kernel: Kernel, threads: int, shared: int) -> int:
         """CTAs of a kernel on one SM."""
-        from gpuperf_engine.timing.occupancy import occupancy
+        from gpuperf_engine.machines.occupancy import occupancy
 
         try:
             known = self.device.attributes(kernel)

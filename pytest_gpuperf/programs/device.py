@@ -99,7 +99,7 @@ class ProgramDevice:
     def __init__(
         self, machine: str = DEFAULT_MACHINE, search: Sequence[str] = (), **options: Unpack[DeviceOptions]
     ) -> None:
-        from gpuperf_engine.timing.machine import load_machine
+        from gpuperf_engine.machines.machine import load_machine
 
         self.machine = load_machine(machine, search)
         self.search = tuple(search)

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpuperf_engine.machines.targets import most_specific, stand_in
 from gpuperf_engine.ptx.retarget import retargeted
-from gpuperf_engine.timing.targets import most_specific, stand_in
 
 if TYPE_CHECKING:
+    from gpuperf_engine.machines.machine import Machine
     from gpuperf_engine.memory.arrays import DeviceArray, HostArray
-    from gpuperf_engine.timing.machine import Machine
 
 __all__ = ["Alternatives", "Bound", "Compilation", "JitFunction", "PtxSource", "display"]
 

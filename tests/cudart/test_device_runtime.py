@@ -12,7 +12,7 @@ import gpuperf_engine as ge
 from gpuperf_engine.cudart.device_runtime import linked
 from gpuperf_engine.cudart.launches import prepared
 from gpuperf_engine.cudart.state import State
-from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.machines.machine import load_machine
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is mapped on Linux only")
 

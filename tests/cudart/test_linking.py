@@ -16,7 +16,7 @@ from gpuperf_engine.cudart.call_paths import object_at
 from gpuperf_engine.cudart.codes import CudaError
 from gpuperf_engine.cudart.registration import images_at, ptx_of
 from gpuperf_engine.errors import PtxError
-from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.machines.machine import load_machine
 from tests.binaries.build import entry, fatbin, ptx
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from gpuperf_engine.errors import EngineError, MachineError
-from gpuperf_engine.timing.collected import Collected, read_part, same_machine
+from gpuperf_engine.timing.calibration.collected import Collected, read_part, same_machine
 from tests.hardware import collect
 from tests.hardware.verdicts import EQUAL, Verdict, example, instruction_kernel, not_compared, recorded
 

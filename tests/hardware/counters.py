@@ -20,7 +20,7 @@ from typing import Any
 
 import gpuperf_engine as ge
 from gpuperf_engine.errors import EngineError, MachineError
-from gpuperf_engine.timing.collected import Collected, read_part
+from gpuperf_engine.timing.calibration.collected import Collected, read_part
 from tests.hardware import collect
 
 

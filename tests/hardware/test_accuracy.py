@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import accuracy, measurements
 from benchmarks.accuracy import Point, directions, score, spearman
-from gpuperf_engine.timing.judged import judged
+from gpuperf_engine.timing.calibration.judged import judged
 from tests.hardware import collect
 
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"

@@ -10,9 +10,9 @@ import pytest
 
 import gpuperf_engine as ge
 from gpuperf_engine.errors import MachineError
-from gpuperf_engine.timing.calibrate import calibrate
-from gpuperf_engine.timing.collected import read_part
-from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.machines.machine import load_machine
+from gpuperf_engine.timing.calibration.calibrate import calibrate
+from gpuperf_engine.timing.calibration.collected import read_part
 from pytest_gpuperf.cli import main
 from tests.hardware import collect, micro, synthetic
 from tests.hardware.synthetic import ABOUT, KNOWN
@@ -225,7 +225,7 @@ def test_errors_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_every_case_that_calibrates_is_collected() -> None:
-    from gpuperf_engine.timing.calibrate import LATENCY_CASES, RATE_CASES
+    from gpuperf_engine.timing.calibration.calibrate import LATENCY_CASES, RATE_CASES
 
     _, launches = micro.kernels()
     assert {*LATENCY_CASES.values(), *RATE_CASES.values(), *synthetic.results()} <= set(launches)

@@ -230,7 +230,7 @@ def test_approximations_are_compared_within_their_bounds(
     kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A GPU that is an ulp off in ``sqrt.approx.f32`` agrees; one that is a thousand off does not."""
-    from gpuperf_engine.timing.collected import read_part
+    from gpuperf_engine.timing.calibration.collected import read_part
 
     folder = tmp_path / "ptx"
     (folder / "instructions").mkdir(parents=True)

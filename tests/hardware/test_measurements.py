@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks import measurements
 from gpuperf_engine.errors import MachineError
-from gpuperf_engine.timing.collected import Collected, read_part
-from gpuperf_engine.timing.judged import judged, kernel_of
+from gpuperf_engine.timing.calibration.collected import Collected, read_part
+from gpuperf_engine.timing.calibration.judged import judged, kernel_of
 from tests.hardware import collect
 
 ABOUT = {

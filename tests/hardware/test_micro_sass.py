@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuperf_engine.timing.calibrate import LATENCY_CASES, RATE_CASES
+from gpuperf_engine.timing.calibration.calibrate import LATENCY_CASES, RATE_CASES
 from tests.hardware import collect, micro
 
 #: kernel → machine instruction of each operation. Not here are sequences of many instructions, and FP8 ``mma.sync``, which sm_90

@@ -26,7 +26,7 @@ import gpuperf_engine.jit.backend
 import gpuperf_engine.profile.total
 import gpuperf_engine.ptx.parse
 import gpuperf_engine.timing.estimate
-import gpuperf_engine.timing.simulation
+import gpuperf_engine.timing.models.simulation
 import pytest_gpuperf.authoring
 import pytest_gpuperf.hooks.session
 import pytest_gpuperf.hooks.worker

@@ -156,8 +156,8 @@ def test_a_machine_that_the_ptx_is_not_for() -> None:
     ],
 )
 def test_architectures_are_those_of_the_driver(target: str, machine: str, architecture: str | None) -> None:
-    from gpuperf_engine.timing.machine import load_machine
-    from gpuperf_engine.timing.targets import assembled_for
+    from gpuperf_engine.machines.machine import load_machine
+    from gpuperf_engine.machines.targets import assembled_for
 
     assert assembled_for(target, load_machine(machine)) == architecture
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.machines.machine import load_machine
 from gpuperf_engine.profile.stored import profile_from, stored
 from gpuperf_engine.sass.counts import ptx_counts
-from gpuperf_engine.timing.adapt import timing_input
-from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.timing.launch.adapt import timing_input
 from tests.engine.test_oracle_counts import compare_counts
 from tests.oracle.scalar import Buffer, run
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 import gpuperf_engine as ge
-from gpuperf_engine.timing.adapt import timing_input
+from gpuperf_engine.machines.machine import Machine, load_machine
 from gpuperf_engine.timing.estimate import estimate
-from gpuperf_engine.timing.inputs import MemoryTraffic, TimingInput
-from gpuperf_engine.timing.machine import Machine, load_machine
-from gpuperf_engine.timing.simulation import simulated
+from gpuperf_engine.timing.launch.adapt import timing_input
+from gpuperf_engine.timing.launch.inputs import MemoryTraffic, TimingInput
+from gpuperf_engine.timing.models.simulation import simulated
 
 DATA = Path(__file__).parent / "data" / "convolution.csv"
 DEVELOPMENT = DATA.with_name("convolution_development.csv")

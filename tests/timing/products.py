@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 import gpuperf_engine as ge
-from gpuperf_engine.timing.machine import Machine, load_machine
-from gpuperf_engine.timing.simulation import simulated
+from gpuperf_engine.machines.machine import Machine, load_machine
+from gpuperf_engine.timing.models.simulation import simulated
 
 DATA = Path(__file__).parent / "data" / "products.csv"
 _HEAD = """.version 7.0

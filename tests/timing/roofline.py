@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 import gpuperf_engine as ge
+from gpuperf_engine.machines.machine import load_machine
 from gpuperf_engine.timing.estimate import estimate
-from gpuperf_engine.timing.machine import load_machine
 
 DATA = Path(__file__).parent / "data" / "roofline.csv"
 MACHINES = {"a100_40": "a100-sxm-40gb", "a40": "a40", "h200": "h200-sxm", "l40": "l40"}

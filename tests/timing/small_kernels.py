@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
+from gpuperf_engine.machines.machine import Machine, load_machine
 from gpuperf_engine.results import Resources
-from gpuperf_engine.timing.adapt import timing_input
 from gpuperf_engine.timing.estimate import estimate
-from gpuperf_engine.timing.inputs import MemoryTraffic, TimingInput
-from gpuperf_engine.timing.machine import Machine, load_machine
+from gpuperf_engine.timing.launch.adapt import timing_input
+from gpuperf_engine.timing.launch.inputs import MemoryTraffic, TimingInput
 from tests.timing.streams import SMALL_GRID, _profile
 
 DATA = Path(__file__).parent / "data" / "small_kernels.csv"

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 
 import gpuperf_engine as ge
+from gpuperf_engine.machines.machine import Machine, load_machine
+from gpuperf_engine.machines.targets import can_run
 from gpuperf_engine.profile.build import LaunchRecord
 from gpuperf_engine.results import Resources
-from gpuperf_engine.timing.adapt import timing_input
 from gpuperf_engine.timing.estimate import estimate
-from gpuperf_engine.timing.inputs import MemoryTraffic, TimingInput
-from gpuperf_engine.timing.machine import Machine, load_machine
-from gpuperf_engine.timing.simulation import NotRun, simulated
-from gpuperf_engine.timing.targets import can_run
+from gpuperf_engine.timing.launch.adapt import timing_input
+from gpuperf_engine.timing.launch.inputs import MemoryTraffic, TimingInput
+from gpuperf_engine.timing.models.simulation import NotRun, simulated
 
 DATA = Path(__file__).parent / "data"
 ELEMENTS = 1 << 28

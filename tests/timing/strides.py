@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 
 import gpuperf_engine as ge
+from gpuperf_engine.machines.machine import load_machine
+from gpuperf_engine.machines.occupancy import occupancy
 from gpuperf_engine.results import Resources
-from gpuperf_engine.timing.adapt import timing_input
-from gpuperf_engine.timing.bounds import resource_bounds
-from gpuperf_engine.timing.caches import estimate_caches
-from gpuperf_engine.timing.machine import load_machine
-from gpuperf_engine.timing.occupancy import occupancy
+from gpuperf_engine.timing.launch.adapt import timing_input
+from gpuperf_engine.timing.launch.bounds import resource_bounds
+from gpuperf_engine.timing.launch.caches import estimate_caches
 
 DATA = Path(__file__).parent / "data" / "l1_strides.csv"
 MACHINES = {"a100": "a100-sxm-40gb", "a40": "a40", "h200": "h200-sxm"}

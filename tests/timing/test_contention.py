@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.timing.adapt import timing_input
+from gpuperf_engine.machines.machine import Machine, load_machine, machine_ids
 from gpuperf_engine.timing.estimate import estimate
-from gpuperf_engine.timing.machine import Machine, load_machine, machine_ids
+from gpuperf_engine.timing.launch.adapt import timing_input
 
 HISTOGRAM = Path(__file__).parents[2] / "examples" / "kernels" / "histogram.ptx"
 HEADER = """

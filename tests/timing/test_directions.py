@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.machines.machine import load_machine, machine_ids
 from gpuperf_engine.results import Estimate
-from gpuperf_engine.timing.machine import load_machine, machine_ids
 
 KERNELS = Path(__file__).parents[2] / "examples" / "kernels"
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "rtx-4090")

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from mpmath import mpf
 
 from gpuperf_engine.errors import LaunchError, UnknownName, Unsupported
-from gpuperf_engine.timing.caches import estimate_caches
+from gpuperf_engine.machines.machine import Machine
+from gpuperf_engine.machines.occupancy import occupancy
 from gpuperf_engine.timing.estimate import MODELS, estimate
-from gpuperf_engine.timing.inputs import Block, Instruction, Loop, MemoryTraffic, TimingInput
-from gpuperf_engine.timing.machine import Machine
-from gpuperf_engine.timing.occupancy import occupancy
-from gpuperf_engine.timing.wave_model import smooth_max
+from gpuperf_engine.timing.launch.caches import estimate_caches
+from gpuperf_engine.timing.launch.inputs import Block, Instruction, Loop, MemoryTraffic, TimingInput
+from gpuperf_engine.timing.models.wave_model import smooth_max
 
 LOAD = Instruction("lsu", "global", (0,), (1,))
 FMA = Instruction("fma", "fma", (1,), (1,))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuperf_engine.timing.kleimenov_popova import closed_form, fix_point, loaded_latency
+from gpuperf_engine.timing.models.kleimenov_popova import closed_form, fix_point, loaded_latency
 
 cycles = st.floats(1.0, 1e6)
 

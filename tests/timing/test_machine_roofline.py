@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.machines.machine import Machine, load_machine
+from gpuperf_engine.machines.rates import UNIT_OF, peak_rate
 from gpuperf_engine.timing.estimate import estimate
-from gpuperf_engine.timing.machine import Machine, load_machine
-from gpuperf_engine.timing.rates import UNIT_OF, peak_rate
 from gpuperf_engine.timing.roofline import roofline
 
 KERNELS = Path(__file__).parents[2] / "examples" / "kernels"

@@ -15,15 +15,15 @@ from cases import SMALL
 
 import gpuperf_engine as ge
 from gpuperf_engine.flow.blocks import natural_loop
+from gpuperf_engine.machines.machine import Machine, load_machine
+from gpuperf_engine.machines.targets import can_run
 from gpuperf_engine.profile.build import LaunchRecord
 from gpuperf_engine.results import Resources
 from gpuperf_engine.simt.counters import SITE_COLUMNS
 from gpuperf_engine.simt.program import BasicBlock, Program
-from gpuperf_engine.timing.adapt import timing_input
 from gpuperf_engine.timing.estimate import estimate
-from gpuperf_engine.timing.inputs import TimingInput
-from gpuperf_engine.timing.machine import Machine, load_machine
-from gpuperf_engine.timing.targets import can_run
+from gpuperf_engine.timing.launch.adapt import timing_input
+from gpuperf_engine.timing.launch.inputs import TimingInput
 
 TARGETS = ("gtx-1050", "v100-sxm2", "t4", "a100-sxm-80gb", "rtx-4090", "h100-sxm", "b200")
 FACTORS = (1.01, 1.5, 3.0, 32.0)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuperf_engine.timing.inputs import Block, Instruction, Loop
-from gpuperf_engine.timing.machine import Machine
-from gpuperf_engine.timing.path_time import PathTime, path_time
+from gpuperf_engine.machines.machine import Machine
+from gpuperf_engine.timing.launch.inputs import Block, Instruction, Loop
+from gpuperf_engine.timing.models.path_time import PathTime, path_time
 
 LOAD = 400.0
 

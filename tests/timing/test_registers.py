@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.timing.adapt import timing_input
+from gpuperf_engine.machines.machine import Machine
 from gpuperf_engine.timing.estimate import estimate
-from gpuperf_engine.timing.machine import Machine
-from gpuperf_engine.timing.registers import operand_reads
+from gpuperf_engine.timing.launch.adapt import timing_input
+from gpuperf_engine.timing.launch.registers import operand_reads
 
 HEADER = """
 .version 8.0

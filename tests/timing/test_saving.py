@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
+from gpuperf_engine.machines.machine import Machine
 from gpuperf_engine.timing.estimate import Predictor
-from gpuperf_engine.timing.inputs import MemoryTraffic, TimingInput
-from gpuperf_engine.timing.machine import Machine
+from gpuperf_engine.timing.launch.inputs import MemoryTraffic, TimingInput
 from tests.support import head
 from tests.timing.test_estimate import met, streaming
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.machines.machine import load_machine
+from gpuperf_engine.timing.models.simulation import Simulation, estimate_of
 from gpuperf_engine.timing.simulated_why import explain_simulated
-from gpuperf_engine.timing.simulation import Simulation, estimate_of
 from gpuperf_engine.timing.why import MIN_GAIN
 from tests.support import needs_assembler
 from tests.timing.test_simulation import COPY, HEAD, loop, profile

@@ -11,8 +11,8 @@ import pytest
 from cases import SMALL
 
 import gpuperf_engine as ge
-from gpuperf_engine.timing.machine import Machine, load_machine
-from gpuperf_engine.timing.simulation import Simulation
+from gpuperf_engine.machines.machine import Machine, load_machine
+from gpuperf_engine.timing.models.simulation import Simulation
 from tests.support import needs_assembler
 from tests.timing import convolution, products
 from tests.timing.conftest import MACHINES

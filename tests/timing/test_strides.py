@@ -6,7 +6,7 @@ from statistics import mean
 
 import pytest
 
-from gpuperf_engine.timing.site_traffic import tag_wavefronts
+from gpuperf_engine.timing.launch.site_traffic import tag_wavefronts
 from tests.timing.strides import GROUPS, OFFSETS, THREADS, measured, predicted, profile
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpuperf_engine.errors import EngineError
-from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.machines.machine import load_machine
 from gpuperf_engine.warp_specialization import (
     PAPER,
     Derived,

@@ -14,8 +14,8 @@ from statistics import mean
 import pytest
 
 from gpuperf_engine.errors import EngineError, LaunchError, UnknownName, Unsupported
-from gpuperf_engine.timing.machine import load_machine, machine_ids
-from gpuperf_engine.timing.occupancy import occupancy
+from gpuperf_engine.machines.machine import load_machine, machine_ids
+from gpuperf_engine.machines.occupancy import occupancy
 from gpuperf_engine.warp_specialization import (
     GOALS,
     PAPER,

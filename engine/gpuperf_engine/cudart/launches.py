@@ -8,8 +8,8 @@ from ctypes import Structure, c_char, c_int, c_size_t, c_uint, c_void_p
 from functools import partial
 
 from ..errors import EngineError, LaunchError
+from ..machines.occupancy import occupancy
 from ..ptx.module import Function as Kernel
-from ..timing.occupancy import occupancy
 from .calls import function
 from .codes import CudaError
 from .device_runtime import COPY, FILL, Record, take_records

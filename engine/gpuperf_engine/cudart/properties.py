@@ -14,7 +14,7 @@ from .state import State
 
 if TYPE_CHECKING:
     from ..api import Device
-    from ..timing.machine import Machine
+    from ..machines.machine import Machine
 
 __all__ = ["VERSIONS", "attribute_of", "attribute_values"]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from ..api import parse
 from ..binaries import is_binary, read_images
+from ..machines.targets import most_specific, stand_in
 from ..ptx.module import Function as Kernel
 from ..ptx.module import Module
 from ..ptx.retarget import retargeted
-from ..timing.targets import most_specific, stand_in
 from .call_paths import object_at
 from .calls import function, say
 from .codes import CudaError

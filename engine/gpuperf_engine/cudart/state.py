@@ -15,11 +15,11 @@ from typing import Any
 from ..api import Device
 from ..device.first_inputs import FirstInputs
 from ..errors import Deadlock, EngineError
+from ..machines.machine import Machine, load_machine
 from ..profile.budget import Budget
 from ..profile.build import notes_of
 from ..results import Profile
 from ..results.races import race_error
-from ..timing.machine import Machine, load_machine
 from .call_paths import CallPaths
 from .calls import say
 from .codes import CudaError, code_of

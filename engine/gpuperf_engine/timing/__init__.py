@@ -1,1 +1,1 @@
-"""Predicted time: machine descriptions, occupancy, caches, the models and the estimate."""
+"""Predicted time: launches as input of the models, the models, their causes, the estimate, and calibration of machines."""

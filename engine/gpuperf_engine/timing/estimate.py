@@ -1,4 +1,4 @@
-"""Predicted time of observed launches on a machine: the public entry, with all models (``timing.wave_model``)."""
+"""Predicted time of observed launches on a machine: the public entry, with all models (``timing.models.wave_model``)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 from .._arguments import takes_annotated
 from ..errors import MachineError, NotObserved, UnknownName, Unsupported, nearest
+from ..machines.machine import Machine, load_machine
+from ..machines.occupancy import Occupancy, occupancy
+from ..machines.targets import can_run
 from ..profile.build import LaunchRecord
 from ..results import Estimate, Profile, Resources
-from .adapt import launch_key, timing_input
-from .hong_kim import HONG_KIM_MODELS, estimate_hong_kim
-from .inputs import SIMULATION, TimingInput
-from .machine import Machine, load_machine
-from .occupancy import Occupancy, occupancy
-from .targets import can_run
-from .wave_model import MODELS as WAVE_MODELS
-from .wave_model import WaveModel
+from .launch.adapt import launch_key, timing_input
+from .launch.inputs import SIMULATION, TimingInput
+from .models.hong_kim import HONG_KIM_MODELS, estimate_hong_kim
+from .models.wave_model import MODELS as WAVE_MODELS
+from .models.wave_model import WaveModel
 from .why import add_advice, add_stalls, advice, stalls
 
 __all__ = ["AUTO", "CACHES", "MODELS", "SIMULATION", "Predictor", "estimate"]
@@ -122,8 +122,8 @@ class Predictor:
         if found.model != SIMULATION and (found.model != MODELS[0] or not observed):
             return found
         if not launch.explained and found.model == SIMULATION:
+            from .models.simulation import Simulation
             from .simulated_why import explain_simulated
-            from .simulation import Simulation
 
             assert launch.record is not None
             warm = self.caches == CACHES[1]
@@ -206,7 +206,7 @@ class Predictor:
         """One launch; where it cannot be simulated though the model is to, by the first of ``MODELS``, with a note."""
         notes: tuple[str, ...] = ()
         if self.model in (AUTO, SIMULATION):
-            from .simulation import NotRun, simulated
+            from .models.simulation import NotRun, simulated
 
             try:
                 warm = self.caches == CACHES[1]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..errors import NotObserved
+from ..machines.machine import Machine
+from ..machines.occupancy import occupancy
+from ..machines.rates import UNIT_OF, peak_rate
 from ..results import Profile
-from .adapt import timing_input
-from .bounds import dram_rate
-from .caches import CacheEstimate, estimate_caches
 from .estimate import estimate
-from .machine import Machine
-from .occupancy import occupancy
-from .rates import UNIT_OF, peak_rate
+from .launch.adapt import timing_input
+from .launch.bounds import dram_rate
+from .launch.caches import CacheEstimate, estimate_caches
 
 __all__ = ["Ceiling", "Point", "Roofline", "Slope", "roofline"]
 

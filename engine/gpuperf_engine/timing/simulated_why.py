@@ -17,7 +17,7 @@ from ..results import Advice, CodeLine, Estimate, Resources, Stall
 from ..sass.assemble import instructions_of
 from ..sass.sm.launch import NotRun, Stalled, Timed
 from ..sass.sm.waits import Wait
-from .simulation import Simulation, estimate_of
+from .models.simulation import Simulation, estimate_of
 from .why import MIN_GAIN, by_gain, one_more_resident, sorted_stalls
 
 __all__ = ["explain_simulated"]

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ..machines.machine import Machine
+from ..machines.occupancy import WARP_SIZE, Occupancy
 from ..profile.build import LaunchRecord
 from ..results import Advice, CodeLine, Resources, Stall
 from ..sass.causes import pipe_cause
-from .adapt import timing_input
-from .contention import contention
-from .inputs import NO_ORIGIN, Block, Loop, Path, TimingInput
-from .machine import Machine
-from .occupancy import WARP_SIZE, Occupancy
-from .site_traffic import Site, coalesced, mean_waits, observed_sites, without_conflicts
-from .warp_path import origin_of
-from .wave_model import WaveModel
+from .launch.adapt import timing_input
+from .launch.contention import contention
+from .launch.inputs import NO_ORIGIN, Block, Loop, Path, TimingInput
+from .launch.site_traffic import Site, coalesced, mean_waits, observed_sites, without_conflicts
+from .launch.warp_path import origin_of
+from .models.wave_model import WaveModel
 
 __all__ = [
     "MIN_GAIN",

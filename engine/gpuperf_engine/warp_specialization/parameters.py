@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import Unsupported
-from ..timing.machine import Machine
-from ..timing.rates import UNIT_OF
+from ..machines.machine import Machine
+from ..machines.rates import UNIT_OF
 from .problem import DTYPES, Problem, Tilings
 from .recurrence import Floats
 

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import EngineError, UnknownName, nearest
-from ..timing.machine import Machine
-from ..timing.occupancy import WARP_SIZE
-from ..timing.rates import peak_rate
+from ..machines.machine import Machine
+from ..machines.occupancy import WARP_SIZE
+from ..machines.rates import peak_rate
 
 __all__ = ["DTYPES", "Dtype", "Integers", "Problem", "TileSpace", "Tiling", "Tilings", "feasible"]
 
@@ -24,8 +24,8 @@ BARRIER_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Dtype:
-    """Elements of A and B: their ``bytes``, the ``kind`` of the operations on them (``timing.rates``), the 32-bit ``registers`` of an
-    accumulator, the ``output_bytes`` of an element of C, and the first compute ``capability`` that has them."""
+    """Elements of A and B: their ``bytes``, the ``kind`` of the operations on them (``machines.rates``), the 32-bit ``registers`` of
+    an accumulator, the ``output_bytes`` of an element of C, and the first compute ``capability`` that has them."""
 
     bytes: int
     kind: str
@@ -179,7 +179,7 @@ class TileSpace:
 
 
 def feasible(problem: Problem, machine: Machine, tilings: Tilings, spare: int) -> npt.NDArray[np.bool_]:
-    """Which configurations a GPU would start: the rules of ``timing.occupancy`` for all of them at once."""
+    """Which configurations a GPU would start: the rules of ``machines.occupancy`` for all of them at once."""
     warps = tilings.warps()
     registers = tilings.accumulator_registers(problem) + spare
     unit = machine.register_allocation_unit

@@ -13,8 +13,8 @@ from itertools import product
 from typing import Any
 
 from ..errors import Unsupported
-from ..timing.machine import Machine
-from ..timing.occupancy import WARP_SIZE
+from ..machines.machine import Machine
+from ..machines.occupancy import WARP_SIZE
 from .parameters import Parameters
 from .problem import BARRIER_BYTES, Integers, Problem, TileSpace, Tiling, Tilings
 

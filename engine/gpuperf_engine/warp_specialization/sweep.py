@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from typing import Any, Protocol
 
 from ..errors import EngineError, Unsupported
-from ..timing.machine import Machine
+from ..machines.machine import Machine
 from .parameters import Derived, Parameters
 from .predict import Prediction
 from .problem import Problem, TileSpace

@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 
 from ..errors import LaunchError, UnknownName, nearest
-from ..timing.machine import Machine
+from ..machines.machine import Machine
 from .parameters import Parameters
 from .predict import Prediction, predict_one
 from .problem import Integers, Problem, TileSpace, Tiling, Tilings, feasible

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 import gpuperf_engine
-from gpuperf_engine.timing.machine import load_machine
-from gpuperf_engine.timing.targets import most_specific, stand_in
+from gpuperf_engine.machines.machine import load_machine
+from gpuperf_engine.machines.targets import most_specific, stand_in
 from tests.plugin.conftest import ptx
 
 COUNT = """\

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.machines.machine import load_machine
 from gpuperf_engine.warp_specialization import Derived, Problem, Tiling, predict_one
 from gpuperf_engine.warp_specialization.table2 import rows
 from pytest_gpuperf.cli import main

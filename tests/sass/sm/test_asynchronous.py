@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from gpuperf_engine.machines.machine import load_machine
 from gpuperf_engine.sass.run.writer import NotRun
 from gpuperf_engine.sass.sm.numbers import SmNumbers
-from gpuperf_engine.timing.machine import load_machine
-from gpuperf_engine.timing.simulation import numbers_of
+from gpuperf_engine.timing.models.simulation import numbers_of
 from gpuperf_engine.warp_specialization.recurrence import math_start
 
 from .machines import TOY, arrives, asks, copied, expects, initial, moves, run_roles

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuperf_engine as ge
-from gpuperf_engine.timing.machine import load_machine
+from gpuperf_engine.machines.machine import load_machine
 from tests.support import needs_assembler
 
 pytestmark = needs_assembler

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gpuperf_engine.machines.machine import Machine, load_machine, machine_ids
 from gpuperf_engine.sass.sm.numbers import SmNumbers
-from gpuperf_engine.timing.machine import Machine, load_machine, machine_ids
-from gpuperf_engine.timing.simulation import numbers_of
+from gpuperf_engine.timing.models.simulation import numbers_of
 
 from .machines import access, run
 

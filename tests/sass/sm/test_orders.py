@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
+from gpuperf_engine.machines.machine import load_machine, machine_ids
 from gpuperf_engine.sass.sm.numbers import SmNumbers
-from gpuperf_engine.timing.machine import load_machine, machine_ids
-from gpuperf_engine.timing.simulation import numbers_of
+from gpuperf_engine.timing.models.simulation import numbers_of
 
 from .machines import access, run
 from .pipelines import pipeline, plain, shared_b, tiles

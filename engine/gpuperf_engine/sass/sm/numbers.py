@@ -42,7 +42,7 @@ def _lines(size: int, ways: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SmNumbers:
-    """Clocks are those of the SM. ``lanes``, ``pipes`` and ``latencies`` are as in ``timing.machine.Machine`` (``pipes``: its
+    """Clocks are those of the SM. ``lanes``, ``pipes`` and ``latencies`` are as in ``machines.machine.Machine`` (``pipes``: its
     ``shared_pipes``). ``queue``: memory instructions that a sub-partition holds; ``address_clocks``: between two of them at its
     address unit, ``lsu_clocks``: at the unit that all share; ``wavefront_clocks``: of 128 bytes between the banks and the registers;
     ``tag_rate``: lines per clock; ``l1_bytes``: with shared memory.

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..profile.build import LaunchRecord
-from ..simt.atomic_targets import HALF, WORD_SHIFT, HottestAddress, are_combined
-from ..simt.counters import SITE_COLUMNS
-from .machine import Machine
+from ...machines.machine import Machine
+from ...profile.build import LaunchRecord
+from ...simt.atomic_targets import HALF, WORD_SHIFT, HottestAddress, are_combined
+from ...simt.counters import SITE_COLUMNS
 
 __all__ = ["Contention", "contention"]
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..profile.build import LaunchRecord
-from ..ptx.syntax import Instruction
-from ..results import Estimate, Resources, StalledInstruction
-from ..sass.assemble import instructions_of
-from ..sass.sm.kept import assembled_resources, timed_launch
-from ..sass.sm.launch import NotRun, Timed, trace_launch
-from ..sass.sm.numbers import CodeCaches, SmNumbers
-from ..sass.sm.window import Window
-from ..sass.tools import find_tool
-from .bounds import WAVEFRONT
-from .common import common
-from .contention import contention
-from .inputs import SIMULATION
-from .machine import Machine
-from .occupancy import WARP_SIZE, Occupancy, occupancy
-from .targets import assembled_for
+from ...machines.common import common
+from ...machines.machine import Machine
+from ...machines.occupancy import WARP_SIZE, Occupancy, occupancy
+from ...machines.targets import assembled_for
+from ...profile.build import LaunchRecord
+from ...ptx.syntax import Instruction
+from ...results import Estimate, Resources, StalledInstruction
+from ...sass.assemble import instructions_of
+from ...sass.sm.kept import assembled_resources, timed_launch
+from ...sass.sm.launch import NotRun, Timed, trace_launch
+from ...sass.sm.numbers import CodeCaches, SmNumbers
+from ...sass.sm.window import Window
+from ...sass.tools import find_tool
+from ..launch.bounds import WAVEFRONT
+from ..launch.contention import contention
+from ..launch.inputs import SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 

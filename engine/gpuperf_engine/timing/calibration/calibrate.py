@@ -13,11 +13,11 @@ from itertools import pairwise
 from math import log2
 from statistics import median, quantiles
 
-from ..errors import MachineError
+from ...errors import MachineError
+from ...machines.machine import Machine
+from ...machines.schema import QUANTITIES
 from .collected import Collected
-from .machine import Machine
 from .observed import observed
-from .schema import QUANTITIES
 
 __all__ = ["Calibration", "Number", "calibrate"]
 

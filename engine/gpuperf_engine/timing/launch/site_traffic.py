@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
-from ..profile.build import LaunchRecord
-from ..simt.counters import SITE_COLUMNS
+from ...machines.machine import Machine
+from ...profile.build import LaunchRecord
+from ...simt.counters import SITE_COLUMNS
 from .bounds import WAVEFRONT
 from .caches import SECTOR
 from .footprint import footprint
 from .inputs import MemoryTraffic
-from .machine import Machine
 
 __all__ = [
     "CONSTANT_SPACES",

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from gpuperf_engine.errors import MachineError, UnknownName, nearest
-from gpuperf_engine.timing.expansion import expansion_of
-from gpuperf_engine.timing.machine import Machine, load_machine, machine_ids
-from gpuperf_engine.timing.schema import QUANTITIES
-from gpuperf_engine.timing.targets import can_run, parse_target
+from gpuperf_engine.machines.expansion import expansion_of
+from gpuperf_engine.machines.machine import Machine, load_machine, machine_ids
+from gpuperf_engine.machines.schema import QUANTITIES
+from gpuperf_engine.machines.targets import can_run, parse_target
 
 
 def test_required_machines_are_there() -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 
-from ..flow.operands import reads, writes
-from ..isa.effects import ATOMIC, CALL, LOAD
-from ..ptx.module import Function
-from ..ptx.syntax import Address, Instruction, Register, Symbol, Variable
-from ..simt.launch import LaunchPlan
-from ..simt.program import Program
+from ...flow.operands import reads, writes
+from ...isa.effects import ATOMIC, CALL, LOAD
+from ...ptx.module import Function
+from ...ptx.syntax import Address, Instruction, Register, Symbol, Variable
+from ...simt.launch import LaunchPlan
+from ...simt.program import Program
 
 __all__ = ["footprint"]
 

@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, inf
 
-from ..results import Estimate
-from .bounds import dram_rate
-from .caches import SECTOR, CacheEstimate, estimate_caches
-from .common import common
-from .inputs import TimingInput
-from .machine import Machine
-from .occupancy import Occupancy
+from ...machines.common import common
+from ...machines.machine import Machine
+from ...machines.occupancy import Occupancy
+from ...results import Estimate
+from ..launch.bounds import dram_rate
+from ..launch.caches import SECTOR, CacheEstimate, estimate_caches
+from ..launch.inputs import TimingInput
 
 __all__ = [
     "HONG_KIM",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from ..simt.call_graph import callees
-from ..simt.program import BasicBlock, Program
+from ...simt.call_graph import callees
+from ...simt.program import BasicBlock, Program
 
 __all__ = ["Calls"]
 

@@ -1,6 +1,6 @@
 """The time of a launch as that of its waves: latency, issue, pipes and memory of each wave, and what limits it.
 
-The default model is Kleimenov and Popova's in its corrected form (``timing.kleimenov_popova``): a wave of resident CTAs
+The default model is Kleimenov and Popova's in its corrected form (``timing.models.kleimenov_popova``): a wave of resident CTAs
 takes as long as the slowest of what it needs, and longer where latency and memory bandwidth meet. It starts from exact counts;
 what it assumes stands in ``docs/timing.md``.
 """
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..results import Estimate
-from .bounds import ResourceBound, atomics_bound, dispatch_bound, dram_rate, resource_bounds
-from .caches import SECTOR, CacheEstimate, estimate_caches
-from .inputs import TimingInput
+from ...machines.machine import Machine
+from ...machines.occupancy import Occupancy
+from ...machines.schema import UNITS
+from ...results import Estimate
+from ..launch.bounds import ResourceBound, atomics_bound, dispatch_bound, dram_rate, resource_bounds
+from ..launch.caches import SECTOR, CacheEstimate, estimate_caches
+from ..launch.inputs import TimingInput
 from .kleimenov_popova import fix_point, loaded_latency
-from .machine import Machine
-from .occupancy import Occupancy
 from .path_time import PathTime, Wait, path_stalls, path_time
-from .schema import UNITS
 
 __all__ = ["MODELS", "WaveModel", "smooth_max"]
 

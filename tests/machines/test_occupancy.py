@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpuperf_engine.errors import LaunchError
-from gpuperf_engine.timing.machine import Machine, load_machine, machine_ids
-from gpuperf_engine.timing.occupancy import occupancy
+from gpuperf_engine.machines.machine import Machine, load_machine, machine_ids
+from gpuperf_engine.machines.occupancy import occupancy
 
 
 @pytest.mark.parametrize(

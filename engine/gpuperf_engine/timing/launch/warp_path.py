@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..flow.blocks import natural_loop
-from ..flow.operands import reads, writes
-from ..isa.effects import ATOMIC, LOAD
-from ..ptx import syntax
-from ..results import CodeLine
-from ..sass.causes import queue_cause, result_cause
-from ..simt.program import BasicBlock, Program
+from ...flow.blocks import natural_loop
+from ...flow.operands import reads, writes
+from ...isa.effects import ATOMIC, LOAD
+from ...machines.expansion import expansion_of
+from ...machines.machine import Machine
+from ...machines.schema import UNITS
+from ...ptx import syntax
+from ...results import CodeLine
+from ...sass.causes import queue_cause, result_cause
+from ...simt.program import BasicBlock, Program
 from .allocation import NO_REGISTER, Allocation
 from .bounds import WAVEFRONT
 from .caches import SECTOR
 from .calls import Calls
-from .expansion import expansion_of
 from .inputs import NO_ORIGIN, Block, Instruction, Loop, Origin, Path
-from .machine import Machine
 from .schedule import schedule
-from .schema import UNITS
 from .site_traffic import CONSTANT_SPACES, Site
 
 __all__ = ["MachineBlock", "PathBuilder", "origin_of"]

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import MachineError
-from ..source import Span
+from ...errors import MachineError
+from ...source import Span
 
 __all__ = ["PARTS", "Collected", "read_part", "same_machine"]
 

@@ -254,7 +254,7 @@ def _load(path: Path, _modified: int, _size: int) -> Machine:
 def _quantities(
     top: Fields, sources: Mapping[str, str]
 ) -> tuple[dict[str, Quantity], dict[str, int | float | None], list[str]]:
-    """Of the groups in ``timing.schema.QUANTITIES``: the quantities by their paths, their values by attributes of a machine, and the
+    """Of the groups in ``machines.schema.QUANTITIES``: the quantities by their paths, their values by attributes of a machine, and the
     names of the groups."""
     quantities: dict[str, Quantity] = {}
     values: dict[str, int | float | None] = {rule.attribute: None for rule in QUANTITIES if not rule.needed}

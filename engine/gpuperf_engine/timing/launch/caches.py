@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .common import common
+from ...machines.common import common
+from ...machines.machine import Machine
+from ...machines.occupancy import Occupancy
 from .inputs import TimingInput
-from .machine import Machine
-from .occupancy import Occupancy
 
 __all__ = ["SECTOR", "CacheEstimate", "estimate_caches"]
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...machines.common import common
+from ...machines.machine import Machine
+from ...machines.occupancy import WARP_SIZE
+from ...machines.schema import UNITS
 from .caches import SECTOR, CacheEstimate
-from .common import common
 from .inputs import MemoryTraffic, TimingInput
-from .machine import Machine
-from .occupancy import WARP_SIZE
-from .schema import UNITS
 
 __all__ = [
     "WAVEFRONT",

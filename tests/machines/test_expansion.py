@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpuperf_engine.errors import MachineError
-from gpuperf_engine.timing.expansion import expansion_of, load_rules
-from gpuperf_engine.timing.machine import load_machine, machine_ids
+from gpuperf_engine.machines.expansion import expansion_of, load_rules
+from gpuperf_engine.machines.machine import load_machine, machine_ids
 
 
 @pytest.mark.parametrize(

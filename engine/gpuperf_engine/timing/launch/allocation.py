@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil, prod
 
-from ..flow.spilling import Spilled, spill
-from ..profile.build import LaunchRecord
-from ..ptx.syntax import Immediate
-from ..results import Resources
-from ..simt.program import Program, declared_registers
-from .machine import Machine
-from .occupancy import WARP_SIZE
+from ...flow.spilling import Spilled, spill
+from ...machines.machine import Machine
+from ...machines.occupancy import WARP_SIZE
+from ...profile.build import LaunchRecord
+from ...ptx.syntax import Immediate
+from ...results import Resources
+from ...simt.program import Program, declared_registers
 
 __all__ = ["NO_REGISTER", "Allocation", "allocate", "registers_that_fit"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..isa.effects import SURFACE, TEXTURE
-from ..profile.build import LaunchRecord
-from ..profile.opcodes import lanes_on
-from .common import common
+from ...isa.effects import SURFACE, TEXTURE
+from ...machines.common import common
+from ...profile.build import LaunchRecord
+from ...profile.opcodes import lanes_on
 
 __all__ = ["NOTE", "ImageTraffic", "image_traffic"]
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import replace
 
-from ..errors import NotObserved
-from ..profile.build import LaunchRecord
-from ..results import Resources
+from ...errors import NotObserved
+from ...machines.machine import Machine
+from ...profile.build import LaunchRecord
+from ...results import Resources
 from .allocation import allocate
 from .caches import SECTOR
 from .contention import contention
 from .inputs import MemoryTraffic, TimingInput
-from .machine import Machine
 from .registers import operand_reads
 from .site_traffic import Site, mean_waits, memory_traffic, observed_sites
 from .textures import NOTE, ImageTraffic, image_traffic

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
-from ..errors import MachineError
+from ...errors import MachineError
+from ...machines.machine import Machine, load_machine
 from .calibrate import Calibration
-from .machine import Machine, load_machine
 
 __all__ = ["MEASURED", "provenance", "render", "write_machine"]
 

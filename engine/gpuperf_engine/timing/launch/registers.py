@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..flow.operands import reads, writes
-from ..ptx.syntax import Instruction, Register
+from ...flow.operands import reads, writes
+from ...ptx.syntax import Instruction, Register
 
 __all__ = ["operand_reads"]
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from .inputs import NO_ORIGIN, Block, Instruction, Loop, Path
-from .occupancy import WARP_SIZE
+from ...machines.occupancy import WARP_SIZE
+from ..launch.inputs import NO_ORIGIN, Block, Instruction, Loop, Path
 
 __all__ = ["PathTime", "Wait", "path_stalls", "path_time"]
 

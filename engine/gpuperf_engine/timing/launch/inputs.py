@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TypeAlias
 
-from ..results import CodeLine
-from .occupancy import WARP_SIZE
+from ...machines.occupancy import WARP_SIZE
+from ...results import CodeLine
 
 __all__ = [
     "NO_ORIGIN",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 SIMULATION = "simulation"
-"""The model that takes a launch and its machine code instead; here, so that ``timing.simulation`` need not be imported."""
+"""The model that takes a launch and its machine code instead; here, so that ``timing.models.simulation`` need not be imported."""
 NO_ORIGIN = -1
 """``Instruction.origin`` of what comes from no PTX instruction."""
 
@@ -32,8 +32,8 @@ NO_ORIGIN = -1
 class Instruction:
     """One machine instruction on the path of a warp.
 
-    ``unit`` is the unit it occupies (``timing.schema.UNITS``, or ``none`` for what the hardware does not execute);
-    ``latency`` names the cycles until its result can be used: a name of ``timing.schema.LATENCIES``, ``global`` (a load
+    ``unit`` is the unit it occupies (``machines.schema.UNITS``, or ``none`` for what the hardware does not execute);
+    ``latency`` names the cycles until its result can be used: a name of ``machines.schema.LATENCIES``, ``global`` (a load
     served by L1, L2 or DRAM), ``local``, ``constant``, ``atomic`` (a global atomic whose result is used) or ``none``.
     ``reads`` and ``writes`` number registers, predicates and anything else that orders instructions. ``site`` is the number of a
     memory instruction, -1 for all others: ``TimingInput.waits`` says what it takes beyond its latency. ``origin`` is the number of the

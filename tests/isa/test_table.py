@@ -17,7 +17,7 @@ from gpuperf_engine.isa import special, table
 from gpuperf_engine.isa.availability import Available
 from gpuperf_engine.isa.effects import EFFECTS, LOAD, PURE, STACK, WARPGROUP
 from gpuperf_engine.isa.evaluation import evaluate, extend
-from gpuperf_engine.isa.images import ROW_WORDS, Image
+from gpuperf_engine.isa.images.image import ROW_WORDS, Image
 from gpuperf_engine.isa.model import CATEGORIES, UNITS, Form, Row
 from gpuperf_engine.isa.primitives import Value
 from gpuperf_engine.isa.spaces import WINDOWS

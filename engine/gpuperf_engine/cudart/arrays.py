@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import LaunchError
-from ..isa.images import FACES, FIELDS
+from ..isa.images.image import FACES, FIELDS
 from ..memory.arrays import DeviceArray
 from ..memory.images import levels_of, surface_row, texture_row
 from .calls import function

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..flow.operands import matched
 from ..isa.evaluation import evaluate
-from ..isa.images import Image
+from ..isa.images.image import Image
 from ..isa.primitives import Value
 from ..isa.types import scalar_type
 from ..memory.images import image_fault

@@ -1,4 +1,4 @@
-"""Handles of textures and surfaces, and the rows of properties that they lead to (``isa.images``)."""
+"""Handles of textures and surfaces, and the rows of properties that they lead to (``isa.images.image``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..isa.images import FIELDS, ROW_WORDS
+from ..isa.images.image import FIELDS, ROW_WORDS
 
 if TYPE_CHECKING:
     from .arena import Allocation

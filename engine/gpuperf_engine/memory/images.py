@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from .._arguments import wrong_type
 from ..errors import LaunchError, TrapError
-from ..isa.images import ADDRESS_MODES, FACES, FIELDS, FLOAT, ROW_WORDS, SIGNED, SURFACE, TEXTURE, UNSIGNED
+from ..isa.images.image import (
+    ADDRESS_MODES,
+    FACES,
+    FIELDS,
+    FLOAT,
+    ROW_WORDS,
+    SIGNED,
+    SURFACE,
+    TEXTURE,
+    UNSIGNED,
+)
 from ..ptx.syntax import Instruction
 from .image_rows import Images
 

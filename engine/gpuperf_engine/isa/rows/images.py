@@ -9,21 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from .. import effects
-from ..images import (
-    SURFACE,
-    TEXTURE,
-    Image,
-    gather_texels,
-    gradient_level,
-    is_kind,
-    query,
-    query_level,
-    read_surface,
-    reduce_surface,
-    sample,
-    write_samples,
-    write_surface,
-)
+from ..images.image import SURFACE, TEXTURE, Image, is_kind, query, query_level
+from ..images.surfaces import read_surface, reduce_surface, write_samples, write_surface
+from ..images.textures import gather_texels, gradient_level, sample
 from ..model import Accepts, Applied, Modifier
 from ..primitives import Value
 from ..table import Options, declare, instruction

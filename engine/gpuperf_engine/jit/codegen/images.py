@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from ...flow.operands import matched
 from ...isa.effects import IMAGE_QUERY, SURFACE, TEXTURE
 from ...isa.evaluation import evaluate, has_semantics
-from ...isa.images import ROW_WORDS, Image
+from ...isa.images.image import ROW_WORDS, Image
 from ...isa.primitives import Value
 from ...isa.table import Form, lookup
 from ...isa.types import ScalarType, scalar_type

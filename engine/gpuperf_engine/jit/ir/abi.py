@@ -105,7 +105,7 @@ class Context(Record):
     FAULT_WORD = U64(448)
     FAULT_AMOUNT = U64(456)
     OWNER: Pointer[Cta] = Pointer(464)  # the record of the CTA that has the mbarrier object
-    IMAGES = U64(472)  # rows of textures and surfaces, ``isa.images.ROW_WORDS`` words each
+    IMAGES = U64(472)  # rows of textures and surfaces, ``isa.images.image.ROW_WORDS`` words each
     IMAGE_ROWS = U64(480)
     # per site, for generic accesses: the function for those that go to shared memory whole; 0: there is none
     NEAR = U64(488)

@@ -1,0 +1,197 @@
+"""What the handle of a texture or surface leads to: its properties, its memory, and its levels of detail."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from ..primitives import Value, maximum, minimum
+from ..types import scalar_type
+
+__all__ = [
+    "ADDRESS_MODES",
+    "FACES",
+    "FIELDS",
+    "FLOAT",
+    "ROW_WORDS",
+    "SIGNED",
+    "SURFACE",
+    "TEXTURE",
+    "UNSIGNED",
+    "Image",
+    "Level",
+    "is_kind",
+    "query",
+    "query_level",
+    "shape_of",
+]
+
+U32, U64, B32 = (scalar_type(name) for name in ("u32", "u64", "b32"))
+
+ROW_WORDS = 64
+#: where each property lies in the row of an image, in words; those named ``…_low`` have their upper half behind them. ``layers`` are
+#: apart by ``slice`` bytes, like the planes of a three-dimensional image; of a ``cube`` each face is one. Of ``levels`` of detail the
+#: first has this row, and the rows of the others are behind it. What is chosen is ``level_bias`` + the level asked for, from
+#: ``level_least`` to ``level_most`` (f32).
+FIELDS = {
+    name: index
+    for index, name in enumerate(
+        (
+            "object", "base_low", "base_high", "width", "height", "depth", "layers", "row", "slice_low", "slice_high",
+            "texel", "channels", "bits", "kind", "normalized_read", "normalized_coords", "filter_mode", "addr_mode_0",
+            "addr_mode_1", "addr_mode_2", "channel_data_type", "channel_order", "dimensions", "layered", "border_0",
+            "border_1", "border_2", "border_3", "zero_outside", "cube", "levels", "level_filter", "level_bias", "level_least",
+            "level_most",
+        )
+    )
+}  # fmt: skip
+#: ``object``: 0 is none
+TEXTURE, SURFACE = 1, 2
+#: ``kind`` of a channel
+UNSIGNED, SIGNED, FLOAT = 0, 1, 2
+#: faces of a cube
+FACES = 6
+#: PTX manual, "Texture, Sampler, and Surface Types"
+ADDRESS_MODES = {"wrap": 0, "mirror": 1, "clamp": 3, "border": 4}
+
+
+class Image(ABC):
+    """What a handle leads to, in each lane. Lanes without such an image have 0 in all fields, and read 0."""
+
+    @abstractmethod
+    def word(self, index: int) -> Value:
+        """A word of the row, u32."""
+
+    @abstractmethod
+    def word_behind(self, index: int, rows: Value) -> Value:
+        """A word of the row that is so many rows (u32) behind."""
+
+    @abstractmethod
+    def load(self, address: Value, where: Value) -> Value:
+        """The aligned 32-bit words at device addresses, 0 where the predicate does not hold."""
+
+    def reads(self, address: Value, size: Value, where: Value) -> None:
+        """An access reads so many bytes (u32) at device addresses: those that ``load`` takes for it may be more."""
+        return
+
+    def writes(self, address: Value, values: Sequence[Value], where: Value) -> None:
+        """An access is about to store values of one type side by side at device addresses, by one ``store`` or several."""
+        return
+
+    @abstractmethod
+    def store(self, address: Value, value: Value, where: Value) -> None:
+        """Store values at addresses aligned to their size; of equal ones the highest lane's stays."""
+
+    @abstractmethod
+    def change(self, address: Value, value: Value, op: str, where: Value) -> None:
+        """Memory becomes ``memory op value``, lane after lane, at any addresses, of which those that differ do not overlap.
+        ``op``: add min max and or, by the value's type."""
+
+    @abstractmethod
+    def either(
+        self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
+    ) -> Sequence[Value]:
+        """What ``yes`` gives if the predicate holds in any running lane, else what ``no`` gives."""
+
+    @abstractmethod
+    def refuse(self, where: Value) -> None:
+        """It is an error if the predicate holds in a running lane."""
+
+    def field(self, name: str) -> Value:
+        """A property: u32, or u64 of those with two words."""
+        if f"{name}_low" not in FIELDS:
+            return self.word(FIELDS[name])
+        low, high = (self.word(FIELDS[f"{name}_{part}"]).convert(U64) for part in ("low", "high"))
+        return low | (high << 32)
+
+    def is_(self, name: str, value: int) -> Value:
+        """Whether a property has a value."""
+        return self.field(name).compare("eq", value)
+
+    def expect(self, kind: int, geometry: str) -> None:
+        """It is an error if this is not an image of that kind and geometry (``1d`` … ``a2d``)."""
+        layered, dimensions, cube = shape_of(geometry)
+        wrong = self.field("object").compare("ne", kind)
+        for name, wanted in (("dimensions", dimensions), ("layered", int(layered)), ("cube", int(cube))):
+            # the faces of a cube map are layers of a surface
+            if name != "cube" or kind == TEXTURE:
+                wrong = wrong | self.field(name).compare("ne", wanted)
+        self.refuse(wrong)
+
+
+class Level(Image):
+    """An image of which what is fetched lies in the level of detail of each lane (u32)."""
+
+    def __init__(self, image: Image, level: Value) -> None:
+        self.image, self.level = image, level
+        self.words: dict[int, Value] = {}
+
+    def word(self, index: int) -> Value:
+        if index not in self.words:
+            self.words[index] = self.image.word_behind(index, self.level)
+        return self.words[index]
+
+    def word_behind(self, index: int, rows: Value) -> Value:
+        return self.image.word_behind(index, self.level + rows)
+
+    def load(self, address: Value, where: Value) -> Value:
+        return self.image.load(address, where)
+
+    def reads(self, address: Value, size: Value, where: Value) -> None:
+        self.image.reads(address, size, where)
+
+    def store(self, address: Value, value: Value, where: Value) -> None:
+        self.image.store(address, value, where)
+
+    def change(self, address: Value, value: Value, op: str, where: Value) -> None:
+        self.image.change(address, value, op, where)
+
+    def either(
+        self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]
+    ) -> Sequence[Value]:
+        # what is known in one of the two is not there behind them
+        known = dict(self.words)
+
+        def forgetting(make: Callable[[], Sequence[Value]]) -> Callable[[], Sequence[Value]]:
+            def made() -> Sequence[Value]:
+                self.words = dict(known)
+                return make()
+
+            return made
+
+        chosen = self.image.either(condition, forgetting(yes), forgetting(no))
+        self.words = known
+        return chosen
+
+    def refuse(self, where: Value) -> None:
+        self.image.refuse(where)
+
+
+def shape_of(geometry: str) -> tuple[bool, int, bool]:
+    """Whether a geometry (``2d``, ``acube``) has layers, its dimensions, and whether it is a cube."""
+    layered, cube = geometry.startswith("a"), geometry.endswith("cube")
+    return layered, 2 if cube else int(geometry.removeprefix("a")[0]), cube
+
+
+def query(image: Image, name: str) -> Value:
+    """A property of a texture, its sampler, or a surface."""
+    image.refuse(image.is_("object", 0))
+    if name == "num_mipmap_levels":
+        return maximum(image.field("levels"), 1).bits(B32)
+    if name == "num_samples":
+        return image.field("width").constant(1, U32).bits(B32)
+    if name in ("force_unnormalized_coords", "memory_layout"):
+        return image.field("width").constant(0, U32).bits(B32)
+    return image.field({"array_size": "layers"}.get(name, name)).bits(B32)
+
+
+def query_level(image: Image, name: str, level: Value) -> Value:
+    """The size of a level of detail of a texture."""
+    image.refuse(image.field("object").compare("ne", TEXTURE))
+    last = maximum(image.field("levels"), 1) - 1
+    return Level(image, minimum(level, last)).field(name).bits(B32)
+
+
+def is_kind(image: Image, kind: int) -> Value:
+    """Whether a handle is that of a texture or surface."""
+    return image.is_("object", kind)

@@ -1,0 +1,65 @@
+"""Texels of textures: where they lie, and their components as values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..primitives import Value, maximum, select
+from ..types import ScalarType, scalar_type
+from .image import FLOAT, SIGNED, Image
+
+__all__ = ["channel_of", "converted", "texel_address"]
+
+U16, U32, U64, S32, B32, F16, F32 = (
+    scalar_type(name) for name in ("u16", "u32", "u64", "s32", "b32", "f16", "f32")
+)
+
+
+def texel_address(image: Image, layer: Value, texels: Sequence[tuple[Value, Value]]) -> tuple[Value, Value]:
+    """The address of a texel, and whether the border is meant."""
+    steps = (image.field("texel").convert(U64), image.field("row").convert(U64), image.field("slice"))
+    address, border = layer, texels[0][1]
+    for (index, beyond), step in zip(texels, steps):
+        address, border = address + index.convert(U64) * step, border | beyond
+    return address, border
+
+
+def _is_float(image: Image) -> Value:
+    """Whether fetched values are f32: floating-point formats, and integers that are read normalized."""
+    return image.is_("kind", FLOAT) | image.field("normalized_read").compare("ne", 0)
+
+
+def channel_of(image: Image, address: Value, border: Value, number: int) -> Value:
+    """One component of a texel, b32: f32, or an integer extended to 32 bits."""
+    bits = image.field("bits")
+    there = image.field("channels").compare("gt", number)
+    channel_address = address + (bits >> 3).convert(U64) * number
+    word = image.load(channel_address & ~3, there & ~border).bits(U32)
+    shift = (channel_address.convert(U32) & 3) << 3
+    unused = bits.constant(32, U32) - bits
+    high = (word >> shift) << unused
+    unsigned, signed = high >> unused, (high.bits(S32) >> unused).bits(U32)
+    integer = select(image.is_("kind", SIGNED), signed, unsigned)
+    most = (bits.constant(1, U32) << (bits - image.field("kind"))) - 1
+    scale = most.convert(F32)
+    plain = select(image.is_("kind", SIGNED), signed.bits(S32).convert(F32), unsigned.convert(F32))
+    normalized = maximum(plain.div(scale), -1.0).bits(U32)
+    half = unsigned.convert(U16).bits(F16).convert(F32).bits(U32)
+    wide = select(bits.compare("eq", 16), half, unsigned)
+    value = select(image.is_("kind", FLOAT), wide, integer)
+    value = select(image.field("normalized_read").compare("ne", 0), normalized, value)
+    missing = value.constant(0, U32)
+    if number == 3:
+        missing = select(_is_float(image), value.constant(0x3F800000, U32), value.constant(1, U32))
+    return select(border, image.field(f"border_{number}"), select(there, value, missing)).bits(B32)
+
+
+def converted(image: Image, channels: Sequence[Value], dtype: ScalarType) -> tuple[Value, ...]:
+    """Components in the type of the destination."""
+    if dtype.bits == 32 and dtype.lanes == 1:
+        return tuple(value.bits(dtype) for value in channels)
+    halves = [value.bits(F32).convert(F16) for value in channels]
+    if dtype.lanes == 1:
+        return tuple(halves)
+    words = [value.bits(U16).convert(U32) for value in halves]
+    return tuple((words[i] | (words[i + 1] << 16)).bits(dtype) for i in (0, 2))

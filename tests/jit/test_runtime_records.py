@@ -13,6 +13,7 @@ import pytest
 from gpuperf_engine.jit import llvm, runtime_objects
 from gpuperf_engine.jit.ir import records
 from gpuperf_engine.jit.runtime import compile_python
+from gpuperf_engine.jit.runtime.functions import signatures
 
 
 class Inner(records.Record):
@@ -140,8 +141,7 @@ def test_signatures_are_those_of_the_syntax_trees() -> None:
     for path in paths:
         functions = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
         assert [
-            (item.name, item.parameters, item.returns, item.node is not None)
-            for item in compile_python.signatures([path])
+            (item.name, item.parameters, item.returns, item.node is not None) for item in signatures([path])
         ] == [
             (node.name, len(node.args.args), ast.unparse(node.returns or ast.Constant("")), _returns(node))
             for node in functions

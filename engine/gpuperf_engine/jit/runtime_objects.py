@@ -16,6 +16,7 @@ from .ir import abi, access_records, codes, copy_records, race_records, sm_recor
 from .ir.vectors import vector_function
 from .runtime import compile_python
 from .runtime.access.functions import access_functions, access_names, is_access
+from .runtime.functions import signatures
 from .runtime.matrix_functions import PREFIX, matrix_function
 from .runtime.races.batches import batch_words
 from .runtime.races.claims import claims_words
@@ -192,7 +193,7 @@ def object_text(name: str) -> str:
     """IR of an object."""
     if name == "script":
         others = [path for group in ENTRIES for path in FILES[group]]
-        known = {item.name: item.parameters for item in compile_python.signatures(others)}
+        known = {item.name: item.parameters for item in signatures(others)}
         entries = entry_functions({entry: known[entry] for group in ENTRIES.values() for entry in group})
         text = compile_python.translate(FILES[name], _CONSTANTS, others, declared=False)
         return text + vector_words(llvm.host().wide) + entries

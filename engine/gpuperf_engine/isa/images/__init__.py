@@ -12,6 +12,6 @@ manual, "Texture Instructions" and "Surface Instructions". What they leave open 
 - the nearest level of detail is the lower one of two that are equally far; between two levels the weight has 8 bits of fraction too,
   and each level's value is rounded to f32 before.
 
-An image is described by a row of 32-bit words (``image.FIELDS``) that its handle leads to; semantics are written on the values of all lanes,
-which may have different images.
+An image is described by a row of 32-bit words (``image.FIELDS``) that its handle leads to; semantics are written on the values of
+all lanes, which may have different images.
 """

@@ -10,7 +10,8 @@ from ...isa.mbarriers import Mbarrier
 from ..ir.abi import Context, Cta, State
 from ..ir.access_records import Counter
 from ..ir.copy_records import Bulk
-from .compile_python import (
+from .count import bump, count_words
+from .intrinsics import (
     call,
     load8,
     load32,
@@ -21,7 +22,6 @@ from .compile_python import (
     trailing_zeros,
     unsigned_less,
 )
-from .count import bump, count_words
 from .mbarrier import in_rank, mbarrier_change, mbarrier_report, refuse_mbarrier
 from .memory import reach
 from .races.groups import race_source

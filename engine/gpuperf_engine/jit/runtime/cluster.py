@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...isa.rules import Noted
 from ..ir.abi import Breach, Breaches, Context, Cta, Presence
-from .compile_python import unsigned_less
+from .intrinsics import unsigned_less
 
 
 def place_in_cluster(context: Context, cta: Cta, number: int) -> int:

@@ -3,8 +3,8 @@
 The functions of a module are read as text and written as LLVM IR. Every value is a 64-bit integer (pointers too);
 parameters and locals are variables; comparisons are signed, ``>>`` shifts in zeros, ``//`` and ``%`` are unsigned. There
 are ``if``, ``while``, ``break``, ``continue``, ``return``, ``and``/``or``/``not``, calls of other functions of the module, the
-names of integer constants, and the words of ``WORDS``. Anything else raises ``ValueError`` when the module is translated. A function
-that only returns an expression is written where it is called.
+names of integer constants, and the functions of ``intrinsics``. Anything else raises ``ValueError`` when the module is translated.
+A function that only returns an expression is written where it is called.
 
 Addresses of records (``jit.ir.records``) have a type: a parameter annotated with it (``state: State``), what a function so annotated
 returns, a field that is a pointer, ``State(address)``, and locals that are assigned one of these. ``state.MASK`` is the content of a
@@ -14,279 +14,22 @@ field, ``state.MEMBERS[lane]`` that of an element; both can be assigned. Where a
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..ir.emitter import Emitter
-from ..ir.operands import Ref, constant
+from ..ir.operands import Ref
 from ..ir.records import Array, Field, Pointer, Pointers, Record
+from . import intrinsics
+from .functions import assigned_names, functions_of, only_expression, signatures
+from .intrinsics_ir import CALLED, DECLARATIONS, LOOPS, WRITTEN, ZERO, loop
 
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-__all__ = [
-    "WORDS",
-    "Signature",
-    "Translation",
-    "acquire64",
-    "add64",
-    "alike",
-    "batch_claim",
-    "batch_compare",
-    "batch_holding",
-    "batch_keep",
-    "batch_places",
-    "batch_row",
-    "batch_same",
-    "bits_count",
-    "call",
-    "claimed",
-    "claimed_beside",
-    "compare_swap",
-    "compare_swap64",
-    "copy",
-    "differing",
-    "fill",
-    "first_of",
-    "in_row",
-    "last_of",
-    "leading_zeros",
-    "load8",
-    "load16",
-    "load32",
-    "load64",
-    "most_alike",
-    "neighbours",
-    "numbers",
-    "pieces_loaded",
-    "pieces_stored",
-    "prefetch",
-    "release8",
-    "release64",
-    "renewed",
-    "sectors_of",
-    "signatures",
-    "store8",
-    "store16",
-    "store32",
-    "store64",
-    "trailing_zeros",
-    "translate",
-    "unsigned_less",
-]
+__all__ = ["translate"]
 
-
-def load8(address: int) -> int:
-    """The byte at a host address, zero-extended. The words are translated, never called."""
-    raise NotImplementedError
-
-
-load16 = load32 = load64 = load8
-
-
-def store8(address: int, value: int) -> None:
-    """The low byte of a value to a host address."""
-    raise NotImplementedError
-
-
-store16 = store32 = store64 = store8
-
-
-def copy(target: int, source: int, size: int) -> None:
-    """``memcpy``."""
-    raise NotImplementedError
-
-
-def fill(target: int, byte: int, size: int) -> None:
-    """``memset``."""
-    raise NotImplementedError
-
-
-def trailing_zeros(value: int) -> int:
-    """Of a 64-bit value; 64 for zero."""
-    raise NotImplementedError
-
-
-leading_zeros = bits_count = trailing_zeros
-
-
-def unsigned_less(a: int, b: int) -> bool:
-    """``a < b`` as unsigned numbers."""
-    raise NotImplementedError
-
-
-def numbers(target: int, source: int, down: int, keep: int, group: int) -> None:
-    """``target[l] = ((source[l] >> down) & keep) << 5 | l >> group`` for 32 numbers (see ``vector_intrinsics``)."""
-    raise NotImplementedError
-
-
-def sectors_of(source: int, lanes: int) -> int:
-    """How many 32-byte sectors the addresses of lanes lie in, + 64 · that of 128-byte lines."""
-    raise NotImplementedError
-
-
-def first_of(source: int, lanes: int) -> int:
-    """The lanes that have a number before all others that have it."""
-    raise NotImplementedError
-
-
-def last_of(source: int, lanes: int) -> int:
-    """The lanes that have a number behind all others that have it."""
-    raise NotImplementedError
-
-
-def most_alike(source: int, lanes: int) -> int:
-    """How many lanes have the number that most of them have."""
-    raise NotImplementedError
-
-
-def neighbours(source: int, distance: int) -> int:
-    """The lanes l that have the number of lane l xor ``distance`` (1 or 2)."""
-    raise NotImplementedError
-
-
-def alike(source: int, lane: int, size: int) -> int:
-    """The lanes whose element, of 1, 2, 4 or 8 bytes, is that of one lane."""
-    raise NotImplementedError
-
-
-def in_row(source: int, lane: int, size: int) -> int:
-    """The lanes whose number is that of one lane and ``size`` more for each lane between."""
-    raise NotImplementedError
-
-
-def differing(one: int, other: int) -> int:
-    """Which of 64 bytes at two host addresses differ."""
-    raise NotImplementedError
-
-
-def pieces_loaded(
-    record: int, me: int, epoch: int, info: int, each: int, lanes: int, places: int, limit: int, proxy: int, noted: int
-) -> int:  # fmt: skip
-    """Whether loads of 16 bytes of shared memory race with nothing; they are noted (see ``races.pieces``)."""
-    raise NotImplementedError
-
-
-def pieces_stored(
-    record: int, me: int, epoch: int, info: int, each: int, lanes: int, places: int, limit: int
-) -> int:  # fmt: skip
-    """The same of stores."""
-    raise NotImplementedError
-
-
-def claimed(
-    lanes: int, addresses: int, words: int, from_: int, data: int, span: int, claim: int, first: int, stores: int, count: int,
-    notes: int, shift: int
-) -> int:  # fmt: skip
-    """The lanes whose words of global memory others have accessed; the others are noted (see ``races.claims``)."""
-    raise NotImplementedError
-
-
-def renewed(
-    lanes: int, addresses: int, words: int, from_: int, data: int, span: int, claim: int, first: int, before: int, again: int,
-    stores: int, values: int
-) -> int:  # fmt: skip
-    """The lanes whose words of global memory others have accessed; the others are noted (see ``races.renewed``)."""
-    raise NotImplementedError
-
-
-def claimed_beside(at: int, count: int, claim: int, first: int, power: int, stores: int) -> int:
-    """How many words side by side are noted, until others have accessed one."""
-    raise NotImplementedError
-
-
-def batch_places(
-    lanes: int, addresses: int, from_: int, span: int, batches: int, places: int, unit: int
-) -> int:
-    """Put the numbers of words of global memory there; whether these are such (see ``races.batches``)."""
-    raise NotImplementedError
-
-
-def batch_claim(lanes: int, places: int, bits: int, count: int, least: int) -> int:
-    """The lanes whose words had not been accessed."""
-    raise NotImplementedError
-
-
-def batch_row(places: int, first: int, power: int) -> int:
-    """Words of lanes side by side."""
-    raise NotImplementedError
-
-
-def batch_keep(target: int, places: int) -> int:
-    """Put the numbers of words there, too."""
-    raise NotImplementedError
-
-
-def batch_same(lanes: int, places: int, others: int) -> int:
-    """Whether words of lanes are those of others."""
-    raise NotImplementedError
-
-
-def batch_holding(lanes: int, places: int, place: int) -> int:
-    """The lanes that have a word."""
-    raise NotImplementedError
-
-
-def batch_compare(
-    lanes: int, places: int, data: int, values: int, differs: int, size: int, unit: int, before: int
-) -> int:
-    """Note which bytes of words differ from those that are there."""
-    raise NotImplementedError
-
-
-def call(code: int, *given: int) -> int:
-    """Call a function by its address, which takes pointers, as those of warps do: context, CTA and state."""
-    raise NotImplementedError
-
-
-def compare_swap(address: int, expected: int, value: int) -> int:
-    """Atomic compare and swap of a byte; gives the value found."""
-    raise NotImplementedError
-
-
-def compare_swap64(address: int, expected: int, value: int) -> int:
-    """The same of a number at a host address that is a multiple of 8."""
-    raise NotImplementedError
-
-
-def add64(address: int, value: int) -> int:
-    """Add to such a number, atomically; gives the one before."""
-    raise NotImplementedError
-
-
-def prefetch(address: int) -> None:
-    """Have what lies at a host address brought near: it will be written soon."""
-    raise NotImplementedError
-
-
-def acquire64(address: int) -> int:
-    """The number at a host address that is a multiple of 8, loaded by ``memory_order_acquire``."""
-    raise NotImplementedError
-
-
-def release8(address: int, value: int) -> int:
-    """Store a byte there by ``memory_order_release``."""
-    raise NotImplementedError
-
-
-def release64(address: int, value: int) -> int:
-    """Store a number there by ``memory_order_release``."""
-    raise NotImplementedError
-
-
-WORDS = frozenset(__all__) - {"WORDS", "Signature", "Translation", "signatures", "translate"}
-
-#: they are functions, of ``vector_intrinsics``
-_VECTOR_WORDS = (
-    "alike", "batch_claim", "batch_compare", "batch_holding", "batch_keep", "batch_places", "batch_row", "batch_same", "claimed",
-    "claimed_beside", "differing", "first_of", "in_row", "last_of", "most_alike", "neighbours", "numbers", "pieces_loaded",
-    "pieces_stored", "renewed", "sectors_of",
-)  # fmt: skip
-#: they are loops, in functions of each object that has them
-_LOOPS = ("copy", "fill")
 _BINARY = {
     ast.Add: Emitter.add,
     ast.Sub: Emitter.sub,
@@ -300,26 +43,6 @@ _BINARY = {
     ast.RShift: Emitter.lshr,
 }
 _COMPARE = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "slt", ast.LtE: "sle", ast.Gt: "sgt", ast.GtE: "sge"}
-_DECLARATIONS = """\
-declare i64 @llvm.cttz.i64(i64, i1)
-declare i64 @llvm.ctlz.i64(i64, i1)
-declare i64 @llvm.ctpop.i64(i64)
-declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
-"""
-#: name, parameters and record of a function at the top of a file
-_HEAD = re.compile(r"^def (\w+)\(([^)]*)\) -> ([^:]+):.*\n", re.MULTILINE)
-#: what follows it in a function that only returns an expression
-_SHORT = re.compile(r'(?: {4}"""(?:[^"]|"(?!""))*"""\n)?\n* {4}return ')
-
-
-class Signature(NamedTuple):
-    """A function of another object: how it is called."""
-
-    name: str
-    parameters: int
-    returns: str
-    #: of one that only returns an expression
-    node: ast.FunctionDef | None
 
 
 def translate(
@@ -333,7 +56,7 @@ def translate(
     functions of ``others`` can be called, and are declared unless the caller defines them. ``exported``: the functions that other
     objects call; None: all. Raises ``ValueError`` for a name that two
     files define."""
-    functions, outside = _functions(paths), signatures(others)
+    functions, outside = functions_of(paths), signatures(others)
     returned: dict[str, str] = {}
     for name, returns in (
         *((node.name, ast.unparse(node.returns) if node.returns else "") for node in functions),
@@ -347,80 +70,22 @@ def translate(
     results = {name: records.get(returns) for name, returns in returned.items()}
     # an entry that the caller defines may stand for a function that is not there
     short = {item.name: item.node for item in outside if item.node and declared}
-    short |= {node.name: node for node in functions if _expression(node)}
-    texts = [Translation(node, results, records, constants, short).text() for node in functions]
+    short |= {node.name: node for node in functions if only_expression(node)}
+    texts = [_Translation(node, results, records, constants, short).text() for node in functions]
     if exported is not None:
         texts = [
             text if node.name in exported else text.replace("define ", "define internal ", 1)
             for node, text in zip(functions, texts)
         ]
-    texts += [_loop(name) for name in _LOOPS if any(f"call i64 @{name}(" in text for text in texts)]
-    return _DECLARATIONS + "".join(heads if declared else ()) + "\n".join(texts)
-
-
-def signatures(paths: Sequence[Path]) -> list[Signature]:
-    """How the functions of some files are called. Read off the text: syntax trees of all files that an object may call take longer
-    than the object's own."""
-    return [signature for path in paths for signature in _signatures_of(path)]
-
-
-def _functions(paths: Sequence[Path]) -> list[ast.FunctionDef]:
-    return [node for path in paths for node in _functions_of(path)]
-
-
-@lru_cache(64)
-def _functions_of(path: Path) -> list[ast.FunctionDef]:
-    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-
-
-@lru_cache(64)
-def _signatures_of(path: Path) -> list[Signature]:
-    text = path.read_text(encoding="utf-8")
-    heads = list(_HEAD.finditer(text))
-    ends = [head.start() for head in heads[1:]] + [len(text)]
-    found = []
-    for head, end in zip(heads, ends):
-        name, given, returns = head.groups()
-        node = _alone(text[head.start() : end]) if _SHORT.match(text, head.end()) else None
-        found.append(Signature(name, sum(bool(part.strip()) for part in given.split(",")), returns, node))
-    return found
-
-
-def _alone(text: str) -> ast.FunctionDef:
-    node = ast.parse(text).body[0]
-    assert isinstance(node, ast.FunctionDef)
-    return node
-
-
-def _expression(node: ast.FunctionDef) -> ast.expr | None:
-    """What a function returns that does nothing else."""
-    *others, last = node.body
-    documented = len(others) == 1 and ast.get_docstring(node) is not None
-    return last.value if isinstance(last, ast.Return) and (documented or not others) else None
-
-
-def _assigned(statements: Sequence[ast.stmt]) -> set[str]:
-    """Names of the variables that statements assign."""
-    names = set()
-    for node in statements:
-        if isinstance(node, (ast.Assign, ast.AugAssign)):
-            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(target, ast.Name):
-                names.add(target.id)
-        elif isinstance(node, (ast.If, ast.While)):
-            names |= _assigned(node.body) | _assigned(node.orelse)
-    return names
+    texts += [loop(name) for name in LOOPS if any(f"call i64 @{name}(" in text for text in texts)]
+    return DECLARATIONS + "".join(heads if declared else ()) + "\n".join(texts)
 
 
 def _is_record(value: object) -> TypeGuard[type[Record]]:
     return isinstance(value, type) and issubclass(value, Record)
 
 
-_ZERO = Ref("i64", "0")
-
-
-class Translation:
+class _Translation:
     """One function. ``results`` are the functions, and the records whose addresses they return; ``short`` those that only return an
     expression."""
 
@@ -449,7 +114,7 @@ class Translation:
     def text(self) -> str:
         """The function as LLVM IR."""
         parameters = self.node.args.args
-        assigned = _assigned(self.node.body)
+        assigned = assigned_names(self.node.body)
         for item in parameters:
             given = Ref("i64", f"%a.{item.arg}")
             self.locals[item.arg] = self._annotated(item)
@@ -459,7 +124,7 @@ class Translation:
             else:
                 self.fixed[item.arg] = given
         self._body(self.node.body)
-        self.to.give(_ZERO)
+        self.to.give(ZERO)
         head = ", ".join(f"i64 %a.{item.arg}" for item in parameters)
         self.to.lines[:0] = [f"  %v.{name} = alloca i64" for name in self.variables]
         return self.to.function(f"i64 @{self.node.name}({head})")
@@ -486,7 +151,7 @@ class Translation:
             if not isinstance(node.value, ast.Constant):
                 self._value(node.value)
         elif isinstance(node, ast.Return):
-            self.to.give(self._value(node.value) if node.value else _ZERO)
+            self.to.give(self._value(node.value) if node.value else ZERO)
             self.to.start(self.to.label("l"))
         elif isinstance(node, ast.If):
             self._if(node)
@@ -633,7 +298,7 @@ class Translation:
             address, field = named
             return self._load(address, field.BITS)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return self.to.sub(_ZERO, self._value(node.operand))
+            return self.to.sub(ZERO, self._value(node.operand))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
             return self.to.xor(Ref("i64", "-1"), self._value(node.operand))
         if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
@@ -668,23 +333,23 @@ class Translation:
     def _call(self, node: ast.Call, name: str, given: list[Ref]) -> Ref:
         if name in self.short and name != self.node.name:
             return self._written_here(self.short[name], given)
-        if name in self.results or name in _VECTOR_WORDS or name in _LOOPS:
+        if name in self.results or name in CALLED or name in LOOPS:
             return self.to.run(name, given)
         if name in self.records and len(given) == 1:
             return given[0]
-        if name.startswith(("load", "store")) and name in WORDS:
+        if name.startswith(("load", "store")) and name in intrinsics.__all__:
             bits = int(name.lstrip("loadstre"))
             if name.startswith("load"):
                 return self._load(given[0], bits)
             self._store(given[0], given[1], bits)
-            return _ZERO
-        if name in _WORDS:
-            return _WORDS[name](self.to, *given)
+            return ZERO
+        if name in WRITTEN:
+            return WRITTEN[name](self.to, *given)
         raise self._refuse(node)
 
     def _written_here(self, function: ast.FunctionDef, given: list[Ref]) -> Ref:
         """The expression that a function returns, for these arguments."""
-        expression = _expression(function)
+        expression = only_expression(function)
         assert expression is not None
         parameters = function.args.args
         outside = self.locals, self.fixed
@@ -693,85 +358,3 @@ class Translation:
         result = self._value(expression)
         self.locals, self.fixed = outside
         return result
-
-
-def _loop(name: str) -> str:
-    """``copy`` or ``fill`` as a function: by words of eight bytes and then bytes, ``fill`` first by eight words at once. No library
-    function is called."""
-    to = Emitter()
-    target, source, size = (Ref("i64", f"%{item}") for item in ("target", "source", "size"))
-    cell = "%index"
-    to.do(f"{cell} = alloca i64")
-    to.put("i64", 0, cell)
-    patterns: dict[int, Ref] = {}
-    if name == "fill":
-        pattern = to.mul(source, 0x0101010101010101)
-        patterns = {512: to.splat(pattern, 8), 64: pattern, 8: to.trunc(pattern, "i8")}
-    for bits in patterns or (64, 8):
-        head, body, after = to.label("l"), to.label("l"), to.label("l")
-        to.enter(head)
-        here = to.load("i64", cell)
-        end = to.add(here, bits // 8)
-        to.branch(to.icmp("ule", end, size), body, after)
-        to.start(body)
-        value = patterns.get(bits)
-        if value is None:
-            value = to.load(f"i{bits}", to.pointer(to.add(source, here)), 1)
-        to.store(value, to.pointer(to.add(target, here)), 1)
-        to.store(end, cell)
-        to.jump(head)
-        to.start(after)
-    to.give(_ZERO)
-    return to.function(f"internal i64 @{name}(i64 %target, i64 %source, i64 %size)")
-
-
-def _call_warp(to: Emitter, code: Ref, *given: Ref) -> Ref:
-    function, *records = (to.pointer(value) for value in (code, *given))
-    status = to.ref("i32", f"call i32 {function}({', '.join(f'ptr {record}' for record in records)})")
-    return to.zext(status, "i64")
-
-
-def _compare_swap(to: Emitter, bits: int, address: Ref, expected: Ref, value: Ref) -> Ref:
-    pointer, kind = to.pointer(address), f"i{bits}"
-    old, new = (item if bits == 64 else to.trunc(item, kind) for item in (expected, value))
-    pair = to.op(f"cmpxchg ptr {pointer}, {kind} {old}, {kind} {new} seq_cst seq_cst, align {bits // 8}")
-    content = to.ref(kind, f"extractvalue {{{kind}, i1}} {pair}, 0")
-    return content if bits == 64 else to.zext(content, "i64")
-
-
-def _prefetch(to: Emitter, address: Ref) -> Ref:
-    to.do(f"call void @llvm.prefetch.p0(ptr {to.pointer(address)}, i32 1, i32 3, i32 1)")
-    return _ZERO
-
-
-def _acquire64(to: Emitter, address: Ref) -> Ref:
-    return to.ref("i64", f"load atomic i64, ptr {to.pointer(address)} acquire, align 8")
-
-
-def _release64(to: Emitter, address: Ref, value: Ref) -> Ref:
-    to.do(f"store atomic i64 {value}, ptr {to.pointer(address)} release, align 8")
-    return _ZERO
-
-
-def _release8(to: Emitter, address: Ref, value: Ref) -> Ref:
-    byte = to.trunc(value, "i8")
-    to.do(f"store atomic i8 {byte}, ptr {to.pointer(address)} release, align 1")
-    return _ZERO
-
-
-_NO = constant("i1", "false")
-_WORDS: dict[str, Callable[..., Ref]] = {
-    "trailing_zeros": lambda to, value: to.intrinsic("cttz.i64", "i64", value, _NO),
-    "leading_zeros": lambda to, value: to.intrinsic("ctlz.i64", "i64", value, _NO),
-    "bits_count": lambda to, value: to.intrinsic("ctpop.i64", "i64", value),
-    "add64": lambda to, address, value: to.ref(
-        "i64", f"atomicrmw add ptr {to.pointer(address)}, i64 {value} seq_cst, align 8"
-    ),
-    "call": _call_warp,
-    "compare_swap": lambda to, *given: _compare_swap(to, 8, *given),
-    "compare_swap64": lambda to, *given: _compare_swap(to, 64, *given),
-    "acquire64": _acquire64,
-    "prefetch": _prefetch,
-    "release8": _release8,
-    "release64": _release64,
-}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...simt.atomic_targets import GOLDEN, HALF, MIXED, OFFSET, SLOT_SHIFT, WORD_SHIFT
 from ..ir.abi import Context
 from ..ir.access_records import SITE_BYTES, Counter, Target
-from .compile_python import (
+from .intrinsics import (
     bits_count,
     first_of,
     load64,

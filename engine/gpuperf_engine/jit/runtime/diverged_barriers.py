@@ -22,7 +22,7 @@ from ..ir.codes import (
     Wait,
 )
 from .cluster import breach
-from .compile_python import bits_count, fill, load32, store32, trailing_zeros
+from .intrinsics import bits_count, fill, load32, store32, trailing_zeros
 from .races.barriers import race_cluster, race_complete_cluster, races_settle
 from .stack_entries import choose, entry_at
 from .waiting_paths import push_waiting, settle_waits, settled, tell_lanes, waits_for

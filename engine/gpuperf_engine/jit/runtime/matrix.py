@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..ir.abi import Context, Cta, State
 from ..ir.race_records import Race
-from .compile_python import call, load16, load32, load64, store16, store32, store64
+from .intrinsics import call, load16, load32, load64, store16, store32, store64
 from .memory import reach
 from .races.groups import race_products
 from .races.shared_memory import race_pieces

@@ -11,7 +11,7 @@ from ...isa.mbarriers import COUNT_MAX, SMALL_MAX, Mbarrier
 from ..ir.abi import Context, Cta, Entry, State
 from ..ir.codes import AREA_SHIFT
 from .cluster import cluster_cta
-from .compile_python import load32, load64, store64, trailing_zeros, unsigned_less
+from .intrinsics import load32, load64, store64, trailing_zeros, unsigned_less
 from .memory import fault, mark
 from .races.mbarriers import (
     race_acquire_mbarrier,

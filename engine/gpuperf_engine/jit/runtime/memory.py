@@ -10,7 +10,8 @@ from ..ir.abi import UNWRITTEN, Context, Cta, Range, Reach, State
 from ..ir.access_records import BeyondRecord, Counter, SiteCache
 from ..ir.race_records import Race
 from .cluster import cluster_cta
-from .compile_python import (
+from .count import bump
+from .intrinsics import (
     call,
     fill,
     load8,
@@ -22,7 +23,6 @@ from .compile_python import (
     trailing_zeros,
     unsigned_less,
 )
-from .count import bump
 from .races.accesses import race_alone
 from .races.flags import race_flag
 from .races.shared_memory import race_at

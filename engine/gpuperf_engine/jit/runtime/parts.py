@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..ir.abi import Context, Cta, State
 from ..ir.access_records import SiteCache
 from .access.lanes import move
-from .compile_python import load64, trailing_zeros, unsigned_less
+from .intrinsics import load64, trailing_zeros, unsigned_less
 from .memory import mark, note, reach, refill
 
 

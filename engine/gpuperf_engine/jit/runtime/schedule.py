@@ -9,8 +9,8 @@ from ..ir.abi import UNWRITTEN, Barrier, Cluster, Context, Cta, State
 from ..ir.codes import EXIT_CODE, Event, Status, Wait
 from ..ir.race_records import RaceWarp
 from .cluster import place_in_cluster
-from .compile_python import bits_count, call, fill, load32, store64, trailing_zeros
 from .diverged_barriers import arrive_diverged, arrive_lanes, release_lanes
+from .intrinsics import bits_count, call, fill, load32, store64, trailing_zeros
 from .races.barriers import race_arrive, race_barrier, race_begin, race_cluster, race_complete_cluster
 from .races.clocks import race_me
 from .waiting_paths import settle

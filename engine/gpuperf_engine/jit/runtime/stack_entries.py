@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...simt.stack_entries import CALL_FRAME, PENDING, RECONVERGE, WAIT
 from ..ir.abi import Context, Entry, State
 from ..ir.codes import AREA_SHIFT, EXIT_CODE, KIND, NO_AREA, Reason, YieldBits
-from .compile_python import copy, load32, load64, store32, store64
+from .intrinsics import copy, load32, load64, store32, store64
 from .waiting_paths import waits_for
 
 

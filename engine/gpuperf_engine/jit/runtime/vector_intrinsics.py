@@ -1,4 +1,4 @@
-"""Words of ``compile_python`` that work on 32 numbers at once, one of each lane, as LLVM IR.
+"""Functions of ``intrinsics`` that work on 32 numbers at once, one of each lane, as LLVM IR.
 
 Numbers are 64 bits wide and lie side by side at a host address; lanes are masks.
 """

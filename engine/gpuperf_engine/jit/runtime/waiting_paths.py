@@ -23,7 +23,7 @@ from ..ir.codes import (
     Wait,
     YieldBits,
 )
-from .compile_python import call, copy, trailing_zeros
+from .intrinsics import call, copy, trailing_zeros
 from .stack_entries import (
     activate,
     arrived,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from ...ir.abi import Context, Cta, State
 from ...ir.race_records import Race
-from ..compile_python import (
+from ..count import count_lanes
+from ..intrinsics import (
     fill,
     last_of,
     load8,
@@ -20,7 +21,6 @@ from ..compile_python import (
     store64,
     trailing_zeros,
 )
-from ..count import count_lanes
 from ..memory import is_local, near, note, reach, unseen
 from ..races.groups import race_copies
 from ..races.shared_memory import race_pieces

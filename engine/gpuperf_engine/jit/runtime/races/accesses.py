@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context
 from ...ir.race_records import Line, LineAccess, Race
-from ..compile_python import (
+from ..intrinsics import (
     alike,
     copy,
     in_row,

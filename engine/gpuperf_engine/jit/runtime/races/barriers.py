@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...ir.abi import Cluster, Context, Cta, State
 from ...ir.codes import Wait
 from ...ir.race_records import Race, RaceClock, RaceWarp
-from ..compile_python import copy, fill, load32, load64, store32
+from ..intrinsics import copy, fill, load32, load64, store32
 from .blocks import race_begin_blocks
 from .clocks import (
     race_acquire,

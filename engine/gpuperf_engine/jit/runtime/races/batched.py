@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context
 from ...ir.race_records import Batch, Batches, Line, LineAccess, LineEntry, LineRoom, Race, Word
-from ..compile_python import (
+from ..intrinsics import (
     batch_claim,
     batch_compare,
     batch_holding,

@@ -1,6 +1,6 @@
 """Words of global memory that the lanes of an instruction access at once (``Batch``), as LLVM IR.
 
-Words of ``compile_python``, see ``races.batched``. What belongs to each lane is loaded on its own: gathering takes longer on most
+Functions of ``intrinsics``, see ``races.batched``. What belongs to each lane is loaded on its own: gathering takes longer on most
 hosts.
 """
 

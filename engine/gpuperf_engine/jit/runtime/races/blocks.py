@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context, Cta
 from ...ir.race_records import Race, RaceClock, RaceWarp, Segment, Segments, Window
-from ..compile_python import fill
+from ..intrinsics import fill
 from .clocks import (
     race_advance,
     race_clock,

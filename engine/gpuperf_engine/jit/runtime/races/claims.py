@@ -1,6 +1,6 @@
 """Words of global memory (``Word``) that one warp alone has accessed, for all lanes of an access at once, as LLVM IR.
 
-Words of ``compile_python``, see ``races.scattered``. Sixteen bytes of each word are loaded on their own: gathering takes longer on
+Functions of ``intrinsics``, see ``races.scattered``. Sixteen bytes of each word are loaded on their own: gathering takes longer on
 most hosts.
 """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context, Cta, State
 from ...ir.race_records import Race, RaceClock, RaceWarp
-from ..compile_python import load64
+from ..intrinsics import load64
 
 
 def race_me(record: Race, warp: int) -> RaceWarp:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context, Cta, State
 from ...ir.race_records import Race, RaceClock, RaceWarp
-from ..compile_python import load16
+from ..intrinsics import load16
 from .blocks import race_fence_blocks, race_flag_blocks
 from .clocks import (
     race_acquire,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context
 from ...ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race, Window, Word
-from ..compile_python import (
+from ..intrinsics import (
     acquire64,
     compare_swap,
     copy,

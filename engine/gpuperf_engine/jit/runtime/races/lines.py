@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context
 from ...ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race
-from ..compile_python import copy, differing, trailing_zeros
+from ..intrinsics import copy, differing, trailing_zeros
 from .reports import race_report
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context, Cta
 from ...ir.race_records import Race, RaceClock, RaceMbarrier
-from ..compile_python import copy, unsigned_less
+from ..intrinsics import copy, unsigned_less
 from .clocks import (
     race_acquire,
     race_asynchronous,

@@ -1,6 +1,6 @@
 """Shadow of shared memory, for pieces of 16 bytes of up to 32 lanes at once, as LLVM IR; see ``races.shared_memory``.
 
-Words of ``compile_python``. A loop takes four pieces at a time, sixteen words. Most words have one of few epochs: each that is found
+Functions of ``intrinsics``. A loop takes four pieces at a time, sixteen words. Most words have one of few epochs: each that is found
 to happen before the access is compared with all sixteen words at once, and with those of the pieces that follow.
 """
 

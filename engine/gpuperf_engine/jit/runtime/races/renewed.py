@@ -1,7 +1,7 @@
 """Words of global memory (``Word``) that the warp itself, or one that comes before it, has accessed, for all lanes of an access at
 once, as LLVM IR.
 
-A word of ``compile_python``, see ``races.scattered``: what ``race_noted`` does to one word of each lane.
+A function of ``intrinsics``, see ``races.scattered``: what ``race_noted`` does to one word of each lane.
 """
 
 from __future__ import annotations

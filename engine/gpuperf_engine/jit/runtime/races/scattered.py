@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context
 from ...ir.race_records import Line, LineAccess, Race, Word
-from ..compile_python import (
+from ..intrinsics import (
     claimed,
     claimed_beside,
     compare_swap64,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context, Cta
 from ...ir.race_records import Race, RaceWarp
-from ..compile_python import (
+from ..intrinsics import (
     load8,
     load16,
     load32,

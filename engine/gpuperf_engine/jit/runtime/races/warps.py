@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context
 from ...ir.race_records import Line, LineAccess, LineEntry, LineRoom, Race, RaceWarp, Window
-from ..compile_python import unsigned_less
+from ..intrinsics import unsigned_less
 from .blocks import race_number, race_segment, race_segment_at
 from .clocks import race_epoch, race_happened_before
 from .lines import (

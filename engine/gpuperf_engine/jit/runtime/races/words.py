@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context
 from ...ir.race_records import Accessor, Accessors, Line, LineAccess, LineEntry, LineRoom, Race, Window, Word
-from ..compile_python import (
+from ..intrinsics import (
     acquire64,
     add64,
     compare_swap64,

@@ -7,7 +7,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import CAUSE_BIT, END, FRACTION, Cause, Copy, Kind, Op, Slot, Sm, Warp
-from ..compile_python import bits_count, load32
+from ..intrinsics import bits_count, load32
 from .choice import sm_again
 from .mbarriers import sm_signal, sm_wake
 from .memory import sm_below, sm_lead

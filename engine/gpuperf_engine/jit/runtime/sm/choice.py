@@ -6,7 +6,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import MOST_QUEUED, NONE, Kind, Op, Sm, Warp
-from ..compile_python import load64
+from ..intrinsics import load64
 
 
 def sm_pipe_free(sm: Sm, part: int, op: Op) -> int:

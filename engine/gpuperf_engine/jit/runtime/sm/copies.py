@@ -9,7 +9,7 @@ are first met.
 from __future__ import annotations
 
 from ...ir.sm_records import END, Copy, Stream
-from ..compile_python import load8, load32, store32
+from ..intrinsics import load8, load32, store32
 
 
 def sm_mbarrier(s: Stream, word: int) -> int:

@@ -24,7 +24,7 @@ from ...ir.sm_records import (
     Sm,
     Warp,
 )
-from ..compile_python import fill, load16, load32, load64, store64
+from ..intrinsics import fill, load16, load32, load64, store64
 from .asynchronous import sm_cluster, sm_gathered, sm_product, sm_together, sm_transfer
 from .choice import sm_again, sm_choose
 from .fetch import sm_enter, sm_fetch

@@ -6,7 +6,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import AT_BIT, CAUSE_BIT, FRACTION, Cause, Code, Op, Sm, Warp
-from ..compile_python import load64, store64
+from ..intrinsics import load64, store64
 from .stalls import sm_position
 
 

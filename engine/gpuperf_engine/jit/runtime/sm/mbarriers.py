@@ -7,7 +7,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import CAUSE_BIT, Cause, Kind, Mbarrier, Op, Slot, Sm, Warp
-from ..compile_python import load32
+from ..intrinsics import load32
 from .choice import sm_again
 from .stalls import sm_held, sm_position
 

@@ -6,7 +6,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import FRACTION, GROUPS, MOST_QUEUED, Change, Kind, Line, Op, Slot, Sm, Warp
-from ..compile_python import bits_count, load8, load32, load64, store64
+from ..intrinsics import bits_count, load8, load32, load64, store64
 from .mbarriers import sm_told
 from .stalls import sm_event, sm_position
 

@@ -6,7 +6,7 @@ Written in the subset of ``compile_python`` and compiled, never run as Python.
 from __future__ import annotations
 
 from ...ir.sm_records import AT_BIT, CAUSE_BIT, TRAIL, WINDOW, Cause, Event, Op, Sm, Stall, Warp
-from ..compile_python import bits_count
+from ..intrinsics import bits_count
 from .choice import sm_pipe_free, sm_queue_free
 
 

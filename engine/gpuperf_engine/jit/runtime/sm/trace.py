@@ -10,7 +10,7 @@ its end
 from __future__ import annotations
 
 from ...ir.sm_records import END, Stream
-from ..compile_python import load8, load32, load64, store8, store32, store64
+from ..intrinsics import load8, load32, load64, store8, store32, store64
 from .copies import sm_copy, sm_signals
 
 

@@ -11,7 +11,7 @@ from ....isa.tensor_maps import Problem
 from ....memory.tensor_maps import MAGIC, Place
 from ...ir.abi import Context, Cta, State
 from ...ir.copy_records import Bulk, TensorMap
-from ..compile_python import load32, load64, store64
+from ..intrinsics import load32, load64, store64
 from ..mbarrier import refuse_mbarrier
 from ..memory import reach
 from .units import is_padded, row_units, unit_elements, unit_held

@@ -12,7 +12,8 @@ from ...ir.abi import Context, Cta, State
 from ...ir.access_records import Counter
 from ...ir.copy_records import Bulk, TensorMap
 from ..bulk import mbarrier_of_copy, signal_copied
-from ..compile_python import (
+from ..count import bump
+from ..intrinsics import (
     load32,
     load64,
     store8,
@@ -22,7 +23,6 @@ from ..compile_python import (
     trailing_zeros,
     unsigned_less,
 )
-from ..count import bump
 from ..mbarrier import in_rank, refuse_mbarrier
 from ..memory import reach
 from ..races.groups import race_source

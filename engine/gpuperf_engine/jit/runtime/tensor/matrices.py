@@ -19,7 +19,7 @@ from ....isa.tensor_layouts import (
 from ....isa.tensor_memory import Tensor, TensorProblem
 from ...ir.abi import Context, Cta, State
 from ...ir.tensor_records import TensorWork
-from ..compile_python import (
+from ..intrinsics import (
     call,
     fill,
     load8,

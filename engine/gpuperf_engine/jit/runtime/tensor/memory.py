@@ -9,7 +9,7 @@ from __future__ import annotations
 from ....isa.tensor_memory import Tensor, TensorProblem
 from ...ir.abi import Context, Cta, State
 from ...ir.tensor_records import TensorWork
-from ..compile_python import fill, load32, load64, store32, trailing_zeros, unsigned_less
+from ..intrinsics import fill, load32, load64, store32, trailing_zeros, unsigned_less
 from ..mbarrier import refuse_mbarrier
 from ..memory import reach
 from .matrices import fetch_lines, has_columns

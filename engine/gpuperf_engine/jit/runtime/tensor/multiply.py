@@ -20,7 +20,7 @@ from ....isa.tensor_layouts import (
 from ....isa.tensor_memory import Tensor, TensorProblem
 from ...ir.abi import Context, Cta, State
 from ...ir.tensor_records import TensorWork
-from ..compile_python import call, load64, trailing_zeros
+from ..intrinsics import call, load64, trailing_zeros
 from ..mbarrier import refuse_mbarrier
 from .matrices import expand, fetch, fetch_tensor, has_columns, put_codes
 from .memory import peer_of

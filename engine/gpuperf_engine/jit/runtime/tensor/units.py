@@ -11,8 +11,8 @@ from ....memory.tensor_maps import Place
 from ...ir.abi import Context, Cta, State
 from ...ir.access_records import Counter
 from ...ir.copy_records import Bulk, TensorMap
-from ..compile_python import call, load8, load16, load32, load64, store8, store16, store32, store64
 from ..count import bump, count_words
+from ..intrinsics import call, load8, load16, load32, load64, store8, store16, store32, store64
 from ..memory import near, note, reach
 
 

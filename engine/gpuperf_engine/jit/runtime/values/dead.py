@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context
 from ...ir.access_records import ValueRow, Values
-from ..compile_python import load64, store64, unsigned_less
+from ..intrinsics import load64, store64, unsigned_less
 
 
 def values_dead(context: Context, start: int, slot: int, bytes: int, overwriter: int, index: int) -> int:

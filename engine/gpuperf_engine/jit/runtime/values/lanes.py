@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...ir.abi import Context
 from ...ir.access_records import ValueRow, Values, ValueShape
-from ..compile_python import load64, store32, store64, unsigned_less
+from ..intrinsics import load64, store32, store64, unsigned_less
 from ..memory import find
 
 

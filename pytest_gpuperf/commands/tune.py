@@ -8,13 +8,14 @@ import json
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpuperf_engine.errors import EngineError, nearest
 from gpuperf_engine.machines.machine import load_machine
 
-from ..core.escaping import one_line
+from ..core.escaping import clean, one_line
 from ..report.gantt import gantt_svg, gantt_text
 from .common import NOT_JUDGED, OK, Subcommands, UsageError, check_targets, columns, write
 
@@ -127,9 +128,9 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=("table", "json", "svg"),
+        choices=("table", "json", "svg", "html"),
         default="table",
-        help="svg draws the timeline (default: table)",
+        help="svg draws the timeline, html has the table and a timeline for each row (default: table)",
     )
     parser.add_argument(
         "--json", action="store_const", const="json", dest="format", help="the same as --format json"
@@ -172,6 +173,14 @@ class _Found:
         assert not isinstance(self.result, EngineError)
         return timeline(self.search.problem, self.result.tiling, self.search.chosen(), stages)
 
+    def drawn(self, stages: int) -> str:
+        """Which part of the tile that is."""
+        assert not isinstance(self.result, EngineError)
+        of = self.result.stages
+        return (
+            f"the first {stages} of {of} stages, without the epilogue" if stages < of else f"all {of} stages"
+        )
+
 
 def run(arguments: argparse.Namespace) -> int:
     from gpuperf_engine.warp_specialization import DTYPES, connect, sweep
@@ -207,6 +216,8 @@ def run(arguments: argparse.Namespace) -> int:
         text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     elif arguments.format == "svg":
         text = gantt_svg(found[0].timeline(arguments.stages), _title(found[0]))
+    elif arguments.format == "html":
+        text = _page(found, calibration, arguments.stages)
     else:
         text = "\n".join(_lines(found, calibration, arguments)) + "\n"
     write(text, arguments.output)
@@ -297,62 +308,98 @@ def _row(item: _Found, stages: int) -> dict[str, Any]:
     }
 
 
+_HEAD = (
+    "product",
+    "target",
+    "tile",
+    "depth",
+    "DMA",
+    "MATH",
+    "us",
+    "waits",
+    "TFLOP/s",
+    "waves",
+    "stages",
+    "shared B",
+    "limiter",
+)
+
+
+def _cells(item: _Found) -> tuple[str, ...]:
+    """A row of the table."""
+    problem = item.search.problem
+    name = f"{problem.m}x{problem.n}x{problem.k} {problem.dtype}"
+    if isinstance(item.result, EngineError):
+        return (name, item.target, "–", *("",) * 9, "–")
+    best, tiling = item.result, item.result.tiling
+    return (
+        name,
+        item.target,
+        str(tiling),
+        *map(str, (tiling.depth, tiling.dma_warps, tiling.math_warps)),
+        f"{best.total_us:.2f}",
+        f"{best.waiting_us:.2f}",
+        f"{_teraflops(problem, best.total_us):.1f}",
+        *map(str, (best.waves, best.stages, best.shared_bytes)),
+        best.limiter,
+    )
+
+
+def _remarks(found: Sequence[_Found], calibration: Calibration | None) -> tuple[list[str], list[str]]:
+    """Why there is no configuration, by target; and where the numbers come from."""
+    errors = [
+        f"{item.target}: {one_line(line, 400)}"
+        for item in found
+        if isinstance(item.result, EngineError)
+        for line in str(item.result).splitlines()
+    ]
+    one = len({item.target for item in found}) == 1
+    return errors, _about(found[0].search.chosen(), calibration, all_of_one=one)
+
+
 def _lines(
     found: Sequence[_Found], calibration: Calibration | None, arguments: argparse.Namespace
 ) -> list[str]:
-    rows: list[tuple[str, ...]] = [
-        (
-            "product",
-            "target",
-            "tile",
-            "depth",
-            "DMA",
-            "MATH",
-            "us",
-            "waits",
-            "TFLOP/s",
-            "waves",
-            "stages",
-            "shared B",
-            "limiter",
-        )
-    ]
-    for item in found:
-        problem = item.search.problem
-        name = f"{problem.m}x{problem.n}x{problem.k} {problem.dtype}"
-        if isinstance(item.result, EngineError):
-            rows.append((name, item.target, "–", *("",) * 9, "–"))
-            continue
-        best, tiling = item.result, item.result.tiling
-        rows.append(
-            (
-                name,
-                item.target,
-                str(tiling),
-                *map(str, (tiling.depth, tiling.dma_warps, tiling.math_warps)),
-                f"{best.total_us:.2f}",
-                f"{best.waiting_us:.2f}",
-                f"{_teraflops(problem, best.total_us):.1f}",
-                *map(str, (best.waves, best.stages, best.shared_bytes)),
-                best.limiter,
-            )
-        )
-    lines = columns(rows, right=range(3, 12))
-    for item in found:
-        if isinstance(item.result, EngineError):
-            lines += [f"{item.target}: {one_line(line, 400)}" for line in str(item.result).splitlines()]
-    lines += [
-        "",
-        *_about(found[0].search.chosen(), calibration, all_of_one=len({item.target for item in found}) == 1),
-    ]
+    errors, sources = _remarks(found, calibration)
+    lines = [*columns([_HEAD, *map(_cells, found)], right=range(3, 12)), *errors, "", *sources]
     if len(found) == 1:
-        assert not isinstance(found[0].result, EngineError)
-        stages = found[0].result.stages
-        shown = min(arguments.stages, stages)
-        of = f"the first {shown} of {stages} stages" if shown < stages else f"all {shown} stages"
-        lines += ["", f"one tile, {of} (A, B load, # MATH, E epilogue, . waits):"]
+        lines += [
+            "",
+            f"one tile, {found[0].drawn(arguments.stages)} (A, B load, # MATH, E epilogue, . waits):",
+        ]
         lines += gantt_text(found[0].timeline(arguments.stages))
     return lines
+
+
+def _page(found: Sequence[_Found], calibration: Calibration | None, stages: int) -> str:
+    """The table as a page, and below it the timeline of each row."""
+    errors, sources = _remarks(found, calibration)
+    cells = [[f"<th>{name}</th>" for name in _HEAD]]
+    cells += [[f"<td>{escape(clean(cell))}</td>" for cell in _cells(item)] for item in found]
+    pictures = [
+        f"<h2>{escape(clean(_title(item)))}</h2><p>One tile, {item.drawn(stages)}.</p>{gantt_svg(item.timeline(stages), _title(item))}"
+        for item in found
+        if not isinstance(item.result, EngineError)
+    ]
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>gpuperf tune</title>',
+            f"<style>{_PAGE_STYLE}</style></head><body><h1>Tilings of warp-specialised products</h1><table>",
+            *(f"<tr>{''.join(row)}</tr>" for row in cells),
+            "</table>",
+            f"<pre>{escape(clean(chr(10).join([*errors, *sources])))}</pre>",
+            *pictures,
+            "</body></html>",
+            "",
+        ]
+    )
+
+
+_PAGE_STYLE = (
+    ":root{color-scheme:light dark}body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}"
+    "th,td{padding:.2em .6em;border-bottom:1px solid #8888;text-align:right}"
+    "pre{overflow-x:auto}svg{max-width:100%;height:auto}"
+)
 
 
 def _about(parameters: Parameters, calibration: Calibration | None, *, all_of_one: bool) -> list[str]:

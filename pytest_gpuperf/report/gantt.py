@@ -26,7 +26,7 @@ _ROW = 34
 
 def gantt_text(timeline: Timeline, width: int = 72) -> list[str]:
     """A line for each warp: ``A`` and ``B`` loads, ``#`` MATH, ``E`` epilogue, ``.`` waiting. Of what falls into the same column
-    the longest is shown."""
+    the longest is shown. What lasts beyond the end of the timeline is cut off there."""
     scale = width / timeline.end if timeline.end else 0.0
     lines = []
     for warp in timeline.warps:
@@ -72,7 +72,7 @@ def gantt_svg(timeline: Timeline, title: str) -> str:
             bar(
                 left + item.start * scale,
                 y,
-                (item.end - item.start) * scale,
+                (min(item.end, timeline.end) - item.start) * scale,
                 _ROW - 8,
                 _STYLES[item.what],
                 _about(item),

@@ -80,14 +80,18 @@ def predict_one(problem: Problem, tiling: Tiling, parameters: Parameters) -> Pre
 
 
 def timeline(problem: Problem, tiling: Tiling, parameters: Parameters, stages: int | None = None) -> Timeline:
-    """One tile of a configuration, simulated: all its stages, or the first ``stages`` of them. µs from the start of the tile."""
+    """One tile of a configuration, simulated: all of it, or until MATH of its first ``stages`` ends, if there are more. µs from the
+    start of the tile."""
     found = predict_one(problem, tiling, parameters)
-    return simulate(
+    whole = simulate(
         found.load_a_us,
         found.load_b_us,
         found.math_us,
-        stages=found.stages if stages is None else min(stages, found.stages),
+        stages=found.stages,
         depth=tiling.depth,
         dma_warps=tiling.dma_warps,
         epilogue=found.epilogue_us,
+    )
+    return (
+        whole if stages is None or stages >= found.stages else whole.until(whole.of("math")[stages - 1].end)
     )

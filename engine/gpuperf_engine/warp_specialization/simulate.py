@@ -37,7 +37,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """All intervals of a tile in the order of their starts, and its ``end``; times as given, from 0."""
+    """Intervals of a tile in the order of their starts, and until when: of the whole tile its ``end``. Times as given, from 0."""
 
     intervals: tuple[Interval, ...]
     end: float
@@ -48,6 +48,10 @@ class Timeline:
     @property
     def warps(self) -> tuple[str, ...]:
         return tuple(sorted({item.warp for item in self.intervals}))
+
+    def until(self, end: float) -> Timeline:
+        """What starts before a time. Intervals that go on afterwards keep their ends."""
+        return Timeline(tuple(item for item in self.intervals if item.start < end), end)
 
     def waited(self, warp: str) -> float:
         return sum(item.end - item.start for item in self.intervals if item.warp == warp and item.is_wait)

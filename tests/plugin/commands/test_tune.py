@@ -37,10 +37,14 @@ def test_the_best_tiling_and_its_timeline(capsys):
     machine = load_machine("rtx-a6000")
     for number in Derived(machine, "f16").numbers:
         assert f"{number.name} " in out and number.source[:60] in out
-    assert "one tile, the first 8 of 64 stages" in out
+    assert "one tile, the first 8 of 64 stages, without the epilogue" in out
     drawn = [line for line in out.splitlines() if line.endswith("|")]
     assert [line.split()[0] for line in drawn] == ["DMA", "DMA", "MATH"]
-    assert drawn[-1].count("#") > 30 and drawn[-1].rstrip("|").endswith("E")
+    # the stages that follow are not drawn, and so is nothing that comes behind them
+    assert drawn[-1].count("#") > 30 and "E" not in drawn[-1]
+    assert [line.count(" ") for line in (row.partition("|")[2] for row in drawn)] == [0, 0, 0]
+    _, out, _ = run(capsys, "4096x4096x4096", *A6000, "--stages", "64")
+    assert "one tile, all 64 stages" in out and re.search(r"#E+\|$", out, re.MULTILINE)
 
 
 def test_json(capsys):
@@ -56,6 +60,9 @@ def test_json(capsys):
     assert (row["tiling"]["k"], row["tiling"]["depth"], row["tiling"]["dma_warps"]) == (32, 3, 1)
     assert row["tflops"] == pytest.approx(2 * 512**3 / row["total_us"] / 1e6)
     assert {part["stage"] for part in row["timeline"] if part["what"] == "math"} == set(range(8))
+    # the whole tile has 16 stages; the buffers of what is shown are filled again for those after it
+    assert {part["what"] for part in row["timeline"]}.isdisjoint({"epilogue"})
+    assert max(part["stage"] for part in row["timeline"] if part["what"] == "load A") > 7
     assert all(number["source"] for number in row["parameters"]["numbers"])
 
 
@@ -94,6 +101,33 @@ def test_a_picture(capsys, tmp_path: Path):
     assert not list(image.iter("{http://www.w3.org/2000/svg}script"))
     code, _, err = run(capsys, "512x512x512", "64x64x64", *A6000, "--format", "svg")
     assert code == USAGE and "draws one timeline, not 2" in err
+
+
+def test_a_page(capsys, tmp_path: Path):
+    path = tmp_path / "tune.html"
+    code, _, _ = run(
+        capsys,
+        "512x512x512",
+        *A6000,
+        "--target",
+        "t4",
+        "--dtype",
+        "bf16",
+        "--format",
+        "html",
+        "-o",
+        str(path),
+    )
+    text = path.read_text(encoding="utf-8")
+    assert code == NOT_JUDGED and "has no unit for products of bf16" in text
+    assert text.count("<tr>") == 3 and text.count("<svg") == 1 and "<script" not in text
+    found = predict_one(
+        Problem(512, 512, 512, "bf16"),
+        Tiling(64, 64, 128, 2, 2, 4),
+        Derived(load_machine("rtx-a6000"), "bf16"),
+    )
+    assert "<td>64x64x128</td>" in text and f"<td>{found.total_us:.2f}</td>" in text
+    ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
 
 
 def test_measurements(capsys, tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...jit.ir.sm_records import NONE, Kind, Op
 from ...jit.ir.sm_records import Block as BlockRecord
+from ...machines.expansion import expansion_of
 from ..graph import Graph
 from ..listing import NEVER, Decoded
 from ..pipes import pipe_of
@@ -39,8 +41,6 @@ _PIPES = (
 _INTEGER = frozenset(["IMAD", "IMUL", "IDP", "IDP4A"])
 _HALF = frozenset(["HFMA2", "HADD2", "HMUL2", "HADD2_32", "HFMA2_32", "HMUL2_32"])
 _CONVERSIONS, _WIDE = frozenset(["F2F", "F2I", "I2F", "FRND"]), frozenset(["F64", "S64", "U64"])
-#: where conversions from and to 64-bit types go through the 64-bit pipe, which is narrow (``expansion.yaml`` has the source)
-_NARROW = frozenset([75, 86, 87, 89, 120])
 _ATOMICS = frozenset(["ATOM", "ATOMG", "RED", "REDG"])
 _SHUFFLES = frozenset(["SHFL", "MATCH", "REDUX", "MOVM"])
 BRANCHES = frozenset(["BRA", "BRX", "BRXU", "JMP", "JMX", "CALL", "RET", "BSYNC", "WARPSYNC", "BREAK"])
@@ -57,9 +57,16 @@ def unit_of(item: Decoded, architecture: int) -> str:
         return "imad"
     if item.base in _HALF:
         return "fp16"
-    if item.base in _CONVERSIONS and architecture in _NARROW and _WIDE.intersection(item.opcode.split(".")):
+    if item.base in _CONVERSIONS and _WIDE.intersection(item.opcode.split(".")) and _narrow(architecture):
         return "fp64"
     return pipe_of(item.opcode, architecture)
+
+
+@cache
+def _narrow(architecture: int) -> bool:
+    """Whether conversions from and to 64-bit types go through the 64-bit pipe."""
+    expansion = expansion_of("cvt.f64.f32", divmod(architecture, 10))
+    return expansion is not None and "fp64" in expansion.units
 
 
 class Operations:

@@ -266,18 +266,26 @@ def race_number_words(context: Context) -> int:
     """Have ``RACE_NUMBERS`` tell of each word of the batches which one it is of."""
     batches = Batches(context.RACE_BATCHES)
     while batches.NUMBERED < batches.NEXT:
-        number = batches.NUMBERED
-        batches.NUMBERED = number + 1
-        batch = race_batch_at(context, number)
-        places = race_batch_places(context, number)
-        left = batch.MASK
-        while left:
-            first = load32(places + trailing_zeros(left) * 4)
-            left = left & (left - 1)
-            place = first
-            while place < first + batch.COUNT:
+        batches.NUMBERED += 1
+        race_batch_words(context, batches.NUMBERED - 1, 0)
+    return 0
+
+
+def race_batch_words(context: Context, number: int, apart: int) -> int:
+    """Note in ``RACE_NUMBERS`` that each word of a batch is of it; ``apart``: those that it still has leave it instead."""
+    batch = race_batch_at(context, number)
+    places = race_batch_places(context, number)
+    left = batch.MASK
+    while left:
+        place = load32(places + trailing_zeros(left) * 4)
+        left = left & (left - 1)
+        end = place + batch.COUNT
+        while place < end:
+            if apart == 0:
                 store32(context.RACE_NUMBERS + place * 4, number)
-                place += 1
+            elif load32(context.RACE_NUMBERS + place * 4) == number:
+                race_word_of(context, number, place)
+            place += 1
     return 0
 
 
@@ -399,16 +407,6 @@ def race_all_apart(context: Context, first: int, last: int) -> int:
     """All words of these batches get their ``Word``: several threads will run CTAs."""
     race_number_words(context)
     while first < last:
-        batch = race_batch_at(context, first)
-        places = race_batch_places(context, first)
-        left = batch.MASK
-        while left:
-            start = load32(places + trailing_zeros(left) * 4)
-            left = left & (left - 1)
-            place = start
-            while place < start + batch.COUNT:
-                if load32(context.RACE_NUMBERS + place * 4) == first:
-                    race_word_of(context, first, place)
-                place += 1
+        race_batch_words(context, first, 1)
         first += 1
     return 0

@@ -15,7 +15,7 @@ from ..isa.mbarriers import (
     change_transactions,
     fresh,
     is_valid,
-    most,
+    max_arrivals,
     parity,
     pending,
     report,
@@ -123,14 +123,14 @@ class Objects:
         completed, problem = False, 0
         if kind == Mbarrier.INIT:
             word = fresh(count, bool(how & Mbarrier.REPORTS))
-            if not 1 <= count <= most(word):
+            if not 1 <= count <= max_arrivals(word):
                 raise self.error(warp, lane, Mbarrier.COUNT, address, old, count)
         elif not is_valid(old):
             raise self.error(warp, lane, Mbarrier.UNINITIALISED, address, old, 0)
         elif kind == Mbarrier.INVAL:
             word = 0
         elif kind == Mbarrier.CHECK:
-            word, problem = old, Mbarrier.TOO_MANY if pending(old)[0] == most(old) else 0
+            word, problem = old, Mbarrier.TOO_MANY if pending(old)[0] == max_arrivals(old) else 0
         elif kind == Mbarrier.LAYOUT:
             word = old
         elif kind in (Mbarrier.EXPECT, Mbarrier.COMPLETE):

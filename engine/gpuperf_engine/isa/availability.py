@@ -16,13 +16,13 @@ Needs = tuple[Version, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Available:
-    """What a line of the table needs.
+    """The PTX versions and targets that accept a syntax line of the table.
 
-    ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced it. ``requires`` maps modifier values (or
-    several, separated by spaces: those together) to what they need beyond that; ``also`` is a later version from which on a lower
-    target has it too; ``removed`` is the version and target from which on, both, the instruction is no longer there; ``variant`` is
-    ``a`` if only targets like ``sm_90a`` have it; ``only`` are the targets that have it where higher ones do not: ``100a`` is that
-    target, ``100f`` it and the higher ones of its family, with ``f`` or ``a``.
+    ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced it. ``requires`` maps a modifier value or
+    a combination of values separated by spaces, to its additional requirements. ``also`` is a later PTX version that added a lower
+    target. ``removed``: modules of at least this version and at least this target may not use the line. ``variant`` is ``a`` if only
+    targets such as ``sm_90a`` accept it. ``only`` lists the targets if higher ones do not accept it: ``100a`` is that target,
+    ``100f`` it and the higher targets of its family, with suffix ``f`` or ``a``.
     """
 
     since: Version = (1, 0)
@@ -35,13 +35,13 @@ class Available:
 
     @classmethod
     def of(cls, since: Version, target: int, only: str, requires: Mapping[str, Needs]) -> Available:
-        """As rows have it: ``only`` in one string, whose lowest target is the one that introduced the line."""
+        """From the arguments of a row: ``only`` is one string, and its lowest target becomes ``target``."""
         named = tuple(only.split())
         lowest = min((int(name[:-1]) for name in named), default=target)
         return cls(since=since, target=lowest, requires=dict(requires), only=named)
 
     def needs(self, words: Collection[object]) -> Needs:
-        """The lowest PTX version and SM number that have the line with these modifiers."""
+        """The lowest PTX version and SM number that accept the line with these modifiers."""
         version, target = self.since, self.target
         for required, (other_version, other_target) in self.requires.items():
             if all(word in words for word in required.split()):
@@ -49,7 +49,7 @@ class Available:
         return version, target
 
     def check(self, opcode: str, needs: Needs, version: Version, target: int, variant: str) -> None:
-        """Raises ``PtxError`` (without position) if a module's ``.version`` or ``.target`` is too low, or another one."""
+        """Raises ``PtxError`` (without position) if a module's ``.version`` or ``.target`` does not accept the line."""
         need_version, need_target = needs
         if self.also is not None and self.also[1] <= target < need_target:
             need_version, need_target = self.also
@@ -73,11 +73,11 @@ class Available:
             )
 
     def is_removed(self, version: Version, target: int) -> bool:
-        """Whether the instruction is no longer there."""
+        """Whether this PTX version removed the instruction from this target."""
         return self.removed is not None and version >= self.removed[0] and target >= self.removed[1]
 
     def removal(self, opcode: str, version: Version, target: int, accepted: Sequence[str]) -> PtxError:
-        """The error about an instruction that is no longer there; ``accepted``: lines for what came in its place."""
+        """The error about a removed instruction; ``accepted``: lines that describe its replacements."""
         assert self.removed is not None
         return PtxError(
             f"{opcode} is not available on sm_{self.removed[1]} and higher from .version {_dotted(self.removed[0])} on, "

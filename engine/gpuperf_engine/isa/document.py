@@ -1,4 +1,4 @@
-"""The instruction table as a page: what can be written, what it needs, what it costs, and whether it can be run."""
+"""The instruction table as a page: accepted syntax, required versions and targets, units, and whether a row can be run."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _table(group: list[Row]) -> Iterator[str]:
 
 
 def _requirements(row: Row) -> Iterator[str]:
-    """What modifiers need beyond the line, those with the same needs together."""
+    """Additional requirements of modifiers, grouped by requirement."""
     alike: dict[tuple[str, str], list[str]] = {}
     for words, (version, target) in row.available.requires.items():
         if not row.words.issuperset(words.split()):
@@ -108,7 +108,7 @@ def _requirements(row: Row) -> Iterator[str]:
 
 
 def _constants(row: Row) -> Iterator[str]:
-    """Which constants operands take."""
+    """The constants that operands accept."""
     for words, (_, text) in row.accepts.constants.items():
         name, *only = words.split()
         yield f"{name}{''.join(f' with `.{word}`' for word in only)}: {text}"

@@ -1,7 +1,7 @@
 """What instructions do beyond computing their destinations from their sources: one object per kind.
 
-A row of the table names the effect of its instructions. Analyses ask for a property of it, or whether it is one certain effect
-(``instruction.effect is LOAD``), never for the name of an instruction. Backends carry an effect out by the function that they have
+A row of the table names the effect of its instructions. Analyses test a property of the effect, or its identity
+(``instruction.effect is LOAD``), never the name of an instruction. A backend executes an effect by the function that it has
 registered for it (``Handlers``).
 """
 
@@ -18,19 +18,19 @@ Handler = TypeVar("Handler", bound=Callable[..., object])
 class Effect:
     """One kind of effect; the properties hold of every instruction that has it.
 
-    ``reads`` and ``writes``: memory. ``atomic``: both, in one step that no other access comes into. ``per_lane``: each lane accesses
-    what its own address operand points to. ``site``: what a place in the program that accesses memory so is called (a copy is a load
-    that stores to shared memory as well), ``""`` if it has no counters of its own. ``copies``: bytes move from memory to memory.
+    ``reads`` and ``writes``: it accesses memory. ``atomic``: it reads and writes in one indivisible step. ``per_lane``: each lane
+    accesses the address in its own operand. ``site``: the kind of site in messages (a copy is a load that also stores to shared
+    memory), ``""`` if it has no counters of its own. ``copies``: bytes move from memory to memory.
 
-    ``collective``: whose threads give the operands that one result is made of. ``exchanges``: results are made of registers of other
-    lanes. ``whole_warp``: all 32 lanes must take part.
+    ``collective``: the threads whose operands make up one result. ``exchanges``: results depend on registers of other lanes.
+    ``whole_warp``: all 32 lanes must take part.
 
-    ``ends_block``: nothing stands behind it in its basic block. ``may_wait``: the warp may be suspended before it. ``orders``: memory
-    accesses around it keep their order. ``observes``: its result may be what another thread writes meanwhile. ``varies``: results
-    may differ between lanes whose sources do not.
+    ``ends_block``: it is the last of its basic block. ``may_wait``: the warp may be suspended before it. ``orders``: memory
+    accesses before and after it keep their order. ``observes``: its result may depend on concurrent stores of other threads.
+    ``varies``: results may differ between lanes with equal sources.
 
-    ``tensor``: reaches tensor memory. ``needs_semantics``: it runs only if its row has semantics. ``folded``: these are a part of
-    the work, and their results not the destinations (see ``evaluation``).
+    ``tensor``: it accesses tensor memory. ``needs_semantics``: it runs only if its row has semantics. ``folded``: the handler applies
+    the semantics repeatedly, and their results are not the destinations (see ``evaluation``).
     """
 
     name: str
@@ -57,17 +57,17 @@ class Effect:
         return f"<effect {self.name}>"
 
     def __deepcopy__(self, memo: object) -> Effect:
-        """Effects are compared by identity: a copy would be another kind."""
+        """Effects are compared by identity, so a copy must be the same object."""
         return self
 
     @property
     def joins_lanes(self) -> bool:
-        """Whether the lanes of a warp do it together, so that those of ``.sync`` instructions wait for each other."""
+        """Whether the lanes of a warp execute it together: those of ``.sync`` instructions wait for each other."""
         return self.collective in ("warp", "warpgroup")
 
     @property
     def is_barrier(self) -> bool:
-        """Whether warps wait there for warps of the CTA or cluster, or announce their arrival."""
+        """Whether warps wait at it for warps of the CTA or cluster, or arrive at a barrier without waiting."""
         return self.collective in ("cta", "cluster")
 
 
@@ -160,7 +160,7 @@ MBARRIER = Effect(
     description="changes an mbarrier object (mbarrier.init, arrive …), or waits for copies to do so",
     reads=True, writes=True, observes=True, varies=True,
 )  # fmt: skip
-# does not vary: the lanes that ask together about one phase of one object hear the same
+# not ``varies``: lanes that test one phase of one object together get the same result
 MBARRIER_WAIT = Effect(
     name="mbarrier_wait",
     description="asks whether a phase of an mbarrier object is complete; the warp may have to wait",
@@ -263,27 +263,25 @@ IMAGE_QUERY = Effect(
     description="asks for properties of a texture, sampler or surface (txq, suq, istypep)",
     needs_semantics=True,
 )
-#: of no row: what a slice leaves of a matrix product whose operands it does not compute
+#: No row has it: slices replace matrix products by it if they do not compute the operands.
 CONVERGENCE = Effect(
     name="convergence",
     description="waits for all lanes of the warp, as a matrix product does",
     collective="warp", whole_warp=True,
 )  # fmt: skip
 
-#: all of them
 EFFECTS: tuple[Effect, ...] = tuple(value for value in globals().values() if isinstance(value, Effect))
 
 
-def _place(handler: Callable[..., object]) -> tuple[str, str]:
-    """The same for a function whose module is imported again, as runs of pytest inside pytest do."""
+def _identity(handler: Callable[..., object]) -> tuple[str, str]:
+    """Module and name, which stay equal if a module is imported again, as by pytest inside pytest."""
     return handler.__module__, handler.__qualname__
 
 
 class Handlers(Generic[Handler]):
-    """What a backend registers for effects: ``@handles(LOAD, STORE)`` over a function makes it the handler of both.
+    """The handlers of a backend: ``@handles(LOAD, STORE)`` makes a function the handler of both effects.
 
-    Each effect has one handler at most (``ValueError``). ``for_effect`` gives it, or ``None``; the functions have one signature in
-    each backend.
+    An effect has at most one handler (``ValueError``). All handlers of a backend have the same signature.
     """
 
     def __init__(self) -> None:
@@ -293,7 +291,7 @@ class Handlers(Generic[Handler]):
         def register(handler: Handler) -> Handler:
             for effect in effects:
                 before = self._of.get(effect)
-                if before is not None and _place(before) != _place(handler):
+                if before is not None and _identity(before) != _identity(handler):
                     raise ValueError(f"{effect.name} has a handler already: {before.__name__}")
                 self._of[effect] = handler
             return handler
@@ -307,5 +305,5 @@ class Handlers(Generic[Handler]):
         return iter(self._of)
 
     def for_effect(self, effect: Effect) -> Handler | None:
-        """The handler of an effect."""
+        """The handler of an effect, or ``None``."""
         return self._of.get(effect)

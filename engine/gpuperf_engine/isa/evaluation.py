@@ -1,22 +1,22 @@
-"""Applies semantics; what every instruction has in common stands here, once.
+"""Applies the semantics of instructions, and the modifiers that all instructions have in common.
 
-``evaluate(form, sources)`` gives the destinations of an instruction from its sources. Around the semantics it flushes
+``evaluate(form, sources)`` computes the destinations of an instruction from its sources. Around the semantics it flushes
 subnormals (``.ftz``: inputs and results), clamps (``.sat`` of floating point, ``.relu``), and runs packed types
-(``f16x2`` …) lane by lane. The semantics receive the sources positionally and, as keywords, the modifiers that they name; one
-that asks for ``ftz``, ``sat`` or ``relu`` applies it itself.
+(``f16x2`` …) lane by lane. The semantics receive the sources positionally and, as keywords, the modifiers that they name;
+semantics with a keyword ``ftz``, ``sat`` or ``relu`` apply that modifier themselves.
 
 Sources are the *value* operands in the order of ``Form.sources``: registers, immediates, special registers and symbols,
-typed by their form (a ``.b32`` register read by ``add.s32`` arrives as ``s32``); the elements of a ``{…}`` operand one after
-the other; addresses, labels and call operands are not among them. ``{!}`` has been applied. Operands that must be integer
-constants (``OperandSlot.constant``) are Python ``int``, or values that know their constant. If ``form.reads_carry`` the
-condition code CC.CF (``pred``) is the last source, if ``form.writes_carry`` it is the last result. If ``form.reads_rank``
+typed by their form (a ``.b32`` register read by ``add.s32`` arrives as ``s32``), with the elements of ``{…}`` operands
+flattened, and without addresses, labels and call operands. ``{!}`` has been applied. Operands that must be integer
+constants (``OperandSlot.constant``) are Python ``int``, or values whose ``known`` is set. If ``form.reads_carry``, the
+condition code CC.CF (``pred``) is the last source; if ``form.writes_carry``, it is the last result. If ``form.reads_rank``,
 the rank of the CTA in its cluster (``u32``) is the last source.
 
-Results are in the order of ``Form.destinations``, vectors flattened, each of its slot's type; those of sinks ``_`` are
-the caller's to drop.
+Results are in the order of ``Form.destinations``, vectors flattened, each of its slot's type; callers drop those of
+sinks ``_``.
 
-Where an instruction has an effect, the backend's handler for that effect does it, and the semantics, if the row has any,
-is its pure part, with sources and results that are *not* those of the operands:
+If an instruction has an effect, the backend's handler executes it. The semantics, if the row has any, are the pure part of
+it, and their sources and results are *not* the operands:
 
 =========================== ===========================================================================================
 effect                      ``evaluate(form, sources)``
@@ -24,7 +24,7 @@ effect                      ``evaluate(form, sources)``
 ``load``, ``store``         none: the handler moves the bits of ``form.type``; ``ld`` of a narrow type into a wider
                             register extends by the signedness of the instruction's type (``extend`` below)
 ``atomic``, ``reduction``   ``(old, b[, c]) → (new,)``, all of the element type: the value to store. Vectors: once for each
-                            element. ``atom`` gives the program ``old``
+                            element. The destination of ``atom`` is ``old``
 ``shfl``                    ``(lane, b, c) → (source lane, in range)``, ``u32`` and ``pred``; where *in range* is false the
                             source lane is the lane itself. The handler fetches ``a`` from that lane
 ``redux``                   ``(x, y) → (x op y,)``: the handler folds it over the member lanes in ascending order
@@ -32,14 +32,14 @@ effect                      ``evaluate(form, sources)``
 ``activemask``, ``elect``
 ``barrier`` with ``.red``   none: ``modifiers["op"]`` is ``popc``, ``and`` or ``or``
 ``matrix``                  the instruction's own, on the fragments of all 32 lanes; if ``applied.checked``, then as the last result
-                            the lanes whose operands mean nothing
+                            the lanes whose operands are invalid
 ``stack``                   ``(operands …, stack pointer) → (stack pointer,)``; the destination gets the same
 ``warpgroup``               ``(0, words)``: the elements of A in some words; ``(1, words)`` those of B; ``(2, rows, columns, scale_d,
                             c…, a…, b…[, metadata…])``: elements of D, row by row, from those of C, the rows of A, the columns of
                             B and the words of metadata of the rows
 ``matrix_load``             the four words of the row at each lane's address → fragments
 ``matrix_store``            fragments → the four words of the row at each lane's address
-``texture``, ``surface``,   ``(image, *sources)``: what the handle leads to (``images.Image``), then the operands but the handle
+``texture``, ``surface``,   ``(image, *sources)``: the image that the handle names (``images.Image``), then the other operands
 ``image_query``
 all others                  none
 =========================== ===========================================================================================
@@ -64,7 +64,7 @@ _TYPE_MODIFIERS = frozenset(("type", "dtype", "atype", "btype", "ctype", "stype"
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What ``evaluate`` does for one form, worked out once."""
+    """The steps of ``evaluate`` for one form, derived once."""
 
     semantics: Callable[..., Value | tuple[Value, ...]]
     keywords: dict[str, object]
@@ -73,16 +73,18 @@ class _Plan:
     constants: tuple[int, ...]
     saturate: bool
     relu: bool
-    results: tuple[ScalarType | None, ...] | None  #: types of the results, None: as they come
+    results: (
+        tuple[ScalarType | None, ...] | None
+    )  #: types of the results; None: those that the semantics return
 
 
 def has_semantics(form: Form) -> bool:
-    """Whether ``evaluate`` can be asked for this form."""
+    """Whether ``evaluate`` accepts this form."""
     return form.row.semantics is not None
 
 
 def evaluate(form: Form, sources: Sequence[Value | int]) -> tuple[Value, ...]:
-    """The results of the instruction's semantics on these sources; see the module's text for both orders.
+    """The results of the instruction's semantics on these sources; the module's docstring gives the order of both.
 
     Raises ``Unsupported`` if the row has no semantics.
     """
@@ -133,17 +135,17 @@ def _make_plan(form: Form) -> _Plan:
         raise Unsupported(f"{form.opcode} is not implemented yet: it is parsed and counted, but cannot run")
     lanes = 1 if row.applied.whole else form.lanes
     keywords: dict[str, object] = {}
-    for name in row.asks:
+    for name in row.keywords:
         value = modifiers.get(name)
         if name in _TYPE_MODIFIERS:
-            type_ = SCALAR_TYPES.get(str(value))  # elements of matrices may be of types that no register has
+            type_ = SCALAR_TYPES.get(str(value))  # matrix elements may have types that no register has
             keywords[name] = _lane_type(type_) if type_ and lanes > 1 and type_.lanes > 1 else type_ or value
         elif name == "rnd":
             keywords[name] = value or "rn"
         else:
             keywords[name] = value
     flushed: frozenset[str] = frozenset()
-    if modifiers.get("ftz") and "ftz" not in row.asks:
+    if modifiers.get("ftz") and "ftz" not in row.keywords:
         own = str(modifiers.get("type") or modifiers.get("stype") or "f32").split("x2")[0]
         flushed = frozenset((own if SCALAR_TYPES[own].is_float else "f32",))
     folded = form.effect.folded or form.space is not None
@@ -157,14 +159,14 @@ def _make_plan(form: Form) -> _Plan:
         flushed,
         lanes,
         tuple(index for index, slot in enumerate(elements) if slot.constant and form.effect is not WARPGROUP),
-        bool(modifiers.get("sat")) and "sat" not in row.asks,
-        bool(modifiers.get("relu")) and "relu" not in row.asks,
+        bool(modifiers.get("sat")) and "sat" not in row.keywords,
+        bool(modifiers.get("relu")) and "relu" not in row.keywords,
         None if folded else tuple(types),
     )
 
 
 def _once(plan: _Plan, sources: Sequence[Value | int]) -> tuple[Value, ...]:
-    """The semantics on scalar sources, with the modifiers that act around it."""
+    """The semantics applied to scalar sources, with ``.ftz``, ``.sat`` and ``.relu``."""
     if plan.flushed:
         sources = [
             source.flush() if not isinstance(source, int) and source.type.name in plan.flushed else source
@@ -184,7 +186,7 @@ def _once(plan: _Plan, sources: Sequence[Value | int]) -> tuple[Value, ...]:
 
 
 def _finish(plan: _Plan, results: tuple[Value, ...]) -> tuple[Value, ...]:
-    """Results in the types of their operands: the same bits under another name."""
+    """Results as the types of their operands, with the same bits."""
     if plan.results is None:
         return results
     return tuple(
@@ -196,7 +198,7 @@ def _finish(plan: _Plan, results: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def _lanes(source: Value | int, count: int) -> tuple[Value | int, ...]:
-    """A packed source lane by lane, low lane first; others for each lane."""
+    """The lanes of a packed source, the low one first; other sources repeated for each lane."""
     if isinstance(source, int) or source.type.lanes == 1:
         return (source,) * count
     element = _lane_type(source.type)

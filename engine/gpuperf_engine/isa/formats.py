@@ -1,6 +1,6 @@
 """The narrow formats of ``cvt`` and of matrices: 8, 6 and 4 bits of floating point, powers of two, fixed point.
 
-All is worked out on integers and single precision, so that backends need not know the formats. Sources: PTX manual,
+All conversions use integers and single precision, so that backends need not support the formats. Sources: PTX manual,
 "Alternate Floating-Point Data Formats", "Fixed-point Data format" and "cvt"; OCP Microscaling Formats 1.0.
 """
 
@@ -20,7 +20,7 @@ NAN32, INFINITY32, LARGEST32 = 0x7FFFFFFF, 0x7F800000, 0x7F7FFFFF
 @dataclass(frozen=True)
 class Narrow:
     """A format: its width in bits, bits of mantissa, least exponent of a normal number, pattern of the largest number,
-    pattern of NaN (``None``: there is none, the largest number stands for it) and whether it has a sign."""
+    pattern of NaN (``None``: it has none, and NaN becomes the largest number) and whether it has a sign."""
 
     width: int
     mantissa: int
@@ -35,7 +35,7 @@ class Narrow:
         return (1 << (self.width - self.signed)) - 1
 
 
-#: Only e5m2 has infinities: the pattern above the largest.
+#: The only format with infinities; theirs is the pattern after the largest number.
 E5M2 = Narrow(8, 2, -14, 0x7B, 0x7F)
 _ELEMENTS = {
     "e4m3": Narrow(8, 3, -6, 0x7E, 0x7F),
@@ -45,7 +45,7 @@ _ELEMENTS = {
     "e2m1": Narrow(4, 1, 0, 0x7),
     "ue5m3": Narrow(8, 3, -14, 0xFE, 0xFF, signed=False),
 }
-#: By the name of the element or of the packed type.
+#: By the name of the element or the packed type.
 FORMATS = {f"{name}{lanes}": form for name, form in _ELEMENTS.items() for lanes in ("", "x2", "x4")}
 
 
@@ -69,7 +69,7 @@ def encode(
     tiny = magnitude.compare("lt", (form.least + 127) << 23)
     if rounding == "rn":
         half = magnitude + ((1 << (dropped - 1)) - 1) + ((magnitude >> dropped) & 1)
-        # below the normal numbers: a sum whose unit in the last place is the format's smallest number
+        # subnormal numbers: adding the anchor rounds to multiples of the format's smallest number
         anchor = a.constant(float(2.0 ** (form.least - form.mantissa + 23)), F32)
         small = (magnitude.bits(F32) + anchor).bits(U32) - anchor.bits(U32)
         code = select(tiny, small, (half >> dropped) - bias)
@@ -106,7 +106,7 @@ def _shifted(significand: Value, shift: Value, rounding: str, random: Value | No
 
 
 def decode(code: Value, form: Narrow) -> Value:
-    """The number (f32) that a code (any integer type) stands for, exactly; bits beyond the format's width do not count."""
+    """The exact number (f32) that a code (any integer type) encodes; bits above the format's width are ignored."""
     code = code.bits(scalar_type(f"u{code.type.bits}")).convert(U32)
     magnitude = code & form.mask
     bias = form.least - 1 + 127
@@ -138,7 +138,7 @@ def power(a: Value, rounding: str, finite: bool) -> Value:
 
 
 def scale(code: Value) -> Value:
-    """The power of two (f32) that a ue8m0 code (any integer type) stands for; NaN for 255."""
+    """The power of two (f32) that a ue8m0 code (any integer type) encodes; NaN for 255."""
     code = code.bits(scalar_type(f"u{code.type.bits}")).convert(U32)
     pattern = select(code.compare("eq", 0), code.constant(1 << 22, U32), code << 23)
     return select(code.compare("eq", 0xFF), code.constant(NAN32, U32), pattern).bits(F32)
@@ -152,5 +152,5 @@ def fixed(a: Value, rounding: str) -> Value:
 
 
 def unfixed(code: Value) -> Value:
-    """The number (f32) that a s2f6 code (8 bits) stands for."""
+    """The number (f32) that an s2f6 code (8 bits) encodes."""
     return code.bits(S8).convert(S32).convert(F32, rounding="rn") * (1 / 64)

@@ -1,8 +1,7 @@
-"""How the matrices of ``mma`` lie in the registers of a warp (manual: "Matrix fragments for mma.…").
+"""How the matrices of ``mma`` are distributed over the registers of a warp (manual: "Matrix fragments for mma.…").
 
-A *layout* says for each lane and each element of its fragment which element of the matrix that is. Elements are numbered through
-the registers, those of one register from the low bits up. ``inverse`` turns it round: in which lane and element a lane finds an
-element of the matrix that it needs.
+A *layout* maps a lane and an element of its fragment to an element of the matrix. The elements of a fragment are numbered register
+by register, and within a register from the low bits up.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from functools import cache, lru_cache
 __all__ = ["LANES", "Layout", "Move", "Moves", "Place", "Tile", "gather", "layouts", "tile_of"]
 
 LANES = 32
-#: (matrix, row, column): ``m8n8k4`` of f16 multiplies four pairs of matrices at once, one per quad pair, all others one
+#: (matrix, row, column): ``m8n8k4`` of f16 multiplies four pairs of matrices at once, one per quad pair; all other shapes one
 Place = tuple[int, int, int]
 Layout = Callable[[int, int], Place]
 
 
-def _left(per_register: int, rows: int) -> Layout:
-    """A: a lane's group is the row; each register holds neighbouring columns; with 16 rows every other register is eight rows on."""
+def _layout_of_a(per_register: int, rows: int) -> Layout:
+    """A: the row is the lane's group; a register holds neighbouring columns; with 16 rows, every other register is 8 rows further."""
     halves = rows // 8
 
     def element_at(lane: int, element: int) -> Place:
@@ -31,8 +30,8 @@ def _left(per_register: int, rows: int) -> Layout:
     return element_at
 
 
-def _right(per_register: int) -> Layout:
-    """B: a lane's group is the column; each register holds neighbouring rows."""
+def _layout_of_b(per_register: int) -> Layout:
+    """B: the column is the lane's group; a register holds neighbouring rows."""
 
     def element_at(lane: int, element: int) -> Place:
         register, within = divmod(element, per_register)
@@ -41,8 +40,8 @@ def _right(per_register: int) -> Layout:
     return element_at
 
 
-def _result(lane: int, element: int) -> Place:
-    """C and D: two neighbouring columns, and the same two eight rows on."""
+def _layout_of_c(lane: int, element: int) -> Place:
+    """C and D: two neighbouring columns, and the same two columns 8 rows further."""
     return 0, lane // 4 + 8 * (element // 2), 2 * (lane % 4) + element % 2
 
 
@@ -51,7 +50,7 @@ def _quad(lane: int) -> tuple[int, int]:
     return lane // 4 % 4, 4 * (lane // 16)
 
 
-def _volta_left(layout: str) -> Layout:
+def _volta_layout_of_a(layout: str) -> Layout:
     def element_at(lane: int, element: int) -> Place:
         pair, upper = _quad(lane)
         return (pair, lane % 4 + upper, element) if layout == "row" else (pair, element + upper, lane % 4)
@@ -59,7 +58,7 @@ def _volta_left(layout: str) -> Layout:
     return element_at
 
 
-def _volta_right(layout: str) -> Layout:
+def _volta_layout_of_b(layout: str) -> Layout:
     def element_at(lane: int, element: int) -> Place:
         pair, upper = _quad(lane)
         return (pair, lane % 4, element + upper) if layout == "row" else (pair, element, lane % 4 + upper)
@@ -67,7 +66,7 @@ def _volta_right(layout: str) -> Layout:
     return element_at
 
 
-def _volta_result(single: bool) -> Layout:
+def _volta_layout_of_c(single: bool) -> Layout:
     def element_at(lane: int, element: int) -> Place:
         pair, upper = _quad(lane)
         if not single:
@@ -85,8 +84,13 @@ def layouts(
     D are f32, for ``m8n8k4`` of f16."""
     if volta is not None:
         left, right, accumulator, result = volta
-        return _volta_left(left), _volta_right(right), _volta_result(accumulator), _volta_result(result)
-    return _left(per_register, rows), _right(per_register), _result, _result
+        return (
+            _volta_layout_of_a(left),
+            _volta_layout_of_b(right),
+            _volta_layout_of_c(accumulator),
+            _volta_layout_of_c(result),
+        )
+    return _layout_of_a(per_register, rows), _layout_of_b(per_register), _layout_of_c, _layout_of_c
 
 
 @cache
@@ -98,12 +102,12 @@ def _inverse(layout: Layout, elements: int) -> dict[Place, tuple[int, int]]:
 def gather(
     layout: Layout, elements: int, wanted: tuple[Place, ...]
 ) -> list[tuple[int, tuple[int, ...], tuple[bool, ...]]]:
-    """How every lane gets the element of the matrix that it uses: for each element of the fragment that some lane needs,
-    the lanes to take it from, and the lanes that use it."""
-    where = [_inverse(layout, elements)[place] for place in wanted]
-    needed = sorted({element for _, element in where})
+    """The exchanges of lanes by which every lane gets the element of the matrix that it uses: for each element of the fragment
+    that a lane needs, the source lanes, and whether each lane uses it."""
+    sources = [_inverse(layout, elements)[place] for place in wanted]
+    needed = sorted({element for _, element in sources})
     return [
-        (element, tuple(lane for lane, _ in where), tuple(at == element for _, at in where))
+        (element, tuple(lane for lane, _ in sources), tuple(at == element for _, at in sources))
         for element in needed
     ]
 
@@ -112,7 +116,7 @@ def gather(
 class Move:
     """One access by which the lanes of a warp load or store their parts of a matrix.
 
-    ``count`` elements of ``bytes`` each, one after the other, by the first ``lanes`` lanes. A lane's address is that of the
+    The first ``lanes`` lanes each access ``count`` consecutive elements of ``bytes``. A lane's address is that of the
     instruction, plus ``lines`` times the distance between the lines of the matrix, plus ``offsets`` bytes.
     """
 
@@ -125,8 +129,8 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """All accesses of one instruction, in order. ``bits`` is the size of an element of the matrix and ``inner`` the elements of a
-    line: the distance between lines where the instruction does not give another."""
+    """All accesses of one instruction, in order. ``bits`` is the size of an element of the matrix, and ``inner`` the elements of a
+    line: the distance between lines unless the instruction specifies it."""
 
     parts: tuple[Move, ...]
     bits: int = 0
@@ -134,20 +138,20 @@ class Moves:
 
     @property
     def bytes(self) -> int:
-        """What one lane accesses in all."""
+        """Bytes that one lane accesses in total."""
         return sum(part.bytes * part.count for part in self.parts)
 
     @property
     def piece(self) -> int:
-        """What one lane accesses at a time: the same in all parts."""
+        """Bytes of one access of a lane, the same in all parts."""
         return self.parts[0].bytes * self.parts[0].count
 
 
 class Tile:
-    """A matrix of ``rows`` × ``columns`` elements of ``bits`` as ``wmma`` holds it.
+    """The fragments of ``wmma`` for a matrix of ``rows`` × ``columns`` elements of ``bits``.
 
-    The manual leaves open which lane holds which element. Here lane after lane holds a piece of at most 16 bytes, in the order of
-    memory (of accumulators: of the rows), and so on with a second piece each until the matrix ends.
+    The manual does not specify which lane holds which element. Here consecutive lanes hold consecutive pieces of at most 16 bytes, in
+    the order of memory (for accumulators: row by row), followed by a second piece per lane, until the end of the matrix.
     """
 
     def __init__(self, rows: int, columns: int, bits: int) -> None:
@@ -160,20 +164,20 @@ class Tile:
         return self.columns if layout == "row" else self.rows
 
     def line(self, layout: str, lane: int, element: int) -> tuple[int, int]:
-        """The line of an element of a lane's fragment, and its place there."""
+        """The line of an element of a lane's fragment, and its index in the line."""
         round, within = divmod(element, self.piece)
         return divmod((round * LANES + lane) * self.piece + within, self.inner(layout))
 
     def place(self, layout: str) -> Layout:
-        """Which element a lane's fragment holds where; always the same function, by which distributions are remembered."""
+        """The layout of the fragments; always the same function object, as ``gather`` caches by it."""
         return _tile_layout(self, layout)
 
-    def moves(self, layout: str, held: str) -> Moves:
-        """How a matrix comes from memory in one layout to fragments in another, or goes there."""
-        return Moves(self._parts(layout, held), self.bits, self.inner(layout))
+    def moves(self, layout: str, fragment_layout: str) -> Moves:
+        """The accesses that load a matrix of one layout in memory into fragments of another, or store it."""
+        return Moves(self._parts(layout, fragment_layout), self.bits, self.inner(layout))
 
-    def _parts(self, layout: str, held: str) -> tuple[Move, ...]:
-        if layout == held:
+    def _parts(self, layout: str, fragment_layout: str) -> tuple[Move, ...]:
+        if layout == fragment_layout:
             total = self.piece * self.bits // 8
             size = 8 if self.bits == 64 else min(4, total)
             return tuple(
@@ -181,7 +185,9 @@ class Tile:
                 for first in range(0, self.elements, self.piece)
             )
         return tuple(
-            self._move(self.bits // 8, 1, [self.line(held, lane, element)[::-1] for lane in range(LANES)])
+            self._move(
+                self.bits // 8, 1, [self.line(fragment_layout, lane, element)[::-1] for lane in range(LANES)]
+            )
             for element in range(self.elements)
         )
 
@@ -192,7 +198,7 @@ class Tile:
 
 @cache
 def tile_of(rows: int, columns: int, bits: int) -> Tile:
-    """The one tile of a size."""
+    """The only ``Tile`` object of a size."""
     return Tile(rows, columns, bits)
 
 

@@ -1,4 +1,4 @@
-"""Operations of matrix products: how many, and on what, from the shape and the types that an opcode names."""
+"""Operations of matrix products: their number and element type, from the shape and the types in an opcode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .fragments import LANES
 
 __all__ = ["TENSOR", "matrix_work"]
 
-#: Type of the factors → name, after Nsight Compute's ``sm__ops_path_tensor_src_fp16…``; of two types the wider one's.
+#: Type of the factors → name, after Nsight Compute's ``sm__ops_path_tensor_src_fp16…``; for two types, that of the wider one.
 TENSOR = {
     "f64": "tensor_fp64",
     "tf32": "tensor_tf32",
@@ -34,10 +34,10 @@ _WARPGROUP = 4 * LANES
 
 @lru_cache(maxsize=1024)
 def matrix_work(opcode: str) -> tuple[str, int] | None:
-    """Name and operations per thread of a matrix product, as it is written; ``None`` for all other instructions.
+    """Name and operations per thread of a matrix product; ``None`` for all other instructions.
 
-    A multiply-add counts two, of a sparse matrix A one for every element that is stored. The operations of a warp, of
-    ``wgmma`` those of a warpgroup, are shared evenly among its threads.
+    A multiply-add counts as two operations. With a sparse matrix A, only its stored elements count. The operations of a warp (of
+    ``wgmma``: a warpgroup) are divided evenly among its threads.
     """
     name, *words = opcode.split(".")
     if name not in ("mma", "wmma", "wgmma"):
@@ -49,7 +49,7 @@ def matrix_work(opcode: str) -> tuple[str, int] | None:
     factors = ["f16"] if name == "wmma" and len(types) == 2 else types[1:3]
     m, n, k = map(int, shape.groups())
     if shape[0] == "m8n8k4" and name == "mma" and "f16" in factors:
-        m *= 4  # four products beside each other
+        m *= 4  # four independent products, one per quad pair
     if words[0].startswith("sp") or "sp" in words:
         k //= 2
     threads = _WARPGROUP if name == "wgmma" else LANES

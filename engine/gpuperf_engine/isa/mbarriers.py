@@ -1,4 +1,4 @@
-"""The 64 bits of an mbarrier object, which the manual leaves open, and what its operations do to them (manual: "Parallel
+"""The 64 bits of an mbarrier object, which the manual does not specify, and the operations on them (manual: "Parallel
 Synchronization and Communication Instructions: mbarrier").
 
 ========= ==================================================================================
@@ -11,16 +11,15 @@ bits      field
 62, 63    binary 10 in an object that is initialised, 11 in one of ``.layout::v1``
 ========= ==================================================================================
 
-Counts of ``.layout::v1`` have nine bits. Of the others of these fields three say what was reported:
+Counts of ``.layout::v1`` have nine bits. Three of the bits that this leaves free describe reports:
 
 ========= ==================================================================================
-29        whether something was reported in the current phase
-30        whether something was in the last one
-31        parity of the conditional phase, which ends with a phase in which nothing was reported
+29        whether the current phase has a report
+30        whether the last phase had a report
+31        parity of the conditional phase, which ends with a phase without a report
 ========= ==================================================================================
 
-What is reported besides that something was (``reportValue``) is 0 here. An opaque state is the object as it was before the arrive
-operation.
+The reported value (``reportValue``) is always 0 here. An opaque state is a copy of the object before the arrive operation.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ __all__ = [
     "explain",
     "fresh",
     "is_valid",
-    "most",
+    "max_arrivals",
     "parity",
     "pending",
     "report",
@@ -42,7 +41,7 @@ __all__ = [
     "was_reported",
 ]
 
-#: the highest count of arrivals, and the bound of the tx-count both ways
+#: the highest count of arrivals, and the largest absolute value of the tx-count
 COUNT_MAX = (1 << 20) - 1
 #: the highest count of arrivals of ``.layout::v1``
 SMALL_MAX = (1 << 9) - 1
@@ -50,7 +49,7 @@ _BIAS = 1 << 20
 
 
 class Mbarrier:
-    """Fields of the object, and why an operation on it is an error."""
+    """Bit positions of the object's fields, numbers of operations and their flags, and of errors."""
 
     EXPECTED = 20
     TRANSACTIONS = 40
@@ -58,13 +57,13 @@ class Mbarrier:
     TAG = 62
     VALID = 2
     REPORTING = 3
-    #: of ``.layout::v1``
+    #: fields of ``.layout::v1``
     REPORT = 29
     REPORTED = 30
     CONDITIONAL = 31
-    #: bits that are 0 in it
+    #: bits that are 0 in ``.layout::v1``
     UNUSED = 0xFF000FFE00
-    # operations, and what is or-ed to them
+    # operations, and flags that are or-ed to them
     INIT = 0
     INVAL = 1
     EXPECT = 2
@@ -75,7 +74,7 @@ class Mbarrier:
     DROP = 16
     EXPECTS = 32
     STAYS = 64
-    REPORTS = 128  # the layout is v1
+    REPORTS = 128  # .layout::v1
     # errors
     NOT_SHARED = 8
     UNINITIALISED = 9
@@ -92,13 +91,13 @@ class Mbarrier:
 
 
 def fresh(count: int, reports: bool = False) -> int:
-    """An object in phase 0 that expects ``count`` arrivals; ``reports``: of ``.layout::v1``."""
+    """A new object in phase 0 that expects ``count`` arrivals; ``reports``: of ``.layout::v1``."""
     tag = Mbarrier.REPORTING if reports else Mbarrier.VALID
     return tag << Mbarrier.TAG | _BIAS << Mbarrier.TRANSACTIONS | count << Mbarrier.EXPECTED | count
 
 
 def is_valid(word: int) -> bool:
-    """Whether the bits are those of an object that is initialised."""
+    """Whether the bits are those of an initialised object."""
     return word >> Mbarrier.TAG == Mbarrier.VALID or (_reports(word) and word & Mbarrier.UNUSED == 0)
 
 
@@ -106,18 +105,18 @@ def _reports(word: int) -> bool:
     return word >> Mbarrier.TAG == Mbarrier.REPORTING
 
 
-def most(word: int) -> int:
+def max_arrivals(word: int) -> int:
     """The highest count of arrivals of an object's layout."""
     return SMALL_MAX if _reports(word) else COUNT_MAX
 
 
 def report(word: int) -> tuple[int, int]:
-    """Report-on: the object, and the error or 0."""
+    """A report in the current phase: the new object, and the error or 0."""
     return (word | 1 << Mbarrier.REPORT, 0) if _reports(word) else (word, Mbarrier.NO_REPORT)
 
 
 def was_reported(word: int) -> bool:
-    """Whether something was reported in the last phase."""
+    """Whether the last phase had a report."""
     return _reports(word) and bool(word >> Mbarrier.REPORTED & 1)
 
 
@@ -132,7 +131,7 @@ def pending(word: int) -> tuple[int, int]:
 
 
 def _settled(word: int, arrivals: int, expected: int, transactions: int) -> tuple[int, bool]:
-    """The object with these counts, in its next phase if nothing is pending any more, and whether that is so."""
+    """The object with these counts, in its next phase if nothing is pending, and whether the phase completed."""
     phase = parity(word)
     complete = arrivals == 0 and transactions == 0 and pending(word) != (0, 0)
     settled = word >> Mbarrier.TAG << Mbarrier.TAG
@@ -149,43 +148,43 @@ def _settled(word: int, arrivals: int, expected: int, transactions: int) -> tupl
 
 
 def change_transactions(word: int, amount: int) -> tuple[int, bool, int]:
-    """``expect_tx`` (or, negative, ``complete_tx``): the object, whether a phase completed, and the error or 0."""
+    """``expect_tx``, or ``complete_tx`` if negative: the new object, whether a phase completed, and the error or 0."""
     arrivals, transactions = pending(word)
     transactions += amount
     if not -COUNT_MAX <= transactions <= COUNT_MAX:
         return word, False, Mbarrier.RANGE
-    return *_settled(word, arrivals, word >> Mbarrier.EXPECTED & most(word), transactions), 0
+    return *_settled(word, arrivals, word >> Mbarrier.EXPECTED & max_arrivals(word), transactions), 0
 
 
-def arrive(word: int, count: int, how: int, transactions: int = 0) -> tuple[int, bool, int]:
-    """``count`` arrivals after ``transactions`` more are expected: results as those of ``change_transactions``. ``how`` has the
-    bits of ``Mbarrier``."""
+def arrive(word: int, count: int, flags: int, transactions: int = 0) -> tuple[int, bool, int]:
+    """``count`` arrivals, after an ``expect_tx`` of ``transactions``; results as of ``change_transactions``. ``flags``: those of
+    ``Mbarrier``."""
     arrivals, waiting = pending(word)
-    expected = word >> Mbarrier.EXPECTED & most(word)
+    expected = word >> Mbarrier.EXPECTED & max_arrivals(word)
     waiting += transactions
-    if not 1 <= count <= most(word):
+    if not 1 <= count <= max_arrivals(word):
         return word, False, Mbarrier.COUNT
     if waiting > COUNT_MAX:
         return word, False, Mbarrier.RANGE
-    if count > arrivals or (how & Mbarrier.DROP and count > expected):
+    if count > arrivals or (flags & Mbarrier.DROP and count > expected):
         return word, False, Mbarrier.TOO_MANY
     arrivals -= count
-    if how & Mbarrier.DROP:
+    if flags & Mbarrier.DROP:
         expected -= count
-    if how & Mbarrier.STAYS and arrivals == 0 and waiting == 0:
+    if flags & Mbarrier.STAYS and arrivals == 0 and waiting == 0:
         return word, False, Mbarrier.COMPLETES
     return *_settled(word, arrivals, expected, waiting), 0
 
 
 def waits_for(word: int, state: int, of_parity: bool, conditional: bool = False) -> bool:
-    """Whether the phase that an opaque state (or a parity) stands for is not complete; ``conditional``: the conditional phase."""
+    """Whether the phase of an opaque state, or of a parity, is not complete yet; ``conditional``: the conditional phase."""
     if conditional and _reports(word):
         return word >> Mbarrier.CONDITIONAL & 1 == state & 1
     return parity(word) == (state & 1 if of_parity else parity(state))
 
 
 def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
-    """An error in words, and what to do."""
+    """The message and the hint of an error."""
     arrivals, transactions = pending(word)
     if problem == Mbarrier.NOT_SHARED:
         return (

@@ -1,4 +1,4 @@
-"""What the instruction table is made of: rows, the forms of their opcodes, and the operands of those."""
+"""The records of the instruction table: rows, the forms of their opcodes, and operands."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CATEGORIES: tuple[str, ...] = (
     "misc",
 )
 
-#: Execution units by the names Nsight Compute gives the pipes; ``none`` costs no issue slot by itself.
+#: Execution units, by Nsight Compute's names of pipes; ``none`` takes no issue slot of its own.
 UNITS: tuple[str, ...] = (
     "alu",
     "imad",
@@ -65,25 +65,25 @@ UNITS: tuple[str, ...] = (
     "none",
 )
 
-#: Kinds of floating-point operation, and how many operations one is: what profilers count apart.
+#: Kinds of floating-point operation that profilers count separately, and how many operations each is.
 FLOPS: dict[str, int] = {"": 0, "add": 1, "mul": 1, "fma": 2, "special": 1}
 
 Modifier = str | bool | None
-#: A category or unit: a name, or names by modifier value (first slot that has one wins) with ``""`` for the others.
+#: A category or unit: a name, or names by modifier value (of the first slot with an entry), with ``""`` as the default.
 ByModifier = str | Mapping[str, str]
 #: Why a combination of modifiers is not allowed, ``""`` if it is.
 Constraint = Callable[[Mapping[str, Modifier]], str]
-#: Which constants an operand takes, by its name (``a,b``: two together), with modifiers behind it if only for those; and what to
-#: call them.
+#: The constants that an operand accepts: name (``a,b``: two together), followed by modifiers if it holds only for these → predicate
+#: and description.
 Constants = Mapping[str, tuple[Callable[..., bool], str]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Accepts:
-    """What may be written beyond what the syntax line says.
+    """Restrictions and additions to a syntax line.
 
-    ``valid`` says why a combination of modifiers is not allowed; ``constants`` which constants operands take; ``selectors`` maps the
-    slots of operands to what stands there (``selectors.SELECTORS``).
+    ``valid`` returns why a combination of modifiers is not allowed; ``constants``: the constants that operands accept; ``selectors``
+    maps selector slots of operands to their kind (``selectors.SELECTORS``).
     """
 
     valid: Constraint | None = None
@@ -91,7 +91,7 @@ class Accepts:
     selectors: Mapping[str, str] = field(default_factory=dict)
 
 
-#: All that the syntax line says.
+#: No restrictions beyond the syntax line.
 EVERYTHING = Accepts()
 
 
@@ -99,10 +99,10 @@ EVERYTHING = Accepts()
 class Applied:
     """How semantics are applied.
 
-    ``reads_carry``: the condition code CC.CF is a source, after those written; ``reads_rank``: the rank of the CTA in its cluster
-    (``%cluster_ctarank``, u32) is the last source; ``whole``: packed values are taken whole, not lane by lane; ``checked``: the last
-    result are the lanes whose operands mean nothing, with what to call that and what is accepted; ``moves`` gives the accesses that
-    the lanes of a warp make together.
+    ``reads_carry``: the condition code CC.CF is a source, after the operands; ``reads_rank``: the rank of the CTA in its cluster
+    (``%cluster_ctarank``, u32) is the last source; ``whole``: semantics receive packed values whole, not lane by lane; ``checked``:
+    the last result is a predicate of the lanes with invalid operands, and the strings are the error and what is accepted; ``moves``
+    returns the collective accesses of a warp.
     """
 
     reads_carry: bool = False
@@ -112,7 +112,7 @@ class Applied:
     moves: Callable[[Mapping[str, Modifier]], Moves] | None = None
 
 
-#: To the values of the operands written, one lane of packed types at a time.
+#: To the operands alone, packed types lane by lane.
 LANE_BY_LANE = Applied()
 
 
@@ -121,14 +121,13 @@ class OperandSlot:
     """One operand of a form.
 
     ``role`` is ``destination source predicate_source address label call sink`` (``_`` as written); ``type`` its scalar type
-    (of an address: the type accessed; ``None`` for labels, calls and addresses of nothing in particular), ``vector`` the
-    number of elements of a ``{…}`` operand (1 = scalar), ``braces`` whether it is one, which holds of one element too.
+    (of an address: the type accessed; ``None`` for labels, calls and untyped addresses), ``vector`` the number of elements of a
+    ``{…}`` operand (1 = scalar), ``braces`` whether it is written in braces, which a single element may be as well.
     ``predicate_source`` may be negated (``!p``). ``pair``: written after the previous operand and a bar (``d|p``).
     ``wider``: registers wider than the type are allowed. ``constant``: must be an integer constant. ``space``: the state
     space of an address if it is not the instruction's (``Form.space``), ``image`` for that of a texture, sampler or
-    surface. ``inside``: written inside the brackets of the address before. ``register``: must be a register. ``negatable``:
-    may be written ``-a``; ``selector``: the slot of a part that may be chosen (``a.b0``). ``updated``: a destination that is
-    read as well.
+    surface. ``inside``: written inside the brackets of the previous address. ``register``: must be a register. ``negatable``:
+    may be written ``-a``; ``selector``: the slot of its selector (``a.b0``). ``updated``: a destination that is also read.
     """
 
     name: str
@@ -152,10 +151,10 @@ class OperandSlot:
 class Row:
     """One instruction of the manual, all forms of one syntax line.
 
-    ``modifiers`` maps slot names to their value sets. ``flop`` is the kind of floating-point operation done per thread and lane of
-    the type (``FLOPS``). ``asks`` are the modifiers that the semantics take as keywords; ``leads`` is a slot that is part of the
-    name. The syntax line is read when an opcode of that name is first looked up, since a program has a few of 1,300 rows:
-    ``pattern``, ``words`` and ``operand_choices`` raise ``ValueError`` for one that cannot be read.
+    ``modifiers`` maps slot names to their value sets. ``flop`` is the kind of floating-point operation per thread and lane of the
+    type (``FLOPS``). ``keywords`` are the modifiers that the semantics receive as keywords; ``leads`` is a slot that is part of the
+    name. The syntax line is parsed when an opcode of that name is first looked up, since a program uses few of the 1,300 rows:
+    ``pattern``, ``words`` and ``operand_choices`` raise ``ValueError`` if it is malformed.
     """
 
     name: str
@@ -170,14 +169,14 @@ class Row:
     flop: str = ""
     accepts: Accepts = field(default=EVERYTHING, repr=False)
     applied: Applied = field(default=LANE_BY_LANE, repr=False)
-    asks: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
     leads: str = ""
     categories: ByModifier = ""
     units: ByModifier = ""
 
     @cached_property
     def pattern(self) -> tuple[Item, ...]:
-        """What stands behind the name in the opcode."""
+        """The part of the opcode after the name."""
         opcode = self.syntax.partition(" ")[0]
         items = parse_pattern(opcode[len(self.name) :], self.modifiers, self.syntax, self.leads)
         if unused := set(self.modifiers).difference(names(items)):
@@ -186,12 +185,12 @@ class Row:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """All that any place of the opcode takes."""
+        """Every literal and modifier value that the opcode may contain."""
         return frozenset(word for item in flatten(self.pattern) for word in item.values or (item.name,))
 
     @cached_property
     def operand_choices(self) -> tuple[tuple[Operand, ...], ...]:
-        """The operands, for each choice of those that may be absent."""
+        """The operand lists, one for each choice of optional operands."""
         return tuple(parse_operands(self.syntax.partition(" ")[2].strip(), self.syntax))
 
     @property
@@ -202,11 +201,11 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """A row with its modifiers bound: what one opcode as written means.
+    """A row with its modifiers bound: one opcode as written.
 
-    ``modifiers`` maps slot names to the value found (without dots), literals to ``True``, absent ones to ``None``. If the
-    row has a type in its syntax line instead of a ``type`` slot (``add.f16``), ``modifiers["type"]`` is that type; so with
-    a state space and ``modifiers["space"]`` (``ld.global.nc``).
+    ``modifiers`` maps slot names to the value in the opcode (without dots), literals to ``True``, absent ones to ``None``. If the
+    syntax line has a fixed type instead of a ``type`` slot (``add.f16``), ``modifiers["type"]`` is that type; likewise a fixed state
+    space and ``modifiers["space"]`` (``ld.global.nc``).
     """
 
     row: Row
@@ -249,8 +248,8 @@ class Form:
 
     @cached_property
     def spaces(self) -> frozenset[str]:
-        """State spaces that the address may lie in, empty for any: the one written, or for a generic address those that may be
-        written there (manual: beyond "the address window of" these "the behavior is undefined")."""
+        """State spaces that the address may lie in, empty for any: the space of the opcode, or for a generic address the spaces that
+        the opcode accepts (manual: outside "the address window of" these "the behavior is undefined")."""
         if self.space != "generic":
             return frozenset((self.space,) if self.space else ())
         named = {space.split("::")[0] for space in self.row.modifiers.get("space", ())}
@@ -260,7 +259,7 @@ class Form:
 
     @cached_property
     def moves(self) -> Moves | None:
-        """The accesses that the lanes of a warp make together to load or store a matrix."""
+        """The collective accesses of a warp that load or store a matrix."""
         return None if self.row.applied.moves is None else self.row.applied.moves(self.modifiers)
 
     @cached_property
@@ -270,7 +269,7 @@ class Form:
 
     @cached_property
     def reads_carry(self) -> bool:
-        """Whether the condition code CC.CF is a source, after those written."""
+        """Whether the condition code CC.CF is a source, after the operands."""
         return self.row.applied.reads_carry
 
     @cached_property
@@ -280,12 +279,12 @@ class Form:
 
     @cached_property
     def writes_carry(self) -> bool:
-        """Whether the condition code CC.CF is a destination, after those written."""
+        """Whether the condition code CC.CF is a destination, after the operands."""
         return bool(self.modifiers.get("cc"))
 
     @cached_property
     def has_pairs(self) -> bool:
-        """Whether there are operands with a second half (``d|p``)."""
+        """Whether operands are written as pairs (``d|p``)."""
         return any(slot.pair for slot in self.operands)
 
     @cached_property
@@ -300,5 +299,5 @@ class Form:
 
     @cached_property
     def sources(self) -> tuple[OperandSlot, ...]:
-        """Operands that are read as values, in order: no addresses, labels and calls."""
+        """Operands whose values are read, in order, without addresses, labels and calls."""
         return tuple(slot for slot in self.operands if slot.role in ("source", "predicate_source"))

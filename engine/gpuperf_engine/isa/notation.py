@@ -1,8 +1,8 @@
-"""The notation of syntax lines: what an opcode and its operands look like.
+"""The notation of syntax lines of opcodes and their operands.
 
 The syntax line is the manual's: ``add{.rnd}{.ftz}{.sat}.f32 d, a, b``. Dotted names with a value set (a keyword argument
-of ``instruction``; ``::`` becomes ``_``) are slots, all others are literals; braces make what they hold optional. An
-operand is ``name`` of the instruction's type, with these additions:
+of ``instruction``; ``::`` becomes ``_``) are slots, all others are literals; braces enclose optional parts. An
+operand is ``name``, of the instruction's type, with these additions:
 
 =============== =====================================================================================================
 ``a:u32``       another type; a slot's name means the type bound there; ``wide`` doubles the type's width, ``half``
@@ -13,18 +13,18 @@ operand is ``name`` of the instruction's type, with these additions:
                 ``*num*2`` twice as many
 ``d*num/4``     a part of what the slot says, rounded up; ``d*num-1`` one less
 ``d*n/2``       as many as the ``n`` of the slot ``shape``, divided by two (``m64n16k8`` → 8)
-``d=``          a destination that is read as well
+``d=``          a destination that is also read
 ``[a]``         an address; ``[a]:slot`` in the state space that the slot says, or of that name; ``[a, c*2]`` with more
                 inside the brackets; ``[a]:image`` a texture, sampler or surface
-``d|p:pred``    a pair; ``d{|p:pred}`` its second part may be absent
+``d|p:pred``    a pair; ``d{|p:pred}``: its second part is optional
 ``{!}c:pred``   a predicate that may be negated
 ``{-}a``        a number that may be negated
-``a{.asel}``    a part of it may be chosen, of the selector that the row gives to ``asel``
+``a{.asel}``    an optional selector of a part, of the kind that the row assigns to ``asel``
 ``a:u32%``      a register, no constant
 ``a:b32+``      registers wider than the type are allowed (manual: "Operand Size Exceeding Instruction-Type Size")
-``{, b}``       may be absent: one form for each choice
-``c:b64?slot``  present exactly when that modifier is
-``_``           ``_``: the result cannot be had
+``{, b}``       optional: one form for each choice
+``c:b64?slot``  present exactly if that modifier is
+``_``           a literal ``_``: the result is discarded
 =============== =====================================================================================================
 
 The operand named ``d``, ``f`` or ``p`` at the start, the other part of its pair, and one named ``result`` are destinations.
@@ -46,13 +46,13 @@ class Item:
     name: str
     values: tuple[str, ...] = ()
     group: tuple[Item, ...] = ()
-    #: part of the name: stands where the pattern has it, before all modifiers
+    #: part of the name: precedes all modifiers, in the order of the pattern
     first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One operand as the syntax line has it, types and vector length still by name."""
+    """One operand of a syntax line; types and vector length are names that are not bound yet."""
 
     name: str
     role: str
@@ -78,8 +78,8 @@ _OPERAND = re.compile(
 def parse_pattern(
     text: str, sets: Mapping[str, tuple[str, ...]], syntax: str, leads: str = ""
 ) -> tuple[Item, ...]:
-    """The pattern of an opcode behind its name. ``leads`` is a slot that belongs to the name, as does what stands before it;
-    without it, the name goes on as long as there are words that no other instruction has (``wmma.load.a``)."""
+    """The pattern of an opcode after its name. ``leads`` is the last slot that belongs to the name;
+    without it, the name continues with all words that no other instruction has (``wmma.load.a``)."""
     items = list(_items(text, sets, syntax))
     last = next((index for index, item in enumerate(items) if leads and leads in names((item,))), None)
     if last is None:
@@ -88,7 +88,7 @@ def parse_pattern(
     return tuple(_leading(item) if index <= last else item for index, item in enumerate(items))
 
 
-#: Words that are modifiers of many instructions, and so may change places.
+#: Modifiers of many instructions, which opcodes may have in any order.
 _MODIFIERS = frozenset(
     [
         *(
@@ -146,7 +146,7 @@ def names(pattern: tuple[Item, ...]) -> Iterator[str]:
 
 
 def parse_operands(text: str, syntax: str) -> Iterator[tuple[Operand, ...]]:
-    """All choices of operands; ``{…}`` other than at an operand is there or not."""
+    """All operand lists of a syntax line; each ``{…}`` that encloses operands doubles their number."""
     opening = re.search(r"\{(?![!.-])", text)
     if opening:
         depth, end = 1, opening.end()
@@ -216,15 +216,15 @@ def is_type(word: str) -> bool:
 
 
 def _kind(token: str) -> str:
-    """The kind of a modifier of which an opcode may have several, whose order tells them apart."""
+    """The kind of a modifier of which an opcode may have several, distinguished by their order."""
     return _KINDS.get(token) or ("type" if is_type(token) else "")
 
 
 def bind(items: tuple[Item, ...], tokens: Sequence[str]) -> dict[str, str | bool] | None:
-    """The modifiers bound by the tokens of an opcode, or ``None`` if they are not of this pattern.
+    """The modifiers bound by the tokens of an opcode, or ``None`` if they do not match this pattern.
 
-    As ptxas does, tokens are taken in any order, but for those that belong to the name, and for types, state spaces, layouts,
-    priorities and operations, each of which come in the pattern's order.
+    Like ptxas, it accepts tokens in any order, except that those of the name come first, and that types, state spaces, layouts,
+    priorities and operations each keep the pattern's order.
     """
     if not items:
         return None if tokens else {}

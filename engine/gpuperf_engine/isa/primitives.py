@@ -39,7 +39,7 @@ __all__ = [
 #: name → (operands, what it computes). Integer results wrap modulo 2^bits. ``rounding`` is one of rn rz rm rp (default rn).
 #: Floating-point primitives act on f16, bf16, f32 and f64, give the correctly rounded IEEE 754 result, keep subnormals (the
 #: ``evaluation`` applies .ftz through ``flush``), and return the canonical NaN of the type (f32 0x7fffffff, f64 0x7fffffffffffffff,
-#: f16/bf16 0x7fff) whenever the result is NaN, except ``neg``, ``abs``, ``select``, ``bits``, which are bit operations.
+#: f16/bf16 0x7fff) whenever the result is NaN, except ``neg``, ``abs``, ``select`` and ``bits``, which are bit operations.
 PRIMITIVES: dict[str, tuple[int, str]] = {
     "add": (2, "a + b (rounding= for floats)"),
     "sub": (2, "a − b (rounding= for floats)"),
@@ -103,8 +103,8 @@ class Value(ABC):
 
     @property
     def known(self) -> int | None:
-        """The bit pattern if it is known to be the same constant in every lane; semantics may then take a shorter way.
-        Backends need not know."""
+        """The bit pattern if the value is known to be one constant in all lanes, so that semantics can use a shorter sequence.
+        Backends may always return ``None``."""
         return None
 
     @abstractmethod
@@ -198,7 +198,7 @@ class Value(ABC):
 
 
 def permute(a: Value, lanes: tuple[int, ...]) -> Value:
-    """In each of the 32 lanes the value that the named lane holds; all lanes of the warp take part."""
+    """An exchange of lanes: lane i of the result is lane ``lanes[i]`` of ``a``; all 32 lanes take part."""
     return a.apply("permute", lanes=lanes)
 
 

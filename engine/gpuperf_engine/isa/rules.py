@@ -1,4 +1,4 @@
-"""What the manuals forbid or leave undefined, in one table: whether it would go wrong on a GPU, and what is done about it.
+"""Rules of the manuals whose violations are errors or undefined, in one table, and whether GPUs tolerate violations.
 
 ``PTX``: *PTX ISA*; ``CUDA``: *CUDA C++ Programming Guide*.
 """
@@ -14,7 +14,7 @@ STRICTNESS = ("note", "error", "off")
 
 
 class Rule(NamedTuple):
-    """``works``: undefined by the manual, but tolerated by today's GPUs; otherwise a GPU goes wrong, and it is always an error."""
+    """``works``: undefined by the manual, but tolerated by today's GPUs; violations of all other rules are always errors."""
 
     says: str
     section: str
@@ -132,13 +132,13 @@ class Noted:
     ARRIVAL = 1
     ALIGNED_BARRIER = 2
     SHUFFLE_MASK = 3
-    #: the most that are reported for one launch, by instruction
+    #: the maximum number reported per launch, by instruction
     MOST = 64
     #: bytes of a record: rule, site, CTA, warp, lane, address
     BYTES = 48
 
 
-#: rules by these numbers
+#: names of these rules, by number
 NOTED = ("peer-not-started", "arrival-at-ended-block", "aligned-barrier", "shuffle-mask")
 
 

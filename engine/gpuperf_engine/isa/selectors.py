@@ -1,7 +1,7 @@
 """Parts of operands: ``r2.b0``, ``r1.h10``, ``-r3`` (manual: "Video Instructions").
 
-A syntax line shows where they may stand, ``a{.asel}`` and ``{-}a``. What is written is not part of the opcode, yet belongs to what
-the instruction does: it is bound like a modifier, under the name of the slot (``asel``) and under ``a_negated``.
+Syntax lines mark operands that accept them: ``a{.asel}`` and ``{-}a``. They are not part of the opcode but decide what the instruction
+computes, so they are bound like modifiers, under the name of the slot (``asel``) and under ``a_negated``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["SELECTORS", "SUFFIX", "Selector", "bound", "select"]
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """What may be written: ``accepts`` matches it without the dot, ``text`` says it in the words of the manual, ``examples``
-    are some of it."""
+    """A kind of selector: ``accepts`` matches it without the dot, ``text`` describes it in the words of the manual, ``examples``
+    are some of its values."""
 
     accepts: re.Pattern[str]
     text: str
     examples: tuple[str, ...]
 
 
-#: What looks like a selector behind the name of a register.
+#: A register with a suffix that looks like a selector.
 SUFFIX = re.compile(r"(?P<register>.+)\.(?P<selector>[bh][0-7]{1,4})$", re.ASCII)
 
 SELECTORS: Mapping[str, Selector] = {
@@ -50,7 +50,7 @@ _MADE: dict[tuple[Form, tuple[tuple[str, Modifier], ...]], Form] = {}
 
 
 def select(form: Form, chosen: Mapping[str, Modifier]) -> Form:
-    """The form with what stands at its operands bound; the same object for the same, since plans are kept by it."""
+    """The form with the selectors of its operands bound; equal arguments return one object, as plans are cached by form."""
     if not chosen:
         return form
     key = form, tuple(sorted(chosen.items()))

@@ -1,9 +1,9 @@
-"""Where the state spaces lie in the generic address space.
+"""The windows of the state spaces in the generic address space.
 
 Generic and global addresses are the same numbers. Every other space has a window (manual: "Generic Addressing"): an address in the
-space, which is what ``mov`` of a variable gives, is the distance from where the window begins. It is less than 2³² for every byte
-of the space, so it can be held in 32 bits, as compilers do with short pointers. Windows are a property of the virtual machine that
-PTX describes here, not of any real GPU.
+space, as returned by ``mov`` of a variable, is the offset from the beginning of the window. It is less than 2³² for every byte
+of the space, so that short pointers of compilers can hold it in 32 bits. The windows are a choice of this engine, not those of a
+real GPU.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["RANK_SHIFT", "WINDOWS", "space_of"]
 #: In the shared window the memory of the CTA of rank r of a cluster begins at ``r << RANK_SHIFT``, as on hardware.
 RANK_SHIFT = 24
 
-#: Space → (first generic address, bytes). No address of a window is handed out for global memory. Those of constant memory and of
-#: kernel parameters end where global memory begins, so that one table of objects holds all three.
+#: Space → (first generic address, bytes). Global memory has no addresses in a window. The windows of constant memory and kernel
+#: parameters end where global memory begins, so that one table of objects covers all three.
 WINDOWS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
         "global": (0, 1 << 64),

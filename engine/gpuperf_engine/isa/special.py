@@ -18,9 +18,9 @@ WARP_SZ = 32
 class SpecialForm:
     """A special register, component included: ``name`` without the percent sign (``tid.x``).
 
-    ``scope`` says what it is constant over: ``launch``, ``cta``, ``warp`` or ``thread``; ``clock`` registers change while
-    the kernel runs. ``since`` and ``target`` are the PTX version and SM number that introduced it. ``virtual`` registers
-    have no value that a program may rely on (``%smid``, ``%clock`` …).
+    ``scope`` is where it is constant: ``launch``, ``cta``, ``warp`` or ``thread``; ``clock`` registers change while
+    the kernel runs. ``since`` and ``target`` are the PTX version and SM number that introduced it. Programs must not rely on the
+    value of ``virtual`` registers (``%smid``, ``%clock`` …).
     """
 
     name: str
@@ -30,7 +30,7 @@ class SpecialForm:
     target: int
     text: str
     virtual: bool = False
-    #: the directive of the kernel without which it must not be read
+    #: the directive that a kernel must have to read it
     directive: str = ""
 
 
@@ -45,7 +45,7 @@ def _forms() -> Iterator[SpecialForm]:
 
 
 def _threads() -> Iterator[SpecialForm]:
-    """Where a thread is."""
+    """Registers with the position of a thread in the grid."""
     for name, scope, text in (
         ("tid", "thread", "index of the thread in its CTA"),
         ("ntid", "launch", "threads of a CTA"),
@@ -70,7 +70,7 @@ def _threads() -> Iterator[SpecialForm]:
 
 
 def _counters() -> Iterator[SpecialForm]:
-    """Clocks, performance counters and what the driver sets."""
+    """Clocks, performance counters and registers that the driver sets."""
     yield SpecialForm("clock", U32, "clock", (1, 0), 0, "cycle counter", True)
     yield SpecialForm("clock_hi", U32, "clock", (5, 0), 20, "upper half of %clock64", True)
     yield SpecialForm("clock64", U64, "clock", (2, 0), 20, "cycle counter", True)
@@ -114,7 +114,7 @@ def _shared_memory() -> Iterator[SpecialForm]:
 
 
 def _clusters() -> Iterator[SpecialForm]:
-    """Where a CTA is in its cluster, and what came later."""
+    """Registers with the position of a CTA in its cluster, and later additions."""
     for name, scope, text in (
         ("clusterid", "cta", "index of the cluster in the grid"),
         ("nclusterid", "launch", "clusters of the grid"),

@@ -1,8 +1,7 @@
-"""Functions that the CUDA driver links into every program: declared in PTX, defined nowhere in it.
+"""Functions that the CUDA driver links into every program: PTX declares but does not define them.
 
 Sources: CUDA C++ Programming Guide, "Formatted Output", "Assertion" and "Dynamic Global Memory Allocation and Operations"; PTX
-Writer's Guide to Interoperability, "System Calls". A backend carries each out by its *effect*; analyses ask for that, never for
-the name.
+Writer's Guide to Interoperability, "System Calls". Backends and analyses use the *effect* of such a function, never its name.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 __all__ = ["DEVICE_LAUNCH", "SYSTEM_EFFECTS", "SYSTEM_FUNCTIONS", "SystemFunction"]
 
-#: What a system function does.
+#: Effect → description.
 SYSTEM_EFFECTS: dict[str, str] = {
     "print": "writes text that the device cannot read; its result is the number of arguments",
     "assert": "ends the launch with a message",
@@ -31,7 +30,7 @@ class SystemFunction:
 
     @property
     def observes_heap(self) -> bool:
-        """Whether what it does depends on the order of other threads' calls."""
+        """Whether its result depends on the order of other threads' calls."""
         return self.effect in ("allocate", "free")
 
 
@@ -46,7 +45,7 @@ SYSTEM_FUNCTIONS: dict[str, SystemFunction] = {
     )
 }
 
-#: The device runtime of dynamic parallelism, which launches kernels from kernels.
+#: The functions of dynamic parallelism that launch kernels from kernels.
 DEVICE_LAUNCH = frozenset(
     (
         "cudaDeviceSynchronize",

@@ -1,8 +1,7 @@
-"""The instruction table: rows, the decorator that makes them, and the lookup of an opcode as written.
+"""The instruction table: rows, the decorator that adds them, and the lookup of opcodes.
 
-A row is the PTX manual's own syntax line, the value sets of its modifiers, the version and target it needs, what it
-costs and does (category, unit, effect), and its semantics. ``rows/`` has the rows themselves, ``evaluation`` applies
-semantics, ``notation`` says how syntax lines are written.
+A row consists of a syntax line of the PTX manual, the value sets of its modifiers, the required version and target, category, unit
+and effect, and the semantics. The rows are in ``rows/``; ``evaluation`` applies semantics, ``notation`` describes syntax lines.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ __all__ = [
 
 _Semantics = TypeVar("_Semantics", bound=Callable[..., object])
 
-#: arguments of ``instruction`` by name, for what several rows have in common
+#: keyword arguments of ``instruction`` that several rows share
 Options: TypeAlias = dict[str, Any]
 
-#: Modifiers of any instruction, at most.
+#: The maximum number of modifiers of an instruction.
 _LONGEST = 24
 _SPACES = ("global", "shared", "local", "const", "param")
 _ROWS: dict[str, list[Row]] = {}
@@ -81,10 +80,10 @@ def instruction(
     """Adds a row whose semantics are the decorated function; may be stacked for several syntax lines with the same semantics.
 
     ``since`` is the PTX version, ``target`` the SM number (80 for ``sm_80``) that introduced the line; ``only`` names the targets
-    that have it (``100f 120a``) in place of ``target``; ``requires`` gives version and target of single modifier values. Where that
-    does not say it all, ``available`` stands in place of the four. ``leads`` is a slot that is part of the name: nothing may stand
-    before it that does not in the syntax line. Value sets are tuples or words in one string. Raises ``ValueError`` for a row that
-    contradicts itself; what is wrong with its syntax line, ``Row.pattern`` and ``Row.operand_choices`` say.
+    that accept it (``100f 120a``) instead of ``target``; ``requires`` maps modifier values to their version and target.
+    ``available`` replaces these four if they do not suffice. ``leads`` is a slot that is part of the name: only what precedes it in
+    the syntax line may precede it in an opcode. Value sets are tuples, or words in one string. Raises ``ValueError`` for a row that
+    contradicts itself; ``Row.pattern`` and ``Row.operand_choices`` raise it for a malformed syntax line.
     """
     sets = {
         name: tuple(values.split()) if isinstance(values, str) else values
@@ -117,7 +116,7 @@ def instruction(
 
 
 def declare(syntax: str, documentation: str, **options: Any) -> None:
-    """Adds a row without semantics: its effect says what it does, or it parses and counts only. Options as ``instruction``."""
+    """Adds a row without semantics: it only has an effect, or is parsed and counted but not run. Options as of ``instruction``."""
     add: Callable[[Any], Any] = instruction(syntax, documentation=documentation, **options)
     add(None)
 
@@ -131,22 +130,22 @@ def _make_row(
     unit: ByModifier,
     **fields: Any,
 ) -> Row:
-    """The row. What it says besides the syntax line is checked."""
+    """The row, with all fields but the syntax line checked."""
     name = re.match(r"\w+", syntax)
     if name is None:
         raise ValueError(f"row without a name: {syntax!r}")
-    for used, allowed, what in (
+    for used, allowed, kind in (
         ((fields["effect"],), EFFECTS, "effect"),
         ((fields["flop"],), FLOPS, "kind of floating-point operation"),
         (_names_of(category), CATEGORIES, "category"),
         (_names_of(unit), UNITS, "unit"),
     ):
-        if unknown := [one for one in used if one not in allowed]:
-            raise ValueError(f"{syntax!r}: {what} {unknown} is not known")
-    asks: tuple[str, ...] = ()
+        if unknown := [name_ for name_ in used if name_ not in allowed]:
+            raise ValueError(f"{syntax!r}: {kind} {unknown} is not known")
+    keywords: tuple[str, ...] = ()
     if semantics is not None:
         code = semantics.__code__
-        asks = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+        keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     return Row(
         name=name.group(),
         syntax=syntax,
@@ -154,7 +153,7 @@ def _make_row(
         category=category if isinstance(category, str) else category[""],
         unit=unit if isinstance(unit, str) else unit[""],
         semantics=semantics,
-        asks=asks,
+        keywords=keywords,
         categories=category,
         units=unit,
         **fields,
@@ -190,14 +189,14 @@ def _resolve_type(name: str, bound: Mapping[str, Modifier]) -> ScalarType | None
 
 
 def _space_of(operand: Operand, modifiers: Mapping[str, Modifier]) -> str | None:
-    """The state space of an address that names a slot of its own."""
+    """The state space of an address with a slot of its own."""
     if operand.role != "address" or operand.type == "type":
         return None
     return str(modifiers.get(operand.type) or operand.type).split("::")[0]
 
 
 def _length(vector: str, modifiers: Mapping[str, Modifier]) -> int:
-    """Elements of a vector operand: a number, what a slot says, a multiple or a part of it, or a part of the columns of a shape."""
+    """Elements of a vector operand: a number, the value of a slot, a multiple or part of it, or a part of the columns of a shape."""
     name, slash, part = vector.partition("/")
     if slash and name == "n":
         columns = re.search(r"n(\d+)", str(modifiers["shape"]))
@@ -264,7 +263,7 @@ def lookup(opcode: str) -> tuple[Form, ...]:
     """All forms that an opcode as written (``fma.rn.f32``) can mean; they differ in their operands.
 
     Raises ``PtxError`` without position for an unknown instruction (naming the nearest) and for modifiers that do not
-    belong to it (naming the syntax line that comes closest and what it accepts).
+    belong to it (naming the closest syntax line and what it accepts).
     """
     forms = _FORMS.get(opcode)
     if forms is None:
@@ -302,7 +301,7 @@ def _lookup(opcode: str) -> tuple[Form, ...]:
 
 
 def _refusal(opcode: str, mnemonic: str, tokens: list[str], candidates: list[Row]) -> PtxError:
-    """What to say about modifiers that no row takes: the stranger among them and the lines that come closest."""
+    """The error for modifiers that no row accepts: the unknown ones, and the closest syntax lines."""
     unknown = {row: sum(token not in row.words for token in tokens) for row in candidates}
     near = [row for row, count in unknown.items() if count == min(unknown.values())]
     known = frozenset[str]().union(*(row.words for row in candidates))
@@ -316,7 +315,7 @@ def _refusal(opcode: str, mnemonic: str, tokens: list[str], candidates: list[Row
 
 
 def _shown(text: str) -> str:
-    """Text of the module as it is quoted in messages: the beginning of what is too long."""
+    """Text of a module as messages quote it, truncated if it is too long."""
     return repr(text if len(text) <= 80 else text[:77] + "…")
 
 

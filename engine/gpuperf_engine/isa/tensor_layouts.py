@@ -1,11 +1,11 @@
-"""Where matrices, scales and metadata of ``tcgen05.mma`` lie, and what its descriptors say.
+"""The layout of matrices, scales and metadata of ``tcgen05.mma``, and the fields of its descriptors.
 
 The LLVM backend compiles this file: it is in the subset of ``jit.runtime.compile_python``. The reference backend calls the
-functions as they are; those whose arguments decide nothing but the result take arrays as well. ``how`` holds the bits of ``Tensor``,
+functions directly; those without branches on their arguments accept arrays as well. ``how`` holds the flags of ``Tensor``,
 ``idesc`` is an instruction descriptor.
 
 Sources: PTX manual, "Matrix Descriptors", "Instruction descriptor", "Data Path Layout Organization", "Shared Memory Layout and
-Swizzling", "Sparse Matrices"; what the manual shows in pictures alone is taken from the layouts of CUTLASS 4
+Swizzling", "Sparse Matrices"; where the manual has only figures, the layouts of CUTLASS 4
 (``mma_traits_sm100_frag.hpp``, ``mma_sm100_desc.hpp``).
 """
 
@@ -49,17 +49,17 @@ def columns_n(idesc: int) -> int:
 
 
 def a_type(idesc: int) -> int:
-    """Number of the type of A's elements, as the descriptor has it."""
+    """Number of the type of A's elements in the descriptor."""
     return (idesc >> 7) & 7
 
 
 def b_type(kind: int, idesc: int) -> int:
-    """That of B's, which has two bits with ``.kind::mxf4``."""
+    """Number of the type of B's elements, a field of two bits with ``.kind::mxf4``."""
     return (idesc >> 10) & (7 - 4 * (kind >= 5))
 
 
 def element_bytes(kind: int) -> int:
-    """Bytes of an element in a matrix that is fetched; 0: four bits each."""
+    """Bytes of an element of a fetched matrix; 0: four bits each."""
     if kind == 0:
         return 2
     if kind == 1:
@@ -85,7 +85,7 @@ def depth_of(how: int) -> int:
 
 
 def parts_of(how: int, rows: int) -> int:
-    """In how many parts of its columns D lies, one below the other: layouts B and E two, G four, all others one."""
+    """The number of column ranges of D that are stacked in the lanes: two in layouts B and E, four in G, one in all others."""
     if how & Tensor.WEIGHTS:
         return 128 // rows
     if how & Tensor.PAIR and rows == 128 and how & Tensor.SPARSE == 0:
@@ -94,19 +94,19 @@ def parts_of(how: int, rows: int) -> int:
 
 
 def is_spread(how: int, rows: int) -> int:
-    """Whether 16 rows lie in every other half of 32 lanes: layouts F and C."""
+    """Whether each 16 rows occupy the first half of 32 lanes: layouts F and C."""
     if how & Tensor.PAIR:
         return rows == 128 and how & Tensor.SPARSE != 0
     return rows == 64 and how & Tensor.WEIGHTS == 0
 
 
 def row_lane(row: int, spread: int) -> int:
-    """The lane of a row, of those of one CTA, from the first lane of its part on."""
+    """The lane of a row of one CTA, relative to the first lane of its part."""
     return row + (row >> 4) * 16 * spread
 
 
 def product_problem(how: int, idesc: int) -> int:
-    """What is wrong with an instruction descriptor, as a ``TensorProblem``; 0 if nothing is."""
+    """The ``TensorProblem`` of an instruction descriptor; 0 if it is valid."""
     kind = how & Tensor.KIND
     rows = rows_of(idesc)
     columns = columns_n(idesc)
@@ -165,7 +165,7 @@ def product_problem(how: int, idesc: int) -> int:
 
 
 def work_type(how: int, idesc: int) -> int:
-    """As what the operations of a product count: a place in ``isa.tensor_memory.WORK``, of two types that of the wider one."""
+    """The kind of a product's operations: an index of ``isa.tensor_memory.WORK``; for two types that of the wider one."""
     kind = how & Tensor.KIND
     left = a_type(idesc)
     right = b_type(kind, idesc)
@@ -183,7 +183,7 @@ def work_type(how: int, idesc: int) -> int:
 
 
 def work_of(how: int, idesc: int) -> int:
-    """Operations of a product: two for each multiply-add, of a sparse A of the elements that are stored."""
+    """Operations of a product: two for each multiply-add; with a sparse A only its stored elements count."""
     return 2 * rows_of(idesc) * columns_n(idesc) * (depth_of(how) >> ((how >> 4) & 1))
 
 
@@ -191,12 +191,12 @@ def work_of(how: int, idesc: int) -> int:
 
 
 def line_offset(line: int, piece: int, width: int, leading: int, stride: int) -> int:
-    """Where 16 bytes of a line along K begin, before swizzling; ``width``: bytes of the pattern, 16 without."""
+    """The offset of 16 bytes of a line along K, before swizzling; ``width``: bytes of the swizzling pattern, 16 without one."""
     return (line & 7) * width + (line >> 3) * stride + piece * ((width == 16) * leading + (width != 16) * 16)
 
 
 def transposed_offset(group: int, k: int, width: int, leading: int, stride: int, rows: int) -> int:
-    """The same of 16 bytes across K, which hold one k of several lines, a ``group``; ``rows``: those of the pattern of swizzling."""
+    """The same if K is not contiguous: 16 bytes hold one k of several lines, a ``group``; ``rows``: those of the swizzling pattern."""
     return (
         group % (width >> 4) * 16
         + k % rows * width
@@ -206,7 +206,7 @@ def transposed_offset(group: int, k: int, width: int, leading: int, stride: int,
 
 
 def swizzle_width(mode: int) -> int:
-    """Bytes of the pattern of a swizzling mode; 0 where there is no such mode."""
+    """Bytes of the pattern of a swizzling mode; 0 if the mode is invalid."""
     if mode == 0:
         return 16
     if mode == 1 or mode == 2:
@@ -219,7 +219,7 @@ def swizzle_width(mode: int) -> int:
 
 
 def swizzled(address: int, width: int, atom: int, phase: int) -> int:
-    """An address of shared memory as the pattern has it. ``atom``: log2 of the bytes that stay together."""
+    """An address of shared memory after swizzling. ``atom``: log2 of the bytes that stay contiguous."""
     return address ^ ((((address >> 7) - phase) & ((width >> atom) - 1)) << atom)
 
 
@@ -227,7 +227,7 @@ def swizzled(address: int, width: int, atom: int, phase: int) -> int:
 
 
 def metadata_row(how: int, row: int, k: int) -> int:
-    """The row, as one of D, in whose lane the metadata for element k of a row of A lie."""
+    """The row of D whose lane holds the metadata for element k of a row of A."""
     if how & Tensor.KIND > 1:
         return row
     half = k // (16 >> (how & Tensor.KIND))
@@ -235,7 +235,7 @@ def metadata_row(how: int, row: int, k: int) -> int:
 
 
 def metadata_bit(how: int, row: int, k: int) -> int:
-    """At which bit, of the columns from the address on, the four bits for the elements around k begin."""
+    """The first of the four bits for the elements around k, counted from the first column of the address."""
     kind = how & Tensor.KIND
     if kind == 0:
         return ((row >> 3) & 1) * 16 + (k & 12)

@@ -1,4 +1,4 @@
-"""What tensor maps say, in the numbers of ``tensormap.replace``, and why a copy with one is an error (manual: "Tensors", "Restriction
+"""The fields of tensor maps, with the numbers of ``tensormap.replace``, and errors of copies (manual: "Tensors", "Restriction
 on Tensor Copy instructions"; CUDA driver API: ``cuTensorMapEncodeTiled``, ``…Im2col``, ``…Im2colWide``).
 """
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Element(NamedTuple):
-    """A type of elements. A unit is what is moved as one: ``elements`` of them, in so many bytes of global and of shared memory."""
+    """An element type. Copies move units of ``elements`` elements, with so many bytes each in global and in shared memory."""
 
     #: ``CU_TENSOR_MAP_DATA_TYPE_…`` and PTX
     driver: str
@@ -40,12 +40,12 @@ class Element(NamedTuple):
     size: int
     held: int
     elements: int = 1
-    #: what the first coordinate must be a multiple of
+    #: the first coordinate must be a multiple of this
     start: int = 1
 
     @property
     def is_float(self) -> bool:
-        """Whether what lies outside may be filled with NaN."""
+        """Whether elements out of bounds may be filled with NaN."""
         return "F" in self.driver
 
 
@@ -64,31 +64,31 @@ ELEMENTS = (
     Element("BFLOAT16", "bf16", 2, 2),
     Element("TFLOAT32", "tf32", 4, 4),
     Element("TFLOAT32_FTZ", "tf32.ftz", 4, 4),
-    # two elements are a byte, and bytes cannot be split
+    # a byte holds two elements, and copies move whole bytes
     Element("16U4_ALIGN8B", "b4x16", 1, 1, 2, 2),
     Element("16U4_ALIGN16B", "b4x16_p64", 8, 16, 16, 128),
     Element("16U6_ALIGN16B", "b6x16_p32", 12, 16, 16, 128),
 )
-#: the last one only ``tensormap.replace`` sets, on sm_103a
+#: the last one can only be set by ``tensormap.replace``, on sm_103a
 SWIZZLES = ("none", "32B", "64B", "128B", "96B")
 ATOMS = ("16B", "32B", "32B_FLIP_8B", "64B")
 FILLS = ("zero", "nan")
 INTERLEAVES = ("none", "16B", "32B")
-#: what a map was made for; ``tile::gather4`` and ``tile::scatter4`` take the first
+#: by number; ``tile::gather4`` and ``tile::scatter4`` use maps for ``tile``
 MODES = ("tile", "im2col", "im2col::w", "im2col::w::128")
-#: the most that maps for im2col have
+#: limits of im2col maps
 CHANNELS_MAX, PIXELS_MAX = 256, 1024
 #: pixels of ``im2col::w::128``
 WIDE_PIXELS = 128
 #: bits of an im2col offset, and of a corner of the bounding box, by the number of axes between N and C
 OFFSET_BITS = {1: 16, 2: 8, 3: 5}
-#: what wHalo and wOffset are less than
+#: exclusive upper bounds of wHalo and wOffset
 HALO_LIMITS = {"im2col::w": 512, "im2col::w::128": 32}
 W_OFFSET_LIMIT = 32
-#: 16 bits of OOB-NaN, whose value the manual leaves open: what an SM100 fills with, as other simulators report that were compared
+#: 16 bits of OOB-NaN, whose value the manual does not specify: that of an SM100, as reported by other simulators that were compared
 #: with one
 OUT_OF_BOUNDS = 0x7FF7
-#: operation of ``cp.reduce.async.bulk.tensor`` → the types that it takes
+#: operation of ``cp.reduce.async.bulk.tensor`` → the types that it accepts
 REDUCTIONS = {
     **dict.fromkeys(("and", "or", "xor"), "u32 s32 u64 s64"),
     **dict.fromkeys(("inc", "dec"), "u32"),
@@ -98,7 +98,7 @@ REDUCTIONS = {
 
 
 class Field(NamedTuple):
-    """A field of a map that ``tensormap.replace`` changes: how many there are of it, and the values that it takes."""
+    """A field that ``tensormap.replace`` changes: its number of elements, and the accepted values."""
 
     number: int
     low: int
@@ -120,8 +120,8 @@ FIELDS = {
     "fill_mode": Field(1, 0, len(FILLS) - 1),
 }
 
-#: fields without which there is no copy, as 0 is none of their values: the bit of the first of each in what a map that began as zeros
-#: lacks. Zeros are a rank of 1 and elements of .u8 (Triton's ``TMAToLLVM.cpp`` since 840081d4 sets no field to 0)
+#: fields for which 0 is not a valid value, with their bit in the set of fields that a map, initialised with zeros, still lacks. A zero
+#: in other fields is valid: rank 1, elements .u8 (Triton's ``TMAToLLVM.cpp`` since 840081d4 sets no field to 0)
 UNSET_BITS = {
     "global_address": 0,
     "box_dim": 1,
@@ -137,7 +137,7 @@ def field_word(name: str, ordinal: int = 0) -> int:
 
 
 class Problem:
-    """Why a tensor copy or ``tensormap.replace`` is an error; above those of ``isa.mbarriers``."""
+    """Errors of tensor copies and ``tensormap.replace``, numbered after those of ``isa.mbarriers``."""
 
     FIRST = 32
     NO_MAP = 32
@@ -164,7 +164,7 @@ class Problem:
 
 
 def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
-    """An error in words, and what to do; ``amount`` may be given modulo 2^64."""
+    """The message and the hint of an error; ``amount`` may be modulo 2^64."""
     if problem == Problem.VALUE:
         return _bad_value(word, amount)
     if problem == Problem.UNSET:

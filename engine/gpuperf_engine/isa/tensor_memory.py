@@ -1,7 +1,7 @@
-"""Tensor memory: its size, the fragments that warps load and store, what ``tcgen05.mma`` computes, and errors in words.
+"""Tensor memory: its size, the fragments that warps load and store, the arithmetic of ``tcgen05.mma``, and messages of errors.
 
-Where matrices lie, and what descriptors say, is in ``isa.tensor_layouts``. Sources: PTX manual, "Tensor Memory", "Data Movement
-Shape"; the fragments, which the manual shows in pictures, are those of CUTLASS 4 (``copy_traits_sm100.hpp``).
+Layouts of matrices and descriptors are in ``isa.tensor_layouts``. Sources: PTX manual, "Tensor Memory", "Data Movement
+Shape"; the fragments, for which the manual has only figures, are those of CUTLASS 4 (``copy_traits_sm100.hpp``).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ __all__ = [
 
 
 class Tensor:
-    """Sizes of tensor memory, and numbers of what the opcode of a product says.
+    """Sizes of tensor memory, and the flags that encode the opcode of a product.
 
-    ``KIND``: the lowest three bits, a place in ``KINDS``. ``SCALES``: scales of a row for one product, from that bit on; ``SCALE``:
-    the power of two that D is divided by.
+    ``KIND``: the lowest three bits, an index of ``KINDS``. ``SCALES``: the first bit of the number of scales per row; ``SCALE``: that
+    of the power of two by which D is divided.
     """
 
     LANES = 128
     COLUMNS = 512
-    #: of an allocation
+    #: columns: the granularity of allocations
     UNIT = 32
     UNITS = 16
-    #: lanes of one column follow each other, in words of four bytes
+    #: the lanes of a column are consecutive words of four bytes
     COLUMN_BYTES = 512
     BYTES = 1 << 18
     KINDS = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
@@ -62,10 +62,10 @@ class Tensor:
     PAIR = 64
     SCALES = 8
     SCALE = 12
-    # how elements are stored, for ``jit.runtime.tensor.products``: f16, bf16, tf32, a byte each, four bits each
+    # storage of elements, for ``jit.runtime.tensor.products``: f16, bf16, tf32, a byte each, four bits each
     BYTES_FORM = 3
     NIBBLES_FORM = 4
-    # what a byte means: types of ``.kind::f8f6f4`` by their numbers in the descriptor, and others
+    # types of a byte: those of ``.kind::f8f6f4`` by their numbers in the descriptor, and others
     E2M3 = 3
     E3M2 = 4
     E2M1 = 5
@@ -73,28 +73,28 @@ class Tensor:
     UE4M3 = 7
     U8 = 8
     S8 = 9
-    #: in place of the elements of one scale, as a power of two
+    #: instead of log2 of the elements per scale: no scales
     UNSCALED = 16
-    #: bytes between lines of a matrix once it is fetched
+    #: bytes between lines of a fetched matrix
     PITCH = 64
-    # number of a type of D
+    # numbers of the types of D
     RESULT_F16 = 0
     RESULT_F32 = 1
     RESULT_S32 = 2
 
 
 _U16, _F16 = scalar_type("u16"), scalar_type("f16")
-#: names of what a byte can mean, by number
+#: names of the types of a byte, by number
 BYTE_TYPES = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1", 6: "ue8m0", 7: "ue4m3", 8: "u8", 9: "s8"}
-#: as what the operations of products are counted (see ``isa.matrix_work``)
+#: counters of the operations of products (see ``isa.matrix_work``)
 WORK = tuple(f"tensor_{name}" for name in ("tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8"))
 SHAPES = ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2")
 
 
 @cache
 def fragment(shape: str, register: int, thread: int, packed: bool, offset: int) -> tuple[int, int]:
-    """Lane and column, relative to the address, of what a thread's register of ``tcgen05.ld`` or ``.st`` holds; ``packed``: of its
-    lower half, the upper one is in the next column. ``offset``: that of the second half of ``16x32bx2``."""
+    """Lane and column, relative to the address, of a thread's register of ``tcgen05.ld`` or ``.st``; if ``packed``, those of its
+    lower half, and the upper one is in the next column. ``offset``: that of the second half of ``16x32bx2``."""
     wide = 1 + packed
     if shape == "32x32b":
         return thread, wide * register
@@ -109,16 +109,16 @@ def fragment(shape: str, register: int, thread: int, packed: bool, offset: int) 
 
 
 def columns_of(shape: str, registers: int, packed: bool, offset: int) -> int:
-    """How many columns, from the address on, an instruction with so many registers reaches."""
+    """The number of columns, from the address on, that an instruction with so many registers accesses."""
     return 1 + packed + max(fragment(shape, registers - 1, thread, packed, offset)[1] for thread in range(32))
 
 
 def kind_of(opcode: str) -> str:
-    """What stands behind ``.kind::``."""
+    """The value of ``.kind::``."""
     return next(word for word in opcode.split(".") if word.startswith("kind::")).removeprefix("kind::")
 
 
-#: of shapes of ``tcgen05.cp`` and how they are multicast: rows, pieces of 16 bytes of each, and a number of the multicast
+#: shape and multicast of ``tcgen05.cp`` → rows, pieces of 16 bytes per row, and the number of the multicast
 COPIES = {
     ("128x256b", ""): (128, 2, 0),
     ("4x256b", ""): (4, 2, 0),
@@ -130,7 +130,7 @@ COPIES = {
 
 
 def packed_bits(modifiers: Mapping[str, object]) -> int:
-    """Bits of the elements that ``tcgen05.cp`` unpacks to a byte each, 8 where it unpacks none."""
+    """Bits of the elements that ``tcgen05.cp`` unpacks to bytes; 8 if it does not unpack."""
     source = str(modifiers.get("source") or "")
     return {"b6": 6, "b4": 4}.get(source[:2], 8)
 
@@ -147,7 +147,7 @@ def refused(opcode: str, operands: Mapping[str, object]) -> str:
 
 
 def reduced(modifiers: Mapping[str, object], values: Sequence[Value]) -> Value:
-    """The smallest or largest of what a lane loads."""
+    """The smallest or largest value that a lane loads."""
     combine = minimum if modifiers["op"] == "min" else maximum
     whole = [abs(value) if modifiers.get("abs") else value for value in values]
     total = whole[0]
@@ -157,7 +157,7 @@ def reduced(modifiers: Mapping[str, object], values: Sequence[Value]) -> Value:
 
 
 def how_of(opcode: str) -> int:
-    """What the opcode of a product says: bits of ``Tensor``."""
+    """The flags of ``Tensor`` that encode the opcode of a product."""
     words = opcode.split(".")
     kind = Tensor.KINDS.index(kind_of(opcode))
     scales = {
@@ -171,7 +171,7 @@ def how_of(opcode: str) -> int:
 
 
 def begin(word: Value, result: int) -> Value:
-    """An element of D (f64), as a word of tensor memory (u32) has it; ``result``: the number of its type."""
+    """An element of D (f64) from its word in tensor memory (u32); ``result``: the number of its type."""
     if result == Tensor.RESULT_F16:
         return (word & 0xFFFF).convert(_U16).bits(_F16).convert(F64)
     if result == Tensor.RESULT_F32:
@@ -180,7 +180,7 @@ def begin(word: Value, result: int) -> Value:
 
 
 def finish(total: Value, result: int, saturates: bool = False) -> Value:
-    """The word (u32) of an element of D: the sum (f64) rounded to its type, of s32 modulo 2^32 or limited."""
+    """The word (u32) of an element of D: the sum (f64) rounded to its type; s32 is taken modulo 2^32 or saturated."""
     if result == Tensor.RESULT_F16:
         return total.convert(_F16, rounding="rn").bits(_U16).convert(U32)
     if result == Tensor.RESULT_F32:
@@ -190,7 +190,7 @@ def finish(total: Value, result: int, saturates: bool = False) -> Value:
 
 
 class TensorProblem:
-    """Why an instruction on tensor memory is an error; above those of ``isa.tensor_maps``."""
+    """Errors of instructions on tensor memory, numbered after those of ``isa.tensor_maps``."""
 
     FIRST = 64
     NOT_ALLOCATED = 64
@@ -287,7 +287,7 @@ _PROBLEMS: dict[int, tuple[str, str]] = {
 
 
 def explain(problem: int, word: int, amount: int) -> tuple[str, str]:
-    """An error in words, and what to do."""
+    """The message and the hint of an error."""
     if problem == TensorProblem.NOT_ALLOCATED:
         what = f"columns {word} to {word + amount - 1} of tensor memory are not all allocated"
         return (

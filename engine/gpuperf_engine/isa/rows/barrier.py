@@ -127,13 +127,13 @@ declare(
     scope="cta cluster gpu sys",
     **{**FENCE, "since": (8, 3), "target": 90},
 )
-for _way, _since in (
+for _kind, _since in (
     ("acquire.sync_restrict::shared::cluster", (8, 6)),
     ("release.sync_restrict::shared::cta", (8, 6)),
     ("release.sync_restrict::shared::cluster::read", (9, 4)),
 ):
     declare(
-        f"fence.proxy.async::generic.{_way}.cluster",
+        f"fence.proxy.async::generic.{_kind}.cluster",
         "Orders accesses of the generic and the asynchronous proxy.",
         **{**FENCE, "since": _since, "target": 90},
     )

@@ -26,7 +26,7 @@ HINTED: Options = {**BULK, "hint": "L2::cache_hint"}
 TELLS = "mbarrier::complete_tx::bytes"
 OWN, ANY = "shared::cta", "shared::cluster"
 _POLICY = ", policy:u64?hint"
-#: What a copy says of the bytes it moves: bit patterns that stand for what is not valid.
+#: How a copy reports invalid data: the bit patterns that mark it.
 REPORTS = (
     "mbarrier::report::disabled",
     *(f"mbarrier::report::validity::per_16bytes::{pattern}" for pattern in ("80000000", "8000", "80", "8")),
@@ -46,8 +46,8 @@ def _cluster(modifiers: Mapping[str, Modifier]) -> str:
 def _copies(
     opcode: str, end: str, operands: str, text: str, scopes: str = "cta cluster gpu sys", **options: Any
 ) -> None:
-    """A copy of bytes, and one of strong accesses of 16 bytes each: of these the manual has more targets than ptxas keeps to, which
-    asks for them only of copies into the cluster. What stands in front of the opcode belongs to its name."""
+    """Rows of a copy of bytes, and of one with strong accesses of 16 bytes each. For the latter the manual lists required targets
+    that ptxas checks only for copies into the cluster. What precedes the opcode belongs to its name."""
     name = opcode.split("{")[0].split(".dst")[0]
     rest = opcode[len(name) :]
     declare(f"{name}{{.weak}}{rest}{end} {operands}", text, **options)
@@ -178,7 +178,7 @@ for _ops, _types in _LOCAL:
         type=_types,
         **{**BULK, "requires": _STRONG},
     )(combine)
-for _name, _hint, _operand, _options, _where in (
+for _name, _hint, _operand, _options, _destination in (
     ("cp.reduce", "{.hint}", _POLICY, {"hint": "L2::cache_hint"}, ""),
     (
         "multimem.cp.reduce",
@@ -188,7 +188,7 @@ for _name, _hint, _operand, _options, _where in (
         ", at all locations that a multicast object joins: here at one",
     ),
 ):
-    for _ops, _kept, _types, _needs in (
+    for _ops, _noftz, _types, _needs in (
         *((ops, "", types, {}) for ops, types in _GLOBAL),
         ("add", "", "f32 f64", {}),
         ("add", ".noftz", "f16 bf16", {}),
@@ -196,9 +196,9 @@ for _name, _hint, _operand, _options, _where in (
         ("min max", "", "f16 bf16", {}),
     ):
         _add = instruction(
-            f"{_name}.async.bulk{{.relaxed.scope}}.dst.src.bulk_group{_hint}.op{_kept}.type "
+            f"{_name}.async.bulk{{.relaxed.scope}}.dst.src.bulk_group{_hint}.op{_noftz}.type "
             f"[d]:dst, [a]:src, size:u32{_operand}",
-            documentation=f"Combines size bytes with those in global memory{_where}; subnormals stay.",
+            documentation=f"Combines size bytes with those in global memory{_destination}; subnormals stay.",
             scope="cta cluster gpu sys",
             dst="global",
             src=OWN,

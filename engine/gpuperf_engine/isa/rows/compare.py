@@ -19,7 +19,7 @@ UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
 def comparable(modifiers: Mapping[str, Modifier]) -> str:
-    """Why integers of that type are not compared so."""
+    """Why the operator does not accept that type, or ``""``."""
     kind, op = str(modifiers.get("stype") or modifiers["type"])[0], modifiers["cmp"]
     if kind == "b" and op not in ("eq", "ne"):
         return f"bit-size types have no order, '.{op}' needs a signed or unsigned type"

@@ -1,5 +1,5 @@
-"""Structured sparse vectors (manual: spcompress, spdecompress). Elements lie side by side from the low bits of the first register
-on, as do their indices.
+"""Structured sparse vectors (manual: spcompress, spdecompress). Elements and their indices are packed from the low bits of the first
+register on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..types import scalar_type
 S32, U32 = scalar_type("s32"), scalar_type("u32")
 SPARSE: Options = {"category": "move", "unit": "alu", "since": (9, 4), "only": "107a"}
 NUMBERS = (1, 2, 4, 8, 16, 32, 64)
-#: Registers of all operands of the manual's longest instruction, and of its longest dense vector.
+#: Registers of all operands of the longest instruction in the manual, and of its longest dense vector.
 MOST, MOST_DENSE = 253, 128
 DESCRIPTOR = (
     "the descriptor names no type of such elements",
@@ -24,7 +24,7 @@ DESCRIPTOR = (
 
 
 def _length(bits: int) -> str:
-    """The number of registers of so many bits for each of ``num``, as the notation has it."""
+    """The length of a vector with so many bits for each of ``num``, in the notation of syntax lines."""
     shared = gcd(bits, 32)
     return f"num*{bits // 32}" if bits % 32 == 0 else f"num/{32 // shared}"
 
@@ -34,7 +34,7 @@ def _count(bits: int, num: int) -> int:
 
 
 def _numbers(dense: int, *others: int) -> tuple[str, ...]:
-    """The numbers of repetitions that vectors of so many bits each allow."""
+    """The values of ``num`` that vectors of so many bits for each allow."""
     return tuple(
         f"x{num}"
         for num in NUMBERS
@@ -45,7 +45,7 @@ def _numbers(dense: int, *others: int) -> tuple[str, ...]:
 
 
 def _element(registers: Sequence[Value], index: int, bits: int) -> Value:
-    """The element at a place."""
+    """The element at an index."""
     at = index * bits
     return (registers[at // 32].bits(U32) >> (at % 32)) & ((1 << bits) - 1)
 
@@ -67,7 +67,7 @@ def _signed(magnitude: Value, sign: Value) -> Value:
 
 
 def _keys(element: Value, bits: int, kind: Value, operation: Value) -> Value:
-    """A number that is the larger the sooner the element is selected."""
+    """A sort key: of two elements, the one with the larger key is selected first."""
     absolute, smallest = (operation & 1).compare("ne", 0), (operation & 2).compare("ne", 0)
     width = bits - 1
     magnitude, sign = element & ((1 << width) - 1), element >> width
@@ -89,7 +89,7 @@ def _keys(element: Value, bits: int, kind: Value, operation: Value) -> Value:
 
 
 def _selected(keys: Sequence[Value]) -> list[Value]:
-    """Which two of four are selected: of equal ones the first."""
+    """Which two of four elements are selected: the first of equal ones."""
     selected = []
     for index, key in enumerate(keys):
         before = key.constant(0, U32)
@@ -149,12 +149,14 @@ def _decompress(bits: int, index: int, few: int, many: int) -> None:
         dense = []
         for group in range(repeated):
             sources = range(few * group, few * (group + 1))
-            taken = [(_element(metadata, source, index), _element(data, source, bits)) for source in sources]
+            elements = [
+                (_element(metadata, source, index), _element(data, source, bits)) for source in sources
+            ]
             for target in range(many):
-                kept = taken[0][1].constant(0, U32)
-                for where, element in taken:
-                    kept = select(where.compare("eq", target), element, kept)
-                dense.append(kept)
+                result = elements[0][1].constant(0, U32)
+                for index_in_group, element in elements:
+                    result = select(index_in_group.compare("eq", target), element, result)
+                dense.append(result)
         return tuple(_packed(dense, bits))
 
 

@@ -1,5 +1,5 @@
 """Copies from and to logical endpoints of other devices (manual: fabric.try_get, try_put, try_red, try_pullred, submit, wait).
-There are no endpoints here: what would reach one ends a run.
+There are no endpoints here: a launch that reaches such an instruction stops with an error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ORDER = "mbarrier::report::fabric.relaxed.sys"
 _COUNTED = "mbarrier::report::fabric.counted::bytes.relaxed.sys"
 _BYTES, _PIECES = "mbarrier::complete_tx::bytes", "mbarrier::complete_tx::16B"
 _OWN = "shared::cta"
-#: The manual has 120a and 121a, ptxas takes their family.
+#: The manual lists 120a and 121a; ptxas accepts their family.
 _FAMILIES = "100f 110f 120f"
 _OPERATIONS = (
     ("and xor or", "b32 b64"),

@@ -90,7 +90,7 @@ def mul(a: Value, b: Value, *, rnd: str) -> Value:
     return a.mul(b, rounding=rnd)
 
 
-# without a rounding until PTX 3.2, and on sm_1x, where later GPUs fuse it too (manual, "mad": "JIT-compiled for SM 2.0 devices")
+# Rounding is optional up to PTX 3.2 and on sm_1x, for which later GPUs fuse it too (manual, "mad": "JIT-compiled for SM 2.0 devices").
 @instruction(
     "mad{.ftz}{.sat}.f32 d, a, b, c",
     category="fp32",

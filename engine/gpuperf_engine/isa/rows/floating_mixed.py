@@ -15,7 +15,7 @@ F32 = scalar_type("f32")
 ROUNDINGS = "rn rz rm rp"
 SINGLE: Options = {"category": "fp32", "unit": "fma"}
 BLACKWELL: Options = {**SINGLE, "since": (8, 6), "target": 100}
-#: Packed operands of several precisions, taken whole.
+#: Packed operands of several precisions, passed to the semantics whole.
 RUBIN: Options = {**SINGLE, "since": (9, 4), "only": "107f", "applied": Applied(whole=True)}
 HALVES, PAIRS = "f16 bf16", "f16x2 bf16x2"
 
@@ -136,8 +136,8 @@ def _lanewise(operation: Callable[..., Value], *operands: list[Value]) -> Value:
 
 
 def _narrowed(operation: Callable[[Value, Value], Value], a: Value, b: Value, ftz: bool | None) -> Value:
-    """The result rounded towards zero twice is the exact one rounded towards zero once: every number of the narrow type is one of
-    the wide type."""
+    """Rounding towards zero to single precision and then to the narrow type equals one rounding of the exact result, as the wide type
+    contains every number of the narrow one."""
     to = scalar_type("f16" if ftz else "bf16")
     lanes = []
     for x, y in zip(_pair(a), _pair(b)):

@@ -1,7 +1,7 @@
 """Textures and surfaces (manual: tex, tld4, txq, istypep, suld, sust, sured, suq).
 
-Images of one to three dimensions, with layers, and cubes are sampled and changed, in levels of detail; several samples per texel,
-depth compare, texel offsets, separate samplers and residency are parsed and counted.
+Images of one to three dimensions, with layers and levels of detail, and cubes can be sampled and written. Multiple samples per texel,
+depth compare, texel offsets and residency are parsed and counted, but not run.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _fetches(
             sets: Options = {"geom": geometries, "dtype": types}
             if "base" in opcode:
                 sets["leads"] = "base"
-            # ptxas takes a sampler in unified mode with plain geometries only
+            # in unified mode ptxas accepts a sampler with plain geometries only
             sampler = "{, b:b64}" if sampled and opcode == "tex{.base}" else ""
             kinds = "f32" if "cube" in geometries else "s32" if "ms" in geometries else "s32 f32"
             if plain:
@@ -192,7 +192,7 @@ SURF: Options = {
     "mode": "trap clamp zero",
     "applied": Applied(whole=True),
 }
-#: geometries by their coordinates
+#: geometries and their coordinates
 PLACES = (("1d", "b:s32*1"), ("2d", "b:s32*2"), ("3d", "b:s32*4"), ("a1d", "b:b32*2"), ("a2d", "b:b32*4"))
 
 

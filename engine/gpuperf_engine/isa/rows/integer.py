@@ -188,16 +188,19 @@ def fns(mask: Value, base: Value, offset: Value) -> Value:
     """The position of the n-th set bit of mask, counted from bit ``base`` upwards (offset n) or downwards (−n); offset 0
     asks for bit ``base`` itself. All ones if there is none."""
     bits, start = mask.bits(U32), base.bits(U32)
-    down, here = offset.compare("lt", 0), offset.compare("eq", 0)
+    down, at_base = offset.compare("lt", 0), offset.compare("eq", 0)
     bits, start = select(down, brev(bits), bits), select(down, 31 - start, start)
-    bits = bits & select(here, bits.constant(1, U32) << start, bits.constant(0xFFFFFFFF, U32) << start)
-    rest = select(here, bits.constant(1, U32), abs(offset).bits(U32))
-    none = rest.compare("gt", popc(bits))
+    bits = bits & select(at_base, bits.constant(1, U32) << start, bits.constant(0xFFFFFFFF, U32) << start)
+    remaining = select(at_base, bits.constant(1, U32), abs(offset).bits(U32))
+    none = remaining.compare("gt", popc(bits))
     position = bits.constant(0, U32)
     for width in (16, 8, 4, 2, 1):
         count = popc((bits >> position) & ((1 << width) - 1))
-        beyond = rest.compare("gt", count)
-        rest, position = select(beyond, rest - count, rest), select(beyond, position + width, position)
+        beyond = remaining.compare("gt", count)
+        remaining, position = (
+            select(beyond, remaining - count, remaining),
+            select(beyond, position + width, position),
+        )
     return select(none, bits.constant(0xFFFFFFFF, U32), select(down, 31 - position, position))
 
 
@@ -341,8 +344,8 @@ def clmad(a: Value, b: Value, c: Value, *, mode: str) -> Value:
 
 
 def _carryless(a: Value, b: Value) -> Value:
-    """The low half of the carry-less product. Where only each fourth bit may be set, at most 16 bits meet, so that carries of an
-    ordinary product do not reach the next bit that counts (Pornin, BearSSL, "Constant-Time Mul")."""
+    """The low half of the carry-less product. If only every fourth bit of the factors is set, at most 16 bits add up in a position, so
+    carries of an ordinary product stay below the next such position (Pornin, BearSSL, "Constant-Time Mul")."""
     masks = [0x1111111111111111 << shift for shift in range(4)]
     first, second = [a & mask for mask in masks], [b & mask for mask in masks]
     total = None

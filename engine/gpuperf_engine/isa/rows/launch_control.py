@@ -1,5 +1,5 @@
-"""Taking over clusters that have not started (manual: clusterlaunchcontrol). Which request succeeds the schedule says
-(``simt.schedule``). The layout of the response is not documented: 1 and the three coordinates, or zeros after a request that failed.
+"""Taking over clusters that have not started (manual: clusterlaunchcontrol). The schedule decides which requests succeed
+(``simt.schedule``). NVIDIA does not document the layout of the response; here it is 1 and three coordinates, or zeros on failure.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def _permute(a: Value, b: Value, control: int) -> Value:
 
 
 def _selector(control: Value, index: int, mode: str) -> Value:
-    """The byte that a mode of prmt takes to place ``index``."""
+    """The number of the byte that a mode of prmt puts at ``index``."""
     if mode == "f4e":
         return control + index
     if mode == "b4e":

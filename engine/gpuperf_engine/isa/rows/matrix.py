@@ -1,6 +1,6 @@
 """Matrix instructions of a warp (manual: mma, ldmatrix, stmatrix, movmatrix).
 
-What products mean stands in ``products``; those of sparse matrices in ``sparse``.
+The semantics of products are in ``products``, those of sparse matrices in ``sparse``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ SHARED: Options = {
     "num": "x1 x2 x4",
     "space": "shared shared::cta",
     "requires": {"shared::cta": ((7, 8), 75)},
-    # the first eight lanes for each matrix give the address of a row
+    # eight lanes for each matrix provide the addresses of its rows
     "applied": Applied(moves=lambda modifiers: Moves((Move(4, 4, 8 * int(str(modifiers["num"])[1:])),))),
 }
 
 
 def fragment_of(words: Sequence[Value], matrix: int) -> Value:
-    """A lane's word of the row that is its group's."""
+    """A lane's word of the row with the number of its group."""
     rows = tuple(8 * matrix + lane // 4 for lane in range(LANES))
     fragment = permute(words[0], rows)
     for index in (1, 2, 3):
@@ -40,7 +40,7 @@ def fragment_of(words: Sequence[Value], matrix: int) -> Value:
 
 
 def _word(fragments: Sequence[Value], index: int) -> Value:
-    """Of the row whose address a lane gives, one of the four words."""
+    """One of the four words of the row whose address a lane provides."""
     holders = tuple(4 * (lane % 8) + index for lane in range(LANES))
     word = permute(fragments[0], holders)
     for matrix, fragment in enumerate(fragments[1:], 1):
@@ -163,14 +163,14 @@ def _bit(syntax: str, product: Product, **options: Any) -> None:
     def semantics(*registers: Value, op: str) -> tuple[Value, ...]:
         return product(registers, op=op)
 
-    said = "d = popc(a op b) + c on fragments of a warp."
-    _row(syntax, semantics, said, op="xor and", requires={"and": ((7, 1), 80)}, **options)
+    documentation = "d = popc(a op b) + c on fragments of a warp."
+    _row(syntax, semantics, documentation, op="xor and", requires={"and": ((7, 1), 80)}, **options)
 
 
 for _shape, _a, _b, _since, _target in HALVES:
-    for _d, _n, _held in (("f16", 2, "b32"), ("f32", 4, "f32")):
+    for _d, _n, _reg in (("f16", 2, "b32"), ("f32", 4, "f32")):
         _plain(
-            f"mma.sync.aligned.{_shape}.row.col.{_d}.f16.f16.{_d} d:{_held}*{_n}, a:b32*{_a}, b:b32*{_b}, c:{_held}*{_n}",
+            f"mma.sync.aligned.{_shape}.row.col.{_d}.f16.f16.{_d} d:{_reg}*{_n}, a:b32*{_a}, b:b32*{_b}, c:{_reg}*{_n}",
             Product(_shape, _d, "f16", "f16", (_a, _b, _n)),
             since=_since,
             target=_target,
@@ -230,19 +230,19 @@ _typed(
     target=89,
 )
 for _shape, _a, _b in (("m16n8k16", 2, 1), ("m16n8k32", 4, 2)):
-    for _d, _n, _held in (("f16", 2, "b32"), ("f32", 4, "f32")):
+    for _d, _n, _reg in (("f16", 2, "b32"), ("f32", 4, "f32")):
         if (_shape, _d) != ("m16n8k32", "f32"):
             _typed(
-                f"mma.sync.aligned.{_shape}.row.col.{_d}.atype.btype.{_d} d:{_held}*{_n}, a:b32*{_a}, b:b32*{_b}, c:{_held}*{_n}",
+                f"mma.sync.aligned.{_shape}.row.col.{_d}.atype.btype.{_d} d:{_reg}*{_n}, a:b32*{_a}, b:b32*{_b}, c:{_reg}*{_n}",
                 Product(_shape, _d, "", "", (_a, _b, _n)),
                 atype="e4m3 e5m2",
                 btype="e4m3 e5m2",
                 since=(8, 7),
                 target=89,
             )
-for _d, _n, _held in (("f16", 2, "b32"), ("f32", 4, "f32")):
+for _d, _n, _reg in (("f16", 2, "b32"), ("f32", 4, "f32")):
     _typed(
-        f"mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.{_d}.atype.btype.{_d} d:{_held}*{_n}, a:b32*4, b:b32*2, c:{_held}*{_n}",
+        f"mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.{_d}.atype.btype.{_d} d:{_reg}*{_n}, a:b32*4, b:b32*2, c:{_reg}*{_n}",
         Product("m16n8k32", _d, "", "", (4, 2, _n)),
         atype="e4m3 e5m2 e3m2 e2m3 e2m1",
         btype="e4m3 e5m2 e3m2 e2m3 e2m1",

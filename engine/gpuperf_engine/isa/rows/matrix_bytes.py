@@ -1,5 +1,5 @@
-"""Matrices of bytes between shared memory and fragments (manual: ldmatrix with m16n16 and m8n16, stmatrix with m16n8), and of
-elements of six and four bits, which become bytes on the way.
+"""Loads and stores of matrices of bytes (manual: ldmatrix with m16n16 and m8n16, stmatrix with m16n8), and of elements of six and
+four bits, which are expanded to bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..table import Options, instruction
 from ..types import scalar_type
 from .matrix import SHARED, fragment_of
 
-#: Bytes of a row with padding, of those of the types without.
+#: Bytes of a row of types with padding, and of types without.
 ROW, PACKED_ROW = 16, 8
 BYTES: Options = {**SHARED, "since": (8, 6), "requires": {}, "only": "100f 110f 120f"}
 FORMATS: Options = {"dtype": "b8x16", "source": "b6x16_p32 b4x16_p64"}
@@ -22,12 +22,12 @@ U32, S32 = scalar_type("u32"), scalar_type("s32")
 
 
 def _moves(rows: int, size: int) -> Callable[[Mapping[str, Modifier]], Moves]:
-    """The first lanes, so many for each matrix, give the address of a row."""
+    """The accesses: the first lanes, ``rows`` for each matrix, provide the address of a row."""
     return lambda modifiers: Moves((Move(4, size // 4, rows * int(str(modifiers["num"])[1:])),))
 
 
 def _spread(bits: Value, width: int) -> Value:
-    """Four elements of so many bits, to a byte each."""
+    """Four elements of so many bits, each expanded to a byte."""
     mask = (1 << width) - 1
     spread = bits & mask
     for index in range(1, 4):
@@ -36,7 +36,7 @@ def _spread(bits: Value, width: int) -> Value:
 
 
 def _bytes_of(words: Sequence[Value], source: str) -> list[Value]:
-    """A row of sixteen elements as four words of bytes; those of four and six bits are in the low bits of theirs."""
+    """A row of sixteen elements as four words of bytes; elements of four and six bits are in the low bits of their byte."""
     row = list(words)
     if source == "b4x16_p64":
         return [_spread(row[index // 2] >> (16 * (index % 2)), 4) for index in range(4)]
@@ -56,7 +56,7 @@ def _rows(words: Sequence[Value], num: str) -> tuple[Value, ...]:
 
 
 def _columns(words: Sequence[Value], num: str) -> tuple[Value, ...]:
-    """Of a lane's column, four bytes of neighbouring rows, and those of the column eight further on."""
+    """Four bytes of neighbouring rows of a lane's column, and of the column eight further."""
     registers = []
     for matrix in range(int(num[1:])):
         for half in (0, 1):
@@ -71,7 +71,7 @@ def _columns(words: Sequence[Value], num: str) -> tuple[Value, ...]:
 
 
 def _byte_of(words: Sequence[Value]) -> Value:
-    """Of eight bytes the one whose number is the lane's group."""
+    """The byte with the number of the lane's group, of eight bytes."""
     chosen = words[0] & 0xFF
     for index in range(1, 8):
         byte = (words[index // 4] >> (8 * (index % 4))) & 0xFF
@@ -133,7 +133,7 @@ def store_columns(*fragments: Value) -> tuple[Value, ...]:
 
 
 def _column_word(fragments: Sequence[Value], word: int) -> Value:
-    """Of the column whose address a lane gives, four bytes."""
+    """Four bytes of the column whose address a lane provides."""
     result = None
     for index in range(4):
         row = 4 * word + index

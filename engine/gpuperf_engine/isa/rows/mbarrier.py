@@ -76,7 +76,7 @@ for _name, _text in (
     )
 
 _STATE = "; d: the object as it was before."
-for _name, _what in (
+for _name, _text_of_arrival in (
     ("arrive", "An arrival at the current phase, or count of them"),
     ("arrive_drop", "As arrive, and so many less are expected from the next phase on"),
 ):
@@ -86,16 +86,21 @@ for _name, _what in (
         "requires": _REQUIRES,
         "accepts": Accepts(constants={"count": (lambda count: count > 0, "more than 0")}),
     }
-    declare(f"mbarrier.{_name}{{.sem.scope}}{{.space}}.b64 d:u64, [a]", _what + _STATE, space=OWN, **_order)
+    declare(
+        f"mbarrier.{_name}{{.sem.scope}}{{.space}}.b64 d:u64, [a]",
+        _text_of_arrival + _STATE,
+        space=OWN,
+        **_order,
+    )
     declare(
         f"mbarrier.{_name}{{.sem.scope}}{{.space}}.b64 d:u64, [a], count:u32",
-        _what + _STATE,
+        _text_of_arrival + _STATE,
         space=OWN,
         **{**_order, "since": (7, 8), "target": 90},
     )
     declare(
         f"mbarrier.{_name}{{.sem.scope}}{{.space}}.b64 _, [a]{{, count:u32}}",
-        _what + ", in any block of the cluster.",
+        _text_of_arrival + ", in any block of the cluster.",
         space=REMOTE,
         **{**_order, "since": (8, 0), "target": 90},
     )
@@ -117,13 +122,13 @@ for _name, _what in (
     ):
         declare(
             f"mbarrier.{_name}{_modifier}{{.sem.scope}}{{.space}}.multicast::cluster::32b.b64 _, [a]{_operands}, mask:u32",
-            (f"{_before}{_name}" if _before else _what) + _EVERYWHERE,
+            (f"{_before}{_name}" if _before else _text_of_arrival) + _EVERYWHERE,
             space=REMOTE,
             **{**_order, **RUBIN},
         )
     declare(
         f"mbarrier.{_name}.noComplete{{.sem.scope}}{{.space}}.b64 d:u64, [a], count:u32",
-        f"{_what}, which must not complete it{_STATE}",
+        f"{_text_of_arrival}, which must not complete it{_STATE}",
         space=OWN,
         **{**_order, "sem": "release", "scope": "cta"},
     )
@@ -147,7 +152,7 @@ for _name, _text, _options in (
     }
     _hint = "{, hint:u32}" if _name == "try_wait" else ""
     _reports: Options = {**_waits, "since": (9, 3), "target": 90}
-    for _parity, _which, _given, _needs in (
+    for _parity, _phase, _phase_operand, _needs in (
         ("", "that of a state", "state:u64", {}),
         (
             ".parity",
@@ -159,19 +164,19 @@ for _name, _text, _options in (
         _end = "{.sem.scope}{.space}.b64"
         _phases = "phase_type::primary" + (" phase_type::conditional" if _parity else "")
         declare(
-            f"mbarrier.{_name}{_parity}{_end} p:pred, [a], {_given}{_hint}",
-            f"{_text}: {_which}.",
+            f"mbarrier.{_name}{_parity}{_end} p:pred, [a], {_phase_operand}{_hint}",
+            f"{_text}: {_phase}.",
             **{**_waits, **_needs},
         )
         declare(
-            f"mbarrier.{_name}{_parity}.phase_type{_end} p:pred, [a], {_given}{_hint}",
-            f"{_text}: {_which}; with .conditional, of the phases without a report.",
+            f"mbarrier.{_name}{_parity}.phase_type{_end} p:pred, [a], {_phase_operand}{_hint}",
+            f"{_text}: {_phase}; with .conditional, of the phases without a report.",
             phase_type=_phases,
             **_reports,
         )
         declare(
-            f"mbarrier.{_name}{_parity}.phase_type{_end} p:pred|q:pred{{, result:b8}}, [a], {_given}{_hint}",
-            f"{_text}: {_which}. q: whether something was reported in it; result: the report.",
+            f"mbarrier.{_name}{_parity}.phase_type{_end} p:pred|q:pred{{, result:b8}}, [a], {_phase_operand}{_hint}",
+            f"{_text}: {_phase}. q: whether something was reported in it; result: the report.",
             phase_type="phase_type::primary",
             **_reports,
         )

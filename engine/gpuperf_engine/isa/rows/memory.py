@@ -60,7 +60,7 @@ def _long(modifiers: Mapping[str, Modifier]) -> str:
 
 
 def _line(name: str, text: str, rest: str, operands: str, priorities: bool, **options: Any) -> None:
-    """A line of the manual as two: accesses of up to 128 bits, and of 256, which may have an eviction priority of L2."""
+    """Two rows for one line of the manual: accesses of up to 128 bits, and of 256 bits, which may have an eviction priority of L2."""
     short = {"requires": NEEDS, "type": TYPES, **options, "vec": "v2 v4 v8", "accepts": Accepts(valid=_fits)}
     long = {**short, "vec": "v4 v8", "type": LONG_TYPES, "accepts": Accepts(valid=_long), "target": 100}
     long["since"] = max((8, 8), short.get("since", (1, 0)))

@@ -11,7 +11,7 @@ from ..table import Modifier, Options, instruction
 from ..types import scalar_type
 
 SCALARS = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
-#: Pieces that a mov packs or unpacks: type, elements, element.
+#: What a mov packs or unpacks: type, number of elements, their type.
 PACKINGS = (("b16", 2, "b8"), ("b32", 2, "b16"), ("b32", 4, "b8"), ("b64", 2, "b32"), ("b64", 4, "b16"))
 
 
@@ -118,7 +118,7 @@ CLUSTER: Options = {
     "target": 90,
     "space": "shared::cluster",
 }
-#: bits of a shared address that are the offset in the memory of one CTA, and those of the rank
+#: bits of a shared address: the offset in the memory of one CTA, and the rank
 _OFFSET = (1 << RANK_SHIFT) - 1
 _RANKS = 0xFFFFFFFF ^ _OFFSET
 
@@ -126,7 +126,7 @@ _RANKS = 0xFFFFFFFF ^ _OFFSET
 @instruction("mapa{.space}.type d, a, b:u32", type="u32 u64", **CLUSTER)
 def mapa(a: Value, b: Value) -> Value:
     """The address in CTA b of the cluster that corresponds to a."""
-    # ranks that no cluster has become one that none has, not another CTA
+    # saturates: a rank that is too large must not wrap to that of an existing CTA
     rank = minimum(b, b.constant(_RANKS >> RANK_SHIFT, b.type)).convert(a.type) << RANK_SHIFT
     return (a & ~_RANKS) | rank
 

@@ -1,7 +1,7 @@
-"""Multimem addresses (manual: "multimem"): what goes to all memory locations that a multicast object joins.
+"""Multimem addresses (manual: "multimem"), which point to a location on each device of a multicast object.
 
-There is one device here, so a multicast object has one location, and any address of global memory is one: what is loaded is the
-reduction of one value, which it leaves as it is, and stores and reductions go to that location.
+There is one device here, so any address of global memory is a multicast object with one location: a load returns its value
+unchanged, as the reduction of one value, and stores and reductions access that location.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..model import Accepts
 from ..table import Modifier, Options, declare, instruction
 from .atomic import combine, combine_half
 
-#: what rows of 8-bit types need
+#: requirements of 8-bit types
 NEWER: Options = {"since": (8, 6), "only": "100f 110f 120a 121a"}
 NARROW = "e5m2 e5m2x2 e5m2x4 e4m3 e4m3x2 e4m3x4"
 MULTIMEM: Options = {

@@ -12,7 +12,7 @@ from ..types import ScalarType, scalar_type
 F32, U32, U16 = scalar_type("f32"), scalar_type("u32"), scalar_type("u16")
 PACK: Options = {"category": "bit_convert", "unit": "xu", "applied": Applied(whole=True)}
 AMPERE: Options = {**PACK, "since": (7, 0), "target": 80, "requires": {"satfinite": ((8, 1), 80)}}
-#: Without negative zeros.
+#: Forms with ``.pzo``: +0 instead of −0.
 RUBIN: Options = {**PACK, "since": (9, 4), "only": "107f"}
 STOCHASTIC: Options = {**PACK, "since": (8, 7), "only": "100a 103a 107a"}
 #: Largest finite numbers, by bit pattern in f32 (exact there).
@@ -80,7 +80,7 @@ def to_random_half(
 
 
 def _random_half(a: Value, random: Value, relu: bool | None, satfinite: bool | None, to: ScalarType) -> Value:
-    """The random bits stand at the top of those that are dropped: 16 for bf16, 13 and more (subnormal results) for f16."""
+    """The random bits are aligned with the highest dropped bits: 16 for bf16, 13 and more (subnormal results) for f16."""
     if relu:
         a = maximum(a, 0.0, nan=True)
     pattern = a.bits(U32)

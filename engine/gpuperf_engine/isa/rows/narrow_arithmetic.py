@@ -1,7 +1,7 @@
 """Arithmetic on four numbers of 8, 6 and 4 bits (manual: "Alternate Floating Point Instructions").
 
-Results are exact before the one rounding: products are exact in double precision, and what a sum drops there is kept in its last
-bit ("round to odd"), which no further rounding to so few bits can mistake.
+Results are rounded once: products are exact in double precision, and sums are rounded to odd there, which makes a further rounding to
+so few bits correct.
 """
 
 from __future__ import annotations

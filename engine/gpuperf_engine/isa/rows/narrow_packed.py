@@ -28,7 +28,7 @@ ONE_SCALE, TWO_SCALES = "scaled::n1::ue8m0", "scaled::n2::ue8m0"
 
 
 def _newer(modifiers: Mapping[str, Modifier]) -> str:
-    """What older targets have is another line."""
+    """Why a combination belongs to another row, that of older targets, or ``""``."""
     plain = modifiers["rnd"] == "rn" and not modifiers["pzo"] and not modifiers["scaled"]
     return "this line has '.rz', '.pzo' or a scale" if plain else ""
 
@@ -296,8 +296,8 @@ def _unsigned(lanes: Sequence[Value], rnd: str, satfinite: bool | None) -> Value
 
 
 def _over(a: Value, scales: Sequence[Value], source: ScalarType) -> Value:
-    """a (f32) divided by the power of two, if there is one; what is subnormal in the source's format counts as 0. A finite number
-    stays finite."""
+    """a (f32) divided by the power of two, if there is one; subnormal numbers of the source's format count as 0. Finite numbers
+    stay finite."""
     if not scales:
         return a
     if source.name == "f16x2":

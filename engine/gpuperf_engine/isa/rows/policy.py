@@ -1,5 +1,5 @@
-"""Cache policies (manual: ``createpolicy``). Their bits, which the manual leaves open, are those that ptxas 13 computes; nothing here
-reads them, as the loads and stores that take them do the same with any.
+"""Cache policies (manual: ``createpolicy``). Their bits, which the manual does not specify, are those that ptxas 13 computes; loads
+and stores ignore them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What matrix products mean: fragments of a warp as numbers, their products and sums.
+"""The semantics of matrix products: fragments of a warp as numbers, their products and sums.
 
-Products are exact. Floating-point sums begin with c and add the products in ascending k in double precision (of a sparse matrix
-A: in the order in which its elements are stored); the sum is rounded once, to nearest even, to the type of d. (Hardware sums
-in another order and with fewer bits; the manual leaves both open.) For ``.f64`` every step is one ``fma``, as the manual says.
+Products are exact. Floating-point sums begin with c and add the products in ascending k in double precision (for a sparse matrix
+A: in the order of its stored elements); the sum is rounded once, to nearest even, to the type of d. (Hardware adds in another
+order and with fewer bits; the manual specifies neither.) For ``.f64`` every step is one ``fma``, as the manual requires.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _halves(name: str) -> Callable[[Value], Sequence[Value]]:
 
 
 def _tf32(register: Value) -> Sequence[Value]:
-    """The low 13 bits are not part of the number."""
+    """tf32 ignores the low 13 bits of a register."""
     return [(register.bits(U32) & 0xFFFFE000).bits(F32)]
 
 
@@ -61,7 +61,7 @@ def _eights(name: str) -> Callable[[Value], Sequence[Value]]:
 
 
 def small_number(code: Value, mantissa: int, bias: int) -> Value:
-    """The magnitude (f32) of a format without sign and special values: an exponent above a mantissa of some bits."""
+    """The magnitude (f32) of a code that consists of an exponent and a mantissa of so many bits, without special values."""
     exponent = code >> mantissa
     normal = exponent.compare("ne", 0)
     significand = (code & ((1 << mantissa) - 1)) + select(normal, code.constant(1 << mantissa, U32), 0)
@@ -70,7 +70,7 @@ def small_number(code: Value, mantissa: int, bias: int) -> Value:
 
 
 def _narrow(bits: int, mantissa: int, bias: int, every: int, low: int) -> Callable[[Value], Sequence[Value]]:
-    """Formats of 4 and 6 bits: sign, exponent, mantissa; one in every so many bits of a register, from the bit ``low`` on."""
+    """Formats of 4 and 6 bits (sign, exponent, mantissa): one number per ``every`` bits of a register, at bit ``low`` of these."""
     sign = 1 << (bits - 1)
 
     def unpack(register: Value) -> Sequence[Value]:
@@ -84,8 +84,8 @@ def _narrow(bits: int, mantissa: int, bias: int, every: int, low: int) -> Callab
     return unpack
 
 
-#: types of elements; ``e2m1x8`` are eight in a register, of the others without a ``.kind`` of 4 bits each has a byte (manual: cvt, and
-#: ``.kind::f8f6f4`` of tcgen05.mma: 4-bit numbers lie in the middle of it, 6-bit numbers in its low bits)
+#: By element type. A register has eight numbers of ``e2m1x8``; all other 4-bit and 6-bit floats take a byte each (manual: cvt, and
+#: ``.kind::f8f6f4`` of tcgen05.mma: 4-bit numbers are in the middle of the byte, 6-bit numbers in its low bits).
 UNPACK: dict[str, Callable[[Value], Sequence[Value]]] = {
     "f16": _halves("f16"),
     "bf16": _halves("bf16"),
@@ -119,7 +119,7 @@ PER_REGISTER = {
 
 
 class Route:
-    """Where every lane finds the element of a matrix that it uses, see ``gather``; one object for the same places."""
+    """The exchanges that bring every lane the element of a matrix that it uses (see ``gather``); one object per set of positions."""
 
     def __init__(self, steps: Sequence[tuple[int, tuple[int, ...], tuple[bool, ...]]]) -> None:
         self.steps = steps
@@ -131,7 +131,7 @@ def _route(layout: Layout, elements: int, wanted: tuple[Place, ...]) -> Route:
 
 
 class Fetched:
-    """The elements of one matrix in the lanes that use them; each distribution over the lanes is computed once."""
+    """The elements of one matrix, exchanged to the lanes that use them; each exchange is computed once."""
 
     def __init__(self, fragment: Sequence[Value], layout: Layout, type: ScalarType) -> None:
         self.fragment, self.layout, self.type = fragment, layout, type
@@ -139,11 +139,11 @@ class Fetched:
         self.fetched: dict[Route, Value] = {}
 
     def __call__(self, wanted: list[Place]) -> Value:
-        """In every lane the element that it uses."""
+        """The element at each lane's position."""
         return self.along(_route(self.layout, len(self.fragment), tuple(wanted)))
 
     def along(self, route: Route) -> Value:
-        """The same, where the way is known."""
+        """The same, by a route."""
         chosen = self.fetched.get(route)
         if chosen is not None:
             return chosen
@@ -157,7 +157,7 @@ class Fetched:
         return chosen
 
 
-#: the two factors of each product of an element of D, in order, from the places of the lanes
+#: from the positions of the lanes in D to the two factors of each product, in order
 Pairs = Callable[[list[Place]], Iterator[tuple[Value, Value]]]
 
 
@@ -175,7 +175,7 @@ def dense(first: Fetched, second: Fetched, depth: int) -> Pairs:
 def _dense_routes(
     left: Layout, lefts: int, right: Layout, rights: int, depth: int, places: tuple[Place, ...]
 ) -> list[tuple[Route, Route]]:
-    """The ways to both factors of each product."""
+    """The routes of both factors of each product."""
     return [
         (
             _route(left, lefts, tuple((pair, row, k) for pair, row, _ in places)),
@@ -192,7 +192,7 @@ def _add_up(
     pairs: Pairs,
     step: Callable[[Value, Value, Value], Value],
 ) -> list[Value]:
-    """The elements of D: ``step(x, y, sum)`` over the pairs of factors from the elements of C on."""
+    """The elements of D: those of C, followed by ``step(x, y, sum)`` for each pair of factors."""
     start = Fetched(c, before, c[0].type)
     sums = []
     for element in range(len(c)):
@@ -236,7 +236,7 @@ class Product:
         self, registers: Sequence[Value], *, layout: tuple[str, str] = ("row", "col"), left: str = "", right: str = "",
         rounding: str = "rn", satfinite: bool = False, op: str = "", around: Callable[[Fetched, Fetched], Pairs] | None = None,
     ) -> tuple[Value, ...]:  # fmt: skip
-        """The registers of d. ``around`` says which elements are multiplied, if not all of them."""
+        """The registers of d. ``around`` chooses the pairs of factors; by default all elements are multiplied."""
         left, right = left or self.left, right or self.right
         begin, end = self.counts[0], self.counts[0] + self.counts[1]
         a = [number for register in registers[:begin] for number in UNPACK[left](register)]

@@ -31,7 +31,7 @@ KINDS: tuple[tuple[str, str, int, int, bool, int, str, tuple[int, int]], ...] = 
 
 
 def _element(name: str, kind: str) -> str:
-    """Elements of ``mxf4`` kinds lie close together."""
+    """The type of the elements as packed: eight per register for ``mxf4`` kinds."""
     return name if kind == "mxf8f6f4" else "e2m1x8"
 
 
@@ -68,11 +68,11 @@ def _sparse(syntax: str, kind: str, scales: Scales, depth: int, **options: Any) 
         )  # fmt: skip
         return (*results, bad | scales.refused(selectors))
 
-    said = _SCALED.replace("warp,", "warp, a sparse,")
+    documentation = _SCALED.replace("warp,", "warp, a sparse,")
     constants = {"selector": (lambda number: number == 0, "0")}
     instruction(
         syntax,
-        documentation=said,
+        documentation=documentation,
         applied=Applied(checked=_SPARSE_CHECKED),
         accepts=Accepts(constants=constants),
         **options,

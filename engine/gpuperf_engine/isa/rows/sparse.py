@@ -44,7 +44,7 @@ def sparse_product(
     scaled: Callable[[Pairs], Pairs] | None = None,
     **modifiers: Any,
 ) -> tuple[Value, ...]:
-    """The registers of d, and where the metadata, which follows those of c, means nothing."""
+    """The registers of d, and the lanes with invalid metadata, which is the operand after c."""
     metadata = registers[sum(product.counts)]
 
     def around(first: Any, second: Any) -> Pairs:
@@ -56,13 +56,13 @@ def sparse_product(
 
 
 def selectors(sparsity: Sparsity) -> Constants:
-    """Which threads of a quad may hold the metadata: 0 … 3, 0 and 1 for pairs, 0 for all four."""
+    """Accepted sparsity selectors: 0 … 3 if one thread of a quad provides the metadata, 0 and 1 for two threads, 0 for all four."""
     count = max(1, 4 // sparsity.threads)
     return {"selector": (lambda number: 0 <= number < count, f"0 to {count - 1}" if count > 1 else "0")}
 
 
 def sparsity_of(shape: str, type: str, segments: int) -> Sparsity:
-    """That of a shape for a type of elements."""
+    """The sparsity of a shape with elements of a type."""
     return Sparsity(32 // PER_REGISTER[type], sizes(shape)[2], segments)
 
 
@@ -108,16 +108,16 @@ def _number(selector: object) -> int:
     return selector
 
 
-def operands(held: str, counts: tuple[int, int, int]) -> str:
-    """Of a sparse product, as a syntax line has them."""
+def operands(register: str, counts: tuple[int, int, int]) -> str:
+    """The operands of a sparse product, in the notation of syntax lines."""
     a, b, c = counts
-    return f"d:{held}*{c}, a:b32*{a}, b:b32*{b}, c:{held}*{c}, metadata:u32%, selector:imm"
+    return f"d:{register}*{c}, a:b32*{a}, b:b32*{b}, c:{register}*{c}, metadata:u32%, selector:imm"
 
 
 for _shape, _a, _b, _segments in HALVES:
-    for _d, _n, _held in (("f16", 2, "b32"), ("f32", 4, "f32")):
+    for _d, _n, _register in (("f16", 2, "b32"), ("f32", 4, "f32")):
         _row(
-            f"mma.spvariant.sync.aligned.{_shape}.row.col.{_d}.f16.f16.{_d} {operands(_held, (_a, _b, _n))}",
+            f"mma.spvariant.sync.aligned.{_shape}.row.col.{_d}.f16.f16.{_d} {operands(_register, (_a, _b, _n))}",
             Product(_shape, _d, "f16", "f16", (_a, _b, _n)),
             sparsity_of(_shape, "f16", _segments),
             since=(7, 1),
@@ -163,9 +163,9 @@ _typed(
     target=89,
     requires={"sp::ordered_metadata": ((8, 5), 89)},
 )
-for _d, _n, _held in (("f16", 2, "b32"), ("f32", 4, "f32")):
+for _d, _n, _register in (("f16", 2, "b32"), ("f32", 4, "f32")):
     _typed(
-        f"mma.spvariant.sync.aligned.m16n8k64.row.col.kind::f8f6f4.{_d}.atype.btype.{_d} {operands(_held, (4, 4, _n))}",
+        f"mma.spvariant.sync.aligned.m16n8k64.row.col.kind::f8f6f4.{_d}.atype.btype.{_d} {operands(_register, (4, 4, _n))}",
         Product("m16n8k64", _d, "", "", (4, 4, _n)),
         _EIGHT,
         atype=SIX,

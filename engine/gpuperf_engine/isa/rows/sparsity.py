@@ -1,8 +1,7 @@
 """Products with a sparse matrix A (manual: mma.sp) and with scaled blocks (mma with .block_scale).
 
-Of A only the elements that may be other than zero are stored; *metadata* says where they belong (manual, "Sparse matrix storage").
-They lie in the registers as a matrix of half as many columns would. Scale factors multiply the elements, exactly, before these
-are multiplied.
+Only the possibly nonzero elements of A are stored; *metadata* holds their positions (manual, "Sparse matrix storage"). Registers hold
+them like a matrix of half as many columns. Scale factors multiply the elements, exactly, before the products.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from .products import F32, F64, U32, Fetched, Pairs, small_number
 __all__ = ["Scales", "Sparsity"]
 
 U64 = scalar_type("u64")
-#: each lane's quad, as the first of its lanes
+#: the first lane of each lane's quad
 _QUADS = [lane // 4 * 4 for lane in range(LANES)]
 
 
 @dataclass(frozen=True)
 class Sparsity:
-    """Where the stored elements of a shape belong.
+    """The positions of stored elements for one shape.
 
-    ``bits`` of an element decide the granularity: 1:2 for 32 bits, 2:4 for 16 and 8, pairs in 4:8 for 4. ``depth`` is that of the
-    product, of which half is stored. A word of metadata is for one row, or for the same 16 bits of two rows eight apart; ``segments``
-    are the pieces of k with words of their own.
+    The size of an element, ``bits``, determines the granularity: 1:2 for 32 bits, 2:4 for 16 and 8, pairs in 4:8 for 4. ``depth`` is
+    that of the product; half of it is stored. A word of metadata belongs to one row, or 16 bits each to two rows eight apart;
+    ``segments`` are the parts of k with separate words.
     """
 
     bits: int
@@ -37,11 +36,11 @@ class Sparsity:
 
     @property
     def threads(self) -> int:
-        """How many threads of a quad hold metadata."""
+        """The number of threads of a quad that provide metadata."""
         return self.segments * (1 if self.bits >= 16 else 2)
 
     def _candidates(self, stored: int) -> list[int]:
-        """The k that an element may have; which of them, its index says."""
+        """The possible k of a stored element; its index chooses one."""
         if self.bits == 32:
             return [2 * stored, 2 * stored + 1]
         if self.bits == 4:
@@ -49,7 +48,7 @@ class Sparsity:
         return [4 * (stored // 2) + index for index in range(4)]
 
     def _index(self, stored: int, segment: int) -> tuple[int, ...]:
-        """Where in its row's part of the metadata the bits of an element's index are, low bit first; ``segment``: elements of it."""
+        """The bit positions of an element's index in the metadata of its row, low bit first; ``segment``: elements per segment."""
         within = stored % segment
         if self.bits == 32:  # 0b0100 is the first, 0b1110 the second
             return (4 * within + 1,)
@@ -57,7 +56,7 @@ class Sparsity:
         return first, first + 1
 
     def pairs(self, first: Fetched, second: Fetched, metadata: Value, selector: int) -> Pairs:
-        """The stored elements of A with those of B that they belong to."""
+        """The stored elements of A, each with the element of B that it is multiplied with."""
         base = selector % (4 // self.threads) * self.threads
         word = metadata.bits(U32)
         parts: dict[tuple[int, int], Value] = {}
@@ -97,7 +96,7 @@ class Sparsity:
         return pairs
 
     def chosen(self, column: Sequence[Value], words: Sequence[Value], stored: int) -> Value:
-        """Of a column of B the element that a stored element of A belongs to; ``words`` are all of the row's metadata."""
+        """The element of a column of B that a stored element of A is multiplied with; ``words``: all metadata of the row."""
         candidates = [column[k] for k in self._candidates(stored)]
         for position in self._index(stored, self.depth // 2):
             holds = (words[position // 32] & (1 << position % 32)).compare("ne", 0)
@@ -105,20 +104,20 @@ class Sparsity:
         return candidates[0]
 
     def row_words(self, metadata: Value, selector: int) -> list[list[Value]]:
-        """The words of metadata of a lane's two rows, those of its group and eight on."""
+        """The words of metadata of a lane's two rows: that of its group, and eight further."""
         base = selector % (4 // self.threads) * self.threads
         word = metadata.bits(U32)
 
-        def held(thread: int) -> Value:
+        def from_thread(thread: int) -> Value:
             return permute(word, tuple(quad + base + thread for quad in _QUADS))
 
         if self.bits >= 16:
-            low, high = held(0), held(1)
+            low, high = from_thread(0), from_thread(1)
             return [[(low & 0xFFFF) | (high << 16)], [(low >> 16) | (high & 0xFFFF0000)]]
-        return [[held(half), held(2 + half)] for half in (0, 1)]
+        return [[from_thread(half), from_thread(2 + half)] for half in (0, 1)]
 
     def refused(self, metadata: Value, selector: int, ordered: bool) -> Value:
-        """The lanes that hold metadata that means nothing; all of them if the selector means nothing."""
+        """The lanes with invalid metadata; all of them if the selector is invalid."""
         word = metadata.bits(U32)
         if selector >= 4 // self.threads:
             return word.compare("eq", word)
@@ -152,42 +151,42 @@ class Scales:
         return select(none, magnitude.constant_bits(0x7FFFFFFF, F32), magnitude).convert(F64)
 
     def _factors(self, byte: Value, thread: Value, words: list[Value]) -> list[Value]:
-        """The factors along k, from the word of the thread that is chosen, from a byte on."""
+        """The factors along k, in the selected thread's word from the selected byte on."""
         chosen = words[0]
         for number, other in enumerate(words[1:], 1):
             chosen = select(thread.compare("eq", number), other, chosen)
-        whole = chosen >> (byte.convert(U32) << 3)
-        return [self._factor((whole >> (8 * index)) & 0xFF) for index in range(self.count)]
+        scales = chosen >> (byte.convert(U32) << 3)
+        return [self._factor((scales >> (8 * index)) & 0xFF) for index in range(self.count)]
 
     def pairs(self, plain: Pairs, operands: tuple[Value, ...], steps: int) -> Pairs:
         """The factors of ``steps`` products, each with its scale. ``operands``: data, byte and thread of A, then of B."""
         data_a, byte_a, thread_a, data_b, byte_b, thread_b = operands
         first, second = data_a.bits(U32), data_b.bits(U32)
-        known: dict[tuple[str, tuple[int, ...]], list[Value]] = {}
+        factors_of: dict[tuple[str, tuple[int, ...]], list[Value]] = {}
 
         def of_rows(rows: tuple[int, ...]) -> list[Value]:
-            factors = known.get(("a", rows))
+            factors = factors_of.get(("a", rows))
             if factors is None:
                 holders = [
                     permute(first, tuple(row % 8 * 4 + 2 * thread + row // 8 for row in rows))
                     for thread in (0, 1)
                 ]
-                factors = known["a", rows] = self._factors(byte_a, thread_a, holders)
+                factors = factors_of["a", rows] = self._factors(byte_a, thread_a, holders)
             return factors
 
         def of_columns(columns: tuple[int, ...]) -> list[Value]:
-            factors = known.get(("b", columns))
+            factors = factors_of.get(("b", columns))
             if factors is None:
                 holders = [
                     permute(second, tuple(4 * column + thread for column in columns)) for thread in range(4)
                 ]
-                factors = known["b", columns] = self._factors(byte_b, thread_b, holders)
+                factors = factors_of["b", columns] = self._factors(byte_b, thread_b, holders)
             return factors
 
         products: dict[tuple[int, int], tuple[Value, Value, Value]] = {}
 
         def scaled(value: Value, factor: Value) -> Value:
-            """Once for each value and factor, which are kept with the product so that they stay what they are."""
+            """``value * factor``, computed once; the cache also keeps both alive, so that their ids stay unique."""
             product = products.get((id(value), id(factor)))
             if product is None:
                 product = products[id(value), id(factor)] = value * factor, value, factor
@@ -203,7 +202,7 @@ class Scales:
         return pairs
 
     def refused(self, operands: tuple[Value, ...]) -> Value:
-        """Where a selector has a value that means nothing."""
+        """The lanes with invalid selectors."""
         _, byte_a, thread_a, _, byte_b, thread_b = operands
         wrong = thread_a.compare("gt", 1) | thread_b.compare("gt", 3)
         for byte in (byte_a, byte_b):

@@ -1,7 +1,7 @@
 """Approximate functions (manual: rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh with ``.approx``).
 
-The manual leaves the results open within an error. Here each is one fixed sequence of double-precision operations, rounded
-once to the type, so that results are the same on every host; the errors are far below those of the manual.
+The manual only bounds their errors. Here each is one fixed sequence of double-precision operations, rounded once to the type, so that
+results are the same on every host; the errors are far below those of the manual.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def lg2(a: Value) -> Value:
     ratio = (mantissa - 1.0).div(mantissa + 1.0)
     result = exponent.convert(F64, rounding="rn") + ratio * _polynomial(ratio * ratio, LOGARITHM)
     result = select(wide.compare("eq", 0.0), wide.constant(float("-inf"), F64), result)
-    # NaN and +∞ are their own logarithm; a negative number has none, which √ of it says
+    # the logarithm of NaN and +∞ is the operand itself, that of a negative number is NaN, by its square root
     result = select(wide.compare("lt", float("inf")), result, wide + wide)
     return _narrow(select(wide.compare("lt", 0.0), sqrt(wide), result), a.type)
 

@@ -1,5 +1,5 @@
-"""Stack manipulation (manual: "Stack Manipulation Instructions"). The semantics are the stack pointer afterwards, which is also what
-the destination gets; the stack grows downwards.
+"""Stack manipulation (manual: "Stack Manipulation Instructions"). The semantics return the new stack pointer, which is also the value
+of the destination; the stack grows downwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STACK: Options = {
     "since": (7, 3),
     "target": 52,
 }
-#: bytes: alignment of what is allocated in any case, and the largest that can be asked for (manual, ``alloca``)
+#: bytes: the minimum alignment of allocations, and the largest that an instruction may request (manual, ``alloca``)
 LEAST_ALIGNMENT, MOST_ALIGNMENT = 8, 1 << 23
 
 

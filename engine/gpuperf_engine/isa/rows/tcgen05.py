@@ -1,8 +1,7 @@
 """The fifth generation of tensor cores (manual: tcgen05.*).
 
-What is multiplied is described by descriptors; results are in tensor memory, the space ``tmem`` here. What they mean stands in
-``isa.tensor_memory``. Not run: what came with PTX 9.4; ``.ashift`` and ``tcgen05.shift``, of which the manual says "down" alone; the
-mask of columns of ``.ws``.
+Descriptors specify the factors; results are in tensor memory, the space ``tmem`` here (see ``isa.tensor_memory``). Not run: additions
+of PTX 9.4; ``.ashift`` and ``tcgen05.shift``, for which the manual only says "down"; the column mask of ``.ws``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from .. import effects
 from ..model import Accepts
 from ..table import Modifier, Options, declare
 
-#: Families of targets that have tensor memory, and single targets: of the first ones only, and in earlier versions.
+#: Families of targets with tensor memory; single targets with it; those of the first PTX versions.
 FAMILIES, SINGLE, FIRST = "100f 110f", "100a 103a 107a 110a", "100a 110a"
 TENSOR: Options = {
     "category": "matrix",
@@ -27,7 +26,7 @@ GROUPS: Options = {**TENSOR, "group": "cta_group::1 cta_group::2"}
 COLUMNS = {"columns": (lambda count: count in (32, 64, 128, 256, 512), "32, 64, 128, 256 and 512")}
 NUMBERS = "x1 x2 x4 x8 x16 x32 x64 x128"
 
-#: Also of any number of columns, as the only ones; the last family has more of them.
+#: Exclusive allocations, of any multiple of 32 columns; the last family has 576 columns.
 EXCLUSIVE = {"columns": (lambda count: 32 <= count <= 576 and count % 32 == 0, "a multiple of 32 up to 576")}
 RUBIN: Options = {"since": (9, 4), "only": "107f"}
 declare(
@@ -108,16 +107,16 @@ for _reduced, _nan, _result in (("", "", ""), (".red", "{.NaN}", "result:f32, ")
         op="min max",
         **{**TENSOR, "unit": "lsu", "since": (9, 4), "only": "107a"},
     )
-for _way in ("ld", "st"):
+for _access in ("ld", "st"):
     declare(
-        f"tcgen05.wait::{_way}.sync.aligned",
-        f"Waits until all tcgen05.{_way} of this thread are done.",
+        f"tcgen05.wait::{_access}.sync.aligned",
+        f"Waits until all tcgen05.{_access} of this thread are done.",
         **{**TENSOR, "unit": "adu", "effect": effects.TENSOR_ORDER},
     )
 
 
 def _copied(modifiers: Mapping[str, Modifier]) -> str:
-    """Which shapes are written to several quarters of the lanes."""
+    """Why a shape does not accept this multicast, or ``""``."""
     shape, multicast = str(modifiers["shape"]), str(modifiers.get("multicast") or "")
     wanted = {"64x128b": "warpx2", "32x128b": "warpx4"}.get(shape, "")
     return (
@@ -177,7 +176,7 @@ for _when in ("before", "after"):
 
 
 def _shifted(modifiers: Mapping[str, Modifier]) -> str:
-    """What may be kept of a shifted matrix."""
+    """Why a shifted matrix does not accept this collector buffer, or ``""``."""
     collector = str(modifiers.get("collector") or "")
     return (
         "'.ashift' goes with .collector::a::lastuse and .collector::a::discard only"

@@ -1,5 +1,5 @@
 """Tensor copies (manual: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, cp.async.bulk.prefetch.tensor, tensormap.replace).
-Complete when they are issued; ``memory.tensor_maps`` says what tensor maps are.
+Copies complete when they are issued; ``memory.tensor_maps`` describes tensor maps.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LOAD: Options = {
     "requires": {OWN: ((8, 6), 90), "multicast::cluster::16b": ((9, 4), 90)},
 }
 STORE: Options = {**COPY, "dst": "global", "src": OWN}
-#: Address, sizes and strides that are taken from operands, not from the tensor map (manual: "Overriding tensor property value").
+#: Address, sizes and strides from operands instead of the tensor map (manual: "Overriding tensor property value").
 BASE: Options = {**RUBIN, "base": "override::global_address"}
 _AT = ", base:u64"
 #: What follows the opcode, the operands, and the numbers of axes.
@@ -56,7 +56,7 @@ ATTRIBUTES = tuple(
     )
 )
 _BOX = "Copies a box of a tensor to shared memory, and signals the mbarrier at m there"
-#: the families with pairs of CTAs and tensor memory, which no other target has (manual, "Target ISA Notes")
+#: the only families with CTA pairs and tensor memory (manual, "Target ISA Notes")
 DATACENTRE = "100f 110f"
 
 
@@ -86,7 +86,7 @@ def _load(slot: str, coordinates: str, more: str, text: str, **options: Any) -> 
 
 
 def _load_newer(slot: str, coordinates: str, more: str, text: str, **options: Any) -> None:
-    """With reports, masks of 32 bits, and what overrides the map."""
+    """Rows of newer versions, with reports, masks of 32 bits, and operands that override the map."""
     merged = {
         **LOAD,
         **RUBIN,
@@ -111,7 +111,7 @@ def _load_newer(slot: str, coordinates: str, more: str, text: str, **options: An
 
 
 def _written(options: Options, opcode: str) -> Options:
-    """Without the slots that do not stand in the opcode."""
+    """The options without slots that the opcode does not have."""
     missing = [name for name in ("multicast", "report", "base") if not re.search(rf"\.{name}\b(?!:)", opcode)]
     return {name: value for name, value in options.items() if name not in missing}
 

@@ -56,8 +56,8 @@ def limited(number: Value, signed: bool, width: int) -> Value:
 def _finish(
     result: Value, c: Value | None, kind: ScalarType, sat: bool | None, op2: str | None, dsel: str | None
 ) -> Value:
-    """What follows the operation: saturation, then the second operation or the merge (manual: optSaturate, optSecOp, optMerge).
-    The second operation is on 33-bit signed numbers."""
+    """Saturation, then the second operation or the merge (manual: optSaturate, optSecOp, optMerge). The second operation works on
+    33-bit signed numbers."""
     width = 32 if not dsel else 8 if dsel[0] == "b" else 16
     result = limited(result, kind.is_signed, width) if sat else wrapped(result, 33)
     if op2 and c is not None:
@@ -138,7 +138,7 @@ def compared(
     a: Value, b: Value, c: Value | None = None, *, atype: ScalarType, btype: ScalarType, cmp: str,
     op2: str | None, asel: str | None, bsel: str | None, dsel: str | None,
 ) -> Value:  # fmt: skip
-    """1 or 0, as two parts compare."""
+    """1 if the comparison of two parts holds, else 0."""
     holds = part(a, atype, asel).compare(cmp, part(b, btype, bsel))
     number = select(holds, a.constant(1, S64), 0)
     return _finish(number, c, U32, None, op2, dsel)

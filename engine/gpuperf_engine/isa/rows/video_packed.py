@@ -46,7 +46,7 @@ def _pieces(a: Value, b: Value, kind: ScalarType, lanes: int, chosen: str) -> li
 
 
 def _gather(pieces: list[Value], c: Value, mask: str | None, add: bool | None) -> Value:
-    """The results of the mask's places side by side, those of c in the others; or their sum added to c."""
+    """The results in the positions of the mask, and c in the others; or the sum of the results and c."""
     width = 32 // len(pieces)
     positions = [int(digit) for digit in mask[1:]] if mask else range(len(pieces))
     if add:
@@ -54,8 +54,8 @@ def _gather(pieces: list[Value], c: Value, mask: str | None, add: bool | None) -
         for position in positions:
             total = total + pieces[position]
         return total
-    kept = 0xFFFFFFFF ^ sum(((1 << width) - 1) << (width * position) for position in positions)
-    word = c.bits(U32) & kept
+    mask_of_c = 0xFFFFFFFF ^ sum(((1 << width) - 1) << (width * position) for position in positions)
+    word = c.bits(U32) & mask_of_c
     for position in positions:
         word = word | ((pieces[position].bits(U32) & ((1 << width) - 1)) << (width * position))
     return word
@@ -70,7 +70,7 @@ def _operands(dtype: str) -> str:
     return f"d{{.mask}}:{dtype}, a{{.asel}}:atype%, b{{.bsel}}:btype%, c:{dtype}%"
 
 
-#: What the selectors are where none is written.
+#: The default selectors.
 _FIRST = {2: ("h10", "h32"), 4: ("b3210", "b7654")}
 
 
@@ -116,8 +116,8 @@ def _compared(lanes: int) -> None:
     ) -> Value:  # fmt: skip
         first, second = (chosen or usual for chosen, usual in zip((asel, bsel), _FIRST[lanes]))
         results = [
-            select(one.compare(cmp, other), c.constant(1, S32), 0)
-            for one, other in zip(_pieces(a, b, atype, lanes, first), _pieces(a, b, btype, lanes, second))
+            select(x.compare(cmp, y), c.constant(1, S32), 0)
+            for x, y in zip(_pieces(a, b, atype, lanes, first), _pieces(a, b, btype, lanes, second))
         ]
         return _gather(results, c, mask, add)
 

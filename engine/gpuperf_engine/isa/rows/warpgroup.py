@@ -1,9 +1,9 @@
 """Matrix products of a warpgroup, four warps (manual: wgmma.mma_async, wgmma.mma_async.sp and what orders them).
 
-Matrices come from shared memory through descriptors (``fragments.Descriptor`` says where), A also from registers. Each warp makes
-its sixteen rows of D where it issues the instruction. ``wgmma.fence`` gathers the four warps of the warpgroup, so that they read what
-is there when the last of them comes; ``wgmma.wait_group`` holds a warp until all four have issued the products, so that nothing behind
-it can change what one of them still reads. Sums are those of ``mma``.
+Descriptors specify the matrices in shared memory; A may also be in registers. Each warp computes its sixteen rows of D when it issues
+the instruction. At ``wgmma.fence`` the four warps of the warpgroup wait for each other, so that all read the same contents of shared
+memory; at ``wgmma.wait_group`` a warp waits until all four have issued the products, so that later stores cannot change their
+operands. Sums are those of ``mma``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ F16 = scalar_type("f16")
 WARPGROUP: Options = {"category": "matrix", "unit": "tensor", "effect": effects.WARPGROUP}
 _EVERY = tuple(range(8, 257, 8))
 _FEWER = (8, 16, 24, *range(32, 257, 16))
-#: constants that operands take
+#: constants that operands accept
 _CONSTANTS: dict[str, tuple[Callable[[float], bool], str]] = {
     **dict.fromkeys(("scale", "trans_a", "trans_b"), (lambda given: given in (0, 1), "0 or 1")),
     **dict.fromkeys(("sign_a", "sign_b"), (lambda given: given in (1, -1), "1 or -1")),
@@ -34,15 +34,16 @@ _CONSTANTS: dict[str, tuple[Callable[[float], bool], str]] = {
 
 
 class WarpgroupProduct:
-    """What a product means on abstract values: the elements in words, and sums of products."""
+    """The semantics of a product: ``operation`` 0 and 1 unpack the elements of A and B, 2 computes elements of D (see
+    ``evaluation``)."""
 
     def __init__(self, result: str, sparsity: Sparsity | None = None, satfinite: bool = False) -> None:
         self.result, self.sparsity, self.satfinite = result, sparsity, satfinite
 
-    def __call__(self, what: int, operands: Sequence[Any], left: str, right: str) -> tuple[Value, ...]:
-        if what < 2:
+    def __call__(self, operation: int, operands: Sequence[Any], left: str, right: str) -> tuple[Value, ...]:
+        if operation < 2:
             return tuple(
-                _wide(number) for word in operands for number in UNPACK[right if what else left](word)
+                _wide(number) for word in operands for number in UNPACK[right if operation else left](word)
             )
         rows, columns, scale, *values = operands
         count = rows * columns
@@ -51,15 +52,15 @@ class WarpgroupProduct:
             depth = self.sparsity.depth // 2
         first, second = count + rows * depth, columns * (2 * depth if self.sparsity else depth)
         c, a = values[:count], values[count:first]
-        b, words = values[first : first + second], values[first + second :]
+        b, metadata = values[first : first + second], values[first + second :]
         results = []
         for row in range(rows):
-            held = words[row * len(words) // rows : (row + 1) * len(words) // rows]
+            row_metadata = metadata[row * len(metadata) // rows : (row + 1) * len(metadata) // rows]
             for column in range(columns):
                 total = self._start(c[row * columns + column], scale)
                 line = b[column * second // columns : (column + 1) * second // columns]
                 for k, x in enumerate(a[row * depth : (row + 1) * depth]):
-                    y = line[k] if self.sparsity is None else self.sparsity.chosen(line, held, k)
+                    y = line[k] if self.sparsity is None else self.sparsity.chosen(line, row_metadata, k)
                     total = self._step(x, y, total, left)
                 results.append(self._finish(total))
         return tuple(results)
@@ -96,14 +97,14 @@ def _family(
     syntax: str, result: str, depth: int, columns: tuple[int, ...], types: str, version: tuple[int, int], sparse: bool,
     trans: bool, **options: Any,
 ) -> None:  # fmt: skip
-    """The lines of one family: A in shared memory and in registers. ``types`` is that of A and B, or empty where they have slots."""
+    """The rows of one family: A in shared memory and in registers. ``types`` is the type of A and B, or empty if they have slots."""
     shape = tuple(f"m64n{n}k{depth * (2 if sparse else 1)}" for n in columns)
-    held = {"f16": "b32*n/4", "f32": "f32*n/2", "s32": "s32*n/2"}[result]
+    registers = {"f16": "b32*n/4", "f32": "f32*n/2", "s32": "s32*n/2"}[result]
     floats = result != "s32"
-    one = types or options["atype"].split()[0]
-    sparsity = sparsity_of(shape[0], one, 2) if sparse else None
+    element = types or options["atype"].split()[0]
+    sparsity = sparsity_of(shape[0], element, 2) if sparse else None
     for operand in ("u64", "b32*4"):
-        operands = [f"d:{held}=", f"a:{operand}", "b:u64"]
+        operands = [f"d:{registers}=", f"a:{operand}", "b:u64"]
         operands += ["metadata:b32%", "selector:imm"] if sparse else []
         operands += ["{!}scale:pred"] + (["sign_a:imm", "sign_b:imm"] if floats else [])
         if trans:
@@ -127,21 +128,21 @@ def _semantics(result: str, types: str, sparsity: Sparsity | None) -> Callable[.
     if result == "s32" and not types:
 
         def integers(
-            what: int, *operands: Any, satfinite: bool | None, atype: str, btype: str
+            operation: int, *operands: Any, satfinite: bool | None, atype: str, btype: str
         ) -> tuple[Value, ...]:
             product = WarpgroupProduct(result, sparsity, bool(satfinite))
-            return product(what, operands, str(atype), str(btype))
+            return product(operation, operands, str(atype), str(btype))
 
         return integers
     if types:
 
-        def plain(what: int, *operands: Any) -> tuple[Value, ...]:
-            return WarpgroupProduct(result, sparsity)(what, operands, types, types)
+        def plain(operation: int, *operands: Any) -> tuple[Value, ...]:
+            return WarpgroupProduct(result, sparsity)(operation, operands, types, types)
 
         return plain
 
-    def typed(what: int, *operands: Any, atype: str, btype: str) -> tuple[Value, ...]:
-        return WarpgroupProduct(result, sparsity)(what, operands, str(atype), str(btype))
+    def typed(operation: int, *operands: Any, atype: str, btype: str) -> tuple[Value, ...]:
+        return WarpgroupProduct(result, sparsity)(operation, operands, str(atype), str(btype))
 
     return typed
 

@@ -1,6 +1,6 @@
 """Matrix instructions on opaque fragments (manual: wmma.load, wmma.store, wmma.mma).
 
-Which lane holds which element is left open by the manual; see ``fragments.Tile`` for what it is here. Sums are those of
+The manual does not specify which lane holds which element; ``fragments.Tile`` describes the layout used here. Sums are those of
 ``mma``.
 """
 
@@ -47,8 +47,8 @@ NEW_SHAPES = {"m8n32k16": ((6, 1), 70), "m32n8k16": ((6, 1), 70)}
 NARROW = ("u4", "s4", "b1")
 
 
-def held(type: str, elements: int, bits: int, multiplicand: bool) -> str:
-    """Registers of a fragment, as a syntax line has them. Half-precision factors have eight, some twice."""
+def registers_of(type: str, elements: int, bits: int, multiplicand: bool) -> str:
+    """The registers of a fragment in the notation of syntax lines. Half-precision factors have eight, some elements twice."""
     if type == "f64":
         return f"f64*{elements}"
     if type in ("f32", "s32"):
@@ -63,14 +63,14 @@ def tile(matrix: str, shape: str, bits: int) -> Tile:
 
 
 def packed(values: tuple[Value, ...], registers: int) -> tuple[Value, ...]:
-    """What was moved, as the registers of a fragment."""
+    """Loaded words as the registers of a fragment."""
     if values[0].type.bits == 16:
         values = tuple(concat(values[index : index + 2]) for index in range(0, len(values), 2))
     return tuple(values[index % len(values)] for index in range(registers))
 
 
 def unpacked(registers: tuple[Value, ...], size: int) -> tuple[Value, ...]:
-    """The registers of a fragment as what is moved."""
+    """The registers of a fragment as the words to store."""
     if size == 2:
         return tuple(half for register in registers for half in split(register, 2))
     return tuple(register.bits(scalar_type(f"b{register.type.bits}")) for register in registers)
@@ -80,7 +80,7 @@ def _load(
     matrix: str, layouts: str, shape: str, type: str, bits: int, since: tuple[int, int], target: int
 ) -> None:
     whole = tile(matrix, shape, bits)
-    registers = held(type, whole.elements, bits, matrix != "c")
+    registers = registers_of(type, whole.elements, bits, matrix != "c")
     count = int(registers.split("*")[1])
 
     def semantics(*values: Value) -> tuple[Value, ...]:
@@ -105,12 +105,13 @@ def _load(
 
 def _store(shape: str, type: str, bits: int, since: tuple[int, int], target: int) -> None:
     whole = tile("d", shape, bits)
+    fragment = registers_of(type, whole.elements, bits, False)
 
     def semantics(*registers: Value, layout: str) -> tuple[Value, ...]:
         return unpacked(registers, 2 if bits == 16 and layout == "col" else 4)
 
     instruction(
-        f"wmma.store.d.sync.aligned.layout.{shape}{{.space}}.{type} [a], b:{held(type, whole.elements, bits, False)}{{, stride:u32}}",
+        f"wmma.store.d.sync.aligned.layout.{shape}{{.space}}.{type} [a], b:{fragment}{{, stride:u32}}",
         documentation="Stores fragments as a matrix.",
         effect=effects.MATRIX_STORE,
         layout="row col",
@@ -161,7 +162,7 @@ def _product(syntax: str, product: Product, need: tuple[tuple[int, int], int], s
 
 
 BOTH = {"alayout": "row col", "blayout": "row col"}
-#: multiplicand type → types of d and c, the opcode behind ``wmma.mma`` with the place of the shape, and its value sets
+#: multiplicand type → types of d and c, the opcode after ``wmma.mma`` with a placeholder for the shape, and its value sets
 PRODUCTS: dict[str, tuple[tuple[tuple[str, str], ...], str, Options]] = {
     "f16": (
         (("f16", "f16"), ("f16", "f32"), ("f32", "f16"), ("f32", "f32")),
@@ -196,9 +197,9 @@ def _products(type: str, shape: str) -> None:
     bits, _, since, target = TYPES[type]
     sums, opcode, sets = PRODUCTS[type]
     m, n, k = sizes(shape)
-    left, right = (held(type, elements // 32, bits, True) for elements in (m * k, k * n))
+    left, right = (registers_of(type, elements // 32, bits, True) for elements in (m * k, k * n))
     for result, added in sums:
-        into, start = (held(name, m * n // 32, SUMS[name][0], False) for name in (result, added))
+        into, start = (registers_of(name, m * n // 32, SUMS[name][0], False) for name in (result, added))
         first, second, third = (int(registers.split("*")[1]) for registers in (left, right, start))
         product = Product(shape, result, type, type, (first, second, third), added, tiles=True)
         written = opcode.format(shape=shape, d=result, c=added, type=type)

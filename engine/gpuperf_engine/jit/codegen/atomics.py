@@ -170,7 +170,7 @@ def _evaluated(access: Access, lane: Ref, given: list[Value | int]) -> NativeVal
     (manual, ``atom``)."""
     to, form = access.to, access.instruction.form
     new = evaluate(form, given)[0]
-    if access.name == "generic" and access.type.is_float and "space" in form.row.asks:
+    if access.name == "generic" and access.type.is_float and "space" in form.row.keywords:
         cell = to.writer.element("%area", "i64", lane)
         address = to.value(U64, to.writer.load("i64", cell), True)
         start, size = WINDOWS["shared"]

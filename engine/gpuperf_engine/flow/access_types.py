@@ -1,12 +1,12 @@
-"""What the bits that memory instructions move are: floats or integers, from what computes and uses them.
+"""Types of the values that memory instructions move, inferred from the instructions that compute and use these values.
 
-PTX loads and stores need not say: ``ld.b32`` moves any 32 bits, and compilers move floats with ``.u32`` and ``.b64``. What computes a
-value or computes with it says (``fma.rn.f32``); moves, bit casts, selections, φs, exchanges between lanes, calls, and what is
-stored to shared or local memory and loaded from there pass it on, in both directions. A pack (``mov.b64 %rd, {%r1, %r2}``) has the
-types of its parts. Where nothing says, or floats and integers are both said of the same bits, the type is unknown: ``b32``. What only
-moves ``f32`` says less than what computes with pairs of halves.
+The types of PTX loads and stores do not determine them: ``ld.b32`` moves any 32 bits, and compilers move floats with ``.u32`` and
+``.b64``. Types come from arithmetic (``fma.rn.f32``) and propagate, in both directions, through moves, bit casts, selections, φs,
+exchanges between lanes, calls, and stores to and loads from shared and local memory. A pack (``mov.b64 %rd, {%r1, %r2}``) has the
+types of its parts. Without any type, or with both floats and integers, the type is unknown: ``b32``. Arithmetic on pairs of halves
+overrides moves of ``f32``.
 
-An integer constant in a register says nothing of another use of it: compilers keep one 0 for a counter and for a float to store.
+Types do not propagate between different uses of one integer constant: compilers use one register with 0 for a counter and for a float.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from .ssa import Merge, Node
 
 __all__ = ["access_types"]
 
-#: bits that one definition gives a register; of an integer constant the bits that one user of it takes
+#: the value of a register by one definition; for an integer constant, additionally by one user
 _Value = tuple[Node, "Register | None"] | tuple[Node, "Register | None", Node]
-#: instructions whose type does not say what the bits are
+#: instructions whose type does not determine the type of the value
 _MOVES = frozenset(("mov", "selp", "slct", "shfl", "prmt"))
-#: instructions on fragments of matrices, whose registers of 32 bits hold elements of types that the opcode says, or of any
+#: instructions on matrix fragments, whose 32-bit registers hold elements of the types in the opcode, or of any type
 _MATRICES = frozenset(("mma", "wmma", "ldmatrix", "stmatrix"))
 _FRAGMENTS = {"f16": "f16x2", "bf16": "bf16x2", "tf32": "f32"}
 _ELEMENT = re.compile(r"(b?f16|tf32|f32|f64|[su](4|8|32)|b1|e\dm\d)$")
-#: what copies are taken to move
+#: the type of copied words
 _COPIED = scalar_type("b32")
 _BITWISE = frozenset(("and", "or", "xor", "not", "lop3", "cnot"))
 
 
 def access_types(program: Layout) -> Mapping[Instruction, tuple[str, ...]]:
-    """For each load, store, atomic and reduction with a type the names of the types of its elements, in order: ``f32``, ``s32``,
-    ``u32`` … or ``b32`` where it is unknown. ``cp.async`` moves words of 32 bits, all of the type that those are loaded with, and so
-    do bulk copies, any number of them, or of the halves that products of a warpgroup read. Of matrices that are loaded the words are
-    elements that a lane moves, one access after the other; products read elements of A, the first one, and of B. Halves of words of 32
-    bits count by themselves where they are known to be floats."""
+    """For each typed load, store, atomic and reduction, the names of the types of its elements, in order: ``f32``, ``s32``, ``u32``
+    …, or ``b32`` if unknown. ``cp.async`` and bulk copies move 32-bit words of the type with which these are loaded later, or of
+    the halves that products of a warpgroup read. For matrix loads, the elements are the words that a lane moves, access by access;
+    for products, the elements of A, followed by those of B. Halves of 32-bit words are separate elements if they are known to be
+    floats."""
     return _Types(program).accesses()
 
 
@@ -63,11 +63,11 @@ class _Types:
         self.program = program
         self.dependence = Dependence(program)
         self.parent: dict[_Value, _Value] = {}
-        #: what is said of the values that are joined, by their representative: names of types
+        #: the types of each set of joined values, by its representative
         self.said: dict[_Value, set[str]] = {}
-        #: values made of parts, low ones first
+        #: packed values and their parts, low ones first
         self.parts: list[tuple[_Value, list[_Value], int]] = []
-        #: values of which one has halves of the others
+        #: values that exchange halves (``prmt``)
         self.mixed: list[list[_Value]] = []
         self.every = [item for block in program.blocks for item in block.instructions]
         self.constants = {item for item in self.every if _is_constant(item)}
@@ -80,7 +80,7 @@ class _Types:
                         self._join((merge, None), value)
         self._join_memory()
 
-    # -- which values are the same bits ------------------------------------------------------------------------------------
+    # -- sets of values with the same bits (union-find) --------------------------------------------------------------------
 
     def _find(self, value: _Value) -> _Value:
         root = value
@@ -101,16 +101,16 @@ class _Types:
         self.said.setdefault(self._find(value), set()).add(type)
 
     def _known(self, value: _Value) -> set[str]:
-        """What is said of a value. Whoever computes with pairs of halves knows better than moves of ``f32``."""
-        said = self.said.get(self._find(value), set())
-        if _MOVED not in said:
-            return said
-        pairs = said & _PAIRS and "f32" not in said
-        return said - {_MOVED} if pairs else said - {_MOVED} | {"f32"}
+        """The types of a value. Arithmetic on pairs of halves overrides moves of ``f32``."""
+        types = self.said.get(self._find(value), set())
+        if _MOVED not in types:
+            return types
+        pairs = types & _PAIRS and "f32" not in types
+        return types - {_MOVED} if pairs else types - {_MOVED} | {"f32"}
 
     @staticmethod
     def _value(node: Node, register: object) -> _Value:
-        """What a node gives a register."""
+        """The value of a register by a definition."""
         return (
             (node, None)
             if isinstance(node, Merge) or not isinstance(register, Register)
@@ -118,8 +118,8 @@ class _Types:
         )
 
     def _given(self, source: Node, name: object) -> Iterator[_Value]:
-        """What a source gives a merge: of a parameter that is stored to what is stored; else the register of that name or, where a
-        function begins, the only one that the source writes."""
+        """The values of a source of a merge: stored registers if it is a store to a parameter; else the register of that name or, for
+        a function's entry, the only one that the source writes."""
         if isinstance(source, Merge):
             yield source, None
         elif source.effect is STORE:
@@ -130,7 +130,7 @@ class _Types:
             yield from ((source, register) for register in written if register is name or len(written) == 1)
 
     def _merges(self) -> Iterator[Merge]:
-        """All merges that values come from."""
+        """All merges that are sources of values, transitively."""
         seen: set[Merge] = set()
         work: list[Node] = [*self.every]
         while work:
@@ -141,13 +141,13 @@ class _Types:
                     work.append(source)
         yield from seen
 
-    # -- what instructions say ---------------------------------------------------------------------------------------------
+    # -- types by instruction ----------------------------------------------------------------------------------------------
 
     def _read(self, instruction: Instruction) -> dict[Register, _Value]:
-        given = zip(reads(instruction), self.dependence.uses[instruction])
+        operands = zip(reads(instruction), self.dependence.uses[instruction])
         return {
             register: (node, register, instruction) if node in self.constants else self._value(node, register)
-            for register, node in given
+            for register, node in operands
         }
 
     def _look_at(self, instruction: Instruction) -> None:
@@ -166,7 +166,7 @@ class _Types:
                 self._join((instruction, register), self._value(node, register))
 
     def _call(self, instruction: Instruction, target: CallTarget) -> None:
-        """Results are what the functions return; arguments are sources of what these begin with."""
+        """Joins results with the values that the functions return; arguments are sources of their entries."""
         returned = [item for item in target.returns if isinstance(item, Register)]
         sources = [
             node
@@ -234,20 +234,20 @@ class _Types:
     def _permute(
         self, instruction: Instruction, read: Mapping[Register, _Value], sources: Sequence[Operand]
     ) -> None:
-        """``prmt`` that makes a pair of halves out of those of others."""
+        """A ``prmt`` that builds a pair of halves from two registers."""
         *pairs, selector = sources
         if not isinstance(selector, Immediate) or instruction.opcode != "prmt.b32":
             return
         halves = [_HALVES.get(int(selector.value) >> shift & 0xFF) for shift in (0, 8)]
-        taken = [pairs[half] for half in halves if half is not None]
-        if len(taken) == 2:
-            registers = [operand for operand in taken if isinstance(operand, Register)]
+        selected = [pairs[half] for half in halves if half is not None]
+        if len(selected) == 2:
+            registers = [operand for operand in selected if isinstance(operand, Register)]
             if len(registers) == 2:
                 (target,) = writes(instruction)
                 self.mixed.append([(instruction, target), *(read[register] for register in registers)])
 
     def _compute(self, instruction: Instruction, read: Mapping[Register, _Value], name: str) -> None:
-        """Arithmetic says what its operands are; logic on bits says nothing that arithmetic would not overrule."""
+        """Arithmetic determines the types of its operands; bitwise logic only if no arithmetic does."""
         for slot, operand in matched(instruction):
             if slot.role not in ("source", "destination") or slot.type is None or slot.type.is_predicate:
                 continue
@@ -258,15 +258,15 @@ class _Types:
                 if value is not None and register.type.bits == slot.type.bits:
                     if name not in _MATRICES or slot.type.is_float:
                         self._say(value, _statement(slot.type, name))
-                    elif said := _fragment(instruction, slot.name):
-                        self._say(value, said)
+                    elif fragment := _fragment(instruction, slot.name):
+                        self._say(value, fragment)
                     self._declared(value, register)
 
     # -- memory ------------------------------------------------------------------------------------------------------------
 
     def _join_memory(self) -> None:
-        """What is stored to shared and local memory is what may be loaded from there, element for element of one width; not what a
-        function stores that a call by address may mean, as the call may mean another one."""
+        """Joins elements stored to shared and local memory with elements of the same width that may be loaded from there; except
+        stores in functions that an indirect call may reach, as it may call another function."""
         uncertain = self._uncertain()
         for load in self.every:
             if load.effect is MATRIX_LOAD and load.form.space == "shared":
@@ -274,8 +274,8 @@ class _Types:
                     if copy.effect in (ASYNC_COPY, BULK_COPY):
                         for result in writes(load):
                             self._join((load, result), (copy, None))
-            if load.effect is WARPGROUP and len(said := {*_operand_names(load)} & {*_SIZES}) == 1:
-                (type,) = said
+            if load.effect is WARPGROUP and len(names := {*_operand_names(load)} & {*_SIZES}) == 1:
+                (type,) = names
                 for copy in self.dependence.writers_of(load):
                     if copy.effect in (ASYNC_COPY, BULK_COPY):
                         self._say((copy, None), type if _SIZES[type] == _COPIED.bits else f"{type}x2")
@@ -298,7 +298,7 @@ class _Types:
                             self._join((load, target), read[source])
 
     def _uncertain(self) -> dict[Instruction, int]:
-        """The instructions of functions that calls which may mean several reach, with the function that each is in."""
+        """The instructions of all functions reached by indirect calls with several candidates, with the number of their function."""
         program = self.program
         calls = [item.call for item in self.every if item.call is not None and item.call.function is None]
         several = (callees for callees in map(program.callees, calls) if len(callees) > 1)
@@ -316,7 +316,7 @@ class _Types:
                     work += program.callees(item.call)
         return reached
 
-    # -- the answer --------------------------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------------------------------
 
     def accesses(self) -> dict[Instruction, tuple[str, ...]]:
         """See ``access_types``."""
@@ -332,15 +332,15 @@ class _Types:
             elif instruction.effect in (LOAD, STORE) and instruction.form.modifier("type") is not None:
                 names[instruction] = self._names(instruction)
             elif instruction.effect is ASYNC_COPY and (count := _copied_elements(instruction)):
-                said = self._known((instruction, None))
-                names[instruction] = _word_names(_COPIED, said) * count
+                types = self._known((instruction, None))
+                names[instruction] = _word_names(_COPIED, types) * count
             elif instruction.effect is BULK_COPY:
-                # one after the other, each of this type
+                # repeatedly, each of this type
                 if has_semantics(instruction.form):
                     names[instruction] = (scalar_type(str(instruction.form.modifier("type"))).name,)
                     continue
-                said = self._known((instruction, None))
-                names[instruction] = _word_names(_COPIED, said)[:1]
+                types = self._known((instruction, None))
+                names[instruction] = _word_names(_COPIED, types)[:1]
             elif instruction.effect in (MATRIX_LOAD, MATRIX_STORE):
                 names[instruction] = self._matrix_names(instruction)
             elif instruction.effect in (WARPGROUP, TENSOR_PRODUCT):
@@ -348,23 +348,22 @@ class _Types:
         return names
 
     def _matrix_names(self, instruction: Instruction) -> tuple[str, ...]:
-        """The types of what a lane moves: words, or their halves where these are known to be floats."""
+        """The types of the words that a lane moves, or of their halves if these are known to be floats."""
         read = self._read(instruction)
-        said: set[str] = set()
+        types: set[str] = set()
         for register in [*writes(instruction), *read]:
             if register.type.bits == _COPIED.bits and not _is_address(instruction, register):
                 value = read.get(register, (instruction, register))
-                said |= self._known(value)
+                types |= self._known(value)
         moves = instruction.form.moves
         assert moves is not None
         names: tuple[str, ...] = ()
         for move in moves.parts:
-            names += _word_names(scalar_type(f"b{8 * move.bytes}"), said) * move.count
+            names += _word_names(scalar_type(f"b{8 * move.bytes}"), types) * move.count
         return names
 
     def _names(self, instruction: Instruction) -> tuple[str, ...]:
-        """The types of the elements; of their halves where some are known to be pairs of floats, and of no other more is known than
-        that it is moved."""
+        """The types of the elements; of their halves if some are known to be pairs of floats and the others are only moved."""
         type = scalar_type(str(instruction.form.modifier("type")))
         read = self._read(instruction)
         every: list[set[str]] = []
@@ -382,7 +381,7 @@ class _Types:
         return tuple(_name(type, said) for said in every)
 
     def _settle_parts(self) -> None:
-        """Packs have the type of their parts, and parts that of the pack, also of halves of other packs; until nothing changes."""
+        """Propagates types between packs and their parts, in both directions, until nothing changes."""
         changed = True
         while changed:
             changed = False
@@ -393,8 +392,8 @@ class _Types:
                     changed |= not halves <= own
                     own |= halves
             for whole, parts, bits in self.parts:
-                said = {item for part in parts for item in self._known(part)}
-                each = {item for item in said if item in _SIZES and _SIZES[item] * len(parts) == bits}
+                types = {item for part in parts for item in self._known(part)}
+                each = {item for item in types if item in _SIZES and _SIZES[item] * len(parts) == bits}
                 packed = {f"{item}x{len(parts)}" for item in each if len(each) == 1}
                 own = self.said.setdefault(self._find(whole), set())
                 changed |= not packed <= own
@@ -406,14 +405,14 @@ class _Types:
                     known |= inside
 
 
-#: what is said of integers
+#: types that integer instructions assign
 _WHOLE = frozenset(("signed", "integer"))
-#: said of what is only moved as a float of 32 bits: nvcc moves pairs of halves by ``ld.v4.f32`` where the source says ``float4``
+#: type of a value that is only moved as a 32-bit float: nvcc moves pairs of halves by ``ld.v4.f32`` if the source has ``float4``
 _MOVED = "f32 moved"
 _PAIRS = frozenset(("f16x2", "bf16x2"))
-#: of which operand ``prmt`` takes a half, by two digits of its selector
+#: the operand from which ``prmt`` takes a half, by two digits of its selector
 _HALVES = {0x10: 0, 0x32: 0, 0x54: 1, 0x76: 1}
-#: elements of operands of ``wgmma``, as they are recorded: what is no number of its own by its bits
+#: elements of ``wgmma`` operands, as they are recorded; types without a value kind of their own by their bits
 _OPERANDS = {
     "f16": "f16",
     "bf16": "bf16",
@@ -428,7 +427,7 @@ _SIZES = {"f16": 16, "bf16": 16, "f32": 32}
 
 
 def _is_constant(instruction: Instruction) -> bool:
-    """Whether an instruction gives a register an integer that the text has."""
+    """Whether an instruction moves an integer literal to a register."""
     if instruction.opcode.split(".")[0] != "mov" or instruction.guard is not None:
         return False
     source = instruction.operands[-1]
@@ -450,14 +449,14 @@ def _atomic_elements(instruction: Instruction) -> int:
 
 
 def _fragment(instruction: Instruction, operand: str) -> str | None:
-    """What a register of a fragment of a matrix holds; ``None`` if the opcode does not say, or no floats."""
+    """The float type of a register of a matrix fragment; ``None`` if the opcode does not determine it, or for integers."""
     words = instruction.opcode.split(".")
     types = [word for word in words if _ELEMENT.match(word)]
     if words[:2] in (["wmma", "load"], ["wmma", "store"]):
         return _FRAGMENTS.get(types[-1])
     if operand in ("a", "b") and words[0] == "wmma" and len(types) == 2:
         return _FRAGMENTS["f16"]
-    # of d, a, b and c, in this order
+    # opcodes name the types of d, a, b and c, in this order
     number = "dabc".find(operand)
     return _FRAGMENTS.get(types[number]) if len(types) == 4 and number >= 0 else None
 
@@ -466,7 +465,7 @@ def _operand_names(instruction: Instruction) -> tuple[str, str]:
     """The types of the elements of A and B that a product of a warpgroup or of tensor memory reads from shared memory."""
     words = instruction.opcode.split(".")
     if instruction.effect is TENSOR_PRODUCT:
-        # a descriptor says which halves or bytes they are
+        # the kind does not distinguish types of halves or bytes, which are in the instruction descriptor
         kind = next((word for word in words if word.startswith("kind::")), "")
         name = {"kind::f16": "b16", "kind::tf32": "f32"}.get(kind, "b8")
         return name, name
@@ -476,7 +475,7 @@ def _operand_names(instruction: Instruction) -> tuple[str, str]:
 
 
 def _is_address(instruction: Instruction, register: Register) -> bool:
-    """Whether a matrix instruction takes its address, or the distance of lines, from a register."""
+    """Whether a register is the address of a matrix instruction, or its distance between lines."""
     return any(
         operand is register or (isinstance(operand, Address) and operand.base is register)
         for slot, operand in matched(instruction)
@@ -485,18 +484,18 @@ def _is_address(instruction: Instruction, register: Register) -> bool:
 
 
 def _copied_elements(instruction: Instruction) -> int:
-    """How many words ``cp.async`` copies; 0 of what makes or awaits groups of copies."""
+    """The number of words that ``cp.async`` copies; 0 for instructions on groups of copies."""
     sizes = [operand for slot, operand in matched(instruction) if slot.name == "bytes"]
     return sizes[0].value // (_COPIED.bits // 8) if sizes and isinstance(sizes[0], Immediate) else 0
 
 
 def _moved(type: ScalarType) -> str:
-    """What a float that is moved says of its bits."""
+    """The type that moving a float assigns to its bits."""
     return _MOVED if type.name == "f32" else type.name
 
 
 def _statement(type: ScalarType, name: str) -> str:
-    """What an operand of a type says of its bits."""
+    """The type that an operand assigns to its bits."""
     if type.is_float:
         return type.name
     if type.is_signed:
@@ -504,25 +503,26 @@ def _statement(type: ScalarType, name: str) -> str:
     return "bits" if type.is_bits and name in _BITWISE else "integer"
 
 
-def _word_names(type: ScalarType, said: set[str]) -> tuple[str, ...]:
-    """The type of a word, or those of its halves where these are known to be floats."""
-    halves = [item for item in ("f16", "bf16") if f"{item}x2" in said]
-    if len(halves) == 1 and type.bits == 32 and "f32" not in said:
+def _word_names(type: ScalarType, types: set[str]) -> tuple[str, ...]:
+    """The type of a word, or those of its halves if these are known to be floats."""
+    halves = [item for item in ("f16", "bf16") if f"{item}x2" in types]
+    if len(halves) == 1 and type.bits == 32 and "f32" not in types:
         return (halves[0],) * 2
-    return (_name(type, said),)
+    return (_name(type, types),)
 
 
-def _name(type: ScalarType, said: set[str]) -> str:
-    """The type of an element, from what is said of its bits. A form that says float, or signed, is believed."""
+def _name(type: ScalarType, assigned: set[str]) -> str:
+    """The name of an element's type, from the types assigned to its bits. A float or signed type of the form itself takes
+    precedence."""
     unknown = f"b{type.bits}"
-    floats = {item for item in said if item not in ("signed", "integer", "bits")}
+    floats = {item for item in assigned if item not in ("signed", "integer", "bits")}
     floats = {item for item in floats if scalar_type(item).bits == type.bits}
     if type.is_float:
         return type.name
     if floats:
-        return floats.pop() if len(floats) == 1 and not said & _WHOLE else unknown
-    if "signed" in said:
+        return floats.pop() if len(floats) == 1 and not assigned & _WHOLE else unknown
+    if "signed" in assigned:
         return f"s{type.bits}"
-    if "integer" in said or (type.is_integer and "bits" in said):
+    if "integer" in assigned or (type.is_integer and "bits" in assigned):
         return f"u{type.bits}"
     return unknown

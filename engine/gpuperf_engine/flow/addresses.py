@@ -1,11 +1,11 @@
-"""Where addresses point: what they are based on, and how far from it they can be.
+"""Where addresses point: their bases, and possible offsets from these.
 
 A value is *based* on kernel parameters (a pointer, or a structure's member that is one), on variables whose address is taken,
-or on nothing; beside that it is ``offset + stride · k`` for some integer k (stride 0: exactly ``offset``). Sums keep the bases
-of both sides. Products and shifted values have none: what is scaled is an index. A 64-bit value that was loaded
-from memory may point anywhere. Source of the strides: Granger, "Static Analysis of Arithmetical Congruences", 1989.
+or on nothing; its offset from the base is ``offset + stride · k`` for some integer k (stride 0: exactly ``offset``). Sums keep the
+bases of both sides. Products and shifted values have none, as scaled values are indices. A 64-bit value loaded from memory may point
+anywhere. Source of the strides: Granger, "Static Analysis of Arithmetical Congruences", 1989.
 
-This takes for granted that an access stays in the object its address is based on, as the CUDA C++ standard does.
+The analysis assumes, as CUDA C++ does, that an access stays in the object on which its address is based.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from .ssa import Merge, Node
 
 __all__ = ["ANYWHERE", "Base", "Origin", "OriginFinder"]
 
-#: an 8-byte word of the parameter buffer, by its byte offset; a variable; or ``None``: anything at all
+#: an 8-byte word of the parameter buffer, by its byte offset; a variable; or ``None``: any object
 Base = int | Variable | None
 ANYWHERE = None
 
 
 class Origin(NamedTuple):
-    """``bases``, one of them (or their sum) plus ``offset + stride·k``, in bytes where it is an address."""
+    """One of ``bases`` (or their sum) plus ``offset + stride·k``, in bytes for addresses."""
 
     bases: frozenset[Base] = frozenset()
     stride: int = 0
     offset: int = 0
 
     def moved(self, distance: int) -> Origin:
-        """So many bytes on."""
+        """The origin ``distance`` bytes further."""
         return Origin(self.bases, self.stride, self.offset + distance)._reduced()
 
     def _reduced(self) -> Origin:
         return Origin(self.bases, self.stride, self.offset % self.stride) if self.stride else self
 
     def joined(self, other: Origin) -> Origin:
-        """Either of the two."""
+        """An origin that covers both."""
         stride = gcd(self.stride, other.stride, self.offset - other.offset)
         return Origin(self.bases | other.bases, stride, self.offset)._reduced()
 
@@ -52,12 +52,12 @@ class Origin(NamedTuple):
         return Origin(self.bases | other.bases, stride, self.offset + sign * other.offset)._reduced()
 
     def times(self, other: Origin) -> Origin:
-        """The product, which is not a pointer."""
+        """The product, without bases."""
         a, b, c, d = self.stride, self.offset, other.stride, other.offset
         return Origin(frozenset(), gcd(a * c, a * d, b * c), b * d)._reduced()
 
     def wrapped(self, bits: int, signed: bool) -> Origin:
-        """What is left of it in so many bits; pointers are whole in the registers that hold them."""
+        """The value truncated to so many bits; pointers are assumed to fit."""
         if self.bases and bits >= 32:
             return self
         low = -(1 << (bits - 1)) if signed else 0
@@ -71,7 +71,7 @@ _UNKNOWN = Origin(frozenset(), 1, 0)
 
 
 class OriginFinder:
-    """Finds the origins of nodes on demand; those found are kept."""
+    """Computes origins of nodes on demand, and caches them."""
 
     def __init__(
         self,
@@ -85,24 +85,24 @@ class OriginFinder:
         self._found: dict[Node, Origin] = {}
 
     def of(self, node: Node) -> Origin:
-        """Of the value (any of the values) that a node stands for."""
+        """The origin of the value, or of all values, of a node."""
         if node not in self._found:
             self._solve(self._needed(node))
         return self._found[node]
 
     def _needed(self, node: Node) -> list[Node]:
-        """The node and what its origin follows from, sources first where there is no cycle."""
+        """The node and those that its origin depends on, in postorder."""
         seen, order = {node}, []
         stack = [(node, iter(self._arguments(node)))]
         while stack:
-            here, rest = stack[-1]
-            for source in rest:
+            current, remaining = stack[-1]
+            for source in remaining:
                 if source not in seen and source not in self._found:
                     seen.add(source)
                     stack.append((source, iter(self._arguments(source))))
                     break
             else:
-                order.append(here)
+                order.append(current)
                 stack.pop()
         return order
 
@@ -112,7 +112,7 @@ class OriginFinder:
         if node.effect in (PURE, STORE) or node.effect.exchanges:
             return (*self._uses(node), *self._kept(node))
         if node.effect in (LOAD, CALL):
-            # of a parameter of a call, or what a function returned
+            # loads of call parameters, and results of functions
             return (*self._sources(node), *self._kept(node))
         return self._kept(node)
 
@@ -130,14 +130,14 @@ class OriginFinder:
             self._found[node] = fresh.get(node, _NOTHING)
 
     def _made(self, node: Node, fresh: dict[Node, Origin]) -> Origin | None:
-        """From what is known of the sources so far; ``None`` while nothing is."""
+        """The origin by those of the sources so far; ``None`` if none has one yet."""
 
         def known(sources: Iterable[Node]) -> list[Origin]:
             origins = (self._found.get(item) or fresh.get(item) for item in sources)
             return [item for item in origins if item is not None]
 
         if isinstance(node, Merge):
-            # what no definition reaches holds 0
+            # a register without a reaching definition is 0
             parts = known(node.sources) if node.sources else [_NOTHING]
             origin = _join(parts)
         else:
@@ -187,13 +187,17 @@ class OriginFinder:
             return _UNKNOWN
 
         sources = [read(operand) for slot, operand in matched(node) if slot.role == "source"]
-        given = [item for item in sources if item is not None]
-        # operands of which nothing is known yet are those of a loop's next trip
-        return _apply(node, given, known(self._uses(node))) if len(given) == len(sources) else None
+        known_sources = [item for item in sources if item is not None]
+        # operands without an origin yet come from a later iteration of a loop
+        return (
+            _apply(node, known_sources, known(self._uses(node)))
+            if len(known_sources) == len(sources)
+            else None
+        )
 
     def _base(self, variable: Variable) -> frozenset[Base]:
         if variable in self._kernel.params:
-            return frozenset()  # the parameter buffer, which nothing writes
+            return frozenset()  # the parameter buffer, which is never written
         return frozenset((variable,))
 
     def _offset(self, variable: Variable) -> int:
@@ -222,14 +226,14 @@ def _join(parts: Iterable[Origin]) -> Origin | None:
 
 
 def _widest(instruction: Instruction) -> int:
-    """Bits of what is read or written at once, all elements of a vector."""
+    """Bits of one access, including all elements of a vector."""
     kind = instruction.form.type
     return (kind.bits if kind is not None else 64) * instruction.form.vector
 
 
 def _apply(node: Instruction, sources: list[Origin], everything: list[Origin]) -> Origin:
-    """The origin of what an instruction computes from its value operands; ``everything`` are all that it reads. An instruction
-    that is not known here keeps the bases and no offset."""
+    """The origin of an instruction's result, from those of its value operands; ``everything``: those of all registers it reads. Other
+    instructions keep the bases, with an unknown offset."""
     form = node.form
     name, kind = form.row.name, form.type
     mode = "wide" if form.modifier("wide") else form.modifier("mode")
@@ -240,7 +244,7 @@ def _apply(node: Instruction, sources: list[Origin], everything: list[Origin]) -
         return _anyhow(everything)
     bits, signed = kind.bits, kind.is_signed
     if name in ("mov", "cvta", "mapa"):
-        # the same place in the shared memory of another CTA: what is told apart here are places, not CTAs
+        # the same offset in the shared memory of another CTA; origins do not distinguish CTAs
         return sources[0]
     if name in ("selp", "min", "max"):
         return sources[0].joined(sources[1])
@@ -259,17 +263,17 @@ def _apply(node: Instruction, sources: list[Origin], everything: list[Origin]) -
         if shift.stride or not 0 <= shift.offset < bits:
             return _UNKNOWN
         origin = sources[0].times(Origin(frozenset(), 0, 1 << shift.offset))
-        # by half of its length: the upper half of a pointer is put into its place
+        # a shift by half of the width assembles a pointer from its halves
         origin = origin._replace(bases=sources[0].bases) if shift.offset >= 16 else origin
         return origin.wrapped(bits, signed)
     if name == "cvt":
-        given = form.operands[-1].type
-        if given is not None and given.is_integer:
-            return sources[0].wrapped(given.bits, given.is_signed).wrapped(bits, signed)
+        address_type = form.operands[-1].type
+        if address_type is not None and address_type.is_integer:
+            return sources[0].wrapped(address_type.bits, address_type.is_signed).wrapped(bits, signed)
     return _anyhow(everything)
 
 
-#: what these compute is not a pointer
+#: instructions whose results are not pointers
 _INDICES = frozenset(("mul24", "rem", "div", "clz", "popc", "setp", "set", "bfind", "brev", "sad", "abs"))
 
 
@@ -278,5 +282,5 @@ def _packs(node: Instruction) -> bool:
 
 
 def _anyhow(sources: Iterable[Origin]) -> Origin:
-    """Made from these in a way that keeps no offset."""
+    """The bases of all sources, with an unknown offset."""
     return Origin(frozenset().union(*(item.bases for item in sources)), 1, 0)

@@ -1,10 +1,10 @@
-"""Basic blocks of one function, cut where control can change and where a warp may have to stop.
+"""Basic blocks of one function, which end at control flow and at instructions where a warp may have to wait.
 
 A block ends at a branch, return, exit or call, before a label that is a target, *after* every CTA barrier and *before* every
-warp-synchronising instruction and wait on an mbarrier or for a warpgroup, so that a warp can stop there with all its registers in
+warp-synchronising instruction and wait on an mbarrier or for a warpgroup, so that a warp can be suspended there with all registers in
 their slots. An instruction whose guard cannot be applied as a mask (``@p call``, ``@p bar.sync``, ``@p shfl.sync``) gets a block of
-its own, entered by an uncounted branch on the guard. ``trap`` ends no block: nvcc lets the text run on behind it, and where lanes
-meet again must not depend on a path that ends the launch.
+its own, entered by an uncounted branch on the guard. ``trap`` ends no block: in nvcc's PTX control continues after it, and
+reconvergence points must not depend on a path that ends the launch.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .dominators import immediate_dominators, immediate_post_dominators, postord
 
 __all__ = ["EXIT", "BasicBlock", "cut", "natural_loop", "synchronises"]
 
-#: As a reconvergence point or successor: the (virtual) exit of the block's own function.
+#: A reconvergence point or successor: the virtual exit of the block's function.
 EXIT = -1
 
 
 @dataclass(slots=True, eq=False)
 class BasicBlock:
-    """``instructions`` execute in order under the warp's active mask; then ``kind`` decides what follows:
+    """``instructions`` execute in order under the warp's active mask; ``kind`` is that of the terminator:
 
     ``fall``      → ``successors[0]``
     ``jump``      unguarded ``bra`` (the last of ``instructions``) → ``successors[0]``
@@ -35,14 +35,14 @@ class BasicBlock:
                   Uncounted branches lead to the block of a guarded call or barrier.
     ``indirect``  ``brx.idx`` (last of ``instructions``): index i → ``successors[i]``; lanes are grouped by distinct successor
     ``call``      ``terminator`` is the call, the last of ``instructions``; continues at ``successors[0]``
-    ``return``    → the function's exit (``terminator`` is ``None`` where control falls off the end of the text)
+    ``return``    → the function's exit (``terminator`` is ``None`` at the end of the function's text)
     ``exit``      the lanes end
     ``barrier``   ``terminator`` is a CTA barrier, the last of ``instructions``; continues at ``successors[0]``
 
-    ``synchronises``: ``instructions[0]`` is a warp-synchronising instruction (``shfl.sync``, ``bar.warp.sync`` …), where the lanes may
-    have to wait. ``waits``: it is a wait on an mbarrier or for the other warps of the warpgroup, where the warp may be suspended. All
-    other instructions of a block run through. ``guard_applied``: the guard of ``instructions[0]`` has already been
-    turned into the mask by the uncounted branch before.
+    ``synchronises``: ``instructions[0]`` is a warp-synchronising instruction (``shfl.sync``, ``bar.warp.sync`` …), where lanes may
+    have to wait. ``waits``: it is a wait on an mbarrier or for the other warps of the warpgroup, where the warp may be suspended. A
+    warp never waits at other instructions. ``guard_applied``: an uncounted branch has already applied the guard of
+    ``instructions[0]`` to the mask.
     """
 
     index: int
@@ -58,14 +58,14 @@ class BasicBlock:
     synchronises: bool = False
     waits: bool = False
     guard_applied: bool = False
-    #: what one execution of the block counts; differs from ``instructions`` around guarded calls and barriers, which count
-    #: for all lanes active before their guard
+    #: the instructions that one execution of the block counts; other than ``instructions`` around guarded calls and barriers, which
+    #: count for all lanes active before their guard
     tally: tuple[Instruction, ...] = ()
-    #: block where the lanes of a divergent branch meet again (immediate post-dominator), or EXIT
+    #: reconvergence point of a divergent branch (immediate post-dominator), or EXIT
     reconvergence: int = EXIT
-    #: successors that are reached by a back edge of this block
+    #: successors along back edges
     back_edges: frozenset[int] = frozenset()
-    #: what a back edge from here takes off the quantum: 64 in loops that may wait for other threads, else 1
+    #: the share of the quantum that a back edge of this block uses: 64 in loops that may wait for other threads, else 1
     back_edge_cost: int = 1
     live_in: frozenset[Register] = frozenset()
     live_out: frozenset[Register] = frozenset()
@@ -77,7 +77,7 @@ class BasicBlock:
 
 
 def synchronises(instruction: Instruction) -> bool:
-    """Whether lanes wait for each other there: ``.sync`` exchanges, matrix instructions, ``bar.warp.sync``."""
+    """Whether lanes wait for each other at an instruction: ``.sync`` exchanges, matrix instructions, ``bar.warp.sync``."""
     return instruction.effect.joins_lanes and "sync" in instruction.opcode.split(".")
 
 
@@ -88,10 +88,10 @@ def _needs_own_block(instruction: Instruction) -> bool:
 
 
 def cut(function: Function, number: int = 0, first: int = 0) -> list[BasicBlock]:
-    """The blocks of one function that its first instruction reaches, in text order, numbered from ``first``.
+    """The blocks of one function that are reachable from its first instruction, in text order, numbered from ``first``.
 
-    ``number`` is the function's index in its program. Reconvergence points and back edges are filled in; loops that may
-    wait are marked by the caller, which knows the dependences.
+    ``number`` is the function's index in its program. Sets reconvergence points and back edges; the caller, which has the
+    dependence graph, marks loops that may wait.
     """
     text = function.instructions
     labels = {index: name for name, index in reversed(list(function.labels.items()))}
@@ -123,7 +123,7 @@ def _leaders(function: Function) -> list[int]:
 
 
 def _piece(part: Sequence[Instruction], label: str, number: int, end: int) -> list[BasicBlock]:
-    """One or two blocks; successors are text positions (EXIT excepted) until ``_number``; −2 is the block right after."""
+    """One or two blocks; until ``_number``, successors are text positions, EXIT, or −2 for the next block."""
     instructions = tuple(part)
     last = instructions[-1]
     effect, guard = last.effect, last.guard
@@ -173,9 +173,9 @@ def _kind(effect: Effect) -> str:
 
 
 def _number(pieces: list[BasicBlock], start_of: dict[int, int], first: int) -> list[BasicBlock]:
-    def number_of(position: int, here: int) -> int:
+    def number_of(position: int, index: int) -> int:
         if position == -2:
-            return here + 1
+            return index + 1
         return position if position == EXIT else start_of[position]
 
     graph = [
@@ -183,13 +183,13 @@ def _number(pieces: list[BasicBlock], start_of: dict[int, int], first: int) -> l
     ]
     inner = [[target for target in targets if target >= 0] for targets in graph]
     order = postorder(inner, 0)
-    kept = sorted(order)
-    fresh = {old: index for index, old in enumerate(kept)}
-    local = [[fresh[target] if target >= 0 else EXIT for target in graph[old]] for old in kept]
+    reachable = sorted(order)
+    fresh = {old: index for index, old in enumerate(reachable)}
+    local = [[fresh[target] if target >= 0 else EXIT for target in graph[old]] for old in reachable]
     exits = [targets or [EXIT] for targets in local]
     points = immediate_post_dominators(exits)
     back = _back_edges([[target for target in targets if target >= 0] for targets in local])
-    blocks = [pieces[old] for old in kept]
+    blocks = [pieces[old] for old in reachable]
     for index, block in enumerate(blocks):
         block.index = first + index
         block.successors = tuple(first + target if target >= 0 else EXIT for target in local[index])
@@ -199,7 +199,7 @@ def _number(pieces: list[BasicBlock], start_of: dict[int, int], first: int) -> l
 
 
 def _back_edges(successors: list[list[int]]) -> list[set[int]]:
-    """Retreating edges of a depth-first walk: every cycle holds at least one."""
+    """Retreating edges of a depth-first search: every cycle contains at least one."""
     finished = {node: order for order, node in enumerate(postorder(successors, 0))}
     return [
         {target for target in targets if finished[target] >= finished[node]}
@@ -210,7 +210,7 @@ def _back_edges(successors: list[list[int]]) -> list[set[int]]:
 def natural_loop(blocks: Sequence[BasicBlock], source: int, head: int, first: int = 0) -> set[int]:
     """Blocks of the loop that the back edge ``source → head`` closes (all indices are block indices).
 
-    If ``head`` does not dominate ``source`` (an irreducible loop), all blocks between them both ways.
+    If ``head`` does not dominate ``source`` (an irreducible loop), all blocks on cycles through both.
     """
     inner = [[target - first for target in block.successors if target >= 0] for block in blocks]
     dominator = immediate_dominators(inner, 0)

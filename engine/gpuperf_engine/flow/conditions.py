@@ -1,4 +1,4 @@
-"""Conditions: how branches must have gone for a block to run, and which of two definitions arrives where they meet."""
+"""Conditions: the outcomes of branches under which a block runs, and which decide between the two definitions of a φ."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Condition", "Conditions"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A branch, and whether it is taken: where its guard holds."""
+    """A branch, and whether it is taken (its guard holds)."""
 
     branch: Instruction
     guard: Guard
@@ -32,25 +32,25 @@ class Conditions:
         self._before = predecessors(graph)
 
     def of_block(self, block: int) -> list[Condition]:
-        """Those that hold whenever the block runs, from the nearest on. Others may decide too."""
+        """Necessary conditions of a block, the nearest first; they need not be sufficient."""
         node = block - self._first
-        found = []
+        conditions = []
         while node:
             above = self._dominator[node]
             taken = self._side(above, node)
             if taken is not None:
-                found += self._condition(above, taken)
+                conditions += self._condition(above, taken)
             node = above
-        return found
+        return conditions
 
     def of_edge(self, source: int, target: int) -> list[Condition]:
-        """Those that hold whenever control goes from one block to another."""
+        """Necessary conditions of an edge."""
         taken = self._blocks[source - self._first].successors[0] == target
         return [*self._condition(source - self._first, taken), *self.of_block(source)]
 
     def choice(self, block: int) -> tuple[Condition, Sequence[int]] | None:
-        """The branch that decides from which of two blocks control comes to this one, with the number of the predecessor where it is
-        taken, and where it is not; ``None``: there is no such branch."""
+        """The branch that decides through which of two predecessors control enters a block, and the positions of the predecessor
+        if it is taken and if not; ``None`` if there is no such branch."""
         node = block - self._first
         above, before = self._dominator[node], self._before[node]
         if len(before) != 2 or not node:
@@ -62,11 +62,11 @@ class Conditions:
         return branch[0], (sides.index(True), sides.index(False))
 
     def predecessors(self, block: int) -> list[int]:
-        """The blocks from which control comes to this one, in the order in which merges have what they leave (``ssa``)."""
+        """The predecessors of a block, in the order of the sources of its merges (``ssa``)."""
         return [item + self._first for item in self._before[block - self._first]]
 
     def _condition(self, node: int, taken: bool) -> list[Condition]:
-        """That of the branch at the end of a block, if there is one."""
+        """The condition of the branch at the end of a block, if there is one."""
         block = self._blocks[node]
         if not _decides(block):
             return []
@@ -74,8 +74,8 @@ class Conditions:
         return [Condition(block.terminator, block.guard, taken)]
 
     def _side(self, above: int, node: int, source: int | None = None) -> bool | None:
-        """Whether the branch at the end of a block is taken on every way to another one, whose immediate dominator it is, or to a
-        predecessor of that; ``None``: it may or may not be."""
+        """Whether the branch at the end of ``above`` is taken on every path to ``node``, of which it is the immediate dominator, or to
+        its predecessor ``source``; ``None`` if both outcomes are possible."""
         block = self._blocks[above]
         if source is not None and source != above:
             node = source
@@ -84,7 +84,7 @@ class Conditions:
         target = node + self._first
         if not _decides(block) or target not in block.successors:
             return None
-        # whoever comes from elsewhere has been here before
+        # every other predecessor must be dominated by the node: then control has passed it before
         if source != above and any(
             item != above and not self._dominates(node, item) for item in self._before[node]
         ):

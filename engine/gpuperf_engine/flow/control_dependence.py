@@ -1,5 +1,5 @@
-"""Control dependence: the branches that decide which value arrives. At a join that is the side taken, behind a loop the
-iteration that left it, in memory whether the store ran. Source: Ferrante, Ottenstein and Warren, TOPLAS 9 (1987).
+"""Control dependence: the branches that decide which definition of a value is used: at a φ by the side taken, after a loop by the
+iteration that left it, in memory by whether the store ran. Source: Ferrante, Ottenstein and Warren, TOPLAS 9 (1987).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ControlDependence:
         return self._ends[defined, used]
 
     def of_block(self, block: int) -> frozenset[int]:
-        """The branches that decide whether a block runs: those that have it between themselves and their reconvergence point."""
+        """The branches that decide whether a block runs: it lies between them and their reconvergence point."""
         if self._of_block is None:
             deciding: dict[int, set[int]] = {}
             for branch in self._blocks.values():
@@ -88,7 +88,7 @@ def may_end(block: BasicBlock, loop: Loop) -> bool:
 
 
 def _reached(start: int, stop: int, follow: Callable[[int], Iterable[int]]) -> set[int]:
-    """The blocks reachable from ``start`` without going on from ``stop``."""
+    """The blocks reachable from ``start`` on paths that end at ``stop``."""
     reached, stack = {start}, [start]
     while stack:
         for target in follow(stack.pop()):

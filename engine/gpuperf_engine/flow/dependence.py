@@ -1,11 +1,11 @@
 """The dependence graph of a program: what each value is computed from, through registers, calls and memory.
 
-*Registers* depend by the SSA form. *Calls*: parameters of a function depend on the arguments of every call that may mean it, results
-on what those functions return. *Memory*: a read depends on every write of the program that may reach it, of any thread at
-any time: both in the same state space (generic ones in any), based on the same object or on objects that may be the same,
-and not at offsets that can be told apart (``addresses``). Where nothing is known, they may.
+*Registers* depend by the SSA form. *Calls*: parameters of a function depend on the arguments of every call that may reach it, results
+on the values that these functions return. *Memory*: a read depends on every write of the program, by any thread at any time, that may
+write the same bytes: in the same state space (generic accesses are in all), based on the same object or on objects that may be the
+same, and at offsets that may overlap (``addresses``). Without information, they may.
 
-``Aliases`` says what a launch knows: which words of the parameter buffer and which module variables point into the same
+``Aliases`` is the information of a launch: which words of the parameter buffer and which module variables point into the same
 object. Without it all pointers into device memory may be the same. ``ld.global.nc``, ``.const`` and kernel parameters are
 not written while a kernel runs (manual, "ld.global.nc").
 """
@@ -30,13 +30,12 @@ from .uniformity import Uniformity
 
 __all__ = ["Access", "Aliases", "Dependence", "Layout", "Object", "objects"]
 
-#: byte offset of a word of the parameter buffer, or module variable → the object that it points into. Words that are
-#: missing are not pointers.
+#: byte offset of a word of the parameter buffer, or module variable → the object that it points into. Other words are not pointers.
 Aliases = Mapping[int | Variable, int]
 
 
 class Layout(Protocol):
-    """What the analyses need of a program; ``simt.program.Program`` is one."""
+    """The attributes of a program that the analyses use; ``simt.program.Program`` implements it."""
 
     @property
     def kernel(self) -> Function: ...
@@ -54,8 +53,8 @@ class Layout(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What one instruction may touch through one address: ``spaces`` of ``global shared local``; the ``origin`` of the address;
-    ``size`` in bytes per lane."""
+    """The possible accesses of an instruction through one address: ``spaces`` of ``global shared local``; the ``origin`` of the
+    address; ``size`` in bytes per lane."""
 
     spaces: frozenset[str]
     origin: Origin
@@ -73,7 +72,7 @@ class Dependence:
         self.kernel = program.kernel
         self.uses: dict[Instruction, tuple[Node, ...]] = {}
         self.kept: dict[Instruction, tuple[Node, ...]] = {}
-        #: what the guard of a branch to the block of a guarded call or barrier comes from, by block
+        #: by block, the node of the guard of the branch to a guarded call or barrier
         self.guards: dict[int, Node] = {}
         self._forms: list[SsaForm] = []
         self._params: dict[Variable, Merge] = {}
@@ -81,7 +80,7 @@ class Dependence:
         self._readers: dict[Instruction, tuple[Access, ...]] = {}
         self._writers: dict[Instruction, tuple[Access, ...]] = {}
         self._writing: list[Instruction] = []
-        #: all that moves stack pointers: what one gives follows from any of the others
+        #: all instructions that change a stack pointer; each depends on all others
         self._stack: list[Instruction] = []
         self._written_at: dict[tuple[Access, ...], list[Instruction]] = {}
         self._reaching: dict[object, tuple[Instruction, ...]] = {}
@@ -94,18 +93,18 @@ class Dependence:
     # ------------------------------------------------------------------------------------------------- registers
 
     def sources(self, node: Node) -> Iterable[Node]:
-        """The nodes that a node's value comes from through registers, parameters and calls: everything but memory.
+        """The nodes that a node's value depends on through registers, parameters and calls, but not memory.
 
-        Of a call these are what its results come from; its arguments are sources of the parameters of the functions called.
+        For a call, these are the sources of its results; its arguments are sources of the parameters of the functions called.
         """
         if isinstance(node, Merge):
             return node.sources
         target = node.call
         if target is not None:
-            given = self._system_arguments(node, target) if node.system is not None else ()
+            arguments = self._system_arguments(node, target) if node.system is not None else ()
             return (
                 *self._pointer(node, target),
-                *given,
+                *arguments,
                 *self._results.get(node, ()),
                 *self.kept.get(node, ()),
             )
@@ -116,7 +115,7 @@ class Dependence:
         return nodes if parameter is None else (*nodes, parameter)
 
     def origins_of(self, instruction: Instruction, registers: Iterable[Register]) -> Iterator[Node]:
-        """The nodes that some of the registers that an instruction reads come from."""
+        """The definitions of some of the registers that an instruction reads."""
         wanted = set(registers)
         for register, node in zip(reads(instruction), self.uses[instruction]):
             if register in wanted:
@@ -129,7 +128,7 @@ class Dependence:
         return self.origins_of(call, wanted)
 
     def _system_arguments(self, call: Instruction, target: CallTarget) -> Iterator[Node]:
-        """What the arguments of a call of the system come from: no function takes them over."""
+        """The sources of the arguments of a system call, which has no parameters that depend on them."""
         for argument in target.arguments:
             if isinstance(argument, Variable):
                 yield self._contents(argument)
@@ -175,7 +174,7 @@ class Dependence:
         return self._contents(base) if isinstance(base, Variable) and base not in self.kernel.params else None
 
     def _link_call(self, call: Instruction, target: CallTarget) -> None:
-        given = dict(zip(reads(call), self.uses[call]))
+        definitions = dict(zip(reads(call), self.uses[call]))
         if call.system is not None:
             for result in target.returns:
                 if isinstance(result, Variable):
@@ -191,7 +190,7 @@ class Dependence:
                 if isinstance(argument, Variable):
                     into.sources.append(self._contents(argument))
                 elif isinstance(argument, Register):
-                    into.sources.append(given[argument])
+                    into.sources.append(definitions[argument])
             for formal, result in zip(function.returns, target.returns):
                 register = formal_register(function, formal)
                 merge = self._contents(formal) if register is None else form.returned[register]
@@ -203,18 +202,18 @@ class Dependence:
     # ---------------------------------------------------------------------------------------------------- memory
 
     def reads_memory(self, instruction: Instruction) -> tuple[Access, ...]:
-        """What an instruction may read of global, shared and local memory."""
+        """The possible reads of an instruction from global, shared and local memory."""
         self._find_accesses()
         return self._readers.get(instruction, ())
 
     def writes_memory(self, instruction: Instruction) -> tuple[Access, ...]:
-        """What an instruction may write."""
+        """The possible writes of an instruction."""
         self._find_accesses()
         return self._writers.get(instruction, ())
 
     @property
     def writing(self) -> Sequence[Instruction]:
-        """All instructions that may write memory, parameters of calls aside."""
+        """All instructions that may write memory other than call parameters."""
         self._find_accesses()
         return self._writing
 
@@ -238,7 +237,7 @@ class Dependence:
             return (), ()
         if effect is WARPGROUP:  # descriptors may point to anywhere in shared memory
             return (Access(frozenset(("shared",)), Origin(frozenset((ANYWHERE,)), 1, 0), 16),), ()
-        if effect.tensor:  # whatever descriptors and the tensor memory of the CTA lead to
+        if effect.tensor:  # through descriptors, and all tensor memory of the CTA
             shared = effect is not TENSOR
             spaces = frozenset(("shared",)) if shared else _WRITTEN
             anything = Access(spaces, Origin(frozenset((ANYWHERE,)), 1, 0), 1)
@@ -256,9 +255,9 @@ class Dependence:
                 origin = _in_any_cta(origin)
             scattered = instruction.form.moves is not None or slot.space == "image"
             if scattered or (effect is BULK_COPY and slot.name != "m"):
-                origin = Origin(origin.bases, 1, 0)  # lines and texels lie at distances that are not known
+                origin = Origin(origin.bases, 1, 0)  # distances of lines and texels are unknown
             if effect is BULK_COPY and slot.name == "t":
-                # the map, and what it describes
+                # the map, and the tensor that it describes
                 spaces, origin = frozenset(("global",)), Origin(frozenset((ANYWHERE,)), 1, 0)
             access = Access(spaces, origin, access_bytes(instruction))
             reads_it, writes_it = _directions(instruction, slot.name)
@@ -269,7 +268,7 @@ class Dependence:
         return tuple(read), tuple(written)
 
     def origin(self, instruction: Instruction, address: Address) -> Origin:
-        """Where an address operand of an instruction points."""
+        """The origin of an address operand."""
         if isinstance(address.base, Register):
             origin = self._origins.of(next(self.origins_of(instruction, [address.base])))
         elif isinstance(address.base, Variable):
@@ -289,7 +288,7 @@ class Dependence:
         return not same or _overlap(one, other)
 
     def writers_of(self, instruction: Instruction, aliases: Aliases | None = None) -> tuple[Instruction, ...]:
-        """The stores, atomics, reductions and copies whose effect an instruction may read."""
+        """The stores, atomics, reductions and copies whose values an instruction may read."""
         read = () if _is_constant(instruction) else self.reads_memory(instruction)
         if not read:
             return ()
@@ -304,12 +303,12 @@ class Dependence:
         return known
 
 
-#: state space, and what in it: a number of ``Aliases`` (−1: any pointer into device memory) or a variable
+#: state space, and the object in it: a number of ``Aliases`` (−1: any pointer into device memory) or a variable
 Object = tuple[str, "int | Variable | str"]
 
 
 def objects(access: Access, aliases: Aliases | None) -> frozenset[Object] | None:
-    """The objects that an access may touch; ``None``: any in its spaces."""
+    """The objects that an access may reach; ``None``: all in its spaces."""
     objects: set[Object] = set()
     for base in access.origin.bases:
         if base is None:
@@ -329,8 +328,7 @@ def objects(access: Access, aliases: Aliases | None) -> frozenset[Object] | None
 
 
 def _in_any_cta(origin: Origin) -> Origin:
-    """A shared address as one in the memory of whichever CTA of the cluster: places that lie a multiple of 2^RANK_SHIFT apart are the
-    same one, of different CTAs."""
+    """A shared address in any CTA of the cluster: equal offsets in different CTAs differ by multiples of 2^RANK_SHIFT."""
     size = 1 << RANK_SHIFT
     if origin.stride == 0 and 0 <= origin.offset < size:
         return origin
@@ -343,7 +341,7 @@ def _reach(access: Access, objects: frozenset[Object] | None) -> frozenset[str]:
 
 
 def _overlap(one: Access, other: Access) -> bool:
-    """Whether bytes at offsets from the same base can be the same."""
+    """Whether two accesses relative to the same base may overlap."""
     stride = gcd(one.origin.stride, other.origin.stride)
     distance = other.origin.offset - one.origin.offset
     if stride == 0:
@@ -353,7 +351,7 @@ def _overlap(one: Access, other: Access) -> bool:
 
 
 def _directions(instruction: Instruction, name: str) -> tuple[bool, bool]:
-    """Whether an instruction reads and writes what its address operand of that name points to."""
+    """Whether an instruction reads, and whether it writes, through its address operand of that name."""
     effect = instruction.effect
     if effect is BULK_COPY and name == "t":
         return True, instruction.form.modifier("dst") == "global"
@@ -367,8 +365,8 @@ def _directions(instruction: Instruction, name: str) -> tuple[bool, bool]:
 
 
 def _is_constant(instruction: Instruction) -> bool:
-    """Whether what it reads is not written while the kernel runs: textures too (CUDA C++ Programming Guide, "Read/Write Coherency"),
-    but not what is read through a surface, which says what becomes of places outside."""
+    """Whether the memory that it reads is not written while the kernel runs. This includes textures (CUDA C++ Programming Guide,
+    "Read/Write Coherency") but not surfaces, which the kernel may write."""
     if instruction.effect is TEXTURE:
         return instruction.form.modifier("mode") is None
     return instruction.effect is LOAD and "nc" in instruction.opcode.split(".")
@@ -379,7 +377,7 @@ def _address(instruction: Instruction) -> Address:
 
 
 def _close_over_carry(form: SsaForm) -> None:
-    """A function that reads a condition code that it has not written finds that of its last activation."""
+    """A function that reads the condition code before writing it sees the value of its last activation."""
     for register, merge in form.entry.items():
         if register.index < 0:
             merge.sources += [item for item in form.uses if item.form.writes_carry]

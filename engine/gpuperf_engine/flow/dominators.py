@@ -25,7 +25,7 @@ def predecessors(successors: Graph) -> list[list[int]]:
 
 
 def postorder(successors: Graph, root: int) -> list[int]:
-    """Nodes reachable from ``root``, each after all it reaches first (depth first, without recursion)."""
+    """Nodes reachable from ``root`` in the postorder of a depth-first search (iterative, as graphs may be deep)."""
     seen = {root}
     order: list[int] = []
     stack = [(root, iter(successors[root]))]
@@ -74,8 +74,8 @@ def _common_dominator(a: int, b: int, dominator: list[int], number: dict[int, in
 
 
 def dominance_frontiers(before: Graph, dominator: Sequence[int]) -> list[list[int]]:
-    """For each node those that it does not dominate strictly, but a predecessor of which it dominates: where definitions
-    meet others. ``before`` are the predecessors; node 0 is the root, which is entered from outside as well."""
+    """For each node those that it does not strictly dominate although it dominates a predecessor of them, where its definitions need
+    φs. ``before`` are the predecessors; node 0 is the root, which is also entered from outside."""
     frontiers: list[dict[int, None]] = [{} for _ in before]
     for node, sources in enumerate(before):
         if len(sources) < 2 and node != 0:
@@ -91,9 +91,8 @@ def dominance_frontiers(before: Graph, dominator: Sequence[int]) -> list[list[in
 def immediate_post_dominators(successors: Graph) -> list[int]:
     """For each node its immediate post-dominator, ``-1`` for the virtual exit.
 
-    A successor of −1 is the virtual exit. Nodes from which no path leads to the exit (endless loops) are given an edge to
-    it, so that every node has an answer: for nodes of one endless loop the point is where the loop's own paths meet, or
-    the exit.
+    A successor of −1 is the virtual exit. Nodes from which no path leads to the exit (endless loops) get an edge to it, so that every
+    node has a post-dominator: in an endless loop it is where the paths of the loop converge, or the exit.
     """
     count = len(successors)
     exit_node = count

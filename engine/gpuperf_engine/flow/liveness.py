@@ -1,4 +1,4 @@
-"""Live registers, lane by lane: what a thread may still read. Sets are kept as bits of Python integers, one per register."""
+"""Live registers of a thread. Sets are bit masks in Python integers, with one bit per register."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .operands import reads, writes
 __all__ = ["live_sets", "live_within", "pressure", "words_of"]
 
 
-#: 32-bit registers that one of a type takes; 0 for predicates, which are counted apart
+#: 32-bit registers per register of a type; 0 for predicates, which are counted separately
 _WEIGHTS = {kind.name: 0 if kind.is_predicate else max(1, kind.bits // 32) for kind in SCALAR_TYPES.values()}
 
 
 def words_of(register: Register) -> int:
-    """The 32-bit registers that one takes; 0 for a predicate."""
+    """The number of 32-bit registers that a register occupies; 0 for a predicate."""
     return _WEIGHTS[register.type.name]
 
 
 def live_sets(function: Function, blocks: Sequence[BasicBlock]) -> None:
-    """Fill ``live_in`` and ``live_out`` of the blocks of one function.
+    """Set ``live_in`` and ``live_out`` of the blocks of one function.
 
-    A guarded write does not end a register's life before it, since lanes without the guard keep the old value.
+    A guarded write does not kill the register, as lanes whose guard does not hold keep the old value.
     """
     used: list[int] = []
     killed: list[int] = []
@@ -53,8 +53,8 @@ def live_within(
     executed: Container[Instruction],
     guards: Container[Instruction],
 ) -> list[frozenset[Register]]:
-    """Registers live at the start of each block of one function if only some instructions are executed, and of some others the
-    guards are read."""
+    """Registers live at the start of each block of one function if only some of its instructions are executed, and only the guards of
+    some others are read."""
     used: list[int] = []
     killed: list[int] = []
     for block in blocks:
@@ -80,7 +80,7 @@ def live_within(
 def _solve(
     blocks: Sequence[BasicBlock], used: Sequence[int], killed: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """What is live at the start and at the end of each block, from what it uses before killing it, and what it kills."""
+    """Live sets at the start and the end of each block, from the registers that blocks use before they kill them, and kill."""
     first = blocks[0].index
     live_in = list(used)
     live_out = [0] * len(blocks)
@@ -100,7 +100,7 @@ def _solve(
 
 
 class _Sets(dict[int, frozenset[Register]]):
-    """Sets of registers by their bits, each from the one before it: neighbours have most in common, and many are equal."""
+    """Bit mask → set of registers, built from the previous set, as those of successive blocks differ little and many are equal."""
 
     def __init__(self, function: Function) -> None:
         self._registers = function.registers
@@ -119,7 +119,7 @@ class _Sets(dict[int, frozenset[Register]]):
 
 
 def pressure(blocks: Sequence[BasicBlock]) -> tuple[int, int]:
-    """The most 32-bit registers and the most predicates live at one point of a function.
+    """The maximum numbers of 32-bit registers and of predicates that are live at one point of a function.
 
     64-bit registers count two, 128-bit four, narrower ones one: ptxas gives each at least a register.
     """

@@ -1,4 +1,4 @@
-"""Loops of one function: heads, bodies, how they nest."""
+"""Loops of one function: heads, bodies, nesting."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Loop", "find_loops"]
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """All back edges to one head and what they close. Numbers are indices of blocks in the program.
+    """The loop of all back edges to one head. Numbers are indices of blocks in the program.
 
-    ``depth`` is 1 for an outermost loop. An irreducible loop (``reducible`` false) can be entered past its head; its body is all that
-    lies on cycles through it.
+    ``depth`` is 1 for an outermost loop. An irreducible loop (``reducible`` false) can be entered at other blocks than its head; its
+    body is all blocks on cycles through the head.
     """
 
     head: int

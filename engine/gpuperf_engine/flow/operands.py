@@ -37,7 +37,7 @@ __all__ = [
 
 
 def registers_in(operand: Operand) -> Iterator[Register]:
-    """All registers that stand in an operand, in order of writing."""
+    """All registers in an operand, in textual order."""
     if isinstance(operand, Register):
         yield operand
     elif isinstance(operand, Vector):
@@ -55,8 +55,8 @@ def registers_in(operand: Operand) -> Iterator[Register]:
 
 
 def matched(instruction: Instruction) -> Iterator[tuple[OperandSlot, Operand]]:
-    """Operands beside the slots of the form; the two halves of ``d|p`` come one by one, like their slots, and so does what
-    stands inside the brackets of an address. The slot of an optional second half that is not written is skipped."""
+    """Pairs of slots and operands. The two parts of ``d|p`` are separate pairs, and so are further operands in the brackets of an
+    address. The slot of an omitted second part is skipped."""
     if not instruction.form.has_pairs:
         for operand in instruction.operands:
             if isinstance(operand, Pair) or (isinstance(operand, Address) and operand.further):
@@ -127,7 +127,7 @@ def reads(instruction: Instruction) -> tuple[Register, ...]:
 
 
 def access_bytes(instruction: Instruction) -> int:
-    """Bytes that one lane of a memory instruction touches, all elements of a vector."""
+    """Bytes that one lane of a memory instruction accesses, including all elements of a vector."""
     if instruction.effect is ASYNC_COPY:
         return next((item.value for item in instruction.operands if isinstance(item, Immediate)), 8)
     if instruction.effect.tensor:
@@ -149,7 +149,7 @@ def access_bytes(instruction: Instruction) -> int:
 
 
 def left_out(instruction: Instruction) -> list[int]:
-    """The places of the elements that a store leaves as they are: ``{a, _, b, c}``."""
+    """The indices of elements that a vector store does not write: ``{a, _, b, c}``."""
     return [
         index
         for operand in instruction.operands
@@ -160,7 +160,7 @@ def left_out(instruction: Instruction) -> list[int]:
 
 
 def formal_register(function: Function, formal: Variable) -> Register | None:
-    """The register of a parameter in ``.reg`` space: these are the function's first registers, in order."""
+    """The register of a parameter in ``.reg`` space; these are the first registers of a function, in order."""
     if formal.space != "reg":
         return None
     inside = [item for item in (*function.params, *function.returns) if item.space == "reg"]

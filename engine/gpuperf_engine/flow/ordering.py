@@ -1,12 +1,12 @@
 """Blocks whose executions depend on the order in which threads run.
 
-The *result* of an atomic, a volatile, relaxed or acquire load and ``%clock``, ``%smid`` and the like depend on it; so does all that is
-computed from these, what memory holds where such a value was stored, or stored at such an address, or by lanes that it chose, and
-what ``exch``, ``cas`` and sums in floating point leave there. Where a lock is taken (a loop around ``cas`` or ``exch`` whose end its
-result decides), so do loads of what other threads store. A branch on such a value decides how often the blocks are executed that
-follow before its lanes meet again; all that these compute depends on the order too.
+The *results* of atomics, of volatile, relaxed and acquire loads, ``%clock``, ``%smid`` and the like depend on it. So do all values
+computed from these; memory to which such a value was stored, or stored at such an address, or by lanes that it selected; and memory
+that ``exch``, ``cas`` and floating-point sums modify. If a program takes locks (a loop around ``cas`` or ``exch`` that their result
+ends), loads of memory that other threads store depend on it too. A branch on such a value decides how often the blocks up to its
+reconvergence point are executed, and all values that these compute depend on the order as well.
 
-May, not must: of a value that is the same in any order nothing is known here. Plain accesses that race are not looked at.
+This is a may-analysis: it also includes values that are the same in every order. It ignores plain accesses that race.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ _FLOATS = frozenset(("f16", "f16x2", "bf16", "bf16x2", "f32", "f64"))
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """``blocks`` by their index whose executions depend on the order, and the ``branches`` that decide about them."""
+    """Indices of the ``blocks`` whose executions depend on the order, and the ``branches`` that decide whether they run."""
 
     blocks: frozenset[int] = frozenset()
     branches: frozenset[Instruction] = frozenset()
 
 
 def observes_order(program: Layout) -> bool:
-    """Whether anything in a program may depend on the order of threads, or on how long a wait takes."""
+    """Whether a program may depend on the order of threads, or on the duration of waits."""
     return any(_is_source(item) for block in program.blocks for item in block.instructions)
 
 
 def by_order(dependence: Dependence, aliases: Aliases | None = None) -> tuple[Ordered, Ordered]:
-    """What the order of threads decides in a program, and what only how long a phase of an mbarrier takes. ``aliases`` is what the
-    launch knows."""
+    """The blocks that depend on the order of threads, and those that only depend on the duration of a phase of an mbarrier.
+    ``aliases``: those of the launch."""
     every = [item for block in dependence.program.blocks for item in block.instructions]
     sources = [item for item in every if _is_source(item)]
-    asked = [item for item in sources if item.effect in (MBARRIER, MBARRIER_WAIT)]
+    waits = [item for item in sources if item.effect in (MBARRIER, MBARRIER_WAIT)]
     others = [item for item in sources if item.effect not in (MBARRIER, MBARRIER_WAIT)]
     decided, waiting = (
-        _Spread(dependence, aliases, some).result() if some else Ordered() for some in (others, asked)
+        _Spread(dependence, aliases, some).result() if some else Ordered() for some in (others, waits)
     )
     return decided, Ordered(waiting.blocks - decided.blocks, waiting.branches - decided.branches)
 
@@ -64,7 +64,7 @@ def _is_source(item: Instruction) -> bool:
 
 
 class _Spread:
-    """From some instructions to all that depends on their results."""
+    """The closure of instructions, memory and blocks that depend on the results of some instructions."""
 
     def __init__(self, dependence: Dependence, aliases: Aliases | None, sources: list[Instruction]) -> None:
         self.dependence = dependence
@@ -73,7 +73,7 @@ class _Spread:
         self.of: dict[int, frozenset[int]] = {}
         self.known: set[Node] = set()
         self.marked: set[int] = set()
-        #: whose effect on memory depends on the order
+        #: instructions whose effect on memory depends on the order
         self.stored: set[Instruction] = set()
         self.left: list[Node] = []
         self.block_of = {item: block for block in self.all for item in block.instructions}
@@ -117,7 +117,7 @@ class _Spread:
                 self.reach(reader)
 
     def mark(self, index: int) -> None:
-        """The executions of a block depend on the order, and so does all that it leaves."""
+        """Marks a block whose executions depend on the order, and with it all values that it defines and stores."""
         if index in self.marked:
             return
         self.marked.add(index)
@@ -133,7 +133,7 @@ class _Spread:
                     self.mark(called.index)
 
     def behind(self, block: BasicBlock) -> frozenset[int]:
-        """The blocks between a branch and where its lanes meet."""
+        """The blocks between a branch and its reconvergence point."""
         known = self.of.get(block.index)
         if known is None:
             seen: set[int] = set()
@@ -147,7 +147,7 @@ class _Spread:
         return known
 
     def _edges(self) -> tuple[defaultdict[Node, list[Node]], dict[Instruction, list[Instruction]]]:
-        """Who uses a value, and who may read what an instruction writes."""
+        """The users of each value, and the possible readers of each write."""
         dependence = self.dependence
         users: defaultdict[Node, list[Node]] = defaultdict(list)
         seen: set[Node] = set()
@@ -167,12 +167,12 @@ class _Spread:
         return users, readers
 
     def _branches(self) -> dict[Node, list[BasicBlock]]:
-        """By value the branches that it decides."""
-        found: defaultdict[Node, list[BasicBlock]] = defaultdict(list)
+        """The branches on each value."""
+        branches: defaultdict[Node, list[BasicBlock]] = defaultdict(list)
         for block in self.all:
             for node in self._conditions(block):
-                found[node].append(block)
-        return found
+                branches[node].append(block)
+        return branches
 
     def _conditions(self, block: BasicBlock) -> Iterator[Node]:
         guard = self.dependence.guards.get(block.index)
@@ -182,7 +182,7 @@ class _Spread:
             yield from self.dependence.uses.get(block.terminator, ())
 
     def _locks(self, sources: list[Instruction]) -> bool:
-        """Whether a result of ``cas`` or ``exch`` decides about a loop around it."""
+        """Whether a result of ``cas`` or ``exch`` decides whether a loop around it continues."""
         for item in sources:
             if item.effect is ATOMIC and not _KEPT.isdisjoint(item.opcode.split(".")):
                 seen: set[Node] = set()
@@ -193,13 +193,13 @@ class _Spread:
                         continue
                     seen.add(node)
                     left += self.users[node]
-                    here = self.block_of[item].index
-                    if any(here in self.behind(block) for block in self.branches.get(node, ())):
+                    index = self.block_of[item].index
+                    if any(index in self.behind(block) for block in self.branches.get(node, ())):
                         return True
         return False
 
 
 def _leaves_order(item: Instruction) -> bool:
-    """Whether what an atomic leaves in memory depends on which came first."""
+    """Whether the final value in memory depends on the order of these atomics."""
     words = {*item.opcode.split(".")}
     return not words.isdisjoint(_KEPT) or ("add" in words and not words.isdisjoint(_FLOATS))

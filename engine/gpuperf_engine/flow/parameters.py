@@ -1,4 +1,4 @@
-"""Which words of ``.param`` variables a thread may still read: those of calls and of device functions."""
+"""Liveness of the words of ``.param`` variables of calls and device functions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .operands import access_bytes, left_out
 
 __all__ = ["Word", "live_words"]
 
-#: a variable and the number of four of its bytes
+#: a variable and the index of one of its 32-bit words
 Word = tuple[Variable, int]
 
 
 def live_words(
     function: Function, blocks: Sequence[BasicBlock]
 ) -> tuple[frozenset[Word], dict[int, frozenset[Word]]]:
-    """Words that are live where a device function begins, and by block those live behind the call that ends it, without what the
-    call returns."""
+    """Words that are live at the entry of a device function, and by block those live after the call that ends it, without the results
+    of the call."""
     returned = frozenset(_words(item for item in function.returns if item.space == "param"))
     first = blocks[0].index
     used, killed, results = [], [], []
@@ -65,7 +65,7 @@ def _parameters(operands: Iterable[Operand]) -> list[Variable]:
 
 
 def _effects(instruction: Instruction) -> tuple[set[Word], set[Word]]:
-    """The words that an instruction reads, and those that it writes whole."""
+    """The words that an instruction reads, and those that it overwrites completely."""
     if instruction.effect is CALL:
         call = instruction.call
         assert call is not None

@@ -1,19 +1,20 @@
-"""Slices: as little of a program as decides what is asked.
+"""Slices: the part of a program that computes what a demand needs.
 
-``control``    decides where every thread goes (HyPA's filtered dependency graph, Metz et al.): from the guards of branches, returns
-               and exits, indices of ``brx.idx``, pointers of indirect calls, numbers and counts of barriers back to their
-               roots; and in which lanes the guards of other instructions hold, which counts of floating-point operations need.
-``addresses``  decides also which addresses every memory instruction accesses, in which lanes. Memory instructions run; values that
-               they move and that the slice does not need are undefined.
+``control``    the control flow of every thread (HyPA's filtered dependency graph, Metz et al.): backwards from the guards of branches,
+               returns and exits, indices of ``brx.idx``, pointers of indirect calls, numbers and counts of barriers; and the lanes in
+               which the guards of other instructions hold, which counts of floating-point operations need.
+``addresses``  additionally the addresses of every memory instruction, in its active lanes. Memory instructions run; values that they
+               move but the slice does not need are undefined.
 ``values``     the whole program.
 
-A read of memory in the slice brings in every write that may reach it, with its address, value and guard; those bring in theirs.
-Waits on mbarriers always run, and so does all that may change those. A barrier with a result, and a ``.sync`` exchange at which
-lanes may meet lanes that stand at another, bring in those others.
-Branches, calls, barriers and ``trap`` always run; ``printf`` does not, unless its result decides something, and kernels that use the
-heap (``malloc``) run whole. Warp-synchronising instructions run where lanes of a warp may get ahead of each
-other, for there they decide who waits for whom; elsewhere only if their result is wanted. So lanes diverge, converge and wait
-exactly as they do in the whole program, and every count of blocks and branches is the same.
+A slice with a read of memory also contains every write that may reach it, with its address, value and guard, transitively.
+Waits on mbarriers always run, and so do all instructions that may change mbarriers. A slice with a barrier that has a result also
+contains the other barriers that may be the same one; likewise for ``.sync`` exchanges in which lanes at different instructions may
+take part.
+Branches, calls, barriers and ``trap`` always run; ``printf`` runs only if its result is needed, and kernels that use the heap
+(``malloc``) run completely. Warp-synchronising instructions run if lanes of the warp may be at different instructions, as they then
+decide which lanes wait; otherwise only if their result is needed. So lanes diverge, converge and wait exactly as in the whole program,
+and all counts of blocks and branches are the same.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ from .ssa import Merge, Node
 
 __all__ = ["DEMANDS", "Slice", "slice_program"]
 
-#: each contains the ones before
+#: each contains the previous ones
 DEMANDS = ("control", "addresses", "values")
-#: what decides by itself how lanes go on
+#: effects that direct control flow and always run
 _DECIDES = frozenset((BRANCH, RETURN, THREAD_EXIT, TRAP))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slice:
-    """What runs for a demand.
+    """The instructions that run for a demand.
 
-    ``instructions`` run. Of those in ``complete`` every operand is right; the others only do what is asked of them: a call its
-    jump, a store under ``addresses`` its access. Of ``guards`` the guard is evaluated, to count the lanes, and nothing else.
+    ``instructions`` run. All operands of those in ``complete`` are computed; the others run without some of their operands: a call for
+    its jump, a store under ``addresses`` for its access. For those in ``guards`` only the guard is evaluated, to count lanes.
     """
 
     demand: str
@@ -67,35 +68,35 @@ class Slice:
 def slice_program(
     dependence: Dependence, demand: str, aliases: Aliases | None = None, *, counted: bool = True
 ) -> Slice:
-    """The slice of a program for one of ``DEMANDS``. ``aliases`` is what the launch knows (``dependence.Aliases``); ``counted``:
-    whether it decides also in which lanes instructions run that neither jump nor access memory."""
+    """The slice of a program for one of ``DEMANDS``. ``aliases``: those of the launch (``dependence.Aliases``); ``counted``:
+    whether it also contains the guards of instructions that neither jump nor access memory."""
     every = [item for block in dependence.program.blocks for item in block.instructions]
     if demand == "values":
-        return _whole(dependence, demand, aliases, every)
+        return _whole_program(dependence, demand, aliases, every)
     divergent = any(item.may_diverge for item in dependence.program.uniformity)
     if any(item.system is not None and item.system.observes_heap for item in every):
-        return _whole(dependence, demand, aliases, every)
+        return _whole_program(dependence, demand, aliases, every)
     slicer = _Slicer(dependence, aliases, _partners(every, divergent))
     for node in dependence.guards.values():
         slicer.want(node)
     for block in dependence.program.blocks:
         for instruction in block.instructions:
-            _keep(slicer, block, instruction, divergent, demand == "addresses")
+            _keep_required(slicer, block, instruction, divergent, demand == "addresses")
     for instruction in dependence.program.predicated if counted else ():
         slicer.want_guard(instruction)
     slicer.finish()
     if any(item.system is not None and item.system.effect == "print" for item in slicer.complete):
-        return _whole(dependence, demand, aliases, every)
+        return _whole_program(dependence, demand, aliases, every)
     guards = frozenset(dependence.program.predicated) - slicer.executed
     return Slice(demand, dependence, aliases, frozenset(slicer.executed), frozenset(slicer.complete), guards)
 
 
-def _whole(
+def _whole_program(
     dependence: Dependence, demand: str, aliases: Aliases | None, every: Iterable[Instruction]
 ) -> Slice:
-    """Everything: what the heap gives depends on all calls before, what ``printf`` returns on its text."""
-    whole = frozenset(every)
-    return Slice(demand, dependence, aliases, whole, whole)
+    """The whole program: addresses from the heap depend on all previous calls, results of ``printf`` on its text."""
+    instructions = frozenset(every)
+    return Slice(demand, dependence, aliases, instructions, instructions)
 
 
 class _Slicer:
@@ -114,26 +115,26 @@ class _Slicer:
         self._stack: list[Node] = []
 
     def want(self, node: Node) -> None:
-        """The value of a node is needed."""
+        """Add a node whose value is needed."""
         if node not in self._seen:
             self._seen.add(node)
             self._stack.append(node)
 
     def keep(self, instruction: Instruction, registers: Iterable[Register]) -> None:
-        """An instruction runs; of its operands these registers are needed, and its guard."""
+        """Add an instruction that runs, with its guard and some of its registers."""
         self.executed.add(instruction)
         for node in self.dependence.origins_of(instruction, registers):
             self.want(node)
         self.want_guard(instruction)
 
     def want_guard(self, instruction: Instruction) -> None:
-        """In which lanes the guard of an instruction holds is needed."""
+        """Add the guard of an instruction."""
         if instruction.guard is not None:
             for node in self.dependence.origins_of(instruction, [instruction.guard.register]):
                 self.want(node)
 
     def finish(self) -> None:
-        """Bring in everything that is needed."""
+        """Add everything that the nodes depend on."""
         while self._stack:
             node = self._stack.pop()
             for source in self.dependence.sources(node):
@@ -152,8 +153,8 @@ class _Slicer:
 def _partners(
     instructions: Iterable[Instruction], divergent: bool
 ) -> dict[Instruction, Sequence[Instruction]]:
-    """Instructions whose results may be made of each other's operands: of barriers with a result, as the threads of a CTA may
-    come to one barrier at several of them, and of ``.sync`` exchanges with the same opcode, where lanes of a warp may."""
+    """Instructions whose results may depend on each other's operands: barriers with a result, as threads of a CTA may arrive at one
+    barrier by different instructions, and ``.sync`` exchanges with the same opcode, as lanes of a diverged warp may."""
     groups: dict[str, list[Instruction]] = {}
     for item in instructions:
         if item.effect.is_barrier and item.form.destinations:
@@ -163,10 +164,10 @@ def _partners(
     return {item: group for group in groups.values() for item in group}
 
 
-def _keep(
+def _keep_required(
     slicer: _Slicer, block: BasicBlock, instruction: Instruction, divergent: bool, addresses: bool
 ) -> None:
-    """Let an instruction run that the demand asks for by itself."""
+    """Add an instruction if the demand requires it directly."""
     effect = instruction.effect
     if effect in _DECIDES:
         slicer.keep(instruction, ())
@@ -193,7 +194,7 @@ def _keep(
             and instruction is block.instructions[0]
             and _converges(instruction)
         ):
-            # rows and tiles are reached for where they are met
+            # rows and tiles are accessed by this instruction itself
             slicer.keep(
                 instruction, (*_operands(instruction, "membermask", "stride"), *_addressed(instruction))
             )
@@ -203,7 +204,7 @@ def _keep(
 
 
 def _converges(instruction: Instruction) -> bool:
-    """Whether lanes wait for each other there when it runs; matrix instructions that are not run do not."""
+    """Whether lanes wait for each other when it runs, which excludes matrix instructions that only count."""
     return instruction.form.row.runs
 
 

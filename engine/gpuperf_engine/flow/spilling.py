@@ -1,10 +1,10 @@
-"""Which registers of a function an assembler would keep in local memory where more are live than a thread has.
+"""Predicted spills: the registers of a function that an assembler would keep in local memory if more are live than a thread has.
 
-Chaitin's rule with the usual costs ("Register Allocation & Spilling via Graph Coloring", 1982): where too many registers are live,
-those go whose loads and stores are executed least, loops counting ten times for each level. A register that is kept in memory is
-loaded once in each block that reads it before writing it, and stored once in each block that writes it. What is constant in a launch
-takes none of them: an assembler reads parameters where they are, makes other constants anew (Briggs, Cooper and Torczon,
-"Rematerialization", 1992), and GPUs since Turing keep values of a whole warp in registers of their own.
+Chaitin's rule with the usual costs ("Register Allocation & Spilling via Graph Coloring", 1982): if too many registers are live, those
+are spilled whose loads and stores are executed least, with a factor of ten for each level of loops. A spilled register is loaded once
+in each block that reads it before writing it, and stored once in each block that writes it. Values that are constant in a launch need
+no registers: an assembler reads parameters from constant memory, rematerialises other constants (Briggs, Cooper and Torczon,
+"Rematerialization", 1992), and GPUs since Turing have uniform registers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LEVELS = 6
 
 @dataclass(frozen=True, slots=True)
 class Spilled:
-    """Registers (index, 32-bit words) loaded and stored by number of the block, the words of all that are kept in memory, and the
-    block in which most are live (-1 for a function without blocks)."""
+    """Registers (index, 32-bit words) loaded and stored by number of the block, the words of all spilled registers, and the block with
+    the highest pressure (-1 for a function without blocks)."""
 
     loads: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     stores: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
@@ -36,8 +36,8 @@ class Spilled:
 
 
 def spill(blocks: Sequence[BasicBlock], room: int, constants: Collection[Register] = ()) -> Spilled:
-    """Of one function whose threads have ``room`` 32-bit registers for values other than ``constants``. Needs ``live_out`` of the
-    blocks."""
+    """The spills of one function whose threads have ``room`` 32-bit registers for values other than ``constants``. Needs ``live_out``
+    of the blocks."""
     use = {block.index: _exposed(block) for block in blocks}
     written = {block.index: _written(block) for block in blocks}
     costs: dict[Register, float] | None = None
@@ -49,13 +49,13 @@ def spill(blocks: Sequence[BasicBlock], room: int, constants: Collection[Registe
         words = sum(words_of(register) for register in live)
         points: list[Instruction | None] = [None, *reversed(block.instructions)]
         for instruction in points:
-            taken: set[Register] = set()
+            operands: set[Register] = set()
             if instruction is not None:
-                taken = set(reads(instruction)) | set(writes(instruction))
+                operands = set(reads(instruction)) | set(writes(instruction))
                 if instruction.guard is None:
-                    gone = live.intersection(writes(instruction))
-                    live -= gone
-                    words -= sum(words_of(register) for register in gone)
+                    killed = live.intersection(writes(instruction))
+                    live -= killed
+                    words -= sum(words_of(register) for register in killed)
                 fresh = set(reads(instruction)) - live - spilled - free
                 live |= fresh
                 words += sum(words_of(register) for register in fresh)
@@ -64,7 +64,7 @@ def spill(blocks: Sequence[BasicBlock], room: int, constants: Collection[Registe
             while words > room:
                 if costs is None:
                     costs = _costs(blocks, use, written)
-                candidates = [register for register in live - taken if words_of(register)]
+                candidates = [register for register in live - operands if words_of(register)]
                 if not candidates:
                     break
                 known = costs
@@ -73,14 +73,14 @@ def spill(blocks: Sequence[BasicBlock], room: int, constants: Collection[Registe
                 live.discard(worst)
                 words -= words_of(worst)
 
-    def kept(of: Mapping[int, Sequence[Register]]) -> dict[int, tuple[tuple[int, int], ...]]:
+    def spilled_of(of: Mapping[int, Sequence[Register]]) -> dict[int, tuple[tuple[int, int], ...]]:
         indices = {
             index: tuple((item.index, words_of(item)) for item in items if item in spilled)
             for index, items in of.items()
         }
         return {index: items for index, items in indices.items() if items}
 
-    return Spilled(kept(use), kept(written), sum(words_of(item) for item in spilled), tightest)
+    return Spilled(spilled_of(use), spilled_of(written), sum(words_of(item) for item in spilled), tightest)
 
 
 def _exposed(block: BasicBlock) -> list[Register]:

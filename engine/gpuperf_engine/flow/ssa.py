@@ -1,11 +1,11 @@
-"""Static single assignment: which definitions each read of a register may see.
+"""Static single assignment: the definitions that each read of a register may see.
 
-A *node* is an instruction, standing for all registers that it writes, or a ``Merge``: where values meet that no one
-instruction makes. A guarded write keeps the old value in lanes without the guard, so it ends no definition; the old value
-is one of its own sources. The condition code CC.CF is a register like any other. Source: Cytron et al., "Efficiently Computing
-Static Single Assignment Form and the Control Dependence Graph", 1991; φs only where the register lives on.
+A *node* is an instruction, which represents all registers that it writes, or a ``Merge`` of several definitions. A guarded write
+keeps the old value in lanes whose guard does not hold, so it does not kill the previous definition but has it as a source. The
+condition code CC.CF is a register like any other. Source: Cytron et al., "Efficiently Computing Static Single Assignment Form and the
+Control Dependence Graph", 1991; with φs only for live registers (pruned SSA).
 
-Nearly all registers of compiled PTX are written once, which needs no φ at all: those cost one look-up.
+Nearly all registers of compiled PTX are written once and need no φ; these take one look-up.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["Merge", "Node", "SsaForm", "ssa_form"]
 
 @dataclass(slots=True, eq=False)
 class Merge:
-    """Where values meet.
+    """A merge of definitions.
 
-    ``kind`` is ``phi`` (of a register, at the start of ``block``), ``entry`` (what a register holds when its function begins: an
-    argument, or 0), ``returned`` (what a register holds where its function returns), ``param`` (the contents of a ``.param``
-    variable of a call or device function) or ``memory`` (what all stores that a load into that register may see have stored).
+    ``kind`` is ``phi`` (of a register, at the start of ``block``), ``entry`` (the value of a register at the entry of its function: an
+    argument, or 0), ``returned`` (the value of a register when its function returns), ``param`` (the contents of a ``.param``
+    variable of a call or device function) or ``memory`` (all values that a load into that register may read).
     """
 
     kind: str
@@ -43,9 +43,9 @@ Node = Instruction | Merge
 
 @dataclass(slots=True, eq=False)
 class SsaForm:
-    """One function. ``uses[i]`` are the nodes that the registers ``reads(i)`` come from, in that order, then that of the condition
-    code if it is read. ``kept[i]`` are the nodes of the old values that a guarded write leaves in place. ``guards`` are those of
-    the branches that lead to the block of a guarded call or barrier, by block. ``returned`` are the return registers."""
+    """The SSA form of one function. ``uses[i]``: the definitions of ``reads(i)``, in that order, followed by that of the condition
+    code if it is read. ``kept[i]``: the definitions of the old values that a guarded write preserves. ``guards``: by block, those of
+    the guards of branches to a guarded call or barrier. ``returned``: those of the return registers."""
 
     uses: dict[Instruction, tuple[Node, ...]] = field(default_factory=dict)
     kept: dict[Instruction, tuple[Node, ...]] = field(default_factory=dict)
@@ -55,13 +55,13 @@ class SsaForm:
 
 
 def ssa_form(function: Function, blocks: Sequence[BasicBlock], returned: Iterable[Register] = ()) -> SsaForm:
-    """The SSA form of one function, whose blocks have their live sets. ``returned``: registers that its callers read."""
+    """The SSA form of one function. Needs the live sets of its blocks. ``returned``: registers that its callers read."""
     return _Builder(function, blocks, tuple(returned)).build()
 
 
 @dataclass(slots=True, eq=False)
 class _Several:
-    """A register that has several definitions, or none that every read is behind."""
+    """A register without a single definition that dominates all reads."""
 
     last: dict[int, Node] = field(default_factory=dict)  # block → its last definition
     phis: dict[int, Merge] = field(default_factory=dict)
@@ -112,24 +112,24 @@ class _Builder:
         return (*registers, self.carry) if instruction.form.writes_carry else registers
 
     def _find_definitions(self) -> None:
-        """Tell registers with one definition that dominates every read from the others."""
-        places: dict[Register, list[tuple[int, Instruction]]] = {}
+        """Distinguish registers with one definition that dominates every read from the others."""
+        definitions_of: dict[Register, list[tuple[int, Instruction]]] = {}
         several = {*self.returned, self.carry, *self.blocks[0].live_in}
         for index, block in enumerate(self.blocks):
             for instruction in block.instructions:
                 partial = instruction.guard is not None and not block.guard_applied
                 for register in self._writes(instruction):
-                    places.setdefault(register, []).append((index, instruction))
+                    definitions_of.setdefault(register, []).append((index, instruction))
                     if partial:
                         several.add(register)
-        for register, definitions in places.items():
+        for register, definitions in definitions_of.items():
             if len(definitions) == 1 and register not in several:
                 self.single[register] = definitions[0][1]
             else:
                 self.several[register] = _Several(dict(definitions))
 
     def _place_phis(self, register: Register, state: _Several, frontiers: Sequence[Iterable[int]]) -> None:
-        # a condition code and a return register are wanted where the live sets, which know neither, end
+        # live sets do not contain the condition code and return registers, so these get φs everywhere
         always = register is self.carry or register in self.returned
         work = [0, *state.last]
         while work:
@@ -145,7 +145,7 @@ class _Builder:
         return merge
 
     def _entering(self, register: Register, index: int) -> Node:
-        """What a register holds at the start of a block."""
+        """The definition of a register that reaches the start of a block."""
         state = self.several.get(register)
         if state is None:
             return self.single.get(register) or self._entry(register)
@@ -164,7 +164,7 @@ class _Builder:
         return definition
 
     def _leaving(self, register: Register, index: int) -> Node:
-        """What a register holds at the end of a block."""
+        """The definition of a register that reaches the end of a block."""
         state = self.several.get(register)
         definition = state.last.get(index) if state is not None else None
         return definition or self._entering(register, index)

@@ -1,9 +1,9 @@
-"""Registers that hold one value in all lanes of a warp that matter, and loops in which threads may wait for others.
+"""Registers with one value per warp, and loops in which threads may wait for others.
 
-A register is *constant* if its one definition depends on nothing but the launch and the CTA: it may be kept once per warp
-whatever the warp does. It is *uniform* if at any time all lanes that can still read it hold one value, provided the lanes
-of the warp only ever part at branches and meet at their reconvergence points. In a function where lanes may get ahead of
-each other otherwise (a spin loop, a ``.sync`` instruction reached from different branches), only constants qualify.
+A register is *constant* if its only definition depends on nothing but the launch and the CTA: one copy per warp suffices in any case.
+It is *uniform* if at any time all lanes that may still read it have the same value, provided that lanes of the warp only diverge at
+branches and converge at their reconvergence points. In a function where lanes may otherwise be at different instructions (a spin loop,
+a ``.sync`` instruction reached from different branches), only constants are uniform.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _CTA_CONSTANT = (
 
 @dataclass(frozen=True, slots=True)
 class Uniformity:
-    """``uniform`` registers of one function (constants included), the ``constant`` ones, and ``may_diverge``: lanes of a warp may
-    get ahead of each other outside the reconvergence discipline. ``divergent`` are the blocks that may run without some of the lanes
-    that entered the function and have not left it, within the discipline."""
+    """``uniform`` registers of one function (including constants), the ``constant`` ones, and ``may_diverge``: whether lanes of a
+    warp may be at different instructions other than between a branch and its reconvergence point. ``divergent``: the blocks that,
+    apart from this, may run without some of the lanes that entered the function and have not left it."""
 
     uniform: frozenset[Register]
     constant: frozenset[Register]
@@ -59,7 +59,7 @@ class Uniformity:
 
 
 def observes_others(instruction: Instruction) -> bool:
-    """Whether the value read can be one that another thread writes meanwhile: atomics with a result, states and waits of
+    """Whether the result may depend on concurrent writes of other threads: atomics with a result, states and waits of
     mbarriers, volatile, relaxed, acquire and mmio loads."""
     if instruction.effect.observes:
         return True
@@ -70,7 +70,7 @@ def observes_others(instruction: Instruction) -> bool:
 
 
 def mark_waiting_loops(blocks: Sequence[BasicBlock]) -> None:
-    """Set ``back_edge_cost`` to 64 on back edges of loops whose exits depend on what other threads may write."""
+    """Set ``back_edge_cost`` to 64 on back edges of loops whose exits depend on values that other threads may write."""
     if not any(observes_others(instruction) for block in blocks for instruction in block.instructions):
         return
     first = blocks[0].index
@@ -117,13 +117,13 @@ def analyse_uniformity(
     assume_divergent: bool = False,
     recursive: bool = False,
 ) -> Uniformity:
-    """Needs ``live_in``/``live_out`` and the costs of the back edges. ``assume_divergent``: the caller knows that lanes may get
-    ahead of each other, in another function of the program for example. ``recursive``: the function may be active more than
-    once, so that its local variables have no fixed place. Source: the usual divergence analysis (Karrenberg and
-    Hack, "Improving Performance of OpenCL on CPUs", 2012), with regions bounded by the reconvergence points."""
+    """Needs ``live_in``/``live_out`` and the costs of the back edges. ``assume_divergent``: lanes may be at different instructions for
+    other reasons, such as another function of the program. ``recursive``: the function may have several activations, so that
+    its local variables have no fixed address. Source: the usual divergence analysis (Karrenberg and Hack, "Improving Performance of
+    OpenCL on CPUs", 2012), with regions bounded by the reconvergence points."""
     constant = _constants(function, blocks, recursive)
     everything = {register for block in blocks for item in block.instructions for register in writes(item)}
-    # parameters in registers differ between the lanes; they are the function's first registers
+    # parameters in registers, which are the first registers of a function, may differ between lanes
     formals = sum(item.space == "reg" for item in (*function.params, *function.returns))
     varying: set[Register] = set(function.registers[:formals])
     regions: dict[int, list[set[int]]] = {}
@@ -136,7 +136,7 @@ def analyse_uniformity(
         for block in divergent:
             if block.index not in regions:
                 regions[block.index] = _sides(block, blocks)
-                apart[block.index] = _parted(block, regions[block.index], blocks, touched)
+                apart[block.index] = _different_between_sides(block, regions[block.index], blocks, touched)
         may_diverge = assume_divergent or _may_diverge(blocks, divergent, regions)
         _spread(steps, varying)
         for block in divergent:
@@ -208,7 +208,7 @@ def _uniform_specials(instruction: Instruction) -> bool:
 
 
 def _names_local(instruction: Instruction) -> bool:
-    """Whether the address of a local variable is an operand."""
+    """Whether an operand is the address of a local variable."""
     targets = (
         operand.target
         if isinstance(operand, Symbol)
@@ -225,9 +225,9 @@ def _carries(instruction: Instruction) -> bool:
 
 
 def _varies(instruction: Instruction, in_entry: bool) -> bool:
-    """Whether the results differ between lanes even if the sources do not."""
+    """Whether the results may differ between lanes with equal sources."""
     if instruction.effect is LOAD:
-        # one address gives one value only where the lanes share the memory: not local, not parameters of calls
+        # equal addresses imply equal values only in memory that lanes share, which excludes local memory and call parameters
         space = instruction.form.space
         return space in ("local", "generic") or (
             space == "param" and not (in_entry and _entry_parameter(instruction))
@@ -238,7 +238,7 @@ def _varies(instruction: Instruction, in_entry: bool) -> bool:
 def _steps(
     blocks: Sequence[BasicBlock], varying: set[Register], recursive: bool
 ) -> list[tuple[tuple[Register, ...], tuple[Register, ...]]]:
-    """What may spread: registers read and written. What instructions make that vary by themselves is ``varying`` at once."""
+    """The propagation steps: registers that instructions read and write. Adds results that vary with equal sources to ``varying``."""
     steps = []
     for block in blocks:
         for instruction in block.instructions:
@@ -273,7 +273,7 @@ def _diverges(block: BasicBlock, varying: set[Register]) -> bool:
 
 
 def _sides(block: BasicBlock, blocks: Sequence[BasicBlock]) -> list[set[int]]:
-    """For each successor of a divergent branch, the blocks its lanes may run before they reach the reconvergence point."""
+    """For each successor of a divergent branch, the blocks that its lanes may run before the reconvergence point."""
     first = blocks[0].index
     sides = []
     for target in dict.fromkeys(block.successors):
@@ -289,33 +289,33 @@ def _sides(block: BasicBlock, blocks: Sequence[BasicBlock]) -> list[set[int]]:
     return sides
 
 
-def _parted(
+def _different_between_sides(
     block: BasicBlock,
     sides: list[set[int]],
     blocks: Sequence[BasicBlock],
     of_blocks: Sequence[tuple[frozenset[Register], frozenset[Register]]],
 ) -> set[Register]:
-    """Registers that hold different values in lanes that went to different sides of ``block``. ``of_blocks``: see ``_touched``."""
+    """Registers that may differ between lanes on different sides of ``block``. ``of_blocks``: see ``_touched``."""
     first = blocks[0].index
-    meeting: frozenset[Register] = frozenset()
+    live_at_reconvergence: frozenset[Register] = frozenset()
     if block.reconvergence != EXIT:
-        meeting = blocks[block.reconvergence - first].live_in
+        live_at_reconvergence = blocks[block.reconvergence - first].live_in
     written, touched = (
         [set[Register]().union(*(of_blocks[index - first][which] for index in side)) for side in sides]
         for which in (0, 1)
     )
-    found: set[Register] = set()
+    different: set[Register] = set()
     for index, registers in enumerate(written):
-        # a loop's lanes leave it on different trips, so what they carry out of it differs, their own branch's loop included
-        found |= registers & meeting
+        # lanes leave a loop in different iterations, so registers written in it differ at the reconvergence point
+        different |= registers & live_at_reconvergence
         for other in range(len(sides)):
             if other != index:
-                found |= registers & touched[other]
-    return found
+                different |= registers & touched[other]
+    return different
 
 
 def _touched(block: BasicBlock) -> tuple[frozenset[Register], frozenset[Register]]:
-    """The registers that a block writes, and those that it writes, reads or leaves as they are for others."""
+    """The registers that a block writes, and those that it reads or writes, or that are live at its start."""
     written: set[Register] = set()
     read = set(block.live_in)
     for instruction in block.instructions:
@@ -329,8 +329,8 @@ def _touched(block: BasicBlock) -> tuple[frozenset[Register], frozenset[Register
 def sides_of(
     branch: BasicBlock, blocks: Sequence[BasicBlock], uniform: Collection[Register]
 ) -> Iterator[set[int]]:
-    """The blocks that a part of a warp may run because of this one's branch, by side; none if lanes do not diverge there, by the
-    ``uniform`` registers of the function that ``blocks`` are."""
+    """By side, the blocks that some lanes of a warp may run after the branch of this block; none if its guard is one of the
+    ``uniform`` registers of the function."""
     read = [branch.guard.register] if branch.kind == "branch" and branch.guard is not None else []
     if branch.kind in ("indirect", "call") and branch.terminator is not None:
         read = [*reads(branch.terminator)]
@@ -340,14 +340,14 @@ def sides_of(
 
 
 def may_stop(block: BasicBlock) -> bool:
-    """Whether lanes that run this block may let others of their warp get ahead."""
+    """Whether lanes may wait in this block while others of their warp continue."""
     return block.synchronises or block.waits or block.back_edge_cost > 1
 
 
 def _may_diverge(
     blocks: Sequence[BasicBlock], divergent: Sequence[BasicBlock], regions: dict[int, list[set[int]]]
 ) -> bool:
-    """Spin loops whose lanes diverge, or warp-synchronising instructions where not all lanes of the warp may have come along."""
+    """Whether there are spin loops in which lanes diverge, or warp-synchronising instructions that only some lanes may reach."""
     if not any(may_stop(block) for block in blocks):
         return False
     first = blocks[0].index
@@ -358,7 +358,7 @@ def _may_diverge(
 
 
 def _partial_sides(divergent: Sequence[BasicBlock], regions: dict[int, list[set[int]]]) -> Iterator[set[int]]:
-    """The sides of divergent branches, but for those of a guarded return or exit: lanes that stay are all that there are."""
+    """The sides of divergent branches, except guarded returns and exits, after which the remaining lanes are all lanes."""
     for branch in divergent:
         for target, side in zip(dict.fromkeys(branch.successors), regions[branch.index]):
             if not branch.leaves or target == EXIT:

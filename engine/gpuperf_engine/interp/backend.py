@@ -1,7 +1,7 @@
-"""The reference backend: every value is a NumPy array over the lanes of a warp. Slow, readable, always there.
+"""The reference backend: every value is a NumPy array over the lanes of a warp. Slow, readable, always available.
 
-It follows the program block by block under the rules of ``simt.stack`` and ``simt.schedule``; the LLVM backend gives the same
-memory and the same counters.
+It executes the program block by block under the rules of ``simt.stack`` and ``simt.schedule``; memory and counters are the same as
+with the LLVM backend.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ReferenceBackend:
     """Runs programs on NumPy arrays."""
 
     def run(self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]) -> Observation:
-        """Run a launch on the memory. Raises what the kernel does wrong; see ``api.Device.launch``."""
+        """Run a launch on the memory. Raises the errors of the kernel; see ``api.Device.launch``."""
         counters = _counters(program, plan, observe)
         if "accesses" in observe:
             counters.values = ValueRecorder(program, memory)
@@ -140,7 +140,7 @@ def _observation(counters: Counters) -> Observation:
 
 
 def _race_remark(program: Program, plan: LaunchPlan) -> tuple[str, ...]:
-    """What is said where races are asked for: they are looked for in compiled code alone."""
+    """A remark if the launch is to detect races, which only the LLVM backend does."""
     if not plan.races or (plan.shared_bytes == 0 and plan.ctas == 1):
         return ()
     kernel = program.kernel

@@ -77,8 +77,8 @@ _U32, _PRED = scalar_type("u32"), scalar_type("pred")
 
 
 class Block:
-    """One prepared block. ``sync`` is the ``.sync`` instruction that it starts with, ``wait`` the wait on an mbarrier or for the
-    warpgroup, ``steps`` what follows it, ``end`` its end."""
+    """One prepared block: the ``.sync`` instruction or the wait (on an mbarrier or for the warpgroup) that it starts with, the
+    ``steps`` of the other instructions, and its terminator, ``end``."""
 
     __slots__ = ("barrier", "basic", "counts", "end", "index", "steps", "sync", "wait")
 
@@ -110,7 +110,7 @@ def prepare(program: Program, plan: LaunchPlan) -> list[Block]:
 
 
 def _step(to: Prepare, instruction: Instruction) -> Step:
-    """An instruction that cannot be run is an error only where it is reached."""
+    """The step of an instruction. If it cannot be run, the step raises, so that it is an error only if it is reached."""
     try:
         return make_step(to, instruction)
     except EngineError as error:
@@ -128,7 +128,7 @@ def _failing(to: Prepare, instruction: Instruction, error: EngineError) -> Step:
 
 
 def _end(to: Prepare, block: BasicBlock) -> End:
-    """As ``_step``: an end that cannot be run is an error only where it is reached."""
+    """The terminator of a block. If it cannot be run, it is an error only if it is reached, as in ``_step``."""
     try:
         return make_end(to, block)
     except Unsupported as error:
@@ -143,7 +143,7 @@ def _end(to: Prepare, block: BasicBlock) -> End:
 def refusal(
     warp: ReferenceWarp, program: Program, plan: LaunchPlan, block: BasicBlock, index: int
 ) -> EngineError:
-    """Why an instruction of a block cannot be run, when a warp has come to it."""
+    """The error of a warp that reaches an instruction that cannot be run."""
     to, instruction = Prepare(program, plan, block.function), block.instructions[index]
     try:
         if instruction.effect is CALL:
@@ -242,7 +242,7 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
 
 @handles(FENCE, HINT, TENSOR_ORDER)
 def _guard_only(to: Prepare, instruction: Instruction) -> Step:
-    """Nothing happens, but the lanes whose guard holds are counted; destinations (cache policies) become 0."""
+    """A step that only counts the lanes whose guard holds; destinations (cache policies) become 0."""
     guarded = Guarded(to, instruction)
 
     def step(warp: ReferenceWarp) -> None:

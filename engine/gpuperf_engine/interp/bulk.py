@@ -1,4 +1,4 @@
-"""Bulk copies of the reference backend: carried out when they are issued, lane after lane, in pieces of 16 bytes."""
+"""Bulk copies of the reference backend: executed when they are issued, lane by lane, in pieces of 16 bytes."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ __all__ = [
 ]
 
 _U16, _U32, _U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
-#: bytes that are checked and counted as one
+#: bytes of one checked and counted access
 BULK_PIECE = 16
-#: bytes of a copy that are looked at together
+#: bytes of a copy that are checked at once
 _AT_ONCE = 1 << 14
 _SECTOR = 32
 _WAVEFRONT = 128
@@ -59,13 +59,13 @@ def count(warp: ReferenceWarp, site: int, **amounts: int) -> None:
 
 
 def spans(address: int, size: int, unit: int) -> int:
-    """How many aligned units of bytes a range touches."""
+    """The number of aligned units that a range of bytes overlaps."""
     return (address + size - 1) // unit - address // unit + 1 if size else 0
 
 
 class Pattern(NamedTuple):
-    """What copies report (manual: "Report Mechanisms for Asynchronous Copy Operations"): elements with these bits. Of 16 bytes the
-    manual samples one element; here that is the first."""
+    """The bit pattern that copies report (manual: "Report Mechanisms for Asynchronous Copy Operations"). The manual samples one
+    element of each 16 bytes; here that is the first."""
 
     code: int
     bits: int
@@ -77,14 +77,14 @@ class Pattern(NamedTuple):
         return self.matches(data.reshape(-1, BULK_PIECE)[:, : max(1, self.bits // 8)])
 
     def matches(self, sampled: npt.NDArray[np.uint8]) -> bool:
-        """Whether one of these elements, their bytes in a row each, has these bits."""
+        """Whether one of these elements, each a row of bytes, has the pattern."""
         wanted = np.frombuffer(self.code.to_bytes(max(1, self.bits // 8), "little"), np.uint8)
         mask = np.uint8(0xFF if self.bits >= 8 else 0xF)
         return bool(((sampled & mask) == wanted).all(axis=1).any())
 
 
 def validity_pattern(instruction: Instruction) -> Pattern | None:
-    """What a copy reports, if it does."""
+    """The pattern that a copy reports, or ``None``."""
     kind, _, code = str(instruction.form.modifier("report") or "").rpartition("::")
     if not kind.startswith("mbarrier::report::validity"):
         return None
@@ -92,7 +92,7 @@ def validity_pattern(instruction: Instruction) -> Pattern | None:
 
 
 class Targets:
-    """The CTAs of the cluster that a copy goes to, and the mbarriers there that it signals."""
+    """The target CTAs of a copy in the cluster, and the mbarriers that it signals."""
 
     def __init__(
         self, to: Prepare, instruction: Instruction, operands: Mapping[str, Operand], space: str
@@ -103,21 +103,21 @@ class Targets:
         self.mbarriers = Objects(to, instruction, operand, space) if isinstance(operand, Address) else None
 
     def ranks(self, warp: ReferenceWarp, lane: int) -> list[int] | list[None]:
-        """Those of a multicast."""
+        """The ranks of a multicast, or ``[None]``: the CTA of the address."""
         if self.read_ranks is None:
             return [None]
         return ranks_in(int(every_lane(self.read_ranks(warp))[lane]))
 
     @staticmethod
     def place(address: int, rank: int | None) -> int:
-        """An address of shared memory, in the CTA of a rank."""
+        """The address with the same offset in the shared memory of the CTA of a rank."""
         return address if rank is None else in_rank(address, rank)
 
     def signal(
         self, warp: ReferenceWarp, lane: int, rank: int | None, size: int, reports: bool = False
     ) -> None:
-        """So many bytes have come; ``reports``: and something is to be reported. Of a pair of CTAs that one is signalled whose rank
-        is odd or even as that of the mbarrier."""
+        """Complete so many transaction bytes; ``reports``: and report. In a CTA pair, it signals the mbarrier of the CTA whose rank
+        has the same parity as that of the mbarrier's address."""
         if self.mbarriers is not None:
             mbarriers = self.mbarriers.read(warp).copy()
             if self.paired and rank is not None:
@@ -140,13 +140,12 @@ class _End:
         self.single = MemoryStep(to, instruction, kind, space, 1)
 
     def byte(self, warp: ReferenceWarp, lane: int, address: int) -> Part:
-        """Where a byte is. Raises ``MemoryFault`` if it cannot be reached."""
+        """The location of a byte. Raises ``MemoryFault`` if the address is invalid."""
         (part,) = self.single.reach(warp, np.array([lane]), np.array([address], np.uint64))
         return part
 
     def pieces(self, warp: ReferenceWarp, lane: int, address: int, size: int) -> list[Part]:
-        """Where the bytes are, in parts that begin with the first. Raises ``MemoryFault`` for the first piece that cannot be
-        reached."""
+        """The locations of pieces of 16 bytes, in order. Raises ``MemoryFault`` for the first invalid one."""
         parts: list[Part] = []
         for start in range(0, size, _AT_ONCE):
             piece = self.part(warp, lane, address + start, min(_AT_ONCE, size - start))
@@ -154,7 +153,7 @@ class _End:
         return parts
 
     def part(self, warp: ReferenceWarp, lane: int, address: int, size: int) -> list[Part]:
-        """``pieces`` of so few bytes that all of them are looked at together."""
+        """``pieces`` of so few bytes that one check covers them."""
         addresses = np.uint64(address % (1 << 64)) + np.arange(0, size, BULK_PIECE, dtype=np.uint64)
         return self.access.reach(warp, np.repeat(lane, addresses.size), addresses)
 
@@ -212,18 +211,18 @@ class BulkStep:
                 if warp.counters.values is not None and not copy:
                     outer = source if self.source.space == "global" else address
                     left, right = edges or (0, 0)
-                    kept = max(0, size - left - right)
+                    recorded = max(0, size - left - right)
                     chosen = self._chosen(warp, lane)
-                    warp.counters.values.add_range(self.site, outer + left, kept, operands, chosen)
+                    warp.counters.values.add_range(self.site, outer + left, recorded, operands, chosen)
 
     def _move(self, warp: ReferenceWarp, lane: int, source: int, target: int, size: int) -> Lanes | None:
-        """One copy; of a reduction the operands."""
+        """Perform one copy; for a reduction, only return its operands."""
         operands = None
-        come, go = self._reach(warp, lane, source, target, size)
-        for taken, given in zip(come, go):
-            first, last = int(taken.offsets[0]), int(given.offsets[0])
-            data = taken.region.bytes[first : first + size]
-            into = given.region.bytes[last : last + size]
+        sources, targets = self._reach(warp, lane, source, target, size)
+        for source_part, target_part in zip(sources, targets):
+            first, last = int(source_part.offsets[0]), int(target_part.offsets[0])
+            data = source_part.region.bytes[first : first + size]
+            into = target_part.region.bytes[last : last + size]
             if self.combines:
                 operands = data.copy()
                 dtype = dtype_of(self.type)
@@ -242,33 +241,33 @@ class BulkStep:
         return operands
 
     def _chosen(self, warp: ReferenceWarp, lane: int) -> int:
-        """Bits of those of 16 bytes that are copied."""
+        """The byte mask of a copy, with a bit for each of 16 bytes."""
         return 0xFFFF if self.read_bytes is None else int(every_lane(self.read_bytes(warp))[lane])
 
     def _reach(
         self, warp: ReferenceWarp, lane: int, source: int, target: int, size: int
     ) -> tuple[list[Part], list[Part]]:
-        """Where the bytes are. Raises ``MemoryFault`` for the first piece that cannot be reached, at either end: whatever size is
-        asked for, not much more is looked at than there is."""
-        come: list[Part] = []
-        go: list[Part] = []
+        """The locations of source and target. Raises ``MemoryFault`` for the first invalid piece of either; checks in chunks, so
+        that a huge size does not cost more than the memory up to it."""
+        sources: list[Part] = []
+        targets: list[Part] = []
         for start in range(0, size, _AT_ONCE):
             length = min(_AT_ONCE, size - start)
             try:
-                taken = self.source.part(warp, lane, source + start, length)
-                given = self.target.part(warp, lane, target + start, length)
+                source_parts = self.source.part(warp, lane, source + start, length)
+                target_parts = self.target.part(warp, lane, target + start, length)
             except MemoryFault:
                 for offset in range(start, start + length, BULK_PIECE):
                     self.source.part(warp, lane, source + offset, BULK_PIECE)
                     self.target.part(warp, lane, target + offset, BULK_PIECE)
                 raise
-            come, go = come or taken, go or given
-        return come, go
+            sources, targets = sources or source_parts, targets or target_parts
+        return sources, targets
 
     def _move_within(
         self, warp: ReferenceWarp, lane: int, source: int, target: int, size: int, left: int, right: int
     ) -> None:
-        """A copy without so many bytes at the ends: those of the first and last 16 bytes one by one."""
+        """A copy that ignores so many bytes at its ends; the first and last 16 bytes are copied byte by byte."""
         first, last = BULK_PIECE * (left > 0), size - BULK_PIECE * (right > 0)
         if left:
             self._move_bytes(warp, lane, source, target, range(left, min(first, size - right)))
@@ -278,15 +277,17 @@ class BulkStep:
             self._move_bytes(warp, lane, source, target, range(last, size - right))
 
     def _move_bytes(self, warp: ReferenceWarp, lane: int, source: int, target: int, offsets: range) -> None:
-        """These bytes of 16, one by one."""
+        """Copy these of 16 bytes, one by one."""
         self.target.part(warp, lane, target + offsets.start // BULK_PIECE * BULK_PIECE, BULK_PIECE)
         for offset in offsets:
-            taken = self.source.byte(warp, lane, source + offset)
-            given = self.target.byte(warp, lane, target + offset)
-            given.region.bytes[int(given.offsets[0])] = taken.region.bytes[int(taken.offsets[0])]
+            source_part = self.source.byte(warp, lane, source + offset)
+            target_part = self.target.byte(warp, lane, target + offset)
+            target_part.region.bytes[int(target_part.offsets[0])] = source_part.region.bytes[
+                int(source_part.offsets[0])
+            ]
 
     def _is_reported(self, warp: ReferenceWarp, lane: int, source: int, size: int) -> bool:
-        """Whether what was copied holds the pattern of what is not valid."""
+        """Whether the copied bytes contain the pattern of invalid data."""
         for part in self.source.pieces(warp, lane, source, size):
             first = int(part.offsets[0])
             if self.pattern is not None and self.pattern.is_in(part.region.bytes[first : first + size]):
@@ -294,7 +295,7 @@ class BulkStep:
         return False
 
     def _tally(self, warp: ReferenceWarp, source: int, target: int, size: int, again: bool) -> None:
-        """``again``: the same bytes to a further CTA."""
+        """Count one copy; ``again``: of the same bytes to another CTA."""
         address = source if self.source.space == "global" else target
         if "global" in (self.source.space, self.target.space) and not again:
             sectors, lines = spans(address, size, _SECTOR), spans(address, size, LINE_BYTES)
@@ -343,7 +344,7 @@ class FillStep:
 
 
 class AnswerStep:
-    """``clusterlaunchcontrol.try_cancel``: the next cluster that has not started never will."""
+    """``clusterlaunchcontrol.try_cancel``: cancels the next cluster that has not started."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
@@ -367,15 +368,15 @@ class AnswerStep:
         count(warp, self.site, requests=1)
         addresses, mbarriers = every_lane(self.addresses(warp)), self.mbarriers.read(warp)
         ranks = range(warp.cta.plan.cluster_ctas) if self.everywhere else [None]
-        # the time slice ends at the next back edge, so that resident CTAs get clusters in turn
+        # the time slice ends at the next back edge, so that resident CTAs alternate in taking clusters
         warp.quantum = 0
         for lane in lanes:
             answer = _answer(warp.cta.plan, warp.cta.cluster.pending.cancel())
             for number, rank in enumerate(ranks):
-                self._put(warp, lane, int(addresses[lane]), mbarriers.copy(), rank, answer)
+                self._respond(warp, lane, int(addresses[lane]), mbarriers.copy(), rank, answer)
                 count(warp, self.site, lanes=int(number == 0), wavefronts=1, ideal=1)
 
-    def _put(
+    def _respond(
         self,
         warp: ReferenceWarp,
         lane: int,
@@ -400,7 +401,7 @@ class AnswerStep:
 
 
 def _answer(plan: LaunchPlan, cancelled: int | None) -> Lanes:
-    """The response to a request: 1 and the first CTA of the cluster of that number, or zeros."""
+    """The response to a request: 1 and the first CTA of the cancelled cluster, or zeros."""
     words = (0,) * 4
     if cancelled is not None:
         words = (1, *coordinates_of(plan, cancelled * plan.cluster_ctas)[0])
@@ -408,7 +409,7 @@ def _answer(plan: LaunchPlan, cancelled: int | None) -> Lanes:
 
 
 class SignalStep:
-    """``st.async`` and ``red.async``: the access, then the mbarrier is signalled the bytes of each lane."""
+    """``st.async`` and ``red.async``: performs the access, then completes the bytes of each lane at its mbarrier."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.access = MemoryStep(to, instruction)

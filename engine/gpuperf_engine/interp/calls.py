@@ -1,8 +1,8 @@
 """Calls of the reference backend: parameters, activations, returns.
 
-``.param`` variables of calls and of device functions are bytes per lane, kept per variable: a lane has one activation of a
-function at a time. Functions that may be active more than once keep what their caller still needs in its activation: registers,
-condition code and parameters of the calling function, restored in the lanes that return.
+``.param`` variables of calls and of device functions are bytes per lane, stored per variable, as most functions have one
+activation per lane. For functions that may have several, a call saves the live registers, condition code and parameters of the
+calling function in its activation, and restores them in the lanes that return.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _U64, _PRED = scalar_type("u64"), scalar_type("pred")
 
 
 def parameter_step(to: Prepare, instruction: Instruction) -> ParameterStep | MemoryStep:
-    """``ld.param`` or ``st.param``; through a register it is an access to the kernel's parameters in device memory."""
+    """``ld.param`` or ``st.param``; with a register as address it accesses the kernel's parameters in device memory."""
     if isinstance(address_operand(instruction).base, Variable):
         return ParameterStep(to, instruction)
     return MemoryStep(to, instruction)
@@ -101,7 +101,7 @@ class ParameterStep:
 
 
 def get_bytes(warp: ReferenceWarp, variable: Variable, offset: int, type_name: str) -> LaneValue:
-    """A value from a parameter's bytes."""
+    """A value in a parameter's bytes."""
     type_ = scalar_type(type_name)
     raw = warp.parameter(variable)[:, offset : offset + type_.bytes].copy()
     if type_.bits == 128:
@@ -111,7 +111,7 @@ def get_bytes(warp: ReferenceWarp, variable: Variable, offset: int, type_name: s
 
 
 def put_bytes(warp: ReferenceWarp, variable: Variable, offset: int, value: LaneValue, where: Lanes) -> None:
-    """A value into a parameter's bytes, in some lanes."""
+    """Stores a value in a parameter's bytes, in some lanes."""
     data = every_lane(value)
     if value.type.is_predicate:
         data = data.astype(np.uint8)
@@ -123,39 +123,39 @@ def put_bytes(warp: ReferenceWarp, variable: Variable, offset: int, value: LaneV
     warp.parameter(variable)[where, offset : offset + raw.shape[1]] = raw[where]
 
 
-def argument_reader(to: Prepare, formal: Variable, given: Operand) -> Reader:
-    """Reads what a call gives for a parameter, as unsigned number of its size."""
+def argument_reader(to: Prepare, formal: Variable, argument: Operand) -> Reader:
+    """Reads an argument of a call, as an unsigned number of the parameter's size."""
     kind = scalar_type(f"u{8 * formal.type.bytes}")
-    if isinstance(given, Variable) and given.space == "param":
-        variable = given
+    if isinstance(argument, Variable) and argument.space == "param":
+        variable = argument
         return lambda warp: get_bytes(warp, variable, 0, kind.name)
-    if isinstance(given, Sink):
+    if isinstance(argument, Sink):
         return lambda warp: integer(0, kind)
-    read = reader(to, given, kind if isinstance(given, Immediate) else None)
+    read = reader(to, argument, kind if isinstance(argument, Immediate) else None)
     return lambda warp: as_type(read(warp), kind)
 
 
-#: where an argument or result is: a parameter's bytes, a register, or (arguments) a constant
+#: location of an argument or result: a parameter's bytes, a register, or (for arguments) a constant
 _Location = Variable | Register | Reader | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activation:
-    """Payload of a call frame: the call, the function called, and what the caller keeps there."""
+    """Payload of a call frame: the call, the function called, and the saved state of the caller."""
 
     call: Call
     callee: int
     registers: dict[Register, LaneValue] | None
     parameters: dict[Variable, Lanes] | None
     carry: LaneValue | None
-    #: where the callee's local variables were before, if each of its activations has its own
+    #: addresses of the callee's previous local variables, if each of its activations has its own
     locals: Lanes | None = None
-    #: how far the caller's stack reached
+    #: stack depth of the caller
     stack: Lanes | None = None
 
 
 class Call:
-    """The call at the end of a block."""
+    """The call that ends a block."""
 
     def __init__(self, to: Prepare, block: BasicBlock) -> None:
         instruction = block.terminator
@@ -184,31 +184,31 @@ class Call:
         return None if isinstance(operand, Sink) else reader(to, operand, None)
 
     def groups(self, warp: ReferenceWarp) -> list[tuple[int, int]]:
-        """Function numbers with the active lanes that call them, in order of the candidates. Raises for bad addresses."""
+        """The called functions with the active lanes that call them, in order of the candidates. Raises for invalid addresses."""
         if self.pointer is None:
             if not self.callees:
                 assert self.target.function is not None
                 raise self._undefined(warp, self.target.function)
             return [(self.callees[0], warp.mask)]
-        given = every_lane(self.pointer(warp))
+        addresses = every_lane(self.pointer(warp))
         left, by_function = warp.mask, []
         for number in self.callees:
             lanes = 0
             for lane in lanes_of(left):
-                if number in self.addresses and int(given[lane]) == self.addresses[number]:
+                if number in self.addresses and int(addresses[lane]) == self.addresses[number]:
                     lanes |= 1 << lane
             left &= ~lanes
             by_function.append((number, lanes))
         if left:
             lane = lanes_of(left)[0]
-            raise bad_target(warp.place(), self.instruction, lane, int(given[lane]), 0)
+            raise bad_target(warp.place(), self.instruction, lane, int(addresses[lane]), 0)
         return by_function
 
     def _undefined(self, warp: ReferenceWarp, function: Function) -> Exception:
         return undefined(function, self.instruction, warp.place().thread(lanes_of(warp.mask)[0]))
 
     def enter(self, warp: ReferenceWarp, callee: int, lanes: int) -> Activation:
-        """Lanes begin to call a function: keeps what the caller needs, passes the arguments."""
+        """Lanes call a function: saves the caller's state and passes the arguments."""
         if warp.paths.call_depth >= MAX_DEPTH:
             raise too_deep(warp.place(), self.instruction, lanes_of(lanes)[0], MAX_DEPTH)
         where = warp.lanes_array(lanes)
@@ -220,7 +220,7 @@ class Call:
         for register in self.program.blocks[self.program.entries[callee]].live_in:
             warp.put(register, integer(0, register.type), where)
         for formal, value in zip(function.params, values):
-            self._give(warp, function, formal, value, where)
+            self._pass(warp, function, formal, value, where)
         if self.program.uses_stack:
             own = warp.stack_depth(self.number)
             warp.stack_depths[callee] = np.where(where, own, warp.stack_depth(callee))
@@ -236,7 +236,7 @@ class Call:
         return argument(warp)
 
     def _push(self, warp: ReferenceWarp, callee: int, where: Lanes) -> None:
-        """A stack frame for the callee's local variables, in the lanes that call. Raises ``TrapError`` if there is no room."""
+        """Allocates a stack frame for the callee's local variables in the calling lanes. Raises ``TrapError`` if the stack is full."""
         fresh, size = (
             np.where(where, warp.stack_top, warp.frame_addresses[callee]),
             self.program.frame_bytes[callee],
@@ -256,13 +256,13 @@ class Call:
             return Activation(self, callee, None, None, None, before)
         own = self.program.functions[self.number]
         mine = set(own.registers)
-        kept = {register: value for register, value in warp.registers.items() if register in mine}
+        saved = {register: value for register, value in warp.registers.items() if register in mine}
         variables = {*own.params, *own.returns, *own.variables}
         parameters = {item: data.copy() for item, data in warp.parameters.items() if item in variables}
-        return Activation(self, callee, kept, parameters, warp.carry.get(self.number), before)
+        return Activation(self, callee, saved, parameters, warp.carry.get(self.number), before)
 
     def leave(self, warp: ReferenceWarp, activation: Activation, lanes: int) -> None:
-        """Lanes return: restores what the caller kept, and gives it the results."""
+        """Lanes return: restores the caller's state and passes the results."""
         where = warp.lanes_array(lanes)
         function = self.program.functions[activation.callee]
         results: list[Lanes | LaneValue] = []
@@ -279,9 +279,9 @@ class Call:
             warp.stack_depths[self.number] = np.where(where, activation.stack, now)
         if activation.registers is not None:
             for register in self.program.functions[self.number].registers:
-                kept = activation.registers.get(register)
-                if kept is not None or register in warp.registers:
-                    warp.put(register, kept or integer(0, register.type), where)
+                saved = activation.registers.get(register)
+                if saved is not None or register in warp.registers:
+                    warp.put(register, saved or integer(0, register.type), where)
         for variable, data in (activation.parameters or {}).items():
             warp.parameter(variable)[where] = data[where]
         if activation.registers is not None:
@@ -289,13 +289,13 @@ class Call:
         caller = self.program.functions[self.number]
         for formal, value, result in zip(function.returns, results, self.target.returns):
             if isinstance(result, Variable):
-                self._give(warp, caller, result, value, where)
+                self._pass(warp, caller, result, value, where)
             elif isinstance(result, Register):
                 if not isinstance(value, LaneValue):
                     value = _typed(value, formal)
                 warp.put(result, value, where)
 
-    def _give(
+    def _pass(
         self,
         warp: ReferenceWarp,
         function: Function,
@@ -303,7 +303,7 @@ class Call:
         value: Lanes | LaneValue | None,
         where: Lanes,
     ) -> None:
-        """Put a value (or the bytes of a parameter) into a formal parameter or a result variable."""
+        """Store a value (or the bytes of a parameter) in a formal parameter or a result variable."""
         if value is None:
             return
         register = formal_register(function, formal)

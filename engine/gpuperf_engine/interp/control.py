@@ -1,4 +1,4 @@
-"""How a block ends in the reference backend. An end moves the running path, and says whether the warp stops there."""
+"""Terminators of the reference backend. They move the running path, and return a status if the warp stops."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _U32, _U64, _PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
 
 
 def make_end(to: Prepare, block: BasicBlock) -> End:
-    """The end of a block; see ``flow.blocks.BasicBlock`` for the kinds."""
-    if block.kind == "branch":  # of returns and exits, and the guard of a call or barrier, too
+    """The terminator of a block; see ``flow.blocks.BasicBlock`` for the kinds."""
+    if block.kind == "branch":  # includes guarded returns and exits, and the guard of a call or barrier
         return _leave_branch(block) if EXIT in block.successors else _branch(block)
     if block.terminator is None:
         return _return_end(to, block) if block.kind == "return" else _fall(to, block)
@@ -52,7 +52,7 @@ def _exit_end(to: Prepare, block: BasicBlock) -> End:
     return _exit
 
 
-def _holds(guard: Guard) -> Callable[[ReferenceWarp], int]:
+def _guard_mask(guard: Guard) -> Callable[[ReferenceWarp], int]:
     register, negated = guard.register, guard.negated
 
     def read(warp: ReferenceWarp) -> int:
@@ -68,10 +68,10 @@ def _fall(to: Prepare, block: BasicBlock) -> End:
     guard = block.terminator.guard if block.counted and block.terminator is not None else None
     if guard is None:
         return lambda warp: warp.go(block, target)
-    holds = _holds(guard)
+    guard_mask = _guard_mask(guard)
 
     def end(warp: ReferenceWarp) -> Status | None:
-        warp.count_taken(block.index, holds(warp))
+        warp.count_taken(block.index, guard_mask(warp))
         return warp.go(block, target)
 
     return end
@@ -79,11 +79,11 @@ def _fall(to: Prepare, block: BasicBlock) -> End:
 
 def _branch(block: BasicBlock) -> End:
     assert block.guard is not None
-    holds = _holds(block.guard)
+    guard_mask = _guard_mask(block.guard)
     then, other = block.successors
 
     def end(warp: ReferenceWarp) -> Status | None:
-        taken = holds(warp)
+        taken = guard_mask(warp)
         if block.counted:
             warp.count_taken(block.index, taken)
         rest = warp.mask & ~taken
@@ -101,12 +101,12 @@ def _branch(block: BasicBlock) -> End:
 def _leave_branch(block: BasicBlock) -> End:
     """A guarded ``ret`` or ``exit``."""
     assert block.guard is not None
-    holds = _holds(block.guard)
+    guard_mask = _guard_mask(block.guard)
     other = block.successors[1]
     ends = block.leaves == "exit" or block.function == 0
 
     def end(warp: ReferenceWarp) -> Status | None:
-        taken = holds(warp)
+        taken = guard_mask(warp)
         rest = warp.mask & ~taken
         warp.count_taken(block.index, taken)
         if taken and rest:
@@ -134,12 +134,12 @@ def _indirect(to: Prepare, block: BasicBlock) -> End:
         to, next(operand for slot, operand in matched(instruction) if slot.role == "source"), _U32
     )
     successors = block.successors
-    holds = _holds(instruction.guard) if instruction.guard is not None else None
+    guard_mask = _guard_mask(instruction.guard) if instruction.guard is not None else None
 
     def end(warp: ReferenceWarp) -> Status | None:
         index = every_lane(index_reader(warp))
-        if holds is not None:
-            warp.count_taken(block.index, holds(warp))
+        if guard_mask is not None:
+            warp.count_taken(block.index, guard_mask(warp))
         sides: dict[int, int] = dict.fromkeys(successors, 0)
         for lane in lanes_of(warp.mask):
             number = int(index[lane])
@@ -179,12 +179,12 @@ def _call(to: Prepare, block: BasicBlock) -> End:
 
 
 def _system(to: Prepare, block: BasicBlock) -> End:
-    """A call of a function of the system: it is carried out at once."""
+    """A system call, which is executed immediately."""
     instruction = block.terminator
     assert instruction is not None and instruction.call is not None and instruction.call.function is not None
     target, function = instruction.call, instruction.call.function
     arguments = [
-        argument_reader(to, formal, given) for formal, given in zip(function.params, target.arguments)
+        argument_reader(to, formal, argument) for formal, argument in zip(function.params, target.arguments)
     ]
 
     def end(warp: ReferenceWarp) -> Status | None:
@@ -258,8 +258,8 @@ class BarrierEnd:
         return warp.go(self.block, self.block.successors[0])
 
     def arrive_diverged(self, warp: ReferenceWarp, lanes: int) -> tuple[int, bool]:
-        """Lanes arrive at an aligned barrier without the rest of their warp; where they go on, and whether they wait for that.
-        Raises what breaking the rule is, if it is an error."""
+        """Lanes of a diverged warp arrive at an aligned barrier. Returns the block where they continue, and whether they wait.
+        Raises if violations of the rule are errors."""
         rest = warp.paths.live & ~lanes
         if warp.cta.plan.strict == "error":
             raise divergent_barrier(warp.place(), self.instruction, lanes, rest)
@@ -270,7 +270,7 @@ class BarrierEnd:
         return self.block.successors[0], self._arrive(warp, lanes)
 
     def _arrive(self, warp: ReferenceWarp, lanes: int) -> bool:
-        """Lanes arrive; whether they must wait."""
+        """Lanes arrive. Returns whether they must wait."""
         paths = warp.paths
         first = lanes_of(lanes)[0]
         number, expected = self._operands(warp, first)
@@ -287,7 +287,7 @@ class BarrierEnd:
         return self.waits
 
     def _operands(self, warp: ReferenceWarp, lane: int) -> tuple[int, int]:
-        """Barrier and thread count (0: all), those of the lowest lane."""
+        """Barrier and thread count (0: all) of the lowest lane."""
         number = int(every_lane(self.number(warp))[lane])
         if number >= BARRIERS:
             raise bad_barrier(warp.place(), self.instruction, lane, f"barrier {number}")
@@ -301,7 +301,7 @@ class BarrierEnd:
         return number, expected
 
     def result(self, warp: ReferenceWarp, lanes: int, true: int, false: int) -> None:
-        """Give waiting lanes what ``.red`` found."""
+        """Write the result of ``.red`` to waiting lanes."""
 
         if self.operation is None or self.targets[0] is None:
             return
@@ -331,4 +331,4 @@ class ClusterEnd(BarrierEnd):
         return not complete
 
     def result(self, warp: ReferenceWarp, lanes: int, true: int, false: int) -> None:
-        """Nothing is given."""
+        """It has no result."""

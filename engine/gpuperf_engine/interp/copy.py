@@ -1,4 +1,4 @@
-"""``cp.async`` of the reference backend: copied when it is issued, so its groups and waits have nothing to do."""
+"""``cp.async`` of the reference backend: copies when it is issued, so groups and waits do nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["CopyStep"]
 
 
 class CopyStep:
-    """Copies of 4, 8 or 16 bytes from global to shared memory; a size given, or ``ignore``, leaves zeros behind it."""
+    """Copies of 4, 8 or 16 bytes from global to shared memory; bytes beyond a source size, or all with ``ignore``, become 0."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         operands = {slot.name: operand for slot, operand in matched(instruction)}
@@ -38,8 +38,8 @@ class CopyStep:
         self.byte.bytes = 1
         self.read_source = address_reader(to, source, "global")
         self.read_target = address_reader(to, target, "shared")
-        given, ignored = operands.get("source_bytes"), operands.get("ignore")
-        self.read_size = None if given is None else reader(to, given, scalar_type("u32"))
+        source_bytes, ignored = operands.get("source_bytes"), operands.get("ignore")
+        self.read_size = None if source_bytes is None else reader(to, source_bytes, scalar_type("u32"))
         self.read_ignore = None if ignored is None else reader(to, ignored, scalar_type("pred"))
         self.guarded = Guarded(to, instruction)
         self.site = to.program.site_of[instruction]
@@ -71,7 +71,7 @@ class CopyStep:
             )
 
     def _record(self, warp: ReferenceWarp, lanes: Lanes, sizes: Lanes, sources: Lanes, data: Lanes) -> None:
-        """What the copy carries, element for element, where that is observed."""
+        """Record the copied values, element by element, if values are observed."""
         recorder = warp.counters.values
         for slot in () if recorder is None else recorder.slots.get(self.site, ()):
             bytes = slot.kind.bits // 8

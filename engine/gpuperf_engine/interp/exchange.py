@@ -1,8 +1,8 @@
 """Exchange between the lanes of a warp in the reference backend: shfl, vote, match, redux, activemask, elect, bar.warp.sync, mma.
 
-The *participants* are the lanes of the member mask that have not exited, or the active lanes where there is no mask. They may
-stand at several instructions (``simt.stack.Convergence``), whose operands are put together first. ``shfl`` from a lane that does
-not take part gives 0.
+The *participants* are the lanes of the member mask that have not exited, or the active lanes if there is no mask. They may
+be at several instructions (``simt.stack.Convergence``), whose operands are merged first. ``shfl`` from a lane that does not take part
+returns 0.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def mask_array(mask: int) -> npt.NDArray[np.bool_]:
 
 @handles(WARP_BARRIER, CONVERGENCE)
 class Exchange:
-    """One instruction that the lanes of a warp carry out together, prepared; this one gives no results."""
+    """One prepared instruction that the lanes of a warp execute together; the base class has no results."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.instruction = instruction
@@ -90,18 +90,25 @@ class Exchange:
             perform(warp, lanes, [(self, lanes)])
 
     def masks(self, warp: ReferenceWarp, *, strict: bool = False) -> dict[int, int]:
-        """The member masks that the active lanes give (all lanes for matrices), with those lanes. Raises ``TrapError`` if a
-        lane is not in its own, but for a shuffle by all lanes that live: unless ``strict`` these take part whatever the mask (rule
+        """The member masks of the active lanes (all lanes for matrices), and the lanes of each. Raises ``TrapError`` if a lane is
+        not in its own mask, except in a shuffle by all live lanes: unless ``strict``, all take part regardless of the mask (rule
         ``shuffle-mask``)."""
         if "membermask" not in self.readers:
             return {_WHOLE: warp.mask}
-        given = self.readers["membermask"](warp).data
-        if given.shape == (1,) or not (given[warp.active] != given[warp.active][0]).any():
-            masks = {int(given[0] if given.shape == (1,) else given[warp.active][0]): warp.mask}
+        member_masks = self.readers["membermask"](warp).data
+        if (
+            member_masks.shape == (1,)
+            or not (member_masks[warp.active] != member_masks[warp.active][0]).any()
+        ):
+            masks = {
+                int(
+                    member_masks[0] if member_masks.shape == (1,) else member_masks[warp.active][0]
+                ): warp.mask
+            }
         else:
             masks = {}
             for lane in lanes_of(warp.mask):
-                masks[int(given[lane])] = masks.get(int(given[lane]), 0) | 1 << lane
+                masks[int(member_masks[lane])] = masks.get(int(member_masks[lane]), 0) | 1 << lane
         for mask, lanes in masks.items():
             if lanes & ~mask:
                 if not strict and self._shuffles_whole(warp, lanes):
@@ -119,7 +126,7 @@ class Exchange:
         return masks
 
     def _shuffles_whole(self, warp: ReferenceWarp, lanes: int) -> bool:
-        """Whether lanes with one member mask are all that live, at a shuffle, and may be outside of it."""
+        """Whether all live lanes execute a shuffle with one member mask, so that they may be outside of it."""
         return (
             self.instruction.effect is SHFL and lanes == warp.paths.live and warp.cta.plan.strict != "error"
         )
@@ -127,12 +134,12 @@ class Exchange:
     def results(
         self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]
     ) -> Sequence[LaneValue]:
-        """What each lane gets, from the operands of all participants."""
+        """The results of each lane, from the operands of all participants."""
         return ()
 
 
 def perform(warp: ReferenceWarp, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:
-    """Carry the operation out over the participants; each part's lanes get their results in its own registers."""
+    """Execute the operation over the participants; the lanes of each part write the registers of their own instruction."""
     first = parts[0][0]
     if first.instruction.effect.whole_warp and participants != _WHOLE:
         raise incomplete_warp(warp.place(), first.instruction, participants)
@@ -164,7 +171,7 @@ def _ballot(predicate: LaneValue, participants: int) -> int:
 
 @handles(SHFL)
 class Shuffle(Exchange):
-    """``shfl``: from a lane that does not take part, 0."""
+    """``shfl``: 0 from a lane that does not take part."""
 
     def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         source, inside = evaluate(self.form, [_LANE, joint["b"], joint["c"]])
@@ -207,7 +214,9 @@ class Redux(Exchange):
 
     def results(self, warp: ReferenceWarp, participants: int, joint: dict[str, LaneValue]) -> list[LaneValue]:
         value = joint["a"]
-        if value.type.is_float:  # one lane alone gives its magnitude, or the canonical NaN, too
+        if (
+            value.type.is_float
+        ):  # so that the result of a single lane is its magnitude or the canonical NaN as well
             (alone,) = evaluate(self.form, [value, value])
             value = lane_value(alone)
         first, *others = lanes_of(participants)

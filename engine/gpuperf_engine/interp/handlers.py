@@ -1,4 +1,4 @@
-"""What carries out which effect in the reference backend."""
+"""Registries of the handlers of effects in the reference backend."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["End", "Step", "ends", "handles"]
 Step = Callable[["ReferenceWarp"], object]
 End = Callable[["ReferenceWarp"], "Status | None"]
 
-#: makes the step of an instruction
+#: create the step of an instruction
 handles: Handlers[Callable[[Prepare, Instruction], Step]] = Handlers()
-#: makes the end of a block whose last instruction it is
+#: create the terminator of a block, by the effect of its last instruction
 ends: Handlers[Callable[[Prepare, BasicBlock], End]] = Handlers()

@@ -112,8 +112,8 @@ class _LanesImage(Image):
 
     def change(self, address: Value, value: Value, op: str, where: Value) -> None:
         lanes = self._where(where)
-        given = lane_value(value)
-        data, offsets = every_lane(given)[lanes], self._offsets(address, lanes)
+        operand = lane_value(value)
+        data, offsets = every_lane(operand)[lanes], self._offsets(address, lanes)
         combine = {
             "add": np.add,
             "min": np.minimum,
@@ -122,11 +122,11 @@ class _LanesImage(Image):
             "or": np.bitwise_or,
         }
         unique, lane_of = np.unique(offsets, return_inverse=True)
-        cells = unique[:, None] + np.arange(given.type.bytes)
-        words = self.region.bytes[cells].view(dtype_of(given.type)).reshape(-1)
+        cells = unique[:, None] + np.arange(operand.type.bytes)
+        words = self.region.bytes[cells].view(dtype_of(operand.type)).reshape(-1)
         cast("Any", combine[op]).at(words, lane_of, data)
         self.region.bytes[cells] = words.reshape(-1, 1).view(np.uint8)
-        self._mark(offsets, given.type.bytes)
+        self._mark(offsets, operand.type.bytes)
 
     def either(
         self, condition: Value, yes: Callable[[], Sequence[Value]], no: Callable[[], Sequence[Value]]

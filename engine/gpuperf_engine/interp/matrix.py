@@ -37,12 +37,12 @@ class MatrixRows:
         space = self.form.space or "generic"
         self.addresses = address_reader(to, address_operand(instruction), space)
         operands = {slot.name: operand for slot, operand in matched(instruction)}
-        given = operands.get("stride")
-        self.stride = None if given is None else reader(to, given, scalar_type("u32"))
+        stride = operands.get("stride")
+        self.stride = None if stride is None else reader(to, stride, scalar_type("u32"))
         self.registers = sum(slot.vector for slot in self.form.sources if slot.name == "b")
 
     def __call__(self, warp: ReferenceWarp, participants: int, fragments: list[LaneValue]) -> list[LaneValue]:
-        """Carry it out; the fragments loaded, or none."""
+        """Execute it; returns the loaded fragments, or none."""
         base = every_lane(self.addresses(warp))
         inner = np.full(32, self.inner, np.uint64) if self.stride is None else every_lane(self.stride(warp))
         distance = inner.astype(np.uint64) * np.uint64(self.bits) >> np.uint64(3)
@@ -86,7 +86,7 @@ class MatrixRows:
         moved: list[Lanes],
         first: int,
     ) -> None:
-        """What one of the accesses carries, where that is observed: its words, the ``first`` and further ones of a lane, or their
+        """Record the values of one access, if values are observed: its words, of which ``first`` is the index of the first, or their
         halves."""
         recorder = warp.counters.values
         slots = () if recorder is None or step.site is None else recorder.slots.get(step.site, ())
@@ -97,11 +97,11 @@ class MatrixRows:
             for half in range(halves.shape[1]):
                 slot = slots[(first + index) * halves.shape[1] + half]
                 assert recorder is not None
-                # the recorder adds the distance of the element
-                places = addresses + np.uint64(index * data.itemsize + half * bytes)
-                places -= np.uint64(slot.element * bytes)
+                # the recorder adds the offset of the element
+                recorded = addresses + np.uint64(index * data.itemsize + half * bytes)
+                recorded -= np.uint64(slot.element * bytes)
                 part = np.ascontiguousarray(halves[lanes, half])
                 loader = warp.number if self.loads else 0
                 recorder.add(
-                    slot, step.space, lanes, places, part, not self.loads, loader, warp.number, part=half
+                    slot, step.space, lanes, recorded, part, not self.loads, loader, warp.number, part=half
                 )

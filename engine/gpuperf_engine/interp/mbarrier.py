@@ -1,4 +1,4 @@
-"""mbarrier objects in the reference backend: lanes of one instruction follow each other in ascending order."""
+"""mbarrier objects in the reference backend: the lanes of an instruction execute one by one, in ascending order."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ __all__ = ["MbarrierStep", "Objects", "WaitStep", "in_rank", "ranks_in", "ranks_
 _U32, _U64, _PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
 _B8 = scalar_type("b8")
 _ONE = integer(1, _U32)
-#: what is reported besides that something is
+#: the reported value, which is always 0
 _NO_VALUE = np.zeros(1, np.uint8)
 
 
 class _Object(NamedTuple):
-    """Where one lane's object is."""
+    """The location of one lane's object."""
 
     region: Region
     offset: int
@@ -96,7 +96,7 @@ class Objects:
         return bad_mbarrier(warp.place(), self.instruction, lane, problem, address, word, amount)
 
     def in_rank(self, addresses: Lanes, rank: int) -> Lanes:
-        """The same places in the shared memory of the CTA of that rank."""
+        """The same offsets in the shared memory of the CTA of that rank."""
         base = SHARED_WINDOW * self.generic
         offsets = [int(offset) - base for offset in addresses]
         return np.array(
@@ -105,7 +105,7 @@ class Objects:
         )
 
     def report(self, warp: ReferenceWarp, lane: int, addresses: Lanes) -> None:
-        """Note in an object that something is to be reported. Raises ``TrapError``."""
+        """Set the report flag of an object. Raises ``TrapError``."""
         cell, address = self.at(warp, lane, addresses), int(addresses[lane])
         old = cell.word
         word, problem = report(old) if is_valid(old) else (old, Mbarrier.UNINITIALISED)
@@ -114,15 +114,21 @@ class Objects:
         cell.put(word)
 
     def change(
-        self, warp: ReferenceWarp, lane: int, addresses: Lanes, how: int, count: int, transactions: int = 0
+        self,
+        warp: ReferenceWarp,
+        lane: int,
+        addresses: Lanes,
+        operation: int,
+        count: int,
+        transactions: int = 0,
     ) -> int:
-        """One operation; gives the object as it was before. Raises ``TrapError``."""
-        kind = how & 15
+        """Perform one operation. Returns the previous object. Raises ``TrapError``."""
+        kind = operation & 15
         cell, address = self.at(warp, lane, addresses, kind == Mbarrier.INIT), int(addresses[lane])
         old = cell.word
         completed, problem = False, 0
         if kind == Mbarrier.INIT:
-            word = fresh(count, bool(how & Mbarrier.REPORTS))
+            word = fresh(count, bool(operation & Mbarrier.REPORTS))
             if not 1 <= count <= max_arrivals(word):
                 raise self.error(warp, lane, Mbarrier.COUNT, address, old, count)
         elif not is_valid(old):
@@ -138,7 +144,7 @@ class Objects:
                 old, transactions if kind == Mbarrier.EXPECT else -transactions
             )
         else:
-            word, completed, problem = arrive(old, count, how, transactions)
+            word, completed, problem = arrive(old, count, operation, transactions)
         if problem:
             amount = transactions if problem == Mbarrier.RANGE else count
             raise self.error(warp, lane, problem, address, old, amount)
@@ -153,7 +159,7 @@ def _objects(to: Prepare, instruction: Instruction) -> Objects:
 
 
 def ranks_of(to: Prepare, instruction: Instruction) -> Reader | None:
-    """What reads the bits of the CTAs that a multicast goes to."""
+    """The reader of the CTA mask of a multicast, or ``None``."""
     for slot, operand in matched(instruction):
         if slot.name == "mask" and slot.type is not None:
             return reader(to, operand, scalar_type(f"u{slot.type.bits}"))
@@ -161,7 +167,7 @@ def ranks_of(to: Prepare, instruction: Instruction) -> Reader | None:
 
 
 def in_rank(offset: int, rank: int) -> int:
-    """An address in the shared window, in the CTA of that rank; one of no shared memory as it is, to be refused."""
+    """An address of the shared window, moved to the CTA of that rank; other addresses unchanged, as they are errors later."""
     return (
         offset if offset >> RANK_SHIFT >= MOST_CTAS else offset & (1 << RANK_SHIFT) - 1 | rank << RANK_SHIFT
     )
@@ -177,10 +183,10 @@ class MbarrierStep:
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
-        self.how = mbarrier_operation(instruction)
+        self.operation = mbarrier_operation(instruction)
         self.objects = _objects(to, instruction)
-        self.objects.access.arrives = self.how & 15 == Mbarrier.ARRIVE
-        moves = self.how & 15 in (Mbarrier.EXPECT, Mbarrier.COMPLETE)
+        self.objects.access.arrives = self.operation & 15 == Mbarrier.ARRIVE
+        moves = self.operation & 15 in (Mbarrier.EXPECT, Mbarrier.COMPLETE)
         self.count: Reader = lambda warp: _ONE
         self.transactions: Reader | None = None
         if "tx" in operands or moves:
@@ -205,20 +211,20 @@ class MbarrierStep:
                 by_rank = [self.objects.in_rank(addresses, rank) for rank in ranks_in(int(masks[lane]))]
             for target_addresses in by_rank:
                 states[lane] = self.objects.change(
-                    warp, lane, target_addresses, self.how, int(counts[lane]), more
+                    warp, lane, target_addresses, self.operation, int(counts[lane]), more
                 )
         if self.targets and self.targets[0] is not None:
             result = LaneValue(states, _U64)
-            if self.how & 15 == Mbarrier.LAYOUT:
-                asked = Mbarrier.REPORTING if self.how & Mbarrier.REPORTS else Mbarrier.VALID
-                result = LaneValue(states >> np.uint64(Mbarrier.TAG) == asked, _PRED)
+            if self.operation & 15 == Mbarrier.LAYOUT:
+                expected_tag = Mbarrier.REPORTING if self.operation & Mbarrier.REPORTS else Mbarrier.VALID
+                result = LaneValue(states >> np.uint64(Mbarrier.TAG) == expected_tag, _PRED)
             warp.write(self.targets[0], result, where)
 
 
 class WaitStep:
     """``mbarrier.test_wait`` and ``try_wait``."""
 
-    #: of a warp that stops here
+    #: status of a warp that waits here
     status = Status.SUSPENDED
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
@@ -234,11 +240,11 @@ class WaitStep:
         self.guarded = Guarded(to, instruction)
 
     def count(self, warp: ReferenceWarp) -> None:
-        """The warp comes here."""
+        """Count an execution."""
         self.guarded(warp)
 
     def __call__(self, warp: ReferenceWarp) -> bool:
-        """Give the lanes their answers, unless some phase is incomplete and the warp may wait: then gives False."""
+        """Write the results of the lanes; returns ``False`` instead if a phase is incomplete and the warp may wait."""
         guard, active = self.guarded(warp, counts=False)
         lanes = np.flatnonzero(active).tolist()
         addresses = self.objects.read(warp)
@@ -258,7 +264,7 @@ class WaitStep:
         return True
 
     def _look(self, warp: ReferenceWarp, lane: int, addresses: Lanes) -> tuple[bool, bool]:
-        """Whether the phase is complete, and whether something was reported in it."""
+        """Whether the phase is complete, and whether it had a report."""
         word = self.objects.at(warp, lane, addresses).word
         state = int(every_lane(self.state(warp))[lane])
         for problem, bad in (
@@ -271,7 +277,7 @@ class WaitStep:
         return complete, complete and was_reported(word)
 
     def reason(self, warp: ReferenceWarp, shared: npt.NDArray[np.uint8]) -> str:
-        """What the running lanes wait for, in words; ``shared`` is the memory of their CTA."""
+        """What the running lanes wait for, for messages; ``shared`` is the memory of their CTA."""
         addresses, states = self.objects.read(warp), every_lane(self.state(warp))
         for lane in lanes_of(warp.mask):
             address = int(addresses[lane]) - SHARED_WINDOW * self.objects.generic & (1 << RANK_SHIFT) - 1

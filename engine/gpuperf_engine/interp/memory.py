@@ -1,7 +1,7 @@
-"""Loads, stores and atomics of the reference backend: every access checked, counted, and carried out for all lanes at once.
+"""Loads, stores and atomics of the reference backend: every access is checked, counted, and executed for all lanes at once.
 
-Lanes that store to one address: the highest wins. Atomics on one address follow each other in ascending lane order. A refused
-access is reported for the lowest lane.
+If several lanes store to one address, the highest lane wins. Atomics on one address execute in ascending lane order. Errors name the
+lowest lane with an invalid access.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ _U64 = scalar_type("u64")
 
 
 def address_reader(to: Prepare, operand: Address, space: str) -> Reader:
-    """Reads the lanes' addresses as u64: base plus offset, in 32 bits for 32-bit registers in shared and local memory. Those of
-    constants and parameters are made generic, as device memory holds them."""
+    """Reads the lanes' addresses as u64: base plus offset, in 32 bits for 32-bit registers in shared and local memory. Addresses of
+    constants and parameters become generic, as these are in device memory."""
     base, offset = operand.base, operand.offset
     window = WINDOWS[space][0] if space in ("const", "param") else 0
     if isinstance(base, Variable):
@@ -98,7 +98,7 @@ def _register_reader(register: Register, offset: int, space: str) -> Reader:
 
 
 def stored_readers(to: Prepare, instruction: Instruction, type: ScalarType) -> list[list[Reader]]:
-    """For each value operand (cache policies are none) the readers of its elements, in the access's type."""
+    """For each value operand, without cache policies, the readers of its elements in the access's type."""
     readers = []
     for slot, operand in matched(instruction):
         if slot.role == "source" and slot.name != "policy":
@@ -115,26 +115,32 @@ def _element(to: Prepare, operand: Operand, type: ScalarType) -> Reader:
 
 
 class Part(NamedTuple):
-    """The lanes of an access that go to one region, with their byte offsets there."""
+    """The lanes of an access to one region, with their byte offsets in it."""
 
     region: Region
     lanes: Lanes
     offsets: Lanes
     initialized: bool
-    #: bytes of each that lie inside an object, if some of them run past its end
+    #: bytes of each that lie inside an object, if some extend past its end
     inside: Lanes | None = None
 
 
 def _by_shadow(
     region: Region, lanes: Lanes, offsets: Lanes, initialized: Lanes, inside: Lanes | None = None
 ) -> list[Part]:
-    """Apart where the shadow tells what was written, which it does not of what is ``initialized``."""
+    """Splits an access by whether the memory is ``initialized`` as a whole, or tracked by its shadow."""
     if not lanes.size or bool(initialized.all()) or not initialized.any():
         return [Part(region, lanes, offsets, bool(initialized.all()), inside)] if lanes.size else []
-    ways = (initialized, True), (~initialized, False)
+    selections = (initialized, True), (~initialized, False)
     return [
-        Part(region, lanes[way], offsets[way], whole, None if inside is None else inside[way])
-        for way, whole in ways
+        Part(
+            region,
+            lanes[selected],
+            offsets[selected],
+            is_initialized,
+            None if inside is None else inside[selected],
+        )
+        for selected, is_initialized in selections
     ]
 
 
@@ -148,35 +154,35 @@ def _in_window(addresses: Lanes, base: int) -> Lanes:
 
 
 def _bytes_of(part: Part, bytes_: Lanes) -> Lanes:
-    """Where in the region these bytes of each access lie, those past the end of an object left out."""
+    """The offsets in the region of these bytes of each access, without those past the end of an object."""
     offsets: Lanes = part.offsets[:, None] + bytes_
     return offsets if part.inside is None else offsets[bytes_ < part.inside[:, None]]
 
 
 class MemoryStep:
-    """One load, store, atomic or reduction. Calling it with a warp carries it out for the active lanes."""
+    """One load, store, atomic or reduction. Calling it with a warp executes it for the active lanes."""
 
     def __init__(
         self, to: Prepare, instruction: Instruction, kind: str = "", space: str = "", size: int = 0
     ) -> None:
-        """``kind``, ``space`` and ``size`` make one half of a copy, which is only asked where it goes (``reach``)."""
+        """``kind``, ``space`` and ``size`` are for one end of a copy, which only uses ``reach``."""
         form = instruction.form
         self.instruction = instruction
         self.kind = kind or instruction.effect.name
         self.space = space or form.space or "generic"
         self.reaches = reachable(instruction, space)
         self.piece = piece_of(instruction)
-        #: whether it may reach the shared memory of other CTAs of the cluster
+        #: whether it may access the shared memory of other CTAs of the cluster
         self.remote = reaches_peers(instruction)
-        #: whether it arrives at an mbarrier there
+        #: whether it is an arrival at an mbarrier
         self.arrives = False
         site = to.program.site_of.get(instruction)
         self.site = site
         self.writes = self.kind != "load"
         self.strong = is_strong(instruction)
-        #: whether it could be left out if it loads what the thread has loaded before
+        #: whether it counts as redundant if the thread has loaded the same before
         self.reloads = instruction.effect is LOAD and not self.strong
-        #: byte offsets of the elements that a store leaves as they are
+        #: byte offsets of the elements that a vector store does not write
         self.kept: list[int] = []
         if size:
             self.bytes = size
@@ -219,11 +225,11 @@ class MemoryStep:
                 warp.counters.targets.add(addresses[inside], lanes[inside], are_combined(self.instruction))
             self._atomic(warp, parts, guard)
 
-    # -- where it goes ---------------------------------------------------------------------------------------------------
+    # -- addresses -------------------------------------------------------------------------------------------------------
 
     def reach(self, warp: ReferenceWarp, lanes: Lanes, addresses: Lanes, tracks: bool = True) -> list[Part]:
-        """Regions with the lanes that access them and their byte offsets there; ``tracks``: notes what is read and written. Raises
-        ``MemoryFault``."""
+        """The regions of an access, with the lanes that access them and their byte offsets; ``tracks``: updates footprint and shadow.
+        Raises ``MemoryFault``."""
         if self.space == "shared":
             refused, parts = self._shared(warp, lanes, addresses)
         elif self.space == "local":
@@ -242,14 +248,14 @@ class MemoryStep:
         return parts
 
     def _note(self, touched: tuple[Lanes, Lanes], part: Part) -> None:
-        """What is read and written, for the footprint."""
+        """Add the bytes that are read and written to the footprint."""
         if self.kind != "store":
             touched[0][_bytes_of(part, np.arange(self.bytes))] = 1
         if self.writes:
             touched[1][self._written(part)] = 1
 
     def _written(self, part: Part) -> Lanes:
-        """The bytes that are written, of each lane."""
+        """The bytes that each lane writes."""
         inside = np.arange(self.bytes)
         for kept in self.kept:
             inside = inside[(inside < kept) | (inside >= kept + self.type.bytes)]
@@ -286,17 +292,17 @@ class MemoryStep:
         return refused, parts
 
     def _runs_past(self, warp: ReferenceWarp, lane: int, address: int, end: int) -> None:
-        """Notes an access that ends in the padding behind an object."""
+        """Note an access that ends in the padding after an object."""
         assert self.site is not None
-        seen = Overrun(warp.cta.index, warp.index, lane, address, address + self.bytes - end)
+        overrun = Overrun(warp.cta.index, warp.index, lane, address, address + self.bytes - end)
         own = warp.counters.beyond.get(self.site)
-        if own is None or seen[:3] != own[:3]:
-            merge(warp.counters.beyond, {self.site: seen})
-        elif seen.farthest > own.farthest:
-            warp.counters.beyond[self.site] = own._replace(farthest=seen.farthest)
+        if own is None or overrun[:3] != own[:3]:
+            merge(warp.counters.beyond, {self.site: overrun})
+        elif overrun.farthest > own.farthest:
+            warp.counters.beyond[self.site] = own._replace(farthest=overrun.farthest)
 
     def _shared(self, warp: ReferenceWarp, lanes: Lanes, offsets: Lanes) -> tuple[list[_Refusal], list[Part]]:
-        """Shared memory of the CTA and, where the access may leave it, of the others of its cluster; ``offsets`` are addresses in the
+        """Shared memory of the CTA and, if the access may reach them, of other CTAs of its cluster; ``offsets`` are addresses in the
         shared window."""
         cta = warp.cta
         if cta.plan.cluster_ctas == 1:
@@ -313,8 +319,8 @@ class MemoryStep:
                 region, rule = cta.shared_of(rank, self.arrives) if self.remote else (None, None)
             first = np.flatnonzero(chosen)[0]
             if rule is not None and region is not None:
-                here = int(lanes[first]), int(offsets[first])
-                broken[rule] = min(broken.get(rule, here), here)
+                position = int(lanes[first]), int(offsets[first])
+                broken[rule] = min(broken.get(rule, position), position)
             if region is None:
                 refused.append((int(lanes[first]), int(offsets[first]), "shared", 0))
                 continue
@@ -329,7 +335,7 @@ class MemoryStep:
     def _private(
         self, warp: ReferenceWarp, region: Region, lanes: Lanes, where: Lanes, rank: int = 0
     ) -> tuple[list[_Refusal], Part]:
-        """The shared memory of one CTA (of that rank), or local memory; ``where`` are addresses within it."""
+        """The shared memory of the CTA of a rank, or local memory; ``where`` are addresses within it."""
         shared = region is not warp.local
         space, limit = ("shared", warp.cta.plan.shared_bytes) if shared else ("local", warp.local_bytes)
         size = self.bytes
@@ -370,7 +376,7 @@ class MemoryStep:
         return refused, parts
 
     def _track(self, warp: ReferenceWarp, part: Part) -> None:
-        """The shadow of memory that is not known to be initialised."""
+        """Check or update the shadow of memory that is not known to be initialised."""
         if part.initialized:
             return
         region, offsets = part.region, part.offsets
@@ -407,7 +413,7 @@ class MemoryStep:
             ),
         )
 
-    # -- what it does ----------------------------------------------------------------------------------------------------
+    # -- data ------------------------------------------------------------------------------------------------------------
 
     def _record(
         self,
@@ -417,7 +423,7 @@ class MemoryStep:
         addresses: Lanes,
         values: list[Lanes],
     ) -> None:
-        """What the access carries, where that is observed."""
+        """Record the values of the access, if values are observed."""
         addresses = self.recorded(warp, addresses)
         loader = warp.number if self.reloads else 0
         slots = recorder.slots.get(-1 if self.site is None else self.site, ())
@@ -426,10 +432,10 @@ class MemoryStep:
             bytes = slot.kind.bits // 8
             element, part = divmod(slot.element * bytes, self.type.bytes)
             if element * self.type.bytes not in self.kept:
-                held = values[element][lanes]
+                element_values = values[element][lanes]
                 if bytes < self.type.bytes:
-                    held = np.ascontiguousarray(
-                        held.view(f"u{bytes}")[part // bytes :: self.type.bytes // bytes]
+                    element_values = np.ascontiguousarray(
+                        element_values.view(f"u{bytes}")[part // bytes :: self.type.bytes // bytes]
                     )
                 stores = self.kind == "store"
                 recorder.add(
@@ -437,7 +443,7 @@ class MemoryStep:
                     self.space,
                     lanes,
                     addresses,
-                    held,
+                    element_values,
                     stores,
                     loader,
                     warp.number,
@@ -446,7 +452,7 @@ class MemoryStep:
                 )
 
     def recorded(self, warp: ReferenceWarp, addresses: Lanes) -> Lanes:
-        """Addresses as they are recorded: shared memory counts from the start of the CTA's own."""
+        """Addresses as they are recorded, those of shared memory relative to the CTA's own."""
         if self.space == "shared" and warp.cta.plan.cluster_ctas > 1:
             own = np.uint64(warp.cta.rank << RANK_SHIFT)
             return (addresses - own) & np.uint64(0xFFFF_FFFF)
@@ -472,19 +478,19 @@ class MemoryStep:
                 region.scatter(offsets + element * self.type.bytes, data[lanes], self.type)
 
     def _atomic(self, warp: ReferenceWarp, parts: list[Part], guard: Lanes | None) -> None:
-        given = [[every_lane(read(warp)) for read in operand] for operand in self.values]
+        operands = [[every_lane(read(warp)) for read in operand] for operand in self.values]
         old = [np.zeros(32, dtype_of(self.type)) for _ in range(self.count)]
         for region, lanes, offsets, *_ in parts:
             meant = self.instruction.form
             if region is not warp.cta.arena.region:
-                meant = select(meant, {"space": "shared"})  # which keeps subnormals (manual, ``atom``)
+                meant = select(meant, {"space": "shared"})  # without flushing subnormals (manual, ``atom``)
             if offsets.size > 1 and self.count == 1 and (offsets == offsets[0]).all():
-                self._queue(meant, region, lanes, offsets[:1], [operand[0] for operand in given], old[0])
+                self._queue(meant, region, lanes, offsets[:1], [operand[0] for operand in operands], old[0])
                 continue
-            turn = _turns(offsets)
-            for number in range(int(turn.max()) + 1):
-                now = turn == number
-                self._combine(meant, region, lanes[now], offsets[now], given, old)
+            ranks = _ranks_at_address(offsets)
+            for number in range(int(ranks.max()) + 1):
+                now = ranks == number
+                self._combine(meant, region, lanes[now], offsets[now], operands, old)
         for target, data in zip(self.targets, old):
             if target is not None:
                 warp.write(target, LaneValue(data, self.type), guard)
@@ -495,35 +501,36 @@ class MemoryStep:
         region: Region,
         lanes: Lanes,
         offsets: Lanes,
-        given: list[list[Lanes]],
+        operands: list[list[Lanes]],
         old: list[Lanes],
     ) -> None:
-        """One step for lanes with different addresses."""
+        """Combine in lanes with different addresses."""
         for element in range(self.count):
             byte_offsets = offsets + element * self.type.bytes
             before = region.gather(byte_offsets, self.type)
             old[element][lanes] = before
-            operands = [LaneValue(operand[element][lanes], self.type) for operand in given]
-            (after,) = evaluate(meant, [LaneValue(before, self.type), *operands])
+            sources = [LaneValue(operand[element][lanes], self.type) for operand in operands]
+            (after,) = evaluate(meant, [LaneValue(before, self.type), *sources])
             region.scatter(byte_offsets, np.broadcast_to(lane_value(after).data, lanes.shape), self.type)
 
     def _queue(
-        self, meant: Form, region: Region, lanes: Lanes, offset: Lanes, given: list[Lanes], old: Lanes
+        self, meant: Form, region: Region, lanes: Lanes, offset: Lanes, operands: list[Lanes], old: Lanes
     ) -> None:
-        """All lanes have one address: the value stays in hand. Once it no longer changes, equal operands leave it as it is."""
+        """Combine lane by lane at one address, without accessing memory in between. With equal operands it stops once the value no
+        longer changes."""
         value = region.gather(offset, self.type)
-        alike = all((operand[lanes] == operand[lanes[0]]).all() for operand in given)
+        alike = all((operand[lanes] == operand[lanes[0]]).all() for operand in operands)
         for index, lane in enumerate(lanes):
             old[lane] = value[0]
-            operands = [LaneValue(operand[lane : lane + 1], self.type) for operand in given]
-            (after,) = evaluate(meant, [LaneValue(value, self.type), *operands])
+            sources = [LaneValue(operand[lane : lane + 1], self.type) for operand in operands]
+            (after,) = evaluate(meant, [LaneValue(value, self.type), *sources])
             before, value = value, np.broadcast_to(lane_value(after).data, (1,))
             if alike and before[0] == value[0]:
                 old[lanes[index:]] = value[0]
                 break
         region.scatter(offset, value, self.type)
 
-    # -- what it costs ---------------------------------------------------------------------------------------------------
+    # -- counters --------------------------------------------------------------------------------------------------------
 
     def tally(self, row: list[int], lanes: Lanes, addresses: Lanes, again: bool = False) -> None:
         """Adds to the site's counters; see ``counters.SITE_COLUMNS``. ``again``: a further access of the same instruction."""
@@ -571,11 +578,11 @@ class MemoryStep:
         row[_IDEAL] += ideal
 
 
-def _turns(offsets: Lanes) -> Lanes:
-    """For each lane how many lower lanes have the same offset."""
+def _ranks_at_address(offsets: Lanes) -> Lanes:
+    """For each lane, the number of lower lanes with the same offset."""
     order = np.argsort(offsets, kind="stable")
     ordered = offsets[order]
     first = np.searchsorted(ordered, ordered, side="left")
-    turns = np.empty_like(first)
-    turns[order] = np.arange(offsets.size) - first
-    return turns
+    ranks = np.empty_like(first)
+    ranks[order] = np.arange(offsets.size) - first
+    return ranks

@@ -1,4 +1,4 @@
-"""Operands of the reference backend: turned into readers once per instruction, used whenever it runs."""
+"""Operands of the reference backend: each becomes a reader once per instruction, which is called whenever it runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _FALSE, _TRUE = LaneValue(np.zeros(1, np.bool_), _PRED), LaneValue(np.ones(1, np
 
 
 class Prepare:
-    """What preparing needs to know: the program, the launch, and the function that the code belongs to."""
+    """The context of preparation: the program, the launch, and the function of the code."""
 
     __slots__ = ("function", "number", "plan", "program")
 
@@ -111,7 +111,7 @@ def as_type(value: LaneValue, type: ScalarType | None) -> LaneValue:
 
 
 def reader(to: Prepare, operand: Operand, type: ScalarType | None) -> Reader:
-    """Reads an operand as a value of a type (of its own where ``None``)."""
+    """Reads an operand as a value of a type (``None``: its own)."""
     if isinstance(operand, Register):
         if type is None or type == operand.type:
             return lambda warp: warp.read(operand)
@@ -135,8 +135,8 @@ def reader(to: Prepare, operand: Operand, type: ScalarType | None) -> Reader:
 
 
 def by_warp(to: Prepare, target: Variable | Function, offset: int) -> Reader | None:
-    """Reads the address of a variable that is not the same for all warps: of a local variable of a recursive function in the stack
-    frame of the current activation, of a shared variable in the window of a CTA of a cluster."""
+    """Reads the address of a variable whose address differs between warps: a local variable of a recursive function, in the stack
+    frame of the current activation, or a shared variable, in the window of a CTA of a cluster."""
     program = to.program
     if isinstance(target, Variable) and target.space == "shared" and to.plan.cluster_ctas > 1:
         local_address = program.shared.get(target, program.shared_static) + offset
@@ -164,15 +164,15 @@ def _constant(to: Prepare, operand: Operand, type: ScalarType | None) -> LaneVal
 
 def _immediate(operand: Immediate, type: ScalarType) -> LaneValue:
     if operand.kind == "int":
-        # 16-bit formats and packed types are written by their bits, f32 and f64 by their value
+        # literals of 16-bit formats and packed types are bit patterns, those of f32 and f64 values
         if type.is_float and type.bits > 16 and type.lanes == 1:
             return lane_value(_ANY.constant(operand.value, type))
         if type.is_predicate:
             return integer(int(operand.value != 0), type)
         return integer(operand.value, type)
-    held = scalar_type(operand.kind)
-    value = integer(operand.value, held)
-    return lane_value(value.convert(type)) if type.is_float and type.bits != held.bits else value
+    literal_type = scalar_type(operand.kind)
+    value = integer(operand.value, literal_type)
+    return lane_value(value.convert(type)) if type.is_float and type.bits != literal_type.bits else value
 
 
 def address_of(to: Prepare, target: Variable | Function, offset: int, operand: Operand) -> int:
@@ -193,7 +193,7 @@ def address_of(to: Prepare, target: Variable | Function, offset: int, operand: O
 
 
 def value_sources(instruction: Instruction) -> list[tuple[OperandSlot, Operand]]:
-    """The value operands with their forms, elements of vectors one by one."""
+    """The value operands with their slots, vectors flattened."""
     operands: list[tuple[OperandSlot, Operand]] = []
     for slot, operand in matched(instruction):
         if slot.role in ("source", "predicate_source") and not isinstance(operand, Address):
@@ -205,7 +205,7 @@ def value_sources(instruction: Instruction) -> list[tuple[OperandSlot, Operand]]
 
 
 def sources(to: Prepare, instruction: Instruction) -> list[Callable[[ReferenceWarp], LaneValue | int]]:
-    """Readers of the value operands in the order that ``evaluate`` wants; integer constants are given as ``int``."""
+    """Readers of the value operands in the order that ``evaluate`` expects; integer constants are ``int``."""
     readers: list[Callable[[ReferenceWarp], LaneValue | int]] = []
     if instruction.effect is PURE:
         readers += _addresses(to, instruction)
@@ -218,7 +218,7 @@ def sources(to: Prepare, instruction: Instruction) -> list[Callable[[ReferenceWa
 
 
 def _addresses(to: Prepare, instruction: Instruction) -> list[Reader]:
-    """What semantics get before the value operands: addresses that are only computed with, or a zero if they have no source."""
+    """Sources that semantics receive before the value operands: addresses that they only compute with, or a zero if they have none."""
     from .memory import address_reader
 
     slots = instruction.form.operands
@@ -234,7 +234,7 @@ def _addresses(to: Prepare, instruction: Instruction) -> list[Reader]:
 
 
 def destinations(instruction: Instruction) -> list[Destination]:
-    """The registers for the results in order; ``None`` for sinks."""
+    """The registers of the results, in order; ``None`` for sinks."""
     destinations: list[Destination] = []
     for slot, operand in matched(instruction):
         if slot.role == "destination" and not isinstance(operand, Address):
@@ -252,14 +252,14 @@ def address_operand(instruction: Instruction) -> Address:
 
 
 class Guarded:
-    """Which lanes carry an instruction out: those that are active and whose guard holds."""
+    """The lanes that execute an instruction: those that are active and whose guard holds."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.holds = guard_of(instruction.guard) if instruction.guard is not None else None
         self.counter = to.program.predicated_of.get(instruction)
 
     def __call__(self, warp: ReferenceWarp, counts: bool = True) -> tuple[Lanes | None, Lanes]:
-        """Where the guard holds, ``None`` without one, and the lanes; ``counts``: they are counted, as the instruction is executed."""
+        """The guard (``None`` without one), and the executing lanes; ``counts``: counts them, as the instruction is executed."""
         if self.holds is None:
             return None, warp.active
         where = self.holds(warp)
@@ -270,7 +270,7 @@ class Guarded:
 
 
 def guard_of(guard: Guard) -> Callable[[ReferenceWarp], Lanes]:
-    """Reads where a guard holds: a ``bool`` array."""
+    """Reads a guard as a ``bool`` array."""
     register = guard.register
     if guard.negated:
         return lambda warp: ~warp.read(register).data

@@ -1,4 +1,4 @@
-"""Memory as the reference backend sees it: plain bytes with their shadow, and the table of allocations of device memory."""
+"""Memory of the reference backend: bytes with their shadow, and the table of allocations of device memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Arena", "Region"]
 
 
 class Region:
-    """Plain bytes and their shadow; ``words`` looks at the bytes in another width."""
+    """Bytes and their shadow; ``words`` are views of the bytes in other widths."""
 
     __slots__ = ("_views", "bytes", "shadow")
 
@@ -63,7 +63,7 @@ class Region:
         return not self.shadow[offsets[:, None] + np.arange(size)].all()
 
     def mark(self, offsets: Lanes, size: int) -> None:
-        """Note that these bytes were written."""
+        """Mark these bytes as written."""
         self.shadow[offsets[:, None] + np.arange(size)] = 1
 
 
@@ -74,7 +74,7 @@ class Arena:
         self.memory = memory
         self.region = Region(memory.bytes, memory.shadow)
         self._version = (-1, -1)
-        self._told = 0
+        self._changes_read = 0
         self._refresh()
 
     def _refresh(self) -> None:
@@ -85,31 +85,32 @@ class Arena:
         count = first + len(heap.blocks)
         if self._version[0] != memory.generation:
             self._table = memory.table().astype(np.uint64).T.copy()
-        else:  # a block of malloc or free: kernels may make very many
+        else:  # blocks of malloc and free, of which kernels may have very many
             if count > self._table.shape[1]:
                 self._table = np.pad(self._table, ((0, 0), (0, count)))
-            for number in heap.changed[self._told :]:
+            for number in heap.changed[self._changes_read :]:
                 self._table[:, first + number] = heap.row(number)
-        self._version, self._told = memory.version, len(heap.changed)
+        self._version, self._changes_read = memory.version, len(heap.changed)
         self._starts, self._ends, self._kinds, self._initialized = self._table[:, :count]
 
     def check(
         self, addresses: Lanes, size: int, writes: bool, reaches: int = ANY, parameters: int = 0
     ) -> tuple[Lanes, Lanes]:
-        """Whether each access lies in one allocation that may be reached (and written), and whether that is initialised; where none
-        is reached, the second is true. ``reaches``: bits of ``spaces``; ``parameters``: where those of the kernel are."""
+        """Whether each access lies in one allocation that it may read (or write), and whether that allocation is initialised; the
+        second is true for invalid accesses. ``reaches``: bits of ``spaces``; ``parameters``: the address of the kernel's
+        parameters."""
         self._refresh()
         if not self._starts.size:
             return np.zeros(addresses.shape, np.bool_), np.ones(addresses.shape, np.bool_)
         number = self._of_all(addresses, size, writes, reaches, parameters)
         if number is not None:
-            self._tell((number,))
+            self._announce((number,))
             initialized = bool(self._initialized[number])
             return np.ones(addresses.shape, np.bool_), np.full(addresses.shape, initialized)
         index = np.searchsorted(self._starts, addresses, side="right") - 1
         known = index >= 0
         index = np.maximum(index, 0)
-        room = self._ends[index] - addresses  # wraps round beyond the end: then larger than any allocation
+        room = self._ends[index] - addresses  # wraps beyond the end, and is then larger than any allocation
         size_of = self._ends[index] - self._starts[index]
         good = known & (room >= np.uint64(size)) & (room <= size_of)
         kinds = self._kinds[index] % PADDED
@@ -119,11 +120,11 @@ class Arena:
             good &= (np.uint64(reaches) >> kinds & np.uint64(1)) != 0
         if reaches == bit_of("param"):
             good &= self._starts[index] == np.uint64(parameters)
-        self._tell(index[good].tolist())
+        self._announce(index[good].tolist())
         return good, ~good | (self._initialized[index] != 0)
 
     def _of_all(self, addresses: Lanes, size: int, writes: bool, reaches: int, parameters: int) -> int | None:
-        """The number of the one allocation that all accesses lie in, if they do and each is good."""
+        """The number of the allocation that contains all accesses, if there is one and all are valid."""
         if not addresses.size:
             return None
         index = int(self._starts.searchsorted(addresses.min(), side="right")) - 1
@@ -136,16 +137,16 @@ class Arena:
             return None
         return index
 
-    def _tell(self, indices: Sequence[int]) -> None:
-        """Accesses are about to be made to the allocations with these numbers."""
+    def _announce(self, indices: Sequence[int]) -> None:
+        """Announce accesses to the allocations with these numbers."""
         if self.memory.on_access is not None:
             for number in sorted({*indices}):
-                if number < len(self.memory.allocations):  # the others are blocks of the heap
+                if number < len(self.memory.allocations):  # larger numbers are blocks of the heap
                     self.memory.on_access(self.memory.allocations[number])
 
     def beyond(self, addresses: Lanes, size: int, piece: int, reaches: int) -> tuple[Lanes, Lanes, Lanes]:
-        """Of accesses that no allocation holds whole: which may run into the padding behind one (see ``simt.padding``), where that one
-        ends, and whether it is initialised. ``piece``: bytes that must begin inside."""
+        """For accesses that no allocation contains: which may extend into the padding after one (see ``simt.padding``), the end of
+        that allocation, and whether it is initialised. ``piece``: bytes of an element, which must begin inside."""
         if not self._starts.size:
             none = np.zeros(addresses.shape, np.bool_)
             return none, addresses, none
@@ -157,5 +158,5 @@ class Arena:
         begins = (pads % 2 == 1) & (piece > 0) & (last - np.uint64(piece) < ends)
         good = known & (pads > 0) & (self._kinds[index] % PADDED == KINDS["global"])
         good &= begins | ((pads % 2 == 0) & (last <= ends + pads // 2))
-        self._tell(index[good].tolist())
+        self._announce(index[good].tolist())
         return good, ends, self._initialized[index] != 0

@@ -1,14 +1,13 @@
 """IEEE 754 arithmetic on bit patterns, correctly rounded in every direction, on NumPy arrays of any shape.
 
-Operands and results are raw patterns in unsigned arrays of the format's width. Results are those of the words in
+Operands and results are raw patterns in unsigned arrays of the format's width. Results are those of the primitives in
 ``isa.primitives``: subnormals are kept, a NaN result is the format's canonical NaN, ``rounding`` is ``rn rz rm rp`` (and ``rna``,
-ties away from zero, which only conversions to tf32 ask for). Nothing warns and nothing depends on the host's rounding
-mode.
+ties away from zero, for conversions to tf32). Nothing warns, and results do not depend on the host's rounding mode.
 
-Every number is taken apart into sign, exponent and a 64-bit significand whose top bit is set; each operation produces
-such a number, inexactness jammed into its lowest bit, and ``_pack`` rounds once. Where NumPy's own arithmetic gives the
-same result (rounding to nearest in f32 and f64, and f16, bf16 and f32 computed in f64 with rounding to odd) it is used
-instead, for speed only.
+Every number is unpacked into sign, exponent and a 64-bit significand whose top bit is set; each operation produces
+such a number, with inexactness jammed into its lowest bit, and ``_pack`` rounds once. If NumPy's own arithmetic returns the
+same result (rounding to nearest in f32 and f64, and f16, bf16 and f32 computed in f64 with rounding to odd), it is used
+instead, for speed.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ Floats: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 _ONE = np.uint64(1)
-_ZERO_EXPONENT = -(1 << 20)  # of zeros: below every other, so that aligning leaves nothing of them
+_ZERO_EXPONENT = -(1 << 20)  # of zeros: so low that aligning shifts them out
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +140,7 @@ def _pack(sign: Bools, exponent: Counts, significand: Words, form: Format, round
     drop = 63 - form.fraction
     kept = shifted >> np.uint64(drop)
     rest = shifted & np.uint64((1 << drop) - 1)
-    # The hidden bit of `kept` adds one to the exponent field, and so does a carry out of rounding.
+    # The hidden bit of `kept` increments the exponent field, and so does a carry out of rounding.
     field = np.clip(exponent + form.bias - 1, 0, 2 * form.bias).astype(np.uint64) << np.uint64(form.fraction)
     magnitude = field + kept + _round_up(sign, kept, rest, 1 << (drop - 1), rounding)
     infinity = np.uint64(form.infinity)
@@ -337,7 +336,7 @@ def divide(a: Raw, b: Raw, form: Format, rounding: str = "rn") -> Raw:
     if rounding == "rn":
         if form.bits >= 32 and not form.low:
             return _from_host(_host(a, form) / _host(b, form), form)
-        # 53 bits are more than twice the format's plus two: rounding twice is rounding once (Figueroa).
+        # 53 bits are at least twice the format's plus two, so double rounding is innocuous (Figueroa).
         return _from_double(_to_double(a, form) / _to_double(b, form), form)
     left, right = _unpack(a, form), _unpack(b, form)
     sign = left.sign ^ right.sign
@@ -369,7 +368,7 @@ def square_root(a: Raw, form: Format, rounding: str = "rn") -> Raw:
     number = _unpack(a, form)
     zero = number.significand == 0
     odd = (number.exponent & 1).astype(np.uint64)
-    radicand = (number.significand >> np.uint64(11)) << odd  # 2^52 ≤ radicand < 2^54, to be taken times 2^52
+    radicand = (number.significand >> np.uint64(11)) << odd  # 2^52 ≤ radicand < 2^54, scaled by 2^52 below
     root = (np.sqrt(radicand.astype(np.float64)) * 2.0**26).astype(np.int64)
     scaled = radicand << np.uint64(52)  # the low word is enough: the remainder is small
     remainder = (scaled - (root * root).view(np.uint64)).view(np.int64)

@@ -1,8 +1,8 @@
 """Special registers of the reference backend (PTX manual, "Special Registers").
 
-Those of the machine are virtual, so that results are the same on every host: ``%smid`` and ``%gridid`` are 0, ``%nsmid``
-is 1, ``%warpid`` is the warp's index in its CTA, and all clocks count the warp instructions that this warp has executed,
-its current block's included. Without clusters every CTA is a cluster of its own.
+Registers of the machine are virtual, so that results are the same on every host: ``%smid`` and ``%gridid`` are 0, ``%nsmid``
+is 1, ``%warpid`` is the warp's index in its CTA, and all clocks are the number of warp instructions that this warp has executed,
+including those of its current block. Without clusters every CTA is a cluster of its own.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _u32(data: Lanes) -> LaneValue:
 def read_special(
     operand: SpecialRegister, program: Program, plan: LaunchPlan
 ) -> Callable[[ReferenceWarp], LaneValue]:
-    """Reads a special register. Raises ``Unsupported`` for those that no launch here has."""
+    """Reads a special register. Raises ``Unsupported`` for those without a value here."""
     name, _, part = operand.name.partition(".")
     axis = "xyzw".find(part) if part else 0
     if name == "tid":
@@ -73,7 +73,7 @@ def read_special(
     if name.startswith("reserved_smem_offset"):
         offset = reserved_offset(program, name)
         word = _u32(np.array([offset]))
-        if plan.cluster_ctas > 1:  # an address like those of variables
+        if plan.cluster_ctas > 1:  # an address, which depends on the CTA as those of variables do
             return lambda warp: _u32(np.array([warp.cta.window + offset]))
         return lambda warp: word
     constant = _constant(name, axis, program, plan)

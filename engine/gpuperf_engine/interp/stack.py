@@ -1,7 +1,7 @@
 """The stack of ``alloca`` in the reference backend.
 
-Each function has a stack pointer of its own, which a call gives to the function called: what that allocates is free when it
-returns. It is kept as the distance from the end of the thread's local memory, so that 0 is an empty stack.
+Each function has its own stack pointer, which a call passes to the function called, so that a return frees the callee's
+allocations. It is stored as the distance from the end of the thread's local memory; 0 is an empty stack.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ class StackStep:
         depth = warp.stack_depth(self.number)
         end = integer(self.end, _U64)
         before = LaneValue(end.data - depth, _U64)
-        given = [read(warp) for read in self.readers]
-        (result,) = evaluate(self.instruction.form, [*given, before.convert(kind)])
+        operands = [read(warp) for read in self.readers]
+        (result,) = evaluate(self.instruction.form, [*operands, before.convert(kind)])
         after = every_lane(lane_value(result.convert(_U64)))
-        size = every_lane(lane_value(given[0])) if given and isinstance(given[0], LaneValue) else after
+        size = (
+            every_lane(lane_value(operands[0])) if operands and isinstance(operands[0], LaneValue) else after
+        )
         bad = active & ((after < warp.stack_top) | (after > end.data))
         if self.instruction.form.row.name == "alloca":
             bad |= active & ((size.astype(np.uint64) > before.data) | (after > before.data))

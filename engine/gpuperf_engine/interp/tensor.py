@@ -1,4 +1,4 @@
-"""Tensor copies of the reference backend: carried out when they are issued, lane after lane."""
+"""Tensor copies of the reference backend: executed when they are issued, lane by lane."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class _Map:
         self.access = MemoryStep(to, instruction, kind, space, BULK_PIECE)
 
     def read(self, warp: ReferenceWarp, lane: int, begins: bool = False) -> tuple[Layout, Any, int]:
-        """The map of a lane, and the bytes where it is; ``begins``: 128 zero bytes are one that lacks its fields. Raises ``TrapError``
+        """The map of a lane, and its bytes; ``begins``: 128 zero bytes are a map whose fields are not set yet. Raises ``TrapError``
         if there is none."""
         address = int(every_lane(self.addresses(warp))[lane])
         addresses = np.uint64(address) + np.arange(0, MAP_BYTES, BULK_PIECE, dtype=np.uint64)
         (part,) = self.access.reach(warp, np.repeat(lane, addresses.size), addresses)
         first = int(part.offsets[0])
-        held = part.region.bytes[first : first + MAP_BYTES]
-        layout = Layout.decode(held.tobytes())
-        if layout is None and begins and not held.any():
+        contents = part.region.bytes[first : first + MAP_BYTES]
+        layout = Layout.decode(contents.tobytes())
+        if layout is None and begins and not contents.any():
             layout = Layout.begun()
-            held[:] = np.frombuffer(layout.encode(), np.uint8)
+            contents[:] = np.frombuffer(layout.encode(), np.uint8)
         if layout is None:
             raise bad_mbarrier(warp.place(), self.instruction, lane, Problem.NO_MAP, address, 0, 0)
         return layout, part.region, first
@@ -64,10 +64,10 @@ class TensorStep:
         operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
         self.to, self.instruction, self.copy = to, instruction, copy_of(instruction)
         loads = self.copy.loads
-        where, shared = operands["t"], operands["d" if loads else "a"]
-        assert isinstance(where, Address)
+        map_operand, shared = operands["t"], operands["d" if loads else "a"]
+        assert isinstance(map_operand, Address)
         assert isinstance(shared, Address)
-        self.map = _Map(to, instruction, where, "generic", "load")
+        self.map = _Map(to, instruction, map_operand, "generic", "load")
         self.read_start = [reader(to, item, _S32) for item in _elements(operands["c"])]
         self.read_offsets = [reader(to, item, _U16) for item in _elements(operands.get("offsets"))]
         self.read_base = reader(to, operands["base"], _U64) if "base" in operands else None
@@ -92,9 +92,9 @@ class TensorStep:
         for lane in lanes:
             layout, _, _ = self.map.read(warp, lane)
             if layout.missing is not None:
-                where = int(every_lane(self.map.addresses(warp))[lane])
+                map_address = int(every_lane(self.map.addresses(warp))[lane])
                 raise bad_mbarrier(
-                    warp.place(), self.instruction, lane, Problem.UNSET, where, layout.missing, 0
+                    warp.place(), self.instruction, lane, Problem.UNSET, map_address, layout.missing, 0
                 )
             offset = int(every_lane(self.read_places(warp))[lane])
             start, offsets = (
@@ -108,8 +108,8 @@ class TensorStep:
                 layout = override.applied(layout)
             problem = problem or problem_of(self.copy, layout, offset, start, offsets)
             if problem is not None:
-                what, word, amount = problem
-                raise bad_mbarrier(warp.place(), self.instruction, lane, what, offset, word, amount)
+                number, word, amount = problem
+                raise bad_mbarrier(warp.place(), self.instruction, lane, number, offset, word, amount)
             box = box_of(self.copy, layout, start, offsets, warp.cta.plan.shared_bytes)
             for copy, rank in enumerate(self.targets.ranks(warp, lane)):
                 self._move(warp, lane, box, self.targets.place(offset, rank))
@@ -117,7 +117,7 @@ class TensorStep:
                 self._tally(warp, box, again=copy > 0)
 
     def _override(self, warp: ReferenceWarp, lane: int) -> Override | None:
-        """What is taken from operands, not from the map."""
+        """The properties that operands override, or ``None``."""
         if self.read_base is None:
             return None
         sizes, lower = (
@@ -129,28 +129,29 @@ class TensorStep:
         return Override(address, tuple(size & 0xFF for size in sizes), lower, upper)
 
     def _is_reported(self, warp: ReferenceWarp, lane: int, box: Box) -> bool:
-        """Whether an element of the tensor that was copied holds the pattern of what is not valid: the first of 16 bytes, if it is as
-        long as the pattern."""
+        """Whether a copied element of the tensor, the first of each 16 bytes, has the pattern of invalid data and its size."""
         pattern = self.pattern
         if pattern is None:
             return False
         size = box.layout.unit.size
-        taken = max(1, pattern.bits // 8)
+        element_bytes = max(1, pattern.bits // 8)
         starts = box.addresses[box.inside]
         addresses = (
-            (starts[:, None] + np.arange(size - taken + 1, dtype=np.uint64)).ravel()
-            if taken <= size
+            (starts[:, None] + np.arange(size - element_bytes + 1, dtype=np.uint64)).ravel()
+            if element_bytes <= size
             else starts[:0]
         )
         if not pattern.every:
             addresses = addresses[addresses % np.uint64(BULK_PIECE) == 0]
         if not addresses.size:
             return False
-        words, indices = self._outside(warp, lane, addresses[:, None] + np.arange(taken, dtype=np.uint64), 1)
+        words, indices = self._outside(
+            warp, lane, addresses[:, None] + np.arange(element_bytes, dtype=np.uint64), 1
+        )
         return pattern.matches(words[indices])
 
     def _move(self, warp: ReferenceWarp, lane: int, box: Box, offset: int) -> None:
-        """Both ends in words that neither end splits."""
+        """Copy in words that both ends contain completely."""
         layout, unit = box.layout, box.layout.unit
         packs = layout.type == Place.PACKED_6 and not self.copy.loads
         wide = layout.element.size if self.copy.operation else _word(unit.size)
@@ -160,43 +161,43 @@ class TensorStep:
         if self.copy.loads:
             data = np.full(inner[1].shape, layout.padding & (1 << 8 * wide) - 1, inner[0].dtype)
             if chosen.size:
-                outer, taken = self._outside(warp, lane, chosen, wide)
-                data[box.inside] = _rounded(layout, outer[taken])
+                outer, source = self._outside(warp, lane, chosen, wide)
+                data[box.inside] = _rounded(layout, outer[source])
             inner[0][inner[1]] = data
         elif chosen.size:
-            outer, given = self._outside(warp, lane, chosen, wide)
+            outer, target = self._outside(warp, lane, chosen, wide)
             new = inner[0][inner[1]][box.inside]
             if self.copy.operation:
-                self._combine(layout, outer, given.ravel(), new.ravel())
+                self._combine(layout, outer, target.ravel(), new.ravel())
             else:
-                outer[given] = _packed(new) if packs else new
+                outer[target] = _packed(new) if packs else new
 
     def _inside(
         self, warp: ReferenceWarp, lane: int, box: Box, units: Lanes, offset: int, size: int, wide: int
     ) -> tuple[Lanes, Lanes]:
-        """Shared memory in words, and which of them have the units."""
+        """Shared memory in words, and the indices of the words of the units."""
         layout = box.layout
         pads = layout.unit.held != size
         piece = wide if pads else BULK_PIECE
         access = MemoryStep(self.to, self.instruction, self.inner_kind, "shared", piece)
         moved = swizzled(layout, units + np.arange(0, size, wide))
-        # padding is not written; else pieces of the whole box are reached, which lie side by side in one CTA
+        # padding is not written; without it, the pieces of the box are contiguous in one CTA
         offsets = moved.ravel() if pads else offset + np.arange(0, box.held, BULK_PIECE)
         (tile,) = access.reach(warp, np.repeat(lane, offsets.size), offsets.astype(np.uint64))
         words: Lanes = tile.region.words(wide)
         return words, (moved + (int(tile.offsets[0]) - int(offsets[0]))) // wide
 
     def _outside(self, warp: ReferenceWarp, lane: int, addresses: Lanes, wide: int) -> tuple[Lanes, Lanes]:
-        """Device memory in words, and which of them are meant."""
+        """Device memory in words, and the indices of the words at the addresses."""
         access = MemoryStep(self.to, self.instruction, self.outer_kind, "global", wide)
         if self.copy.loads:
-            # the map says where, and constant memory has addresses in global memory too
+            # the address comes from the map, and may be that of constant memory
             access.reaches |= bit_of("const")
         (part,) = access.reach(warp, np.repeat(lane, addresses.size), addresses.ravel())
         return part.region.words(wide), (part.offsets // wide).reshape(addresses.shape)
 
     def _record(self, recorder: ValueRecorder, units: Lanes, size: int) -> None:
-        """The units of a row in global memory."""
+        """Record the units of a row in global memory."""
         first, last = int(units[0]), int(units[-1]) + size
         if last - first == units.size * size:
             recorder.add_range(self.site, first, last - first)
@@ -205,17 +206,17 @@ class TensorStep:
                 recorder.add_range(self.site, address, size)
 
     def _combine(self, layout: Layout, words: Lanes, word_indices: Lanes, new: Lanes) -> None:
-        """One element after the other where several lie in the same place, as along an axis without a stride."""
+        """Combine element by element if several have one address, as along an axis without a stride."""
         kind: ScalarType = scalar_type(layout.element.name.removesuffix(".ftz"))
         rest = np.arange(word_indices.size)
         while rest.size:
             _, first = np.unique(word_indices[rest], return_index=True)
             chosen = rest[first]
-            given = [
+            operands = [
                 LaneValue(item.view(dtype_of(kind)), kind)
                 for item in (words[word_indices[chosen]], new[chosen])
             ]
-            combined = combine_elements(*given, op=self.copy.operation, element=layout.element.name)
+            combined = combine_elements(*operands, op=self.copy.operation, element=layout.element.name)
             words[word_indices[chosen]] = np.ascontiguousarray(lane_value(combined).data).view(words.dtype)
             rest = np.delete(rest, first)
 
@@ -246,12 +247,12 @@ def _elements(operand: Operand | None) -> tuple[Operand, ...]:
 
 
 def _word(size: int) -> int:
-    """The longest word of which a unit consists."""
+    """The longest word that divides a unit."""
     return min(8, size & -size)
 
 
 def _rounded(layout: Layout, words: Lanes) -> Lanes:
-    """What is loaded as tf32 is rounded to the nearest, to even; every NaN is the same one."""
+    """Loaded words rounded to tf32, to nearest even, with one NaN."""
     if not Place.ROUNDED >> layout.type & 1:
         return words
     wide = words.astype(np.uint64)
@@ -260,7 +261,7 @@ def _rounded(layout: Layout, words: Lanes) -> Lanes:
 
 
 def _packed(words: Lanes) -> Lanes:
-    """The low six bits of each of sixteen bytes, side by side: four words to three."""
+    """The low six bits of each of sixteen bytes, packed from four words to three."""
     bits = np.unpackbits(words.view(np.uint8).reshape(-1, 16, 1), axis=2, bitorder="little")[:, :, :6]
     return np.packbits(bits.reshape(-1, 96), axis=1, bitorder="little").view(np.uint32)
 
@@ -270,11 +271,11 @@ class ReplaceStep:
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
-        where, ordinal = operands["a"], operands.get("ordinal")
-        assert isinstance(where, Address)
+        map_operand, ordinal = operands["a"], operands.get("ordinal")
+        assert isinstance(map_operand, Address)
         space = instruction.form.space or "generic"
         self.instruction = instruction
-        self.map = _Map(to, instruction, where, space, "store")
+        self.map = _Map(to, instruction, map_operand, space, "store")
         self.field = str(instruction.form.modifier("field"))
         self.ordinal = ordinal.value if isinstance(ordinal, Immediate) else 0
         self.read_value = reader(to, operands["value"], _U64 if ".b64" in instruction.opcode else _U32)

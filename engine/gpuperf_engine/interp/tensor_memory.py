@@ -1,4 +1,4 @@
-"""Tensor memory in the reference backend: what a CTA has of it, and what warps load and store."""
+"""Tensor memory of a CTA in the reference backend, and its loads and stores."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ _B32 = scalar_type("b32")
 
 
 class TensorMemory:
-    """Of one CTA: ``words``, shape (columns, lanes), and the columns that are allocated."""
+    """Tensor memory of one CTA: ``words``, shape (columns, lanes), and allocated columns."""
 
     def __init__(self) -> None:
         self.closed = False
-        #: columns of each allocation, by its first one
+        #: number of columns of each allocation, by its first column
         self.sizes: dict[int, int] = {}
         self._words: Words | None = None
 
     @property
     def words(self) -> Words:
-        """All words, made when they are first needed."""
+        """All words, allocated on first use."""
         if self._words is None:
             self._words = np.zeros((Tensor.COLUMNS, Tensor.LANES), np.uint32)
         return self._words
 
     def allocate(self, columns: int) -> int | None:
-        """The first column of so many, ``None`` if they are not free."""
-        taken = self.allocated
+        """The first column of a new allocation, ``None`` if there is no free range."""
+        allocated = self.allocated
         for first in range(0, Tensor.COLUMNS, columns):
-            if not taken[first : first + columns].any():
+            if not allocated[first : first + columns].any():
                 self.sizes[first] = columns
                 self.words[first : first + columns] = 0
                 return first
@@ -53,11 +53,11 @@ class TensorMemory:
 
     @property
     def allocated(self) -> npt.NDArray[np.bool_]:
-        """Whether each column is."""
-        taken = np.zeros(Tensor.COLUMNS, np.bool_)
+        """Whether each column is allocated."""
+        mask = np.zeros(Tensor.COLUMNS, np.bool_)
         for first, columns in self.sizes.items():
-            taken[first : first + columns] = True
-        return taken
+            mask[first : first + columns] = True
+        return mask
 
     def has(self, first: int, columns: int) -> bool:
         """Whether columns are allocated."""
@@ -74,7 +74,7 @@ def refuse(
 def require(
     warp: ReferenceWarp, cta: LanesCta, instruction: Instruction, lane: int, address: int, columns: int
 ) -> int:
-    """The first of columns that must be allocated."""
+    """The first column of an address. Raises ``TrapError`` unless ``columns`` columns from it on are allocated."""
     first = address & 0xFFFF
     if not cta.tensor.has(first, columns):
         refuse(warp, instruction, lane, TensorProblem.NOT_ALLOCATED, first, columns)
@@ -101,16 +101,16 @@ class Fragments:
         self.packed = bool(modifiers.get("pack::16b") or modifiers.get("unpack::16b"))
         self.columns = columns_of(shape, self.slot.vector, self.packed, offset)
         self.align = 32 if shape == "32x32b" else 16
-        places = np.array(
+        positions = np.array(
             [
                 [fragment(shape, register, lane, self.packed, offset) for lane in range(32)]
                 for register in range(self.slot.vector)
             ]
         )
-        #: lane and column of each register (axis 0) of each thread
-        self.rows, self.places = places[..., 0], places[..., 1]
+        #: lane and column of each register (axis 0) of each thread (axis 1)
+        self.rows, self.places = positions[..., 0], positions[..., 1]
 
-    def __call__(self, warp: ReferenceWarp, given: list[LaneValue]) -> list[LaneValue]:
+    def __call__(self, warp: ReferenceWarp, operands: list[LaneValue]) -> list[LaneValue]:
         """The registers loaded, or none."""
         address = int(every_lane(self.address(warp))[0])
         row = address >> 16
@@ -118,20 +118,20 @@ class Fragments:
             refuse(warp, self.instruction, 0, TensorProblem.LANE, row, 0)
         first = require(warp, warp.cta, self.instruction, 0, address, self.columns)
         words = warp.cta.tensor.words
-        where: tuple[Any, Any] = self.places + first, self.rows + row
+        index: tuple[Any, Any] = self.places + first, self.rows + row
         if self.loads:
-            return self._load(words, where)
-        data = np.stack([every_lane(value) for value in given]).view(np.uint32)
+            return self._load(words, index)
+        data = np.stack([every_lane(value) for value in operands]).view(np.uint32)
         if self.packed:
-            words[where[0] + 1, where[1]] = data >> np.uint32(16)
+            words[index[0] + 1, index[1]] = data >> np.uint32(16)
             data = data & np.uint32(0xFFFF)
-        words[where] = data
+        words[index] = data
         return []
 
-    def _load(self, words: Words, where: tuple[Any, Any]) -> list[LaneValue]:
-        data = words[where]
+    def _load(self, words: Words, index: tuple[Any, Any]) -> list[LaneValue]:
+        data = words[index]
         if self.packed:
-            data = data & np.uint32(0xFFFF) | words[where[0] + 1, where[1]] << np.uint32(16)
+            data = data & np.uint32(0xFFFF) | words[index[0] + 1, index[1]] << np.uint32(16)
         kind = self.slot.type
         assert kind is not None
         loaded = [lane_value(LaneValue(np.ascontiguousarray(row), _B32).bits(kind)) for row in data]

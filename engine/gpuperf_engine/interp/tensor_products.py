@@ -1,4 +1,4 @@
-"""``tcgen05.mma`` in the reference backend: matrices become numbers (f64), whose products are added up k after k."""
+"""``tcgen05.mma`` in the reference backend: matrices become f64 numbers, whose products are added in ascending k."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class TensorProduct:
         disabled = operands.get("mask")
         words = disabled.elements if isinstance(disabled, Vector) else ()
         self.disabled = [reader(to, word, _U32) for word in words]
-        given = operands.get("scale")
-        self.factor = 2.0 ** -(int(given.value) if isinstance(given, Immediate) else 0)
+        scale = operands.get("scale")
+        self.factor = 2.0 ** -(int(scale.value) if isinstance(scale, Immediate) else 0)
         self.matrices = Matrices(to, instruction)
         self.guarded = Guarded(to, instruction)
 
@@ -78,10 +78,10 @@ class TensorProduct:
         count_request(warp, self.matrices.memory.site, active)
         values = {name: every_lane(read(warp)).tolist() for name, read in self.readers.items()}
         disabled = [every_lane(read(warp)).tolist() for read in self.disabled]
-        # each lane that is here multiplies matrices of its own: one, as a rule
+        # each active lane, usually one, multiplies matrices of its own
         for lane in np.flatnonzero(active).tolist():
-            given = {name: int(items[lane]) for name, items in values.items()}
-            _Multiplication(self, warp, lane, given, [items[lane] for items in disabled]).run()
+            lane_operands = {name: int(items[lane]) for name, items in values.items()}
+            _Multiplication(self, warp, lane, lane_operands, [items[lane] for items in disabled]).run()
 
 
 class _Multiplication:
@@ -103,7 +103,7 @@ class _Multiplication:
         self.spread = int(is_spread(self.how, rows_of(self.idesc)))
         self.scales = self.how >> Tensor.SCALES & 15
         words = np.array((disabled + [0] * 8)[:8], "<u4")
-        #: whether lanes of each CTA are written
+        #: whether each lane of each CTA is written
         self.written = ~np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.bool_).reshape(2, -1)
 
     def refuse(self, problem: int, word: int, amount: int) -> None:
@@ -125,7 +125,7 @@ class _Multiplication:
         self.warp.counters.tensor_work[kind] += work_of(self.how, self.idesc)
 
     def _multiply(self, rank: int, cta: LanesCta, raw: Bytes) -> None:
-        """The part whose D lies in one CTA."""
+        """Compute the part of D in one CTA."""
         given, kind, idesc, instruction = self.given, self.kind, self.idesc, self.step.instruction
         parts = parts_of(self.how, rows_of(idesc))
         own = self.columns // parts
@@ -157,17 +157,17 @@ class _Multiplication:
         for part in range(parts):
             lanes = base + part * self.rows + row_lane(np.arange(self.rows), self.spread)
             if in_tensor:
-                a = self._held(cta, lanes)
-            left, kept = a, None
+                a = self._lines_in_tensor_memory(cta, lanes)
+            left, mask_of_stored = a, None
             if self.how & Tensor.SPARSE:
-                left, kept = self._expand(cta, a, base + part * self.rows)
+                left, mask_of_stored = self._expand(cta, a, base + part * self.rows)
             numbers = self._numbers(left, a_type(idesc), idesc >> 13 & 1)
             if left_scales is not None:
                 numbers *= left_scales
             chosen = self.written[rank][lanes]
             d = cta.tensor.words[first : first + own]
             total = self._start(d[:, lanes])
-            total = _add_up(total, numbers, right[part * own : (part + 1) * own], kept)
+            total = _add_up(total, numbers, right[part * own : (part + 1) * own], mask_of_stored)
             words = self._finish(total)
             d[:, lanes[chosen]] = words[:, chosen]
 
@@ -186,7 +186,7 @@ class _Multiplication:
         return lane_value(finish(LaneValue(total.view(np.uint64), _F64), self._result, saturates)).data
 
     def _numbers(self, raw: Bytes, form: int, negates: int) -> Numbers:
-        """What the elements of lines mean, shape (lines, K)."""
+        """The elements of lines as numbers, shape (lines, K)."""
         raw = np.ascontiguousarray(raw)
         if self.kind == Tensor.F16:
             numbers = raw.view(np.float16).astype(np.float64)
@@ -205,7 +205,7 @@ class _Multiplication:
             numbers = _doubles(decoded.convert(_F64))
         return numbers * (-1.0 if negates else 1.0)
 
-    def _held(self, cta: LanesCta, lanes: Lanes) -> Bytes:
+    def _lines_in_tensor_memory(self, cta: LanesCta, lanes: Lanes) -> Bytes:
         """Lines of A in tensor memory."""
         column = require(self.warp, cta, self.step.instruction, self.lane, self.given["a"], 8)
         words = np.ascontiguousarray(cta.tensor.words[column : column + 8, lanes].T)
@@ -214,7 +214,7 @@ class _Multiplication:
         return words.view(np.uint8)
 
     def _scales(self, cta: LanesCta, name: str, lines: int, selector: int) -> Numbers:
-        """The scale of each element of lines."""
+        """The scale of each element, shape (lines, K)."""
         column = require(self.warp, cta, self.step.instruction, self.lane, self.given[name], -(-lines // 32))
         line = np.arange(lines)
         words = cta.tensor.words[column + line // 32, line % 32]
@@ -226,44 +226,44 @@ class _Multiplication:
         return np.repeat(numbers, self.depth // self.scales, axis=1)
 
     def _expand(self, cta: LanesCta, a: Bytes, base: int) -> tuple[Bytes, npt.NDArray[np.bool_]]:
-        """A with its zeros, and where it has elements, shape (rows, K)."""
+        """A with zeros for the elements that are not stored, and a mask of the stored ones, shape (rows, K)."""
         kind, given = self.kind, self.given["meta"]
         tf32, pairs = kind == Tensor.TF32, kind >= Tensor.MXF4
         address = given + (self.idesc & 3 if kind <= Tensor.TF32 else 0)
         column = require(self.warp, cta, self.step.instruction, self.lane, address, 1 + (kind > Tensor.TF32))
         row, index = np.arange(self.rows)[:, None], np.arange(self.depth // 2)[None, :]
         chunk = 2 * index if tf32 else index // 4 * 8 if pairs else index // 2 * 4
-        held = base + row_lane(metadata_row(self.how, row, chunk), self.spread)
+        lanes = base + row_lane(metadata_row(self.how, row, chunk), self.spread)
         bit = metadata_bit(self.how, row, chunk)
-        words = cta.tensor.words[column + bit // 32, held]
+        words = cta.tensor.words[column + bit // 32, lanes]
         pair = (words >> (bit % 32).astype(np.uint32)).astype(np.int64) & 15
         wrong = (pair != 14) & (pair != 4) if tf32 else (pair & 3) >= pair >> 2
         if wrong.any():
             self.refuse(TensorProblem.METADATA, int(np.flatnonzero(wrong.any(axis=1))[0]), 0)
         which = pair >> 2 * (index // 2 % 2 if pairs else index % 2) & 3
         k = chunk + (pair == 14) if tf32 else chunk + (2 * which + index % 2 if pairs else which)
-        kept = np.zeros((self.rows, self.depth), np.bool_)
-        kept[row, k] = True
+        stored = np.zeros((self.rows, self.depth), np.bool_)
+        stored[row, k] = True
         size = element_bytes(kind)
         if size == 0:
             nibbles = np.zeros((self.rows, self.depth), np.uint8)
             nibbles[row, k] = np.stack([a & 15, a >> 4], axis=-1).reshape(self.rows, -1)
             packed = nibbles[:, ::2] | nibbles[:, 1::2] << np.uint8(4)
-            return packed.astype(np.uint8), kept
-        whole = np.zeros((self.rows, self.depth), f"<u{size}")
-        whole[row, k] = np.ascontiguousarray(a).view(f"<u{size}")
-        return whole.view(np.uint8), kept
+            return packed.astype(np.uint8), stored
+        dense = np.zeros((self.rows, self.depth), f"<u{size}")
+        dense[row, k] = np.ascontiguousarray(a).view(f"<u{size}")
+        return dense.view(np.uint8), stored
 
 
 def _doubles(value: Value) -> Numbers:
-    """The numbers that values of f64 are."""
+    """Values of type f64 as an array of doubles."""
     return lane_value(value).data.view(np.float64)
 
 
-def _add_up(total: Numbers, left: Numbers, right: Numbers, kept: npt.NDArray[np.bool_] | None) -> Numbers:
-    """``total``, shape (columns, rows), with the products of all k added, one after the other."""
+def _add_up(total: Numbers, left: Numbers, right: Numbers, stored: npt.NDArray[np.bool_] | None) -> Numbers:
+    """``total``, shape (columns, rows), plus the products in ascending k."""
     with np.errstate(all="ignore"):
         for k in range(left.shape[1]):
             after = total + right[:, k, None] * left[None, :, k]
-            total = after if kept is None else np.where(kept[None, :, k], after, total)
+            total = after if stored is None else np.where(stored[None, :, k], after, total)
     return total

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 Bytes = npt.NDArray[np.uint8]
-#: of many lines, rows or addresses at once
+#: functions of ``isa.tensor_layouts``, applied to arrays
 _OfArrays = Callable[..., Lanes]
 line_offset, transposed_offset, swizzled, row_lane, metadata_row, metadata_bit = (
     cast(_OfArrays, getattr(tensor_layouts, name))
@@ -47,14 +47,14 @@ _U32, _U64 = scalar_type("u32"), scalar_type("u64")
 
 
 def operand_reader(to: Prepare, operand: Operand, kind: Any) -> Reader:
-    """Reads an operand; of tensor memory the address."""
+    """Reads an operand, or the address of an operand in tensor memory."""
     if isinstance(operand, Address):
         return address_reader(to, operand, "local")
     return reader(to, operand, kind)
 
 
 def count_request(warp: ReferenceWarp, site: int | None, active: Lanes) -> None:
-    """Count a request of a site, if any lane makes it."""
+    """Count a request of a site if any lane is active."""
     if warp.counters.sites is not None and site is not None and active.any():
         warp.counters.sites[site][0] += 1
         warp.counters.sites[site][1] += int(active.sum())
@@ -63,7 +63,7 @@ def count_request(warp: ReferenceWarp, site: int | None, active: Lanes) -> None:
 class AllocStep:
     """``tcgen05.alloc``."""
 
-    #: of a warp that stops here
+    #: status of a warp that waits here
     status = Status.SUSPENDED
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
@@ -77,11 +77,11 @@ class AllocStep:
         self.guarded = Guarded(to, instruction)
 
     def count(self, warp: ReferenceWarp) -> None:
-        """The warp comes here."""
+        """Count an execution."""
         count_request(warp, self.access.site, self.guarded(warp)[1])
 
     def __call__(self, warp: ReferenceWarp) -> bool:
-        """Whether it is done; else the columns are not free."""
+        """Allocate. Returns ``False`` if the columns are not free."""
         _, active = self.guarded(warp, False)
         if not active.any():
             return True
@@ -103,7 +103,7 @@ class AllocStep:
         return True
 
     def reason(self, warp: ReferenceWarp, shared: npt.NDArray[np.uint8]) -> str:
-        """What the warp waits for, in words."""
+        """What the warp waits for, for messages."""
         return f"at {self.instruction.opcode}, for columns of tensor memory,"
 
 
@@ -129,14 +129,14 @@ class FreeStep:
         if columns == 0 or tensor.sizes.get(address) != columns:
             refuse(warp, self.instruction, lane, TensorProblem.NOT_FREED, address, columns)
         del tensor.sizes[address]
-        # whoever waits for columns looks again
+        # warps that wait for columns try again
         warp.cta.barriers.phases += 1
 
 
 def peers_of(
     warp: ReferenceWarp, instruction: Instruction, lane: int, pair: bool, amount: int
 ) -> list[LanesCta]:
-    """The CTAs whose tensor memory an instruction reaches: its own, or those of the pair by rank."""
+    """The CTAs whose tensor memory an instruction accesses: its own, or both of its pair, by rank."""
     if not pair:
         return [warp.cta]
     members = warp.cta.cluster.members
@@ -163,8 +163,8 @@ class Matrices:
         pattern: tuple[int, int, int],
         recorded: int | None = None,
     ) -> Bytes:
-        """16 bytes at each of some addresses of shared memory; ``pattern``: width, atom and phase of swizzling; ``recorded``: of which
-        matrix of a product they are."""
+        """16 bytes at each address of shared memory; ``pattern``: width, atom and phase of swizzling; ``recorded``: the number of the
+        matrix under which they are recorded."""
         addresses = swizzled(offsets & 0x3FFFF, *pattern).reshape(-1).astype(np.uint64)
         flat = addresses + np.uint64(cta.window)
         fetched = np.empty((flat.size, 16), np.uint8)
@@ -185,7 +185,7 @@ class Matrices:
         bits: int,
         recorded: int | None = None,
     ) -> Bytes:
-        """Lines along K, shape (lines, bytes); elements that are packed become a byte each."""
+        """Lines along K, shape (lines, bytes); packed elements are expanded to bytes."""
         start, leading, stride, phase, mode = _fields(descriptor)
         width = swizzle_width(mode)
         if width == 0 or mode == 1:
@@ -209,7 +209,7 @@ class Matrices:
         bits: int,
         recorded: int | None = None,
     ) -> Bytes:
-        """Lines of a matrix that lies across K, shape (lines, bytes); elements that are packed become a byte each."""
+        """Lines of a matrix that is not contiguous along K, shape (lines, bytes); packed elements are expanded to bytes."""
         start, leading, stride, phase, mode = _fields(descriptor)
         width = swizzle_width(mode)
         if width == 0 or (mode == 1) != (size == 4):
@@ -233,7 +233,7 @@ class Matrices:
         bits = 8
         if size == 1 and kind != Tensor.I8 and form >= Tensor.E2M3:
             bits = 4 if form == Tensor.E2M1 else 6
-        # elements that are packed are no numbers of whole bytes
+        # packed elements are not recorded, as they are not whole bytes
         recorded = number if bits == 8 else None
         if across:
             return self.transposed(warp, cta, lane, descriptor, lines, depth, size, bits, recorded)
@@ -242,16 +242,16 @@ class Matrices:
 
 
 def _unpacked(pieces: Bytes, bits: int) -> Bytes:
-    """The 16 elements of pieces of 16 bytes, shape (…, 16), a byte each."""
+    """The 16 packed elements of pieces of 16 bytes, a byte each, shape (…, 16)."""
     if bits == 8:
         return pieces
-    held = np.unpackbits(pieces, axis=-1, bitorder="little")[..., : 16 * bits]
-    elements = held.reshape(*pieces.shape[:-1], 16, bits)
+    bits_of_elements = np.unpackbits(pieces, axis=-1, bitorder="little")[..., : 16 * bits]
+    elements = bits_of_elements.reshape(*pieces.shape[:-1], 16, bits)
     return np.ascontiguousarray(np.packbits(elements, axis=-1, bitorder="little")[..., 0])
 
 
 def _fields(descriptor: int) -> tuple[int, int, int, int, int]:
-    """Start, distances in bytes, base offset, and mode of swizzling."""
+    """Start, leading and stride distances in bytes, base offset, and swizzling mode of a descriptor."""
     start, leading, stride = ((descriptor >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
     return start, leading, stride, descriptor >> 49 & 7, descriptor >> 61
 
@@ -277,7 +277,7 @@ class TensorCopy:
         addresses, descriptors = (
             every_lane(read(warp)).tolist() for read in (self.addresses, self.descriptors)
         )
-        # each lane that is here copies a matrix of its own: one, as a rule
+        # each active lane, usually one, copies a matrix of its own
         for lane in np.flatnonzero(active).tolist():
             own = [warp.cta]
             if self.pair:

@@ -1,4 +1,4 @@
-"""Records of what accesses carry, kept in NumPy: see ``simt.value_records``, which defines them."""
+"""Records of accessed values in NumPy; ``simt.value_records`` defines them."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ __all__ = ["ValueRecorder"]
 
 @dataclass(slots=True)
 class _Object:
-    """What the lanes of a batch access: ``space`` as in ``Carried``, and the bytes that count."""
+    """The object that the lanes of a batch access: ``space`` as in ``Carried``, and its bytes."""
 
     space: int
     start: int
     size: int
     tracked: bool = False
     axes: tuple[int, int] = (0, 0)
-    #: global memory, neither of ``malloc`` nor the host's
+    #: in global memory, neither from ``malloc`` nor host memory
     writable: bool = False
 
 
 @dataclass(slots=True)
 class _Load:
-    """What a warp loaded, by lane."""
+    """A load of a warp, by lane."""
 
     warp: int
     size: int
@@ -71,16 +71,16 @@ class _Load:
 class _Record:
     carried: Carried
     kind: ValueKind
-    #: batches that are not in the sums yet: lanes, indices of elements, and words
+    #: batches that are not reduced yet: lanes, indices of elements, and words
     batches: list[tuple[Lanes, Lanes, Lanes]] = field(default_factory=list)
     #: how often each value of 8 bits occurred
     tally: Counter[int] = field(default_factory=Counter)
     #: hashes up to ``highest``
     sample: set[int] = field(default_factory=set)
     highest: int = 0
-    #: how far from the first access of the line one must be for the slope to be drawn again, along each axis; 1: there is none yet
+    #: along each axis, the minimum distance from the first access of the line at which the slope is fitted again; 1: not fitted yet
     farther: list[int] = field(default_factory=list)
-    #: the first value of floats, and by lane the sums of differences from it and of their squares; ``None``: one is more than that
+    #: whether all floats are near the first value; if so, by lane the sums of differences from it and of their squares
     near: bool = True
     reference: float | None = None
     differences: Lanes = field(default_factory=lambda: np.zeros(32))
@@ -97,11 +97,11 @@ class ValueRecorder:
         self._records: dict[tuple[int, int, int], _Record] = {}
         self._loads: dict[int, _Load] = {}
         self._traced = traces_stores(program)
-        #: who stored to each byte of an object last, by its start: slot + 1 + thread << 16, or 0
+        #: by start of an object, the last store to each of its bytes: slot + 1 + thread << 16, or 0
         self._last: dict[int, Lanes] = {}
 
     def records(self, uninitialized: Collection[int]) -> tuple[ValueRecord, ...]:
-        """What was recorded; ``uninitialized`` are the sites that read what nobody had written."""
+        """The records; ``uninitialized`` are the sites that read uninitialised memory."""
         for record in self._records.values():
             _reduce(record)
         records = (record.carried for record in self._records.values())
@@ -120,9 +120,9 @@ class ValueRecorder:
         strong: bool = False,
         part: int = 0,
     ) -> None:
-        """One element of an access. ``addresses`` and ``values`` are those of the active ``lanes``, in order; ``stores``: it is about
-        to be stored, by the ``warp`` of that number in the launch + 1, ``strong`` or not; ``loader``: that number, if it is a load
-        that could be left out, else 0; ``part``: which one of a word it is, whose first slot overwrites all of the word."""
+        """Add one element of an access. ``addresses`` and ``values`` are those of the active ``lanes``, in order; ``stores``: it is
+        about to be stored, by ``warp`` (its number in the launch + 1), ``strong`` or not; ``loader``: that number for a load that
+        may be redundant, else 0; ``part``: its index in a word whose first slot stands for stores to the whole word."""
         kind = slot.kind
         size = kind.bits // 8
         if slot.element:
@@ -160,8 +160,8 @@ class ValueRecorder:
     def add_range(
         self, site: int, address: int, size: int, operands: Lanes | None = None, chosen: int = 0xFFFF
     ) -> None:
-        """So many bytes of device memory that a bulk copy has moved, or has reduced with these bytes, element by element: those
-        that are whole, and whose bytes have all bits in ``chosen``, one for each of 16 bytes."""
+        """Add bytes of device memory that a bulk copy moved or reduced, as elements: those that are complete, and all of whose
+        bytes are in the byte mask ``chosen`` (16 bits)."""
         for slot in self.slots.get(site, ()):
             width = slot.kind.bits // 8
             begin = -address % width
@@ -178,12 +178,12 @@ class ValueRecorder:
                 self.add(slot, "global", lanes, addresses[start + lanes], values[start + lanes], False, 0)
 
     def add_pieces(self, site: int, number: int, addresses: Lanes, pieces: Lanes) -> None:
-        """What a product reads of a matrix in shared memory, in pieces of 16 bytes; A is its first one, B the second."""
+        """Add pieces of 16 bytes of a matrix that a product reads from shared memory; A is its first operand, B the second."""
         slots = self.slots.get(site, ())
         for slot in slots[number : number + 1]:
             width = slot.kind.bits // 8
             lanes = np.arange(16 // width)
-            # the distance of the element is added
+            # ``add`` adds the offset of the element
             offsets = np.uint64(width) * (lanes.astype(np.uint64) - np.uint64(slot.element))
             for address, piece in zip(addresses, pieces):
                 values = np.ascontiguousarray(piece).view(f"u{width}")
@@ -215,12 +215,12 @@ class ValueRecorder:
         return record
 
     def _reloads(self, warp: int, lanes: Lanes, addresses: Lanes, raw: Lanes, size: int) -> int:
-        """How many lanes load what they have loaded before; the load is remembered."""
+        """The number of lanes that repeat a previous load; stores the load."""
         own = _Load(warp, size, np.zeros(32, bool), np.zeros(32, np.uint64), np.zeros(32, raw.dtype))
         own.lanes[lanes], own.addresses[lanes], own.values[lanes] = True, addresses, raw
-        place = load_place(int(addresses[0]), int(addresses[-1]), warp)
-        known = self._loads.get(place)
-        self._loads[place] = own
+        slot = load_place(int(addresses[0]), int(addresses[-1]), warp)
+        known = self._loads.get(slot)
+        self._loads[slot] = own
         if known is None or (known.warp, known.size) != (warp, size):
             return 0
         same = (known.addresses == own.addresses) & (known.values == own.values)
@@ -229,8 +229,8 @@ class ValueRecorder:
     def _trace(
         self, record: _Record, lanes: Lanes, offsets: Lanes, size: int, stored: tuple[int, bool, int] | None
     ) -> None:
-        """Elements at these offsets are read, or stored by a warp, strongly or not: its dead stores are counted, as overwritten by the
-        slot that is last."""
+        """Update the last stores to these elements, which are read, or stored by a warp, strongly or not. Counts the previous store as
+        dead if this one overwrites it."""
         start = record.carried.start
         last = self._last.get(start)
         if last is None:
@@ -252,7 +252,7 @@ class ValueRecorder:
         last[bytes] = 0 if strong else threads + slot
 
     def _silent(self, addresses: Lanes, raw: Lanes, size: int, tracked: bool) -> int:
-        """How many of the values are there already."""
+        """The number of values that equal the contents of memory."""
         offsets = (addresses - np.uint64(self.memory.origin)).astype(np.int64)[:, None] + np.arange(size)
         same = (self.memory.bytes[offsets] == raw.reshape(-1, 1).view(np.uint8)).all(axis=1)
         if tracked:
@@ -261,18 +261,18 @@ class ValueRecorder:
 
 
 def _reduce(record: _Record) -> None:
-    """Take the batches into the sums."""
+    """Reduce the batches into the sums."""
     if not record.batches:
         return
     words = np.concatenate([batch for *_, batch in record.batches])
     _count(record.carried, record.kind, words)
     for lanes, indices, batch in record.batches:
-        _line(record, indices, batch)
+        _fit_line(record, indices, batch)
         if _floats(record.kind):
             _differences(record, lanes, batch)
     item = record.carried
     if item.line == SLOPED and item.seen >= LINE_TRIAL and 2 * item.fits < item.seen:
-        _again(record)
+        _refit(record)
     _top(record, words)
     record.batches.clear()
 
@@ -299,12 +299,12 @@ def _count(item: Carried, kind: ValueKind, words: Lanes) -> None:
 
 
 def _floats(kind: ValueKind) -> bool:
-    """Whether lines are those of floats."""
+    """Whether lines are fitted in floating point."""
     return kind.is_float and kind.fits
 
 
-def _line(record: _Record, indices: Lanes, words: Lanes) -> None:
-    """Fits to an affine function of the index; of halves it is one of their bits."""
+def _fit_line(record: _Record, indices: Lanes, words: Lanes) -> None:
+    """Test the fit to an affine function of the index; halves are treated as integers."""
     item = record.carried
     if item.line == BROKEN:
         return
@@ -312,10 +312,12 @@ def _line(record: _Record, indices: Lanes, words: Lanes) -> None:
         item.line, item.line_index, item.line_base = ANCHORED, int(indices[0]), int(words[0])
         item.slopes, item.run, record.farther = (0, 0, 0), 1, [1, 1, 1]
     origin = _coordinates(item, np.array([item.line_index]))
-    distances = [here - there for here, there in zip(_coordinates(item, indices), origin, strict=True)]
+    distances = [
+        coordinate - start for coordinate, start in zip(_coordinates(item, indices), origin, strict=True)
+    ]
     before = item.line
-    if not all(_draw(record, axis, distances, words) for axis in range(3)):
-        _again(record)
+    if not all(_fit_slope(record, axis, distances, words) for axis in range(3)):
+        _refit(record)
         return
     known = np.ones(len(words), bool)
     for of_axis, farther in zip(distances, record.farther):
@@ -323,14 +325,14 @@ def _line(record: _Record, indices: Lanes, words: Lanes) -> None:
     near = _floats_near if _floats(record.kind) else _whole_equal
     fits = int((near(record, distances, words) & known).sum())
     if before != SLOPED == item.line and 2 * fits < int(known.sum()):
-        _again(record)
+        _refit(record)
         return
     item.fits += fits
     item.seen += len(words)
 
 
 def _differences(record: _Record, lanes: Lanes, words: Lanes) -> None:
-    """Sum the differences from the first value, as long as none is more than that."""
+    """Sum the differences from the first value, as long as none exceeds its magnitude."""
     values = _doubles(record.kind, words)
     if record.reference is None:
         record.reference = float(values[0])
@@ -344,8 +346,8 @@ def _differences(record: _Record, lanes: Lanes, words: Lanes) -> None:
     record.carried.spread = (record.reference, *sums) if record.near else None
 
 
-def _again(record: _Record) -> None:
-    """Draw another line through the next batch, unless there were enough."""
+def _refit(record: _Record) -> None:
+    """Fit another line to the next batch, unless the limit of attempts is reached."""
     item = record.carried
     item.tries += 1
     item.line = BROKEN if item.tries >= LINES else 0
@@ -353,15 +355,15 @@ def _again(record: _Record) -> None:
 
 
 def _coordinates(item: Carried, index: Lanes) -> list[Lanes]:
-    """Along each axis, the last one first."""
+    """The coordinates of an index along each axis, the last axis first."""
     if not item.row:
         return [index, np.zeros_like(index), np.zeros_like(index)]
     rest = index % item.plane
     return [rest % item.row, rest // item.row, index // item.plane]
 
 
-def _draw(record: _Record, axis: int, distances: list[Lanes], words: Lanes) -> bool:
-    """The slope along an axis, from the last access that is far enough; whether there may be one."""
+def _fit_slope(record: _Record, axis: int, distances: list[Lanes], words: Lanes) -> bool:
+    """Fit the slope along an axis, from the last access that is far enough. Returns whether a line is possible."""
     item, kind = record.carried, record.kind
     usable = np.abs(distances[axis]) >= record.farther[axis]
     others = [other for other in range(3) if other != axis]
@@ -389,7 +391,7 @@ def _draw(record: _Record, axis: int, distances: list[Lanes], words: Lanes) -> b
         rise = int(word) - item.line_base - sum(int(slopes[a]) * d for a, d in zip(others, beside))
         rise %= whole
         rise -= (rise >> (kind.word - 1)) << kind.word
-        # the least number has no other sign
+        # the negative of the least integer does not exist
         rise = rise if run > 0 or rise == -(whole >> 1) else -rise
         quotient, rest = divmod(rise, abs(run))
         if rest and (item.row or axis):
@@ -418,7 +420,7 @@ def _floats_near(record: _Record, distances: list[Lanes], words: Lanes) -> Lanes
 
 
 def _doubles(kind: ValueKind, words: Any) -> Any:
-    """Words that are floats, as doubles."""
+    """Words of a float type as doubles."""
     return np.asarray(words).view(f"f{kind.word // 8}").astype(np.float64)
 
 

@@ -1,9 +1,9 @@
 """Values of the reference backend: one NumPy array per PTX value, one element per lane.
 
 An element holds the value's bits: signed integer types are signed arrays, ``pred`` is ``bool``, ``b128`` an object array of
-Python integers, all others unsigned arrays of the type's width (8 bits at least), floating point included, so that NaN
-payloads survive whatever is not arithmetic. Arrays are of shape ``(32,)`` for a warp, ``(1,)`` where all lanes are equal;
-any shapes that broadcast will do. They are never written to after they were given to a value.
+Python integers, all others, including floating point, unsigned arrays of the type's width (at least 8 bits), so that operations
+other than arithmetic preserve NaN payloads. Arrays have shape ``(32,)`` for a warp, or ``(1,)`` if all lanes are equal;
+any shapes that broadcast are accepted. Arrays of values are never modified.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LaneValue(Value):
 
 @lru_cache(maxsize=4096)
 def _constant(value: Number, sign: float, type: ScalarType) -> LaneValue:
-    """``sign`` tells −0.0 from 0.0 in the cache's key."""
+    """``sign`` distinguishes −0.0 from 0.0 in the cache's key."""
     form = FORMATS.get(type.name)
     if type.is_predicate:
         data = np.array([bool(value)])
@@ -92,7 +92,7 @@ def _unsigned(value: LaneValue) -> Lanes:
 
 
 def _wrap(value: LaneValue, data: Lanes) -> LaneValue:
-    """A result of the operand's type; unsigned bits become signed where the type is."""
+    """A result of the operand's type, with its bits as signed if the type is."""
     if data.dtype == object:
         data = data & _WIDE_MASK
     elif value.data.dtype.kind == "i" and data.dtype.kind == "u":
@@ -189,7 +189,7 @@ def _abs(a: LaneValue) -> LaneValue:
 
 
 def _shift_amount(a: LaneValue, amount: LaneValue) -> Lanes:
-    """Clamped to the width, in the dtype of the bits; NumPy's shifts by the width and more give 0 or the sign."""
+    """The amount clamped to the width, in the dtype of the bits; NumPy's shifts by the width or more return 0 or the sign."""
     return np.minimum(_unsigned(amount), min(a.type.bits, 255)).astype(a.data.dtype)
 
 

@@ -1,4 +1,4 @@
-"""One warp of the reference backend: its registers, and running it block by block."""
+"""One warp of the reference backend: its registers, and its execution block by block."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _lanes_array = lru_cache(maxsize=4096)(mask_array)
 
 @dataclass(slots=True)
 class Counters:
-    """The counters of a launch while it runs; see ``counters.Observation``."""
+    """The counters of a running launch; see ``counters.Observation``."""
 
     block_warps: list[int]
     block_lanes: list[int]
@@ -67,13 +67,13 @@ class Counters:
     threads: ThreadTable | None
     columns: Columns
     values: ValueRecorder | None = None
-    #: how often atomics come to each address, if the program has any
+    #: lanes of atomics at each address, if the program has any
     targets: AtomicTargets | None = None
     #: operations of products in tensor memory, by type
     tensor_work: Counter[str] = field(default_factory=Counter)
 
     def threads_of(self, cta: int, warp: int) -> Lanes | None:
-        """The counters of one warp's threads, if they are kept."""
+        """The counters of one warp's threads, if they are observed."""
         if self.threads is None or cta not in self.threads.ctas:
             return None
         counts: Lanes = self.threads.counts[self.threads.ctas.index(cta), warp]
@@ -82,7 +82,7 @@ class Counters:
 
 @dataclass(slots=True)
 class LanesCluster:
-    """What the CTAs of one cluster share; ``members`` and ``states`` by rank."""
+    """The shared state of the CTAs of a cluster; ``members`` and ``states`` by rank."""
 
     members: list[LanesCta]
     states: list[int]
@@ -93,7 +93,7 @@ class LanesCluster:
 
 @dataclass(slots=True)
 class LanesCta:
-    """What the warps of one CTA share. ``coordinates`` are ``%ctaid.x`` to ``.w``."""
+    """The shared state of the warps of a CTA. ``coordinates`` are ``%ctaid.x`` to ``.w``."""
 
     index: int
     coordinates: tuple[LaneValue, ...]
@@ -109,22 +109,22 @@ class LanesCta:
     rank: int
     cluster_coordinates: tuple[LaneValue, ...]
     within: tuple[LaneValue, ...]
-    #: of warps that have ended: the products of their warpgroup that each executed
+    #: number of warpgroup products that each ended warp executed
     products: dict[int, int] = field(default_factory=dict)
-    #: groups of such products that each warp has committed
+    #: number of groups of such products that each warp has committed
     groups: Counter[int] = field(default_factory=Counter)
-    #: fences before them to which each has come
+    #: number of ``wgmma.fence`` that each warp has reached
     fences: Counter[int] = field(default_factory=Counter)
     tensor: TensorMemory = field(default_factory=TensorMemory)
 
     @property
     def window(self) -> int:
-        """Where its shared memory begins in the shared window."""
+        """The offset of its shared memory in the shared window."""
         return self.rank << RANK_SHIFT
 
     def shared_of(self, rank: int, arrives: bool) -> tuple[Region | None, str | None]:
-        """The shared memory of the CTA of that rank of its cluster, ``None`` if it cannot be reached; and the rule that reaching it
-        breaks. ``arrives``: at an mbarrier."""
+        """The shared memory of the CTA of that rank in its cluster, ``None`` if it is not accessible, and the rule that the access
+        violates. ``arrives``: the access is an arrival at an mbarrier."""
         cluster = self.cluster
         if rank >= len(cluster.members):
             return None, None
@@ -133,14 +133,14 @@ class LanesCta:
         return cluster.members[rank].shared if passes else None, rule
 
     def refusal(self, address: int, remote: bool, arrives: bool) -> tuple[str, str] | None:
-        """Why an address of the shared window cannot be reached, if it lies in another CTA."""
+        """Why an address of the shared window is not accessible, if it lies in another CTA."""
         if self.plan.cluster_ctas == 1:
             return None
         return refused_address(self.plan, self.index, address, remote, self.cluster.states, arrives)
 
 
 class ReferenceWarp:
-    """Registers hold values of their own type; one that was never written is 0. ``mask`` and ``active`` are the running lanes."""
+    """Registers hold values of their own type, initially 0. ``mask`` and ``active`` are the running lanes."""
 
     def __init__(self, cta: LanesCta, index: int, lanes: int, tid: tuple[LaneValue, ...]) -> None:
         self.cta = cta
@@ -152,44 +152,44 @@ class ReferenceWarp:
         self.parameters: dict[Variable, Lanes] = {}
         self.carry: dict[int, LaneValue] = {}
         self.local_bytes = cta.program.local_area
-        #: where the current activation of a recursive function has its local variables, and where the next begins
+        #: addresses of the local variables of the current activations of recursive functions, and of the next activation
         self.frame_addresses: dict[int, Lanes] = {}
         self.stack_top: Lanes = np.full(32, cta.program.local_static, np.uint64)
         self.local = Region.fresh(32 * self.local_bytes)
-        #: how far the stack of each function reaches down from the end of local memory, in bytes
+        #: size of the stack of each function, which grows down from the end of local memory, in bytes
         self.stack_depths: dict[int, Lanes] = {}
         self.steps = 0
-        #: of its warpgroup that it has executed
+        #: number of warpgroup products that it has executed
         self.products = 0
-        #: groups of products, or fences, to which the warps of its warpgroup must have come for it to go on
+        #: number of groups of products, or of fences, that all warps of its warpgroup must reach before it continues
         self.wanted = 0
         self.awaited = cta.groups
         self.quantum = 0
         self.mask = 0
         self.active: Lanes = mask_array(0)
         self.at_barrier: BarrierEnd | None = None
-        #: stopped at the wait that begins the block of the running path
+        #: whether it is suspended at the wait at the start of the running path's block
         self.suspended = False
-        #: that wait gives up
+        #: whether that wait has expired
         self.expired = False
-        self._slice_end = 0  # block at whose end the last time slice ended
-        #: counters of this warp's threads, shape (columns, 32), if its CTA keeps them
+        self._slice_end = 0  # the block after which the last time slice ended
+        #: counters of this warp's threads, shape (columns, 32), if they are observed
         self.own = cta.counters.threads_of(cta.index, index)
 
     # -- registers -------------------------------------------------------------------------------------------------------
 
     @property
     def number(self) -> int:
-        """Its number in the launch + 1."""
+        """The number of the warp in the launch + 1."""
         return 1 + self.cta.index * self.cta.plan.warps_per_cta + self.index
 
     def read(self, register: Register) -> LaneValue:
-        """The content of a register."""
+        """The value of a register."""
         value = self.registers.get(register)
         return integer(0, register.type) if value is None else value
 
     def write(self, register: Register, value: LaneValue, guard: Lanes | None) -> None:
-        """Write the running lanes (of which the guard holds); narrower values are extended to the register."""
+        """Write a register in the running lanes whose guard holds; narrower values are extended."""
         if value.type is not register.type:
             value = lane_value(extend(value, register.type))
         if guard is not None:
@@ -200,7 +200,7 @@ class ReferenceWarp:
             self.put(register, value, self.active)
 
     def put(self, register: Register, value: LaneValue, where: Lanes) -> None:
-        """Write any lanes."""
+        """Write a register in any lanes."""
         if value.type is not register.type:
             value = lane_value(extend(value, register.type))
         data = np.where(where, value.data, self.read(register).data)
@@ -215,7 +215,7 @@ class ReferenceWarp:
         self.carry[function] = LaneValue(np.where(where, value.data, self.read_carry(function).data), _PRED)
 
     def stack_depth(self, function: int) -> Lanes:
-        """How far the stack of a function reaches, in bytes; to be copied if it is kept."""
+        """The size of the stack of a function, in bytes; callers that store it must copy it."""
         return self.stack_depths.get(function, _EMPTY)
 
     def parameter(self, variable: Variable) -> Lanes:
@@ -228,19 +228,19 @@ class ReferenceWarp:
         return data
 
     def count_guard(self, counter: int, lanes: Lanes) -> None:
-        """Lanes whose guard holds at a predicated instruction."""
+        """Count lanes whose guard holds at a predicated instruction."""
         self.counters.predicated[counter] += int(lanes.sum())
         if self.own is not None:
             self.own[len(self.cta.blocks) + counter] += lanes
 
     def count_taken(self, block: int, mask: int) -> None:
-        """Lanes whose guard holds at the counted branch of a block."""
+        """Count lanes whose guard holds at the counted branch of a block."""
         self.counters.taken[block] += mask.bit_count()
         if self.own is not None:
             self.own[self.counters.columns.taken[block]] += _lanes_array(mask)
 
     def lanes_array(self, mask: int) -> Lanes:
-        """A mask as 32 ``bool``, not to be written to."""
+        """A mask as 32 ``bool``; read-only."""
         return _lanes_array(mask)
 
     # -- running ---------------------------------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ class ReferenceWarp:
                 if block.wait is not None:
                     block.wait.count(self)
             if block.wait is not None and not block.wait(self):
-                return self._hold(block)
+                return self._suspend(block)
             for step in block.steps:
                 step(self)
             status = block.end(self)
@@ -301,8 +301,8 @@ class ReferenceWarp:
                 return status
         return self._stopped()
 
-    def _hold(self, block: Block) -> Status:
-        """The running path waits for a phase of an mbarrier, or for its warpgroup."""
+    def _suspend(self, block: Block) -> Status:
+        """The running path starts to wait for a phase of an mbarrier, or for its warpgroup."""
         self.paths.pc = AT_WAIT + block.index
         if self.paths.others_can_run():
             self.paths.switch_path()
@@ -316,7 +316,7 @@ class ReferenceWarp:
         self.active = _lanes_array(self.mask)
 
     def _stopped(self) -> Status:
-        """No path runs: the warp has ended, or waits for the CTA, or for itself in vain."""
+        """The status if no path can run: the warp has ended, waits for the CTA, or is in a deadlock with itself."""
         if self.paths.done:
             if self.cta.program.products:
                 self._compare_products()
@@ -326,7 +326,7 @@ class ReferenceWarp:
         raise deadlock(self.where())
 
     def _compare_products(self) -> None:
-        """Warps of the warpgroup that have ended before must have executed as many products."""
+        """Check that warps of the warpgroup that have already ended executed as many products."""
         ended = self.cta.products
         for other in (self.index ^ 1, self.index ^ 2, self.index ^ 3):
             if ended.get(other, self.products) != self.products:
@@ -339,28 +339,28 @@ class ReferenceWarp:
         ended[self.index] = self.products
 
     def pay(self, block: BasicBlock, target: int) -> bool:
-        """The running path leaves a block for another; returns whether that used up the quantum."""
+        """Charge the quantum for the edge between two blocks. Returns whether the quantum is used up."""
         return target in block.back_edges and self.spend(block.back_edge_cost)
 
     def spend(self, cost: int) -> bool:
-        """Returns whether the time slice is over."""
+        """Charge the quantum. Returns whether it is used up."""
         self.quantum -= cost
         return self.quantum <= 0
 
     def go(self, block: BasicBlock, target: int) -> Status | None:
-        """All running lanes go from a block to another."""
+        """Move all running lanes from a block to another."""
         over = self.pay(block, target)
         self.paths.jump(target)
         return self.end_slice(block) if over else None
 
     def end_slice(self, block: BasicBlock) -> Status:
-        """The quantum is used up."""
+        """End the time slice, as the quantum is used up."""
         self._slice_end = block.index
         if block.back_edge_cost > 1 and self.paths.mask:
             self.paths.switch_path()
         return Status.SLICE_OVER
 
-    # -- what ``simt.stack.SimtStack`` asks for ---------------------------------------------------------------------------------------
+    # -- the interface that ``simt.stack.SimtStack`` uses --------------------------------------------------------------------
 
     def converge(self, convergence: Convergence) -> None:
         parts = []
@@ -379,11 +379,11 @@ class ReferenceWarp:
 
     @property
     def missing(self) -> list[int]:
-        """Warps of the warpgroup that have not come to what this one waits for."""
+        """Warps of the warpgroup that have not reached the fence or group that this one waits for."""
         first, end = self.index & ~3, self.cta.plan.warps_per_cta
         return [warp for warp in range(first, min(first + 4, end)) if self.awaited[warp] < self.wanted]
 
-    # -- what the schedule asks for ----------------------------------------------------------------------------------------
+    # -- the interface that the schedule uses ------------------------------------------------------------------------------
 
     def expire(self) -> None:
         self.expired = True
@@ -433,7 +433,7 @@ class ReferenceWarp:
             yield self.steps.to_bytes(8, "little")
 
     def _live(self) -> dict[Register, int]:
-        """The registers that lanes may still read, and these lanes."""
+        """The live registers, and the lanes in which they are live."""
         paths, live = self.paths, dict[Register, int]()
         positions = [
             (paths.pc, paths.mask, PENDING),
@@ -476,5 +476,5 @@ class ReferenceWarp:
         return self.cta.blocks[pc & (AT_WAIT - 1)].basic
 
     def place(self) -> Place:
-        """For messages."""
+        """The position of the warp, for messages."""
         return Place(self.cta.program, self.cta.plan, self.cta.index, self.index)

@@ -1,4 +1,4 @@
-"""Matrix products of a warpgroup in the reference backend: what ``wgmma.mma_async`` does in one warp."""
+"""Matrix products of a warpgroup in the reference backend: the part of ``wgmma.mma_async`` in one warp."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ __all__ = ["CommitStep", "GroupFence", "GroupWait", "WarpgroupStep"]
 
 Words = npt.NDArray[np.uint32]
 _B32, _F16, _PRED = (scalar_type(name) for name in ("b32", "f16", "pred"))
-#: of each row and eight columns of D: the lane that holds an element, and its place there
+#: row and column of the elements of D in each 8 columns, from which their lane and register follow
 _ROW, _COLUMN = np.meshgrid(np.arange(16), np.arange(8), indexing="ij")
 _LANE = 4 * (_ROW % 8) + _COLUMN // 2
 
 
 class _Ordering:
-    """What ``wgmma.commit_group`` and ``.wait_group`` have in common."""
+    """The base class of ``wgmma.commit_group`` and ``.wait_group``."""
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         self.instruction = instruction
         self.guarded = Guarded(to, instruction)
 
     def counts(self, warp: ReferenceWarp, lanes: int) -> bool:
-        """Whether the warp has come: where its lanes are apart, which the manual leaves undefined, the lowest one counts."""
+        """Whether the execution counts for the warp: if it is diverged, which the manual leaves undefined, only that of the lowest
+        lane."""
         return bool(lanes & warp.live & -warp.live)
 
     def lanes(self, warp: ReferenceWarp, counts: bool) -> int:
@@ -57,19 +58,19 @@ class CommitStep(_Ordering):
 
 
 class GroupFence(_Ordering):
-    """``wgmma.fence``: the warps of the warpgroup gather, so that their products read what is there when the last of them comes. The
-    manual does not say that they do: a wait that nothing can end gives up."""
+    """``wgmma.fence``: the warps of the warpgroup wait for each other, so that their products read the contents of shared memory after
+    the last of them arrived. The manual does not require this, so a wait that cannot end expires."""
 
-    #: of a warp that stops here
+    #: status of a warp that waits here
     status = Status.GATHERS
 
     def count(self, warp: ReferenceWarp) -> None:
-        """The warp comes here."""
+        """Count an execution."""
         if self.counts(warp, self.lanes(warp, True)):
             warp.cta.fences[warp.index] += 1
 
     def __call__(self, warp: ReferenceWarp) -> bool:
-        """Whether all are here."""
+        """Whether all warps have arrived."""
         warp.wanted = warp.cta.fences[warp.index]
         warp.awaited = warp.cta.fences
         over = warp.expired or warp.is_complete() or not self.lanes(warp, False)
@@ -77,14 +78,14 @@ class GroupFence(_Ordering):
         return over
 
     def reason(self, warp: ReferenceWarp, shared: npt.NDArray[np.uint8]) -> str:
-        """What the warp waits for, in words."""
+        """What the warp waits for, for messages."""
         return awaited_warps(self.instruction, warp.missing)
 
 
 class GroupWait(_Ordering):
-    """``wgmma.wait_group``: each product is one of the whole warpgroup, and complete when its four warps have issued it."""
+    """``wgmma.wait_group``: a product is complete when all four warps of the warpgroup have issued it."""
 
-    #: of a warp that stops here
+    #: status of a warp that waits here
     status = Status.WARPGROUP
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
@@ -94,7 +95,7 @@ class GroupWait(_Ordering):
         self.left = operand.value
 
     def count(self, warp: ReferenceWarp) -> None:
-        """The warp comes here."""
+        """Count an execution."""
         self.lanes(warp, True)
 
     def __call__(self, warp: ReferenceWarp) -> bool:
@@ -106,7 +107,7 @@ class GroupWait(_Ordering):
         return warp.is_complete()
 
     def reason(self, warp: ReferenceWarp, shared: npt.NDArray[np.uint8]) -> str:
-        """What the warp waits for, in words."""
+        """What the warp waits for, for messages."""
         return awaited_warps(self.instruction, warp.missing)
 
 
@@ -124,29 +125,29 @@ class WarpgroupStep:
         self.sparsity = sparsity_of(shape, left_type(self.form), 2) if "metadata" in slots else None
         self.memory = MemoryStep(to, instruction, "load", "shared", 16)
 
-    def __call__(self, warp: ReferenceWarp, given: dict[str, LaneValue]) -> list[LaneValue]:
+    def __call__(self, warp: ReferenceWarp, operands: dict[str, LaneValue]) -> list[LaneValue]:
         if warp.index | 3 >= warp.cta.plan.warps_per_cta:
             raise no_warpgroup(warp.place(), self.instruction, 0xFFFFFFFF)
         warp.products += 1
         number = {
-            name: int(given[name].data[0]) for name in ("sign_a", "sign_b", "trans_a", "trans_b", "selector") if name in given
+            name: int(operands[name].data[0]) for name in ("sign_a", "sign_b", "trans_a", "trans_b", "selector") if name in operands
         }  # fmt: skip
         if warp.counters.sites is not None and self.memory.site is not None:
             warp.counters.sites[self.memory.site][0] += 1
         if self.from_registers:
-            left = self._held(given)
+            left = self._rows_in_registers(operands)
         else:
-            left = self._fetch(warp, 0, given["a"], 16 * (warp.index & 3), 16, 8, number.get("trans_a", 0))
+            left = self._fetch(warp, 0, operands["a"], 16 * (warp.index & 3), 16, 8, number.get("trans_a", 0))
         words = 16 if self.sparsity else 8
-        right = self._fetch(warp, 1, given["b"], 0, self.columns, words, number.get("trans_b", 0))
+        right = self._fetch(warp, 1, operands["b"], 0, self.columns, words, number.get("trans_b", 0))
         metadata: list[LaneValue] = []
         if self.sparsity is not None:
-            held = LaneValue(every_lane(given["metadata"]), _B32)
-            wrong = lane_value(self.sparsity.refused(held, number["selector"], False))
+            metadata_value = LaneValue(every_lane(operands["metadata"]), _B32)
+            wrong = lane_value(self.sparsity.refused(metadata_value, number["selector"], False))
             if (bad := every_lane(wrong)).any():
                 mask = int(np.packbits(bad, bitorder="little").view("<u4")[0])
                 raise meaningless_operands(warp.place(), self.instruction, mask)
-            rows = self.sparsity.row_words(held, number["selector"])
+            rows = self.sparsity.row_words(metadata_value, number["selector"])
             for low, high in zip(*rows):
                 parts = [every_lane(lane_value(part))[::4] for part in (low, high)]
                 metadata.append(LaneValue(np.concatenate(parts)[:, None], _B32))
@@ -154,19 +155,19 @@ class WarpgroupStep:
         b = [
             number_ for word in right for number_ in self._numbers(1, word[None, :], number.get("sign_b", 1))
         ]
-        c, scale = self._before(given)
+        c, scale = self._before(operands)
         (product,) = evaluate(self.form, [2, 1, 1, scale, c, *a, *b, *metadata])
         return self._after(lane_value(product).data)
 
-    def _numbers(self, what: int, word: Lanes, sign: int) -> list[LaneValue]:
-        numbers = evaluate(self.form, [what, LaneValue(np.ascontiguousarray(word), _B32)])
+    def _numbers(self, operation: int, word: Lanes, sign: int) -> list[LaneValue]:
+        numbers = evaluate(self.form, [operation, LaneValue(np.ascontiguousarray(word), _B32)])
         return [lane_value(-number if sign in (-1, 0xFFFFFFFF) else number) for number in numbers]
 
-    def _held(self, given: dict[str, LaneValue]) -> list[Words]:
-        """Words of the rows of A in registers: each lane has a word of two rows, and one further on of each."""
+    def _rows_in_registers(self, operands: dict[str, LaneValue]) -> list[Words]:
+        """Words of the rows of A in registers: each lane holds two words of each of two rows."""
         rows_of_words = []
         for word in range(8):
-            rows = [every_lane(given[f"a{2 * (word // 4) + half}"])[word % 4 :: 4] for half in (0, 1)]
+            rows = [every_lane(operands[f"a{2 * (word // 4) + half}"])[word % 4 :: 4] for half in (0, 1)]
             rows_of_words.append(np.concatenate(rows).view(np.uint32))
         return rows_of_words
 
@@ -205,7 +206,7 @@ class WarpgroupStep:
             offsets = line % 8 * width + line // 8 * stride + piece * (16 if mode else leading)
         addresses = (start + offsets) & 0x3FFFF
         addresses ^= ((addresses >> 7) - phase & row - 1) << 4
-        # a descriptor has no room for the rank of the CTA in its cluster: it means the CTA's own memory
+        # descriptors do not contain the rank of a CTA in its cluster: they refer to the CTA's own memory
         flat = addresses.reshape(-1).astype(np.uint64) + np.uint64(warp.cta.window)
         (part,) = self.memory.reach(warp, np.zeros(flat.size, np.int64), flat)
         data = part.region.bytes[part.offsets[:, None] + np.arange(16)]
@@ -224,11 +225,11 @@ class WarpgroupStep:
             fetched = data.view("<u4").reshape(lines, words)
         return list(np.ascontiguousarray(fetched.T))
 
-    def _before(self, given: dict[str, LaneValue]) -> tuple[LaneValue, LaneValue]:
-        """The elements of D as they are, (16, columns), and where they count."""
+    def _before(self, operands: dict[str, LaneValue]) -> tuple[LaneValue, LaneValue]:
+        """The previous elements of D, (16, columns), and the mask of those that are accumulated."""
         half, blocks = self.result.type == _B32, self.columns // 8
         assert self.result.type is not None
-        registers = [every_lane(given[f"d{index}"]) for index in range(self.result.vector)]
+        registers = [every_lane(operands[f"d{index}"]) for index in range(self.result.vector)]
         elements = np.zeros((16, self.columns), np.uint16 if half else registers[0].dtype)
         for block in range(blocks):
             own = elements[:, 8 * block : 8 * block + 8]
@@ -241,7 +242,7 @@ class WarpgroupStep:
                         data = registers[4 * block + 2 * high + odd]
                     own[chosen] = data[_LANE[chosen]]
         kind = _F16 if half else self.result.type
-        scale = np.tile(every_lane(given["scale"])[_LANE], (1, blocks))
+        scale = np.tile(every_lane(operands["scale"])[_LANE], (1, blocks))
         return LaneValue(elements.view(np.float16) if half else elements, kind), LaneValue(scale, _PRED)
 
     def _after(self, elements: Lanes) -> list[LaneValue]:

@@ -1,7 +1,7 @@
-"""Integer arithmetic wider than a machine word, on NumPy arrays of ``uint64``: the ground that ``softfloat`` stands on.
+"""Integer arithmetic wider than a machine word, on NumPy arrays of ``uint64``, for ``softfloat``.
 
-A 128-bit number is a pair ``(high, low)`` of ``uint64`` arrays. "Jamming" shifts keep in the lowest bit whether any one
-was shifted out, so that a later rounding still sees that the number was not exact.
+A 128-bit number is a pair ``(high, low)`` of ``uint64`` arrays. Jamming shifts set the lowest bit if any one was shifted out (a sticky
+bit), so that a later rounding knows that the number was not exact.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def multiply64(a: Words, b: Words) -> tuple[Words, Words]:
 
 
 def shift_right_jam64(word: Words, count: Counts) -> Words:
-    """``word >> count`` with what was lost jammed into the lowest bit; any count ≥ 0."""
+    """``word >> count`` with lost bits jammed into the lowest bit; any count ≥ 0."""
     near = np.minimum(count, 63).astype(np.uint64)
     shifted = (word >> near) | ((word & ((_ONE << near) - _ONE)) != 0)
     result: Words = np.where(count > 63, (word != 0).astype(np.uint64), shifted)

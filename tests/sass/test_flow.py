@@ -33,7 +33,7 @@ def both(
     profile = device.launch(kernel, grid, block, [device.zeros(4096, np.float32), np.uint32(n)])
     graph = build_graph(written(f".function k\n{machine}"), "k")
     instructions = instructions_of(kernel)
-    counts = ptx_counts(profile, instructions)
+    counts = ptx_counts(profile.records, instructions)
     threads = executions(graph, instructions, counts, threads=True)
     assert threads is not None
     warps = executions(graph, instructions, counts, threads=False, never=threads.never, most=threads.certain)
@@ -246,7 +246,7 @@ def test_sums_of_launches_are_counted_together() -> None:
     data = device.zeros(64, np.float32)
     profiles = [device.launch(kernel, 1, block, [data, np.uint32(4)]) for block in (32, 64)]
     instructions = instructions_of(kernel)
-    counts = ptx_counts(ge.add_profiles(profiles), instructions)
+    counts = ptx_counts(ge.add_profiles(profiles).records, instructions)
     assert (counts.warps, counts.threads) == (3, 96)
     branch = counts.of[5]
     assert (branch.warps, branch.threads, branch.diverged, branch.taken) == (3, 96, 2, 8)

@@ -201,7 +201,7 @@ def test_cancelled_blocks_count_nothing_further_on() -> None:
     (record,) = profile.records
     given = timing_input(record, load_machine("b200"), profile.resources)
     assert given.ctas == 2000 - profile.cancelled_ctas == 256
-    counts = ptx_counts(profile, [])
+    counts = ptx_counts(profile.records, [])
     assert (counts.warps, counts.threads) == (256 * 8, 256 * 256)
     assert profile_from(record.program, stored(profile)).cancelled_ctas == 1744
     assert ge.add_profiles([profile, profile]).cancelled_ctas == 2 * 1744

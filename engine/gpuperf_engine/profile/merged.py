@@ -15,6 +15,8 @@ __all__ = ["MergedLaunches", "one_launch"]
 
 #: launches with different counters that are kept apart; further ones are added up
 DISTINCT = 32
+#: plans of launches whose inputs are known, each with their number
+_Plans = dict[Hashable, tuple[LaunchPlan, int]]
 #: notes, remarks and races that are kept of each kind
 _NOTED = 100
 _MEAN = "the time of {:,} launches with different counts is predicted from their mean"
@@ -29,8 +31,9 @@ class MergedLaunches:
         self._groups: dict[Hashable, list[int]] = {}
         self._records: list[LaunchRecord] = []
         #: of each of these the plans of launches whose inputs are known, and their number
-        self._same: list[dict[Hashable, tuple[LaunchPlan, int]]] = []
+        self._same: list[_Plans] = []
         self._rest: LaunchRecord | None = None
+        self._same_of_rest: _Plans = {}
         self._resources: Resources | None = None
         self._notes: dict[str, None] = {}
         self._remarks: dict[str, None] = {}
@@ -46,14 +49,15 @@ class MergedLaunches:
         group = self._groups.get(key)
         if group is not None:
             group[0] += 1
-            self._keep(group[1], record.plan)
+            _keep(self._same[group[1]], record.plan)
             return group[1]
         if len(self._groups) < DISTINCT:
             self._groups[key] = [1, len(self._records)]
             self._records.append(_quiet(record))
             self._same.append({})
-            self._keep(len(self._records) - 1, record.plan)
+            _keep(self._same[-1], record.plan)
             return len(self._records) - 1
+        _keep(self._same_of_rest, record.plan)
         if self._rest is None:
             quiet = _quiet(record)
             self._rest = replace(quiet, plan=replace(quiet.plan, inputs=None))
@@ -63,12 +67,6 @@ class MergedLaunches:
                 rest, observation=rest.observation.added(record.observation), times=rest.times + 1
             )
         return DISTINCT
-
-    def _keep(self, group: int, plan: LaunchPlan) -> None:
-        if plan.inputs is not None:
-            key = id(plan.inputs), plan.parameters
-            _, times = self._same[group].get(key, (None, 0))
-            self._same[group][key] = replace(plan, console=Console()), times + 1
 
     def _note(self, profile: Profile) -> None:
         if profile.remarks and len(self._remarks) < _NOTED:
@@ -99,7 +97,11 @@ class MergedLaunches:
             if rest.times > 1:
                 notes.append(_MEAN.format(rest.times))
                 plan = replace(plan, parameters=b"")  # of one launch alone, and they differ
-            records.append(replace(rest, plan=plan, observation=replace(rest.observation, hottest=hottest)))
+            observation = replace(rest.observation, hottest=hottest)
+            kept = tuple(self._same_of_rest.values())
+            if sum(number for _, number in kept) < rest.times:
+                kept = ()  # none of them stands for another
+            records.append(replace(rest, plan=plan, observation=observation, same=kept))
         if records:
             first = records[0]
             told = replace(
@@ -120,6 +122,14 @@ class MergedLaunches:
             )
             for record in records
         )
+
+
+def _keep(known: _Plans, plan: LaunchPlan) -> None:
+    """Adds a launch, if its inputs were kept."""
+    if plan.inputs is not None:
+        key = id(plan.inputs), plan.parameters
+        _, times = known.get(key, (None, 0))
+        known[key] = replace(plan, console=Console()), times + 1
 
 
 def one_launch(profile: Profile) -> Profile:

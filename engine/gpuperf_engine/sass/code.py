@@ -230,7 +230,7 @@ def _name(profile: Profile, kernel: Function, counts: PtxCounts, architecture: s
 
 
 def _inputs_kept(profile: Profile) -> bool:
-    return all(record.kept for record in profile.records)
+    return any(record.kept for record in profile.records)
 
 
 def _with_inputs(name: str, profile: Profile) -> str:
@@ -286,7 +286,7 @@ def _counted(profile: Profile) -> tuple[Function, PtxCounts, tuple[Instruction, 
         )
     kernel = profile.records[0].program.kernel
     numbers = instructions_of(kernel)
-    return kernel, ptx_counts(profile, numbers), numbers
+    return kernel, ptx_counts(profile.records, numbers), numbers
 
 
 def _digest(graph: Graph) -> str:

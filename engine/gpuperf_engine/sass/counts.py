@@ -11,7 +11,6 @@ from ..isa.effects import BRANCH, RETURN, THREAD_EXIT
 from ..profile.build import LaunchRecord
 from ..profile.sums import Columns
 from ..ptx.syntax import Instruction
-from ..results import Profile
 from ..simt.counters import SITE_COLUMNS
 from ..simt.program import EXIT, Program, Site
 
@@ -164,18 +163,18 @@ class PtxCounts:
         return False
 
 
-def ptx_counts(profile: Profile, instructions: Sequence[Instruction]) -> PtxCounts:
-    """The counts of a profile's launches."""
+def ptx_counts(records: Sequence[LaunchRecord], instructions: Sequence[Instruction]) -> PtxCounts:
+    """The counts of launches of one kernel."""
     number_of = {item: number for number, item in enumerate(instructions, 1)}
     counts: dict[int, PtxCount] = {}
     warps = threads = 0
-    for record in profile.records:
+    for record in records:
         ctas, lanes = (x * y * z for x, y, z in (record.plan.grid, record.plan.block))
         ran = record.times * ctas - record.observation.cancelled
         warps += ran * -(-lanes // 32)
         threads += ran * lanes
         _add(counts, record, number_of)
-    return PtxCounts(warps, threads, counts, profile.records[0].program, number_of)
+    return PtxCounts(warps, threads, counts, records[0].program, number_of)
 
 
 def _add(counts: dict[int, PtxCount], record: LaunchRecord, number_of: dict[Instruction, int]) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import MachineError
+from ..profile.build import LaunchRecord
 from ..ptx.syntax import Instruction
 from ..results import Profile
 from .assemble import Assembly
-from .counts import PtxCounts
+from .counts import PtxCounts, ptx_counts
 from .flow import Executions, executions
 from .graph import Block, Graph
 from .ordering import Unordered, unordered
@@ -58,40 +59,78 @@ def count_ways(
 
     Raises ``NothingFits`` if neither gives any.
     """
-    counted = _counted(profile, assembly, graph, instructions, counts, running=running)
+    kept = [record for record in profile.records if record.kept] if running else []
+    others = [record for record in profile.records if not record.kept]
+    if not kept:
+        counted = _known(_by_flow(graph, instructions, counts), assembly)
+    elif not others:
+        counted = _counted(kept, assembly, graph, instructions, counts)
+    else:
+        apart = _by_flow(graph, instructions, ptx_counts(others, instructions))
+        first = _counted(kept, assembly, graph, instructions, ptx_counts(kept, instructions))
+        counted = _together(first, _known(apart, assembly), kept, others)
     return _of_one_order(counted, graph, unordered(profile, graph, instructions))
 
 
+def _together(
+    first: Counted, second: Counted, kept: Sequence[LaunchRecord], others: Sequence[LaunchRecord]
+) -> Counted:
+    """Launches that were run, and ``others`` that were counted by the flow alone."""
+    warps, threads = (
+        Executions(
+            {index: count + more.blocks.get(index, 0) for index, count in one.blocks.items()},
+            one.least + more.least,
+            one.greatest + more.greatest,
+            one.open | more.open,
+            one.unexplained | more.unexplained,
+            one.whole and more.whole,
+        )
+        for one, more in ((first.warps, second.warps), (first.threads, second.threads))
+    )
+    greatest = first.greatest + second.greatest
+    uncertain = first.residue * first.greatest + second.residue * second.greatest
+    number, every = (sum(record.times for record in records) for records in (others, [*kept, *others]))
+    note = f"{number:,} of {every:,} launches were not run: the PTX counts alone tell what they execute"
+    return Counted(
+        warps,
+        threads,
+        first.least + second.least,
+        greatest,
+        uncertain / max(1, greatest),
+        (*first.notes, *second.notes, note),
+        first.ways if first.ways == "flow" else "run",
+        unsettled=first.unsettled,
+        apart=first.apart,
+    )
+
+
 def _counted(
-    profile: Profile,
+    records: Sequence[LaunchRecord],
     assembly: Assembly,
     graph: Graph,
     instructions: Sequence[Instruction],
     counts: PtxCounts,
-    *,
-    running: bool,
 ) -> Counted:
+    """Launches whose inputs were kept, by both ways."""
     by_flow = _by_flow(graph, instructions, counts)
-    if not running or not all(record.kept for record in profile.records):
-        return _known(by_flow, assembly)
     try:
-        ran = run(profile, assembly, graph)
+        ran = run(records, assembly, graph)
     except NotRun as reason:
         known = _known(by_flow, assembly, f"; it was not run: {reason}")
         return replace(known, notes=(*known.notes, f"the machine code was not run: {reason}"))
-    return _of_launches(_compared(by_flow, _by_run(graph, ran), graph), by_flow, ran, profile, graph)
+    return _of_launches(_compared(by_flow, _by_run(graph, ran), graph), by_flow, ran, records, graph)
 
 
 def _of_launches(
-    counted: Counted, by_flow: Counted | None, ran: Ran, profile: Profile, graph: Graph
+    counted: Counted, by_flow: Counted | None, ran: Ran, records: Sequence[LaunchRecord], graph: Graph
 ) -> Counted:
     """What the counts of PTX leave open of launches that were not run stays uncertain."""
     if not ran.assumed:
         return counted
-    apart = sum(record.times - sum(times for _, times in record.kept) for record in profile.records)
-    total = sum(record.observation.warp_instructions(record.program) for record in profile.records)
+    apart = sum(record.times - sum(times for _, times in record.kept) for record in records)
+    total = sum(record.observation.warp_instructions(record.program) for record in records)
     share = ran.assumed / max(1, total) * (1.0 if by_flow is None else by_flow.residue)
-    launches = sum(record.times for record in profile.records)
+    launches = sum(record.times for record in records)
     return replace(
         counted,
         least=counted.least if by_flow is None else min(counted.least, by_flow.least),

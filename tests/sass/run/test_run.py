@@ -678,19 +678,20 @@ def test_a_run_must_agree_with_each_block_that_the_counts_decide(
     assert (ordered.residue, ordered.unsettled) == (residue or 2 / 10, {2})
 
 
-def of_program(starts: list[int]) -> ge.Profile:
+def of_program(starts: list[int], lengths: list[int] | None = None) -> ge.Profile:
     """Launches of the walk as a program makes them that frees its memory and ends, from words that begin with these numbers."""
     device = ge.Device(memory_bytes=1 << 24, history=0)
     device.first_inputs = FirstInputs()
     kernel, merged = ge.parse(WALK_PTX, path="walk.ptx")["walk"], MergedLaunches()
     data = device.zeros(64, np.uint32)
-    for start in starts:
+    for start, length in zip(starts, lengths or [40] * len(starts)):
         data.copy_from(np.arange(start, start + 64, dtype=np.uint32))
-        merged.add(device.launch(kernel, 1, 64, [data, np.uint32(40)]))
+        merged.add(device.launch(kernel, 1, 64, [data, np.uint32(length)]))
     device.free(data)
-    (profile,), contents = merged.profiles(), Contents()
-    row = json.loads(json.dumps(stored(profile, contents)))
-    return profile_from(program_of(kernel), row, Contents(np.concatenate(contents.arrays)))
+    contents = Contents()
+    rows = [json.loads(json.dumps(stored(profile, contents))) for profile in merged.profiles()]
+    known = Contents(np.concatenate(contents.arrays))
+    return ge.add_profiles([profile_from(program_of(kernel), row, known) for row in rows])
 
 
 @stands_in
@@ -723,6 +724,39 @@ def test_launches_that_were_not_kept_stay_open(monkeypatch: pytest.MonkeyPatch, 
         "3 of 4 launches were not run: they are counted like the first launch with the same PTX counts",
     )
     assert not all(item.exact for item in code.instructions)
+
+
+@stands_in
+def test_launches_that_are_added_up_are_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Three with different counts, of which two are one record: together what each executes by itself."""
+    monkeypatch.setattr("gpuperf_engine.profile.merged.DISTINCT", 1)
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    profile = of_program([3, 4, 5, 5], [40, 8, 24, 24])
+    assert [record.times for record in profile.records] == [1, 3]
+    code = ge.machine_code(profile, "rtx-3090")
+    each = [ge.machine_code(walk("llvm", length), "rtx-3090") for length in (40, 8, 24, 24)]
+    assert (code.ways, code.residue, code.notes) == ("run", 0.0, ())
+    assert code.warp_instructions == sum(one.warp_instructions for one in each)
+    assert code.thread_instructions == sum(one.thread_instructions for one in each)
+
+
+@stands_in
+def test_launches_that_were_run_and_others_are_added(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The inputs of the third were not kept: of it alone the counts of PTX leave something open."""
+    monkeypatch.setattr("gpuperf_engine.device.first_inputs.MOST_SMALL_KEPT", 2)
+    stand_in(monkeypatch, tmp_path, WALK, "walk")
+    code = ge.machine_code(of_program([3, 4, 5], [40, 8, 24]), "rtx-3090")
+    run, flow = (
+        [ge.machine_code(walk("llvm", length), "rtx-3090", running=running) for length in lengths]
+        for lengths, running in (((40, 8), True), ((24,), False))
+    )
+    assert flow[0].residue > 0
+    assert code.ways == "run"
+    assert code.warp_instructions == sum(one.warp_instructions for one in (*run, *flow))
+    certain = sum(one.warp_instructions for one in run)
+    assert code.residue == pytest.approx(flow[0].residue * flow[0].greatest / (certain + flow[0].greatest))
+    assert code.greatest == certain + flow[0].greatest
+    assert code.notes[-1] == "1 of 3 launches were not run: the PTX counts alone tell what they execute"
 
 
 def test_without_inputs_nothing_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import EngineError
 from ...profile.build import LaunchRecord
@@ -15,7 +17,6 @@ from ...profile.sums import Columns
 from ...ptx.module import Function
 from ...ptx.parse import parse
 from ...ptx.syntax import Instruction
-from ...results import Profile
 from ...simt.counters import SITE_COLUMNS
 from ...simt.launch import LaunchPlan
 from ...simt.program import Program, build_program
@@ -50,33 +51,37 @@ class Ran:
     assumed: int = 0
 
 
-def run(profile: Profile, assembly: Assembly, graph: Graph) -> Ran:
-    """Runs the machine code of a kernel on what memory held before each launch of a profile, or the first of those that count the
+def run(records: Sequence[LaunchRecord], assembly: Assembly, graph: Graph) -> Ran:
+    """Runs the machine code of a kernel on what memory held before each launch of some records, or the first of those that count the
     same, whose executions are taken for those that were not kept (``Ran.assumed``).
 
     It has been run if it leaves the same bytes in memory as the PTX does, or results that were rounded otherwise, if those that a
     GPU may compute otherwise decide nothing (``deciding``). Raises ``NotRun`` with the reason if it cannot be run, or does not.
     """
-    kernel = profile.records[0].program.kernel
-    if not all(record.kept for record in profile.records):
+    kernel = records[0].program.kernel
+    if not all(record.kept for record in records):
         raise NotRun("the memory contents before the launch were not kept")
     try:
-        return _ran(profile, _runner(kernel, assembly, graph, slow_paths=False))
+        return _ran(records, _runner(kernel, assembly, graph, slow_paths=False))
     except NotRun as reason:
         if not str(reason).startswith(SLOW_PATH):
             raise
         kernel.memo[_runner_key(assembly, slow_paths=False)] = reason.with_traceback(None)
-    return _ran(profile, _runner(kernel, assembly, graph, slow_paths=True))
+    return _ran(records, _runner(kernel, assembly, graph, slow_paths=True))
 
 
-def _ran(profile: Profile, runner: _Runner) -> Ran:
+def _ran(records: Sequence[LaunchRecord], runner: _Runner) -> Ran:
     ran = Ran()
-    for record in profile.records:
+    for record in records:
         each, others = record.each, record.times - sum(times for _, times in record.kept)
         ran.assumed += others * each.observation.warp_instructions(record.program)
+        counters = np.zeros_like(Columns.counters(record.observation))
         for plan, times in record.kept:
-            runner.launch(replace(each, plan=plan), ran, times + others)
+            counters += (times + others) * runner.launch(replace(each, plan=plan), ran, times + others)
             others = 0
+        # launches with different counts may have been added up
+        if not np.array_equal(counters, Columns.counters(record.observation)):
+            raise NotRun("a second run of the launches gives other counts")
     return ran
 
 
@@ -113,7 +118,8 @@ class _Runner:
         except EngineError as error:
             raise NotRun(f"it cannot be translated to PTX: {error.message}") from None
 
-    def launch(self, record: LaunchRecord, ran: Ran, times: int) -> None:
+    def launch(self, record: LaunchRecord, ran: Ran, times: int) -> NDArray[Any]:
+        """Adds what one launch executes, so many times; the counters of its PTX, which is run beside it."""
         plan, inputs = record.plan, record.plan.inputs
         assert inputs is not None
         plan = replace(plan, inputs=None, races=False, kept=(), only_kept=False)
@@ -132,12 +138,10 @@ class _Runner:
         except EngineError as error:
             line = error.span.line if error.span is not None else 0
             raise NotRun(self.translation.reasons.get(line, error.message)) from None
-        counted = Columns.counters
-        if not np.array_equal(counted(before), counted(record.observation)):
-            raise NotRun("a second run of the launch gives other counts")
         if results != expected:
             self._compare(record, plan, own)
         self._add(LaunchRecord(self.program, own, observation), ran, times)
+        return Columns.counters(before)
 
     def _compare(self, record: LaunchRecord, plan: LaunchPlan, own: LaunchPlan) -> None:
         """Raises ``NotRun`` unless what differs was only rounded otherwise, and what is counted is the same on a GPU."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from operator import attrgetter
 
 from ...jit import cache
 from ...profile.build import LaunchRecord
@@ -74,17 +75,24 @@ def timed_launch(
         if plan.inputs is not None:  # else what was loaded might have told
             cache.keep(name, json.dumps({"refused": str(reason)}).encode())
         raise
-    stored = asdict(timed)
-    for rows in _ROWS:
-        stored[rows] = [list(row.values()) for row in stored[rows]]
-    cache.keep(name, json.dumps(stored).encode())
+    cache.keep(name, json.dumps(_fields(timed) | {rows: _rows(timed, rows) for rows in _ROWS}).encode())
     return timed
 
 
 #: lists of records, each kept as a list of its fields
-_ROWS: dict[str, Callable[..., Stalled | Wait]] = {"instructions": Stalled, "waits": Wait}
+_ROWS: dict[str, type[Stalled] | type[Wait]] = {"instructions": Stalled, "waits": Wait}
 #: in place of a time: what memory held before the launch decides it too
 _OF_INPUTS = b"inputs"
+
+
+def _fields(timed: Timed) -> dict[str, object]:
+    return {field.name: getattr(timed, field.name) for field in fields(timed)}
+
+
+def _rows(timed: Timed, name: str) -> list[tuple[object, ...]]:
+    """``asdict`` would copy every number of thousands of records."""
+    values = attrgetter(*(field.name for field in fields(_ROWS[name])))
+    return [values(row) for row in getattr(timed, name)]
 
 
 def _with_inputs(name: str, record: LaunchRecord) -> str:

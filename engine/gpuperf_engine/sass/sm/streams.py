@@ -34,6 +34,8 @@ _SPACES = {
 _MOST_CLASSES = 6
 #: lines of an access, at most
 _MOST_LINES = 128
+#: of a table of lines at first: 1 MiB
+_FIRST_CELLS = 1 << 16
 #: of a site: its data come from L2 past L1 (PTX, ``cp.async.cg``)
 _PAST_L1 = 128
 Place = tuple[int, int, int]
@@ -338,14 +340,26 @@ def _named(tracer: Tracer, of_site: list[int]) -> Named:
 
 def class_of(named: Named, warps: list[NDArray[np.uint32]]) -> Class:
     """The streams of one traced CTA."""
-    total = sum(map(len, warps))
     # each word of a lane of local memory lies in a line of its own
     own = named.sites[named.sites[:, 0] == _SPACES["local"], 1]
     most = min(_MOST_LINES, 32 * int(own.max(initial=1)))
-    accesses = total // 32 + 1
-    cells = 1 << max(10, (2 * min(accesses * most, 1 << 22)).bit_length())
+    accesses = sum(map(len, warps)) // 32 + 1
+    largest = 1 << max(10, (2 * min(accesses * most, 1 << 22)).bit_length())
+    # a table with room for lines that no CTA touches costs more than to fill a small one first: its pages are cleared
+    cells = min(largest, _FIRST_CELLS)
+    while True:
+        made = _class_within(named, warps, cells, accesses * max(64, most + 1))
+        if made is not None:
+            return made
+        if cells == largest:
+            raise NotRun("a CTA touches more lines of memory than are told apart")
+        cells = min(largest, 8 * cells)
+
+
+def _class_within(named: Named, warps: list[NDArray[np.uint32]], cells: int, words: int) -> Class | None:
+    """The same with a table of so many cells, and room for so many words of accesses; ``None`` if the CTA touches more lines."""
     table = np.zeros((cells, 2), np.uint64)
-    stream = np.zeros(accesses * max(64, most + 1) + total + 64 * len(warps) + 64, np.uint32)
+    stream = np.zeros(words + sum(map(len, warps)) + 64 * len(warps) + 64, np.uint32)
     groups, sectors, lines = np.zeros(cells, np.uint8), np.zeros(cells, np.uint8), np.zeros(cells, np.int64)
     scratch = np.zeros(64 + 32 * 32 * 8, np.uint64)
     given = named.given()
@@ -370,10 +384,10 @@ def class_of(named: Named, warps: list[NDArray[np.uint32]]) -> Class:
         put(Stream.WARP, warp)
         starts.append(out)
         out = function(int(given.ctypes.data))
-    named.keep(given)
     unique = int(given[Stream.UNIQUE // 8])
-    if unique >= cells - 1:
-        raise NotRun("a CTA touches more lines of memory than are told apart")
+    if unique >= cells - 1 - (cells - 1 >> 2):
+        return None
+    named.keep(given)
     end = (out - int(stream.ctypes.data)) // 4
     kept = stream[:end].copy()
     shift = int(kept.ctypes.data) - int(stream.ctypes.data)

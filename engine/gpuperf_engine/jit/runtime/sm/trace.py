@@ -25,7 +25,7 @@ def sm_line(s: Stream, group: int, line: int) -> int:
             return load64(cell + 8)
         if known == 0:
             number = s.UNIQUE
-            if number >= s.MASK:
+            if number >= s.MASK - (s.MASK >> 2):
                 return 0
             store64(cell, key)
             store64(cell + 8, number)

@@ -76,7 +76,7 @@ class Script:
     def state(self) -> Iterator[bytes]:
         yield repr((self.steps, self.live)).encode()
 
-    def where(self) -> Iterator[Waiting]:
+    def waiting(self) -> Iterator[Waiting]:
         return iter(())
 
 

@@ -229,7 +229,7 @@ def _compute(to: Prepare, instruction: Instruction) -> Step:
         if is_checked:
             active = warp.active if where is None else warp.active & where
             if wrong := bits_of(LaneValue(every_lane(lane_value(results[-1])) & active, _PRED)):
-                raise meaningless_operands(warp.place(), instruction, wrong)
+                raise meaningless_operands(warp.position(), instruction, wrong)
         for target, value in zip(targets, results):
             if target is not None:
                 warp.write(target, lane_value(value), where)
@@ -258,6 +258,6 @@ def _guarded_trap(to: Prepare, instruction: Instruction) -> Step:
     def step(warp: ReferenceWarp) -> None:
         _, active = guarded(warp)
         if active.any():
-            raise trap(warp.place(), instruction, sum(1 << lane for lane in active.nonzero()[0].tolist()))
+            raise trap(warp.position(), instruction, sum(1 << lane for lane in active.nonzero()[0].tolist()))
 
     return step

@@ -109,7 +109,7 @@ class Targets:
         return ranks_in(int(every_lane(self.read_ranks(warp))[lane]))
 
     @staticmethod
-    def place(address: int, rank: int | None) -> int:
+    def address_in(address: int, rank: int | None) -> int:
         """The address with the same offset in the shared memory of the CTA of a rank."""
         return address if rank is None else in_rank(address, rank)
 
@@ -122,7 +122,7 @@ class Targets:
             mbarriers = self.mbarriers.read(warp).copy()
             if self.paired and rank is not None:
                 rank = rank & ~1 | int(mbarriers[lane]) >> RANK_SHIFT & 1
-            mbarriers[lane] = self.place(int(mbarriers[lane]), rank)
+            mbarriers[lane] = self.address_in(int(mbarriers[lane]), rank)
             if reports:
                 self.mbarriers.report(warp, lane, mbarriers)
             self.mbarriers.change(warp, lane, mbarriers, Mbarrier.COMPLETE, 1, size)
@@ -193,13 +193,15 @@ class BulkStep:
         for lane in lanes:
             size, source, target = int(sizes[lane]), int(sources[lane]), int(targets[lane])
             if size % BULK_PIECE:
-                raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.SIZE, target, 0, size)
+                raise bad_mbarrier(warp.position(), self.instruction, lane, Mbarrier.SIZE, target, 0, size)
             edges = [int(every_lane(read(warp))[lane]) for read in self.read_edges]
             for edge in edges:
                 if edge >= BULK_PIECE:
-                    raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.EDGE, target, 0, edge)
+                    raise bad_mbarrier(
+                        warp.position(), self.instruction, lane, Mbarrier.EDGE, target, 0, edge
+                    )
             for copy, rank in enumerate(self.targets.ranks(warp, lane)):
-                address = self.targets.place(target, rank)
+                address = self.targets.address_in(target, rank)
                 operands = None
                 if any(edges) and size:
                     self._move_within(warp, lane, source, address, size, *edges)
@@ -331,9 +333,11 @@ class FillStep:
         for lane in lanes:
             size, address = int(sizes[lane]), int(addresses[lane])
             if self.generic and not 0 <= address - SHARED_WINDOW < WINDOW_BYTES:
-                raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.NOT_SHARED, address, 0, 0)
+                raise bad_mbarrier(
+                    warp.position(), self.instruction, lane, Mbarrier.NOT_SHARED, address, 0, 0
+                )
             if size % 8:
-                raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.WORDS, address, 0, size)
+                raise bad_mbarrier(warp.position(), self.instruction, lane, Mbarrier.WORDS, address, 0, size)
             for offset in range(0, size, 8):
                 word = np.array([address + offset], np.uint64)
                 (part,) = self.access.reach(warp, np.array([lane]), word)
@@ -387,7 +391,7 @@ class AnswerStep:
     ) -> None:
         base = SHARED_WINDOW if self.generic else 0
         if self.generic and not 0 <= address - base < WINDOW_BYTES:
-            raise bad_mbarrier(warp.place(), self.instruction, lane, Mbarrier.NOT_SHARED, address, 0, 0)
+            raise bad_mbarrier(warp.position(), self.instruction, lane, Mbarrier.NOT_SHARED, address, 0, 0)
         offset, object_ = address - base, int(mbarriers[lane])
         if rank is not None:
             offset = in_rank(offset, rank)

@@ -201,16 +201,16 @@ class Call:
             by_function.append((number, lanes))
         if left:
             lane = lanes_of(left)[0]
-            raise bad_target(warp.place(), self.instruction, lane, int(addresses[lane]), 0)
+            raise bad_target(warp.position(), self.instruction, lane, int(addresses[lane]), 0)
         return by_function
 
     def _undefined(self, warp: ReferenceWarp, function: Function) -> Exception:
-        return undefined(function, self.instruction, warp.place().thread(lanes_of(warp.mask)[0]))
+        return undefined(function, self.instruction, warp.position().thread(lanes_of(warp.mask)[0]))
 
     def enter(self, warp: ReferenceWarp, callee: int, lanes: int) -> Activation:
         """Lanes call a function: saves the caller's state and passes the arguments."""
         if warp.paths.call_depth >= MAX_DEPTH:
-            raise too_deep(warp.place(), self.instruction, lanes_of(lanes)[0], MAX_DEPTH)
+            raise too_deep(warp.position(), self.instruction, lanes_of(lanes)[0], MAX_DEPTH)
         where = warp.lanes_array(lanes)
         function = self.program.functions[callee]
         values = [self._value(warp, argument) for argument in self.arguments]
@@ -244,7 +244,7 @@ class Call:
         full = where & (fresh + np.uint64(size) + warp.stack_depth(self.number) > warp.local_bytes)
         if full.any():
             bytes_ = warp.local_bytes - self.program.local_static
-            raise stack_overflow(warp.place(), self.instruction, int(full.argmax()), bytes_)
+            raise stack_overflow(warp.position(), self.instruction, int(full.argmax()), bytes_)
         warp.frame_addresses[callee] = fresh
         warp.stack_top = warp.stack_top + where * np.uint64(size)
 

@@ -144,7 +144,7 @@ def _indirect(to: Prepare, block: BasicBlock) -> End:
         for lane in lanes_of(warp.mask):
             number = int(index[lane])
             if number >= len(successors):
-                raise bad_target(warp.place(), instruction, lane, number, len(successors))
+                raise bad_target(warp.position(), instruction, lane, number, len(successors))
             sides[successors[number]] |= 1 << lane
         taken = [target for target, lanes in sides.items() if lanes]
         if len(taken) == 1:
@@ -191,7 +191,7 @@ def _system(to: Prepare, block: BasicBlock) -> End:
         size, local = warp.local_bytes, warp.local.bytes
         call = SystemCall(
             instruction,
-            warp.place(),
+            warp.position(),
             warp.cta.arena.memory,
             warp.mask,
             tuple(every_lane(read(warp)).astype(np.uint64) for read in arguments),
@@ -262,7 +262,7 @@ class BarrierEnd:
         Raises if violations of the rule are errors."""
         rest = warp.paths.live & ~lanes
         if warp.cta.plan.strict == "error":
-            raise divergent_barrier(warp.place(), self.instruction, lanes, rest)
+            raise divergent_barrier(warp.position(), self.instruction, lanes, rest)
         first = lanes_of(lanes)[0]
         warp.counters.breaches.append(
             Breach("aligned-barrier", self.instruction, warp.cta.index, warp.index, first, lanes | rest << 32)
@@ -290,13 +290,13 @@ class BarrierEnd:
         """Barrier and thread count (0: all) of the lowest lane."""
         number = int(every_lane(self.number(warp))[lane])
         if number >= BARRIERS:
-            raise bad_barrier(warp.place(), self.instruction, lane, f"barrier {number}")
+            raise bad_barrier(warp.position(), self.instruction, lane, f"barrier {number}")
         if self.threads is None:
             return number, 0
         expected = int(every_lane(self.threads(warp))[lane])
         if expected == 0 or expected % 32 or expected > MAX_THREADS:
             raise bad_barrier(
-                warp.place(), self.instruction, lane, f"{expected} threads for barrier {number}"
+                warp.position(), self.instruction, lane, f"{expected} threads for barrier {number}"
             )
         return number, expected
 
@@ -323,11 +323,11 @@ class ClusterEnd(BarrierEnd):
         barrier, own = warp.cta.cluster.barrier, (warp.cta.rank, warp.index)
         if not self.waits:
             if not barrier.arrive(own, lanes):
-                raise bad_cluster_barrier(warp.place(), self.instruction, lanes_of(lanes)[0])
+                raise bad_cluster_barrier(warp.position(), self.instruction, lanes_of(lanes)[0])
             return False
         complete = barrier.wait(own, lanes)
         if complete is None:
-            raise bad_cluster_barrier(warp.place(), self.instruction, lanes_of(lanes)[0])
+            raise bad_cluster_barrier(warp.position(), self.instruction, lanes_of(lanes)[0])
         return not complete
 
     def result(self, warp: ReferenceWarp, lanes: int, true: int, false: int) -> None:

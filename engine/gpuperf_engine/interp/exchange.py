@@ -122,7 +122,7 @@ class Exchange:
                     )
                     warp.counters.breaches.append(breach)
                     return {lanes: lanes}
-                raise bad_member_mask(warp.place(), self.instruction, lanes_of(lanes & ~mask)[0], mask)
+                raise bad_member_mask(warp.position(), self.instruction, lanes_of(lanes & ~mask)[0], mask)
         return masks
 
     def _shuffles_whole(self, warp: ReferenceWarp, lanes: int) -> bool:
@@ -142,7 +142,7 @@ def perform(warp: ReferenceWarp, participants: int, parts: Sequence[tuple[Exchan
     """Execute the operation over the participants; the lanes of each part write the registers of their own instruction."""
     first = parts[0][0]
     if first.instruction.effect.whole_warp and participants != _WHOLE:
-        raise incomplete_warp(warp.place(), first.instruction, participants)
+        raise incomplete_warp(warp.position(), first.instruction, participants)
     joint: dict[str, LaneValue] = {}
     for name, type_ in first.types.items():
         data = np.zeros(32, dtype_of(type_))
@@ -255,7 +255,7 @@ class Matrix(Exchange):
         ]
         results = [lane_value(result) for result in evaluate(self.form, values)]
         if self.form.row.applied.checked is not None and (wrong := _ballot(results.pop(), participants)):
-            raise meaningless_operands(warp.place(), self.instruction, wrong)
+            raise meaningless_operands(warp.position(), self.instruction, wrong)
         return results
 
 

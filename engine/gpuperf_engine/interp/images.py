@@ -54,7 +54,7 @@ class ImageStep:
         if image.refused.any():
             lane = int(image.refused.argmax())
             images = warp.cta.arena.memory.images
-            raise image_fault(warp.place().thread(lane), self.instruction, int(handles[lane]), images)
+            raise image_fault(warp.position().thread(lane), self.instruction, int(handles[lane]), images)
         for target, value in zip(self.targets, results):
             if target is not None:
                 warp.write(target, lane_value(value), guard)

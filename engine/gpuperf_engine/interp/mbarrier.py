@@ -93,7 +93,7 @@ class Objects:
     def error(
         self, warp: ReferenceWarp, lane: int, problem: int, address: int, word: int, amount: int
     ) -> EngineError:
-        return bad_mbarrier(warp.place(), self.instruction, lane, problem, address, word, amount)
+        return bad_mbarrier(warp.position(), self.instruction, lane, problem, address, word, amount)
 
     def in_rank(self, addresses: Lanes, rank: int) -> Lanes:
         """The same offsets in the shared memory of the CTA of that rank."""

@@ -54,7 +54,7 @@ class StackStep:
             bad |= active & ((size.astype(np.uint64) > before.data) | (after > before.data))
         if bad.any():
             lane = int(bad.argmax())
-            raise bad_stack(warp.place(), self.instruction, lane, int(size[lane]))
+            raise bad_stack(warp.position(), self.instruction, lane, int(size[lane]))
         warp.stack_depths[self.number] = np.where(active, end.data - after, depth)
         for target in self.targets:
             if target is not None:

@@ -53,7 +53,7 @@ class _Map:
             layout = Layout.begun()
             contents[:] = np.frombuffer(layout.encode(), np.uint8)
         if layout is None:
-            raise bad_mbarrier(warp.place(), self.instruction, lane, Problem.NO_MAP, address, 0, 0)
+            raise bad_mbarrier(warp.position(), self.instruction, lane, Problem.NO_MAP, address, 0, 0)
         return layout, part.region, first
 
 
@@ -94,7 +94,7 @@ class TensorStep:
             if layout.missing is not None:
                 map_address = int(every_lane(self.map.addresses(warp))[lane])
                 raise bad_mbarrier(
-                    warp.place(), self.instruction, lane, Problem.UNSET, map_address, layout.missing, 0
+                    warp.position(), self.instruction, lane, Problem.UNSET, map_address, layout.missing, 0
                 )
             offset = int(every_lane(self.read_places(warp))[lane])
             start, offsets = (
@@ -109,10 +109,10 @@ class TensorStep:
             problem = problem or problem_of(self.copy, layout, offset, start, offsets)
             if problem is not None:
                 number, word, amount = problem
-                raise bad_mbarrier(warp.place(), self.instruction, lane, number, offset, word, amount)
+                raise bad_mbarrier(warp.position(), self.instruction, lane, number, offset, word, amount)
             box = box_of(self.copy, layout, start, offsets, warp.cta.plan.shared_bytes)
             for copy, rank in enumerate(self.targets.ranks(warp, lane)):
-                self._move(warp, lane, box, self.targets.place(offset, rank))
+                self._move(warp, lane, box, self.targets.address_in(offset, rank))
                 self.targets.signal(warp, lane, rank, box.bytes, self._is_reported(warp, lane, box))
                 self._tally(warp, box, again=copy > 0)
 
@@ -290,7 +290,9 @@ class ReplaceStep:
             if self.ordinal >= field.number or not field.low <= value <= field.high or value % field.multiple:
                 word = field_word(self.field, self.ordinal)
                 address = int(every_lane(self.map.addresses(warp))[lane])
-                raise bad_mbarrier(warp.place(), self.instruction, lane, Problem.VALUE, address, word, value)
+                raise bad_mbarrier(
+                    warp.position(), self.instruction, lane, Problem.VALUE, address, word, value
+                )
             raw = (value + bias).to_bytes(size, "little")
             region.bytes[first + field_offset : first + field_offset + size] = np.frombuffer(raw, np.uint8)
             unset = layout.unset & ~field_bit(self.field, self.ordinal)

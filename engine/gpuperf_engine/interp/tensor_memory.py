@@ -68,7 +68,7 @@ def refuse(
     warp: ReferenceWarp, instruction: Instruction, lane: int, problem: int, word: int, amount: int
 ) -> NoReturn:
     """Raise ``TrapError``."""
-    raise bad_mbarrier(warp.place(), instruction, lane, problem, 0, word, amount)
+    raise bad_mbarrier(warp.position(), instruction, lane, problem, 0, word, amount)
 
 
 def require(

@@ -20,7 +20,7 @@ from ..simt.atomic_targets import AtomicTargets
 from ..simt.barriers import Barriers
 from ..simt.clusters import ClusterBarrier, broken_rule, refused_address
 from ..simt.effects import convergence_key
-from ..simt.faults import Place, Waiting, budget, deadlock, doing, uneven_products
+from ..simt.faults import Waiting, WarpPosition, budget, deadlock, doing, uneven_products
 from ..simt.launch import LaunchPlan
 from ..simt.live_registers import live_at
 from ..simt.padding import Overrun
@@ -255,7 +255,7 @@ class ReferenceWarp:
     def resume(self) -> Status:
         status = self._run()
         if self.steps > self.cta.plan.max_instructions:
-            raise budget(self.place(), self._block_at(self._slice_end), self.steps, self.paths.mask)
+            raise budget(self.position(), self._block_at(self._slice_end), self.steps, self.paths.mask)
         return status
 
     def _run(self) -> Status:
@@ -323,7 +323,7 @@ class ReferenceWarp:
             return Status.DONE
         if any(wait.key in (BARRIER, ALIGNED) for _, _, wait in self.paths.waiting()):
             return Status.WAITS
-        raise deadlock(self.where())
+        raise deadlock(self.waiting())
 
     def _compare_products(self) -> None:
         """Check that warps of the warpgroup that have already ended executed as many products."""
@@ -331,7 +331,7 @@ class ReferenceWarp:
         for other in (self.index ^ 1, self.index ^ 2, self.index ^ 3):
             if ended.get(other, self.products) != self.products:
                 raise uneven_products(
-                    self.place(),
+                    self.position(),
                     self.cta.program.products[0],
                     (self.index, self.products),
                     (other, ended[other]),
@@ -445,36 +445,36 @@ class ReferenceWarp:
                 live[register] = live.get(register, 0) | lanes
         return live
 
-    def where(self) -> Iterable[Waiting]:
-        place, blocks = self.place(), self.cta.blocks
+    def waiting(self) -> Iterable[Waiting]:
+        position, blocks = self.position(), self.cta.blocks
         if self.at_barrier is not None:
             instruction = self.at_barrier.instruction
             reason = f"at {instruction.opcode}"
-            yield Waiting(place, self.paths.mask, self.at_barrier.block, reason, instruction)
+            yield Waiting(position, self.paths.mask, self.at_barrier.block, reason, instruction)
         elif self.suspended:
             held = blocks[self.paths.pc - AT_WAIT]
             assert held.wait is not None
             reason = held.wait.reason(self, self.cta.shared.bytes)
-            yield Waiting(place, self.paths.mask, held.basic, reason, held.wait.instruction)
+            yield Waiting(position, self.paths.mask, held.basic, reason, held.wait.instruction)
         elif self.paths.mask:
-            yield Waiting(place, self.paths.mask, self._block_at(self.paths.pc), doing(self.paths.pc))
+            yield Waiting(position, self.paths.mask, self._block_at(self.paths.pc), doing(self.paths.pc))
         for block, lanes, wait in self.paths.waiting():
             basic = blocks[block].basic
             if wait.key in (BARRIER, ALIGNED) and basic.terminator is not None:
-                yield Waiting(place, lanes, basic, f"at {basic.terminator.opcode}", basic.terminator)
+                yield Waiting(position, lanes, basic, f"at {basic.terminator.opcode}", basic.terminator)
             else:
                 yield Waiting(
-                    place, lanes, basic, f"at {basic.instructions[0].opcode} for lanes that do not arrive"
+                    position, lanes, basic, f"at {basic.instructions[0].opcode} for lanes that do not arrive"
                 )
         if self.paths.mask and self.at_barrier is None and not self.suspended:
             for entry in self.paths.entries:
                 if entry.kind == PENDING and entry.mask & self.paths.live:
                     side = entry.mask & self.paths.live
-                    yield Waiting(place, side, self._block_at(entry.pc), doing(entry.pc))
+                    yield Waiting(position, side, self._block_at(entry.pc), doing(entry.pc))
 
     def _block_at(self, pc: int) -> BasicBlock:
         return self.cta.blocks[pc & (AT_WAIT - 1)].basic
 
-    def place(self) -> Place:
+    def position(self) -> WarpPosition:
         """The position of the warp, for messages."""
-        return Place(self.cta.program, self.cta.plan, self.cta.index, self.index)
+        return WarpPosition(self.cta.program, self.cta.plan, self.cta.index, self.index)

@@ -127,7 +127,7 @@ class WarpgroupStep:
 
     def __call__(self, warp: ReferenceWarp, operands: dict[str, LaneValue]) -> list[LaneValue]:
         if warp.index | 3 >= warp.cta.plan.warps_per_cta:
-            raise no_warpgroup(warp.place(), self.instruction, 0xFFFFFFFF)
+            raise no_warpgroup(warp.position(), self.instruction, 0xFFFFFFFF)
         warp.products += 1
         number = {
             name: int(operands[name].data[0]) for name in ("sign_a", "sign_b", "trans_a", "trans_b", "selector") if name in operands
@@ -146,7 +146,7 @@ class WarpgroupStep:
             wrong = lane_value(self.sparsity.refused(metadata_value, number["selector"], False))
             if (bad := every_lane(wrong)).any():
                 mask = int(np.packbits(bad, bitorder="little").view("<u4")[0])
-                raise meaningless_operands(warp.place(), self.instruction, mask)
+                raise meaningless_operands(warp.position(), self.instruction, mask)
             rows = self.sparsity.row_words(metadata_value, number["selector"])
             for low, high in zip(*rows):
                 parts = [every_lane(lane_value(part))[::4] for part in (low, high)]
@@ -185,13 +185,13 @@ class WarpgroupStep:
         every = every_lane(descriptor)
         if (every != every[0]).any():
             mask = int(np.packbits(every != every[0], bitorder="little").view("<u4")[0])
-            raise unequal_descriptors(warp.place(), self.instruction, mask)
+            raise unequal_descriptors(warp.position(), self.instruction, mask)
         bits = int(every[0])
         start, leading, stride = ((bits >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
         phase, mode = bits >> 49 & 7, bits >> 62
         width = 256 >> mode if mode else 16
         if not across and mode and 4 * words > width:
-            raise long_line(warp.place(), self.instruction, 0xFFFFFFFF)
+            raise long_line(warp.position(), self.instruction, 0xFFFFFFFF)
         row = width // 16
         line = np.arange(first, first + lines)[:, None]
         if across:

@@ -40,7 +40,7 @@ class _Clusters:
             status = worker.proceed(slot, status)
             if not self._call("visited", group, slot.address, status):
                 worker.arrive_diverged(slot)
-                raise deadlock(item for warp in worker.warps(slot) for item in warp.where())
+                raise deadlock(item for warp in worker.warps(slot) for item in warp.waiting())
             if status == Status.DONE:
                 slot.end()
             group.put(Cluster.POSITION, rank + 1)
@@ -49,7 +49,7 @@ class _Clusters:
             return False
         if status == Status.STUCK:
             raise deadlock(
-                item for slot in group.left for warp in worker.warps(slot) for item in warp.where()
+                item for slot in group.left for warp in worker.warps(slot) for item in warp.waiting()
             )
         return status == Status.DONE
 

@@ -36,7 +36,7 @@ class Warp(Protocol):
         """Make the warp yield from now on; whether it did not before."""
         ...
 
-    def where(self) -> Iterable[Waiting]:
+    def waiting(self) -> Iterable[Waiting]:
         """Where its lanes are or wait."""
         ...
 

@@ -72,13 +72,13 @@ class NativeWarp(WarpErrors):
         """A call of a function of the system: its arguments are in the state, and there goes the result."""
         instruction = self.program.blocks[self.header(State.DETAIL)].terminator
         assert instruction is not None and instruction.system is not None
-        launch, plan = self.worker.launch, self.position.plan
+        launch, plan = self.worker.launch, self._position.plan
         start = launch.code.generated.system
         cells = self.state[start : start + 256 * max(1, len(instruction.system.arguments))]
         values = cells.view(np.uint64).reshape(-1, 32)
         call = SystemCall(
             instruction,
-            self.place(),
+            self.position(),
             launch.memory,
             self.mask,
             tuple(row.copy() for row in values),
@@ -90,7 +90,7 @@ class NativeWarp(WarpErrors):
 
     def _local_memory(self, lane: int) -> NDArray[np.uint8]:
         """A lane's local memory, which lies in rows of one word of each lane."""
-        size, warp = self.program.local_area, self.position.warp
+        size, warp = self.program.local_area, self._position.warp
         own = self.slot.local[warp * 32 * size : (warp + 1) * 32 * size]
         return own.reshape(size // 4, 32, 4)[:, lane].reshape(-1)
 

@@ -71,7 +71,7 @@ class WarpErrors(WarpState):
         """The launch has executed all the instructions that it may."""
         block = self.program.blocks[self.header(State.SLICE_END)]
         # where all lanes have ended, the state still has those of the last path
-        return budget(self.place(), block, self.steps(), self.mask & self.header(State.LIVE))
+        return budget(self.position(), block, self.steps(), self.mask & self.header(State.LIVE))
 
     def error(self, event: int) -> EngineError:
         """Of an event at which the warp cannot go on."""
@@ -79,63 +79,63 @@ class WarpErrors(WarpState):
             return self._blocked()
         if event in _SPLITS:
             most, live = self.worker.launch.code.generated.stack_entries, self.header(State.LIVE)
-            return EngineError(f"more than {most} paths of one warp: {self.place().lanes(live)}")
+            return EngineError(f"more than {most} paths of one warp: {self.position().lanes(live)}")
         if event == Event.UNEVEN:
             other, theirs = self.header(State.DETAIL), self.header(State.CULPRITS)
             own = self.header(State.INDEX), self.header(State.PRODUCTS)
-            return uneven_products(self.place(), self.program.products[0], own, (other, theirs))
-        place, block, detail = self.place(), self.block, self.header(State.DETAIL)
+            return uneven_products(self.position(), self.program.products[0], own, (other, theirs))
+        position, block, detail = self.position(), self.block, self.header(State.DETAIL)
         if event == Event.ARRIVES_DIVERGED and block.terminator is not None:
             return self._divergent(block.terminator, self.header(State.CULPRITS))
         lane = lanes_of(self.mask)[0]
         if event == Event.TRAP:
-            return trap(place, block.instructions[detail], self.header(State.CULPRITS))
+            return trap(position, block.instructions[detail], self.header(State.CULPRITS))
         if event == Event.DIVERGED and block.terminator is not None:
             return _diverged(block.terminator)
         if event == Event.ALLOCA:
             lane = lanes_of(self.header(State.CULPRITS))[0]
-            return bad_stack(place, block.instructions[detail], lane, self.reported(lane))
+            return bad_stack(position, block.instructions[detail], lane, self.reported(lane))
         if event == Event.IMAGE:
             lane = lanes_of(self.header(State.CULPRITS))[0]
             images = self.worker.launch.memory.images
-            return image_fault(place.thread(lane), block.instructions[detail], self.reported(lane), images)
+            return image_fault(position.thread(lane), block.instructions[detail], self.reported(lane), images)
         if event == Event.REFUSED:
-            return refusal(cast("ReferenceWarp", self), self.program, place.plan, block, detail)
+            return refusal(cast("ReferenceWarp", self), self.program, position.plan, block, detail)
         terminator = block.terminator
         instruction = terminator if terminator is not None else block.instructions[0]
         if event == Event.BARRIER_ID:
-            return bad_barrier(place, instruction, lane, f"barrier {detail}")
+            return bad_barrier(position, instruction, lane, f"barrier {detail}")
         if event == Event.BARRIER_COUNT:
             return bad_barrier(
-                place, instruction, lane, f"{detail} threads for barrier {self.header(State.BARRIER_ID)}"
+                position, instruction, lane, f"{detail} threads for barrier {self.header(State.BARRIER_ID)}"
             )
         if event == Event.CLUSTER_ORDER:
-            return bad_cluster_barrier(place, instruction, lane)
+            return bad_cluster_barrier(position, instruction, lane)
         if event == Event.MEMBER_MASK:
             self.exchange(block.index).masks(cast("ReferenceWarp", self), strict=True)
         if event == Event.INCOMPLETE:
-            return incomplete_warp(place, block.instructions[0], self.mask)
+            return incomplete_warp(position, block.instructions[0], self.mask)
         if event in (Event.NO_WARPGROUP, Event.DESCRIPTOR, Event.PATTERN):
             tell = {Event.NO_WARPGROUP: no_warpgroup, Event.DESCRIPTOR: unequal_descriptors}.get(
                 event, long_line
             )
-            return tell(place, block.instructions[0], self.header(State.CULPRITS))
+            return tell(position, block.instructions[0], self.header(State.CULPRITS))
         if event == Event.MEANINGLESS:
-            return meaningless_operands(place, block.instructions[detail], self.header(State.CULPRITS))
+            return meaningless_operands(position, block.instructions[detail], self.header(State.CULPRITS))
         if event in (Event.INDEX, Event.TARGET):
             return self._bad_target(instruction)
         if event == Event.DEPTH:
-            return too_deep(place, instruction, lane, MAX_DEPTH)
+            return too_deep(position, instruction, lane, MAX_DEPTH)
         if event == Event.LOCALS:
             room = self.program.local_area - self.program.local_static
-            return stack_overflow(place, instruction, lanes_of(self.header(State.CULPRITS))[0], room)
+            return stack_overflow(position, instruction, lanes_of(self.header(State.CULPRITS))[0], room)
         if event == Event.STACK:
-            return too_deep(place, instruction, lane, self.worker.launch.code.generated.stack_entries)
+            return too_deep(position, instruction, lane, self.worker.launch.code.generated.stack_entries)
         return EngineError(f"{instruction.opcode} cannot continue ({event})", span=instruction.span)
 
     def _blocked(self) -> EngineError:
         """No lane can go on: what they wait for is in their own warp."""
-        return deadlock(self.where())
+        return deadlock(self.waiting())
 
     def refuse_diverged(self) -> None:
         """Lanes at aligned barriers are to arrive without the rest of the warp, but this code does not count lanes there. Raises what
@@ -150,19 +150,19 @@ class WarpErrors(WarpState):
                     raise _diverged(terminator)
 
     def _divergent(self, instruction: Instruction, lanes: int) -> EngineError:
-        return divergent_barrier(self.place(), instruction, lanes, self.header(State.LIVE) & ~lanes)
+        return divergent_barrier(self.position(), instruction, lanes, self.header(State.LIVE) & ~lanes)
 
     def _bad_target(self, instruction: Instruction) -> EngineError:
         culprits = self.header(State.CULPRITS)
         lane = lanes_of(culprits)[0]
-        return bad_target(self.place(), instruction, lane, self.reported(lane), len(self.block.successors))
+        return bad_target(self.position(), instruction, lane, self.reported(lane), len(self.block.successors))
 
     def fault(self) -> EngineError:
         """Of an access that was refused; the context has which."""
-        worker, place = self.worker, self.place()
+        worker, position = self.worker, self.position()
         number, where = worker.get(Context.FAULT_SITE), worker.get(Context.FAULT_SPACE)
         lane, address = worker.get(Context.FAULT_LANE), worker.get(Context.FAULT_ADDRESS)
-        if number >= 1 << 63:  # what is no site: an operation on an mbarrier, by its place in the block
+        if number >= 1 << 63:  # what is no site: an operation on an mbarrier, by its position in the block
             instruction, kind = instruction_at(self.program, number - (1 << 64)), "store"
             size = worker.get(Context.FAULT_SIZE) or 8
         else:
@@ -174,11 +174,11 @@ class WarpErrors(WarpState):
                 kind, size = "store", 8
         if where >= len(_SPACES):
             word, amount = worker.get(Context.FAULT_WORD), worker.get(Context.FAULT_AMOUNT)
-            return bad_mbarrier(place, instruction, lane, where, address, word, amount)
+            return bad_mbarrier(position, instruction, lane, where, address, word, amount)
         space = _SPACES[where]
         if space == "global" and instruction.form.space == "const":
             space = "const"
-        plan = place.plan
+        plan = position.plan
         limit = {"shared": plan.shared_bytes, "local": self.program.local_area}.get(space, 0)
         if instruction.effect is ASYNC_COPY and space == "shared":
             kind = "store"
@@ -188,7 +188,7 @@ class WarpErrors(WarpState):
             worker.launch.memory,
             Access(
                 instruction, self.program.kernel.name, kind, space, address, size,
-                thread_of(plan, place.warp, lane), cta_of(plan, place.cta), limit,
+                thread_of(plan, position.warp, lane), cta_of(plan, position.cta), limit,
                 cluster=self._beyond(instruction, address) if space == "shared" else None,
                 reaches=_reaches(instruction, space), parameters=plan.parameter_address,
             ),
@@ -196,50 +196,50 @@ class WarpErrors(WarpState):
 
     def _beyond(self, instruction: Instruction, address: int) -> tuple[str, str] | None:
         """Why an address of the shared window cannot be reached, if it lies in another CTA of the cluster."""
-        place, group = self.place(), self.slot.group
-        if group is None or place.plan.cluster_ctas == 1:
+        position, group = self.position(), self.slot.group
+        if group is None or position.plan.cluster_ctas == 1:
             return None
         arrives = instruction.effect is MBARRIER and mbarrier_operation(instruction) & 15 == Mbarrier.ARRIVE
         return refused_address(
-            place.plan, place.cta, address, reaches_peers(instruction), group.states, arrives
+            position.plan, position.cta, address, reaches_peers(instruction), group.states, arrives
         )
 
-    def where(self) -> Iterable[Waiting]:
+    def waiting(self) -> Iterable[Waiting]:
         """Where its lanes are or wait."""
-        place, blocks = self.place(), self.program.blocks
+        position, blocks = self.position(), self.program.blocks
         at_barrier = self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER)
         suspended = self.header(State.WAIT) in (Wait.SUSPENDED, Wait.GATHERS, Wait.WARPGROUP)
         mask = self.mask
         if mask and at_barrier:
             terminator = self.block.terminator
             opcode = terminator.opcode if terminator is not None else "a barrier"
-            yield Waiting(place, mask, self.block, f"at {opcode}", terminator)
+            yield Waiting(position, mask, self.block, f"at {opcode}", terminator)
         elif suspended:
             instruction = self.block.instructions[0]
-            prepare = Prepare(self.program, place.plan, self.block.function)
+            prepare = Prepare(self.program, position.plan, self.block.function)
             if instruction.effect is MBARRIER_WAIT:
                 reason = WaitStep(prepare, instruction).reason(cast("ReferenceWarp", self), self.slot.shared)
             elif instruction.effect is TENSOR_ALLOC:
                 reason = AllocStep(prepare, instruction).reason(cast("ReferenceWarp", self), self.slot.shared)
             else:
                 reason = awaited_warps(instruction, self.missing)
-            yield Waiting(place, mask, self.block, reason, instruction)
+            yield Waiting(position, mask, self.block, reason, instruction)
         elif mask:
-            yield Waiting(place, mask, self.block, doing(decoded(self.header(State.PC))))
+            yield Waiting(position, mask, self.block, doing(decoded(self.header(State.PC))))
         for block, lanes, kind, why in self.entries():
             if kind != WAIT or not lanes:
                 continue
             terminator = blocks[block].terminator
             if why < Reason.EXCHANGE and terminator is not None:
-                yield Waiting(place, lanes, blocks[block], f"at {terminator.opcode}", terminator)
+                yield Waiting(position, lanes, blocks[block], f"at {terminator.opcode}", terminator)
             else:
                 opcode = blocks[block].instructions[0].opcode
-                yield Waiting(place, lanes, blocks[block], f"at {opcode} for lanes that do not arrive")
+                yield Waiting(position, lanes, blocks[block], f"at {opcode} for lanes that do not arrive")
         if mask and not at_barrier and not suspended:
             for code, lanes, kind, _ in self.entries():
                 stands = decoded(code) & (AT_WAIT - 1)
                 if kind == PENDING and stands < len(blocks) and lanes:
-                    yield Waiting(place, lanes, blocks[stands], doing(decoded(code)))
+                    yield Waiting(position, lanes, blocks[stands], doing(decoded(code)))
 
 
 def _diverged(instruction: Instruction) -> ArrivesDiverged:

@@ -21,7 +21,7 @@ from ..interp.operands import Prepare, every_lane, integer, lane_value
 from ..interp.values import LaneValue, dtype_of
 from ..isa.evaluation import extend
 from ..ptx.syntax import Register
-from ..simt.faults import Place
+from ..simt.faults import WarpPosition
 from .ir.abi import Cta, State
 from .ir.codes import (
     AREA_SHIFT,
@@ -72,11 +72,11 @@ class Worker(Protocol):
 class WarpState:
     """A warp's state."""
 
-    def __init__(self, worker: Worker, place: Place, state: NDArray[np.uint8], slot: Slot) -> None:
+    def __init__(self, worker: Worker, position: WarpPosition, state: NDArray[np.uint8], slot: Slot) -> None:
         self.worker = worker
         self.slot = slot
-        self.position = place
-        self.program = place.program
+        self._position = position
+        self.program = position.program
         self.state = state
         self.exchanges: dict[int, Exchange] = {}
 
@@ -106,9 +106,9 @@ class WarpState:
                 index -= code
         return self.program.blocks[min(index, len(self.program.blocks) - 1)]
 
-    def place(self) -> Place:
+    def position(self) -> WarpPosition:
         """For messages."""
-        return self.position
+        return self._position
 
     def steps(self) -> int:
         """Warp instructions executed."""
@@ -124,11 +124,11 @@ class WarpState:
     @property
     def missing(self) -> list[int]:
         """Warps of the warpgroup that have not come to what this one waits for."""
-        first, end = self.position.warp & ~3, self.position.plan.warps_per_cta
+        first, end = self._position.warp & ~3, self._position.plan.warps_per_cta
         others = (self.worker.warp(self.slot, warp) for warp in range(first, min(first + 4, end)))
         wanted = self.header(State.WANTED)
         field = State.FENCES if self.header(State.WAIT) == Wait.GATHERS else State.COMMITS
-        return [warp.position.warp for warp in others if warp.header(field) < wanted]
+        return [warp._position.warp for warp in others if warp.header(field) < wanted]
 
     def exchange(self, block: int) -> Exchange:
         """The operation of the reference backend for the exchange that a block is."""

@@ -23,7 +23,7 @@ def make_watch(worker: Worker, grow: Callable[[], bool]) -> Watch[Slot]:
         worker.expire,
         worker.arrive_diverged,
         lambda slot: any([warp.force_yield() for warp in worker.warps(slot)]),
-        lambda slot: (item for warp in worker.warps(slot) for item in warp.where()),
+        lambda slot: (item for warp in worker.warps(slot) for item in warp.waiting()),
         grow,
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..simt.faults import Place, deadlock
+from ..simt.faults import WarpPosition, deadlock
 from ..simt.schedule import Standing
 from .ir.abi import Context, Cta, State
 from .ir.codes import Status, Wait
@@ -98,7 +98,7 @@ class Worker:
         status = self.proceed(slot, status)
         if status == Status.BLOCKED:
             self.arrive_diverged(slot)
-            raise deadlock(item for warp in self.warps(slot) for item in warp.where())
+            raise deadlock(item for warp in self.warps(slot) for item in warp.waiting())
         if status == Status.DONE:
             slot.end()
         return status == Status.DONE
@@ -120,8 +120,8 @@ class Worker:
         if warp is None:
             size = self.launch.code.generated.state_bytes
             state = slot.states[index * size : (index + 1) * size]
-            place = Place(self.launch.program, self.launch.plan, slot.get(Cta.INDEX), index)
-            warp = slot.warps[index] = NativeWarp(self, place, state, slot)
+            position = WarpPosition(self.launch.program, self.launch.plan, slot.get(Cta.INDEX), index)
+            warp = slot.warps[index] = NativeWarp(self, position, state, slot)
         assert isinstance(warp, NativeWarp)
         warp.worker = self
         return warp

@@ -1,12 +1,12 @@
-"""How often atomics and reductions come to the address of global memory that most of them have.
+"""The number of atomics and reductions at the hottest address of global memory.
 
-The lanes of a launch are counted in a table of ``SLOTS`` slots, whatever memory they reach. The slot of an access is the top bits of
-the number of the 4-byte word in which it begins, times 2⁶⁴ over the golden ratio φ. Of n words side by side the products, as fractions
-of 2⁶⁴, are never closer than 1 / φᵐ, where m is that of the last Fibonacci number Fₘ < n: up to n = 2,584, F₁₈, that is more than
-1 / ``SLOTS``, and all have slots of their own. Then the fullest slot is the hottest address. Where a slot has lanes of several words,
-which it remembers, its counts are theirs together: no address has more than the fullest slot.
+The lanes of a launch are counted in a table of ``SLOTS`` slots. The slot of an access is the top bits of the number of the 4-byte word
+in which it begins, times 2⁶⁴ over the golden ratio φ. The products of n consecutive words, as fractions of 2⁶⁴, differ by at least
+1 / φᵐ, where Fₘ is the last Fibonacci number below n: up to n = 2,584 = F₁₈ this is more than 1 / ``SLOTS``, so all have different
+slots, and the fullest slot is the hottest address. If a slot counts lanes of several words, which it records, its count is their
+sum: an upper bound.
 
-Counts are sums, so they are the same in whatever order warps run, and tables of several host threads are added up.
+Counts are sums, so they do not depend on the order of warps, and tables of several host threads can be added.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ GOLDEN = 0x9E37_79B9_7F4A_7C15 - (1 << 64)
 SLOT_SHIFT = 64 - 12
 WORD_SHIFT = 2
 _LOW = (((0x7F00_0000_0000 - GLOBAL_BASE) >> WORD_SHIFT) * GOLDEN) & ((1 << 64) - 1)
-#: added to the products: slots are those of global memory that begins at 0x7F00_0000_0000, as baselines have counted them
+#: added to the products, so that slots are those of global memory that begins at 0x7F00_0000_0000, as in existing baselines
 OFFSET = _LOW - (_LOW >> 63 << 64)
-#: lanes that are combined before they reach L2 (``atomics.lanes`` of a machine, as measured)
+#: lanes whose atomics are combined before L2 (``atomics.lanes`` of a machine, as measured)
 HALF = 16
-#: instead of the word of a slot: it has several
+#: word of a slot with several words
 MIXED = -1
 _COMBINED = frozenset({"add", "inc", "dec", "min", "max", "and", "or", "xor"})
 _LANES, _SAVED, _WORD = range(3)
 
 
 def are_combined(instruction: Instruction) -> bool:
-    """Whether lanes with the same address become one operation: integers of 32 bits, by anything that can be done in any order."""
+    """Whether lanes with the same address become one operation: 32-bit integers with a commutative and associative operation."""
     parts = instruction.opcode.split(".")
     return parts[-1] in ("u32", "s32", "b32") and not _COMBINED.isdisjoint(parts)
 
@@ -75,26 +75,26 @@ def slots_of(words: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class HottestAddress:
-    """Of all addresses of global memory the most ``lanes`` of atomics that one has, and the most ``operations``: there lanes of one
-    half of a warp count once where they are combined. ``word`` is the number of the first word with so many lanes; ``None`` where the
-    counts are those of several words together, and so bounds."""
+    """The largest number of ``lanes`` of atomics at one address of global memory, and of ``operations``, for which combined lanes of
+    a half warp count once. ``word`` is the number of the first word with so many lanes; ``None`` if the counts are sums over several
+    words, and so upper bounds."""
 
     lanes: int = 0
     operations: int = 0
     word: int | None = None
 
     def times(self, count: int) -> HottestAddress:
-        """So many launches like this one."""
+        """The sum of so many launches like this one."""
         return HottestAddress(self.lanes * count, self.operations * count, self.word)
 
     def mean(self, count: int) -> HottestAddress:
-        """One of so many launches that these are the sums of."""
+        """The mean of so many launches whose sum this is."""
         return HottestAddress(self.lanes // count, self.operations // count, self.word)
 
 
 class AtomicTargets:
-    """A table of NumPy's: for each slot its lanes, those that are combined with a lower one, and the word that they have, 0 if there
-    are none."""
+    """A NumPy table with, for each slot, the number of lanes, of lanes that are combined with a lower one, and the word, 0 if it
+    has no lanes."""
 
     def __init__(self) -> None:
         self.table = np.zeros((SLOTS, 3), np.int64)
@@ -108,7 +108,7 @@ class AtomicTargets:
         self._come(words)
 
     def add_bytes(self, addresses: NDArray[np.uint64], size: int) -> None:
-        """A reduction by a bulk copy, which comes to each word once. ``addresses``, uint64, of elements of ``size`` bytes in global
+        """A reduction by a bulk copy, which accesses each word once. ``addresses``, uint64, of elements of ``size`` bytes in global
         memory."""
         bytes_ = np.add.outer(addresses, np.arange(size, dtype=np.uint64))
         self._come(np.unique(bytes_ >> np.uint64(WORD_SHIFT)).astype(np.int64))
@@ -122,8 +122,8 @@ class AtomicTargets:
 
 
 def hottest_of(tables: Sequence[NDArray[np.int64]]) -> HottestAddress:
-    """The address with the most lanes, zeros if there are none. ``tables``: of each host thread the slots as ``AtomicTargets`` has
-    them, shape (SLOTS, 3 or more)."""
+    """The address with the most lanes, zeros if there are none. ``tables``: by host thread, the slots as in ``AtomicTargets``,
+    shape (SLOTS, 3 or more)."""
     if not tables:
         return HottestAddress()
     table = tables[0][:, : _WORD + 1]

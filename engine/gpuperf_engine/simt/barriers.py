@@ -1,9 +1,9 @@
 """The sixteen barriers of a CTA (manual: ``bar``, ``barrier``).
 
-A warp counts 32 threads once all of its living lanes have arrived, lanes that do not exist or have exited included; a path of a
-warp, which only a barrier without ``.aligned`` allows, counts the lanes it brings until then. With a thread count the barrier
-completes when that many have arrived (the last arrival's count holds); without, when every thread that lives has. ``bar.arrive``
-counts but does not wait. On completion all who wait go on, the barrier is ready again, and ``.red`` gives each of them the
+A warp counts as 32 threads, including lanes that do not exist or have exited, once all of its live lanes have arrived; until then, the
+lanes of a path that has arrived (only at barriers without ``.aligned``) count individually. With a thread count, the barrier completes
+when that many threads have arrived (the count of the last arrival applies); without, when all live threads have. ``bar.arrive``
+counts but does not wait. On completion all waiting threads continue, the barrier is reset, and ``.red`` returns to each of them the
 result over all lanes that arrived with a predicate.
 """
 
@@ -19,12 +19,12 @@ BARRIERS = 16
 
 @dataclass(slots=True)
 class _Barrier:
-    expected: int = 0  # threads; 0: all that live
+    expected: int = 0  # threads; 0: all live ones
     threads: int = 0
     arrived: dict[int, int] = field(default_factory=dict)  # warp → lanes
     partial: dict[int, int] = field(
         default_factory=dict
-    )  # warp → lanes that came without the rest of their warp
+    )  # warp → lanes that arrived without the rest of their warp
     waiting: dict[int, int] = field(default_factory=dict)  # warp → lanes
     true: int = 0
     false: int = 0
@@ -32,7 +32,7 @@ class _Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A barrier that let its threads go: lanes by warp, and how many lanes arrived with a true and a false predicate."""
+    """A completed barrier: the waiting lanes by warp, and the numbers of lanes that arrived with a true and with a false predicate."""
 
     waiting: Mapping[int, int]
     true: int
@@ -50,7 +50,7 @@ class Barriers:
     def arrive(
         self, number: int, warp: int, lanes: int, *, live: int, expected: int, waits: bool, holds: int = 0
     ) -> None:
-        """``lanes`` of a warp, of which ``live`` have not exited, arrive; ``holds`` are those whose predicate is true."""
+        """``lanes`` of a warp arrive; ``live`` are its lanes that have not exited, ``holds`` those whose predicate is true."""
         barrier = self._all.setdefault(number, _Barrier())
         barrier.expected = expected
         if lanes == live:
@@ -80,7 +80,7 @@ class Barriers:
         return done
 
     def state(self) -> tuple[object, ...]:
-        """For comparing: who has arrived where."""
+        """The arrivals at all barriers, for comparing states."""
         return tuple(
             (number, item.expected, item.threads, tuple(sorted(item.arrived.items())), item.true, item.false)
             for number, item in sorted(self._all.items())

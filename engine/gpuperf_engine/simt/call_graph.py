@@ -1,4 +1,4 @@
-"""The functions of a kernel: which it reaches, which of them a call may mean, and which may call themselves."""
+"""The call graph of a kernel: reachable functions, candidates of calls, and recursive functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reachable(kernel: Function) -> tuple[Function, ...]:
 
 
 def _named(function: Function, seen: set[Variable]) -> Iterable[Function]:
-    """The functions that a function calls, takes the address of, or finds in the initial values of variables."""
+    """The functions that a function calls, or whose address it uses, directly or through the initial values of variables."""
     for instruction in function.instructions:
         for operand in instruction.operands:
             if isinstance(operand, CallTarget):
@@ -40,7 +40,7 @@ def _named(function: Function, seen: set[Variable]) -> Iterable[Function]:
 
 
 def _pointed_at(targets: Iterable[Variable | Function], seen: set[Variable]) -> Iterable[Function]:
-    """Functions among these, or that the initial values of these variables lead to."""
+    """The functions among these, and those in the initial values of these variables."""
     left = list(targets)
     while left:
         target = left.pop(0)
@@ -52,8 +52,7 @@ def _pointed_at(targets: Iterable[Variable | Function], seen: set[Variable]) -> 
 
 
 def callees(target: CallTarget, functions: tuple[Function, ...], number_of: dict[str, int]) -> list[int]:
-    """The functions that a call may mean, by number: the one named, the targets listed, or all with a signature like the
-    prototype's."""
+    """The candidates of a call, by number: the named function, the listed targets, or all functions with the prototype's signature."""
     if target.function is not None:
         names = [target.function.name]
     elif target.candidates:
@@ -64,7 +63,7 @@ def callees(target: CallTarget, functions: tuple[Function, ...], number_of: dict
 
 
 def size_open_parameters(functions: tuple[Function, ...]) -> None:
-    """A parameter of open size (``.param .b8 rest[]``) has room for the largest argument that a call passes for it."""
+    """Set the size of parameters without one (``.param .b8 rest[]``) to that of the largest argument."""
     open_ones = [item for item in functions if any(formal.dims[:1] == (None,) for formal in item.params)]
     if not open_ones:
         return

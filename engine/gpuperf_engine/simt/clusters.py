@@ -1,8 +1,8 @@
-"""Thread block clusters: their shape, the order in which their CTAs start, and where their shared memory lies.
+"""Thread block clusters: their shape, the order in which their CTAs start, and their shared memory.
 
 Manual: "Cluster Dimension Directives", ``mapa``, ``%cluster_ctarank``; CUDA programming guide, "Thread Block Clusters". CTAs are
-numbered cluster by cluster, and within a cluster by rank: without clusters by their linear index. The shared memory of the CTA of
-rank r lies ``r << RANK_SHIFT`` above the start of the shared window, as it does on hardware.
+numbered cluster by cluster, and within a cluster by rank; without clusters by their linear index. The shared memory of the CTA of
+rank r is at offset ``r << RANK_SHIFT`` of the shared window, as on hardware.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = [
     "waits_for_cluster",
 ]
 
-#: CTAs that a cluster may have on every GPU that has clusters, and with the attribute for sizes that are not portable
+#: the maximum number of CTAs per cluster on every GPU with clusters, and with the attribute for non-portable sizes
 PORTABLE_CTAS, MOST_CTAS = 8, 16
 _LIMITS: Dim3 = (MOST_CTAS, MOST_CTAS, MOST_CTAS)
 _FIRST_TARGET = 90
-#: whether a CTA of a cluster has been visited for the first time, and has ended
+#: states of a CTA of a cluster: not visited yet, started, ended
 WAITING, RUNNING, ENDED = range(3)
 
 
@@ -97,7 +97,7 @@ def check_cluster(kernel: Function, grid: Dim3, cluster: object) -> tuple[Dim3, 
 
 
 def cluster_remark(kernel: Function, cluster: Dim3) -> tuple[str, ...]:
-    """A note for clusters larger than every GPU takes."""
+    """A note about clusters that are larger than the portable size."""
     size = math.prod(cluster)
     if size <= PORTABLE_CTAS:
         return ()
@@ -117,38 +117,38 @@ def _number(target: str) -> int:
 
 
 def coordinates_of(plan: LaunchPlan, number: int) -> tuple[Dim3, Dim3, Dim3, int]:
-    """Of a CTA by its number: ``%ctaid``, ``%clusterid``, ``%cluster_ctaid`` and ``%cluster_ctarank``."""
+    """``%ctaid``, ``%clusterid``, ``%cluster_ctaid`` and ``%cluster_ctarank`` of a CTA by its number."""
     cluster, rank = divmod(number, plan.cluster_ctas)
-    own = _place(cluster, plan.clusters)
-    within = _place(rank, plan.cluster)
+    own = _coordinates(cluster, plan.clusters)
+    within = _coordinates(rank, plan.cluster)
     x, y, z = (each * size + inner for each, size, inner in zip(own, plan.cluster, within))
     return (x, y, z), own, within, rank
 
 
-def _place(number: int, sizes: Dim3) -> Dim3:
+def _coordinates(number: int, sizes: Dim3) -> Dim3:
     return number % sizes[0], number // sizes[0] % sizes[1], number // (sizes[0] * sizes[1])
 
 
 def peer_of(plan: LaunchPlan, cta: int, rank: int) -> Dim3:
     """``%ctaid`` of the CTA of that rank in the cluster of the CTA with a linear index."""
-    own = _place(cta, plan.grid)
-    within = _place(rank, plan.cluster)
-    x, y, z = (here // size * size + inner for here, size, inner in zip(own, plan.cluster, within))
+    own = _coordinates(cta, plan.grid)
+    within = _coordinates(rank, plan.cluster)
+    x, y, z = (corner // size * size + inner for corner, size, inner in zip(own, plan.cluster, within))
     return x, y, z
 
 
 def rank_of(plan: LaunchPlan, cta: int) -> int:
     """``%cluster_ctarank`` of the CTA with a linear index."""
-    x, y, z = (here % size for here, size in zip(_place(cta, plan.grid), plan.cluster))
+    x, y, z = (coordinate % size for coordinate, size in zip(_coordinates(cta, plan.grid), plan.cluster))
     return x + plan.cluster[0] * (y + plan.cluster[1] * z)
 
 
 def refused_address(
     plan: LaunchPlan, cta: int, address: int, remote: bool, states: Sequence[int], arrives: bool = False
 ) -> tuple[str, str] | None:
-    """Why a CTA of a cluster cannot reach an address of the shared window, and what to do; ``None`` if it lies beyond the end of a
-    shared memory that it can reach. ``remote``: the access may leave the CTA; ``arrives``: at an mbarrier; ``states`` are those of its
-    cluster, by rank."""
+    """Why a CTA of a cluster cannot access an address of the shared window, and a hint; ``None`` if the address is beyond the end of
+    accessible shared memory. ``remote``: the access may leave the CTA; ``arrives``: it is an arrival at an mbarrier; ``states`` are
+    those of the cluster's CTAs, by rank."""
     rank, own = address >> RANK_SHIFT, rank_of(plan, cta)
     if rank == own:
         return None
@@ -175,7 +175,7 @@ _END = (
     "a block must not end before the others of its cluster are done with its shared memory: "
     "barrier.cluster.arrive and .wait (cluster.sync()) before the end",
 )
-#: what is said of rules about the shared memory of another CTA, and what to do
+#: message and hint of violations of rules about the shared memory of another CTA
 BROKEN = {
     "peer-ended": _END,
     "arrival-at-ended-block": _END,
@@ -187,7 +187,7 @@ BROKEN = {
 
 
 def broken_rule(state: int, arrives: bool) -> str | None:
-    """The rule that an access to the shared memory of another CTA in that state breaks; ``arrives``: at an mbarrier."""
+    """The rule that an access to the shared memory of another CTA in that state violates; ``arrives``: an arrival at an mbarrier."""
     if state == WAITING:
         return "peer-not-started"
     if state == ENDED:
@@ -196,14 +196,14 @@ def broken_rule(state: int, arrives: bool) -> str | None:
 
 
 def reaches_peers(instruction: Instruction) -> bool:
-    """Whether its accesses may go to the shared memory of other CTAs of the cluster: ``.shared::cluster`` and generic ones."""
+    """Whether it may access the shared memory of other CTAs of the cluster: ``.shared::cluster`` and generic accesses."""
     if instruction.form.modifier("multicast") == "multicast::cluster::all":
         return True
     space = instruction.form.modifier("space") or instruction.form.modifier("dst")
     if space:
         return space == "shared::cluster"
     if instruction.effect is MBARRIER:
-        # what gives the object's state is for objects of the CTA itself, as are init and inval
+        # operations that return the object's state, init and inval only accept objects of the own CTA
         return not any(isinstance(item, Register) for item in instruction.operands[:1]) and "sem" in (
             instruction.form.modifiers
         )
@@ -211,7 +211,7 @@ def reaches_peers(instruction: Instruction) -> bool:
 
 
 def waits_for_cluster(program: Program) -> bool:
-    """Whether a program has barriers of the cluster."""
+    """Whether a program has cluster barriers."""
     return any(
         block.kind == "barrier" and block.terminator is not None and block.terminator.form.modifier("cluster")
         for block in program.blocks
@@ -220,8 +220,8 @@ def waits_for_cluster(program: Program) -> bool:
 
 @dataclass(slots=True)
 class _Arrivals:
-    """Of one warp: lanes that have arrived at the barrier that is not complete, lanes that know nothing yet of one that is, and
-    lanes that wait."""
+    """One warp's lanes that have arrived at the incomplete barrier, lanes that have not waited yet at the completed one, and lanes
+    that wait."""
 
     arrived: int = 0
     passed: int = 0
@@ -232,14 +232,14 @@ class _Arrivals:
 class ClusterBarrier:
     """The barrier of one cluster (manual: ``barrier.cluster``). Warps are ``(rank, index)``, lanes the bits of an ``int``.
 
-    It completes when all threads of the cluster that have not exited have arrived; those that wait then go on, the others find it
-    complete when they come to wait. Each thread arrives and waits in turn.
+    It completes when all live threads of the cluster have arrived. Waiting threads then continue, and others continue immediately when
+    they reach the wait. Each thread must alternate arriving and waiting.
     """
 
     warps: dict[tuple[int, int], _Arrivals] = field(default_factory=dict)
 
     def arrive(self, warp: tuple[int, int], lanes: int) -> bool:
-        """False if one of the lanes has arrived before and not waited since."""
+        """Lanes arrive. Returns ``False`` if one of them has already arrived and not waited since."""
         own = self.warps.setdefault(warp, _Arrivals())
         if lanes & (own.arrived | own.passed):
             return False
@@ -247,8 +247,8 @@ class ClusterBarrier:
         return True
 
     def wait(self, warp: tuple[int, int], lanes: int) -> bool | None:
-        """Whether the barrier at which these lanes arrived is complete: then they go on, else they wait. ``None`` if one of them has
-        not arrived."""
+        """Lanes wait. Returns whether the barrier at which they arrived is complete, so that they continue. ``None`` if one of them
+        has not arrived."""
         own = self.warps.setdefault(warp, _Arrivals())
         if lanes & ~(own.arrived | own.passed):
             return None
@@ -259,11 +259,11 @@ class ClusterBarrier:
         return True
 
     def waits(self, rank: int) -> bool:
-        """Whether lanes of a CTA wait here."""
+        """Whether lanes of a CTA wait at the barrier."""
         return any(own.waiting for (rank_, _), own in self.warps.items() if rank_ == rank)
 
     def complete(self, live: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int] | None:
-        """If all lanes that live have arrived: the lanes by warp that go on; ``None`` otherwise."""
+        """Complete the barrier if all live lanes have arrived, and return the lanes that continue, by warp; ``None`` otherwise."""
         arrived = {warp: own.arrived & live.get(warp, 0) for warp, own in self.warps.items()}
         if not any(arrived.values()) or any(lanes & ~arrived.get(warp, 0) for warp, lanes in live.items()):
             return None
@@ -278,6 +278,6 @@ class ClusterBarrier:
         return released
 
     def state(self) -> Iterator[tuple[object, ...]]:
-        """For comparing."""
+        """The state, for comparing."""
         for warp, own in sorted(self.warps.items()):
             yield warp, own.arrived, own.passed, own.waiting

@@ -1,4 +1,4 @@
-"""What kernels print with ``printf`` (CUDA C++ Programming Guide, "Formatted Output")."""
+"""The output of ``printf`` in kernels (CUDA C++ Programming Guide, "Formatted Output")."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PRINTF_BYTES = 1 << 20
 
 
 class Console:
-    """The text of one launch. As in the circular buffer of a GPU, of more than ``limit`` bytes the oldest are lost: whole calls."""
+    """The text of one launch. As in the circular buffer of a GPU, the oldest calls are dropped if it exceeds ``limit`` bytes."""
 
     def __init__(self, limit: int = PRINTF_BYTES) -> None:
         self.limit = limit
@@ -20,7 +20,7 @@ class Console:
         self._size = 0
 
     def write(self, text: bytes) -> None:
-        """The text of one call of one thread."""
+        """Add the text of one call of one thread."""
         self._pieces.append(text)
         self._size += len(text)
         while self._size > self.limit:
@@ -28,18 +28,18 @@ class Console:
             self.lost += 1
 
     def clear(self) -> None:
-        """Forget everything: the launch begins again."""
+        """Discard all text, as the launch restarts."""
         self._pieces.clear()
         self._size = self.lost = 0
 
     @property
     def text(self) -> str:
-        """All of it; bytes that are no UTF-8 as ``\\xNN``."""
+        """The text, with bytes that are not UTF-8 as ``\\xNN``."""
         return b"".join(self._pieces).decode("utf-8", "backslashreplace")
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to say of lost text."""
+        """A note about lost text."""
         if not self.lost:
             return ()
         return (

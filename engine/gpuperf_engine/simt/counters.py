@@ -1,4 +1,4 @@
-"""What a run observed: the raw counters of one launch, and how memory behaviour is counted from lane addresses."""
+"""The raw counters of one launch, and how sectors, wavefronts and serialisations are counted from lane addresses."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = [
 
 #: columns of ``Observation.sites``. ``requests`` and ``lanes`` count all spaces, ``sectors`` and ``lines`` are those of global
 #: memory, ``wavefronts`` and ``ideal`` those of shared memory; ``serializations`` and ``shared_serializations`` are of atomics.
-#: ``shared_lanes``, ``local_lanes`` and the requests of both are filled for generic sites only, where they say what went to which
-#: window; ``elsewhere`` are their requests of which no lane went to global memory. ``global_wavefronts`` are those of global
-#: loads in the banks of L1.
+#: ``shared_lanes``, ``local_lanes`` and the requests of both are only counted at generic sites, by the window that they access;
+#: ``elsewhere`` are requests of which no lane accesses global memory. ``global_wavefronts`` are those of global loads in the banks of
+#: L1.
 SITE_COLUMNS = (
     "requests", "lanes", "sectors", "wavefronts", "ideal", "shared_lanes", "local_lanes", "lines", "local_sectors",
     "serializations", "shared_serializations", "elsewhere", "shared_requests", "local_requests", "global_wavefronts",
@@ -47,9 +47,9 @@ class Observation:
     executions of the block's counted branch in which lanes went to more than one target. ``taken``: (blocks,), lanes whose guard
     held at the block's counted branch. ``predicated``: (predicated instructions,), lanes whose guard held. ``sites``: (sites,
     SITE_COLUMNS) or ``None`` if memory was not observed. ``uninitialized``: indices of sites that read bytes that no thread had
-    written; ``beyond``: those whose accesses ran into the padding behind an object. ``executed`` is the slice that ran, ``None``
-    for the whole program; ``method`` says for which blocks, and ``method_reason`` why not for fewer; ``ran`` counts the thread
-    instructions executed, ``None`` for those of the slice in all blocks."""
+    written; ``beyond``: those whose accesses extended into the padding after an object. ``executed`` is the slice that ran, ``None``
+    for the whole program; ``method``: for which CTAs it ran, and ``method_reason`` why not for fewer; ``ran`` counts the thread
+    instructions executed, ``None``: those of the slice in all CTAs."""
 
     block_warps: NDArray[np.int64]
     block_lanes: NDArray[np.int64]
@@ -63,27 +63,27 @@ class Observation:
     method: str = "every block"
     method_reason: str = ""
     ran: int | None = None
-    #: the address of global memory to which atomics came most often, if memory was observed
+    #: the hottest address of global memory, if memory was observed
     hottest: HottestAddress = field(default_factory=HottestAddress)
     #: counters of single threads, if ``threads`` was observed
     threads: ThreadTable | None = None
-    #: of each object that was touched, if ``footprint`` was observed
+    #: footprint of each accessed object, if ``footprint`` was observed
     footprint: tuple[ObjectFootprint, ...] | None = None
-    #: what accesses carried, if ``accesses`` was observed
+    #: values of accesses, if ``accesses`` was observed
     values: tuple[ValueRecord, ...] | None = None
-    #: what warp classes prove of values, if ``proofs`` were observed
+    #: properties of values that warp classes prove, if ``proofs`` were observed
     proven: tuple[ProvenValues, ...] | None = None
-    #: of rules that were broken in a way that works on today's GPUs, one of each instruction
+    #: violations of rules that today's GPUs tolerate, one per instruction
     breaches: tuple[Breach, ...] = ()
-    #: accesses that nothing orders, if they were looked for
+    #: races, if they were detected
     races: tuple[Race, ...] = ()
-    #: operations of products in tensor memory that were carried out, by type as in ``isa.tensor_memory.WORK``
+    #: executed operations of products in tensor memory, by type as in ``isa.tensor_memory.WORK``
     tensor_work: dict[str, int] = field(default_factory=dict)
-    #: what it did that a reader should know
+    #: remarks about the kernel's behaviour
     notes: tuple[str, ...] = ()
-    #: CTAs that never started, as others cancelled their launch
+    #: CTAs whose launch was cancelled
     cancelled: int = 0
-    #: how it ran, for people: no property of the program
+    #: remarks about how the launch was run, which are no properties of the program
     remarks: tuple[str, ...] = ()
 
     @classmethod
@@ -103,7 +103,7 @@ class Observation:
         )
 
     def times(self, count: int) -> None:
-        """So many blocks or launches like this one. Counters that leave 64 bits become Python integers."""
+        """Multiply the counters, for so many CTAs or launches like this one. Counters beyond 64 bits become Python integers."""
         self.hottest = self.hottest.times(count)
         self.tensor_work = {name: work * count for name, work in self.tensor_work.items()}
         for name in ("block_warps", "block_lanes", "divergent", "taken", "predicated", "sites"):
@@ -136,7 +136,7 @@ class Observation:
         )
 
     def mean(self, count: int) -> Observation:
-        """One of so many launches that these counters are the sums of, rounded down where they differ."""
+        """The mean of so many launches whose sum these counters are, rounded down."""
         arrays = {
             name: getattr(self, name) // count
             for name in ("block_warps", "block_lanes", "divergent", "taken", "predicated")
@@ -151,11 +151,11 @@ class Observation:
         )
 
     def executed_in(self, program: Program) -> int:
-        """Thread instructions that these counters mean were executed, with what the slice leaves out left out."""
+        """Executed thread instructions by these counters, without those that the slice omits."""
         return self.sliced_in(program) if self.ran is None else self.ran
 
     def sliced_in(self, program: Program) -> int:
-        """Thread instructions of the slice in all blocks, whether these had to run or not."""
+        """Thread instructions of the slice in all CTAs, including those that did not have to run."""
         only = None if self.executed is None else self.executed.instructions
         return sum(
             int(self.block_lanes[block.index]) * sum(only is None or item in only for item in block.tally)
@@ -164,7 +164,7 @@ class Observation:
 
 
 def _lengths(program: Program) -> NDArray[np.int64]:
-    """Instructions of each block that are counted."""
+    """The number of counted instructions of each block."""
     return np.array([len(block.tally) for block in program.blocks], dtype=np.int64)
 
 
@@ -175,21 +175,21 @@ WORD_BYTES = 4
 
 
 def sectors(addresses: NDArray[np.uint64], piece: int = SECTOR_BYTES) -> int:
-    """Distinct 32-byte sectors (or other pieces) of one request. ``addresses``: those of the active lanes, uint64; accesses are
-    aligned to their size, so none lies in two sectors."""
+    """Distinct 32-byte sectors (or units of another size) of one request. ``addresses``: those of the active lanes, uint64; as
+    accesses are aligned to their size, none spans two sectors."""
     return _distinct(addresses // piece)
 
 
 def _distinct(numbers: NDArray[np.uint64]) -> int:
-    """How many different numbers there are: of 32, in a tenth of the time that ``np.unique`` takes."""
+    """The number of distinct numbers; for 32 of them, this takes a tenth of the time of ``np.unique``."""
     return len(set(numbers.tolist()))
 
 
 def local_sectors(offsets: NDArray[np.uint64], lanes: NDArray[np.intp], size: int) -> int:
     """Distinct sectors of one request to local memory. ``offsets``: addresses within local memory, ``size`` bytes per lane.
 
-    Local memory is laid out so that the same word of consecutive lanes is consecutive (CUDA C++ Programming Guide, "Local
-    Memory"): word w of lane l lies at 128 · w + 4 · l, eight lanes to a sector.
+    In local memory the same word of consecutive lanes is consecutive (CUDA C++ Programming Guide, "Local Memory"): word w of
+    lane l is at 128 · w + 4 · l, with eight lanes per sector.
     """
     words = max(1, size // WORD_BYTES)
     groups = offsets // (WORD_BYTES * words) * 4 + lanes.astype(offsets.dtype) // 8
@@ -199,19 +199,19 @@ def local_sectors(offsets: NDArray[np.uint64], lanes: NDArray[np.intp], size: in
 def wavefronts(
     addresses: NDArray[np.uint64], lanes: NDArray[np.intp], size: int, loads: bool = False
 ) -> tuple[int, int]:
-    """Wavefronts of one request to shared memory, and how many its width alone would need.
+    """Wavefronts of one request to shared memory, and the minimum for its width.
 
-    ``addresses`` and ``lanes`` (0 to 31) of the active lanes, ``size`` bytes per lane. In one wavefront each of the 32 banks gives one
-    4-byte word, to any number of lanes. Accesses of 8 bytes go by half warps, of 16 bytes by quarter warps, one phase each. Two
-    neighbouring phases of a load are merged if in both all active lanes i and i xor 1 (or all i and i xor 2) have the same
+    ``addresses`` and ``lanes`` (0 to 31) of the active lanes, ``size`` bytes per lane. In one wavefront each of the 32 banks provides
+    one 4-byte word, to any number of lanes. Accesses of 8 bytes are processed by half warps, of 16 bytes by quarter warps, one phase
+    each. Two neighbouring phases of a load are merged if in both all active lanes i and i xor 1 (or all i and i xor 2) have the same
     address, and if that needs fewer wavefronts.
 
-    Loads from global memory take as many wavefronts in the banks of L1, and there nothing is merged (``loads`` false): so do
-    Nsight Compute's ``l1tex__data_pipe_lsu_wavefronts`` in the strided loads of tests/timing/data/l1_strides.csv.
+    Loads from global memory take as many wavefronts in the banks of L1, where phases are not merged (``loads`` false). This agrees
+    with Nsight Compute's ``l1tex__data_pipe_lsu_wavefronts`` for the strided loads of tests/timing/data/l1_strides.csv.
     """
     if not addresses.size:
         return 0, 0
-    # a distance of all banks' words changes nothing, and warps and iterations access much alike
+    # offsets that are multiples of all banks' words do not matter, and removing them makes the cache hit more often
     near = addresses - addresses.min() // LINE_BYTES * LINE_BYTES
     return _wavefronts(
         near.astype(np.int64).tobytes(), lanes.astype(np.int64, copy=False).tobytes(), size, loads
@@ -242,7 +242,7 @@ def _wavefronts(near: bytes, at: bytes, size: int, loads: bool) -> tuple[int, in
 
 
 def _wavefronts_of(words: NDArray[np.uint64], width: int) -> int:
-    """The most distinct words of ``width`` bytes that lie in the same banks."""
+    """The maximum number of distinct words of ``width`` bytes in the same banks."""
     banks = np.unique(words) % (BANKS * WORD_BYTES // width)
     return int(np.bincount(banks.astype(np.int64)).max())
 
@@ -255,12 +255,12 @@ def _paired(words: NDArray[np.uint64], lanes: NDArray[np.intp], distance: int) -
 
 
 def serializations(addresses: NDArray[np.uint64]) -> int:
-    """The most lanes of one request that have the same address: atomics on it follow each other."""
+    """The maximum number of lanes of one request with the same address, whose atomics are serialised."""
     return max(Counter(addresses.tolist()).values())
 
 
 def atomic_wavefronts(addresses: NDArray[np.uint64], lanes: NDArray[np.intp], size: int) -> tuple[int, int]:
-    """As ``wavefronts``, for atomics: lanes that hit the same address are served one after the other, so the most frequent address
-    adds a wavefront for each of its lanes but the first."""
+    """As ``wavefronts``, for atomics: lanes with the same address are served one by one, so the most frequent address adds a wavefront
+    for each of its lanes but the first."""
     total, ideal = wavefronts(addresses, lanes, size)
     return total + serializations(addresses) - 1, ideal

@@ -1,15 +1,15 @@
 """Dead stores within a launch: bytes that their thread overwrites before they are read.
 
-A byte of device memory that a store wrote is dead if the next access to it in the launch is a store by the same thread. Blocks run in
-a fixed order, and accesses of other threads that nothing orders against the two stores would be races, so in a program without races
-every order has the same dead bytes. Not dead are bytes
+A stored byte of device memory is dead if the next access to it in the launch is a store by the same thread. CTAs run in a fixed order,
+and accesses of other threads that are not ordered with the two stores would be races, so in a program without races every order has
+the same dead bytes. The following bytes are not dead:
 
-- that another thread or a bulk copy overwrites: the order of threads is certain only where they synchronise, which is not traced,
-- that an atomic or a strong store wrote (``volatile``, ``relaxed`` …), which other threads may observe at any time,
-- that nobody accesses again: the host or a later launch may read them.
+- those that another thread or a bulk copy overwrites: the order of threads depends on synchronisation, which is not traced,
+- those that an atomic or a strong store wrote (``volatile``, ``relaxed`` …), which other threads may observe at any time,
+- those that are not accessed again: the host or a later launch may read them.
 
-Atomics and bulk copies read, also what they write. Elements of which ``cp.async`` or a tensor copy moves a part are not read. Shared
-and local memory and memory of ``malloc`` are not traced. Both backends trace single bytes.
+Atomics and bulk copies count as reads of all bytes that they access. Elements that ``cp.async`` or a tensor copy moves only partly are
+not read. Shared and local memory and memory from ``malloc`` are not traced. Both backends trace single bytes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .value_records import value_slots
 
 __all__ = ["MOST_SLOTS", "traces_stores"]
 
-#: slots of a program whose stores are traced: their numbers fit 16 bits
+#: the maximum number of slots of a traced program, as their numbers have 16 bits
 MOST_SLOTS = (1 << 16) - 2
 _ELSEWHERE = ("shared", "local", "param", "const")
 
 
 def traces_stores(program: Program) -> bool:
-    """Whether dead stores are looked for: every access to device memory is recorded."""
+    """Whether dead stores can be detected: all accesses to device memory are recorded."""
     return program.once(_traces_stores)
 
 
@@ -43,9 +43,9 @@ def _traces_stores(program: Program) -> bool:
 
 
 def _is_unrecorded(instruction: Instruction) -> bool:
-    """Whether an instruction may access device memory other than by elements that are recorded."""
+    """Whether an instruction may access device memory without a record of its elements."""
     if instruction.system is not None:
-        # texts
+        # reads the format and strings
         return instruction.system.effect == "print"
     if instruction.effect is BULK_COPY and leaves_bytes_out(instruction):
         return True

@@ -1,4 +1,4 @@
-"""What instructions do to memory: classifies sites and copies."""
+"""Classification of sites, copies and synchronisation by their instruction."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def completes_at_issue(instruction: Instruction) -> bool:
 
 
 def convergence_key(instruction: Instruction, block: int) -> str:
-    """At which ``.sync`` instructions lanes converge: those of the same opcode. A matrix instruction all threads of the warp execute
-    together, the same one (manual, ``mma``: ".aligned")."""
+    """The key of the ``.sync`` instructions at which lanes converge: the opcode. All lanes must execute the same matrix instruction
+    (manual, ``mma``: ".aligned"), so its key includes the block."""
     return f"{instruction.opcode} {block}" if instruction.effect.whole_warp else instruction.opcode
 
 
@@ -47,7 +47,7 @@ def signals_mbarrier(instruction: Instruction) -> bool:
 
 
 def mbarrier_operation(instruction: Instruction) -> int:
-    """What an instruction does to an mbarrier object, in the numbers of ``Mbarrier``."""
+    """The operation of an instruction on an mbarrier object, with its flags, as in ``Mbarrier``."""
     words = instruction.opcode.split(".")
     if words[0] == "cp":
         return Mbarrier.ARRIVE if "noinc" in words else Mbarrier.CHECK
@@ -58,11 +58,11 @@ def mbarrier_operation(instruction: Instruction) -> int:
         "complete_tx": Mbarrier.COMPLETE,
         "check_layout": Mbarrier.LAYOUT,
     }
-    how = kinds.get(words[1], Mbarrier.ARRIVE) | Mbarrier.REPORTS * ("layout::v1" in words)
-    if how == Mbarrier.ARRIVE:
-        how |= Mbarrier.DROP * (words[1] == "arrive_drop") | Mbarrier.STAYS * ("noComplete" in words)
-        how |= Mbarrier.EXPECTS * ("expect_tx" in words)
-    return how
+    operation = kinds.get(words[1], Mbarrier.ARRIVE) | Mbarrier.REPORTS * ("layout::v1" in words)
+    if operation == Mbarrier.ARRIVE:
+        operation |= Mbarrier.DROP * (words[1] == "arrive_drop") | Mbarrier.STAYS * ("noComplete" in words)
+        operation |= Mbarrier.EXPECTS * ("expect_tx" in words)
+    return operation
 
 
 def warp_uniform_copy(instruction: Instruction) -> bool:
@@ -71,7 +71,7 @@ def warp_uniform_copy(instruction: Instruction) -> bool:
 
 
 def cancels_launch(instruction: Instruction) -> bool:
-    """Whether it asks for the launch of a cluster that has not started to be cancelled (``clusterlaunchcontrol.try_cancel``)."""
+    """Whether it requests to cancel the launch of a cluster that has not started (``clusterlaunchcontrol.try_cancel``)."""
     return instruction.effect is BULK_COPY and "try_cancel" in instruction.opcode.split(".")
 
 
@@ -81,9 +81,8 @@ def combines(instruction: Instruction) -> bool:
 
 
 def is_recorded_copy(instruction: Instruction) -> bool:
-    """Whether the elements that a bulk copy moves between device memory and shared memory, as they are or reduced with what is there,
-    are known one by one. What the modes im2col::w load comes in another order than it is defined in, and what tensor copies reduce
-    lies apart in shared memory."""
+    """Whether the elements of a bulk copy or reduction between device memory and shared memory are recorded. Not recorded are copies
+    of the modes im2col::w, whose order in shared memory differs, and reductions of tensor copies, which are not contiguous there."""
     words = instruction.opcode.split(".")
     ordered = not any(word.startswith("im2col::w") for word in words)
     plain = not (combines(instruction) and "tensor" in words) and "multimem" not in words
@@ -91,12 +90,12 @@ def is_recorded_copy(instruction: Instruction) -> bool:
 
 
 def leaves_bytes_out(instruction: Instruction) -> bool:
-    """Whether a bulk copy may move a part of an element: bytes by a mask, or all but some at the ends."""
+    """Whether a bulk copy may move a part of an element, by a byte mask or by ignoring bytes at its ends."""
     return any(slot.name in ("bytes", "left") for slot, _ in matched(instruction))
 
 
 def site_space(instruction: Instruction) -> str:
-    """The space of a site; of bulk copies global memory, if it is at one end."""
+    """The space of a site; for bulk copies global memory if it is one end."""
     if instruction.effect is BULK_COPY:
         ends = [str(instruction.form.modifier(name)) for name in ("dst", "src", "space")]
         return "global" if "global" in ends else "shared"
@@ -113,7 +112,7 @@ def accesses_memory(instruction: Instruction) -> bool:
     if instruction.effect is ASYNC_COPY:
         return bool(instruction.form.modifier("global"))
     if instruction.form.space == "param":
-        # by name it is a register or a constant; through a register it is the kernel's parameter buffer
+        # accesses by name are registers or constants; accesses through a register read the kernel's parameter buffer
         return any(
             isinstance(item, Address) and not isinstance(item.base, Variable) for item in instruction.operands
         )
@@ -121,7 +120,7 @@ def accesses_memory(instruction: Instruction) -> bool:
 
 
 def site_kind(instruction: Instruction) -> str:
-    """What a site is called."""
+    """The kind of a site."""
     if instruction.effect is BULK_COPY:
         if instruction.form.modifier("src") == "global":
             return "load"

@@ -1,4 +1,4 @@
-"""What both backends say when a kernel does something that ends it: which threads, where, and what to do.
+"""Errors of kernels, the same for both backends: threads, location, and a hint.
 
 Threads are named as CUDA names them: ``thread (x, y, z) of block (x, y, z)``. Lanes come as an ``int`` with one bit each.
 """
@@ -19,8 +19,8 @@ from .stack_entries import AT_END, AT_WAIT
 
 __all__ = [
     "INSTEAD_OF_ALIGNED",
-    "Place",
     "Waiting",
+    "WarpPosition",
     "awaited_warps",
     "bad_barrier",
     "bad_cluster_barrier",
@@ -67,8 +67,8 @@ def cta_of(plan: LaunchPlan, cta: int) -> Dim3:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a warp is: for messages."""
+class WarpPosition:
+    """The position of a warp in the grid, for messages."""
 
     program: Program
     plan: LaunchPlan
@@ -111,219 +111,231 @@ def _line(item: Waiting) -> str:
     return f"{instruction.span.path}:{instruction.span.line}" if instruction else "the end of the function"
 
 
-def trap(place: Place, instruction: Instruction, mask: int) -> TrapError:
+def trap(position: WarpPosition, instruction: Instruction, mask: int) -> TrapError:
     """``trap`` or ``brkpt`` was executed."""
     return TrapError(
         f"{instruction.opcode} executed", span=instruction.span,
-        details=[place.thread(lanes_of(mask)[0]), *_source(instruction)],
+        details=[position.thread(lanes_of(mask)[0]), *_source(instruction)],
     )  # fmt: skip
 
 
-def bad_member_mask(place: Place, instruction: Instruction, lane: int, mask: int) -> TrapError:
-    """A lane is not in the member mask that it gives."""
+def bad_member_mask(position: WarpPosition, instruction: Instruction, lane: int, mask: int) -> TrapError:
+    """A lane is not in its own member mask."""
     return TrapError(
         f"{instruction.opcode}: lane {lane} executes it with member mask {mask:#010x}, which does not contain that lane",
         span=instruction.span,
-        details=[place.thread(lane), *_source(instruction)],
+        details=[position.thread(lane), *_source(instruction)],
         hint="every lane that executes a .sync instruction must be in its member mask",
     )
 
 
-def incomplete_warp(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+def incomplete_warp(position: WarpPosition, instruction: Instruction, lanes: int) -> TrapError:
     """A matrix instruction is executed without some lanes of its warp, which the manual leaves undefined."""
     present = lanes_of(lanes)
     return TrapError(
         f"{instruction.opcode}: {len(present)} of the 32 lanes of a warp execute it",
         span=instruction.span,
-        details=[place.thread(present[0]), *_source(instruction)],
+        details=[position.thread(present[0]), *_source(instruction)],
         hint="all threads of the warp must: no divergent branch around it, and blocks of a multiple of 32 threads",
     )
 
 
-def meaningless_operands(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+def meaningless_operands(position: WarpPosition, instruction: Instruction, lanes: int) -> TrapError:
     """Operands for which the manual defines no result."""
     assert instruction.form.row.applied.checked is not None
-    what, accepted = instruction.form.row.applied.checked
+    problem, accepted = instruction.form.row.applied.checked
     return TrapError(
-        f"{instruction.opcode}: {what}",
+        f"{instruction.opcode}: {problem}",
         span=instruction.span,
-        details=[place.thread(lanes_of(lanes)[0]), *_source(instruction)],
+        details=[position.thread(lanes_of(lanes)[0]), *_source(instruction)],
         hint=accepted,
     )
 
 
-def _of_lane(place: Place, instruction: Instruction, lanes: int, what: str, hint: str) -> TrapError:
-    details = [place.thread(lanes_of(lanes)[0]), *_source(instruction)]
-    return TrapError(f"{instruction.opcode}: {what}", span=instruction.span, details=details, hint=hint)
+def _of_lane(
+    position: WarpPosition, instruction: Instruction, lanes: int, problem: str, hint: str
+) -> TrapError:
+    details = [position.thread(lanes_of(lanes)[0]), *_source(instruction)]
+    return TrapError(f"{instruction.opcode}: {problem}", span=instruction.span, details=details, hint=hint)
 
 
-def no_warpgroup(place: Place, instruction: Instruction, lanes: int) -> TrapError:
-    """A warp whose warpgroup, four warps from a multiple of four on, is not whole."""
+def no_warpgroup(position: WarpPosition, instruction: Instruction, lanes: int) -> TrapError:
+    """A warp of an incomplete warpgroup: four warps of which the first has a number divisible by four."""
     hint = "warps 4k to 4k + 3 execute it together: launch blocks of a multiple of 128 threads"
-    return _of_lane(place, instruction, lanes, "the warpgroup of this warp has fewer than four warps", hint)
+    return _of_lane(
+        position, instruction, lanes, "the warpgroup of this warp has fewer than four warps", hint
+    )
 
 
-def unequal_descriptors(place: Place, instruction: Instruction, lanes: int) -> TrapError:
-    """A matrix descriptor that is not the same in all lanes."""
+def unequal_descriptors(position: WarpPosition, instruction: Instruction, lanes: int) -> TrapError:
+    """A matrix descriptor that differs between lanes."""
     hint = "compute it from values that are the same in all threads of the warpgroup"
     return _of_lane(
-        place, instruction, lanes, "a matrix descriptor differs among the threads of a warp", hint
+        position, instruction, lanes, "a matrix descriptor differs among the threads of a warp", hint
     )
 
 
 def uneven_products(
-    place: Place, instruction: Instruction, one: tuple[int, int], other: tuple[int, int]
+    position: WarpPosition, instruction: Instruction, one: tuple[int, int], other: tuple[int, int]
 ) -> TrapError:
-    """Warps of a warpgroup, each with the products of matrices that it has executed, of which one has more than another."""
+    """Two warps of a warpgroup that have executed different numbers of matrix products."""
     counts = " and ".join(f"warp {warp} {count}" for warp, count in sorted((one, other)))
-    what = f"not all warps of a warpgroup execute it: {counts} times in all, including the other instructions of its kind"
+    problem = f"not all warps of a warpgroup execute it: {counts} times in all, including the other instructions of its kind"
     hint = "all threads of a warpgroup must: no branch around it on which its warps differ"
-    return _of_lane(place, instruction, 1, what, hint)
+    return _of_lane(position, instruction, 1, problem, hint)
 
 
 def awaited_warps(instruction: Instruction, warps: Sequence[int]) -> str:
-    """What a warp waits for at ``wgmma.fence`` and ``.wait_group``, in words: warps of its warpgroup, as numbered in the block."""
+    """What a warp waits for at ``wgmma.fence`` and ``.wait_group``: warps of its warpgroup, by their number in the block."""
     named = f"warp{'s' * (len(warps) > 1)} {', '.join(map(str, warps))} of the warpgroup,"
     what = "the products of " * (instruction.effect is WARPGROUP_WAIT)
     return f"at {instruction.opcode}, for {what}{named}"
 
 
-def long_line(place: Place, instruction: Instruction, lanes: int) -> TrapError:
+def long_line(position: WarpPosition, instruction: Instruction, lanes: int) -> TrapError:
     """A descriptor whose swizzling is narrower than the lines of the matrix."""
     hint = "64 bytes of a line of B need a swizzling of 64 or 128 bytes, or none"
-    what = "a line of the matrix is longer than the swizzling pattern of its descriptor"
-    return _of_lane(place, instruction, lanes, what, hint)
+    problem = "a line of the matrix is longer than the swizzling pattern of its descriptor"
+    return _of_lane(position, instruction, lanes, problem, hint)
 
 
-def bad_target(place: Place, instruction: Instruction, lane: int, value: int, targets: int) -> TrapError:
-    """``brx.idx`` beyond its table, or a call through a register that holds no candidate's address."""
+def bad_target(
+    position: WarpPosition, instruction: Instruction, lane: int, value: int, targets: int
+) -> TrapError:
+    """``brx.idx`` beyond its table, or an indirect call of an address that is not a candidate's."""
     hint = None
     if instruction.effect is INDIRECT_BRANCH:
         message = f"{instruction.opcode}: index {value} of a table of {targets} labels"
     else:
-        what = place.plan.describe(value)
-        message = (
-            f"{instruction.opcode}: {value:#x} is not the address of a function that it may call, but {what}"
-        )
+        description = position.plan.describe(value)
+        message = f"{instruction.opcode}: {value:#x} is not the address of a function that it may call, but {description}"
         hint = (
             "accepted: functions of its module whose address is taken anywhere and that match its prototype"
         )
     return TrapError(
-        message, span=instruction.span, details=[place.thread(lane), *_source(instruction)], hint=hint
+        message, span=instruction.span, details=[position.thread(lane), *_source(instruction)], hint=hint
     )
 
 
-def bad_barrier(place: Place, instruction: Instruction, lane: int, what: str) -> TrapError:
-    """A barrier number or thread count that no barrier has."""
+def bad_barrier(position: WarpPosition, instruction: Instruction, lane: int, problem: str) -> TrapError:
+    """An invalid barrier number or thread count."""
     return TrapError(
-        f"{instruction.opcode}: {what}", span=instruction.span,
-        details=[place.thread(lane), *_source(instruction)],
+        f"{instruction.opcode}: {problem}", span=instruction.span,
+        details=[position.thread(lane), *_source(instruction)],
         hint="barriers are numbered 0 to 15; a thread count is a multiple of 32, at most 1024",
     )  # fmt: skip
 
 
-def bad_cluster_barrier(place: Place, instruction: Instruction, lane: int) -> TrapError:
+def bad_cluster_barrier(position: WarpPosition, instruction: Instruction, lane: int) -> TrapError:
     """A thread arrives at the cluster's barrier twice without waiting, or waits without having arrived."""
     waits = "wait" in instruction.opcode.split(".")
     return TrapError(
         f"{instruction.opcode} by a thread that {'has not arrived' if waits else 'has arrived before, and not waited since'}",
         span=instruction.span,
-        details=[place.thread(lane), *_source(instruction)],
+        details=[position.thread(lane), *_source(instruction)],
         hint="each thread executes barrier.cluster.arrive and barrier.cluster.wait alternately",
     )
 
 
 def bad_mbarrier(
-    place: Place, instruction: Instruction, lane: int, problem: int, address: int, word: int, amount: int
+    position: WarpPosition,
+    instruction: Instruction,
+    lane: int,
+    problem: int,
+    address: int,
+    word: int,
+    amount: int,
 ) -> TrapError:
     """An operation that an mbarrier object, a tensor map or tensor memory does not allow; numbers as in ``isa.mbarriers``,
     ``isa.tensor_maps`` and ``isa.tensor_memory``."""
     if problem >= tensor_memory.TensorProblem.FIRST:
-        what, hint = tensor_memory.explain(problem, word, amount)
-        return _of_lane(place, instruction, 1 << lane, what, hint)
+        message, hint = tensor_memory.explain(problem, word, amount)
+        return _of_lane(position, instruction, 1 << lane, message, hint)
     explain = tensor_maps.explain if problem >= tensor_maps.Problem.FIRST else mbarriers.explain
-    what, hint = explain(problem, word, amount)
+    message, hint = explain(problem, word, amount)
     return TrapError(
-        f"{instruction.opcode} at {address:#x}: {what}", span=instruction.span,
-        details=[place.thread(lane), *_source(instruction)], hint=hint,
+        f"{instruction.opcode} at {address:#x}: {message}", span=instruction.span,
+        details=[position.thread(lane), *_source(instruction)], hint=hint,
     )  # fmt: skip
 
 
-def too_deep(place: Place, instruction: Instruction, lane: int, limit: int) -> TrapError:
-    """Recursion without end."""
-    program = place.program
+def too_deep(position: WarpPosition, instruction: Instruction, lane: int, limit: int) -> TrapError:
+    """Recursion beyond the limit."""
+    program = position.program
     function = program.functions[program.blocks[program.block_of[instruction]].function]
     return TrapError(
         f"{instruction.opcode} in {function.name!r}: more than {limit} nested calls", span=instruction.span,
-        details=[place.thread(lane), *_source(instruction)], hint="does the recursion end?",
+        details=[position.thread(lane), *_source(instruction)], hint="does the recursion end?",
     )  # fmt: skip
 
 
-def stack_overflow(place: Place, instruction: Instruction, lane: int, size: int) -> TrapError:
-    """Recursion whose local variables find no more room."""
-    program = place.program
+def stack_overflow(position: WarpPosition, instruction: Instruction, lane: int, size: int) -> TrapError:
+    """Recursion whose local variables exceed the stack."""
+    program = position.program
     function = program.functions[program.blocks[program.block_of[instruction]].function]
     return TrapError(
         f"{instruction.opcode} in {function.name!r}: local variables of nested calls need more than {size:,} bytes",
         span=instruction.span,
-        details=[place.thread(lane), *_source(instruction)],
+        details=[position.thread(lane), *_source(instruction)],
         hint="does the recursion end?",
     )
 
 
-def bad_stack(place: Place, instruction: Instruction, lane: int, value: int) -> TrapError:
-    """More than there is on the stack of ``alloca``, or a stack pointer that lies elsewhere."""
+def bad_stack(position: WarpPosition, instruction: Instruction, lane: int, value: int) -> TrapError:
+    """An allocation that exceeds the stack of ``alloca``, or an invalid stack pointer."""
     if instruction.form.row.name == "alloca":
-        what = (
+        problem = (
             f"{value:,} more bytes do not fit into the stack of {ALLOCA_STACK:,} bytes that each thread has"
         )
         hint = "allocate less, or free what is no longer needed with stackrestore"
     else:
-        what = f"{value:#x} is not within the stack"
+        problem = f"{value:#x} is not within the stack"
         hint = "restore a value of stacksave from the same activation of the function"
     return TrapError(
-        f"{instruction.opcode}: {what}", span=instruction.span,
-        details=[place.thread(lane), *_source(instruction)], hint=hint,
+        f"{instruction.opcode}: {problem}", span=instruction.span,
+        details=[position.thread(lane), *_source(instruction)], hint=hint,
     )  # fmt: skip
 
 
-def divergent_barrier(place: Place, instruction: Instruction, here: int, elsewhere: int) -> TrapError:
+def divergent_barrier(
+    position: WarpPosition, instruction: Instruction, arrived: int, elsewhere: int
+) -> TrapError:
     """An aligned barrier executed by part of a warp."""
     return TrapError(
-        f"{instruction.opcode} {executed_by(here, elsewhere)} [aligned-barrier]",
+        f"{instruction.opcode} {executed_by(arrived, elsewhere)} [aligned-barrier]",
         span=instruction.span,
-        details=[f"warp {place.warp} of {place.block()}", *_source(instruction)],
+        details=[f"warp {position.warp} of {position.block()}", *_source(instruction)],
         hint=f"all threads of a warp must execute an aligned barrier together: {INSTEAD_OF_ALIGNED}",
     )
 
 
-#: what to write where lanes of a warp come to an aligned barrier at different times
+#: hint for lanes of a diverged warp at an aligned barrier
 INSTEAD_OF_ALIGNED = "move it out of the branch, or write barrier without .aligned, which counts threads"
 
 
-def executed_by(here: int, elsewhere: int) -> str:
-    """Which lanes of a warp execute an aligned barrier, and which do not."""
+def executed_by(arrived: int, elsewhere: int) -> str:
+    """The lanes of a warp that execute an aligned barrier, and those that do not, as text."""
     return (
-        f"executed by {_ranges(lanes_of(here), 'lane')} while {_ranges(lanes_of(elsewhere), 'lane')} of the same warp "
+        f"executed by {_ranges(lanes_of(arrived), 'lane')} while {_ranges(lanes_of(elsewhere), 'lane')} of the same warp "
         f"{'is' if elsewhere.bit_count() == 1 else 'are'} elsewhere"
     )
 
 
-def budget(place: Place, block: BasicBlock, executed: int, mask: int) -> BudgetExceeded:
-    """A warp executed more than it may."""
+def budget(position: WarpPosition, block: BasicBlock, executed: int, mask: int) -> BudgetExceeded:
+    """A warp exceeded its instruction limit."""
     return BudgetExceeded(
-        f"{executed:,} warp instructions executed, {place.plan.max_instructions:,} allowed: the kernel does not seem to end",
+        f"{executed:,} warp instructions executed, {position.plan.max_instructions:,} allowed: the kernel does not seem to end",
         span=block.instructions[0].span if block.instructions else None,
-        details=[place.thread(lanes_of(mask)[0] if mask else 0)],
+        details=[position.thread(lanes_of(mask)[0] if mask else 0)],
         hint="raise max_instructions (--gpuperf-max-instructions, of gpuperf run --max-instructions) if it does end",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Lanes that cannot go on: those of ``mask`` in a warp, in a block (at one of its instructions), for a reason."""
+    """Waiting lanes: those of ``mask`` in a warp, their block (and instruction), and the reason."""
 
-    place: Place
+    position: WarpPosition
     mask: int
     block: BasicBlock
     reason: str
@@ -331,43 +343,43 @@ class Waiting:
 
     @property
     def at(self) -> Instruction | None:
-        """The instruction where they are: the one given, else the block's first."""
+        """The instruction at which they wait, by default the first of the block."""
         instructions = (self.instruction, *self.block.instructions, *self.block.tally)
         return next((item for item in instructions if item is not None), None)
 
 
 def doing(pc: int) -> str:
-    """What lanes do that are not stopped, by where they are."""
+    """The state of lanes that do not wait, by their program counter, as text."""
     return "waiting for an mbarrier" if AT_WAIT <= pc < AT_END else "running"
 
 
 def deadlock(waiting: Iterable[Waiting]) -> Deadlock:
-    """Threads wait for what cannot come."""
+    """Threads that wait forever."""
     listed = list(waiting)
     return Deadlock(
         "deadlock: no thread can continue",
         span=_span(listed),
-        details=_who(listed),
+        details=_thread_lines(listed),
         hint="the threads that these wait for have ended, or wait elsewhere",
     )
 
 
 def livelock(waiting: Iterable[Waiting]) -> Deadlock:
-    """Threads run round a loop in which nothing changes any more."""
+    """Threads in a loop without progress."""
     listed = list(waiting)
     return Deadlock(
         "no thread can make progress: the kernel repeats an earlier state",
         span=_span(listed),
-        details=_who(listed),
+        details=_thread_lines(listed),
         hint="a lock that is never released, or a flag that is never set",
     )
 
 
 def name_cancelled(error: Deadlock, ctas: int) -> None:
-    """Say so in place of the hint, if CTAs were cancelled: they may be what the threads wait for."""
+    """Replace the hint if CTAs were cancelled, as the threads may wait for them."""
     if ctas:
-        what = "1 block was cancelled" if ctas == 1 else f"{ctas:,} blocks were cancelled"
-        error.hint = f"{what} and never runs (clusterlaunchcontrol.try_cancel): no other may wait for one"
+        subject = "1 block was cancelled" if ctas == 1 else f"{ctas:,} blocks were cancelled"
+        error.hint = f"{subject} and never runs (clusterlaunchcontrol.try_cancel): no other may wait for one"
 
 
 def _span(waiting: Sequence[Waiting]) -> Span | None:
@@ -375,8 +387,8 @@ def _span(waiting: Sequence[Waiting]) -> Span | None:
     return instruction.span if instruction is not None else None
 
 
-def _who(waiting: Sequence[Waiting]) -> list[str]:
-    """Up to three lines: the threads at one place, then how many more."""
+def _thread_lines(waiting: Sequence[Waiting]) -> list[str]:
+    """Up to three lines, each with the threads at one instruction, and the number of others."""
     groups: dict[tuple[int, str], list[Waiting]] = {}
     for item in waiting:
         groups.setdefault((item.block.index, item.reason), []).append(item)
@@ -386,7 +398,7 @@ def _who(waiting: Sequence[Waiting]) -> list[str]:
         first = items[0]
         lines.append(
             f"{threads:,} thread{'s' * (threads > 1)} {reason} at {_line(first)}, "
-            f"first {first.place.thread(lanes_of(first.mask)[0])}"
+            f"first {first.position.thread(lanes_of(first.mask)[0])}"
         )
     if len(groups) > 3:
         rest = sum(item.mask.bit_count() for items in list(groups.values())[2:] for item in items)

@@ -1,4 +1,4 @@
-"""A launch made ready: shapes and limits checked, arguments turned into the bytes of the parameter buffer.
+"""Preparation of launches: checks of shapes and limits, and marshalling of arguments to the parameter buffer.
 
 Limits are those of the CUDA programming guide's table "Technical Specifications per Compute Capability".
 """
@@ -47,9 +47,9 @@ MAX_BLOCK: Dim3 = (1024, 1024, 64)
 MAX_THREADS = 1024
 #: warp instructions that one warp may execute
 MAX_INSTRUCTIONS = 10**8
-#: threads that are resident at once on the deterministic schedule unless the launch is cooperative
+#: resident threads of the deterministic schedule, unless the launch is cooperative
 RESIDENT_THREADS = 1 << 16
-#: threads that a cooperative launch may have, and that become resident where they wait for others: more than any GPU holds at once
+#: the maximum number of threads of cooperative launches, and of resident threads that wait for others: more than any GPU has
 COOPERATIVE_THREADS = 1 << 19
 STATIC_SHARED = 48 << 10
 LOCAL_LIMIT = 512 << 10
@@ -73,7 +73,7 @@ _SHARED_LIMITS |= {90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121
 
 
 class Inputs(Protocol):
-    """Memory as it was before a launch (``device.inputs``)."""
+    """Memory contents before a launch (``device.inputs``)."""
 
     @property
     def memory(self) -> Memory: ...
@@ -98,11 +98,11 @@ class Inputs(Protocol):
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """What a backend needs beside the program.
+    """The properties of a launch that backends need in addition to the program.
 
-    ``parameters`` is the kernel's parameter buffer, ``parameter_address`` where it lies in device memory;
-    ``symbols`` (uint64) the device addresses of ``Program.symbols``; ``shared_bytes`` static + dynamic; ``resident`` how many CTAs are
-    co-resident on the deterministic schedule; ``threads`` how many host threads may run CTAs of order-free programs.
+    ``parameters`` is the kernel's parameter buffer, ``parameter_address`` its address in device memory; ``symbols`` (uint64) the
+    device addresses of ``Program.symbols``; ``shared_bytes`` static + dynamic; ``resident`` the number of resident CTAs of the
+    deterministic schedule; ``threads`` the number of host threads that may run CTAs of order-free programs.
     """
 
     grid: Dim3
@@ -120,27 +120,27 @@ class LaunchPlan:
     pointed_at: tuple[tuple[int, int], ...] = ()
     #: their names, in the same order
     names: tuple[str, ...] = ()
-    #: textures and surfaces that arguments and variables name: bytes of a texel, bytes of all
+    #: textures and surfaces whose handles are arguments or in variables: bytes of a texel, total bytes
     images: tuple[tuple[int, int], ...] = ()
-    #: CTAs (linear indices, ascending) whose threads are counted one by one, if that is observed
+    #: CTAs (linear indices, ascending) with counters per thread, if these are observed
     kept: Sequence[int] = ()
-    #: whether only those run, which others must not be able to notice
+    #: whether only these CTAs run, for programs in which they do not depend on others
     only_kept: bool = False
-    #: where threads print to
+    #: output of ``printf``
     console: Console = field(default_factory=Console, compare=False)
-    #: what is at an address, in words
+    #: describes an address in messages
     describe: Callable[[int], str] = field(default=hex, compare=False)
-    #: CTAs of a cluster along each axis, and whether launch or kernel name that shape
+    #: CTAs of a cluster along each axis, and whether launch or kernel specifies that shape
     cluster: Dim3 = (1, 1, 1)
     explicit_cluster: bool = False
-    #: what becomes of breaches of rules that work on today's GPUs (``isa.rules.STRICTNESS``)
+    #: how violations of rules that today's GPUs tolerate are reported (``isa.rules.STRICTNESS``)
     strict: str = "note"
-    #: whether accesses that nothing orders are looked for
+    #: whether races are detected
     races: bool = False
-    #: what memory held before, if that is observed
+    #: memory contents before the launch, if these are observed
     inputs: Inputs | None = field(default=None, compare=False, repr=False)
 
-    # no cached properties, which take a lock before Python 3.12 and cost more than this
+    # not cached: before Python 3.12 cached properties take a lock, which costs more than the computation
     @property
     def ctas(self) -> int:
         x, y, z = self.grid
@@ -153,7 +153,7 @@ class LaunchPlan:
 
     @property
     def most_resident(self) -> int:
-        """How many CTAs become resident at most, where those that are there wait for others."""
+        """The maximum number of resident CTAs, if resident ones wait for others."""
         size = self.cluster_ctas
         return max(self.resident, COOPERATIVE_THREADS // self.threads_per_cta // size * size)
 
@@ -174,7 +174,7 @@ class LaunchPlan:
 
 
 def dim3(value: object, what: str, limits: Dim3) -> Dim3:
-    """An int or a tuple of up to three as three. Raises ``LaunchError`` for what is none, and beyond the limits."""
+    """An int or a tuple of up to three, as three. Raises ``LaunchError`` for other values, and beyond the limits."""
     parts: Sequence[Any] = value if isinstance(value, (tuple, list)) else (value,)
     accepted = f"an int or a tuple of up to three ints, 1 to {limits[0]:,} × {limits[1]:,} × {limits[2]:,}"
     if not 1 <= len(parts) <= 3 or not all(map(is_whole, parts)):
@@ -187,7 +187,7 @@ def dim3(value: object, what: str, limits: Dim3) -> Dim3:
 
 
 def is_whole(value: object) -> bool:
-    """Whether this is an integer, of Python or NumPy, and no ``bool``."""
+    """Whether a value is a Python or NumPy integer other than ``bool``."""
     try:
         return not isinstance(value, bool) and operator.index(value) is not None  # type: ignore[arg-type]
     except TypeError:
@@ -205,8 +205,8 @@ def shared_limit(target: str) -> int:
 def check_shape(
     program: Program, grid: object, block: object, shared_bytes: int, largest_shared: int | None = None
 ) -> tuple[Dim3, Dim3, int]:
-    """The launch shape as three-tuples and the whole shared memory in bytes. ``largest_shared``: what a block of the machine may
-    have, where one is known; else the target of the PTX says. Raises ``LaunchError``."""
+    """The launch shape as three-tuples, and the total shared memory in bytes. ``largest_shared``: the limit per block of the machine;
+    ``None``: that of the PTX target. Raises ``LaunchError``."""
     shape = dim3(grid, "grid", MAX_GRID)
     threads = dim3(block, "block", MAX_BLOCK)
     _check_threads(program.kernel, threads)
@@ -215,7 +215,7 @@ def check_shape(
 
 
 def _check_threads(kernel: Function, threads: Dim3) -> None:
-    """Raises ``LaunchError`` for a block that no GPU, or not this kernel, has."""
+    """Raises ``LaunchError`` for a block size that GPUs or the kernel's directives do not allow."""
     count = math.prod(threads)
     if count > MAX_THREADS:
         raise LaunchError(
@@ -283,7 +283,7 @@ def _whole_shared(program: Program, dynamic: int, largest: int | None) -> int:
 
 
 def _passed(program: Program) -> Variable | None:
-    """The largest of what functions are given and return in calls."""
+    """The largest parameter or result of functions."""
     variables: list[Variable] = []
     for function in program.functions:
         formal = () if function.is_entry else (*function.params, *function.returns)
@@ -292,7 +292,7 @@ def _passed(program: Program) -> Variable | None:
 
 
 def resident_ctas(ctas: int, threads: int, cooperative: bool, cluster: int = 1) -> int:
-    """How many CTAs are resident at once: whole clusters of ``cluster`` CTAs. Raises ``LaunchError`` for a cooperative launch that
+    """The number of resident CTAs, in whole clusters of ``cluster`` CTAs. Raises ``LaunchError`` for a cooperative launch that
     fits no GPU."""
     if not cooperative:
         return max(1, min(ctas, RESIDENT_THREADS // threads) // cluster) * cluster
@@ -312,19 +312,20 @@ def host_threads() -> int:
 
 @lru_cache(maxsize=1)
 def _cores() -> int:
-    """Those that this process may use when it first asks."""
+    """The cores that this process may use, at the first call."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:
         return os.cpu_count() or 1
 
 
-#: turns an argument that stands for device memory into its address, or returns None for other arguments
+#: the address of an argument that represents device memory, or ``None`` for other arguments
 AddressOf = Callable[[object], int | None]
 
 
 def marshal(kernel: Function, arguments: Sequence[object] | bytes, address_of: AddressOf) -> bytes:
-    """The parameter buffer; ``bytes`` are one. Raises ``LaunchError`` for a wrong number, type, width or range of arguments."""
+    """The parameter buffer; ``bytes`` are used directly. Raises ``LaunchError`` for a wrong number, type, width or range of
+    arguments."""
     params = kernel.params
     if isinstance(arguments, bytes):
         if len(arguments) == kernel.param_bytes:
@@ -443,7 +444,7 @@ def _python_int(param: Variable, value: int) -> bytes:
     bits = param.type.bits
     high = (1 << bits) - 1
     if value < 0 and param.type.kind == "u":
-        # nvcc writes .u32 for an int too: a NumPy scalar says that this is one
+        # nvcc writes .u32 for an int as well, and a NumPy scalar shows that it is one
         raise LaunchError(
             f"{value} for an unsigned parameter",
             hint=f"accepted: 0 … {high}; if it is signed in the source, np.int{bits}({value})",
@@ -473,7 +474,7 @@ def _python_float(param: Variable, value: float) -> bytes:
 
 
 def pointed_at(parameters: bytes, memory: Memory) -> tuple[Allocation, ...]:
-    """The allocations that a word of the parameter buffer points into, in order of address."""
+    """The allocations that words of the parameter buffer point into, in order of address."""
     words = struct.unpack_from(f"<{len(parameters) // 8}Q", parameters)
     allocations = {holder for address in words if (holder := memory.holder(address)) is not None}
     return tuple(sorted(allocations, key=lambda item: item.address))

@@ -1,7 +1,7 @@
-"""The registers that decide how lanes go on, by where they stand: those that they may still read.
+"""Live registers of lanes, by their program counter.
 
-Whether a launch runs in circles is seen by comparing states (``schedule``). What is left in other registers says nothing about
-that, and compiled code does not even keep it.
+Livelocks are detected by comparing states (``schedule``). Dead registers do not matter for that, and compiled code does not preserve
+them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from .stack_entries import AFTER, AT_END, AT_WAIT, CALL_FRAME
 
 __all__ = ["BEHIND", "live_at"]
 
-#: ``pc = BEHIND + block``, as ``AFTER``: behind the call or barrier that ends the block
+#: ``pc = BEHIND + block``, like ``AFTER``: after the call or barrier that ends the block
 BEHIND = 1 << 31
 
 
 def live_at(program: Program, pc: int, kind: int) -> frozenset[tuple[int, Register]] | None:
-    """Registers that lanes at a place may still read, with the numbers of their functions; ``None`` if that is not known. ``kind``: of
-    the entry of the stack."""
+    """The live registers at a program counter, with the numbers of their functions; ``None`` if unknown. ``kind``: that of the stack
+    entry."""
     index, registers = pc, frozenset[Register]()
     if pc < 0:
         return frozenset()
@@ -38,7 +38,7 @@ def live_at(program: Program, pc: int, kind: int) -> frozenset[tuple[int, Regist
         registers |= frozenset(writes(block.instructions[0]))
     live = {(block.function, register) for register in registers}
     if kind == CALL_FRAME:
-        # results of lanes that have returned while others have not
+        # lanes that have returned wait for others, and their results are live
         for number, function in enumerate(program.functions):
             formals = (formal_register(function, formal) for formal in function.returns)
             live |= {(number, register) for register in formals if register is not None}

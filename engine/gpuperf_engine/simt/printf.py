@@ -1,7 +1,7 @@
 """``printf`` of kernels: a format and a buffer of arguments to text (CUDA C++ Programming Guide, "Formatted Output").
 
-Arguments lie in the buffer one after the other, each at a multiple of its size: ``int`` and what is promoted to it 4 bytes; ``long``,
-``long long``, pointers and ``double`` (``float`` is promoted) 8. Text is as the C library of Linux writes it.
+Arguments are consecutive in the buffer, each aligned to its size: 4 bytes for ``int`` and types promoted to it; 8 for ``long``,
+``long long``, pointers and ``double`` (``float`` is promoted). The output is that of the C library of Linux.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _SPECIFIER = re.compile(
 )
 _INTEGERS, _FLOATS = b"dioucxX", b"eEfFgGaA"
 _WIDE = (b"l", b"ll", b"j", b"z", b"t")
-#: characters that one conversion may pad to: a wrong width shall not fill the host's memory
+#: the maximum width of a conversion, so that a wrong width does not fill the host's memory
 _MOST = 1 << 16
 
-#: gives the next argument: ``size`` bytes, as an unsigned number
+#: returns the next argument of ``size`` bytes, as an unsigned number
 Take = Callable[[int], int]
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """One piece of a format: plain ``text``, or a conversion of ``type`` (as bytes of one letter)."""
+    """One piece of a format: plain ``text``, or a conversion of ``type`` (one letter)."""
 
     text: bytes
     type: bytes = b""
@@ -41,7 +41,7 @@ class Conversion:
 
 
 def conversions(format_: bytes) -> Iterator[Conversion]:
-    """The pieces of a format. What is not a conversion of CUDA's printf is plain text."""
+    """The pieces of a format. Conversions that CUDA's printf lacks are plain text."""
     position = 0
     for match in _SPECIFIER.finditer(format_):
         if match.start() > position:
@@ -66,16 +66,16 @@ def conversions(format_: bytes) -> Iterator[Conversion]:
 
 
 def format_text(
-    pieces: Iterator[Conversion] | list[Conversion], take: Take, string: Callable[[int], bytes]
+    pieces: Iterator[Conversion] | list[Conversion], next_argument: Take, string: Callable[[int], bytes]
 ) -> tuple[bytes, int]:
-    """The text, and how many arguments it took. ``string`` reads the text at an address."""
+    """The text, and the number of arguments used. ``string`` reads the text at an address."""
     texts: list[bytes] = []
-    taken = 0
+    used = 0
 
     def next_(size: int) -> int:
-        nonlocal taken
-        taken += 1
-        return take(size)
+        nonlocal used
+        used += 1
+        return next_argument(size)
 
     for piece in pieces:
         if not piece.type:
@@ -89,16 +89,16 @@ def format_text(
         if precision is not None and precision < 0:
             precision = None
         texts.append(_convert(piece, flags, min(width or 0, _MOST), _limited(precision), next_, string))
-    return b"".join(texts), taken
+    return b"".join(texts), used
 
 
 def _limited(precision: int | None) -> int | None:
     return None if precision is None else min(precision, _MOST)
 
 
-def _number(written: bytes, take: Take) -> int | None:
+def _number(written: bytes, next_argument: Take) -> int | None:
     if written == b"*":
-        return _signed(take(4), 32)
+        return _signed(next_argument(4), 32)
     return int(written[:9]) if written else None
 
 
@@ -111,30 +111,30 @@ def _convert(
     flags: set[str],
     width: int,
     precision: int | None,
-    take: Take,
+    next_argument: Take,
     string: Callable[[int], bytes],
 ) -> bytes:
     kind = piece.type.decode()
     if kind == "s":
-        address = take(8)
+        address = next_argument(8)
         text = string(address) if address else b"(null)"
         return _padded(text[:precision], flags, width)
     if kind == "p":
-        address = take(8)
+        address = next_argument(8)
         return _padded(b"0x%x" % address if address else b"(nil)", flags, width)
     if kind == "c":
-        return _padded(bytes((take(4) & 0xFF,)), flags, width)
+        return _padded(bytes((next_argument(4) & 0xFF,)), flags, width)
     if kind in "aAeEfFgG":
-        (value,) = struct.unpack("<d", take(8).to_bytes(8, "little"))
+        (value,) = struct.unpack("<d", next_argument(8).to_bytes(8, "little"))
         sign, digits, finite = _float(kind, value, flags, precision)
         return _with_sign(sign, digits, flags, width, zero=finite)
     bits = 64 if piece.size in _WIDE else 32
-    raw = take(bits // 8)
-    kept = {b"h": 16, b"hh": 8}.get(piece.size, bits)
-    raw &= (1 << kept) - 1
+    raw = next_argument(bits // 8)
+    argument_bits = {b"h": 16, b"hh": 8}.get(piece.size, bits)
+    raw &= (1 << argument_bits) - 1
     sign = ""
     if kind in "di":
-        value = _signed(raw, kept)
+        value = _signed(raw, argument_bits)
         sign = _sign(value < 0, flags)
         raw = abs(value)
     digits = format(raw, {"o": "o", "x": "x", "X": "X"}.get(kind, "d"))
@@ -163,7 +163,7 @@ def _padded(text: bytes, flags: set[str], width: int) -> bytes:
 
 
 def _float(kind: str, value: float, flags: set[str], precision: int | None) -> tuple[str, str, bool]:
-    """Sign, the rest, and whether zeros may stand between them."""
+    """Sign, digits, and whether zeros may pad between them."""
     negative = math.copysign(1.0, value) < 0
     sign, magnitude = _sign(negative, flags), abs(value)
     if not math.isfinite(value):
@@ -180,7 +180,7 @@ def _float(kind: str, value: float, flags: set[str], precision: int | None) -> t
 
 
 def _hexadecimal(magnitude: float, precision: int | None, point: bool) -> str:
-    """What follows ``0x`` of ``%a``: one digit, which is 0 or 1 as long as rounding does not carry, and a power of two."""
+    """The text of ``%a`` after ``0x``: one digit, 0 or 1 unless rounding carries, the fraction, and a power of two."""
     if magnitude == 0:
         mantissa, exponent = 0, 0
     else:

@@ -1,7 +1,7 @@
-"""A kernel with all it calls, laid out for running: blocks, counters, memory sites, shared and local variables.
+"""Programs: a kernel and all functions that it calls, with their blocks, counters, memory sites, shared and local variables.
 
-Blocks are numbered densely over the whole program: the kernel's first, then each reachable device function's. How they
-are cut stands in ``flow.blocks``.
+Blocks are numbered densely over the whole program: those of the kernel, followed by those of each reachable device function.
+``flow.blocks`` describes where they end.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ __all__ = [
 
 _T = TypeVar("_T")
 
-#: bytes that the system keeps of the shared memory of a CTA (PTX manual, ``%reserved_smem_offset_begin``)
+#: bytes of a CTA's shared memory that the system reserves (PTX manual, ``%reserved_smem_offset_begin``)
 RESERVED_SHARED = 1024
 #: 32-bit registers that a thread can have (CUDA C++ Programming Guide, compute capability 3.5 and later)
 MOST_REGISTERS = 255
-#: the least that ptxas takes as a limit ("adjusting per thread register count of 16 to lower bound of 24": 13.0, sm_75 to sm_120)
+#: the lowest limit that ptxas accepts ("adjusting per thread register count of 16 to lower bound of 24": 13.0, sm_75 to sm_120)
 _LEAST_DECLARED = 24
 #: nested calls
 MAX_DEPTH = 1024
@@ -57,7 +57,7 @@ ALLOCA_STACK = 16 << 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Site:
-    """One memory instruction: its place among the per-site counters. ``bytes`` is per lane, all elements of a vector."""
+    """One memory instruction with counters. ``bytes`` is per lane, including all elements of a vector."""
 
     index: int
     block: int
@@ -69,11 +69,11 @@ class Site:
 
 @dataclass(eq=False)
 class Program:
-    """What a backend runs. ``entries[i]`` is the first block of ``functions[i]``; function 0 is the kernel.
+    """A program as backends run it. ``entries[i]`` is the first block of ``functions[i]``; function 0 is the kernel.
 
-    ``predicated`` lists the guarded instructions that run under a mask within blocks; the position is their counter.
-    ``sites`` has no entry for ``ld.param`` and ``st.param`` by name; those through registers have one (space ``param``), to be
-    checked like others, but are not memory traffic.
+    ``predicated`` lists the guarded instructions that run under a mask within blocks; their index is that of their counter.
+    ``sites`` has no entry for ``ld.param`` and ``st.param`` by name; those through registers have one (space ``param``), as they are
+    checked like others, but they are not memory traffic.
     """
 
     kernel: Function
@@ -86,41 +86,41 @@ class Program:
     uniformity: tuple[Uniformity, ...]
     #: functions that may be active more than once per lane
     recursive: frozenset[int]
-    #: no CTA can observe the order in which CTAs run: they may run in parallel
+    #: whether no CTA can observe the order in which CTAs run, so that they may run in parallel
     order_free: bool
     #: static shared variables with their offsets; dynamic shared memory begins at ``shared_static``
     shared: dict[Variable, int] = field(default_factory=dict)
     shared_static: int = 0
-    #: where the kilobyte begins that cooperative groups keep for themselves, behind the static variables; 0 if unused
+    #: the offset, after static variables, of the kilobyte that cooperative groups reserve; 0 if unused
     reserved_shared: int = 0
-    #: whether that kilobyte is kept
+    #: whether that kilobyte is reserved
     reserves: bool = False
-    #: ``.extern .shared`` arrays: all start at ``shared_static``
+    #: ``.extern .shared`` arrays, which all start at ``shared_static``
     dynamic_shared: tuple[Variable, ...] = ()
     #: local variables of all functions with their offsets in the thread's local memory, and its size in bytes
     local: dict[Variable, int] = field(default_factory=dict)
     local_bytes: int = 0
-    #: bytes of the stack frame of each recursive function that has local variables: their offsets are those within the frame, of
-    #: which every activation has one of its own, on a stack behind the ``local_static`` bytes of the other functions
+    #: bytes of the stack frame of each recursive function with local variables, whose offsets are relative to the frame. Every
+    #: activation has a frame, on a stack after the ``local_static`` bytes of the other functions
     frame_bytes: dict[int, int] = field(default_factory=dict)
     local_static: int = 0
     #: variables in device memory (global, const) and functions whose address is used, in order of first use
     symbols: tuple[Variable | Function, ...] = ()
-    #: the word pair of ``%envreg1`` (upper half of its address) and ``%envreg2``, one of ``symbols``; 0 unless cooperative
+    #: the pair of words whose address is in ``%envreg1`` (upper half) and ``%envreg2``, one of ``symbols``; 0 unless cooperative
     grid_workspace: Variable | None = None
     site_of: dict[Instruction, int] = field(default_factory=dict)
     predicated_of: dict[Instruction, int] = field(default_factory=dict)
     symbol_of: dict[Variable | Function, int] = field(default_factory=dict)
     function_of: dict[str, int] = field(default_factory=dict)
     block_of: dict[Instruction, int] = field(default_factory=dict)
-    #: which of the kernel's instructions are in ``blocks``: a digest, ``""`` for all (see ``symbolic.slice_program``)
+    #: a digest of the instructions in ``blocks``, ``""`` for all of the kernel's (see ``symbolic.slice_program``)
     variant: str = ""
-    #: what is worked out of it once
+    #: cached results of ``once``
     memo: dict[object, object] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def images(self) -> dict[Instruction, int]:
-        """What accesses images, each with a number behind those of sites and that of what is no site's: it is counted nowhere, but may
+        """The instructions that access images, numbered after the sites and the number for no site: they have no counters but may
         race."""
         every = (item for block in self.blocks for item in block.instructions)
         images = (item for item in every if item.effect in (TEXTURE, SURFACE))
@@ -139,44 +139,45 @@ class Program:
 
     @cached_property
     def uses_tensor_memory(self) -> bool:
-        """Whether anything reaches tensor memory."""
+        """Whether any instruction accesses tensor memory."""
         return any(item.effect.tensor for block in self.blocks for item in block.instructions)
 
     @cached_property
     def pieces(self) -> bytes:
-        """For each site the bytes that must begin inside an object (``spaces.piece_of``), and a 0 for what is not a site."""
+        """For each site the bytes of an element, which must begin inside an object (``spaces.piece_of``), followed by 0 for no
+        site."""
         return bytes([*(piece_of(site.instruction) for site in self.sites), 0])
 
     def callees(self, target: CallTarget) -> list[int]:
-        """The functions that a call may mean, by number; see the function of this name."""
+        """The candidates of a call, by number; see the function of this name."""
         return callees(target, self.functions, self.function_of)
 
     @property
     def local_area(self) -> int:
-        """Bytes of local memory that a thread has at hand, the stacks of recursive functions and of ``alloca`` included."""
+        """Bytes of local memory of a thread, including the stacks of recursive functions and of ``alloca``."""
         largest = max(self.frame_bytes.values(), default=0)
         frames = min(MAX_DEPTH * largest, max(LOCAL_STACK, 8 * largest))
         return self.local_static + frames + (ALLOCA_STACK if self.uses_stack else 0)
 
     @cached_property
     def uses_stack(self) -> bool:
-        """Whether anything is allocated while it runs."""
+        """Whether it uses ``alloca``."""
         return any(item.effect is STACK for block in self.blocks for item in block.instructions)
 
     @property
     def uniform(self) -> tuple[frozenset[Register], ...]:
-        """Registers proved equal in all lanes that can read them, per function."""
+        """Uniform registers, per function."""
         return tuple(item.uniform for item in self.uniformity)
 
     @cached_property
     def system_effects(self) -> frozenset[str]:
-        """What the functions of the system that it calls do (``isa.system.SYSTEM_EFFECTS``)."""
+        """The effects of the system functions that it calls (``isa.system.SYSTEM_EFFECTS``)."""
         effects = (item.system for block in self.blocks for item in block.instructions)
         return frozenset(item.effect for item in effects if item is not None)
 
     @property
     def prints(self) -> bool:
-        """Whether threads may print: then CTAs run one after the other, so that the text comes in order."""
+        """Whether threads may print, which requires that CTAs run one by one, so that the output is in order."""
         return "print" in self.system_effects
 
     @cached_property
@@ -186,13 +187,13 @@ class Program:
 
     @property
     def registers(self) -> int:
-        """Estimated 32-bit registers per thread: the highest pressure of any function, plus what the ABI and addressing
-        keep aside (two), at least 8; ptxas is exact (``gpuperf_resources = ptxas``)."""
+        """Estimated 32-bit registers per thread: the highest pressure of any function, plus two for the ABI and addressing, at
+        least 8; ptxas is exact (``gpuperf_resources = ptxas``)."""
         return min(MOST_REGISTERS, max(8, self._wanted_registers))
 
     @property
     def registers_spilled(self) -> int:
-        """Registers that the estimate wants beyond those that a thread can have."""
+        """Estimated registers in excess of the limit per thread."""
         return max(0, self._wanted_registers - MOST_REGISTERS)
 
     @cached_property
@@ -205,7 +206,7 @@ class Program:
 
     @cached_property
     def reads_clock(self) -> bool:
-        """Whether time decides anything: then no state comes again."""
+        """Whether it reads a clock, so that no state repeats."""
         return any(
             name.startswith(("clock", "globaltimer"))
             for block in self.blocks
@@ -213,11 +214,11 @@ class Program:
             for name in special_registers(item)
         )
 
-    def once(self, ask: Callable[[Program], _T]) -> _T:
-        """What a function says of the program, which is asked once."""
-        if ask not in self.memo:
-            self.memo[ask] = ask(self)
-        return cast("_T", self.memo[ask])
+    def once(self, compute: Callable[[Program], _T]) -> _T:
+        """The result of a function of the program, computed once."""
+        if compute not in self.memo:
+            self.memo[compute] = compute(self)
+        return cast("_T", self.memo[compute])
 
     def blocks_of(self, function: int) -> tuple[BasicBlock, ...]:
         """The blocks of one function, in order."""
@@ -227,12 +228,12 @@ class Program:
 
 
 def declared_registers(maxnreg: int) -> int:
-    """The most registers that a thread has under a directive."""
+    """The register limit of a ``.maxnreg`` directive."""
     return max(_LEAST_DECLARED, maxnreg)
 
 
 def program_of(kernel: Function) -> Program:
-    """The kernel laid out for running, made once per kernel object."""
+    """The program of a kernel, built once per kernel object."""
     program = kernel.memo.get("program")
     if not isinstance(program, Program):
         program = kernel.memo["program"] = build_program(kernel)
@@ -241,10 +242,10 @@ def program_of(kernel: Function) -> Program:
 
 @uncollected
 def build_program(kernel: Function, meeting: Mapping[Instruction, int] | None = None) -> Program:
-    """Lay out a kernel for running. Raises ``PtxError`` for variables that are declared but defined nowhere.
+    """Build the program of a kernel. Raises ``PtxError`` for variables that are declared but never defined.
 
-    ``meeting``: where the lanes of branches meet, by the position of an instruction of the kernel that begins a block, −1 for nowhere;
-    others meet at the immediate post-dominator.
+    ``meeting``: reconvergence points of branches, by the position of an instruction of the kernel that begins a block, −1 for none;
+    the default is the immediate post-dominator.
     """
     functions = reachable(kernel)
     size_open_parameters(functions)
@@ -256,7 +257,7 @@ def build_program(kernel: Function, meeting: Mapping[Instruction, int] | None = 
         entries.append(len(blocks))
         own = cut(function, number, len(blocks))
         if meeting is not None:
-            _meet(own, meeting)
+            _set_reconvergence(own, meeting)
         mark_waiting_loops(own)
         live_sets(function, own)
         per_function.append(own)
@@ -291,7 +292,7 @@ def build_program(kernel: Function, meeting: Mapping[Instruction, int] | None = 
     return program
 
 
-def _meet(blocks: Sequence[BasicBlock], meeting: Mapping[Instruction, int]) -> None:
+def _set_reconvergence(blocks: Sequence[BasicBlock], meeting: Mapping[Instruction, int]) -> None:
     starts = {block.instructions[0].index: block.index for block in blocks if block.instructions}
     for block in blocks:
         if block.terminator is not None and block.terminator in meeting:
@@ -401,12 +402,12 @@ def _specials(program: Program) -> list[SpecialRegister]:
 
 
 def _first(specials: Iterable[SpecialRegister], prefix: str) -> SpecialRegister | None:
-    """The first whose name begins so."""
+    """The first one whose name begins with a prefix."""
     return next((special for special in specials if special.name.startswith(prefix)), None)
 
 
 def shared_unit(target: str) -> int:
-    """Bytes in which shared memory is allocated, of which ``%total_smem_size`` is a multiple (PTX manual)."""
+    """The granularity of shared memory in bytes, of which ``%total_smem_size`` is a multiple (PTX manual)."""
     return 256 if 30 <= int("".join(filter(str.isdigit, target)) or 0) < 80 else 128
 
 
@@ -416,7 +417,7 @@ def reserved_offset(program: Program, name: str) -> int:
 
 
 def _grid_workspace(specials: Sequence[SpecialRegister]) -> Variable | None:
-    """What cooperative groups synchronise a grid with: two words in device memory, found through %envreg1 and %envreg2."""
+    """Two words in device memory with which cooperative groups synchronise a grid; %envreg1 and %envreg2 hold their address."""
     register = _first(specials, "envreg1") or _first(specials, "envreg2")
     if register is None:
         return None
@@ -426,7 +427,7 @@ def _grid_workspace(specials: Sequence[SpecialRegister]) -> Variable | None:
 
 
 def _close_over_initialisers(symbols: list[Variable | Function]) -> None:
-    """Add what the initial values of used variables point to."""
+    """Add the symbols to which the initial values of used variables point."""
     known = set(symbols)
     for target in symbols:
         if isinstance(target, Variable):
@@ -437,7 +438,7 @@ def _close_over_initialisers(symbols: list[Variable | Function]) -> None:
 
 
 def _add_candidates(program: Program, symbols: list[Variable | Function]) -> None:
-    """Add the functions that calls through registers may mean: their addresses are compared with."""
+    """Add the candidates of indirect calls, whose addresses are compared."""
     known = set(symbols)
     for block in program.blocks:
         target = block.terminator.call if block.terminator is not None else None
@@ -460,7 +461,7 @@ def _order_free(instruction: Instruction, program: Program) -> bool:
     if instruction.effect is BULK_COPY and combines(instruction):
         return instruction.form.modifier("dst") != "global"
     if instruction.effect is SURFACE and instruction.form.modifier("op"):
-        return False  # changed without host atomics, which rows of narrow texels do not suit
+        return False  # reductions on texels do not use host atomics, as texels may be narrower than these
     if not instruction.effect.atomic:
         return True
     if instruction.form.space == "shared":

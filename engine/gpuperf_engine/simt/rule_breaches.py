@@ -1,4 +1,4 @@
-"""Rules that a kernel broke in a way that works on today's GPUs (``isa.rules``): what is kept of them, and said."""
+"""Violations of rules that today's GPUs tolerate (``isa.rules``): their records and notes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Breach", "breach_note", "first_breaches"]
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A rule (``isa.rules.RULES``) and the thread that broke it: ``cta`` is its linear index, ``address`` a place in the shared memory
-    of the cluster; at a barrier, the lanes of its warp that came with it and, from bit 32 on, the others that live; at a shuffle the
-    member mask."""
+    """A rule (``isa.rules.RULES``) and the thread that violated it: ``cta`` is its linear index, ``address`` that in the shared memory
+    of the cluster; at a barrier, the lanes of the warp that arrived together and, from bit 32 on, the other live lanes; at a shuffle
+    the member mask."""
 
     rule: str
     instruction: Instruction
@@ -29,7 +29,7 @@ class Breach:
 
 
 def first_breaches(breaches: Iterable[Breach]) -> tuple[Breach, ...]:
-    """Of each rule and instruction the breach in the CTA that comes first, in order of the text."""
+    """For each rule and instruction, the violation in the first CTA, in textual order."""
     first: dict[tuple[str, Instruction], Breach] = {}
     for item in breaches:
         known = first.setdefault((item.rule, item.instruction), item)
@@ -39,7 +39,7 @@ def first_breaches(breaches: Iterable[Breach]) -> tuple[Breach, ...]:
 
 
 def breach_note(plan: LaunchPlan, breach: Breach, kernel: str) -> str:
-    """A breach of a rule by a kernel, in a line."""
+    """A note about a violation, in one line."""
     item = breach.instruction
     thread = f"thread {thread_of(plan, breach.warp, breach.lane)} of block {cta_of(plan, breach.cta)}"
     if breach.rule == "aligned-barrier":

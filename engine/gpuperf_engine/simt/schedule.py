@@ -1,49 +1,48 @@
-"""The schedule of CTAs, warps and time slices, and how a launch that cannot end is found out.
+"""The schedule of CTAs, warps and time slices, and the detection of deadlocks and livelocks.
 
 The schedule is a fixed function of the program and its input, the same for both backends:
 
-* A *window* of CTAs is resident: at the start of every *sweep*, the next CTAs in index order take the places of those that ended,
-  behind those that are there. A sweep visits the resident CTAs in that order.
-  When they can only go on if others do that have not started (below), twice as many become resident.
-* A *visit* gives every warp of the CTA a time slice with a quantum of ``QUANTUM``, then goes through its warps in index order,
-  again and again, and runs each that neither waits nor has used up its time slice, until none is left. A warp that comes to a CTA
-  barrier, ``bar.arrive`` included, stops until all others have had the chance to run; one whose barrier completes goes on with the
+* A *window* of CTAs is resident. At the start of every *sweep*, the next CTAs in index order replace those that have ended, after the
+  remaining ones. A sweep visits the resident CTAs in that order.
+  If they can only continue after CTAs that have not started (below), the window is doubled.
+* A *visit* gives every warp of the CTA a time slice with a quantum of ``QUANTUM``. It then iterates over the warps in index order,
+  repeatedly, and runs each one that neither waits nor has used up its time slice, until there is none. A warp that reaches a CTA
+  barrier, including ``bar.arrive``, stops until all others have had the chance to run; one whose barrier completes continues with the
   rest of its time slice.
-* A back edge takes its block's ``back_edge_cost`` off the quantum: 64 in loops that may wait for other threads, else 1. It is
-  charged when the running path goes over it, and 1 for a call of a recursive function. Of a divergent branch, the path is charged
-  for the edge that it takes itself; a divergent ``brx.idx`` is charged once if any of its lanes goes over a back edge. When the
-  quantum is used up the time slice is over, after the move; in a loop that may wait, the warp switches to another path as well
+* A back edge uses up its block's ``back_edge_cost`` of the quantum: 64 in loops that may wait for other threads, else 1. It is
+  charged when the running path takes it; a call of a recursive function is charged 1. At a divergent branch, the path is charged
+  for the edge that it takes itself; a divergent ``brx.idx`` is charged once if any of its lanes takes a back edge. When the
+  quantum is used up, the time slice ends after the move; in a loop that may wait, the warp also switches to another path
   (``stack``). Time slices of warps that yield are shorter (``stack.Yielding.slice_shift``).
-* Whenever a warp stops, at its end too, the warp instructions that it has executed are held against ``max_instructions``.
+* Whenever a warp stops or ends, the warp instructions that it has executed are compared with ``max_instructions``.
 
-With clusters whole clusters are resident: the next one comes in where there is room for all its CTAs, which then start in order of
-rank. A warp that waits at the cluster's barrier goes on once the visit of another CTA completes it.
+With clusters, whole clusters are resident: the next one becomes resident if there is room for all its CTAs, which then start in order
+of rank. A warp that waits at the cluster barrier continues once the visit of another CTA completes it.
 
-A CTA or cluster starts when it is visited for the first time. Until then it may be cancelled (``clusterlaunchcontrol.try_cancel``):
-each request takes the next one in launch order that has not started, and fails where there is none, and in cooperative launches. So
-that the resident ones get others in turn, the time slice of the warp that asks ends at its next back edge; and one that starts is
-visited again, before the next one starts, as long as a barrier or phase of it completes in the visit and it has not asked.
+A CTA or cluster starts with its first visit. Until then it may be cancelled (``clusterlaunchcontrol.try_cancel``): each request
+cancels the next one in launch order that has not started, and fails if there is none, and in cooperative launches. So that resident
+ones alternate in their requests, the time slice of a warp ends at the first back edge after its request; and one that starts is
+visited again, before the next one starts, as long as a barrier or phase of it completes in the visit and it has made no request.
 
-A warp suspended at a wait on an mbarrier goes on, with the rest of its time slice, when a phase of an mbarrier of its CTA has
-completed, and waits again if it was another. Only when all warps of all resident CTAs wait, and some of them so, do those waits
-give up, in the next sweep: they answer that the phase is not complete; where other lanes of the warp wait for those that asked,
-the time slice ends at the next back edge, so that they can go on. When they have given up ``GIVES_UP`` times in a row, and no CTA
-has ended and no barrier or phase completed meanwhile, that is a deadlock.
+A warp suspended at a wait on an mbarrier continues, with the rest of its time slice, when a phase of any mbarrier of its CTA has
+completed, and waits again if it was another one. Waits on mbarriers expire only if all warps of all resident CTAs wait: in the next
+sweep they return that the phase is not complete; if other lanes of the warp wait for lanes at such a wait, the time slice ends at
+the next back edge, so that they can continue. After ``MOST_EXPIRATIONS`` consecutive expirations, during which no CTA has ended and
+no barrier or phase completed, the launch is in a deadlock.
 
-A warp that waits for others of its warpgroup (``wgmma.fence``) or their products (``wgmma.wait_group``) goes on, with the rest of
-its time slice, when it is the next one in index order after they have come. At ``wgmma.fence`` it gives up as at an mbarrier.
+A warp that waits for others of its warpgroup (``wgmma.fence``) or their products (``wgmma.wait_group``) continues, with the rest of
+its time slice, when it is the next one in index order after they have arrived. At ``wgmma.fence`` waits expire as at an mbarrier.
 
-A CTA whose warps all wait, none of them at an mbarrier, can never go on, unless one of them waits for its cluster: then it is the
-cluster whose CTAs all wait. If lanes of these wait at an aligned barrier for the rest of their warp, they arrive without it
-(``stack.SimtStack.arrive_diverged``). Else that is a deadlock, as are lanes of one warp that wait for lanes of the same warp that
-never come.
-A livelock is found by comparing: after 1, 2, 4, 8 … sweeps in which no CTA ended and no barrier or phase completed, a digest of
-everything that decides how the launch goes on is taken, of registers those that may still be read (``live_registers``); if it is
-that of the time before, the launch runs in circles. Then waits on mbarriers give up, once for each such state; then lanes at aligned
-barriers arrive without the rest of their warps, as they do where waits that have given up ``ARRIVE_AFTER`` times in a row are all
-that is left; then warps whose lanes wait at reconvergence points for lanes that spin are made to yield
-(``stack.SimtStack.force_yield``); if there is none, more CTAs become resident (``Room``), as many as may be on a GPU; if there are
-none, it is an error. What ends as a deadlock by waits that give up lets more become resident as well.
+A CTA whose warps all wait, none of them at an mbarrier, can never continue unless one of them waits for its cluster; then this
+applies to the cluster if all its CTAs wait. If lanes of these wait at an aligned barrier for the rest of their warp, they arrive
+without it (``stack.SimtStack.arrive_diverged``). Otherwise it is a deadlock, as are lanes of one warp that wait for lanes of the
+same warp that never arrive. A livelock is detected by comparing states: after 1, 2, 4, 8 … sweeps in which no CTA ended and no
+barrier or phase completed, a digest of the state on which the continuation of the launch depends is taken, including only live
+registers (``live_registers``). If it equals the previous one, the state repeats. Then, in this order: waits on mbarriers expire,
+once for each such state; lanes at aligned barriers arrive without the rest of their warps, which they also do if only waits that
+have expired ``ARRIVE_AFTER`` times in a row are left; warps whose lanes wait at reconvergence points for spinning lanes are forced
+to yield (``stack.SimtStack.force_yield``); more CTAs become resident (``Room``), up to the maximum of a GPU. If none of these is
+possible, it is an error. More CTAs also become resident before expired waits are reported as a deadlock.
 """
 
 from __future__ import annotations
@@ -74,19 +73,18 @@ __all__ = [
     "run_ctas",
 ]
 
-#: what the back edges of one time slice may cost
+#: the total cost of the back edges of one time slice
 QUANTUM = 1 << 12
-#: times that all waits give up, one after the other, before that is a deadlock: loops that count, or look at the clock, never come
-#: to a state again
-GIVES_UP = 1000
-#: times after which lanes at aligned barriers arrive without the rest of their warps
+#: consecutive expirations of all waits before a deadlock is reported: the state of loops that count or read the clock never repeats
+MOST_EXPIRATIONS = 1000
+#: expirations after which lanes at aligned barriers arrive without the rest of their warps
 ARRIVE_AFTER = 2
 
 
 class Status(Enum):
     """Why a warp stopped."""
 
-    READY = "ready"  # came to a barrier and may go on when the others have run
+    READY = "ready"  # reached a barrier and may continue when the others have run
     SUSPENDED = "suspended"  # waits for a phase of an mbarrier, and no other lanes can run
     GATHERS = "gathers"  # waits for the warps of its warpgroup before a product, and no other lanes can run
     WARPGROUP = "warpgroup"  # waits for products of its warpgroup, and no other lanes can run
@@ -95,60 +93,60 @@ class Status(Enum):
     DONE = "done"
 
 
-#: statuses of a warp that may go on when others of its warpgroup have come, and of one that may give up
+#: statuses of a warp that waits for its warpgroup, and of one whose wait may expire
 _GROUPS = (Status.GATHERS, Status.WARPGROUP)
-_GIVES_UP = (Status.SUSPENDED, Status.GATHERS)
+_MAY_EXPIRE = (Status.SUSPENDED, Status.GATHERS)
 
 
 class Standing(Enum):
-    """Where a CTA is between two visits."""
+    """The state of a CTA between two visits."""
 
-    RUNS = "runs"  # a warp can go on
+    RUNS = "runs"  # a warp can run
     WAITS = "waits"  # none can, and none is suspended
     STUCK = "stuck"  # none can, and some are suspended at mbarriers
 
 
 class WarpRunner(Protocol):
-    """One warp, as the schedule runs it."""
+    """The interface of a warp for the schedule."""
 
     @property
     def live(self) -> int:
         """Lanes that have not exited."""
 
     def begin_slice(self, quantum: int) -> None:
-        """A new time slice begins."""
+        """Begin a new time slice."""
 
     def resume(self) -> Status:
-        """Run until the warp must stop. Lanes that come to a barrier have been entered in the CTA's ``Barriers``."""
+        """Run until the warp must stop. Lanes that reach a barrier arrive at the CTA's ``Barriers``."""
 
     def release(self, lanes: int, true: int, false: int) -> None:
-        """A barrier let these lanes go; so many lanes arrived with a true and a false predicate."""
+        """Release lanes from a completed barrier, at which so many lanes arrived with a true and a false predicate."""
 
     def expire(self) -> None:
-        """The wait on an mbarrier at which it is suspended gives up."""
+        """Let the wait on an mbarrier at which it is suspended expire."""
 
     def is_complete(self) -> bool:
-        """Whether the warps of its warpgroup have come to what it waits for."""
+        """Whether the warps of its warpgroup have reached the fence or group that it waits for."""
 
     def arrive_diverged(self) -> bool:
-        """Its lanes at aligned barriers arrive there without the rest of the warp. Returns whether there were any."""
+        """Let its lanes at aligned barriers arrive without the rest of the warp. Returns whether there were any."""
 
     @property
     def runs(self) -> bool:
-        """Whether a path of it can run."""
+        """Whether one of its paths can run."""
 
     def force_yield(self) -> bool:
-        """The launch runs in circles: the warp yields from now on. Returns whether that may help."""
+        """Make the warp yield from now on, as the state of the launch repeats. Returns whether this may make progress."""
 
     def state(self) -> Iterable[bytes]:
-        """Everything that decides how the warp goes on, memory aside."""
+        """The state, without memory, on which the continuation of the warp depends."""
 
-    def where(self) -> Iterable[Waiting]:
-        """Where its lanes are or wait."""
+    def waiting(self) -> Iterable[Waiting]:
+        """Where its lanes are or wait, and why."""
 
 
 class Cluster:
-    """CTAs that run together, by rank, with the barrier of all; ``states`` says which have started and ended."""
+    """CTAs of one cluster, by rank, with the cluster barrier; ``states``: which have started and ended."""
 
     def __init__(self, ctas: Sequence[Cta], barrier: ClusterBarrier, states: list[int]) -> None:
         self.ctas = ctas
@@ -159,11 +157,11 @@ class Cluster:
 
     @property
     def left(self) -> list[Cta]:
-        """Those that have not ended."""
+        """The CTAs that have not ended."""
         return [cta for cta, state in zip(self.ctas, self.states) if state != ENDED]
 
     def visit(self) -> None:
-        """One visit of each CTA. Raises ``Deadlock`` if none of them can ever go on."""
+        """Visit each CTA once. Raises ``Deadlock`` if none of them can ever continue."""
         for rank, cta in enumerate(self.ctas):
             if self.states[rank] != ENDED:
                 self.states[rank] = RUNNING
@@ -173,11 +171,11 @@ class Cluster:
             return
         if not any([cta.arrive_diverged() for cta in self.left]):
             raise deadlock(
-                item for cta in self.left for warp in cta.warps if warp.live for item in warp.where()
+                item for cta in self.left for warp in cta.warps if warp.live for item in warp.waiting()
             )
 
     def release(self) -> bool:
-        """Whether the barrier completes now: then let its threads go."""
+        """Complete the cluster barrier and release its threads, if all have arrived. Returns whether it completed."""
         if not self.barrier.warps:
             return False
         live = {
@@ -193,7 +191,7 @@ class Cluster:
 
 
 class Cta:
-    """A resident CTA: its warps, barriers, and memory that is its own (for the digest)."""
+    """A resident CTA: its warps, barriers, and private memory (for the digest)."""
 
     def __init__(
         self, warps: Sequence[WarpRunner], barriers: Barriers, memory: Callable[[], Iterable[bytes]]
@@ -209,7 +207,7 @@ class Cta:
         self.passed = 0
 
     def visit(self) -> bool:
-        """One visit. Returns whether the CTA has finished. Raises ``Deadlock`` if none of its warps can ever go on."""
+        """Visit the CTA once. Returns whether it has ended. Raises ``Deadlock`` if none of its warps can ever continue."""
         for index, warp in enumerate(self.warps):
             warp.begin_slice(QUANTUM)
             if self.statuses[index] is Status.SLICE_OVER:
@@ -221,17 +219,17 @@ class Cta:
                         self.statuses[index] = warp.resume()
                         self._seen[index] = self.barriers.phases
                         self._release()
-            if any(status in self.statuses for status in (Status.SLICE_OVER, *_GIVES_UP)):
+            if any(status in self.statuses for status in (Status.SLICE_OVER, *_MAY_EXPIRE)):
                 return False
             if Status.WAITS not in self.statuses and Status.WARPGROUP not in self.statuses:
                 return True
             if self.cluster is not None and self.cluster.barrier.waits(self.rank):
                 return False
             if not self.arrive_diverged():
-                raise deadlock(item for warp in self.warps if warp.live for item in warp.where())
+                raise deadlock(item for warp in self.warps if warp.live for item in warp.waiting())
 
     def arrive_diverged(self) -> bool:
-        """Lanes at aligned barriers arrive without the rest of their warps; whether there were any."""
+        """Let lanes at aligned barriers arrive without the rest of their warps. Returns whether there were any."""
         some = False
         for index, warp in enumerate(self.warps):
             if warp.live and warp.arrive_diverged():
@@ -243,7 +241,7 @@ class Cta:
         return some
 
     def _can_run(self, index: int) -> bool:
-        """Whether a warp is ready, or has stopped for a phase of an mbarrier or products that are complete now."""
+        """Whether a warp is ready, or waits for a phase of an mbarrier or products that are complete now."""
         status = self.statuses[index]
         if status is Status.SUSPENDED:
             return self._seen[index] != self.barriers.phases
@@ -251,10 +249,10 @@ class Cta:
 
     @property
     def standing(self) -> Standing:
-        """Whether one of its warps can go on by itself."""
+        """Whether one of its warps can run."""
         if Status.SLICE_OVER in self.statuses or any(map(self._can_run, range(len(self.warps)))):
             return Standing.RUNS
-        return Standing.STUCK if any(status in self.statuses for status in _GIVES_UP) else Standing.WAITS
+        return Standing.STUCK if any(status in self.statuses for status in _MAY_EXPIRE) else Standing.WAITS
 
     @property
     def progress(self) -> int:
@@ -262,15 +260,15 @@ class Cta:
         return self.passed + self.barriers.phases
 
     def expire(self) -> bool:
-        """Waits on mbarriers, and at fences for a warpgroup, give up; whether there were any."""
-        suspended = [index for index, status in enumerate(self.statuses) if status in _GIVES_UP]
+        """Let waits on mbarriers and at warpgroup fences expire. Returns whether there were any."""
+        suspended = [index for index, status in enumerate(self.statuses) if status in _MAY_EXPIRE]
         for index in suspended:
             self.statuses[index] = Status.READY
             self.warps[index].expire()
         return bool(suspended)
 
     def go_on(self, index: int, lanes: int) -> None:
-        """The cluster's barrier lets lanes of a warp go."""
+        """Release lanes of a warp from the cluster barrier."""
         if lanes:
             self.warps[index].release(lanes, 0, 0)
         if self.statuses[index] is Status.WAITS:
@@ -293,15 +291,15 @@ _Resident = TypeVar("_Resident")
 
 @dataclass
 class Room:
-    """How many CTAs are ``resident`` at once: of a launch whose resident CTAs wait for others, up to ``most``. ``waiting``: whether
-    there are others, which have not started."""
+    """The number of ``resident`` CTAs, which grows up to ``most`` if resident CTAs wait for others. ``waiting``: whether there are
+    CTAs that have not started."""
 
     resident: int
     most: int
     waiting: bool = False
 
     def grow(self) -> bool:
-        """Whether more may become resident, which they then do."""
+        """Make more CTAs resident if possible. Returns whether it was."""
         if not self.waiting or self.resident >= self.most:
             return False
         self.resident = min(self.most, 2 * self.resident)
@@ -309,33 +307,34 @@ class Room:
 
 
 def cancels_others(program: Program, plan: LaunchPlan) -> bool:
-    """Whether CTAs of a launch may cancel those that have not started: all of a cooperative launch start together."""
+    """Whether CTAs of a launch may cancel those that have not started, which excludes cooperative launches: their CTAs start
+    together."""
     return program.cancels and not plan.cooperative
 
 
 @dataclass
 class Pending:
-    """The clusters of a launch that have not started, in launch order: from ``following`` on, of ``count``. ``cancels``: those that
-    run may cancel them."""
+    """The clusters of a launch that have not started, in launch order: from ``following`` on, of ``count``. ``cancels``: whether
+    running ones may cancel them."""
 
     count: int
     cancels: bool = False
     following: int = 0
-    #: how many will never start
+    #: number of cancelled clusters
     cancelled: int = 0
-    #: how often one was asked for
+    #: number of requests
     asked: int = 0
 
     def __bool__(self) -> bool:
         return self.following < self.count
 
     def take(self) -> int:
-        """The next one, which starts."""
+        """Start the next cluster."""
         self.following += 1
         return self.following - 1
 
     def cancel(self) -> int | None:
-        """The next one, which never starts; ``None`` if there is none that may be cancelled."""
+        """Cancel the next cluster; ``None`` if there is none that may be cancelled."""
         self.asked += 1
         if not self or not self.cancels:
             return None
@@ -344,11 +343,11 @@ class Pending:
 
 
 class Watch(Generic[_Resident]):
-    """Finds out after each sweep whether a launch can still end. Both backends use it, each with its own kind of resident CTAs.
+    """Checks after each sweep whether a launch can still end. Both backends use it, each with its own kind of resident CTAs.
 
-    ``digest`` is of everything that decides how the launch goes on; ``standing`` is that of each CTA; ``expire`` lets waits on
-    mbarriers give up, ``arrive_diverged`` lanes at aligned barriers arrive, ``force_yield`` is that of the warps: all say whether it
-    may help; ``where`` lists who waits; ``grow`` lets more CTAs become resident, if there are more.
+    ``digest`` is that of the state on which the continuation of the launch depends; ``standing`` that of each CTA; ``expire`` lets
+    waits on mbarriers expire, ``arrive_diverged`` lets lanes at aligned barriers arrive, ``force_yield`` is that of the warps: all
+    return whether this may make progress; ``where`` lists waiting lanes; ``grow`` makes more CTAs resident, if there are more.
     """
 
     def __init__(
@@ -364,55 +363,55 @@ class Watch(Generic[_Resident]):
         self.digest, self.standing, self.expire, self.where, self.grow = digest, standing, expire, where, grow
         self.arrive_diverged, self.force_yield = arrive_diverged, force_yield
         self._quiet = 0
-        #: sweeps without progress after which waits gave up
-        self._gave_up = 0
+        #: consecutive expirations of waits, without progress
+        self._expirations = 0
         self._last = b""
-        self._given_up: set[bytes] = set()
-        #: whether a warp was ever at an mbarrier
+        self._expired_states: set[bytes] = set()
+        #: whether a warp ever waited at an mbarrier
         self._waits = False
-        #: sweeps left to find a warp at an mbarrier, for the message, of a launch that runs in circles
-        self._doomed = 0
+        #: in a livelock, remaining sweeps to find a warp at an mbarrier for the message
+        self._sweeps_left = 0
 
     def after(self, progress: bool, window: Sequence[_Resident]) -> None:
         """``progress``: a CTA ended, or a barrier or phase completed. Raises ``Deadlock``."""
         if progress:
-            self._quiet = self._gave_up = 0
+            self._quiet = self._expirations = 0
             return
         standings = [self.standing(cta) for cta in window]
         stuck = Standing.STUCK in standings
         self._waits = self._waits or stuck
-        if self._doomed:
-            self._doomed -= 1
-            if stuck or not self._doomed:
+        if self._sweeps_left:
+            self._sweeps_left -= 1
+            if stuck or not self._sweeps_left:
                 raise (deadlock if stuck else livelock)(item for cta in window for item in self.where(cta))
             return
         self._quiet += 1
         if self._quiet & (self._quiet - 1) == 0:
             digest = self.digest(window)
             if self._quiet > 1 and digest == self._last:
-                helps = digest not in self._given_up and any([self.expire(cta) for cta in window])
+                helps = digest not in self._expired_states and any([self.expire(cta) for cta in window])
                 if helps:
-                    self._given_up.add(digest)
+                    self._expired_states.add(digest)
                 if helps or self._arrive_diverged(window) or any([self.force_yield(cta) for cta in window]):
                     self._quiet = 0
                 elif self.grow():
-                    self._quiet = self._gave_up = 0
+                    self._quiet = self._expirations = 0
                 elif stuck or not self._waits:
                     raise (deadlock if stuck else livelock)(
                         item for cta in window for item in self.where(cta)
                     )
                 else:
-                    self._doomed = 3
+                    self._sweeps_left = 3
                 return
             self._last = digest
         if stuck and Standing.RUNS not in standings:
-            self._gave_up += 1
-            if self._gave_up == ARRIVE_AFTER and self._arrive_diverged(window):
+            self._expirations += 1
+            if self._expirations == ARRIVE_AFTER and self._arrive_diverged(window):
                 return
-            if self._gave_up > GIVES_UP and self.grow():
-                self._quiet = self._gave_up = 0
+            if self._expirations > MOST_EXPIRATIONS and self.grow():
+                self._quiet = self._expirations = 0
                 return
-            if self._gave_up > GIVES_UP:
+            if self._expirations > MOST_EXPIRATIONS:
                 raise deadlock(item for cta in window for item in self.where(cta))
             for cta in window:
                 self.expire(cta)
@@ -425,15 +424,15 @@ def _force_yield(cta: Cta) -> bool:
     return any([warp.force_yield() for warp in cta.warps if warp.live])
 
 
-def _where(cta: Cta) -> Iterable[Waiting]:
-    return (item for warp in cta.warps if warp.live for item in warp.where())
+def _waiting(cta: Cta) -> Iterable[Waiting]:
+    return (item for warp in cta.warps if warp.live for item in warp.waiting())
 
 
 def run_ctas(
     pending: Pending, room: Room, start: Callable[[int], Cluster], memory: Callable[[], Iterable[bytes]]
 ) -> None:
-    """Run clusters, as many CTAs at a time as there is ``room`` for; ``start`` makes one ready by its number, ``memory`` gives
-    what all share.
+    """Run clusters, as many CTAs at a time as there is ``room`` for; ``start`` creates one by its number, ``memory`` returns the
+    memory that all CTAs share, for the digest.
 
     Raises ``Deadlock``, and whatever the warps raise.
     """
@@ -446,7 +445,7 @@ def run_ctas(
         lambda cta: cta.expire(),
         lambda cta: cta.arrive_diverged(),
         _force_yield,
-        _where,
+        _waiting,
         room.grow,
     )
     while window or pending:
@@ -468,10 +467,10 @@ def run_ctas(
 
 
 def _first_visits(cluster: Cluster, pending: Pending) -> None:
-    """A cluster starts: one visit, and more until it asks for others if that may be."""
-    asked, passed = pending.asked, 0
+    """Start a cluster: visit it once, and again until it makes a request, if it may make any."""
+    requests, passed = pending.asked, 0
     cluster.visit()
-    while pending.cancels and pending and pending.asked == asked and cluster.left:
+    while pending.cancels and pending and pending.asked == requests and cluster.left:
         before, passed = passed, sum(cta.progress for cta in cluster.ctas)
         if passed == before:
             return

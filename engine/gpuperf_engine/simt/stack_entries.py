@@ -1,4 +1,4 @@
-"""The entries of a SIMT stack, and the tree of groups that it stands for (see ``stack``)."""
+"""The entries of a SIMT stack, and its tree of groups (see ``stack``)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = [
     "grow",
 ]
 
-#: As a target: the exit of the function that runs.
+#: As a target: the exit of the running function.
 EXIT = -1
-#: ``pc = AFTER + block``: go on in that block behind its first instruction, which has been carried out
+#: ``pc = AFTER + block``: continue in that block after its first instruction, which has been executed
 AFTER = 1 << 30
-#: ``pc = AT_END + block``: go on at the end of that block, a CTA barrier
+#: ``pc = AT_END + block``: continue at the terminator of that block, a CTA barrier
 AT_END = 1 << 29
-#: ``pc = AT_WAIT + block``: go on at the mbarrier wait that begins that block, which has been counted
+#: ``pc = AT_WAIT + block``: continue at the mbarrier wait at the start of that block, which has been counted
 AT_WAIT = 1 << 28
 #: keys of waits at CTA barriers: of a path at an unaligned one, and for the rest of the warp at an aligned one
 BARRIER, ALIGNED = "barrier", "aligned barrier"
@@ -40,7 +40,7 @@ RECONVERGE, PENDING, CALL_FRAME, PENDING_CALL, WAIT = range(5)
 
 
 class Entry(NamedTuple):
-    """One entry of the stack; see the module's text. ``group`` counts for ``RECONVERGE`` and ``CALL_FRAME`` only."""
+    """One entry of the stack; see ``stack``. ``group`` is only used for ``RECONVERGE`` and ``CALL_FRAME``."""
 
     pc: int
     mask: int
@@ -53,8 +53,8 @@ class Entry(NamedTuple):
 @dataclass(slots=True)
 class Wait:
     """What a ``WAIT`` entry waits for. ``key`` is that of a ``.sync`` instruction (``effects.convergence_key``) and ``masks``
-    maps member masks to the lanes that gave them and still wait; for a CTA barrier ``key`` is ``BARRIER``, and the scheduler
-    ends the wait, or ``ALIGNED``. ``resume`` is where the path goes on."""
+    maps member masks to the lanes that have them and still wait; at a CTA barrier ``key`` is ``BARRIER``, and the schedule
+    ends the wait, or ``ALIGNED``. ``resume`` is the block where the path continues."""
 
     key: str
     resume: int
@@ -63,7 +63,7 @@ class Wait:
 
 @dataclass(slots=True)
 class Group:
-    """A group while the stack is looked at as a tree; the root has no entry."""
+    """A group in the tree of a stack; the root has no entry."""
 
     entry: Entry | None
     id: int
@@ -83,7 +83,7 @@ class Group:
         return any(can_run(member, live) for member in self.members)
 
     def groups(self) -> Iterator[Group]:
-        """This group and all inside it."""
+        """This group and all nested groups."""
         yield self
         for member in self.members:
             if isinstance(member, Group):
@@ -100,7 +100,7 @@ class Group:
                 yield member
 
     def innermost_chain(self) -> list[Group]:
-        """This group and the groups inside it that are topmost, outermost first."""
+        """This group and its topmost nested groups, outermost first."""
         chain = [self]
         while chain[-1].members and isinstance(chain[-1].members[-1], Group):
             chain.append(chain[-1].members[-1])

@@ -1,7 +1,6 @@
-"""Functions of the system, carried out for the lanes of one warp: ``printf``, failed assertions, ``malloc`` and ``free``.
+"""System functions, executed for the lanes of one warp: ``printf``, failed assertions, ``malloc`` and ``free``.
 
-The backends collect the arguments and hand out the results; what happens in between is the same for both. Lanes follow each other in
-ascending order.
+The backends only collect the arguments and store the results. Lanes execute one by one, in ascending order.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from ..memory.arena import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES, Memory
 from ..ptx.module import Function
 from ..ptx.syntax import Instruction
 from ..ptx.text import shorten
-from .faults import Place, cta_of, lanes_of, thread_of
+from .faults import WarpPosition, cta_of, lanes_of, thread_of
 from .printf import conversions, format_text
 
 __all__ = ["SystemCall", "undefined"]
 
 Bytes = NDArray[np.uint8]
-#: bytes of a text that has no end
+#: the maximum length of a text, which may lack its zero
 _LONGEST = 1 << 16
 _MOST_ARGUMENTS = 32
 _NULL, _FAILED = 0xFFFFFFFF, 0xFFFFFFFE
@@ -33,11 +32,11 @@ _NULL, _FAILED = 0xFFFFFFFF, 0xFFFFFFFE
 
 @dataclass(frozen=True, slots=True)
 class SystemCall:
-    """A call by some lanes of a warp. ``arguments``: of each parameter the 32 lanes' values, uint64; ``local``: a lane's local memory;
-    ``shared``: that of the block."""
+    """A call by some lanes of a warp. ``arguments``: for each parameter the values of 32 lanes, uint64; ``local``: a lane's local
+    memory; ``shared``: that of the CTA."""
 
     instruction: Instruction
-    place: Place
+    position: WarpPosition
     memory: Memory
     lanes: int
     arguments: tuple[NDArray[np.uint64], ...]
@@ -75,7 +74,7 @@ class SystemCall:
         return part[: end[0] if end.size else _LONGEST].tobytes()
 
     def _reach(self, lane: int, address: int) -> tuple[Bytes | None, int]:
-        """The object that holds an address, and the place in it."""
+        """The object that contains an address, and the offset in it."""
         if 0 <= address - SHARED_WINDOW < WINDOW_BYTES:
             return self.shared, address - SHARED_WINDOW
         if 0 <= address - LOCAL_WINDOW < WINDOW_BYTES:
@@ -86,7 +85,7 @@ class SystemCall:
         )
 
     def _fault(self, lane: int, address: int, size: int) -> EngineError:
-        plan, space, limit = self.place.plan, "global", 0
+        plan, space, limit = self.position.plan, "global", 0
         if 0 <= address - SHARED_WINDOW < WINDOW_BYTES:
             space, limit, address = "shared", self.shared.size, address - SHARED_WINDOW
         elif 0 <= address - LOCAL_WINDOW < WINDOW_BYTES:
@@ -94,8 +93,8 @@ class SystemCall:
         return memory_fault(
             self.memory,
             Access(
-                self.instruction, self.place.program.kernel.name, "load", space, address, size,
-                thread_of(plan, self.place.warp, lane), cta_of(plan, self.place.cta), limit, self._name(), packed=True,
+                self.instruction, self.position.program.kernel.name, "load", space, address, size,
+                thread_of(plan, self.position.warp, lane), cta_of(plan, self.position.cta), limit, self._name(), packed=True,
             ),
         )  # fmt: skip
 
@@ -110,42 +109,44 @@ class SystemCall:
         if not format_:
             return _NULL
         pieces = list(conversions(self.text(lane, format_)))
-        asked = sum(bool(piece.type) + (piece.width == b"*") + (piece.precision == b"*") for piece in pieces)
-        if asked > _MOST_ARGUMENTS:
+        expected = sum(
+            bool(piece.type) + (piece.width == b"*") + (piece.precision == b"*") for piece in pieces
+        )
+        if expected > _MOST_ARGUMENTS:
             return _FAILED
-        if asked and not buffer:
+        if expected and not buffer:
             raise TrapError(
-                f"printf: the format asks for {asked} argument{'s' * (asked > 1)}, but none is given",
+                f"printf: the format asks for {expected} argument{'s' * (expected > 1)}, but none is given",
                 span=self.instruction.span,
-                details=[self.place.thread(lane), f"format {self.text(lane, format_)[:60]!r}"],
+                details=[self.position.thread(lane), f"format {self.text(lane, format_)[:60]!r}"],
             )
         offset = buffer
 
-        def take(size: int) -> int:
+        def next_argument(size: int) -> int:
             nonlocal offset
             offset = -(-offset // size) * size
             value = int.from_bytes(self.read(lane, offset, size), "little")
             offset += size
             return value
 
-        text, taken = format_text(pieces, take, lambda address: self.text(lane, address))
-        self.place.plan.console.write(text)
-        return taken
+        text, used = format_text(pieces, next_argument, lambda address: self.text(lane, address))
+        self.position.plan.console.write(text)
+        return used
 
     def _assert(self, lane: int, message: int, file: int, line: int, function: int, size: int) -> int:
-        block = ",".join(map(str, cta_of(self.place.plan, self.place.cta)))
-        thread = ",".join(map(str, thread_of(self.place.plan, self.place.warp, lane)))
+        block = ",".join(map(str, cta_of(self.position.plan, self.position.cta)))
+        thread = ",".join(map(str, thread_of(self.position.plan, self.position.warp, lane)))
         words = [self._words(lane, address) for address in (file, function, message)]
         others = self.lanes.bit_count() - 1
         more = f", and {others} more thread{'s' * (others > 1)} of its warp" if others else ""
         raise TrapError(
             f"{words[0]}:{line & 0xFFFFFFFF}: {words[1]}: block: [{block}], thread: [{thread}] Assertion `{words[2]}` failed.",
             span=self.instruction.span,
-            details=[f"device assertion failed in {self.place.thread(lane)}{more}"],
+            details=[f"device assertion failed in {self.position.thread(lane)}{more}"],
         )
 
     def _words(self, lane: int, address: int) -> str:
-        """A text of a message; a program that gives none at all has still failed."""
+        """A text for the message of a failed assertion; invalid pointers do not hide the failure."""
         try:
             return shorten(self.text(lane, address).decode("utf-8", "backslashreplace"), 400)
         except EngineError:
@@ -154,7 +155,7 @@ class SystemCall:
     def _allocate(self, lane: int, size: int) -> int:
         heap = self.memory.heap
         if any(item.adopted for item in self.memory.allocations[-1:]):
-            # blocks come last in the table of allocations
+            # blocks of the heap must be at the end of the table of allocations, which adopted memory would follow
             raise Unsupported(
                 "malloc in a kernel, on a device that has adopted memory of the host",
                 span=self.instruction.span,
@@ -174,7 +175,7 @@ class SystemCall:
             raise TrapError(
                 f"free: {address:#x} {reason}",
                 span=self.instruction.span,
-                details=[self.place.thread(lane)],
+                details=[self.position.thread(lane)],
                 hint="free takes a pointer returned by malloc on this device, once, or null",
             )
         return 0
@@ -189,7 +190,7 @@ _EFFECTS: dict[str, Callable[..., int]] = {
 
 
 def undefined(function: Function, instruction: Instruction, thread: str) -> Unsupported:
-    """The error for a call of a function that has no body here, when a thread reaches it."""
+    """The error of a thread that calls a function without a body."""
     name = function.name
     if name in DEVICE_LAUNCH:
         message = f"{name}: kernels that launch kernels are not run (CUDA dynamic parallelism)"

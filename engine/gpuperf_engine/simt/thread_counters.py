@@ -1,4 +1,4 @@
-"""Counters of single threads: which CTAs keep them, and the table that both backends fill."""
+"""Counters per thread: the choice of CTAs that have them, and the table that both backends fill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .program import Program
 
 __all__ = ["COLUMN_BYTES", "ThreadTable", "choose_ctas", "columns_of", "make_table"]
 
-#: what the counters of one launch may take
+#: the maximum size of the counters of one launch
 LIMIT_BYTES = 1 << 30
 #: one counter for each of 32 lanes
 COLUMN_BYTES = 32 * 8
@@ -23,8 +23,7 @@ COLUMN_BYTES = 32 * 8
 
 @dataclass(frozen=True)
 class Columns:
-    """Where the counters of a thread are: blocks first (by index), then predicated instructions, then lanes taken at counted
-    branches (by block index)."""
+    """The layout of a thread's counters: blocks (by index), predicated instructions, and taken counted branches (by block index)."""
 
     taken: dict[int, int]
     count: int
@@ -32,8 +31,8 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class ThreadTable:
-    """``counts``: shape (kept CTAs, warps, columns, 32), int64, in the order of ``ctas``, which are linear indices, ascending. Its
-    first byte is at a multiple of 64."""
+    """``counts``: shape (CTAs, warps, columns, 32), int64, in the order of ``ctas``, which are linear indices, ascending; 64-byte
+    aligned."""
 
     ctas: Sequence[int]
     counts: NDArray[np.int64]
@@ -95,7 +94,7 @@ def _linear(coordinates: tuple[int, ...], grid: Dim3) -> int:
 
 
 def make_table(program: Program, plan: LaunchPlan) -> ThreadTable:
-    """An empty table for the CTAs that a plan keeps. Raises ``LaunchError`` if it would be too large."""
+    """An empty table for the CTAs of a plan that have counters. Raises ``LaunchError`` if it would be too large."""
     shape = (len(plan.kept), plan.warps_per_cta, columns_of(program).count, 32)
     size = math.prod(shape) * 8
     if size > LIMIT_BYTES:

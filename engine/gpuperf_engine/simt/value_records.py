@@ -1,28 +1,27 @@
-"""What accesses carry, kept in a record of constant size for each element of a memory instruction and object.
+"""Statistics of accessed values: a record of constant size for each element of a memory instruction and object.
 
-Both backends keep these records, in the order in which warps run, and give equal ones. A *batch* is one element of an access, of the
-lanes of a warp that go to one object; ``BATCHES`` of one record are a *chunk*, and so are those that are left in the end.
+Both backends update these records in the order in which warps run, with equal results. A *batch* is one element of an access, in the
+lanes of a warp that access one object; each ``BATCHES`` batches of a record are a *chunk*, and so is the remainder at the end.
 
-- Counts and bounds need no order.
-- The most frequent values are a summary of ``TOP`` counters (Misra and Gries, "Finding repeated elements", 1982), to which each chunk
-  is merged (Agarwal et al., "Mergeable summaries", PODS 2012): all counts together lose what the one behind the last that there
-  is room for has, in all at most ``count / (TOP + 1)``. While there is room, all values of a chunk take part. Later those that
+- Counts and bounds do not depend on the order.
+- The most frequent values are a summary of ``TOP`` counters (Misra and Gries, "Finding repeated elements", 1982), into which each
+  chunk is merged (Agarwal et al., "Mergeable summaries", PODS 2012): all counts are reduced by the first count that does not fit,
+  in total by at most ``count / (TOP + 1)``. As long as all values fit, all values of a chunk take part; later only those that
   may be more than a sixteenth of it: elements are counted in ``BUCKETS`` by their hash, and values are taken from a bucket until it
-  has no more than that; what is left in it is lost. So no value loses more than an eighth of all accesses.
-- Of values of 8 bits all are counted, and the ``TOP`` most frequent kept (of equal counts the lower bits).
-- Different values are sampled by their hash (Flajolet, "On adaptive sampling", Computing 43, 1990): all of them until there are more
+  has no more than that; its other values are lost. So no value loses more than an eighth of all accesses.
+- Values of 8 bits are all counted, and the ``TOP`` most frequent are kept (for equal counts, the lower bits).
+- Distinct values are sampled by their hash (Flajolet, "On adaptive sampling", Computing 43, 1990): all of them until there are more
   than ``MOST_SAMPLED``, then those whose hash has one more leading zero, and so on.
-- A load by a warp from the arena is remembered, and held against the next one of that width that it makes with the same addresses in
-  its first and last lane: lanes that have the same address and bits reload them. One that another load displaces is forgotten
-  (``load_place``).
-- Differences of floats of 32 and 64 bits from the first one, and their squares, are summed in doubles, lane by lane, as long as none
-  is more than that value.
-- An affine function of the index is drawn through the first access and, along each of up to three axes of the object, one elsewhere:
-  the last lane of the first batch with one that differs along no other axis whose slope is not known yet. Accesses on it are
-  counted. That of floats is drawn again through accesses twice as far away, if it moves by no more than the rounding of the values.
-  That of integers may have a slope for several elements along the only axis, as arrays of structures do. It is given up when no
-  integer slope fits, when fewer than half of the batch that it is drawn through are on it, or after a chunk when fewer than half of
-  ``LINE_TRIAL`` or more are: another one begins with the next batch, ``LINES`` in all.
+- A warp's load from the arena is stored in a table, and compared with its next load of that width whose first and last lane have the
+  same addresses: lanes with the same address and bits are reloads. Another load may replace its entry (``load_place``).
+- Differences of 32-bit and 64-bit floats from the first value, and their squares, are summed in doubles, lane by lane, as long as none
+  exceeds that value.
+- An affine function of the index is fitted to the first access and, along each of up to three axes of the object, another one: the
+  last lane of the first batch that contains one which differs along no other axis without a slope. Accesses on the line are
+  counted. For floats, it is fitted again to accesses twice as far away, if the slope changes by no more than the rounding of the
+  values. For integers, a slope along the only axis may be per several elements, as in arrays of structures. The line is discarded
+  if no integer slope fits, if it contains fewer than half of the batch to which it is fitted, or, after a chunk, fewer than half of
+  ``LINE_TRIAL`` or more accesses; a new line is then fitted from the next batch, up to ``LINES`` times.
 """
 
 from __future__ import annotations
@@ -89,29 +88,29 @@ __all__ = [
     "value_slots",
 ]
 
-#: most frequent values kept
+#: the number of most frequent values in a record
 TOP = 16
-#: batches of a chunk, and buckets of hashes in which its elements are counted; of a chunk of n, n >> ``HEAVY_SHIFT`` are few
+#: batches per chunk, hash buckets for its elements, and the threshold of frequent values: n >> ``HEAVY_SHIFT`` in a chunk of n
 BATCHES = 16
 BUCKETS = 256
 HEAVY_SHIFT = 4
-#: loads by warps that are remembered
+#: size of the table of previous loads
 LOADS = 1024
-#: different values of 8 bits
+#: number of distinct 8-bit values
 TALLIED = 256
-#: most different values sampled, and places of their table
+#: the maximum number of sampled values, and the size of their table
 MOST_SAMPLED = 384
 DISTINCT_SLOTS = 1024
 #: odd factors of the hash, by bits of a word: x ^= x >> half, x *= factor, twice, and x ^= x >> half
 HASH_FACTORS = {32: (0x7FEB352D, 0x846CA68B), 64: (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)}
-#: what spreads loads over places
+#: factors of the hash of loads
 LOAD_FACTORS = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
-#: how far a float may lie from a line, in parts of its own value and the base's: two units in the last place
+#: the maximum distance of a float from a line, relative to its own value and the base's: two units in the last place
 TOLERANCE = {32: 2.0**-22, 64: 2.0**-51}
-#: accesses after which a line that fewer than half of them are on is given up, and how many are drawn
+#: accesses after which a line that contains fewer than half of them is discarded, and the maximum number of lines
 LINE_TRIAL = 256
 LINES = 8
-#: a distance that no access is from another one: a slope of integers is drawn once
+#: larger than any distance of accesses, as the slope of integers is fitted once
 FAR = 1 << 31
 _OBSERVED = (
     LOAD, STORE, ATOMIC, REDUCTION, ASYNC_COPY, BULK_COPY, MATRIX_LOAD, MATRIX_STORE, WARPGROUP, TENSOR_PRODUCT
@@ -120,8 +119,8 @@ _OBSERVED = (
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """How bits are read: ``kind`` is ``u``, ``s`` or ``f``; floats have ``fraction`` bits. ``fits``: whether lines are sought;
-    ``word``: bits of the words that lanes are computed with."""
+    """The interpretation of bits: ``kind`` is ``u``, ``s`` or ``f``; floats have ``fraction`` bits. ``fits``: whether lines are
+    fitted; ``word``: bits of the words in which lanes are computed."""
 
     name: str
     kind: str
@@ -147,7 +146,7 @@ _FLOATS = {"f16": (16, 10), "bf16": (16, 7), "f32": (32, 23), "f64": (64, 52)}
 
 @cache
 def value_kind(name: str) -> ValueKind:
-    """How the values of a type are read; what is no number of its own is read as unsigned."""
+    """The interpretation of a type's values; types that are not numbers are unsigned."""
     if name in _FLOATS:
         bits, fraction = _FLOATS[name]
         return ValueKind(name, "f", bits, fraction)
@@ -158,7 +157,7 @@ def value_kind(name: str) -> ValueKind:
 
 @dataclass(frozen=True, slots=True)
 class ValueSlot:
-    """One element of a memory instruction: ``type`` is the name of its type, ``b32`` where that is not known."""
+    """One element of a memory instruction: ``type`` is the name of its type, ``b32`` if unknown."""
 
     index: int
     site: int
@@ -191,17 +190,17 @@ def _slots(program: Program) -> dict[int, tuple[ValueSlot, ...]]:
 
 
 def part_of_word(slot: ValueSlot, of_site: Sequence[ValueSlot]) -> int | None:
-    """Which part of a word an element is, if each lane moves whole words in elements of less: the first one stands for the word in the
-    search for dead stores."""
+    """The index of an element in its word, if each lane moves whole words in smaller elements; the detection of dead stores uses the
+    first one for the whole word."""
     bits = slot.kind.bits
     return slot.element * bits % 32 // bits if bits < 32 and len(of_site) * bits % 32 == 0 else None
 
 
 @dataclass(slots=True)
 class Carried:
-    """One record. ``maximum`` is a key, which orders as values do, and ``minimum`` the complement of one; ``tiny`` is the complement
-    of the least magnitude but 0, or 0; ``top`` maps bits to counts; ``sampled`` counts hashes up to 2^(bits − ``level``), without
-    that of 0. ``dead`` are bytes overwritten unread (``dead_stores``), ``overwriter`` is the slot + 1 that
+    """One record. ``maximum`` is a key, with the same order as values, and ``minimum`` the complement of a key; ``tiny`` is the
+    complement of the least nonzero magnitude, or 0; ``top`` maps bits to counts; ``sampled`` counts hashes up to 2^(bits − ``level``),
+    without that of 0. ``dead`` are bytes overwritten unread (``dead_stores``), ``overwriter`` is the slot + 1 that
     overwrote most of them, ``lead`` bytes more than others (a majority vote: Boyer and Moore, 1981)."""
 
     slot: int
@@ -226,7 +225,7 @@ class Carried:
     plane: int = 0
     tries: int = 0
     fits: int = 0
-    #: accesses since the line was drawn
+    #: accesses since the line was fitted
     seen: int = 0
     spread: tuple[float, float, float] | None = None
     top_error: int = 0
@@ -248,9 +247,9 @@ class Carried:
             self.overwriter, self.lead = overwriter, bytes - self.lead
 
 
-#: of the differences of floats from the first one: none is more than that, or one is
+#: whether all differences of floats from the first value are at most that value, or one is larger
 NEAR, WIDE = 1, 2
-#: of ``Carried.line``: through one access only, through two, given up
+#: states of ``Carried.line``: fitted to one access, fitted to two, discarded
 ANCHORED, SLOPED, BROKEN = 1, 2, 3
 
 
@@ -261,9 +260,9 @@ def describe(
     uninitialized: Collection[int],
     traced: bool,
 ) -> tuple[ValueRecord, ...]:
-    """The records as users see them, in program order. ``object_at`` gives space, name and bytes of an object from the kind of its
-    space (0 the arena, 1 shared, 2 local) and its start; ``uninitialized`` are the sites that read what nobody had written;
-    ``traced``: dead stores were looked for."""
+    """The records as users see them, in program order. ``object_at`` returns space, name and bytes of an object for the kind of its
+    space (0 the arena, 1 shared, 2 local) and its start; ``uninitialized`` are the sites that read uninitialised memory;
+    ``traced``: dead stores were detected."""
     described = program.once(_described_slots)
     ordered = sorted(records, key=attrgetter("slot", "space", "start"))
     return tuple(
@@ -275,7 +274,7 @@ def describe(
 
 
 def _described_slots(program: Program) -> list[tuple[ValueSlot, dict[str, Any], bool]]:
-    """The slots in order, what records of each have in common, and whether what it stores may be dead."""
+    """The slots in order, the common fields of the records of each, and whether its stores may be dead."""
     described = []
     used = {
         register
@@ -304,7 +303,7 @@ def _described_slots(program: Program) -> list[tuple[ValueSlot, dict[str, Any], 
 
 
 def object_namer(memory: Memory) -> Callable[[int, int], tuple[str, str, int | None]]:
-    """Space, name and bytes of an object, from the kind of its space and its start."""
+    """A function that returns space, name and bytes of an object for the kind of its space and its start."""
 
     def name(space: int, start: int) -> tuple[str, str, int | None]:
         if space:
@@ -370,7 +369,7 @@ def _frequent_first(counted: tuple[int, int]) -> tuple[int, int]:
 
 
 def _neutral(instruction: Instruction) -> int | None:
-    """The operand with which an atomic or a reduction leaves memory as it is, but for the sign of a zero."""
+    """The operand with which an atomic or a reduction does not change memory, except for the sign of a zero."""
     words = instruction.opcode.split(".")
     if instruction.effect not in (ATOMIC, REDUCTION) and site_kind(instruction) != "reduction":
         return None
@@ -378,18 +377,18 @@ def _neutral(instruction: Instruction) -> int | None:
 
 
 def _may_be_dead(instruction: Instruction) -> bool:
-    """Whether it is a store that no other thread may observe before they synchronise."""
+    """Whether it is a store that other threads cannot observe before they synchronise."""
     return instruction.effect in (STORE, MATRIX_STORE) and not is_strong(instruction)
 
 
 def _overwriter(program: Program, item: Carried) -> tuple[int, str]:
-    """Lines in the PTX and the source of what overwrote most of the bytes that are dead."""
+    """PTX line and source line of the store that overwrote most of the dead bytes."""
     _, common, _ = program.once(_described_slots)[item.overwriter - 1]
     return common["line"], common["source"]
 
 
 def number_of(kind: ValueKind, bits: int) -> int | float:
-    """The number that bits are."""
+    """Bits as a number."""
     bits &= (1 << kind.bits) - 1
     if not kind.is_float:
         return bits - (1 << kind.bits) if kind.kind == "s" and bits >> (kind.bits - 1) else bits
@@ -400,7 +399,7 @@ def number_of(kind: ValueKind, bits: int) -> int | float:
     return unpacked
 
 
-#: of floats: what reads a number, and what writes the word that it is read from
+#: by float type: unpacks a number, and packs its word
 _NUMBERS = {
     name: (struct.Struct(number).unpack, struct.Struct(word).pack)
     for name, number, word in (
@@ -410,7 +409,7 @@ _NUMBERS = {
 
 
 def _of_key(kind: ValueKind, key: int) -> int | float:
-    """The number that a key stands for."""
+    """The number of a key."""
     if kind.is_float:
         key &= (1 << kind.bits) - 1
         sign = 1 << (kind.bits - 1)
@@ -431,7 +430,7 @@ def _smallest(kind: ValueKind, item: Carried) -> float | None:
 
 
 def _spread(item: Carried) -> tuple[float | None, float | None]:
-    """Mean and standard deviation."""
+    """Mean and standard deviation of the values, ``None`` if unknown."""
     if item.spread is None:
         return None, None
     reference, differences, squares = item.spread
@@ -461,7 +460,7 @@ def _affine(kind: ValueKind, item: Carried) -> AffineFit:
 
 
 def key_of(kind: ValueKind, values: NDArray[Any]) -> NDArray[Any]:
-    """Keys that order as values do, from their bits in unsigned words."""
+    """Keys with the same order as the values, from their bits in unsigned words."""
     word = values.dtype.type
     if kind.is_float:
         sign, whole = word(1 << (kind.bits - 1)), word((1 << kind.bits) - 1)
@@ -470,7 +469,7 @@ def key_of(kind: ValueKind, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def hashed(values: NDArray[Any]) -> NDArray[Any]:
-    """Hashes of words, each different one another."""
+    """Hashes of words; the hash is a bijection."""
     word, width = values.dtype.type, values.dtype.itemsize * 8
     half = word(width // 2)
     for factor in HASH_FACTORS[width]:
@@ -479,14 +478,13 @@ def hashed(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def load_place(first: int, last: int, warp: int) -> int:
-    """Which remembered load one displaces, by the addresses of its first and last lane and the number of its warp in the launch
-    + 1."""
+    """The table index of a load, from the addresses of its first and last lane and the number of its warp in the launch + 1."""
     mixed = (first + last * LOAD_FACTORS[0] + warp * LOAD_FACTORS[1]) % (1 << 64)
     return (mixed ^ mixed >> 32) * LOAD_FACTORS[1] % (1 << 64) >> 64 - (LOADS.bit_length() - 1)
 
 
 def tallied(item: Carried, counts: dict[int, int]) -> None:
-    """Take how often each value of 8 bits occurred, by the bits of its word, into a record."""
+    """Store the counts of 8-bit values, by the bits of the word, in a record."""
     ordered = sorted(counts.items(), key=_frequent_first)
     item.top = dict(ordered[:TOP])
     item.top_error = ordered[TOP][1] if len(ordered) > TOP else 0
@@ -494,8 +492,8 @@ def tallied(item: Carried, counts: dict[int, int]) -> None:
 
 
 def heavy(words: NDArray[Any]) -> tuple[dict[int, int], int]:
-    """Values of a chunk with their counts, without those that are few; and how many elements a value without may have. Values are
-    taken from a bucket of hashes, the one first that comes first, until few elements are left there."""
+    """The frequent values of a chunk with their counts, and the maximum count of other values. Values are taken from a hash bucket, in
+    order of occurrence, until few elements are left in it."""
     few = len(words) >> HEAVY_SHIFT
     buckets = (hashed(words) & words.dtype.type(BUCKETS - 1)).astype(np.int64)
     counts = np.bincount(buckets, minlength=BUCKETS)
@@ -503,17 +501,17 @@ def heavy(words: NDArray[Any]) -> tuple[dict[int, int], int]:
     for bucket in np.flatnonzero(counts > few).tolist():
         different, first, own = np.unique(words[buckets == bucket], return_index=True, return_counts=True)
         left = int(counts[bucket])
-        for place in np.argsort(first).tolist():
+        for position in np.argsort(first).tolist():
             if left <= few:
                 break
-            values[int(different[place])] = int(own[place])
-            left -= int(own[place])
+            values[int(different[position])] = int(own[position])
+            left -= int(own[position])
         lost = max(lost, left)
     return values, lost
 
 
 def merged(top: dict[int, int], batch: Sequence[tuple[int, int]]) -> tuple[dict[int, int], int]:
-    """A summary with a batch of values and counts merged in, and what each of them lost."""
+    """A summary merged with a batch of values and counts, and the amount by which all counts were reduced."""
     together = dict(top)
     for value, count in batch:
         together[value] = together.get(value, 0) + count

@@ -1,4 +1,4 @@
-"""Arithmetic on the lanes of a warp that may look at ranges: products, quotients, bits."""
+"""Arithmetic on the lanes of a warp that may use ranges: products, quotients, bits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def difference(space: Space, a: Lanes, b: Lanes, bits: int) -> Lanes:
 
 
 def product(space: Space, a: Lanes, b: Lanes, bits: int) -> Lanes:
-    """a · b, one of which has to be known."""
+    """a · b, where at least one must be known."""
     active = space.active
     if not b.concrete:
         if not a.concrete:
@@ -72,7 +72,7 @@ def scaled(a: Lanes, factors: Sequence[int], bits: int, active: int) -> Lanes:
 
 
 def shifted(space: Space, exact: Lanes, count: int) -> Lanes:
-    """floor(exact / 2^count), worked out only where that splits nothing."""
+    """floor(exact / 2^count), evaluated only if that does not split the piece."""
     if exact.concrete:
         return Lanes([b >> count for b in exact.base], exact.parts)
     result = Lanes(

@@ -1,8 +1,8 @@
-"""Affine numbers of the 32 lanes of a warp, and the arithmetic that never looks at ranges.
+"""Affine numbers of the 32 lanes of a warp, and arithmetic that does not use ranges.
 
-Lane i holds floor((bᵢ + Σ c·s) / 2^shift). The linear part and the shift are shared by the lanes of a *part*; usually there
-is one. Numerators are over the integers, or modulo 2^(w + shift) where the number is read modulo 2^w: all operations here are
-homomorphisms of that reading. A shift greater than 0 is a quotient that has not been worked out yet.
+Lane i holds floor((bᵢ + Σ c·s) / 2^shift). The lanes of a *part* share the linear part and the shift; usually there
+is one part. Numerators are over the integers, or modulo 2^(w + shift) for a number modulo 2^w: all operations here are
+homomorphisms of that ring. A shift greater than 0 is a quotient that has not been evaluated yet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .linear import Linear, plus, substituted, times
 __all__ = ["FULL", "Lanes", "Part", "add", "constant", "gathered", "lanes_of", "merge", "reduce", "scale"]
 
 FULL = 0xFFFFFFFF
-#: mask of lanes, linear part, shift; lanes in no mask hold nothing that is ever read
+#: mask of lanes, linear part, shift; lanes in no mask are never read
 Part = tuple[int, Linear, int]
 _WHOLE = (FULL, (), 0)
 
@@ -48,12 +48,12 @@ class Lanes:
 
     @property
     def concrete(self) -> bool:
-        """No symbols in any lane."""
+        """Whether no lane has symbols."""
         return not any(linear or shift for _, linear, shift in self.parts)
 
     @property
     def shifted(self) -> bool:
-        """Whether a lane is a quotient that has not been worked out."""
+        """Whether a lane is a quotient that has not been evaluated."""
         return any(shift for _, _, shift in self.parts)
 
     def every(self) -> Sequence[int]:
@@ -67,7 +67,7 @@ class Lanes:
         )
 
     def of(self, lanes: int) -> list[Part]:
-        """The parts that concern some lanes, restricted to them."""
+        """The parts that contain some lanes, restricted to these."""
         return [(mask & lanes, linear, shift) for mask, linear, shift in self.parts if mask & lanes]
 
     def permuted(self, sources: Sequence[int]) -> Lanes:
@@ -95,7 +95,7 @@ class Lanes:
         return Lanes(joint.base, joint.parts, self.factor, self.limit) if len(results) == 1 else joint
 
     def fixed(self, values: Mapping[int, int]) -> Lanes:
-        """With values put for symbols."""
+        """With symbols replaced by values."""
         if not any(s in values for _, linear, _ in self.parts for s, _ in linear):
             return self
         results = []
@@ -112,7 +112,7 @@ def constant(value: int) -> Lanes:
 
 
 def gathered(results: Sequence[tuple[int, Linear, int, Sequence[int]]]) -> Lanes:
-    """From ``(mask, linear, shift, base)`` with disjoint masks; other lanes hold nothing."""
+    """From ``(mask, linear, shift, base)`` with disjoint masks; other lanes are undefined."""
     if len(results) == 1:
         _, linear, shift, base = results[0]
         return Lanes(base, ((FULL, linear, shift),))
@@ -127,7 +127,7 @@ def gathered(results: Sequence[tuple[int, Linear, int, Sequence[int]]]) -> Lanes
 
 
 def reduce(a: Lanes, bits: int) -> Lanes:
-    """The same number modulo 2^bits, numerators as near to zero as can be."""
+    """The same number modulo 2^bits, with numerators of least magnitude."""
     if len(a.parts) == 1:
         _, linear, shift = a.parts[0]
         base, reduced = _reduced(a.base, bits + shift), times(linear, 1, bits + shift)
@@ -150,7 +150,7 @@ def _reduced(base: Sequence[int], bits: int) -> Sequence[int]:
 
 
 def add(a: Lanes, b: Lanes, bits: int) -> Lanes:
-    """a + b modulo 2^bits (0: over the integers). In no lane may both be shifted."""
+    """a + b modulo 2^bits (0: over the integers). At most one may be shifted in each lane."""
     if len(a.parts) == 1 and len(b.parts) == 1:
         (_, left, shift), (_, right, other) = a.parts[0], b.parts[0]
         if not shift and not other:
@@ -200,7 +200,8 @@ def _sum(a: Sequence[int], b: Sequence[int], bits: int) -> list[int]:
 
 
 def scale(a: Lanes, factor: int, bits: int) -> Lanes:
-    """a · factor modulo 2^bits (0: over the integers). A shifted number takes −1 only: −floor(n / d) = floor((d − 1 − n) / d)."""
+    """a · factor modulo 2^bits (0: over the integers). The only factor of a shifted number is −1: −floor(n / d) = floor((d − 1 − n)
+    / d)."""
     if factor == 1:
         return a
     results = []

@@ -14,7 +14,7 @@ _CACHED = 1 << 14
 
 
 def centred(value: int, bits: int) -> int:
-    """The number of least magnitude, in (−2^(bits−1), 2^(bits−1)], that is equal modulo 2^bits; unchanged for 0 bits."""
+    """The representative modulo 2^bits in (−2^(bits−1), 2^(bits−1)]; unchanged for 0 bits."""
     if not bits:
         return value
     value &= (1 << bits) - 1
@@ -27,16 +27,16 @@ def plus(a: Linear, b: Linear, bits: int) -> Linear:
     total = dict(a)
     for symbol, coefficient in b:
         total[symbol] = total.get(symbol, 0) + coefficient
-    return _made(total, bits)
+    return _sorted_terms(total, bits)
 
 
 @lru_cache(_CACHED)
 def times(a: Linear, factor: int, bits: int) -> Linear:
-    """The product with an integer; a factor of 1 reduces only."""
-    return _made({symbol: coefficient * factor for symbol, coefficient in a}, bits)
+    """The product with an integer; a factor of 1 only reduces."""
+    return _sorted_terms({symbol: coefficient * factor for symbol, coefficient in a}, bits)
 
 
-def _made(terms: dict[int, int], bits: int) -> Linear:
+def _sorted_terms(terms: dict[int, int], bits: int) -> Linear:
     reduced = ((symbol, centred(coefficient, bits)) for symbol, coefficient in sorted(terms.items()))
     return tuple((symbol, coefficient) for symbol, coefficient in reduced if coefficient)
 
@@ -64,9 +64,9 @@ def primitive(a: Linear) -> tuple[Linear, int]:
 
 def substituted(a: Linear, symbol: int, quotient: int, period: int, bits: int) -> tuple[Linear, int]:
     """The form with x = low + period·q + r for a symbol x, where q and r are the symbols ``quotient`` and ``quotient`` + 1; and the
-    coefficient that x had, by which ``low`` is to be multiplied."""
+    coefficient of x, by which the caller multiplies ``low``."""
     terms = dict(a)
     own = terms.pop(symbol, 0)
     if own:
         terms[quotient], terms[quotient + 1] = own * period, own
-    return (_made(terms, bits) if own else a), own
+    return (_sorted_terms(terms, bits) if own else a), own

@@ -1,6 +1,6 @@
-"""A piece: the integer points of a box under inequalities, on all of which a warp does the same.
+"""A piece: the integer points of a box with inequalities, for all of which warps execute the same instructions.
 
-Symbols are numbered; those of a box are 0 … n−1. A piece never changes: cutting makes another.
+Symbols are numbered; those of a box are 0 … n−1. Pieces are immutable; cutting returns a new one.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ __all__ = ["Condition", "Piece", "Region"]
 
 #: Σ cᵢ·sᵢ + constant ≥ 0
 Condition = tuple[Linear, int]
-#: symbols beyond those of the piece, each with what it stays below: 0 ≤ k ≤ limit (a form of the symbols before it)
+#: additional symbols with their limits: 0 ≤ k ≤ limit (a form of the preceding symbols)
 Region = tuple[tuple[int, Linear, int], ...]
 #: rounds of tightening a box by conditions
 _PASSES = 6
 
 
 class Piece:
-    """``box`` holds inclusive ranges; ``lower`` maps a primitive linear form of several unfixed symbols to what it is at least.
-    ``budget`` is that of counting the points of this piece and of all made from it."""
+    """``box`` holds inclusive ranges; ``lower`` maps a primitive linear form of several unfixed symbols to its lower bound.
+    ``budget`` limits the counting of points of this piece and of all pieces cut from it."""
 
     __slots__ = ("_ranges", "_weight", "box", "budget", "lower")
 
@@ -40,27 +40,27 @@ class Piece:
         self._tighten(list(conditions))
 
     def _tighten(self, conditions: list[Condition]) -> None:
-        """Take the conditions in, and tighten the box until nothing changes, or for a while."""
+        """Add conditions, and tighten the box until nothing changes, at most ``_PASSES`` times."""
         box = self.box
         for _ in range(_PASSES):
             changed = set()
             for condition in conditions:
-                tightened = self._take(*condition)
+                tightened = self._add(*condition)
                 if tightened is None:
                     self._weight = 0
                     return
                 changed |= tightened
             if not changed:
                 return
-            # those that hold a changed symbol are looked at again: they may be implied now, or tighten more
+            # conditions with a changed symbol may now be implied, or tighten the box further
             again = [item for item in self.lower.items() if any(s in changed for s, _ in item[0])]
             conditions = [(form, -least) for form, least in again]
         for form in [form for form in self.lower if any(box[s][0] == box[s][1] for s, _ in form)]:
-            if self._take(form, -self.lower[form]) is None:
+            if self._add(form, -self.lower[form]) is None:
                 self._weight = 0
 
-    def _take(self, linear: Linear, constant: int) -> set[int] | None:
-        """Keep a condition unless the box implies it; the symbols that it tightens, ``None`` if it never holds."""
+    def _add(self, linear: Linear, constant: int) -> set[int] | None:
+        """Add a condition unless the box implies it. Returns the symbols that it tightens, ``None`` if it never holds."""
         box = self.box
         constant = min(constant, -self.lower.get(linear, -constant))
         free = []
@@ -164,7 +164,7 @@ class Piece:
         return bool(self.lower) and is_empty(*self._system(), self.budget)
 
     def points(self, region: Region) -> int:
-        """The number of points together with the symbols of a region, whose forms are nowhere below −1. Raises ``TooComplex``."""
+        """The number of points including the symbols of a region, whose limits are at least −1 everywhere. Raises ``TooComplex``."""
         box = self._with(region)
         if box is None:
             return 0
@@ -172,7 +172,7 @@ class Piece:
         return count(*self._system(box, conditions), self.budget)
 
     def most(self, region: Region) -> int:
-        """At most so many values of the region's symbols belong to one point of the piece."""
+        """An upper bound of the number of values of the region's symbols per point of the piece."""
         box = self._with(region)
         if box is None:
             return 0
@@ -196,7 +196,7 @@ class Piece:
     def _system(
         self, box: dict[int, tuple[int, int]] | None = None, more: Sequence[Condition] = ()
     ) -> tuple[tuple[tuple[int, int], ...], list[Inequality]]:
-        """What ``points`` takes: without the fixed symbols."""
+        """The box and inequalities for ``points.count``, without fixed symbols."""
         ranges = dict(enumerate(self.box)) if box is None else box
         column: dict[int, int] = {}
         for symbol, (first, last) in ranges.items():

@@ -1,9 +1,9 @@
-"""How many integer points a polyhedron has, exactly, at a cost that does not depend on how many.
+"""The exact number of integer points of a polyhedron, at a cost that does not depend on this number.
 
-A polyhedron is a box and inequalities. Bounds are propagated; symbols that share no inequality are counted apart and
-multiplied. A symbol z whose coefficients are all ±1 is eliminated: where its i-th lower and j-th upper bound bind, Σ 1 over z
-is a polynomial in the rest, which becomes the weight of a polyhedron with one symbol less (Faulhaber). Two symbols with other
-coefficients are summed under their lines by Euclid's algorithm. What remains is enumerated along its shortest symbol.
+A polyhedron is a box with inequalities. Bounds are propagated; independent sets of symbols are counted separately and
+multiplied. A symbol z whose coefficients are all ±1 is eliminated: where its i-th lower and j-th upper bound are binding, Σ 1 over z
+is a polynomial in the other symbols, which becomes the weight of a polyhedron with one symbol less (Faulhaber). Two symbols with other
+coefficients are summed under their bounding lines by Euclid's algorithm. The remainder is enumerated along its shortest symbol.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Box = tuple[tuple[int, int], ...]
 #: (coefficients c of symbols 0..n−1, constant k): Σ cᵢ·sᵢ + k ≥ 0
 Inequality = tuple[tuple[int, ...], int]
 
-#: sub-polyhedra looked at before giving up
+#: limit of sub-polyhedra
 BUDGET = 20_000
-#: more connected symbols than this are not tried
+#: limit of connected symbols
 MOST_SYMBOLS = 40
-#: a bound that has not settled after so many passes is left to the elimination
+#: passes of bound propagation before elimination
 _PASSES = 12
 
 #: ((symbol, coefficient), …) and constant
@@ -39,7 +39,7 @@ class TooComplex(Exception):
 
 
 class Budget:
-    """How many sub-polyhedra may still be looked at, by any number of counts."""
+    """The remaining number of sub-polyhedra, which several counts may share."""
 
     __slots__ = ("left",)
 
@@ -107,7 +107,7 @@ class _System:
         """Tighten each range by each row and drop rows that the ranges imply; None if there are no points, else whether a
         range changed, and whether rows may have to be merged."""
         lo, hi = self.lo, self.hi
-        changed, fixed, kept = False, False, []
+        changed, fixed, remaining = False, False, []
         for row in self.rows:
             terms, constant = row
             least = most = constant
@@ -135,8 +135,8 @@ class _System:
                         hi[s], changed = bound, True
                         fixed |= bound == lo[s]
             if len(terms) > 1:
-                kept.append(row)
-        self.rows = kept
+                remaining.append(row)
+        self.rows = remaining
         return changed, fixed
 
     def least(self, terms: dict[int, int], constant: int) -> int:
@@ -160,14 +160,14 @@ class _System:
         return self._binding(lower, 1), self._binding(upper, -1)
 
     def _binding(self, limits: list[_Bound], sign: int) -> list[_Bound]:
-        """Without those that another one exceeds (sign 1) or undercuts (−1) all over the ranges."""
-        kept: list[_Bound] = []
+        """The limits without those that another one exceeds (sign 1) or undercuts (−1) everywhere in the ranges."""
+        binding: list[_Bound] = []
         for one in limits:
-            if any(self.least(*_difference(other, one, sign)) >= 0 for other in kept):
+            if any(self.least(*_difference(other, one, sign)) >= 0 for other in binding):
                 continue
-            kept = [other for other in kept if self.least(*_difference(one, other, sign)) < 0]
-            kept.append(one)
-        return kept
+            binding = [other for other in binding if self.least(*_difference(one, other, sign)) < 0]
+            binding.append(one)
+        return binding
 
     def without(self, symbol: int, value: int, more: Iterable[_Row] = ()) -> _System:
         """The system with a symbol at a value (0 for one that is eliminated, whose rows are dropped) and more rows."""
@@ -176,7 +176,7 @@ class _System:
         return _System(lo, hi, [*self.rows, *more])
 
     def eliminated(self, symbol: int, more: Iterable[_Row]) -> _System:
-        """The system without a symbol and the rows that hold it, with more rows."""
+        """The system without a symbol and the rows that contain it, with more rows."""
         lo, hi = self.lo[:], self.hi[:]
         lo[symbol] = hi[symbol] = 0
         return _System(lo, hi, [*(row for row in self.rows if all(s != symbol for s, _ in row[0])), *more])
@@ -210,7 +210,7 @@ def count(box: Box, inequalities: Sequence[Inequality] = (), budget: Budget | No
 
 
 def bounds(box: Box, inequalities: Sequence[Inequality] = ()) -> Box:
-    """A box that holds the same points, tightened by propagating bounds; all ranges empty if that shows that there are none."""
+    """A box with the same points, tightened by propagating bounds; all ranges are empty if that shows that there are none."""
     system = _system(box, inequalities)
     return ((0, -1),) * len(box) if system.empty else tuple(zip(system.lo, system.hi))
 
@@ -227,7 +227,7 @@ def is_empty(box: Box, inequalities: Sequence[Inequality] = (), budget: Budget |
 
 
 def _witness(system: _System, low: bool) -> bool:
-    """Whether putting each symbol at its first (last) value and propagating that finds a point."""
+    """Whether fixing each symbol at its first (last) value, with propagation, yields a point."""
     while system.rows:
         symbol = system.rows[0][0][0][0]
         system = system.without(symbol, system.lo[symbol] if low else system.hi[symbol])
@@ -304,7 +304,7 @@ class _Counter:
         total = 0
         for i, low in enumerate(lower):
             for j, high in enumerate(upper):
-                rest = system.eliminated(symbol, _where(lower, i, upper, j))
+                rest = system.eliminated(symbol, _binding_conditions(lower, i, upper, j))
                 if not rest.empty:
                     inner = substitute(summed, symbol, high[:2])
                     for exponents, factor in substitute(summed, symbol, (low[0], low[1] - 1)).items():
@@ -313,7 +313,7 @@ class _Counter:
         return total // divisor
 
     def _plane(self, system: _System, weight: Polynomial, active: list[int]) -> int:
-        """Sum over two symbols: between the lines of the bounds that bind, on the range of x where they do."""
+        """Sum over two symbols: between the lines of the binding bounds, over the range of x in which they are binding."""
         x, y = active
         if _largest(system, y) > _largest(system, x):
             x, y = y, x
@@ -322,7 +322,7 @@ class _Counter:
         total = 0
         for i, low in enumerate(lower):
             for j, high in enumerate(upper):
-                rest = system.eliminated(y, _where(lower, i, upper, j))
+                rest = system.eliminated(y, _binding_conditions(lower, i, upper, j))
                 if not rest.empty:
                     # ceil(N / d) − 1 = floor((N − 1) / d)
                     total += _under(summed, x, y, rest, high)
@@ -343,8 +343,8 @@ def _largest(system: _System, symbol: int) -> int:
     return max((abs(c) for terms, _ in system.rows for s, c in terms if s == symbol), default=0)
 
 
-def _where(lower: list[_Bound], i: int, upper: list[_Bound], j: int) -> list[_Row]:
-    """Where the i-th lower and the j-th upper bound bind (the first of equal ones) and do not exclude each other."""
+def _binding_conditions(lower: list[_Bound], i: int, upper: list[_Bound], j: int) -> list[_Row]:
+    """The conditions under which the i-th lower and the j-th upper bound are binding (the first of equal ones) and consistent."""
     rows = [_row(_difference(lower[i], other), k < i) for k, other in enumerate(lower) if k != i]
     rows += [_row(_difference(other, upper[j]), k < j) for k, other in enumerate(upper) if k != j]
     return [*rows, _row(_difference(upper[j], lower[i]))]

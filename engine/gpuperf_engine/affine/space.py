@@ -1,10 +1,10 @@
-"""What is known about the symbols while a warp runs, and the two primitives through which values are observed.
+"""The piece and the phases during the execution of a warp class, and the two primitives that observe values.
 
-``nonnegative`` and ``floor_div`` are the only places where a piece is split. They raise ``Split`` with the cells, or
-``Reparametrise``; nothing has been changed then, and the caller does the same again on each part.
+Only ``nonnegative`` and ``floor_div`` split a piece. They raise ``Split`` with the cells, or ``Reparametrise``, without side effects,
+and the caller repeats the operation on each part.
 
 Symbols below ``len(piece.box)`` are those of the piece; the others count the iterations of the phases that are being tried,
-outermost first. An outcome that depends on such a symbol keeps what it is at 0 and adds the condition that says so.
+outermost first. An outcome that depends on such a symbol is that at 0, with a corresponding condition.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .pieces import Condition, Piece
 
 __all__ = ["NoPhase", "Phase", "Refusal", "Reparametrise", "Space", "Split"]
 
-#: a quotient that takes more values than this asks for other symbols instead of being split
+#: quotients with more values than this are reparametrised instead of split
 FEW = 4
-#: values that a quotient, or a number that has to be known, may take on a piece
+#: limit of the values of a quotient, or of a number that must be known, on a piece
 MOST_WINDOWS = 4096
-#: divisors of numbers of iterations for which it is worth to take others symbols
+#: limit of divisors of iteration counts that are reparametrised
 SMALL = 64
 MOST_VALUES = 512
-#: symbols that a piece may get
+#: limit of the symbols of a piece
 MOST_SYMBOLS = 24
 
 
@@ -47,15 +47,15 @@ class Reparametrise(Exception):
 
 
 class Refusal(Exception):
-    """Class execution cannot do this; the message says what, in one line."""
+    """Warp-class execution does not support something; the message names it in one line."""
 
 
 class NoPhase(Exception):
-    """These iterations are not alike."""
+    """The iterations are not a phase."""
 
 
 class Phase:
-    """Iterations 0 ≤ symbol of a loop that are tried at once, and the conditions under which they are alike."""
+    """Iterations 0 ≤ symbol of a loop that are tried at once, and the conditions under which they execute the same instructions."""
 
     __slots__ = ("conditions", "symbol")
 
@@ -76,7 +76,7 @@ Concretely = Callable[
 
 
 class Space:
-    """``active``: the lanes whose values count. ``concretely`` evaluates primitives on known values."""
+    """``active``: the lanes whose values matter. ``concretely`` evaluates primitives on known values."""
 
     def __init__(self, concretely: Concretely) -> None:
         self.piece = Piece(())
@@ -95,7 +95,7 @@ class Space:
     # -- the primitives --------------------------------------------------------------------------------------------------
 
     def nonnegative(self, value: Lanes, lanes: int) -> int:
-        """Those of the lanes in which an exact number is ≥ 0."""
+        """The lanes in which an exact number is ≥ 0."""
         nonnegative_lanes = 0
         for mask, linear, _ in value.of(lanes):  # floor(n / d) ≥ 0 if n ≥ 0
             nonnegative_lanes |= self._nonnegative(linear, value.base, mask)
@@ -156,8 +156,8 @@ class Space:
         return gathered(results)
 
     def _division(self, value: Lanes, divisor: int, lanes: int) -> tuple[int, Lanes, Lanes] | None:
-        """``(d, u, v)`` with floor(value / divisor) = floor(u / d) + v for all u ≥ 0 in range, where the value is M·u + divisor·v for
-        its factor M: any v will do, and is found as M and the divisor have no factor in common."""
+        """``(d, u, v)`` with floor(value / divisor) = floor(u / d) + v for all u ≥ 0 in range, where value = M·u + divisor·v for its
+        factor M. Any such v is valid; it exists as M and the divisor are coprime."""
         factor = value.factor
         (_, linear, shift), *others = value.parts
         if factor <= 1 or others or not linear:
@@ -247,7 +247,7 @@ class Space:
         raise Split(self._cells(rest, thresholds))
 
     def _reparametrise(self, rest: Linear, divisor: int) -> None:
-        """Ask for another symbol in place of the one that makes most of the quotient's values, if its coefficient has a period."""
+        """Raises ``Reparametrise`` for the symbol that contributes most values of the quotient, if its coefficient has a period."""
         best = (0, 0, 0)
         for symbol, coefficient in rest:
             low, high = self.piece.box[symbol]
@@ -258,7 +258,7 @@ class Space:
             raise Reparametrise(best[1], best[2])
 
     def is_plain(self, value: Lanes, lanes: int) -> bool:
-        """Whether quotients can be worked out without a condition or a split."""
+        """Whether quotients can be evaluated without a condition or a split."""
         for mask, linear, shift in value.of(lanes):
             rest = divide(linear, 1 << shift)[1]
             if rest:
@@ -270,14 +270,14 @@ class Space:
                     return False
         return True
 
-    # -- what stands on them -----------------------------------------------------------------------------------------------
+    # -- derived operations ------------------------------------------------------------------------------------------------
 
     def settled(self, value: Lanes, lanes: int) -> Lanes:
-        """The number with its quotients worked out."""
+        """The number with its quotients evaluated."""
         return self.floor_div(value, 1, lanes) if value.shifted else value
 
     def normalised(self, value: Lanes, bits: int, signed: bool, lanes: int) -> Lanes:
-        """The exact number that a number modulo 2^bits stands for."""
+        """The exact number of a number modulo 2^bits."""
         bottom = -(1 << (bits - 1)) if signed else 0
         parts = value.of(lanes)
         results = []
@@ -304,7 +304,7 @@ class Space:
         return gathered(results)
 
     def folded(self, value: Lanes, lanes: int) -> Lanes:
-        """The number without symbols that have one value on the piece, where that leaves none; else as it was."""
+        """The number without symbols, if all of them have a single value on the piece; else unchanged."""
         results = []
         for mask, linear, shift in value.of(lanes):
             if self._phase_of(linear) is not None:
@@ -316,7 +316,7 @@ class Space:
         return gathered(results)
 
     def known(self, value: Lanes, lanes: int) -> Sequence[int]:
-        """The number in each lane, free of symbols. Splits the piece into its values if they are few."""
+        """The number in each lane, without symbols. Splits the piece by the values of the number if they are few."""
         value = self.folded(value, lanes)
         if not value.concrete:
             value = self.folded(self.settled(value, lanes), lanes)
@@ -334,7 +334,7 @@ class Space:
         raise AssertionError("unreachable")
 
     def values(self, value: Lanes, lanes: int) -> int:
-        """About how many values the number takes, at most."""
+        """An approximate upper bound of the number's distinct values."""
         most = 1
         for _, linear, _ in value.of(lanes):
             if self._phase_of(linear) is not None:

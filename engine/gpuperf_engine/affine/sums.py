@@ -19,7 +19,7 @@ _Stairs = tuple[int, int, list[int]]
 
 @lru_cache(maxsize=64)
 def _faulhaber(degree: int) -> tuple[tuple[int, ...], int]:
-    """Integer coefficients by power, and a divisor, of F with F(n) − F(n−1) = n**degree and F(0) = 0."""
+    """Integer coefficients by power, and a common divisor, of F with F(n) − F(n−1) = n**degree and F(0) = 0."""
     bernoulli = [Fraction(1)]
     for m in range(1, degree + 1):
         bernoulli.append(-sum((comb(m + 1, k) * bernoulli[k] for k in range(m)), Fraction(0)) / (m + 1))
@@ -47,7 +47,7 @@ def antidifference(weight: Polynomial, symbol: int) -> tuple[Polynomial, int]:
 
 
 def substitute(weight: Polynomial, symbol: int, value: Affine) -> Polynomial:
-    """The polynomial with an affine form in place of a symbol."""
+    """The polynomial with a symbol replaced by an affine form."""
     terms, constant = value
     highest = max((exponents[symbol] for exponents in weight), default=0)
     size = len(next(iter(weight), ()))
@@ -75,7 +75,7 @@ def floor_sum(n: int, m: int, a: int, b: int) -> int:
     while n > 0:
         total += n * (n - 1) // 2 * (a // m) + n * (b // m)
         a, b = a % m, b % m
-        # the points under the rest of the line, by rows instead of columns
+        # the points under the remaining line, by rows instead of columns
         top = a * n + b
         n, b, m, a = top // m, top % m, a, m
         if not n:
@@ -116,7 +116,7 @@ def floor_powers(n: int, m: int, a: int, b: int, x_degree: int, y_degree: int) -
         return result
 
     up: _Stairs = (0, 1, [0] * size)
-    # the point is counted where the step to the right begins
+    # a point is counted at the beginning of a step to the right
     right: _Stairs = (1, 0, [1] + [0] * (size - 1))
     before: _Stairs = (0, b // m, [0] * size)
     after: _Stairs = (0, 0, [0] * size)

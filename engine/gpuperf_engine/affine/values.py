@@ -1,7 +1,7 @@
 """Values of the affine backend: the primitives of ``isa.primitives`` on affine numbers of 32 lanes.
 
-An integer is held modulo 2^bits as ``lanes.Lanes``; a predicate is a mask of lanes. Other types hold bit patterns that are the
-same for all points of the piece, and words on them are evaluated by the reference backend.
+An integer is held modulo 2^bits as ``lanes.Lanes``; a predicate is a mask of lanes. Values of other types are bit patterns that are
+the same for all points of the piece, and the reference backend evaluates primitives on them.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Mask(Value):
 
 
 def from_patterns(space: Space, patterns: Sequence[int], type: ScalarType) -> Value:
-    """A value from the bit patterns of one lane, for all, or of 32."""
+    """A value from bit patterns: one for all lanes, or 32."""
     if type.is_predicate:
         if len(patterns) == 1:
             return Mask(FULL if patterns[0] else 0, space)
@@ -139,7 +139,7 @@ def _constant(space: Space, value: Number, type: ScalarType) -> Value:
 
 
 def _concretely(primitive: str, operands: Sequence[Value], attributes: dict[str, object]) -> Value:
-    """A word on known values."""
+    """A primitive on known values."""
     space = operands[0].space  # type: ignore[attr-defined]
     given: list[tuple[Sequence[int], str]] = []
     for operand in operands:
@@ -160,7 +160,7 @@ def _lanes(value: Value) -> Lanes:
 
 
 def _exact(a: Affine, signed: bool | None = None) -> Lanes:
-    """The number itself."""
+    """The exact number of a value."""
     return a.space.normalised(
         a.lanes, a.type.bits, a.type.is_signed if signed is None else signed, a.space.active
     )
@@ -236,7 +236,7 @@ def _shr(a: Affine, b: Value) -> Value:
 
 
 def _bitwise(primitive: str, signs: tuple[int, int]) -> Callable[..., Value]:
-    """A bitwise word as s·(a + b) + t·(a & b), with ``signs`` (s, t)."""
+    """A bitwise primitive as s·(a + b) + t·(a & b), with ``signs`` (s, t)."""
     both, common = signs
 
     def word(a: Affine, b: Value) -> Value:
@@ -262,7 +262,7 @@ def _bitwise(primitive: str, signs: tuple[int, int]) -> Callable[..., Value]:
 
 
 def _few(primitive: str, a: Affine, b: Affine) -> Value:
-    """A bitwise word of two numbers of which none is known: one is made so."""
+    """A bitwise primitive of two unknown numbers, one of which becomes known by splitting the piece."""
     space, active = a.space, a.space.active
     if space.values(a.lanes, active) < space.values(b.lanes, active):
         a, b = b, a
@@ -279,16 +279,16 @@ def _compare(a: Affine, b: Value, op: str) -> Value:
     if op in ("eq", "ne"):
         distance = difference(space, a.lanes, b.lanes, a.type.bits)
         exact = space.normalised(distance, a.type.bits, True, active)
-        holds = space.nonnegative(exact, active)
-        if holds:
-            holds &= space.nonnegative(scale(exact, -1, 0), holds)
-        return Mask(holds if op == "eq" else active & ~holds, space)
+        lanes = space.nonnegative(exact, active)
+        if lanes:
+            lanes &= space.nonnegative(scale(exact, -1, 0), lanes)
+        return Mask(lanes if op == "eq" else active & ~lanes, space)
     left, right = _exact(a), _exact(b)
     if op in ("lt", "ge"):  # a ≥ b
-        holds = space.nonnegative(difference(space, left, right, 0), active)
-        return Mask(holds if op == "ge" else active & ~holds, space)
-    holds = space.nonnegative(difference(space, right, left, 0), active)  # a ≤ b
-    return Mask(holds if op == "le" else active & ~holds, space)
+        lanes = space.nonnegative(difference(space, left, right, 0), active)
+        return Mask(lanes if op == "ge" else active & ~lanes, space)
+    lanes = space.nonnegative(difference(space, right, left, 0), active)  # a ≤ b
+    return Mask(lanes if op == "le" else active & ~lanes, space)
 
 
 def _extreme(op: str) -> Callable[..., Value]:
@@ -332,15 +332,15 @@ def _convert(a: Affine, type: ScalarType, saturate: bool) -> Value:
         )
         for limit, sign in ((low, 1), (high, -1)):
             inside = total_of(space, scale(exact, sign, 0), constant(-sign * limit), 0)
-            kept = space.nonnegative(inside, space.active)
-            exact = merge(kept, exact, constant(limit)) if kept != space.active else exact
+            in_range = space.nonnegative(inside, space.active)
+            exact = merge(in_range, exact, constant(limit)) if in_range != space.active else exact
         return Affine(reduce(exact, type.bits), type, space)
     if type.bits <= a.type.bits:
         return Affine(a.lanes if type.bits == a.type.bits else reduce(a.lanes, type.bits), type, space)
     return Affine(bounded(_exact(a), a.type.bits), type, space)
 
 
-#: on integers; ``select``, ``predicate_to`` and predicates are those of ``Mask``, all else is done on known values
+#: primitives on integers; ``Mask`` has ``select``, ``predicate_to`` and predicates; all others require known values
 _PRIMITIVES: dict[str, Callable[..., Value]] = {
     "add": _add,
     "sub": _sub,

@@ -1,8 +1,8 @@
 """Accesses to memory in warp-class execution: counted once for all warps of a piece.
 
-Counters of an access depend on its addresses modulo a line of 128 bytes, and on how far those of the lanes are apart. Where a symbol
-moves an address by anything else than whole lines it is written in lines and a rest, and the piece is cut into the values of
-that. That an access stays within its array is a condition like any other.
+Counters of an access depend on its addresses modulo a line of 128 bytes, and on the distances between lanes. If a symbol moves an
+address by other distances than whole lines, it is split into lines and a remainder, and the piece is cut into the values of the
+remainder. That an access stays within its array is a condition like any other.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["Accesses", "access_step", "address_reader", "array_of"]
 
 _U64 = scalar_type("u64")
-#: what is read from banks of constants; its accesses have a number and no place
+#: spaces in constant banks, whose accesses have a count but no address
 _CONSTANT = ("const", "param")
 
 
 class Accesses:
-    """What the accesses of a launch did besides what they count: sites that read arrays which are ``unwritten`` in part, and arrays
-    that are ``stored`` to."""
+    """Results of the accesses of a launch other than counts: sites that read partly ``unwritten`` arrays, and ``stored`` arrays."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
@@ -52,18 +51,18 @@ class Accesses:
         if kind != "load":
             self.stored.add(allocation)
         if kind != "store":
-            whole = self._whole.get(allocation)
-            if whole is None:
-                whole = allocation.initialized or bool(self.memory.shadow_of(allocation).all())
-                self._whole[allocation] = whole
-            if not whole:
+            initialized = self._whole.get(allocation)
+            if initialized is None:
+                initialized = allocation.initialized or bool(self.memory.shadow_of(allocation).all())
+                self._whole[allocation] = initialized
+            if not initialized:
                 self.unwritten.add(site)
 
 
 def access_step(
     run: WarpClassRun, to: Prepare, instruction: Instruction, load: Callable[[State], None] | None
 ) -> Callable[[State], None]:
-    """Counts an access, and has ``load`` carry it out where the slice uses its result."""
+    """Counts an access, and calls ``load`` to execute it if the slice uses its result."""
     accesses, site, space = run.accesses, run.program.site_of[instruction], run.space
     assert accesses is not None
     if instruction.form.space in ("shared", "local"):
@@ -93,7 +92,9 @@ def access_step(
             space.active = lanes
             addresses = (0,) * lanes.bit_count()
             if address is not None:
-                allocation, addresses = _places(space, address(state), lanes, counted.bytes, accesses.memory)
+                allocation, addresses = _representatives(
+                    space, address(state), lanes, counted.bytes, accesses.memory
+                )
                 accesses.note(counted.kind, site, allocation)
             added = row(lanes, addresses)
         if load is not None:
@@ -119,10 +120,10 @@ def address_reader(to: Prepare, instruction: Instruction) -> Callable[[State], L
     return lambda state: fixed
 
 
-def _places(
+def _representatives(
     space: Space, value: Lanes, lanes: int, size: int, memory: Memory
 ) -> tuple[Allocation, tuple[int, ...]]:
-    """The array that an access goes to, and addresses in it that stand for those of all warps of the piece."""
+    """The array of an access, and representative addresses for all warps of the piece."""
     value = reduce(space.settled(value, lanes), 64)
     linears = {linear for _, linear, _ in value.of(lanes)}
     if len(linears) > 1:
@@ -150,12 +151,12 @@ def _places(
 def array_of(
     space: Space, value: Lanes, linear: Linear, lanes: int, size: int, memory: Memory
 ) -> tuple[Allocation, Lanes]:
-    """The array in which all lanes of all warps of the piece access bytes, and how far behind its start. All of the lanes move by
-    ``linear``. Raises ``Refusal`` unless there is one."""
+    """The array that all lanes of all warps of the piece access, and their offsets in it. All lanes move by ``linear``. Raises
+    ``Refusal`` unless there is one."""
     own = tuple((symbol, number) for symbol, number in linear if symbol < len(space.piece.box))
     low, high = space.piece.range(own) if own else (0, 0)
     first = value.every()[lanes_of(lanes)[0]]
-    # the bounds may lie outside, where a condition cuts off a corner
+    # the bounds may be outside if a condition cuts off a corner of the piece
     tried = (memory.resolve((first + at) % (1 << 64), size) for at in (low, high, (low + high) // 2))
     allocation = next((item for item in tried if item is not None), None)
     if allocation is None or allocation.kind != "global" or allocation.index < 0 or high - low >= 1 << 62:
@@ -164,7 +165,7 @@ def array_of(
 
 
 def _settle(space: Space, symbol: int, period: int, lanes: int) -> None:
-    """Asks for other symbols or pieces until this one moves the address by whole lines, or not at all."""
+    """Raises ``Split`` or ``Reparametrise`` unless the symbol moves the address by whole lines, or not at all."""
     low, high = space.piece.box[symbol]
     if low == high:
         return
@@ -174,7 +175,7 @@ def _settle(space: Space, symbol: int, period: int, lanes: int) -> None:
 
 
 def _stays(space: Space, value: Lanes, lanes: int, allocation: Allocation, size: int) -> Lanes:
-    """How far behind the start of the array lanes access it. Raises ``Refusal`` unless all lanes of all warps access bytes of it."""
+    """The offsets of lanes in the array. Raises ``Refusal`` unless all lanes of all warps access bytes of it."""
     above = reduce(Lanes([base - allocation.address for base in value.base], value.parts), 64)
     room = allocation.size - size
     below = Lanes(

@@ -1,10 +1,10 @@
-"""Class execution: counts of a launch at a cost that does not grow with its grid.
+"""Warp-class execution: counts of a launch at a cost that does not grow with its grid.
 
-The control slice of one warp is executed symbolically for all warps that do the same: the points of a *piece*, whose symbols
-are the block index and the warp index (``affine``). Where a comparison changes on the piece, the counts so far are credited with
-the number of its points, and each part goes on by itself. Iterations of loops that behave alike are jumped over (``phases``).
-Masks are known on a piece, so lanes diverge and converge as in the other backends (``simt.stack``). The counts are exact, or it is
-refused.
+The control slice of one warp is executed symbolically for all warps that execute the same instructions: the points of a *piece*,
+whose symbols are the block index and the warp index (``affine``). If the outcome of a comparison changes within the piece, its
+counts so far are multiplied by the number of its points, and each part continues separately. Equivalent iterations of loops are
+skipped (``phases``). Masks are constant on a piece, so lanes diverge and converge as in the other backends (``simt.stack``). The
+counts are exact, or the execution is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .warp_classes import warp_classes
 
 __all__ = ["Counts", "Refusal", "TooLong", "WarpClassRun", "count_by_warp_classes"]
 
-#: pieces, and steps after which it is given up: instructions of the slice, cells and polyhedra looked at, which take 15 to 55 µs each
+#: limits of pieces and of steps: instructions of the slice, cells and polyhedra, which take 15 to 55 µs each
 MOST_PIECES = 100_000
 MOST_STEPS = 150_000
 #: polyhedra among them
@@ -49,15 +49,15 @@ MOST_COUNTING = 100_000
 
 
 class TooLong(Refusal):
-    """It takes more steps than were allowed."""
+    """The execution takes more steps than allowed."""
 
 
 @dataclass(frozen=True)
 class Counts:
     """Exact counters of a launch by block of the program, as Python integers (they exceed 64 bits): executions by paths of warps and
-    by lanes, executions of the counted branch in which lanes diverged, lanes whose guard held there; and by predicated instruction
-    lanes whose guard held, ``None`` where that was not asked for. ``sites``: columns of ``SITE_COLUMNS`` by site, ``None`` unless
-    accesses were counted. ``pieces`` and ``operations`` (instructions executed by the analysis) say what it cost."""
+    by lanes, divergent executions of the counted branch, lanes whose guard held there; and by predicated instruction lanes whose guard
+    held, ``None`` if not requested. ``sites``: columns of ``SITE_COLUMNS`` by site, ``None`` unless accesses were counted. ``pieces``
+    and ``operations`` (instructions executed by the analysis) are its cost."""
 
     block_warps: tuple[int, ...]
     block_lanes: tuple[int, ...]
@@ -81,12 +81,12 @@ def count_by_warp_classes(
     accesses: Accesses | None = None,
     complete: frozenset[Instruction] | None = None,
 ) -> Counts:
-    """The counts of a launch. ``executed``: the instructions whose results decide what is counted, stores that they may read from
-    included; ``guards``: those of which only the guard is evaluated, to count its lanes (``flow.slicing.Slice``). ``memory``: what
-    loads at addresses that do not depend on the block are read from. With ``accesses`` those of memory are counted too; of those
-    executed the ``complete`` ones have a result that others use.
+    """The counts of a launch. ``executed``: the instructions on whose results the counts depend, including stores that they may read
+    from; ``guards``: those whose guard alone is evaluated, to count its lanes (``flow.slicing.Slice``). ``memory``: the source of
+    loads at addresses that do not depend on the block. With ``accesses``, memory accesses are counted too; the results of executed
+    instructions in ``complete`` are used by others.
 
-    Raises ``Refusal`` with a reason of one line for what cannot be counted so.
+    Raises ``Refusal``, with a reason of one line, for launches that cannot be counted in this way.
     """
     run = WarpClassRun(program, plan, executed, guards, memory, most_pieces, most_steps, accesses, complete)
     return run.count()
@@ -113,8 +113,8 @@ class _Block:
 
 
 class WarpClassRun:
-    """One launch being counted. Counters are numbered: ``4·block`` warps, ``+1`` lanes, ``+2`` divergent, ``+3`` taken, after
-    those of all blocks one for each predicated instruction, and behind those of sites such as ``forms`` asks for."""
+    """The counting of one launch. Counters are numbered: ``4·block`` warps, ``+1`` lanes, ``+2`` divergent, ``+3`` taken; then one per
+    predicated instruction, those of sites, and those of ``forms``."""
 
     def __init__(
         self,
@@ -134,22 +134,22 @@ class WarpClassRun:
         self.complete = executed if complete is None else complete
         self.most_pieces, self.most_steps = most_pieces, most_steps
         self.space = Space(concretely)
-        #: behind blocks and predicated instructions: counters of sites
+        #: the first counter of sites, after those of blocks and predicated instructions
         self.first_site = 4 * len(program.blocks) + len(program.predicated)
         columns = len(SITE_COLUMNS) if accesses is not None else 0
         self.totals = [0] * (self.first_site + columns * len(program.sites))
         self.pieces = self.operations = self.effort = 0
-        #: whether the slice looks at memory that the launch may write
+        #: whether the slice reads memory that the launch may write
         self.stores = any(
             item.effect.writes and item.effect.site and item.form.space in ("global", "generic")
             for item in self.complete
         )
-        #: whether moving lanes may ask for a split: then it is taken back
+        #: whether moving lanes may raise ``Split``: then the move is undone
         self.asks = len(program.functions) > 1 or any(
             block.synchronises and block.instructions[0] in executed for block in program.blocks
         )
         self.loops = _loops(program)
-        #: headers of loops in which paths may be switched
+        #: headers of loops in which the warp may switch paths
         self.waiting = {
             head for block in program.blocks if block.back_edge_cost > 1 for head in block.back_edges
         }
@@ -167,7 +167,7 @@ class WarpClassRun:
         return 4 * block + 3
 
     def predicated(self, instruction: Instruction) -> int | None:
-        """The counter of an instruction's guard, ``None`` if it is not counted or the guard not known."""
+        """The counter of an instruction's guard, ``None`` if it is not counted or the guard is unknown."""
         index = self.program.predicated_of.get(instruction)
         if index is None or instruction.guard is None:
             return None
@@ -190,7 +190,7 @@ class WarpClassRun:
         return prepared
 
     def live(self, index: int) -> frozenset[Register]:
-        """Registers of the slice that lanes may still read when they come to a block."""
+        """Registers of the slice that are live at the start of a block."""
         function = self.program.blocks[index].function
         registers = self._live.get(function)
         if registers is None:
@@ -228,7 +228,7 @@ class WarpClassRun:
         )
 
     def _check_barriers(self) -> None:
-        """Warps that come to different barriers may wait for each other in vain."""
+        """Refuses launches whose warps may arrive at different barriers, which may be a deadlock."""
         numbers = {
             barrier_number(block.terminator)
             for block in self.program.blocks
@@ -267,7 +267,7 @@ class WarpClassRun:
             state.counts = {}
 
     def _parts(self, state: State, split: Split) -> Iterator[State]:
-        # looking at cells costs as well, the more the piece has been cut before
+        # cells have a cost too, which grows with the number of conditions of the piece
         self.effort += len(split.cells) * (1 + len(state.piece.lower) // 4)
         cells = [piece for piece in map(state.piece.cut, split.cells) if not piece.empty]
         if len(cells) == 1:
@@ -289,7 +289,7 @@ class WarpClassRun:
             yield part
 
     def _reparametrise(self, state: State, change: Reparametrise) -> None:
-        """Put low + period·q + r for a symbol everywhere."""
+        """Replace a symbol by low + period·q + r everywhere."""
         symbol, period = change.symbol, change.period
         low, quotient = state.piece.box[symbol][0], len(state.piece.box)
         state.piece = state.piece.reparametrised(symbol, period)
@@ -297,7 +297,7 @@ class WarpClassRun:
         state.change(lambda lanes, bits: lanes.substituted(symbol, low, quotient, period, bits))
 
     def go_on(self, state: State, until: int | None = None) -> bool:
-        """Run until all lanes have ended, or, in a phase, until they are at the header ``until`` again: returns whether they are."""
+        """Run until all lanes have ended, or, in a phase, until they reach the header ``until`` again. Returns whether they did."""
         space, first = self.space, until is not None
         while state.paths.mask:
             paths = state.paths
@@ -327,7 +327,7 @@ class WarpClassRun:
         return False
 
     def _enter(self, state: State, pc: int, first: bool) -> bool:
-        """Count a block and carry out the exchange at its start; returns whether the lanes go on in it now."""
+        """Count a block and execute the exchange at its start. Returns whether the lanes continue in it now."""
         paths = state.paths
         if state.inside is not None and pc not in state.inside:
             raise NoPhase
@@ -379,7 +379,7 @@ class WarpClassRun:
 
 
 def _put_known(state: State, before: Piece | None = None) -> None:
-    """Symbols that have become fixed leave the registers."""
+    """Replace symbols that have a single value by it in all registers."""
     values = {
         symbol: low
         for symbol, (low, high) in enumerate(state.piece.box)
@@ -390,7 +390,7 @@ def _put_known(state: State, before: Piece | None = None) -> None:
 
 
 def _loops(program: Program) -> dict[int, frozenset[int]]:
-    """The blocks of the loops by their headers: from where a back edge is reached without the header."""
+    """The blocks of the loops by their headers: those from which a back edge is reachable without passing the header."""
     before: dict[int, list[int]] = {}
     for block in program.blocks:
         for target in block.successors:

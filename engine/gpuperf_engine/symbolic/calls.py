@@ -1,7 +1,6 @@
 """Calls in warp-class execution: parameters, arguments, results. Recursive functions are refused.
 
-A ``.param`` variable of a call or a device function is a set of values by their offsets; pieces of other sizes at the same place are
-refused.
+A ``.param`` variable of a call or a device function maps offsets to values; accesses of other sizes at the same offset are refused.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class Activation:
 
 
 class Call:
-    """The call at the end of a block."""
+    """The call that ends a block."""
 
     def __init__(self, run: WarpClassRun, to: Prepare, block: BasicBlock) -> None:
         instruction = block.terminator
@@ -102,8 +101,8 @@ class Call:
             raise Refusal(f"{self.place}: a recursive function")
         if self.pointer is None and not self.callees:
             system = instruction.system
-            what = f"{system.effect} of the system" if system else "a function that no module given defines"
-            raise Refusal(f"{self.place}: {what}")
+            callee = f"{system.effect} of the system" if system else "a function that no module given defines"
+            raise Refusal(f"{self.place}: {callee}")
 
     def __call__(self, state: State) -> None:
         """The running lanes make the call."""
@@ -117,12 +116,12 @@ class Call:
             paths.call_each([((self, number), lanes) for number, lanes in groups], self.back)
 
     def _groups(self, state: State) -> list[tuple[int, int]]:
-        """Function numbers with the lanes that call them, in order of the candidates."""
+        """The called functions with the lanes that call them, in order of the candidates."""
         if self.pointer is None:
             return [(self.callees[0], state.paths.mask)]
-        given = self.pointer(state)
-        assert isinstance(given, Affine)
-        known = self.run.space.known(given.lanes, state.paths.mask)
+        addresses = self.pointer(state)
+        assert isinstance(addresses, Affine)
+        known = self.run.space.known(addresses.lanes, state.paths.mask)
         lanes = dict.fromkeys(self.callees, 0)
         for lane in lanes_of(state.paths.mask):
             number = self.addresses.get(known[lane if len(known) > 1 else 0] & ((1 << 64) - 1))
@@ -132,7 +131,7 @@ class Call:
         return [(number, own) for number, own in lanes.items() if own]
 
     def enter(self, state: State, callee: int, lanes: int) -> Activation:
-        """Lanes begin to call a function: what it reads before writing is 0, then the arguments are passed."""
+        """Lanes call a function: registers that it reads before writing become 0, and the arguments are passed."""
         run, function = self.run, self.run.program.functions[callee]
         run.space.active = lanes
         values = [
@@ -142,28 +141,28 @@ class Call:
         for register in run.live(run.program.entries[callee]):
             state.write(register, run.zero(register.type), lanes)
         for formal, value in zip(function.params, values):
-            _give(state, function, formal, value, lanes)
+            _pass(state, function, formal, value, lanes)
         return Activation(self, callee)
 
     def leave(self, state: State, callee: int, lanes: int) -> None:
-        """Lanes return: gives the caller the results."""
+        """Lanes return: passes the results to the caller."""
         run, function = self.run, self.run.program.functions[callee]
         run.space.active = lanes
         for formal, result in zip(function.returns, self.target.returns):
             register = formal_register(function, formal)
             value: Value | Variable = formal if register is None else state.read(register)
             if isinstance(result, Variable):
-                _give(state, function, result, value, lanes)
+                _pass(state, function, result, value, lanes)
             elif isinstance(result, Register):
                 if isinstance(value, Variable):
                     value = state.parameter(value, 0, value.type)
                 state.write(result, value, lanes)
 
 
-def _give(
+def _pass(
     state: State, function: Function, formal: Variable, value: Value | Variable | None, lanes: int
 ) -> None:
-    """Put a value, or what a parameter holds, into a formal parameter or a result variable."""
+    """Store a value, or the contents of a parameter, in a formal parameter or a result variable."""
     if value is None:
         return
     register = formal_register(function, formal) if formal.space == "reg" else None

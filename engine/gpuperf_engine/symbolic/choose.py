@@ -1,9 +1,9 @@
-"""How many blocks of a launch must run for its control flow: by warp classes, or every one.
+"""The choice of CTAs that must run to count a launch's control flow: representatives, warp classes, or all.
 
-Blocks whose slice sees nothing of the others, and writes nothing that they see, need not all run. If the slice does not ask for the
-block index, or not for its last axes, the first blocks give the counts of all others, whatever it does: calls, floating point,
-barriers. Else classes are counted on affine values (``backend``). How long that is tried depends on how much a few blocks execute,
-so the method is the same on every host, and the control flow costs no more than the whole program.
+CTAs whose slice neither reads data of other CTAs nor writes data that they read need not all run. If the slice does not read the block
+index, or not its last axes, the first CTAs determine the counts of all others, whatever it contains: calls, floating point, barriers.
+Otherwise warp classes are counted on affine values (``backend``). The limit of steps depends on the instructions of a few CTAs, so the
+method is the same on every host, and the control flow costs no more than the whole program.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = ["observe_addresses", "observe_control", "others_may_see"]
 #: plain warp instructions that compiled code executes in the time of one step of warp-class execution: 1.6 ns each, at the least, for
 #: about 20 µs of Python, at most 55
 RATE = 12_000
-#: of other instructions, about so many plain ones take as long, by effect
+#: the cost of instructions by effect, in plain instructions
 COSTS = {
     **dict.fromkeys((LOAD, STORE, ASYNC_COPY, *(effect for effect in EFFECTS if effect.exchanges)), 4),
     **dict.fromkeys(
@@ -58,23 +58,23 @@ COSTS = {
         32,
     ),
 }
-#: warp instructions that run in less time than it takes to think, if so many are left for each warp
+#: warp instructions that run in less time than the choice of a method takes
 QUICK = 500_000
 LEAST = 200
-#: steps without which nothing is counted
+#: the minimum number of steps
 LEAST_STEPS = 8
-#: warp instructions that one warp of the first blocks may execute to find out how many those are, and how much more the next time
+#: instruction limit per warp of the probe of the first CTAs, and the factor by which it grows
 PROBE = 200_000
 FURTHER = 16
-#: how many times as many steps must be worth it before a kernel that took too many is tried again
+#: the factor by which the limit of steps must exceed that of a failed attempt before another one
 AGAIN = 4
-#: the part of the time of a launch that may be lost on counting accesses by warp classes
+#: at most 1/``PART`` of a launch's time is spent on attempts to count accesses by warp classes
 PART = 4
-#: blocks that are looked at for what the others may do, where there are many
+#: number of CTAs that are probed if there are many
 LOOKED_AT = 4
 _MANY = 64
 _AXES = {"x": 1, "y": 2, "z": 3}
-#: of these the value is the same in all blocks
+#: special registers with the same values in all CTAs
 _SAME = ("tid", "ntid", "nctaid", "laneid", "lanemask", "warpid", "nwarpid", "envreg", "nsmid")
 _SIZES = ("total_smem_size", "dynamic_smem_size", "aggr_smem_size", "reserved_smem_offset")
 
@@ -84,7 +84,7 @@ Run = Callable[[LaunchPlan], Observation]
 def observe_control(
     program: Program, plan: LaunchPlan, executed: Slice, memory: Memory, run: Run
 ) -> Observation:
-    """The counters of a launch of which only the control flow is asked for. ``run`` runs the slice for a plan."""
+    """The counters of a launch under ``control``. ``run`` runs the slice for a plan."""
     if plan.cluster_ctas > 1:
         return _every(
             run(plan),
@@ -129,8 +129,8 @@ def observe_control(
 def observe_addresses(
     program: Program, plan: LaunchPlan, executed: Slice, memory: Memory, run: Run
 ) -> Observation:
-    """The counters of a launch of which the addresses are asked for. ``run`` runs them for a plan. Classes are tried where that takes
-    a quarter of the time of the blocks, at most, and not again where it was in vain."""
+    """The counters of a launch under ``addresses``. ``run`` runs the slice for a plan. Warp classes are tried if that takes at most a
+    quarter of the time of the CTAs, and not again after a failure."""
     reason = "blocks run in clusters" if plan.cluster_ctas > 1 else others_may_see(program, executed)
     standing = plan.ctas if reason else _standing(executed, plan)
     if standing < plan.ctas:
@@ -158,7 +158,7 @@ def _accesses_by_warp_classes(
     accesses = Accesses(memory)
     observation = _by_warp_classes(program, plan, executed, memory, steps, accesses)
     if accesses.unwritten:
-        # block 0 runs first: what it finds unwritten is, and no other may find more
+        # CTA 0 runs first, as other CTAs must not find more unwritten memory than it does
         first = run(replace(plan, kept=range(1), only_kept=True))
         if not accesses.unwritten <= first.uninitialized:
             raise Refusal("reads of uninitialised memory differ between blocks")
@@ -169,13 +169,13 @@ def _accesses_by_warp_classes(
 
 
 def _quickly(plan: LaunchPlan, standing: int, run: Run) -> Observation | None:
-    """All blocks that stand for all others, if that is done before one could find out how long it takes."""
+    """The counters by the representative CTAs, if running them is faster than probing; else ``None``."""
     limit = QUICK // (standing * plan.warps_per_cta)
     if limit < LEAST:
         return None
-    whole = plan if standing == plan.ctas else replace(plan, kept=range(standing), only_kept=True)
+    partial_plan = plan if standing == plan.ctas else replace(plan, kept=range(standing), only_kept=True)
     try:
-        return run(replace(whole, max_instructions=min(limit, plan.max_instructions)))
+        return run(replace(partial_plan, max_instructions=min(limit, plan.max_instructions)))
     except BudgetExceeded:
         if plan.max_instructions <= limit:
             raise
@@ -185,7 +185,7 @@ def _quickly(plan: LaunchPlan, standing: int, run: Run) -> Observation | None:
 def _times(
     observation: Observation, program: Program, plan: LaunchPlan, executed: Slice, standing: int, reason: str
 ) -> Observation:
-    """What all blocks did, from what those did that stand for all others."""
+    """The counters of all CTAs, from those of the representatives."""
     if standing == plan.ctas:
         return _every(observation, executed, reason or "there are too few for warp classes to be faster")
     observation.executed, observation.method = executed, "classes"
@@ -200,7 +200,7 @@ def _every(observation: Observation, executed: Slice, reason: str) -> Observatio
 
 
 def others_may_see(program: Program, executed: Slice) -> str:
-    """Why a block may see another's doings, or ``""``."""
+    """Why a CTA may observe another one, or ``""``."""
     graph = executed.dependence
     if program.cancels:
         return "blocks cancel the launch of others"
@@ -214,7 +214,7 @@ def others_may_see(program: Program, executed: Slice) -> str:
 
 
 def _standing(executed: Slice, plan: LaunchPlan) -> int:
-    """How many blocks, the first ones in index order, stand for all others: a divisor of ``plan.ctas``."""
+    """The number of representative CTAs, the first ones in index order: a divisor of ``plan.ctas``."""
     axes = 0
     for instruction in executed.instructions:
         for name in special_registers(instruction):
@@ -229,8 +229,8 @@ def _standing(executed: Slice, plan: LaunchPlan) -> int:
 
 @dataclass(frozen=True)
 class _Probe:
-    """What some blocks did, ``None`` if that was too much to find out, and about what all others that have to run cost, in plain warp
-    instructions: the whole program, and the slice."""
+    """The counters of the probed CTAs, ``None`` if they exceeded the limit, and the estimated cost of all CTAs that have to run, in
+    plain warp instructions: of the whole program, and of the slice."""
 
     blocks: Sequence[int]
     observation: Observation | None
@@ -241,7 +241,7 @@ class _Probe:
 def _probe(
     program: Program, plan: LaunchPlan, executed: Slice, standing: int, limit: int, run: Run
 ) -> _Probe:
-    """Run some blocks; ``standing`` are those that stand for all others."""
+    """Run some CTAs; ``standing``: the number of representatives."""
     blocks = range(1)
     if standing >= _MANY:
         blocks = range(0, standing, -(-standing // LOOKED_AT))
@@ -252,7 +252,7 @@ def _probe(
     except BudgetExceeded:
         if plan.max_instructions <= limit:
             raise
-        # one warp of each at least, and perhaps many more: a quarter of that is not too much to try
+        # at least one warp of each CTA exceeds the limit, and perhaps many more, so a quarter more is a cautious estimate
         return _Probe(blocks, None, standing * limit * 5 // 4, standing * limit)
     only = executed.instructions
     warps = [(int(observation.block_warps[block.index]), block.tally) for block in program.blocks]
@@ -262,13 +262,13 @@ def _probe(
 
 
 def _cost(instruction: Instruction) -> int:
-    """What an instruction costs, in plain ones."""
+    """The cost of an instruction, in plain instructions."""
     return COSTS.get(instruction.effect, 1)
 
 
 def _steps(probe: _Probe) -> int:
-    """How many steps of warp-class execution may be tried: they may take as long as running the blocks, and both together about as
-    long as the whole program."""
+    """The limit of steps of warp-class execution: as long as running the CTAs takes, and together with these about as long as the
+    whole program."""
     worth = min(probe.whole * 11 // 10 - probe.ran, probe.ran)
     return min(MOST_STEPS, max(0, worth) // RATE)
 
@@ -307,6 +307,6 @@ def _by_warp_classes(
 
 
 def _table(numbers: Sequence[int | None]) -> NDArray[np.int64]:
-    """Python integers as counters; such as leave 64 bits stay what they are."""
+    """Python integers as an array of counters; an object array if they exceed 64 bits."""
     known = [number or 0 for number in numbers]
     return np.array(known, dtype=np.int64 if max(known, default=0) < 1 << 62 else object)

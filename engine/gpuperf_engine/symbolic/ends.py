@@ -1,4 +1,4 @@
-"""How a block ends in warp-class execution: as in ``interp.control``, on masks."""
+"""Terminators in warp-class execution: as in ``interp.control``, on masks."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _U32 = scalar_type("u32")
 
 
 def make_end(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
-    """The end of a block; see ``flow.blocks.BasicBlock`` for the kinds."""
-    if block.kind == "branch":  # of returns and exits, and the guard of a call or barrier, too
+    """The terminator of a block; see ``flow.blocks.BasicBlock`` for the kinds."""
+    if block.kind == "branch":  # includes guarded returns and exits, and the guard of a call or barrier
         return _branch(run, block)
     if block.terminator is None:
         return (_return if block.kind == "return" else _fall)(run, to, block)
@@ -80,10 +80,10 @@ def _fall(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
     guard = block.terminator.guard if block.counted and block.terminator is not None else None
     if guard is None:
         return lambda state: state.paths.jump(target)
-    holds, taken = guard_of(guard), run.taken(block.index)
+    guard_mask, taken = guard_of(guard), run.taken(block.index)
 
     def end(state: State) -> None:
-        _count(state, taken, holds(state).bit_count())
+        _count(state, taken, guard_mask(state).bit_count())
         state.paths.jump(target)
 
     return end
@@ -91,7 +91,7 @@ def _fall(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
 
 def _branch(run: WarpClassRun, block: BasicBlock) -> End:
     assert block.guard is not None
-    holds = guard_of(block.guard)
+    guard_mask = guard_of(block.guard)
     then, other = block.successors
     taken_counter, divergent = run.taken(block.index), run.divergent(block.index)
     counted = block.counted
@@ -100,7 +100,7 @@ def _branch(run: WarpClassRun, block: BasicBlock) -> End:
 
     def end(state: State) -> None:
         paths = state.paths
-        taken = holds(state)
+        taken = guard_mask(state)
         rest = paths.mask & ~taken
         if counted:
             _count(state, taken_counter, taken.bit_count())
@@ -158,7 +158,7 @@ def _indirect(run: WarpClassRun, to: Prepare, block: BasicBlock) -> End:
 
 
 def barrier_number(instruction: Instruction) -> int | None:
-    """The number of a barrier of all warps of the CTA that gives no result, ``None`` for other barriers."""
+    """The number of a barrier of all warps of the CTA without a result, ``None`` for other barriers."""
     words = instruction.opcode.split(".")
     if "cluster" in words or "arrive" in words or "red" in words:
         return None

@@ -28,8 +28,8 @@ _U32 = scalar_type("u32")
 
 
 class Exchange:
-    """One instruction that the lanes of a warp carry out together, prepared; of this one they only wait for each other. Results of
-    exchanges are worked out only if the instruction belongs to the slice."""
+    """One prepared instruction that the lanes of a warp execute together; in the base class they only wait for each other. Results are
+    computed only if the instruction belongs to the slice."""
 
     def __init__(self, run: WarpClassRun, to: Prepare, instruction: Instruction) -> None:
         self.instruction = instruction
@@ -54,13 +54,13 @@ class Exchange:
             state.counts[self.counter] = state.counts.get(self.counter, 0) + lanes.bit_count()
 
     def masks(self, state: State) -> dict[int, int]:
-        """The member masks that the running lanes give, with those lanes."""
+        """The member masks of the running lanes, and the lanes of each."""
         lanes = state.paths.mask
         if "membermask" not in self.readers:
             return {FULL: lanes}  # matrix instructions: all lanes
-        given = self.readers["membermask"](state)
-        assert isinstance(given, Affine)
-        known = state.run.space.known(given.lanes, lanes)
+        member_masks = self.readers["membermask"](state)
+        assert isinstance(member_masks, Affine)
+        known = state.run.space.known(member_masks.lanes, lanes)
         masks: dict[int, int] = {}
         for lane in lanes_of(lanes):
             mask = known[lane if len(known) > 1 else 0] & FULL
@@ -70,7 +70,7 @@ class Exchange:
         return masks
 
     def results(self, state: State, participants: int, joint: dict[str, Value]) -> Sequence[Value]:
-        """What each lane gets, from the operands of all participants."""
+        """The results of each lane, from the operands of all participants."""
         return ()
 
 
@@ -86,7 +86,7 @@ def make_exchange(run: WarpClassRun, to: Prepare, instruction: Instruction) -> E
 
 
 def perform(state: State, participants: int, parts: Sequence[tuple[Exchange, int]]) -> None:
-    """Carry the operation out over the participants; each part's lanes get their results in its own registers."""
+    """Execute the operation over the participants; the lanes of each part write the registers of their own instruction."""
     first = parts[0][0]
     if not any(exchange.wanted for exchange, _ in parts):
         return
@@ -115,9 +115,11 @@ class Shuffle(Exchange):
         value = joint["a"]
         assert isinstance(source, Affine) and isinstance(value, Affine)
         known = space.known(source.lanes, participants)
-        places = [known[lane if len(known) > 1 else 0] & 31 for lane in range(32)]
-        there = sum(1 << lane for lane, source in enumerate(places) if participants >> source & 1)
-        moved = merge(there, value.lanes.permuted(places), constant(0))  # from lanes that do not take part: 0
+        sources = [known[lane if len(known) > 1 else 0] & 31 for lane in range(32)]
+        present = sum(1 << lane for lane, source in enumerate(sources) if participants >> source & 1)
+        moved = merge(
+            present, value.lanes.permuted(sources), constant(0)
+        )  # from lanes that do not take part: 0
         return [Affine(moved, value.type, space), inside]
 
 
@@ -145,14 +147,14 @@ class Match(Exchange):
         assert isinstance(value, Affine)
         wide = (1 << value.type.bits) - 1
         known = state.run.space.known(value.lanes, participants)
-        given = [known[lane if len(known) > 1 else 0] & wide for lane in range(32)]
+        words = [known[lane if len(known) > 1 else 0] & wide for lane in range(32)]
         same: dict[int, int] = {}
         for lane in lanes_of(participants):
-            same[given[lane]] = same.get(given[lane], 0) | 1 << lane
+            same[words[lane]] = same.get(words[lane], 0) | 1 << lane
         if self.form.modifier("all"):
             every = len(same) == 1
             return [_number(state, participants if every else 0), Mask(FULL * every, state.run.space)]
-        members = [same.get(number, 0) for number in given]
+        members = [same.get(number, 0) for number in words]
         return [Affine(Lanes(members, ((FULL, (), 0),)), _U32, state.run.space)]
 
 

@@ -1,6 +1,6 @@
-"""What carries out which effect when warp classes are counted.
+"""Registries of the handlers of effects in warp-class execution.
 
-What has no handler is refused where the control flow depends on it.
+Effects without a handler are refused if the control flow depends on them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["End", "Step", "ends", "handles"]
 Step = Callable[["State"], None]
 End = Callable[["State"], None]
 
-#: makes the step of an instruction of the slice, ``None`` if nothing has to be done
+#: create the step of an instruction of the slice, ``None`` if it does nothing
 handles: Handlers[Callable[[WarpClassRun, Prepare, Instruction], Step | None]] = Handlers()
-#: makes the end of a block whose last instruction it is
+#: create the terminator of a block, by the effect of its last instruction
 ends: Handlers[Callable[[WarpClassRun, Prepare, BasicBlock], End]] = Handlers()

@@ -1,7 +1,7 @@
-"""Which objects in device memory hold what the program computed, and which are unknown because a launch ran only in part.
+"""Objects in device memory with known contents, and those whose contents are unknown because only a slice of a launch ran.
 
-A launch under ``control`` or ``addresses`` does not compute all values that it stores. Objects that a store outside its slice may
-reach are unknown from then on, until the host overwrites them completely; reading them is an error.
+A launch under ``control`` or ``addresses`` does not compute all values that it stores. The contents of objects that a store outside
+its slice may write are unknown until the host overwrites them completely; reading them is an error.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["KnownContents", "Pointers", "pointers", "resolve_demand"]
 
 @dataclass(frozen=True)
 class Pointers:
-    """What the arguments of a launch say about memory: objects by number for the analyses, and the allocation of each number."""
+    """The pointers among the arguments of a launch: numbers of objects for the analyses, and the allocation of each number."""
 
     aliases: Aliases
     allocations: tuple[Allocation, ...]
 
 
 def pointers(program: Program, parameters: bytes, symbols: Sequence[int], memory: Memory) -> Pointers:
-    """Where the 8-byte words of the parameter buffer and the module variables (``symbols``: addresses of
-    ``program.symbols``) point. Numbers are in order of first appearance, so launches with the same pattern have the same."""
+    """The objects to which the 8-byte words of the parameter buffer and the module variables (``symbols``: addresses of
+    ``program.symbols``) point. Numbers are in order of first appearance, so launches with the same pattern have the same numbers."""
     numbers: dict[Allocation, int] = {}
     aliases: dict[int | Variable, int] = {}
 
@@ -48,8 +48,8 @@ def pointers(program: Program, parameters: bytes, symbols: Sequence[int], memory
 
 
 def resolve_demand(demand: str, observe: frozenset[str]) -> str:
-    """The demand meant: ``auto`` is the smallest that answers what a device observes. Raises ``UnknownName`` for none, and
-    ``NotObserved`` for one that cannot answer it."""
+    """Resolves ``auto`` to the smallest demand that provides what a device observes. Raises ``UnknownName`` for an unknown demand, and
+    ``NotObserved`` for one that does not provide it."""
     if demand == "auto":
         if observe & {"accesses", "values"}:
             return "values"
@@ -70,7 +70,7 @@ def resolve_demand(demand: str, observe: frozenset[str]) -> str:
 
 
 class KnownContents:
-    """Of one device. ``unknown`` maps an allocation to the launch that left it so."""
+    """The known contents of one device. ``unknown`` maps an allocation with unknown contents to the launch that stored to it."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -79,46 +79,47 @@ class KnownContents:
     def slice_for(
         self, program: Program, demand: str, parameters: bytes, symbols: Iterable[int], launch: str | None
     ) -> Slice | None:
-        """What runs of a program in a launch with these parameters and addresses of ``program.symbols``, ``None`` for all of it.
-        What it leaves unknown is noted under the launch's name, unless that is ``None``: then memory is not kept. Raises
-        ``NotObserved`` if it may read what is unknown."""
+        """The slice of a program to run in a launch with these parameters and addresses of ``program.symbols``, ``None`` for all of
+        it. Records objects whose contents become unknown under the launch's name, unless that is ``None``, for launches whose
+        memory is discarded. Raises ``NotObserved`` if the launch may read unknown contents."""
         if demand == "values" and not self.unknown:
             return None
-        where = pointers(program, parameters, [int(address) for address in symbols], self._memory)
-        wanted = slice_of(program, demand, where.aliases)
-        self._check(program.kernel.name, wanted, where)
+        objects = pointers(program, parameters, [int(address) for address in symbols], self._memory)
+        wanted = slice_of(program, demand, objects.aliases)
+        self._check(program.kernel.name, wanted, objects)
         if demand == "values":
             return None
         if launch is not None:
-            self._invalidate(launch, wanted, where)
+            self._invalidate(launch, wanted, objects)
         return wanted
 
-    def require(self, allocation: Allocation, what: str) -> None:
-        """Raises ``NotObserved`` if the contents of an object are not known; ``what`` names the operation that reads it."""
+    def require(self, allocation: Allocation, operation: str) -> None:
+        """Raises ``NotObserved`` if the contents of an object are unknown; ``operation`` is the name of the operation that reads
+        it."""
         launch = self.unknown.get(allocation)
         if launch is not None:
             raise NotObserved(
                 f"the contents of {allocation.name or 'an array'!r} are unknown: {launch} does not compute all values that it stores",
-                details=[f"{what} would read them"],
+                details=[f"{operation} would read them"],
                 hint='give that launch demand="values", or overwrite the whole array first',
             )
 
     def overwritten(self, allocation: Allocation, size: int) -> None:
-        """The host has written so many bytes of an object."""
+        """Record that the host has written so many bytes of an object."""
         if size >= allocation.size:
             self.unknown.pop(allocation, None)
 
-    def _check(self, kernel: str, wanted: Slice, where: Pointers) -> None:
+    def _check(self, kernel: str, wanted: Slice, objects: Pointers) -> None:
         graph = wanted.dependence
         for instruction in wanted.complete:
-            for allocation in self._touched(graph.reads_memory(instruction), where):
+            for allocation in self._touched(graph.reads_memory(instruction), objects):
                 self.require(allocation, f"{instruction.opcode} of {kernel!r} at {instruction.span}")
 
-    def _invalidate(self, launch: str, wanted: Slice, where: Pointers) -> None:
+    def _invalidate(self, launch: str, wanted: Slice, objects: Pointers) -> None:
         graph = wanted.dependence
         for instruction in graph.writing:
             if instruction not in wanted.complete:
-                for allocation in self._touched(graph.writes_memory(instruction), where):
+                for allocation in self._touched(graph.writes_memory(instruction), objects):
                     if allocation.kind == "global":
                         self.unknown[allocation] = launch
 

@@ -69,7 +69,7 @@ def as_type(value: Value, type: ScalarType | None) -> Value:
 
 
 def reader(run: WarpClassRun, to: Prepare, operand: Operand, type: ScalarType | None) -> Reader:
-    """Reads an operand as a value of a type (of its own where ``None``)."""
+    """Reads an operand as a value of a type (``None``: its own)."""
     if isinstance(operand, Register):
         if type is None or type is operand.type:
             return lambda state: state.read(operand)
@@ -93,13 +93,13 @@ def reader(run: WarpClassRun, to: Prepare, operand: Operand, type: ScalarType | 
             axis = "xyzw".find(part) if part else 0
             return lambda state: as_type(state.coordinates[key, axis], type)
     read = lanes_operands.reader(to, operand, type)
-    constant = read(cast(Any, None))  # of what is left, nothing depends on the warp
+    constant = read(cast(Any, None))  # the remaining operands do not depend on the warp
     value = from_patterns(run.space, _patterns(constant), constant.type)
     return lambda state: value
 
 
 def guard_of(guard: Guard) -> Callable[[State], int]:
-    """Reads where a guard holds, in the running lanes."""
+    """Reads a guard as a mask of the running lanes."""
     register, negated = guard.register, guard.negated
 
     def read(state: State) -> int:

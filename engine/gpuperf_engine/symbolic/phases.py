@@ -1,10 +1,10 @@
-"""Iterations of a loop that behave alike, counted at once.
+"""Phases: iterations of a loop that execute the same instructions, counted at once.
 
-Between two arrivals at a loop header with the same lanes and stack, registers that are live there have moved by a step. If the
-steps are constants, the body is run once more with them as multiples of a new symbol k: outcomes that depend on k keep what
-they are at k = 0 and give conditions (``affine.space``). If the registers come out one step further, then, by induction over k,
-all iterations up to the first that violates a condition are alike. Their number K is affine, or a lower bound of it is taken.
-They are credited on the region 0 ≤ k < K, and the registers of the running lanes, of no others, move by K steps.
+Between two arrivals at a loop header with the same lanes and stack, the registers that are live there have changed by a step. If
+the steps are constant, the body is executed once more with multiples of them by a new symbol k: outcomes that depend on k are fixed
+to those at k = 0, with a condition (``affine.space``). If the registers change by the same step again, then, by induction over k,
+all iterations up to the first that violates a condition are equal. Their number K is affine, or bounded from below by an affine
+form. Their counts are added over the region 0 ≤ k < K, and the registers of the running lanes alone advance by K steps.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 __all__ = ["arrive"]
 
-#: attempts at a loop in vain double the iterations until the next, up to this many
+#: after failed attempts at a loop, the iterations until the next one double, up to this many
 MOST_SKIPPED = 1 << 10
-#: iterations at once that make an attempt worth it
+#: the minimum number of iterations of a phase
 WORTHWHILE = 4
 
 Steps = dict[Register, Sequence[int]]
 
 
 def arrive(run: WarpClassRun, state: State, head: int) -> None:
-    """The lanes come to a loop header: go over the iterations that are like the last one, if any."""
+    """The lanes reach a loop header: skip the iterations that equal the last one, if any."""
     key = state.key()
     seen = state.loops.get(head)
     if seen is not None and seen.key == key:
@@ -55,7 +55,7 @@ def arrive(run: WarpClassRun, state: State, head: int) -> None:
 
 
 def _try(run: WarpClassRun, state: State, head: int, seen: Seen) -> bool:
-    """Whether iterations were gone over."""
+    """Try a phase. Returns whether iterations were skipped."""
     space, mask = run.space, state.paths.mask
     steps = _steps(run, state, head, seen)
     if not steps:
@@ -71,7 +71,7 @@ def _try(run: WarpClassRun, state: State, head: int, seen: Seen) -> bool:
         key: value if _same(value, seen.parameters.get(key), mask) else None
         for key, value in state.parameters.items()
     }
-    kept = {key: value for key, value in body.parameters.items() if value is not None}
+    constant_parameters = {key: value for key, value in body.parameters.items() if value is not None}
     space.phases.append(phase)
     try:
         if not run.go_on(body, until=head) or body.key() != seen.key:
@@ -84,9 +84,9 @@ def _try(run: WarpClassRun, state: State, head: int, seen: Seen) -> bool:
                 wanted = _moved(wanted, steps[register], ((symbol, 1),), 1, mask)
             if not _equal(body.read(register), wanted, mask):
                 raise NoPhase
-        if not all(_same(body.parameters[key], value, mask) for key, value in kept.items()):
+        if not all(_same(body.parameters[key], value, mask) for key, value in constant_parameters.items()):
             raise NoPhase
-    except (NoPhase, Refusal):  # what cannot be done for many iterations may be possible for each
+    except (NoPhase, Refusal):  # single iterations may still be possible
         for known, conditions in zip(space.phases, outer):
             known.conditions = conditions
         return False
@@ -105,7 +105,7 @@ def _try(run: WarpClassRun, state: State, head: int, seen: Seen) -> bool:
         state.registers[register] = _moved(state.read(register), step, limit, constant + 1, mask)
     state.carry = body.carry
     for key, value in body.parameters.items():
-        if value is not None and key not in kept:
+        if value is not None and key not in constant_parameters:
             last = _last(value, symbol, limit, constant)
             old = state.parameters.get(key) or run.zero(value.type)
             state.parameters[key] = merged(mask, last, old)
@@ -113,7 +113,7 @@ def _try(run: WarpClassRun, state: State, head: int, seen: Seen) -> bool:
 
 
 def _steps(run: WarpClassRun, state: State, head: int, seen: Seen) -> Steps | None:
-    """By how much each live register has moved, for those that have; ``None`` if not by constants."""
+    """The steps of the live registers that have changed; ``None`` unless these are constant."""
     mask = state.paths.mask
     steps: Steps = {}
     for register in run.live(head):
@@ -153,13 +153,15 @@ def _moved(value: Value, step: Sequence[int], linear: Linear, constant: int, mas
     for lane in lanes_of(mask):
         own = step[lane if len(step) > 1 else 0]
         groups[own] = groups.get(own, 0) | 1 << lane
-    way = gathered([(lanes, times(linear, own, bits), 0, (own * constant,)) for own, lanes in groups.items()])
-    covered = merge(mask, way, Lanes((0,), ((FULL, (), 0),)))
+    distance = gathered(
+        [(lanes, times(linear, own, bits), 0, (own * constant,)) for own, lanes in groups.items()]
+    )
+    covered = merge(mask, distance, Lanes((0,), ((FULL, (), 0),)))
     return Affine(merge(mask, add(value.lanes, covered, bits), value.lanes), value.type, value.space)
 
 
 def _last(value: Value, symbol: int, limit: Linear, constant: int) -> Value:
-    """What a value of the body is in the last iteration: the symbol is linear + constant."""
+    """A value of the body in the last iteration, in which the symbol is linear + constant."""
     if not isinstance(value, Affine):
         return value
     bits = value.type.bits
@@ -197,7 +199,7 @@ def _equal(a: Value, b: Value, mask: int) -> bool:
 
 
 def _credit(run: WarpClassRun, state: State, body: State, region: Region) -> None:
-    """What the body counted, for each point of the region; inside another phase that is left to its end."""
+    """Add the counts of the body for each point of the region; inside another phase, at the end of that phase."""
     credits = [Credit(region, body.counts, body.instructions)]
     credits += [Credit(region + inner.region, inner.counts, inner.instructions) for inner in body.credits]
     if run.space.phases:

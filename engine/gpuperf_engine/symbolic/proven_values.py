@@ -1,8 +1,8 @@
-"""What warp classes prove of the values that a launch stores and loads: single ones, and such as are affine in the element's index.
+"""Properties of stored and loaded values that warp classes prove: constants, and values that are affine in the element's index.
 
-The control slice runs by warp classes, as for counts, and with it all that addresses and values of the accesses in question are
-computed from. That must not be memory that the launch may write. What cannot be computed so, or not for all points of a
-piece at once, is not proven; nothing is guessed. All accesses are tried together, and, if that is refused, each by itself.
+The control slice is executed by warp classes, as for counts, together with all instructions from which addresses and values of the
+watched accesses are computed. These must not read memory that the launch may write. Values that cannot be computed in this way, or not
+for all points of a piece, are not proven. All accesses are tried together and, if that is refused, one by one.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from .value_forms import Form, ValueForms
 
 __all__ = ["prove_values", "with_moved"]
 
-#: steps that are tried for all accesses together, and pieces; half as many again for those that are tried by themselves
+#: limits of steps and pieces for all accesses together; half as many again for single accesses
 MOST_STEPS = 20_000
 MOST_PIECES = 4_000
-#: registers of which a load that is the same in all threads has none behind its address
+#: special registers on which the address of a uniform load does not depend
 _VARYING = (
     "tid",
     "ctaid",
@@ -54,7 +54,7 @@ _VARYING = (
 
 
 class _Watched(NamedTuple):
-    """An access in question, with what runs for it beside the control slice."""
+    """A watched access, with the instructions that it needs in addition to the control slice."""
 
     instruction: Instruction
     needed: frozenset[Instruction]
@@ -67,8 +67,8 @@ def prove_values(
     memory: Memory,
     unknown: Collection[Allocation],
 ) -> tuple[ProvenValues, ...]:
-    """What is proven of the accesses of a launch, in program order. ``control`` is its control slice; ``memory`` is as the launch
-    finds it, but for ``unknown`` objects."""
+    """Proven properties of the accesses of a launch, in program order. ``control`` is its control slice; ``memory`` that before the
+    launch, except for ``unknown`` objects."""
     if plan.cluster_ctas > 1 or others_may_see(program, control):
         return ()
     memo, key = program.kernel.memo, ("not proven", plan.block)
@@ -88,7 +88,7 @@ def prove_values(
         try:
             proven += run.prove([item], left)
         except (Refusal, EngineError) as refusal:
-            # that it takes too long depends on the launch little, other refusals may
+            # unlike other refusals, TooLong hardly depends on the launch
             if isinstance(refusal, TooLong):
                 refused.add(item.instruction)
         left = max(0, left - run.steps)
@@ -98,7 +98,7 @@ def prove_values(
 def with_moved(
     proven: Sequence[ProvenValues], program: Program, sites: NDArray[np.int64] | None
 ) -> tuple[ProvenValues, ...]:
-    """The same with what all of the launch loads or stores; ``sites`` as in ``Observation``."""
+    """The properties with the total loads and stores of the launch; ``sites`` as in ``Observation``."""
     if sites is None:
         return tuple(proven)
     lanes, shared, local = (SITE_COLUMNS.index(name) for name in ("lanes", "shared_lanes", "local_lanes"))
@@ -110,7 +110,7 @@ def with_moved(
 
 
 class _Run:
-    """One launch. ``steps``: what the last proof took."""
+    """The proofs of one launch. ``steps``: those of the last proof."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class _Run:
 
 
 def _watched(program: Program, control: Slice) -> list[_Watched]:
-    """The accesses of which something may be proven."""
+    """The accesses with possibly provable values."""
     memo, key = program.kernel.memo, ("watched", id(control))
     known = memo.get(key)
     if not isinstance(known, list):
@@ -175,9 +175,9 @@ def _candidates(program: Program, control: Slice) -> Iterator[_Watched]:
 def _needed(
     instruction: Instruction, graph: Dependence, aliases: Aliases | None
 ) -> frozenset[Instruction] | None:
-    """What the address, the value and the guard of an access are computed from, itself included; ``None`` if that is memory that the
-    launch may write, or what warp classes do not carry out."""
-    seen: set[Node] = {instruction}
+    """The instructions from which address, value and guard of an access are computed, including itself; ``None`` if they read memory
+    that the launch may write, or if warp classes do not support them."""
+    needed: set[Node] = {instruction}
     stack: list[Node] = [instruction]
     while stack:
         node = stack.pop()
@@ -189,15 +189,15 @@ def _needed(
             if loads and (is_strong(node) or graph.writers_of(node, aliases)):
                 return None
         for source in graph.sources(node):
-            if source not in seen:
-                seen.add(source)
+            if source not in needed:
+                needed.add(source)
                 stack.append(source)
-    return frozenset(node for node in seen if not isinstance(node, Merge))
+    return frozenset(node for node in needed if not isinstance(node, Merge))
 
 
 def _is_plain(needed: frozenset[Instruction], control: Slice) -> bool:
-    """Whether all that a value is computed from can be: exchanges that the control slice carries out only for lanes to converge have
-    partners that it leaves out."""
+    """Whether a value can be computed: exchanges that the control slice executes only to let lanes converge lack the operands of other
+    participants."""
     return not any(
         item.effect.exchanges and item in control.instructions and item not in control.complete
         for item in needed
@@ -205,7 +205,7 @@ def _is_plain(needed: frozenset[Instruction], control: Slice) -> bool:
 
 
 def _is_constant(instruction: Instruction, graph: Dependence, aliases: Aliases | None) -> bool:
-    """Whether a load is of the same address in all threads, which the launch does not write."""
+    """Whether a load has the same address in all threads, in memory that the launch does not write."""
     needed = _needed(instruction, graph, aliases)
     if needed is None or graph.writers_of(instruction, aliases):
         return False
@@ -229,7 +229,7 @@ def _proven(program: Program, forms: ValueForms, totals: Sequence[int]) -> Itera
 
 
 def _line(forms: Sequence[Form], kind: ValueKind) -> tuple[int, int, int] | None:
-    """Base and slope of the one function that all forms are, and how many elements at least; ``None`` if there is none."""
+    """Base and slope of the affine function that matches all forms, and a lower bound of its elements; ``None`` if there is none."""
     bits = kind.bits
     points = {form.place: form.base for form in forms if form.place is not None}
     lines = {(form.base, form.slope) for form in forms if form.place is None}
@@ -241,19 +241,19 @@ def _line(forms: Sequence[Form], kind: ValueKind) -> tuple[int, int, int] | None
     if len(lines) > 1:
         return None
     ((base, slope),) = lines
-    if any((base + slope * place - held) % (1 << bits) for place, held in points.items()):
+    if any((base + slope * index - value) % (1 << bits) for index, value in points.items()):
         return None
     return None if slope and kind.is_float else (base, slope, elements)
 
 
 def _through(points: dict[int, int], bits: int) -> tuple[int, int]:
-    """Base and slope through the first two points, 0 where the slope is no integer."""
+    """Base and slope through the first two points, with slope 0 if it is not an integer."""
     (first, start), *others = points.items()
     slope = 0
     if others:
-        place, held = others[0]
+        index, value = others[0]
         half = 1 << (bits - 1)
-        slope, rest = divmod((held - start + half) % (2 * half) - half, place - first)
+        slope, rest = divmod((value - start + half) % (2 * half) - half, index - first)
         slope = 0 if rest else slope
     return (start - slope * first) % (1 << bits), slope
 

@@ -1,7 +1,7 @@
-"""A program without the instructions that a slice leaves out: same blocks, counters and numbers, less to do.
+"""Programs with only the instructions of a slice, and with the same blocks and counters.
 
-Blocks keep their tally, so the clock, the budget of instructions and the quantum of time slices go on as in the whole program. What
-follows from the instructions (live sets, uniform registers, whether the order of CTAs is observable) is computed again.
+Blocks keep their tally, so the clock, the instruction limit and the quantum of time slices are as in the whole program. Properties
+that depend on the instructions (live sets, uniform registers, whether the order of CTAs is observable) are computed again.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ..simt.program import Program, is_order_free
 
 __all__ = ["dependence_of", "reduced", "slice_of"]
 
-#: iterations that loops may have: few or many
+#: assumed iterations of loops: few or many
 _TRIPS = (1, 16)
-#: the part of a program's instructions from which on a slice is not worth a program of its own
+#: a slice with more than this share of a program's instructions gets no program of its own
 MOST = 0.7
 
 
 def slice_of(program: Program, demand: str, aliases: Aliases | None) -> Slice:
-    """The slice of a program for a demand and what the launch knows of its pointers, made once."""
+    """The cached slice of a program for a demand and the pointers of a launch."""
     memo = program.kernel.memo
     key = ("slice", demand, None if aliases is None else tuple(aliases.items()))
     wanted = memo.get(key)
@@ -38,7 +38,7 @@ def slice_of(program: Program, demand: str, aliases: Aliases | None) -> Slice:
 
 
 def dependence_of(program: Program) -> Dependence:
-    """The dependence graph of a whole program, made once."""
+    """The cached dependence graph of a program."""
     memo = program.kernel.memo
     dependence = memo.get("dependence")
     if not isinstance(dependence, Dependence):
@@ -47,13 +47,13 @@ def dependence_of(program: Program) -> Dependence:
 
 
 def reduced(program: Program, wanted: Slice) -> Program:
-    """The program that runs a slice, made once for each set of instructions."""
+    """The program that runs a slice, cached by its set of instructions."""
     memo = program.kernel.memo
-    # the slices of a kernel are made once too, and live as long
+    # slices are cached as well, so their ids stay valid
     known = memo.get(("reduced", id(wanted)))
     if isinstance(known, _Reduced) and known.wanted is wanted:
         return known.program
-    program_of_slice = _made(program, wanted)
+    program_of_slice = _build(program, wanted)
     memo["reduced", id(wanted)] = _Reduced(wanted, program_of_slice)
     return program_of_slice
 
@@ -64,8 +64,8 @@ class _Reduced:
     program: Program
 
 
-def _made(program: Program, wanted: Slice) -> Program:
-    # which CTAs run follows from the order in which the others come to their requests, which the whole program decides
+def _build(program: Program, wanted: Slice) -> Program:
+    # the CTAs that are cancelled depend on the order of requests, and so on the whole program
     if program.cancels or all(
         item in wanted.instructions for block in program.blocks for item in block.instructions
     ):
@@ -87,8 +87,8 @@ def _made(program: Program, wanted: Slice) -> Program:
 
 
 def _is_most(program: Program, wanted: Slice) -> bool:
-    """Whether what the slice leaves out is little, and can do no harm whatever it computes with: then the program that other launches
-    have compiled takes no longer."""
+    """Whether the slice omits few instructions, which are harmless with undefined operands: then the whole program, which other
+    launches have compiled, is as fast."""
     left_out = {
         item for block in program.blocks for item in block.instructions if item not in wanted.instructions
     }
@@ -100,18 +100,18 @@ def _is_most(program: Program, wanted: Slice) -> bool:
             for index in loop.body:
                 depths[index] = max(depths[index], loop.depth)
     for trips in _TRIPS:
-        whole = less = 0
+        total = omitted = 0
         for block in program.blocks:
             weight = trips ** depths[block.index]
-            whole += weight * len(block.instructions)
-            less += weight * sum(item in left_out for item in block.instructions)
-        if less > (1 - MOST) * whole:
+            total += weight * len(block.instructions)
+            omitted += weight * sum(item in left_out for item in block.instructions)
+        if omitted > (1 - MOST) * total:
             return False
     return True
 
 
 def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
-    # a guard that is only counted stands on an instruction that does nothing
+    # a guard that is only counted is moved to an instruction without effect
     stubs = {item: _stub(item) for item in wanted.guards}
     convergences = {
         item: _convergence_alone(item) for item in wanted.instructions if _only_converges(item, wanted)
@@ -132,7 +132,7 @@ def _reduce(program: Program, wanted: Slice, variant: str) -> Program:
             waits=block.waits and whole,
         )
         if block.kind == "call" and block.terminator not in wanted.instructions:
-            # a call of the system that nothing in the slice depends on
+            # a system call on which the slice does not depend
             made_block.kind, made_block.terminator = "fall", None
         blocks.append(made_block)
     reduced_program = replace(program, blocks=tuple(blocks), variant=variant)
@@ -160,7 +160,7 @@ def _stub(instruction: Instruction) -> Instruction:
 
 
 def _only_converges(instruction: Instruction, wanted: Slice) -> bool:
-    """Whether this is a product whose operands may be wrong, so that they must not be looked at: lanes only wait there."""
+    """Whether this is a matrix product whose operands are not computed, so that lanes only converge there."""
     checked = instruction.effect is MATRIX and instruction.form.row.applied.checked is not None
     looks = instruction.effect is WARPGROUP or checked
     return looks and instruction in wanted.instructions and instruction not in wanted.complete
@@ -173,7 +173,7 @@ def _convergence_alone(instruction: Instruction) -> Instruction:
 
 
 def _sees_others(wanted: Slice) -> bool:
-    """Whether a read of the slice may find what another CTA wrote in the same launch."""
+    """Whether a read of the slice may see a write of another CTA in the same launch."""
     graph = wanted.dependence
     return any(
         "global" in access.spaces and any(graph.writers_of(item, wanted.aliases))

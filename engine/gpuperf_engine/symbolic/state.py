@@ -1,4 +1,4 @@
-"""A warp class on its way: the piece that they are the points of, their registers, where their lanes are, what was counted."""
+"""The state of a warp class during execution: its piece, registers, SIMT stack and counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ U32 = scalar_type("u32")
 Coordinate = tuple[str, int]
 #: ``position`` of a state that has not entered its block yet
 FRESH = -1
-#: what identifies an arrival at a loop header: the lanes that run, those that live, where they converge others, and the stack
+#: identifies an arrival at a loop header: running lanes, live lanes, the reconvergence point, and the stack
 Key = tuple[int, int, int, tuple[object, ...]]
 
 
@@ -43,7 +43,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Credit:
-    """Counts of the iterations of phases inside one that is being tried; ``instructions`` of one warp in one of them."""
+    """Counts of phases nested in one that is being tried; ``instructions``: those of one warp in one iteration."""
 
     region: Region
     counts: dict[int, int]
@@ -51,8 +51,8 @@ class Credit:
 
 
 class State:
-    """``position`` is the step of the block at which the state goes on. ``counts`` are by counter, see ``backend.WarpClassRun``, of
-    one warp since the piece was cut last; ``instructions`` is at least what any warp of the piece has executed."""
+    """``position`` is the next step of the block. ``counts`` are those of one warp since the piece was last cut, by counter (see
+    ``backend.WarpClassRun``); ``instructions`` is an upper bound of the instructions that a warp of the piece has executed."""
 
     __slots__ = (
         "carry",
@@ -82,21 +82,21 @@ class State:
         }
         self.registers: dict[Register, Value] = {}
         self.carry: dict[int, Mask] = {}
-        #: parameters of calls by variable and offset; ``None`` in a phase for what is not the same in all iterations
+        #: parameters of calls by variable and offset; in a phase ``None`` for those that differ between iterations
         self.parameters: dict[tuple[Variable, int], Value | None] = {}
         self.position = FRESH
         self.counts: dict[int, int] = {}
         self.credits: list[Credit] = []
         self.instructions = 0
-        #: arrivals at loop headers that lanes are still inside of
+        #: arrivals at the headers of the current loops
         self.loops: dict[int, Seen] = {}
-        #: by header: attempts in vain, arrivals left to skip
+        #: by header: failed attempts, and remaining arrivals without an attempt
         self.failures: dict[int, tuple[int, int]] = {}
-        #: the blocks that must not be left, in a phase
+        #: in a phase: the blocks that lanes must not leave
         self.inside: frozenset[int] | None = None
 
     def copy(self) -> State:
-        """The same, with nothing counted."""
+        """A copy without counts."""
         state = State.__new__(State)
         state.run, state.piece, state.position = self.run, self.piece, self.position
         state.paths = self.saved(state)
@@ -107,13 +107,13 @@ class State:
         state.loops, state.failures = dict(self.loops), dict(self.failures)
         return state
 
-    def change(self, put: Callable[[Lanes, int], Lanes]) -> None:
-        """Write all numbers anew; ``put`` is given their width too."""
+    def change(self, replace: Callable[[Lanes, int], Lanes]) -> None:
+        """Replace all numbers by ``put`` of the number and its width."""
 
         def changed(value: Any) -> Any:
             if not isinstance(value, Affine):
                 return value
-            lanes = put(value.lanes, value.type.bits)
+            lanes = replace(value.lanes, value.type.bits)
             return value if lanes is value.lanes else Affine(lanes, value.type, value.space)
 
         self.registers = {register: changed(value) for register, value in self.registers.items()}
@@ -129,7 +129,7 @@ class State:
         self.parameters = {key: changed(value) for key, value in self.parameters.items()}
 
     def saved(self, owner: State | None = None) -> SimtStack:
-        """Where the lanes are, to come back to."""
+        """A copy of the stack, to restore."""
         paths = self.paths
         stack = SimtStack(paths.pc, paths.mask, owner or self)
         stack.id, stack.live, stack.call_depth = paths.id, paths.live, paths.call_depth
@@ -144,7 +144,7 @@ class State:
         return stack
 
     def spend(self, instructions: int) -> None:
-        """Every warp of the piece executes so many, at most."""
+        """Charge at most so many instructions to every warp of the piece."""
         self.instructions += instructions
         if self.instructions > self.run.plan.max_instructions:
             raise Refusal("a warp may execute more than max_instructions")
@@ -156,12 +156,12 @@ class State:
     # -- registers -------------------------------------------------------------------------------------------------------
 
     def read(self, register: Register) -> Value:
-        """What was never written is 0."""
+        """The value of a register, initially 0."""
         value = self.registers.get(register)
         return self.run.zero(register.type) if value is None else value
 
     def write(self, register: Register, value: Value, where: int) -> None:
-        """Narrower values are extended to the register."""
+        """Write a register in some lanes; narrower values are extended."""
         if value.type is not register.type:
             value = extend(value, register.type)
         live = self.paths.live
@@ -173,18 +173,18 @@ class State:
         self.registers[register] = value
 
     def read_carry(self, function: int) -> Mask:
-        """The condition code CC.CF; an earlier iteration may have left it, so not in a phase."""
+        """The condition code CC.CF; refused in a phase, as it may come from an earlier iteration."""
         if self.inside is not None:
             raise NoPhase
         return self.carry.get(function) or Mask(0, self.run.space)
 
     def put_carry(self, function: int, value: int, where: int) -> None:
         old = self.carry.get(function)
-        kept = old.mask & ~where if old is not None else 0
-        self.carry[function] = Mask(value & where | kept, self.run.space)
+        other_lanes = old.mask & ~where if old is not None else 0
+        self.carry[function] = Mask(value & where | other_lanes, self.run.space)
 
     def parameter(self, variable: Variable, offset: int, type_: ScalarType) -> Value:
-        """What a parameter of a call holds; bytes never written are 0."""
+        """The value of a parameter of a call, initially 0."""
         key = variable, offset
         data = self.parameters.get(key)
         if data is not None and data.type.bits == type_.bits:
@@ -213,7 +213,7 @@ class State:
             for (item, start), value in self.parameters.items()
         )
 
-    # -- what ``simt.stack.SimtStack`` asks for ---------------------------------------------------------------------------------------
+    # -- the interface that ``simt.stack.SimtStack`` uses --------------------------------------------------------------------
 
     def converge(self, convergence: Convergence) -> None:
         self.run.converge(self, convergence)

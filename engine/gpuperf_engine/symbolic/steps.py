@@ -33,7 +33,7 @@ from ..isa.types import scalar_type
 from ..memory.arena import Allocation, Memory
 from ..ptx.syntax import Instruction, Register, Variable
 from ..simt.effects import completes_at_issue
-from . import exchange  # noqa: F401  (registers what it carries out)
+from . import exchange  # noqa: F401  (registers its handlers)
 from .accesses import access_step
 from .calls import parameter_step
 from .handlers import Step, handles
@@ -53,8 +53,8 @@ def _sources(
     run: WarpClassRun, to: Prepare, instruction: Instruction
 ) -> list[Callable[[State], Value | int]]:
     readers: list[Callable[[State], Value | int]] = []
-    given = [slot.role for slot in instruction.form.operands if slot.role != "destination"]
-    if instruction.effect is PURE and (not given or "address" in given):
+    roles = [slot.role for slot in instruction.form.operands if slot.role != "destination"]
+    if instruction.effect is PURE and (not roles or "address" in roles):
         raise Refusal("the control flow depends on it")  # a cache policy
     for slot, operand in value_sources(instruction):
         number = getattr(operand, "value", None)
@@ -66,7 +66,7 @@ def _sources(
 
 
 def make_step(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step | None:
-    """The step of one instruction, ``None`` if nothing has to be done. What cannot be done is refused where it is reached."""
+    """The step of one instruction, ``None`` if it does nothing. Unsupported instructions are refused only if they are reached."""
     try:
         step = _make_step(run, to, instruction)
     except Refusal as refusal:
@@ -78,25 +78,25 @@ def make_step(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step 
 
 def _refusing(instruction: Instruction, reason: str) -> Step:
     def step(state: State) -> None:
-        raise Refusal(f"{instruction.opcode} at {_place(instruction)}: {reason}")
+        raise Refusal(f"{instruction.opcode} at {_position_of(instruction)}: {reason}")
 
     return step
 
 
-def _place(instruction: Instruction) -> str:
+def _position_of(instruction: Instruction) -> str:
     return f"{instruction.span.path}:{instruction.span.line}"
 
 
 def _named(run: WarpClassRun, instruction: Instruction, step: Step) -> Step:
-    """Refusals get the instruction's name."""
+    """The step, with the instruction's name added to refusals."""
 
     def named(state: State) -> None:
         try:
             step(state)
         except Refusal as refusal:
-            raise Refusal(f"{instruction.opcode} at {_place(instruction)}: {refusal}") from None
+            raise Refusal(f"{instruction.opcode} at {_position_of(instruction)}: {refusal}") from None
         except EngineError as error:
-            raise Refusal(f"{instruction.opcode} at {_place(instruction)}: {error.message}") from None
+            raise Refusal(f"{instruction.opcode} at {_position_of(instruction)}: {error.message}") from None
 
     return named
 
@@ -137,7 +137,7 @@ def _copy(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step | No
 
 @handles(FENCE, HINT, TENSOR_ORDER, WARP_BARRIER, WARPGROUP_FENCE, WARPGROUP_COMMIT, WARPGROUP_WAIT)
 def _count_guard(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step | None:
-    """Lanes whose guard holds are counted, where that is wanted."""
+    """A step that counts the lanes whose guard holds, if requested."""
     counter = run.predicated(instruction)
     if counter is None or instruction.guard is None:
         return None
@@ -203,7 +203,7 @@ def _compute(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
 
 
 def _load(run: WarpClassRun, to: Prepare, instruction: Instruction) -> Step:
-    """From kernel parameters, constants, and memory that the launch does not write, at addresses that are known."""
+    """A load from kernel parameters, constants, or memory that the launch does not write, at known addresses."""
     space_name = instruction.form.space
     operand = address_operand(instruction)
     element = scalar_type(str(instruction.form.modifier("type")))

@@ -1,9 +1,9 @@
-"""Values that accesses carry in warp-class execution: by what they are on the whole piece, as counters.
+"""Forms of accessed values in warp-class execution, with a counter for each.
 
-Where a store is reached, or a load, address and value of each lane are affine in the symbols of the piece. Either the value is an
-affine function of the index of the element, with one slope for all lanes and symbols, or it is known in each lane at one
-element; all else is ``None``. Each such form has a counter of its own, so lanes of it are counted as everything else is: exactly,
-pieces that are cut and iterations of loops that are gone over at once included.
+At a store or a load, address and value of each lane are affine in the symbols of the piece. Either the value is an affine function of
+the index of the element, with one slope for all lanes and symbols, or it is a known value at one element in each lane; everything else
+is ``None``. Each form has its own counter, so its lanes are counted exactly, like everything else, including pieces that are cut and
+iterations that are skipped.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Form", "ValueForms", "value_step"]
 
-#: forms of one element of an instruction and object; with more its values are not told
+#: the maximum number of forms of one element of an instruction and object; with more, its values are unknown
 MOST_FORMS = 1024
 
 
 class Form(NamedTuple):
-    """``base + slope · index`` modulo 2^bits, at the index ``place`` alone where that is given; ``elements``: at least so many
-    different ones are accessed."""
+    """``base + slope · index`` modulo 2^bits, only at the index ``place`` unless that is ``None``; ``elements``: a lower bound of the
+    number of distinct elements."""
 
     base: int
     slope: int
@@ -50,8 +50,8 @@ Accessed = tuple[ValueSlot, Allocation]
 
 
 class ValueForms:
-    """The forms of what ``watched`` instructions of a launch carry, ``None`` for such as have none, by the number of their counter.
-    ``unknown``: objects whose contents are not what a run of all launches would have left."""
+    """The forms of the values of ``watched`` instructions, ``None`` for values without one, by the number of their counter.
+    ``unknown``: objects with unknown contents, as earlier launches did not run completely."""
 
     def __init__(
         self, watched: Iterable[Instruction], memory: Memory, unknown: Collection[Allocation]
@@ -78,7 +78,7 @@ class ValueForms:
 def value_step(
     run: WarpClassRun, to: Prepare, instruction: Instruction, load: Callable[[State], None] | None
 ) -> Callable[[State], None]:
-    """Counts the forms of what an access carries; ``load`` carries out a load before."""
+    """Counts the forms of an access's values; ``load`` executes a load first."""
     forms, space = run.forms, run.space
     assert forms is not None
     slots = value_slots(run.program)[run.program.site_of[instruction]]
@@ -87,7 +87,7 @@ def value_step(
     address = address_reader(to, instruction)
     guard = guard_of(instruction.guard) if instruction.guard is not None else None
     readers = _moved(run, to, instruction, type)
-    if slots[0].kind.bits != type.bits:  # of words the halves are recorded, which have no forms
+    if slots[0].kind.bits != type.bits:  # the slots are halves of words, which have no forms
         readers = [reader for reader in readers for _ in range(type.bits // slots[0].kind.bits)]
 
     def step(state: State) -> None:
@@ -118,7 +118,7 @@ def value_step(
 
 
 def _moved(run: WarpClassRun, to: Prepare, instruction: Instruction, type: ScalarType) -> list[Reader]:
-    """What reads the elements that are stored, or were loaded."""
+    """The readers of the stored or loaded elements."""
     if instruction.effect is LOAD:
         targets = destinations(instruction)
         if None in targets:
@@ -136,7 +136,7 @@ def _register(register: Register) -> Reader:
 def _forms(
     state: State, above: Lanes, linear: Linear, data: Lanes, slot: ValueSlot, width: int, lanes: int
 ) -> Iterable[tuple[Form | None, int]]:
-    """The forms of one element, with how many lanes have each. ``above``: bytes from the start of the object."""
+    """The forms of one element, with the number of lanes of each. ``above``: bytes from the start of the object."""
     own, bits = lanes_of(lanes), 8 * width
     if slot.kind.bits != bits:
         return [(None, len(own))]
@@ -146,48 +146,50 @@ def _forms(
         raise Refusal("its address is not aligned")
     index = tuple((symbol, number // width) for symbol, number in linear)
     at = {lane: starts[lane] // width + slot.element for lane in own}
-    given = {part for _, part, _ in parts}
-    if any(shift for _, _, shift in parts) or len(given) > 1:
+    masks = {part for _, part, _ in parts}
+    if any(shift for _, _, shift in parts) or len(masks) > 1:
         return [(None, len(own))]
-    (moved,) = given
-    held = {lane: values[lane] % (1 << bits) for lane in own}
-    if slot.kind.is_float:  # 0.0 and −0.0 are one
-        held = {lane: value if value << 1 != 1 << bits else 0 for lane, value in held.items()}
+    (moved,) = masks
+    value_of = {lane: values[lane] % (1 << bits) for lane in own}
+    if slot.kind.is_float:  # 0.0 and −0.0 are equal
+        value_of = {lane: value if value << 1 != 1 << bits else 0 for lane, value in value_of.items()}
     if not index and not moved:
-        # one element in each lane, whatever the symbols are
+        # each lane accesses one element, independent of the symbols
         points: dict[Form, int] = {}
         for lane in own:
-            form = Form(held[lane], 0, at[lane], 1)
+            form = Form(value_of[lane], 0, at[lane], 1)
             points[form] = points.get(form, 0) + 1
         return list(points.items())
-    slope = _slope(index, moved, at, held, bits)
+    slope = _slope(index, moved, at, value_of, bits)
     if slope is None or (slope and slot.kind.is_float):
         return [(None, len(own))]
-    bases = {(held[lane] - slope * at[lane]) % (1 << bits) for lane in own}
+    bases = {(value_of[lane] - slope * at[lane]) % (1 << bits) for lane in own}
     if len(bases) > 1 or times(moved, 1, bits) != times(index, slope, bits):
         return [(None, len(own))]
     return [(Form(bases.pop(), slope, None, _elements(state, index, at)), len(own))]
 
 
-def _slope(index: Linear, moved: Linear, at: dict[int, int], held: dict[int, int], bits: int) -> int | None:
-    """By how much the value moves with the index, if by an integer; the caller checks it for all lanes and symbols."""
+def _slope(
+    index: Linear, moved: Linear, at: dict[int, int], value_of: dict[int, int], bits: int
+) -> int | None:
+    """The slope of the value by the index, if it is an integer; the caller checks it for all lanes and symbols."""
     for symbol, number in index:
         slope, rest = divmod(dict(moved).get(symbol, 0), number)
         return None if rest else centred(slope, bits)
-    return None if moved else _between(at, held, bits)
+    return None if moved else _between(at, value_of, bits)
 
 
-def _between(at: dict[int, int], held: dict[int, int], bits: int) -> int | None:
+def _between(at: dict[int, int], value_of: dict[int, int], bits: int) -> int | None:
     (first, start), *others = at.items()
     for lane, place in others:
         if place != start:
-            slope, rest = divmod(centred(held[lane] - held[first], bits), place - start)
+            slope, rest = divmod(centred(value_of[lane] - value_of[first], bits), place - start)
             return None if rest else slope
     return 0
 
 
 def _elements(state: State, index: Linear, at: dict[int, int]) -> int:
-    """At least so many elements are accessed: by one warp, or by one lane in all of the piece."""
+    """A lower bound of the accessed elements: those of one warp, or of one lane over the whole piece."""
     within, piece = len(set(at.values())), state.piece
     own = tuple((symbol, number) for symbol, number in index if symbol < len(piece.box))
     if piece.lower or not own:

@@ -11,7 +11,7 @@ from ..simt.launch import LaunchPlan
 __all__ = ["warp_classes"]
 
 Box = Sequence[tuple[int, int]]
-#: symbols: the block index by axis, then the warp's place
+#: symbols: the block index by axis, then the warp's index
 _WARP = 3
 
 
@@ -19,7 +19,7 @@ def warp_classes(plan: LaunchPlan) -> Iterator[tuple[Mapping[tuple[str, int], La
     """``(coordinates, box, lanes)`` of sets of warps that together are all of the launch.
 
     ``coordinates`` are ``tid``, ``ctaid`` (by axis) and ``warpid``. Full warps are one set if their thread indices are affine in the
-    warp's place; a partial last warp, and warps of other shapes, are sets of their own.
+    warp's index; a partial last warp, and warps of other shapes, are separate sets.
     """
     grid = [(0, extent - 1) for extent in plan.grid]
     whole, left = divmod(plan.threads_per_cta, 32)

@@ -1,4 +1,4 @@
-"""What a module may use by its ``.version`` and ``.target``, other than instructions (``isa.table.check_available``)."""
+"""Availability by a module's ``.version`` and ``.target``, other than of instructions (``isa.table.check_available``)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .text import shorten
 
 __all__ = ["check_target", "check_type", "require"]
 
-#: Types that older versions do not have.
+#: Types with a minimum version and target.
 _TYPES: dict[str, tuple[Version, int]] = {"b128": ((8, 3), 70)}
 
 
 def check_target(module: Module, name: str, span: Span, newest: Version) -> None:
-    """Raises ``PtxError`` if there is no such target, or if the module's version is older than it. Versions behind the newest may
-    have further ones."""
+    """Raises ``PtxError`` if a target is unknown, or newer than the module's version. Unknown targets are allowed in versions after
+    the newest known one."""
     first = TARGETS.get(name)
     if first is None and module.version <= newest:
         hint = nearest(name, TARGETS, noun="target")
@@ -47,6 +47,6 @@ def require(module: Module, what: str, needs: tuple[Version, int], span: Span) -
 
 
 def check_type(module: Module, name: str, span: Span) -> None:
-    """Raises ``PtxError`` if the module has no registers and variables of a type."""
+    """Raises ``PtxError`` if the module's version and target do not have a type."""
     if name in _TYPES:
         require(module, f"type .{name}", _TYPES[name], span)

@@ -18,7 +18,7 @@ _ACCEPTED = "accepted: call (results), function, (arguments); or call function;"
 
 
 def simple_call(pieces: list[str], offset: int) -> tuple[raw.Node, ...] | None:
-    """The operands of the common forms of a call, or ``None``. ``offset`` is the place of the first piece."""
+    """The operands of the common forms of a call, or ``None``. ``offset`` is that of the first piece."""
     operands: list[raw.Node] = []
     for piece in pieces:
         stripped = piece.strip()
@@ -44,7 +44,7 @@ def simple_call(pieces: list[str], offset: int) -> tuple[raw.Node, ...] | None:
 
 
 def call_target(operands: Operands, nodes: tuple[raw.Node, ...], base: int, span: Span) -> CallTarget:
-    """Who is called with what. Raises ``PtxError``."""
+    """Callee, arguments and results of a call. Raises ``PtxError``."""
     parts = list(nodes)
     returns = _list(parts)
     callee = parts.pop(0) if parts else None
@@ -84,14 +84,15 @@ def _callee(
 ) -> tuple[Function | None, Register | None, tuple[Function, ...], Prototype | None]:
     names = operands.names
     known = names.known.get(callee.text)
-    where = names.text.span(base + callee.start, base + callee.end)
+    span_of_callee = names.text.span(base + callee.start, base + callee.end)
     if known is None or not isinstance(known[0], Register):
         if last is not None:
             raise PtxError("a direct call has no list of targets", span=span, hint=_ACCEPTED)
-        return _function(operands, callee.text, where), None, (), None
+        return _function(operands, callee.text, span_of_callee), None, (), None
     if known[0].type.bits not in (32, 64) or known[0].type.is_float:
         raise PtxError(
-            f"{quoted(callee.text)} is a .{known[0].type} register, which cannot hold a function", span=where
+            f"{quoted(callee.text)} is a .{known[0].type} register, which cannot hold a function",
+            span=span_of_callee,
         )
     if last is None:
         raise PtxError("an indirect call needs its .calltargets or .callprototype", span=span)
@@ -99,8 +100,8 @@ def _callee(
     if isinstance(table, Prototype):
         return None, known[0], (), table
     if table is None or table.directive != ".calltargets":
-        where = names.text.span(base + last.start, base + last.end)
-        raise PtxError(f"{quoted(last.text)} is neither .calltargets nor .callprototype", span=where)
+        span_of_callee = names.text.span(base + last.start, base + last.end)
+        raise PtxError(f"{quoted(last.text)} is neither .calltargets nor .callprototype", span=span_of_callee)
     candidates = tuple(
         _function(operands, member.text, names.text.span(table.base + member.start, table.base + member.end))
         for member in table.members
@@ -108,20 +109,20 @@ def _callee(
     return None, known[0], candidates, None
 
 
-def _function(operands: Operands, name: str, where: Span) -> Function:
+def _function(operands: Operands, name: str, span: Span) -> Function:
     module = operands.names.module
     function = module.aliases.get(name) or module.functions.get(name)
     if function is None:
         raise PtxError(
             f"call of {quoted(name)}, which is not declared",
-            span=where,
+            span=span,
             hint=nearest(name, module.functions, noun="function"),
         )
     return function
 
 
 def _arguments(operands: Operands, node: raw.Node, base: int) -> tuple[Operand, ...]:
-    """What an item of a list passes: the registers of a vector one by one, like the parameters that take them."""
+    """The arguments of an item of a list; a vector of registers is several arguments, like a vector parameter."""
     operand, shape = operands.operand(node, base)
     if isinstance(operand, Vector):
         return operand.elements
@@ -141,17 +142,17 @@ def _arguments(operands: Operands, node: raw.Node, base: int) -> tuple[Operand, 
 
 
 def _match(call: CallTarget, signature: Function | Prototype, span: Span) -> None:
-    """Whether arguments and results agree with the signature in number and size."""
-    for given, formal, noun in (
+    """Raises ``PtxError`` unless arguments and results match the signature in number and size."""
+    for argument, formal, noun in (
         (call.arguments, signature.params, "argument"),
         (call.returns, signature.returns, "result"),
     ):
-        if len(given) != len(formal):
+        if len(argument) != len(formal):
             raise PtxError(
-                f"call of {signature.name!r} with {len(given)} {noun}s, it has {len(formal)}", span=span,
+                f"call of {signature.name!r} with {len(argument)} {noun}s, it has {len(formal)}", span=span,
                 details=[f"declared at {signature.span}"],
             )  # fmt: skip
-        for operand, variable in zip(given, formal):
+        for operand, variable in zip(argument, formal):
             wrong = _mismatch(operand, variable)
             if wrong:
                 raise PtxError(
@@ -167,19 +168,19 @@ def _match(call: CallTarget, signature: Function | Prototype, span: Span) -> Non
                 )  # fmt: skip
 
 
-def _mismatch(given: Operand, formal: Variable) -> str:
-    """What is wrong with a value for a parameter, ``""`` if nothing: types agree in size, and floats go into floats and bits
-    only. Arrays are judged by their sizes."""
-    if formal.dims or (isinstance(given, Variable) and given.dims):
+def _mismatch(argument: Operand, formal: Variable) -> str:
+    """Why a value does not match a parameter, ``""`` if it does: types must have the same size, and floats only match floats and bits.
+    Arrays are compared by size."""
+    if formal.dims or (isinstance(argument, Variable) and argument.dims):
         return ""
     wanted = formal.type
-    if isinstance(given, Immediate):
-        fits = wanted.is_bits or wanted.is_predicate or (given.kind != "int") == wanted.is_float
+    if isinstance(argument, Immediate):
+        fits = wanted.is_bits or wanted.is_predicate or (argument.kind != "int") == wanted.is_float
         return "" if fits else "is a constant of another kind"
-    if not isinstance(given, (Register, Variable)):
+    if not isinstance(argument, (Register, Variable)):
         return ""
-    kind = given.type
+    kind = argument.type
     same = kind.bits == wanted.bits and kind.is_predicate == wanted.is_predicate
     if same and (kind.is_bits or wanted.is_bits or kind.is_float == wanted.is_float):
         return ""
-    return f"{given.name!r} is .{kind}"
+    return f"{argument.name!r} is .{kind}"

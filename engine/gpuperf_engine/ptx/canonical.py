@@ -1,4 +1,4 @@
-"""A kernel without what does not matter: comments, names, positions. The same text means the same program."""
+"""The canonical text of a kernel, without comments, names and positions: equal texts are equal programs."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def canonical(function: Function) -> str:
     """Canonical PTX of a function with everything it reaches.
 
     Registers, labels, variables and functions are numbered in the order of their first use; unused ones, comments,
-    ``.loc``, ``.file``, ``.version`` and ``.target`` are left out. Called functions and used variables follow, with their
-    initial contents. Functions without a body keep their names: it is all that is known of them.
+    ``.loc``, ``.file``, ``.version`` and ``.target`` are omitted. Called functions and used variables follow, with their
+    initial contents. Functions without a body keep their names, which are all that identifies them.
     """
-    things = _Things(function)
+    numbering = _Globals(function)
     lines: list[str] = []
-    while things.pending:
-        thing = things.pending.pop(0)
-        if isinstance(thing, Variable):
-            lines.append(f"{spell.declare(thing, things.variable(thing), things)};")
+    while numbering.pending:
+        item = numbering.pending.pop(0)
+        if isinstance(item, Variable):
+            lines.append(f"{spell.declare(item, numbering.variable(item), numbering)};")
         else:
-            lines += _function(thing, things)
+            lines += _function(item, numbering)
     return "\n".join(lines) + "\n"
 
 
-class _Things:
-    """What the whole text shares: the numbers of functions and of variables outside them."""
+class _Globals:
+    """Numbers of functions and of variables outside functions, shared by the whole text."""
 
     def __init__(self, first: Function) -> None:
         self.pending: list[Function | Variable] = []
@@ -46,12 +46,12 @@ class _Things:
         self.kept: list[Function | Variable] = []
         self.function(first)
 
-    def _number(self, thing: Function | Variable, letter: str) -> str:
-        known = self.numbers.get(id(thing))
+    def _number(self, item: Function | Variable, letter: str) -> str:
+        known = self.numbers.get(id(item))
         if known is None:
-            known = self.numbers[id(thing)] = f"{letter}{len(self.numbers)}"
-            self.kept.append(thing)
-            self.pending.append(thing)
+            known = self.numbers[id(item)] = f"{letter}{len(self.numbers)}"
+            self.kept.append(item)
+            self.pending.append(item)
         return known
 
     def function(self, function: Function) -> str:
@@ -71,10 +71,10 @@ class _Things:
 
 
 class _Local:
-    """Numbers inside one function; those of variables outside come from ``_Things``."""
+    """Numbers inside one function; ``_Globals`` has those of variables outside."""
 
-    def __init__(self, things: _Things, function: Function) -> None:
-        self.things = things
+    def __init__(self, numbering: _Globals, function: Function) -> None:
+        self.numbering = numbering
         self.registers: dict[int, str] = {}
         self.labels: dict[int, str] = {}
         self.variables: dict[int, str] = {}
@@ -94,7 +94,7 @@ class _Local:
 
     def variable(self, variable: Variable) -> str:
         if variable.function is None:
-            return self.things.variable(variable)
+            return self.numbering.variable(variable)
         known = self.variables.get(id(variable))
         if known is None:
             known = self.variables[id(variable)] = f"l{len(self.variables)}"
@@ -102,7 +102,7 @@ class _Local:
         return known
 
     def function(self, function: Function) -> str:
-        return self.things.function(function)
+        return self.numbering.function(function)
 
     def label(self, index: int) -> str:
         return self.labels[index]
@@ -111,15 +111,15 @@ class _Local:
         return "targets"
 
 
-def _function(function: Function, things: _Things) -> Iterable[str]:
+def _function(function: Function, numbering: _Globals) -> Iterable[str]:
     function = function.module.function(function.name)
-    names = _Local(things, function)
+    names = _Local(numbering, function)
     params = ", ".join(
         spell.declare(variable, names.variable(variable), names, initial=False)
         for variable in (*function.returns, *function.params)
     )
     kind = "entry" if function.is_entry else "func"
-    yield f".{kind} {things.function(function)} {len(function.returns)} ({params})"
+    yield f".{kind} {numbering.function(function)} {len(function.returns)} ({params})"
     yield from sorted(spell.tuning(function))
     body: list[str] = []
     for item in function.instructions:
@@ -129,13 +129,13 @@ def _function(function: Function, things: _Things) -> Iterable[str]:
         text = spell.instruction(item, names)
         if item.call is not None:
             for candidate in possible(function.module, item.call):
-                things.function(candidate)
+                numbering.function(candidate)
         if item.effect is INDIRECT_BRANCH:
             text += " " + ", ".join(names.label(target.index) for target in item.targets)
         if item.call is not None and item.call.prototype is not None:
             text += " " + spell.prototype(item.call.prototype, names)
         if item.call is not None and item.call.register is not None:
-            text += " " + ", ".join(things.function(candidate) for candidate in item.call.candidates)
+            text += " " + ", ".join(numbering.function(candidate) for candidate in item.call.candidates)
         body.append(text)
     if len(function.instructions) in names.labels:
         body.append(f"{names.labels[len(function.instructions)]}:")

@@ -1,8 +1,8 @@
-"""Whether operands fit an instruction (PTX manual, "Operand Type Checking" and "Operand Size Exceeding Instruction-Type
+"""The check of operands against an instruction (PTX manual, "Operand Type Checking" and "Operand Size Exceeding Instruction-Type
 Size").
 
-Operands are compared by *shape*: a small tuple that says everything the check needs, so that one verdict serves every
-instruction of the same opcode with operands of the same shapes.
+The *shape* of an operand is a small tuple with all properties that the check uses, so that its result can be cached by opcode and
+shapes.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from .text import quoted
 __all__ = ["Shape", "agree", "chosen", "explain", "fits"]
 
 #: ``(kind, …)``. The kinds: ``register type``, ``special type narrows``, ``integer``, ``f32``, ``f64``, ``symbol space``,
-#: ``function``, ``address space-or-None base-type-or-None`` with the shapes of what else is inside the brackets,
+#: ``function``, ``address space-or-None base-type-or-None`` with the shapes of other operands inside the brackets,
 #: ``vector shape…``, ``pair shape shape``, ``not shape``, ``minus shape``, ``part selector shape`` (``r1.b0``), ``sink``,
 #: ``call``, ``name text`` (not declared).
 Shape = tuple[Any, ...]
 
-#: Effects worth having without their result.
+#: Effects whose result may be discarded.
 _DISCARDABLE = frozenset([ATOMIC, ASYNC_COPY, MBARRIER, CALL])
-#: Effects whose lists of one element are in braces, as fragments of matrices are: coordinates and offsets of tensors.
+#: Effects whose lists of one element need braces, like matrix fragments: coordinates and offsets of tensors.
 _LISTS = frozenset([TENSOR, BULK_COPY, HINT])
-#: Instructions of a thread whose vectors of one element are.
+#: Per-thread instructions whose vectors of one element need braces.
 LISTED = frozenset(["spcompress", "spdecompress"])
-#: The manual's readers of special registers.
+#: Instructions that may read special registers.
 _READERS = frozenset(["mov", "cvt"])
 _CONSTANTS = frozenset(["integer", "f32", "f64"])
 
 
 def agree(instruction: ScalarType, register: ScalarType, wider: bool) -> bool:
-    """Whether a register of one type may stand where an instruction takes another."""
+    """Whether an operand of one type accepts a register of another type."""
     if instruction.is_predicate or register.is_predicate:
         return instruction.is_predicate and register.is_predicate
     if register.bits != instruction.bits and not (wider and register.bits > instruction.bits):
@@ -57,8 +57,8 @@ def _same_float(instruction: ScalarType, register: ScalarType) -> bool:
 
 
 def fits(form: Form, shapes: Sequence[Shape], address_size: int = 64) -> str:
-    """``""`` if operands of these shapes fit the form, else why not. ``address_size`` is 64 if the module says
-    so, else 0: it is taken as it comes."""
+    """``""`` if the form accepts operands of these shapes, else why not. ``address_size`` is 64 if the module declares it, else 0:
+    addresses of any size."""
     slots = form.operands
     position = 0
     flat = [part for shape in shapes for part in _opened(shape)]
@@ -79,7 +79,7 @@ def fits(form: Form, shapes: Sequence[Shape], address_size: int = 64) -> str:
                 f"{slot.name} must be a pair like {slot.name}|{slots[position].name}, found {explain(shape)}"
             )
         if paired:
-            # of two results one may be discarded, other than what a lane takes from another
+            # one of two results may be discarded, except the value of shfl
             discarded = shape[1] == ("sink",) != shape[2] and form.row.name != "shfl"
             reason = "" if discarded else _fits(form, slot, shape[1], address_size)
             reason = reason or _fits(form, slots[position], shape[2], address_size)
@@ -94,21 +94,20 @@ def fits(form: Form, shapes: Sequence[Shape], address_size: int = 64) -> str:
 
 
 def _opened(shape: Shape) -> Sequence[Shape]:
-    """An address, and each of the operands that stand in its brackets."""
+    """An address, and each operand inside its brackets."""
     if shape[0] != "address" or len(shape) == 3:
         return (shape,)
     return (shape[:3], *(("inside", part) for part in shape[3:]))
 
 
 def _named(form: Form, space: str) -> bool:
-    """Whether a generic access may name a variable in a space with addresses of its own. It is then an access to that space,
-    as ptxas compiles it: the number that the name stands for is not a generic address."""
+    """Whether a generic access may name a variable in a space with its own addresses. As ptxas compiles it, it is then an access to
+    that space, since the variable's address is not generic."""
     return space == "shared" or (space == "local" and not form.effect.atomic)
 
 
 def chosen(form: Form, shapes: Sequence[Shape]) -> dict[str, str | bool]:
-    """What stands at the operands, of shapes that fit: by slot the part chosen, and which are negated; the space of a variable
-    that a generic access names."""
+    """Selectors and negations of operands whose shapes fit, by slot; and the space of a variable that a generic access names."""
     modifiers: dict[str, str | bool] = {}
     for slot, shape in zip(form.operands, shapes):
         is_generic = slot.role == "address" and not slot.space and form.space == "generic"
@@ -144,7 +143,7 @@ def _fits(form: Form, slot: OperandSlot, shape: Shape, address_size: int) -> str
         if slot.vector == 1 and len(shape) == 2 and (slot.braces or _holds_metadata(form, slot)):
             return _scalar(
                 form, slot, shape[1]
-            )  # Triton writes scalar accesses as `{%r1}`, CUTLASS metadata and scales, and ptxas takes it
+            )  # Triton writes scalar accesses as `{%r1}`, CUTLASS metadata and scales, and ptxas accepts it
         if slot.vector == 1:
             return f"{slot.name} is one value, found {explain(shape)}"
         if len(shape) - 1 != slot.vector:
@@ -166,7 +165,7 @@ def _fits(form: Form, slot: OperandSlot, shape: Shape, address_size: int) -> str
 
 
 def _holds_metadata(form: Form, slot: OperandSlot) -> bool:
-    """Whether an operand of a matrix product is not a fragment, but says something about one: metadata, scales."""
+    """Whether an operand of a matrix product is metadata or scales instead of a fragment."""
     return form.effect is MATRIX and slot.register and any(item.vector > 1 for item in form.operands)
 
 
@@ -221,7 +220,7 @@ def _part(form: Form, slot: OperandSlot, shape: Shape) -> str:
 
 
 def _sink(form: Form, slot: OperandSlot) -> str:
-    """``_``: what is not wanted."""
+    """A discarded result, ``_``."""
     type, name = slot.type, slot.name
     if slot.updated:
         return f"{name} is read as well and cannot be discarded with '_'"
@@ -232,7 +231,7 @@ def _sink(form: Form, slot: OperandSlot) -> str:
     if slot.role == "destination" and type is not None and form.row.name == "setp":
         return ""
     if form.effect is STORE and type is not None and type.bits * slot.vector == 256:
-        return ""  # what is there stays (manual, ``st``)
+        return ""  # the element in memory is not written (manual, ``st``)
     return f"{name} cannot be discarded with '_'"
 
 
@@ -295,8 +294,8 @@ def _address(form: Form, slot: OperandSlot, shape: Shape, address_size: int) -> 
         if register.is_float or register.is_predicate or register.bits not in (32, 64):
             return f"the base of an address must be a 32- or 64-bit integer register, found .{register}"
         if slot.space in ("tmem", "endpoint") and register.bits != 32:
-            what = "tensor memory" if slot.space == "tmem" else "endpoints"
-            return f"addresses of {what} have 32 bits, found a .{register} register as base"
+            target = "tensor memory" if slot.space == "tmem" else "endpoints"
+            return f"addresses of {target} have 32 bits, found a .{register} register as base"
         if (
             (slot.space or form.space) in ("generic", "global")
             and address_size

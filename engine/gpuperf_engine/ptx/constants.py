@@ -31,7 +31,7 @@ _COMPARISON = frozenset(["==", "!=", "<", "<=", ">", ">="])
 
 
 class ConstantError(Exception):
-    """A constant that cannot be; the caller adds the position."""
+    """An invalid constant; the caller adds the position."""
 
 
 def _wrap(value: int, kind: str) -> Constant:
@@ -85,7 +85,7 @@ def decimal(text: str) -> Constant:
 
 
 def value_of(constant: Constant) -> int | float:
-    """The number that a constant stands for."""
+    """The number of a constant."""
     pattern, kind = constant
     if kind == "f64":
         return float(struct.unpack("<d", pattern.to_bytes(8, "little"))[0])
@@ -128,7 +128,7 @@ def _compare(operator: str, left: float, right: float) -> bool:
 
 
 def binary(operator: str, a: Constant, b: Constant) -> Constant:
-    """``a operator b``. Raises ``ConstantError`` for division by zero and for operands the operator does not take."""
+    """``a operator b``. Raises ``ConstantError`` for division by zero and for operands that the operator does not accept."""
     if a[1][0] == "f" or b[1][0] == "f":
         return _floating(operator, a, b)
     kind = "u64" if "u64" in (a[1], b[1]) else "s64"

@@ -1,5 +1,5 @@
-"""Declarations given their meaning: variables with space, type, alignment, size and initial bytes (PTX manual, "State
-Spaces, Types, and Variables").
+"""Resolution of declarations: variables with space, type, alignment, size and initial bytes (PTX manual, "State Spaces, Types, and
+Variables").
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
     "variables",
 ]
 
-#: What a name in an initialiser means, or ``None``.
+#: Resolves a name in an initialiser, or returns ``None``.
 Lookup = Callable[[str], "Variable | Function | None"]
 
 SPACES = frozenset([".reg", ".sreg", ".const", ".global", ".local", ".param", ".shared", ".tex"])
@@ -47,7 +47,7 @@ _SPECIFIERS = (*SPACES, *LINKAGE, *(f".{known}" for known in SCALAR_TYPES), ".al
 
 
 class Grammar(Protocol):
-    """What reads the statements that ``shapes`` does not know."""
+    """The parser of statements that ``shapes`` does not recognise."""
 
     def instruction(self, text: Text, start: int, end: int) -> raw.Instruction: ...
 
@@ -57,7 +57,7 @@ class Grammar(Protocol):
 
 
 class Specified:
-    """The words in front of a declaration's names."""
+    """The specifiers before a declaration's names."""
 
     __slots__ = (
         "align",
@@ -219,7 +219,7 @@ def _variable(
 
 
 def _type_and_space(specified: Specified, name: str, span: Span) -> tuple[ScalarType, str]:
-    """Of a variable. Raises ``PtxError`` if one is missing or they do not go together."""
+    """Type and space of a variable. Raises ``PtxError`` if one is missing or they are incompatible."""
     kind, space = specified.type, specified.space
     if kind is None:
         raise PtxError(f"variable {quoted(name)} has no type", span=span, hint="write one, e.g. .b8 or .u32")
@@ -246,7 +246,7 @@ def _check_dims(dims: tuple[int | None, ...], name: str, span: Span) -> None:
 
 
 def _check_initialised(space: str, element: int, dims: tuple[int | None, ...], name: str, span: Span) -> None:
-    """Raises ``PtxError`` for a variable that may have no initialiser; ``element``: bytes of one."""
+    """Raises ``PtxError`` for a variable that cannot have an initialiser; ``element``: bytes of an element."""
     if space not in ("global", "const"):
         raise PtxError(f"{quoted(name)}: only .global and .const variables have initialisers", span=span)
     if prod(size for size in dims if size is not None) * element > _LARGEST_INITIALISED:
@@ -258,7 +258,7 @@ def parameters(
 ) -> tuple[Variable, ...]:
     """The parameters of a header or prototype with their byte offsets in the parameter buffer; registers count as such."""
     result: list[Variable] = []
-    taken: set[str] = set()
+    names: set[str] = set()
     offset = 0
     for position, item in enumerate(group.items if group is not None else ()):
         nameless = not item.declarators or item.declarators[0].name.text == "_"
@@ -275,9 +275,9 @@ def parameters(
             )
         if nameless:
             parameter.name = f"_{position}"
-        elif parameter.name in taken:
+        elif parameter.name in names:
             raise PtxError(f"parameter {quoted(parameter.name)} is declared twice", span=parameter.span)
-        taken.add(parameter.name)
+        names.add(parameter.name)
         for formal in _components(parameter):
             formal.offset = offset = -(-offset // formal.align) * formal.align
             offset += formal.size

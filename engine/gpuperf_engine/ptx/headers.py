@@ -26,9 +26,9 @@ _NUMBERED = {
     ".abi_preserve_control": (1, 1),
     ".minperctamemory": (1, 1),
 }
-#: Directives of clusters, which stand on kernels.
+#: Directives of clusters, for kernels only.
 _CLUSTERS = frozenset([".reqnctapercluster", ".explicitcluster", ".maxclusterrank", ".blocksareclusters"])
-#: Directives that stand on kernels alone.
+#: Directives for kernels only.
 _KERNELS = _CLUSTERS | {".minperctamemory"}
 #: The version and target that directives need.
 _NEEDS = {
@@ -43,7 +43,7 @@ _NEEDS = {
     ".abi_preserve_control": ((9, 0), 80),
 }
 _PLAIN = frozenset([".explicitcluster", ".noreturn", ".blocksareclusters"])
-#: The highest number of a language.
+#: The highest number that ``.language`` accepts.
 _LAST_LANGUAGE = 10
 _LINKAGE = frozenset([".visible", ".extern", ".weak"])
 
@@ -120,7 +120,7 @@ def _signature(
     parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name],
     position: int,
 ) -> tuple[raw.Group | None, raw.Name | None, raw.Group | None, int]:
-    """``[(returns)] name [(parameters)]`` from ``position``, and the position behind."""
+    """``[(returns)] name [(parameters)]`` from ``position``, and the position after it."""
 
     def group() -> raw.Group | None:
         nonlocal position
@@ -143,7 +143,7 @@ def _tune(
     function: Function,
     parts: list[raw.Word | raw.Number | raw.Group | raw.String | raw.Name],
 ) -> None:
-    """Performance-tuning directives and pragmas behind the parameters."""
+    """Performance-tuning directives and pragmas after the parameters."""
     position = 0
     while position < len(parts):
         part = parts[position]
@@ -167,7 +167,7 @@ def _tune(
 def _directive(
     function: Function, part: raw.Word | raw.Number | raw.Group | raw.String | raw.Name, span: Span
 ) -> str:
-    """The directive that a part of a header names. Raises ``PtxError`` for one that is unknown or may not stand there."""
+    """The directive in a part of a header. Raises ``PtxError`` if it is unknown or not allowed there."""
     if not isinstance(part, raw.Word):
         raise PtxError(
             f"the header of {quoted(function.name)} goes on unexpectedly",
@@ -213,7 +213,7 @@ def _numbers(
     position: int,
     span: Span,
 ) -> tuple[tuple[int, ...], int]:
-    """Those of a directive, and the position behind them. Raises ``PtxError`` unless it takes them."""
+    """The numbers of a directive, and the position after them. Raises ``PtxError`` unless it accepts them."""
     numbers: list[int] = []
     while position < len(parts):
         part = parts[position]

@@ -40,7 +40,7 @@ class Image:
         self._lookup = lookup
 
     def fill(self, node: raw.Node) -> tuple[int | None, ...]:
-        """Takes the values of an initialiser and returns the dimensions, an open one counted."""
+        """Store the values of an initialiser, and return the dimensions, with an open one resolved."""
         size = self._type.bytes
         dims = self._dims
         if dims and dims[0] is None and isinstance(node, raw.Braces):
@@ -49,14 +49,14 @@ class Image:
             dims = ((len(node.items) if nested else -(-len(node.items) // max(inner, 1))), *dims[1:])
         lengths = [int(length or 0) for length in dims]
         self.data = bytearray(prod(lengths) * size)
-        # (node, dimension, first element) still to be placed; a stack, for initialisers nest as deep as their author likes
+        # (node, dimension, first element) still to be stored; an explicit stack, as initialisers may be nested arbitrarily deep
         work: list[tuple[raw.Node, int, int]] = [(node, 0, 0)]
         while work:
             node, depth, first = work.pop()
             if not isinstance(node, raw.Braces):
                 if first * size >= len(self.data):
                     self._fail(node, "more initial values than elements")
-                self._place(node, first * size)
+                self._store(node, first * size)
                 continue
             if depth >= len(lengths):
                 if len(node.items) == 1 and not isinstance(node.items[0], raw.Braces):
@@ -83,7 +83,7 @@ class Image:
             message, span=self._text.span(self._base + node.start, self._base + node.end), hint=hint
         )
 
-    def _place(self, node: raw.Node, at: int) -> None:
+    def _store(self, node: raw.Node, at: int) -> None:
         size = self._type.bytes
         if isinstance(node, raw.Number):
             self.data[at : at + size] = self._pattern(node).to_bytes(size, "little")

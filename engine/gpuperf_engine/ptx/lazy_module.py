@@ -1,4 +1,4 @@
-"""A module whose functions are read when they are first asked for."""
+"""A module whose functions are read on first use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .text import Text
 
 __all__ = ["LazyModule"]
 
-#: What may stand before a statement: ends and beginnings of scopes, labels, lines of the source program.
+#: Text before a statement: ends and beginnings of scopes, labels, source positions.
 _FRONT = re.compile(r"(?:[\s{}]|[\w$%]+\s*:|\.loc(?:_intermediate)?\b[^\n]*|@@DWARF\b[^\n]*)*", re.ASCII)
 
 
 class LazyModule(Module):
-    """A module that resolves a function's body when the function is first asked for."""
+    """A module that resolves a function's body on first use."""
 
     __slots__ = (
         "_strings",
@@ -58,7 +58,7 @@ class LazyModule(Module):
 
     @property
     def instruction_count(self) -> int:
-        """Instructions of all functions. Bodies that were not read yet are counted without reading them."""
+        """Instructions of all functions. Bodies that were not read yet are counted from their text."""
         total = 0
         for function in self.functions.values():
             if function.read or function.name not in self.bodies:
@@ -97,6 +97,6 @@ class LazyModule(Module):
 
 
 def _statements(body: str) -> int:
-    """Statements of a body that are instructions: those that begin with no dot."""
+    """The number of statements of a body that are instructions, as they do not begin with a dot."""
     fronts = (_FRONT.match(statement) for statement in body.split(";")[:-1])
     return sum(not front.string.startswith(".", front.end()) for front in fronts if front is not None)

@@ -1,4 +1,4 @@
-"""One text of PTX from several that were compiled apart (``nvcc -rdc=true``, ``cuLink…``, Numba): PTX manual, "Linking Directives"."""
+"""Linking of PTX texts that were compiled separately (``nvcc -rdc=true``, ``cuLink…``, Numba): PTX manual, "Linking Directives"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .retarget import first_mark
 
 __all__ = ["link"]
 
-#: what may hold any character, and directives that end with their line
+#: strings and comments, which may contain any character, and directives that end with their line
 _OPAQUE = r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/'
 _LINE = r"^[ \t]*\.(?:version|target|address_size|file)\b[^\n]*"
 _COMMENT = re.compile(_OPAQUE, re.S)
@@ -32,8 +32,8 @@ _NUMBERED = re.compile(r"__(\d+)(?![\w$])")
 
 @dataclass(frozen=True)
 class _Statement:
-    """What stands at the top of a module. ``linkage`` is empty for what only its module sees; ``kind`` is ``func``, ``entry``,
-    ``variable``, ``section``, ``alias``, or the name of a directive."""
+    """A statement at module scope. ``linkage`` is empty for module-local names; ``kind`` is ``func``, ``entry``, ``variable``,
+    ``section``, ``alias``, or the name of a directive."""
 
     text: str
     name: str
@@ -54,21 +54,21 @@ class _Statement:
 
     @property
     def strength(self) -> int:
-        """Of several definitions the strongest is taken; there is one ``.visible`` or kernel."""
+        """The precedence of a definition: the strongest one is linked; only one may be ``.visible`` or a kernel."""
         return {"weak": 1, "common": 1}.get(self.linkage, 2)
 
 
 def link(texts: Sequence[str]) -> str:
-    """The module of these. Of what several define as ``.weak`` or ``.common`` the first definition is taken; what only its own module
-    sees is given a name of its own. Positions in source files stay, other sections for debuggers do not. Raises ``PtxError`` for a
-    name that two modules define."""
+    """The linked module. The first definition of ``.weak`` and ``.common`` names is used; module-local names are made unique.
+    Positions in source files are preserved, other debug sections are not. Raises ``PtxError`` for a name that two modules
+    define."""
     if len(texts) == 1:
         return texts[0]
     modules: list[list[_Statement]] = []
     files = 0
-    # a text may have been linked from others before: then its names end in numbers already
-    taken = {int(number) for text in texts for number in _NUMBERED.findall(text)}
-    free = filterfalse(taken.__contains__, count(1))
+    # names of a text that was itself linked already end in numbers
+    used = {int(number) for text in texts for number in _NUMBERED.findall(text)}
+    free = filterfalse(used.__contains__, count(1))
     for text in texts:
         module, files = _renumbered([*_statements(text)], files)
         modules.append(_apart(module, next(free)) if modules else module)
@@ -130,7 +130,7 @@ def _statements(text: str) -> Iterator[_Statement]:
             continue
         head = text[start : match.end()].partition("{")[0]
         if token == "}" and not (_FUNCTION.search(head) or ".section" in head):
-            continue  # of an initialiser, which ends with a semicolon
+            continue  # a brace of an initialiser, whose statement ends with a semicolon
         yield _statement(text[start : match.end()].strip())
         start = match.end()
 
@@ -149,7 +149,7 @@ def _statement(text: str) -> _Statement:
 
 
 def _apart(statements: list[_Statement], number: int) -> list[_Statement]:
-    """With names that only this module sees made its own: functions, variables, and labels of strings for debuggers."""
+    """The statements with unique module-local names: functions, variables, and labels of debug strings."""
     shared = {item.name for item in statements if item.linkage or item.kind == "entry"}
     own = {item.name for item in statements if item.links} - shared
     either = "|".join(map(re.escape, sorted(own, key=len, reverse=True)))
@@ -168,7 +168,7 @@ def _apart(statements: list[_Statement], number: int) -> list[_Statement]:
 
 
 def _renumbered(statements: list[_Statement], before: int) -> tuple[list[_Statement], int]:
-    """With so many added to the numbers of files, and the highest of them."""
+    """The statements with an offset added to file numbers, and the highest number."""
     most = before
 
     def shifted(match: re.Match[str]) -> str:
@@ -176,11 +176,11 @@ def _renumbered(statements: list[_Statement], before: int) -> tuple[list[_Statem
         most = max(most, int(match[2]) + before)
         return f"{match[1]}{int(match[2]) + before}"
 
-    kept = []
+    remaining = []
     for item in statements:
         patterns = [_FILE] if item.kind == "file" else [_LOCATION, _INLINED] if item.links else []
         text = item.text
         for pattern in patterns:
             text = pattern.sub(shifted, text)
-        kept.append(replace(item, text=text))
-    return kept, most
+        remaining.append(replace(item, text=text))
+    return remaining, most

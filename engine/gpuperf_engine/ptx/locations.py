@@ -17,7 +17,7 @@ LOC = re.compile(
     r"(?:\s*,\s*inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}))?[ \t]*;?",
     re.ASCII,
 )
-#: the place in the intermediate language, which nothing here needs
+#: a position in the intermediate language, which is ignored
 LOC_INTERMEDIATE = re.compile(r"\.loc_intermediate\s+\d{1,9}\s+\d{1,9}\s+\d{1,9}[ \t]*;?", re.ASCII)
 _WORD = re.compile(r"([.\w$]+)(\s*:)?", re.ASCII)
 _BYTE = re.compile(r"\d{1,3}|0[xX][0-9a-fA-F]{1,2}", re.ASCII)
@@ -29,7 +29,7 @@ def file_entry(text: Text, match: re.Match[str]) -> tuple[int, str]:
 
 
 def debug_labels(code: str, start: int, end: int) -> dict[str, str]:
-    """The zero-terminated strings of a section by the labels before them; other contents are passed over."""
+    """The zero-terminated strings of a section, by the labels before them; other contents are skipped."""
     strings: dict[str, str] = {}
     label, data, in_bytes = "", bytearray(), False
     for word, colon in _WORD.findall(code[start:end]):

@@ -1,6 +1,6 @@
-"""A PTX module and its functions; ``ptx.syntax`` has what stands in them.
+"""A PTX module and its functions; ``ptx.syntax`` has their contents.
 
-The body of a function is read when it is first asked for.
+The body of a function is read on first use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CurrentDevice(Protocol):
 
 @dataclass(slots=True)
 class Body:
-    """What stands between the braces of a function; the fields are those of ``Function``."""
+    """The contents of a function's braces; the fields are those of ``Function``."""
 
     registers: list[Register] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Body:
     labels: dict[str, int] = field(default_factory=dict)
 
 
-#: bodies are read by one thread at a time, so that no other sees half of one
+#: held while a body is read, so that other threads do not see a partial one
 _reading = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -58,7 +58,7 @@ _current: Callable[[], CurrentDevice | None] = _no_device
 
 
 def make_current(device: CurrentDevice) -> None:
-    """Let ``Function.symbol`` mean arrays on this device, as long as it lives."""
+    """Make ``Function.symbol`` return arrays of this device, as long as it exists."""
     global _current
     _current = weakref.ref(device)
 
@@ -78,7 +78,7 @@ class Function:
     module: Module
     linkage: str = ""
     defined: bool = True
-    #: whether the body has been read, which happens when one of the next four is first asked for
+    #: whether the body has been read, which happens on the first access to one of the next four fields
     read: bool = field(default=False, init=False)
     registers: list[Register] = field(init=False)
     variables: list[Variable] = field(init=False)  # declared in the body, parameters of calls included
@@ -100,7 +100,7 @@ class Function:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            # only slots that hold nothing yet come here: the body's, until it is read
+            # called only for unset slots: those of a body that has not been read
             if name not in Body.__slots__:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             self.load()
@@ -168,7 +168,7 @@ class Module:
     files: Mapping[int, str] = field(default_factory=dict)
     aliases: dict[str, Function] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    #: names of the functions whose address is taken, once somebody has asked (see ``pointers``)
+    #: cached names of the functions whose address is taken (see ``pointers``)
     addressed: frozenset[str] | None = None
     #: number of the device on which ``Function.symbol`` was taken before the first launch there
     expected_on: int | None = None
@@ -225,7 +225,7 @@ class Module:
                 function.read = True
 
     def _body(self, function: Function) -> Body:
-        """What a function's body says."""
+        """The contents of a function's body."""
         return Body()
 
     def addressed_in_text(self) -> frozenset[str]:

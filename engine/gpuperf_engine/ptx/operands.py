@@ -42,7 +42,7 @@ _ONCE_NARROWER = frozenset(["%tid", "%ntid", "%ctaid", "%nctaid", "%gridid"])
 
 
 class Operands:
-    """Gives the raw operands of one function their meaning."""
+    """Resolves the raw operands of one function."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -77,7 +77,7 @@ class Operands:
             inner, shape = self._declared(node.operand, base, depth + 1)
             return inner, ("minus", shape)
         if isinstance(node, (raw.Offset, raw.Element)):
-            base_object, offset = self._place(node, base)
+            base_object, offset = self._resolve(node, base)
             if isinstance(base_object, Register):
                 if _PLUS.match(self.text.code, base + node.base.start) is None:
                     raise PtxError(
@@ -115,16 +115,16 @@ class Operands:
             return Immediate(WARP_SZ, "int", span), ("integer",)
         selected = SUFFIX.match(name)
         if selected is not None:
-            whole = self.names.known.get(selected["register"])
-            if whole is not None and whole[1][0] == "register":
-                return whole[0], ("part", selected["selector"], whole[1])
+            register = self.names.known.get(selected["register"])
+            if register is not None and register[1][0] == "register":
+                return register[0], ("part", selected["selector"], register[1])
         target = self.names.symbol(name)
         if target is not None:
             return Symbol(target, 0, span), _symbol(target)
         return LabelOperand(name, -1, span), ("name", name)
 
     def _special(self, name: str, span: Span) -> SpecialRegister:
-        """A special register by the name of the manual: components have other names too, those of colours."""
+        """A special register by the manual's name; components may also be written as colours."""
         stem, dot, part = name.partition(".")
         known = f"{stem}.{_COLOURS.get(part, part)}" if dot else stem
         target = _TARGET.match(self.names.module.target)
@@ -138,8 +138,8 @@ class Operands:
             raise PtxError(error.message, span=span, hint=error.hint) from None
         return SpecialRegister(known, span)
 
-    def _place(self, node: raw.Node, base: int) -> tuple[Register | Variable | Function, int]:
-        """What ``name``, ``name + offset`` or ``name[index]`` denotes, and the offset in bytes."""
+    def _resolve(self, node: raw.Node, base: int) -> tuple[Register | Variable | Function, int]:
+        """The object of ``name``, ``name + offset`` or ``name[index]``, and the offset in bytes."""
         offset, index = 0, 0
         if isinstance(node, raw.Offset):
             offset, node = node.amount, node.base
@@ -171,7 +171,7 @@ class Operands:
             if inner.kind[0] == "f":
                 raise PtxError("an address is not a floating-point number", span=span)
             return Address(None, inner.value, span, further), ("address", None, None, *shapes)
-        base_object, offset = self._place(inner, base)
+        base_object, offset = self._resolve(inner, base)
         if isinstance(base_object, Register):
             return Address(base_object, offset, span, further), (
                 "address",
@@ -190,7 +190,7 @@ def _symbol(target: Variable | Function) -> Shape:
 
 
 def narrow(form: Form, operands: list[object]) -> list[object]:
-    """Floating-point constants in the type of their operand: ``1.5`` is a double until an ``.f32`` operand takes it."""
+    """Operands with floating-point constants converted to the operand's type: ``1.5`` is a double unless the operand is ``.f32``."""
     result = []
     for operand, slot in zip(operands, [slot for slot in form.operands if not slot.pair and not slot.inside]):
         if slot.type is not None and slot.type.name in ("f32", "f64"):
@@ -214,7 +214,7 @@ def _convert(number: Immediate, name: str) -> Immediate:
 
 
 def check_constants(form: Form, operands: list[object]) -> None:
-    """Raises ``PtxError`` for a constant that its operand does not take."""
+    """Raises ``PtxError`` for a constant that its operand does not accept."""
     modifiers = {name if value is True else value for name, value in form.modifiers.items()}
     slots = [slot for slot in form.operands if not slot.pair]
     for words, (accepts, text) in form.row.accepts.constants.items():
@@ -222,11 +222,13 @@ def check_constants(form: Form, operands: list[object]) -> None:
         if not modifiers.issuperset(only):
             continue
         together = name.split(",")
-        given = [operand for operand, slot in zip(operands, slots) if slot.name in together]
-        constant = [operand for operand in given if isinstance(operand, Immediate)]
+        constants = [operand for operand, slot in zip(operands, slots) if slot.name in together]
+        constant = [operand for operand in constants if isinstance(operand, Immediate)]
         if len(constant) == len(together) and not accepts(*map(_number, constant)):
-            said = " and ".join(f"{part} is {_number(operand)}" for part, operand in zip(together, constant))
-            raise PtxError(f"{form.opcode}: {said}", span=constant[0].span, hint=f"accepted: {text}")
+            values = " and ".join(
+                f"{part} is {_number(operand)}" for part, operand in zip(together, constant)
+            )
+            raise PtxError(f"{form.opcode}: {values}", span=constant[0].span, hint=f"accepted: {text}")
 
 
 def _number(constant: Immediate) -> float:

@@ -1,8 +1,8 @@
-"""PTX text to ``Module``; the only place that knows lark.
+"""PTX text to ``Module``; the only module that uses lark.
 
-The grammar (``grammar.lark``) defines every statement. Most statements never reach it: ``shapes`` reads the common forms
-with regular expressions into the same raw nodes, some fifty times faster, and whatever it does not recognise comes here,
-wrong input included, so that one place words the errors.
+The grammar (``grammar.lark``) defines every statement. ``shapes`` reads the common forms with regular expressions into the same raw
+nodes, some fifty times faster, and all other statements, including invalid ones, are parsed here, so that all syntax errors come from
+one place.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["parse"]
 
-#: what lark has parsed of a rule: its tokens and what the methods of ``_Build`` returned for the rules inside
+#: the children of a rule: tokens, and results of the methods of ``_Build`` for nested rules
 Parts: TypeAlias = Sequence[Any]
 
-#: What a token is called in messages.
+#: Names of tokens in messages.
 _SPOKEN = {
     "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "LBRACE": "'{'", "RBRACE": "'}'", "COMMA": "','",
     "SEMICOLON": "';'", "COLON": "':'", "AT": "'@'", "MORE": "'>'", "LESS": "'<'",
@@ -101,7 +101,7 @@ class _Grammar:
         return node
 
 
-#: Characters of the longest statement that is looked at closely; what is longer is not PTX anybody wrote or generated.
+#: Maximum lengths of statements in characters, beyond those of any written or generated PTX.
 _LONGEST = {"instruction": 1 << 15, "declaration": 1 << 20, "directive": 1 << 17}
 _MOST_COUNTED = 1 << 14
 _lock = threading.Lock()
@@ -109,7 +109,7 @@ _parsers: list[Lark] = []
 
 
 def _parser() -> Lark:
-    """The parser, made when the first statement needs it."""
+    """The parser, built on first use."""
     with _lock:
         if not _parsers:
             from lark import Lark
@@ -152,14 +152,14 @@ def _run(rule: str, text: Text, start: int, end: int) -> Any:
 
 
 def _speak(terminals: Iterable[str]) -> str | None:
-    """``expected …`` in words; operators may stand almost anywhere and are left out where anything else may."""
+    """``expected …`` in words; operators, which are allowed almost everywhere, are omitted if anything else is expected."""
     names = sorted(set(terminals) - _OPERATORS) or sorted(terminals)
     words = list(dict.fromkeys(_SPOKEN[name] for name in names if name in _SPOKEN))
     return f"expected {' or '.join(words)}" if words else None
 
 
 class _Misplaced(Exception):
-    """A constant expression that makes no sense, with the offsets of the place inside the statement."""
+    """An invalid constant expression, with its offsets in the statement."""
 
     def __init__(self, message: str, start: int, end: int) -> None:
         super().__init__(message)
@@ -168,7 +168,7 @@ class _Misplaced(Exception):
 
 
 class _Build:
-    """What the parser calls for each rule it has recognised; lexing and parsing need no tree in between."""
+    """The parser's callbacks, one for each rule, so that it builds no tree."""
 
     def instruction(self, parts: Parts) -> raw.Instruction:
         guard, name, *rest = parts

@@ -1,6 +1,6 @@
-"""Which functions a call through a register may mean: those whose address the module takes and that fit the prototype.
+"""Candidates of indirect calls: functions whose address the module takes and whose signature matches the prototype.
 
-A pointer may come from anywhere: another kernel may have stored it, as constructors store the address of a table of virtual functions.
+A pointer may come from anywhere: another kernel may have stored it, as constructors store the address of a virtual function table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CALL = re.compile(r"\bcall\b")
 
 
 def possible(module: Module, target: CallTarget) -> Iterator[Function]:
-    """The functions that a call may mean beside those it names, with their bodies, in the order of the text."""
+    """The candidates of a call other than those it names, with their bodies, in textual order."""
     if target.function is None and not target.candidates:
         known = addressed(module)
         for name in module.functions:
@@ -28,7 +28,7 @@ def possible(module: Module, target: CallTarget) -> Iterator[Function]:
 
 
 def fits(function: Function, target: CallTarget) -> bool:
-    """Whether a function has results and parameters like those of the prototype of a call."""
+    """Whether a function's results and parameters match the prototype of a call."""
     prototype = target.prototype
     if prototype is None:
         return len(function.params) == len(target.arguments) and len(function.returns) == len(target.returns)
@@ -37,12 +37,12 @@ def fits(function: Function, target: CallTarget) -> bool:
 
 
 def _fixed_size(formal: Variable) -> int | None:
-    """``None`` for parameters of open size."""
+    """The size of a parameter, ``None`` if it is open."""
     return None if formal.dims[:1] == (None,) else formal.size
 
 
 def addressed(module: Module) -> frozenset[str]:
-    """The names of the functions whose address is taken, in an initial value or in code of any function. Looked for once."""
+    """The cached names of the functions whose address is taken, in an initial value or in the code of any function."""
     if module.addressed is None:
         names = {
             relocation[2].name
@@ -55,7 +55,7 @@ def addressed(module: Module) -> frozenset[str]:
 
 
 def named_in(body: str, names: frozenset[str]) -> Iterator[str]:
-    """Those of the names that stand in the text of a body anywhere but in a call: a few too many, if labels have such names."""
+    """The names that occur in the text of a body other than in a call. Labels of the same name are included."""
     if not names.isdisjoint(_NAME.findall(body)):
         for statement in body.split(";"):
             if _CALL.search(statement) is None:

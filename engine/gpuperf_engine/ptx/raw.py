@@ -1,4 +1,4 @@
-"""Statements as written, names not yet looked up. Positions are offsets from the beginning of the statement's text."""
+"""Statements as written, with unresolved names. Positions are offsets from the beginning of the statement's text."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Group(NamedTuple):
 
 
 class Declaration(NamedTuple):
-    """Words and numbers in front, then the declarators."""
+    """Specifiers (words and numbers), then the declarators."""
 
     specifiers: tuple[Word | Number | Group, ...]
     declarators: tuple[Declarator, ...]

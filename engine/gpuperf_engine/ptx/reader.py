@@ -28,7 +28,7 @@ _ADDRESS_SIZE = re.compile(r"\.address_size\s+(\d+)", re.ASCII)
 _DWARF = re.compile(r"@@DWARF\b[^\n]*", re.ASCII)
 _PROCESSOR = re.compile(r"sm_(\d{2,3})([af]?)$|compute_(\d{2,3})([af]?)$", re.ASCII)
 _FUNCTION = re.compile(r"\.(?:entry|func)\b", re.ASCII)
-#: Without ``.address_size`` a module means the size of the addresses it uses.
+#: Without ``.address_size`` the size is that of the addresses that the module uses.
 _WIDE_ADDRESS = re.compile(r"\.param\s+\.[ubs]64\b|\b(?:cvta(?:\.to)?\.\w+|mov)\.[ubs]64\b", re.ASCII)
 _FRONT_END = re.compile(r"[;{=]")
 _BRACE = re.compile(r"[{}]")
@@ -40,13 +40,13 @@ _NEXT_ITEM = re.compile(
 )
 _PRAGMA = re.compile(r'\.pragma\s+"_*"(?:\s*,\s*"_*")*\s*;$')
 _WORD = re.compile(r"\.\w+", re.ASCII)
-#: The newest ``.version`` that is known: the table follows the manual of 9.4; ptxas of CUDA 13.5, which reads 9.5, takes no target
-#: more than 9.4 has.
+#: The newest known ``.version``: the table follows the manual of 9.4; ptxas of CUDA 13.5, which reads 9.5, accepts no more targets
+#: than 9.4 has.
 NEWEST = (9, 5)
 _OLDEST_MAJOR = 1
 #: PTX manual, "Constant State Space"
 _CONSTANT_BYTES = 65_536
-#: the last minor version of each major one that has ended
+#: the last minor version of each former major version
 _LAST_MINOR = {1: 5, 2: 3, 3: 2, 4: 3, 5: 0, 6: 5, 7: 8, 8: 8}
 #: the first target with double precision
 _HAS_DOUBLES = 13
@@ -54,7 +54,7 @@ _TARGET_OPTIONS = frozenset(["texmode_unified", "texmode_independent", "debug", 
 
 
 def _shapes(function: Function) -> list[tuple[str, int]]:
-    """What has to agree between the declarations of a function: space and size of its results and parameters."""
+    """The properties that all declarations of a function share: space and size of its results and parameters."""
     return [
         (variable.space, -1 if variable.dims == (None,) else variable.size)
         for variable in (*function.returns, *function.params)
@@ -91,7 +91,7 @@ class _Reader:
         return module
 
     def _check_constants(self) -> None:
-        """Raises ``PtxError`` where the variables in ``.const`` have more bytes than there are."""
+        """Raises ``PtxError`` if the variables in ``.const`` exceed its size."""
         total = 0
         for variable in self.module.variables.values():
             if variable.space == "const" and variable.linkage != "extern":
@@ -115,8 +115,8 @@ class _Reader:
         if version is None:
             rest = code[offset : offset + 400]
             word = rest.split(maxsplit=1)[0]
-            what = "binary data" if "\0" in rest[:200] else repr(shorten(word))
-            wrong = f"a PTX module begins with '.version', found {what}"
+            found_text = "binary data" if "\0" in rest[:200] else repr(shorten(word))
+            wrong = f"a PTX module begins with '.version', found {found_text}"
             if word == ".version":
                 wrong = "cannot read this '.version'"
             text.fail(
@@ -195,7 +195,7 @@ class _Reader:
             )
 
     def _item(self, offset: int) -> int:
-        """One item of module scope; returns the place behind it."""
+        """Read one item of module scope. Returns the offset after it."""
         code = self.code
         if code[offset] == ";":
             return offset + 1
@@ -236,7 +236,7 @@ class _Reader:
         return end + 1
 
     def _sources(self, offset: int, end: int) -> int:
-        """The texts of an intermediate language; ``Text`` has blanked out what they say."""
+        """Embedded texts of an intermediate language, whose contents ``Text`` has blanked out."""
         depth = 0
         for brace in _BRACE.finditer(self.code, self._skip(end)):
             depth += 1 if brace.group() == "{" else -1
@@ -247,11 +247,11 @@ class _Reader:
         )
 
     def _statement(self, offset: int, word: str) -> int:
-        """A variable, a function or another directive, up to its semicolon or body."""
+        """Read a variable, a function or another directive, up to its semicolon or body."""
         code = self.code
         end = self._end(offset)
         if word == ".pragma" or word == ".alias":
-            return self._other(offset, end, word)
+            return self._other_directive(offset, end, word)
         front = _FRONT_END.search(code, offset, end + 1)
         if front and _FUNCTION.search(code, offset, front.start()):
             return self._function(offset)
@@ -271,7 +271,7 @@ class _Reader:
         return end
 
     def _end(self, offset: int) -> int:
-        """Behind the semicolon of a statement whose braces, if any, are an initialiser's."""
+        """The offset after the semicolon of a statement; braces are those of an initialiser."""
         end = self.code.find(";", offset)
         return len(self.code) if end < 0 else end + 1
 
@@ -357,7 +357,7 @@ class _Reader:
         return closing + 1
 
     def _closing(self, offset: int, function: Function) -> int:
-        """The offset of the brace that closes the body beginning at ``place``."""
+        """The offset of the brace that closes the body beginning at ``offset``."""
         code, depth = self.code, 1
         while True:
             closing = code.find("}", offset)
@@ -371,7 +371,7 @@ class _Reader:
                 return closing
             offset = closing + 1
 
-    def _other(self, offset: int, end: int, word: str) -> int:
+    def _other_directive(self, offset: int, end: int, word: str) -> int:
         directive = shapes.directive(self.code, offset, end) or self.grammar.directive(self.text, offset, end)
         if word == ".pragma" and not any(isinstance(part, raw.String) for part in directive.parts):
             self.text.fail("'.pragma' needs strings, separated by commas", offset, end)
@@ -387,7 +387,7 @@ class _Reader:
         return end
 
     def _alias(self, name: str, target: Function) -> None:
-        """Let a name mean a function; also where the declaration that ``.alias`` needs before it has been taken for one."""
+        """Make a name an alias of a function, including earlier uses of its declaration, which ``.alias`` requires."""
         module = self.module
         declared = module.functions.get(name)
         target = module.aliases.get(target.name, target)

@@ -57,22 +57,22 @@ _DECLARATIONS = frozenset(
     ]
 )
 _LIST = re.compile(r"\.\w+\s+[\w$%]+(?:\s*<\s*\w+\s*>)?(?:\s*,\s*[\w$%]+(?:\s*<\s*\w+\s*>)?)*\s*;", re.ASCII)
-#: what stands in the lists
+#: kinds of the members of lists
 _MEMBERS = {".branchtargets": "label", ".calltargets": "function"}
 _MOST_ERRORS = 4
 _LONGEST_OPCODE = 200
 #: the first target whose f32 instructions keep subnormal numbers without ``.ftz`` (manual: "Floating-Point Instructions")
 _KEEPS_SUBNORMALS = 20
 
-#: For opcode and operand shapes: the row, and whether floating-point constants must take the operand's type.
+#: For opcode and operand shapes: the form, and whether floating-point constants must be converted to the operand's type.
 Verdicts = dict[tuple[str, tuple[Shape, ...]], tuple[Form, bool]]
 
 
 def resolve_body(
     module: LazyModule, text: Text, grammar: Grammar, function: Function, start: int, end: int
 ) -> Body:
-    """The body of a function, which stands between two offsets, braces excluded. Raises the first ``PtxSyntaxError`` or
-    ``PtxError``, which mentions a few more."""
+    """The body of a function between two offsets, without braces. Raises the first ``PtxSyntaxError`` or ``PtxError``, which mentions
+    a few more."""
     body = _Body(module, text, grammar, function)
     body.resolve(start, end)
     if body.errors:
@@ -141,12 +141,12 @@ class _Body:
         self._connect()
 
     def _note(self, error: PtxError) -> None:
-        """Keeps an error and goes on, for a few more are worth reporting; of equal ones the first."""
+        """Record an error and continue, to report a few more; of equal ones only the first."""
         if all(error.message != other.message for other in self.errors):
             self.errors.append(error)
 
     def _unreadable(self, offset: int, end: int) -> NoReturn:
-        """Words the error for text that is not a statement: the grammar knows what it expected."""
+        """Raise the error for text that is not a statement, which the grammar provides."""
         code = self.code
         while code[offset].isspace():
             offset += 1
@@ -157,7 +157,7 @@ class _Body:
     # -- directives and declarations -------------------------------------------------------------------------------------
 
     def _directive(self, word: str, start: int, limit: int) -> int:
-        """Takes the directive at ``start`` and returns the place behind it."""
+        """Read the directive at ``start``. Returns the offset after it."""
         code, text = self.code, self.text
         if word == ".loc":
             return self._loc(start)
@@ -290,9 +290,11 @@ class _Body:
         instructions.append(instruction)
 
     def _refuse_inputs(self, instruction: Instruction) -> None:
-        """Raises ``PtxError`` for a store to a parameter that the function itself was given."""
+        """Raises ``PtxError`` for a store to an input parameter of the function itself."""
         for operand in instruction.operands:
-            if isinstance(operand, Address) and any(operand.base is given for given in self.function.params):
+            if isinstance(operand, Address) and any(
+                operand.base is parameter for parameter in self.function.params
+            ):
                 assert isinstance(operand.base, Variable)
                 raise PtxError(
                     f"{instruction.opcode}: {quoted(operand.base.name)} is an input of {quoted(self.function.name)}",
@@ -301,7 +303,7 @@ class _Body:
                 )
 
     def _by_grammar(self, start: int, end: int, operands: list[object], keys: list[Shape]) -> str:
-        """Reads a statement of no common form; fills in operands and shapes and returns its opcode."""
+        """Parse a statement with the grammar; appends operands and shapes, and returns the opcode."""
         operands.clear()
         keys.clear()
         node = self.grammar.instruction(self.text, start, end)
@@ -338,7 +340,7 @@ class _Body:
     def _judge(
         self, opcode: str, keys: tuple[Shape, ...], operands: list[Any], offset: int, end: int
     ) -> tuple[Form, bool]:
-        """The form that takes operands of these shapes. Raises ``PtxError`` if there is none."""
+        """The form that accepts operands of these shapes. Raises ``PtxError`` if there is none."""
         where = self.text.span(offset, offset + len(opcode))
         if len(opcode) > _LONGEST_OPCODE:
             raise PtxError(f"unknown instruction {shorten(opcode)!r}", span=where)
@@ -349,7 +351,7 @@ class _Body:
                 reason = fits(form, keys, self.module.checked_address_size)
                 if not reason and (parts := chosen(form, keys)):
                     form = select(form, parts)
-                    # an access that names a variable keeps the modifiers of a generic one
+                    # an access that names a variable has the modifiers of a generic access
                     if form.row.accepts.valid and parts.keys() - {"space"}:
                         reason = form.row.accepts.valid(form.modifiers)
                 if not reason:
@@ -363,7 +365,7 @@ class _Body:
         for operand, key in zip(operands, keys):
             if key[0] == "name" and not all(slot.role == "label" for slot in forms[0].operands):
                 self.names.undeclared(key[1], operand.span)
-        # Of several forms, those with as many operands say best what is wrong.
+        # prefers the reasons of forms with the same number of operands
         best = [pair for pair in zip(reasons, forms) if not pair[0].startswith("takes")] or list(
             zip(reasons, forms)
         )
@@ -372,7 +374,7 @@ class _Body:
         raise PtxError(f"{opcode}: {best[0][0]}", span=span, hint=f"accepted: {' or '.join(accepted[:2])}")
 
     def _connect(self) -> None:
-        """Gives branches their targets, now that all labels are known."""
+        """Set the targets of branches, once all labels are known."""
         for instruction, scope in self.branches:
             try:
                 self._aim(instruction, scope)
@@ -406,7 +408,7 @@ class _Body:
 
 
 def _flushing(form: Form) -> Form:
-    """The form with ``.ftz``, if it may have it: what it means on sm_1x without."""
+    """The form with ``.ftz``, if that is a modifier of it, as instructions on sm_1x flush without it."""
     flushing = select(form, {"ftz": True}) if "ftz" in form.modifiers else form
     return (
         form
@@ -420,7 +422,7 @@ def _has_float(key: Shape) -> bool:
 
 
 def _split(rest: str) -> list[str]:
-    """The operands of a statement, blanks kept, at the commas outside brackets, braces and parentheses."""
+    """The operands of a statement, including blanks, split at commas outside brackets, braces and parentheses."""
     pieces: list[str] = []
     depth = 0
     for piece in rest.split(","):

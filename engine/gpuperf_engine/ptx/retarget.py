@@ -1,5 +1,6 @@
-"""PTX of one architecture that stands for machine code of another: where a program has machine code that a GPU runs, but PTX of higher
-architectures alone. A comment behind ``.target`` says so, since a module is what its text says and assemblers must read it too."""
+"""PTX of one architecture that represents machine code of another, for programs that have machine code for a GPU but only PTX of
+higher architectures. A comment after ``.target`` marks it, as modules are identified by their text and assemblers must read it
+too."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ __all__ = ["first_mark", "marked", "retargeted"]
 
 _TARGET = re.compile(r"^([ \t]*\.target[ \t]+)((?:sm|compute)_\w+)([^\n/]*)", re.M)
 _MARK = re.compile(r"[ \t]*// compiled for (sm_\d+), stands for machine code of (sm_\w+)")
-#: with its predicate, which would else be that of what follows
+#: including its predicate, which would otherwise apply to the next instruction
 _GRID_DEPENDENCE = re.compile(r"(?:@!?%\w+[ \t]+)?\bgriddepcontrol\.\w+[ \t]*;")
 _WITH_DEPENDENT_GRIDS = 90
 
 
 def retargeted(text: str, target: str, compiled_for: str, code: str) -> str:
-    """PTX that was compiled for one architecture with another ``target``, marked as standing for machine code of a third. Instructions
-    that the target has not are errors when they are read, as in all PTX. ``griddepcontrol`` alone is left out for it: sources leave it
-    out by ``__CUDA_ARCH__``, and where it does not exist no grid is launched that it could let wait."""
+    """PTX that was compiled for one architecture with another ``target``, marked as representing machine code of a third. Instructions
+    that the target lacks are errors when they are read, as in all PTX. Only ``griddepcontrol`` is removed: sources exclude it by
+    ``__CUDA_ARCH__``, and without it no dependent grid is launched early."""
     if int(re.sub(r"\D", "", target)) < _WITH_DEPENDENT_GRIDS:
         text = _GRID_DEPENDENCE.sub(lambda match: " " * len(match[0]), text)
     mark = f"  // compiled for {compiled_for}, stands for machine code of {code}"
@@ -26,14 +27,14 @@ def retargeted(text: str, target: str, compiled_for: str, code: str) -> str:
 
 
 def marked(text: str, offset: int) -> tuple[str, str] | None:
-    """Of the mark behind a ``.target`` that ends at an offset of the text: the architecture that the PTX was compiled for, and that of
-    the machine code that it stands for."""
+    """From the mark after a ``.target`` that ends at an offset of the text: the architecture for which the PTX was compiled, and that
+    of the machine code that it represents."""
     match = _MARK.match(text, offset)
     return (match[1], match[2]) if match else None
 
 
 def first_mark(texts: Iterable[str]) -> str:
-    """The mark of the first of some texts that has one, as it stands behind ``.target``; empty where none has."""
+    """The mark of the first text that has one, as written after ``.target``; empty if none has."""
     for text in texts:
         target = _TARGET.search(text)
         match = _MARK.match(text, target.end()) if target else None

@@ -1,7 +1,7 @@
 """Names inside one function: nested scopes, registers, variables, labels and tables (PTX manual, "Scoping").
 
-One dictionary holds what every name means at the place being read. A nested scope notes what it hides and puts it back
-when it closes, so looking a name up costs the same at any depth.
+One dictionary maps all names visible at the current position. A nested scope saves the names that it hides and restores them
+when it closes, so the cost of a look-up does not depend on the depth.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _REGISTER_TYPES = frozenset(
     ]
 )
 
-#: An operand, or a ``Variable`` with the shape ``("variable",)``; with the shape of an operand that is this name alone.
+#: An operand, or a ``Variable`` with the shape ``("variable",)``; and the shape of the name as an operand.
 Meaning = tuple[Any, Shape]
 
 
 class Table(NamedTuple):
-    """``.branchtargets`` or ``.calltargets``: its names, and the offset they are relative to."""
+    """``.branchtargets`` or ``.calltargets``: its names, and the offset to which their positions are relative."""
 
     directive: str
     members: tuple[raw.Name, ...]
@@ -61,7 +61,7 @@ class Table(NamedTuple):
 
 
 class Scope:
-    """One pair of braces: its labels and tables, and what its declarations hide."""
+    """One pair of braces: its labels and tables, and the names that its declarations hide."""
 
     __slots__ = ("declared", "hidden", "labels", "parent", "tables")
 
@@ -73,7 +73,7 @@ class Scope:
         self.hidden: list[tuple[str, Meaning | None]] = []
 
     def table(self, name: str) -> Table | Prototype | None:
-        """The nearest table or prototype of that name, from here outwards."""
+        """The innermost visible table or prototype of that name."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.tables:
@@ -82,7 +82,7 @@ class Scope:
         return None
 
     def label(self, name: str) -> LabelOperand | None:
-        """The nearest label of that name, from here outwards."""
+        """The innermost visible label of that name."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.labels:
@@ -92,12 +92,12 @@ class Scope:
 
 
 class Names:
-    """Everything declared in a function, at the place being read."""
+    """Everything declared in a function up to the current position."""
 
     def __init__(self, module: Module, function: Function, text: Text) -> None:
         self.module = module
         self.function = function
-        #: what has been read of the body
+        #: the body read so far
         self.body = Body()
         self.text = text
         self.known: dict[str, Meaning] = {}
@@ -147,7 +147,7 @@ class Names:
             self.bind(variable.name, variable, ("variable",), variable.span)
 
     def _add_formal_vectors(self) -> None:
-        """The whole of each vector among the register parameters, whose components are parameters of their own."""
+        """Bind the name of each vector among the register parameters, whose components are separate parameters."""
         parts: dict[str, list[Register]] = {}
         for register in self.body.registers:
             stem, dot, _ = register.name.partition(".")
@@ -157,17 +157,17 @@ class Names:
             self._bind_vector(stem, tuple(elements), elements[0].span)
 
     def add_outside(self, declarations: Iterable[tuple[int, raw.Declaration]]) -> None:
-        """The registers declared outside of functions, which what the function declares hides. All functions of a thread share
-        them, so only kernels have them as their own; in other functions using one is an error."""
+        """Declare the registers outside of functions, which declarations of the function may hide. All functions of a thread share
+        them, so only kernels can use them here; using them in other functions is an error."""
         scope, known = self.scope, self.known
         own = set(scope.declared)
-        kept = {name: known[name] for name in own}
+        own_names = {name: known[name] for name in own}
         scope.declared.clear()
         for base, declaration in declarations:
             self.add_registers(base, declaration)
         if not self.function.is_entry:
             known.update((name, (known[name][0], ("outside", name))) for name in scope.declared)
-        known.update(kept)
+        known.update(own_names)
         scope.declared.clear()
         scope.declared.update(own)
 
@@ -212,12 +212,12 @@ class Names:
                 self._add_register(f"{name}{index}", kind, specified.vector, span)
 
     def _add_registers(self, stem: str, count: int, kind: ScalarType, span: Span) -> None:
-        """``stem<count>`` at once: compilers declare tens of thousands of registers."""
+        """Declare ``stem<count>`` in bulk, as compilers declare tens of thousands of registers."""
         scope, registers = self.scope, self.body.registers
         names = [f"{stem}{index}" for index in range(count)]
-        taken = scope.declared.intersection(names)
-        if taken:
-            raise PtxError(f"{quoted(min(taken))} is declared twice in this scope", span=span)
+        duplicates = scope.declared.intersection(names)
+        if duplicates:
+            raise PtxError(f"{quoted(min(duplicates))} is declared twice in this scope", span=span)
         if scope.parent is not None:
             scope.hidden.extend((name, self.known.get(name)) for name in names)
         shape: Shape = ("register", kind.name)
@@ -259,7 +259,7 @@ class Names:
         return module.variables.get(name) or module.aliases.get(name) or module.functions.get(name)
 
     def add_label(self, name: str, span: Span) -> None:
-        """A label before the next instruction. Raises ``PtxError`` if the scope has it already."""
+        """Declare a label before the next instruction. Raises ``PtxError`` if the scope already has it."""
         first = self.scope.labels.get(name)
         if first is not None:
             raise PtxError(
@@ -275,7 +275,7 @@ class Names:
         labels[unique] = index
 
     def undeclared(self, name: str, span: Span) -> NoReturn:
-        """Raises the ``PtxError`` for a name that means nothing here, with the nearest that does."""
+        """Raises the ``PtxError`` for an undeclared name, with the closest declared one."""
         if name.startswith("%"):
             known = [each for each, meaning in self.known.items() if meaning[1][0] == "register"]
             known += special_names() if len(self.known) < 10_000 else ()
@@ -289,7 +289,7 @@ class Names:
         raise PtxError(f"{quoted(name)} is not declared", span=span, hint=_closest(name, everything, "name"))
 
     def no_label(self, name: str, span: Span) -> NoReturn:
-        """Raises the ``PtxError`` for a branch to a label that is not there, or not visible from here."""
+        """Raises the ``PtxError`` for a branch to a label that does not exist or is not visible."""
         hint = _closest(name, self.body.labels, "label")
         if name in self.body.labels:
             hint = "it is inside a nested { } scope and not visible here"
@@ -297,7 +297,7 @@ class Names:
 
 
 def _closest(name: str, known: Iterable[str], noun: str) -> str:
-    """``nearest`` for lists that may be long: names of very different length cannot be close."""
+    """``nearest`` for long lists: skips names of very different length, which cannot be close."""
     near = [each for each in known if abs(len(each) - len(name)) <= 2 and each[:1] == name[:1]]
     return nearest(name, near[:2000] or list(known)[:12], noun=noun)
 

@@ -1,7 +1,7 @@
-"""The common forms of statements, read with regular expressions into the raw nodes that the grammar would give.
+"""The common forms of statements, read with regular expressions into the same raw nodes as by the grammar.
 
-``None`` means "not one of the common forms": the grammar decides then. A test holds both to the same answer on every
-statement of the examples.
+``None`` means "not one of the common forms": then the grammar parses the statement. A test compares both on every statement of the
+examples.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _number(digits: str, start: int, end: int) -> raw.Number:
 
 
 def operand(piece: str, start: int) -> raw.Node | None:
-    """The operand that ``piece`` is, without blanks around it; ``start`` is its place in the statement."""
+    """The operand in ``piece``, without surrounding blanks; ``start`` is its offset in the statement."""
     match = _OPERAND.match(piece)
     if match is None:
         return None

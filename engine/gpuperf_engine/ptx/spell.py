@@ -1,4 +1,4 @@
-"""Operands, variables and directives as PTX text; who prints decides on the names."""
+"""Operands, variables and directives as PTX text; callers choose the names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VECTOR_REGISTER = tuple([".x", ".y", ".z", ".w"])
 
 
 class Naming(Protocol):
-    """The names under which things are printed."""
+    """The names of registers, labels, variables and functions in the text."""
 
     def register(self, register: Register) -> str: ...
 
@@ -159,7 +159,7 @@ def declare(variable: Variable, name: str, names: Naming, *, initial: bool = Tru
 
 
 def _initial(variable: Variable, names: Naming) -> str:
-    """The initialiser: constants element by element, and names where addresses go."""
+    """The initialiser: constants element by element, and names for relocations."""
     assert variable.initial is not None
     size = variable.type.bytes
     form = "0f{:08X}" if variable.type.name == "f32" else "0d{:016X}" if variable.type.name == "f64" else "{}"

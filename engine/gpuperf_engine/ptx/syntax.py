@@ -1,4 +1,4 @@
-"""Instructions of a PTX module and their operands, after parsing and name resolution: what the rest of the engine reads.
+"""Instructions of a PTX module and their operands, after parsing and name resolution.
 
 ``ptx.parse.parse`` makes these from text; registers of nested ``{ }`` scopes are already flattened into one namespace per
 function, labels into instruction indices, symbols into objects (``ptx.module``). Spans point into the PTX text, ``location`` into
@@ -126,7 +126,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """``_`` where a destination or source is not wanted."""
+    """``_``: a discarded destination or an omitted source."""
 
     span: Span
 
@@ -235,7 +235,7 @@ class Instruction:
     location: SourcePosition | None = None
     targets: tuple[LabelOperand, ...] = ()
     pragmas: tuple[str, ...] = ()
-    #: what ``flow.operands`` found it to read and write, kept since every analysis asks
+    #: cached results of ``flow.operands``, which every analysis uses
     registers_read: tuple[Register, ...] | None = field(default=None, repr=False)
     registers_written: tuple[Register, ...] | None = field(default=None, repr=False)
 
@@ -246,12 +246,12 @@ class Instruction:
 
     @property
     def call(self) -> CallTarget | None:
-        """Whom a ``call`` calls with what, ``None`` for other instructions."""
+        """Callee, arguments and results of a ``call``, ``None`` for other instructions."""
         first = self.operands[0] if self.operands else None
         return first if isinstance(first, CallTarget) else None
 
     @property
     def system(self) -> SystemFunction | None:
-        """The function of the system that a ``call`` calls, ``None`` for other calls and instructions."""
+        """The system function that a ``call`` calls, ``None`` for other calls and instructions."""
         call = self.call if self.form.effect is CALL else None
         return None if call is None or call.function is None else call.function.system

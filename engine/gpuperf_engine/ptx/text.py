@@ -1,4 +1,4 @@
-"""A PTX text with comments blanked out, and the way from offsets in it to lines and columns."""
+"""A PTX text with comments blanked out, and conversion of offsets to lines and columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..source import Span
 __all__ = ["Text", "quoted", "shorten"]
 
 _COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|/\*|"(?:[^"\\\n]|\\[^\n])*"|"', re.DOTALL)
-#: The text of another language that a module may hold.
+#: An embedded text of another language.
 _EMBEDDED = re.compile(r"(?<=\.source_begin)\s.*?(?=\.source_end)", re.DOTALL)
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
@@ -47,7 +47,7 @@ class Text:
     def _structure(self, text: str) -> str:
         if text.count("/") + text.count('"') > len(text) >> 6:
             return _COMMENT_OR_STRING.sub(self._blank, text)
-        # where they are few, finding each by itself is far faster than searching all that lies between
+        # if there are few, finding each separately is much faster than matching the text between them
         pieces: list[str] = []
         offset = 0
         slash, quote = text.find("/"), text.find('"')

@@ -1,6 +1,6 @@
-"""A module as PTX text again: print, parse, and the same module comes back.
+"""A module as PTX text; parsing the text returns the same module.
 
-Nested scopes are gone: registers, variables and labels of one name in different scopes get a suffix. Comments are gone.
+Nested scopes are flattened: registers, variables and labels of one name in different scopes get a suffix. Comments are lost.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ def _table(item: Instruction, names: _Names, number: int) -> list[str]:
 
 
 def _alone(name: str) -> str:
-    """The name that a component of a vector has as a register of its own."""
+    """The name of a component of a vector as a separate register."""
     return name.replace(".", "$")
 
 
 class _Names:
-    """Names as in the text, made unique where scopes had been nested."""
+    """Names as in the text, made unique across nested scopes."""
 
     def __init__(self, module: Module, function: Function | None = None) -> None:
         self.used = {*module.variables, *module.functions, *module.aliases}
@@ -125,7 +125,7 @@ class _Names:
             self.at.setdefault(index, self.labels[label])
 
     def fresh(self, name: str) -> str:
-        """The name, with a number behind it if it is taken."""
+        """The name, with a number appended if it is already used."""
         unique = name
         while unique in self.used:
             self.repeated[name] = number = self.repeated.get(name, 1) + 1
@@ -195,9 +195,9 @@ def _locations(position: SourcePosition, module: Module, debug: _DebugNames) -> 
         chain.append(at)
         at = at.inlined_at
 
-    def numbers(where: SourcePosition) -> str:
-        index = indices.get(where.path, where.path.removeprefix("<file ").removesuffix(">"))
-        return f"{index} {where.line} {where.column}"
+    def numbers(position: SourcePosition) -> str:
+        index = indices.get(position.path, position.path.removeprefix("<file ").removesuffix(">"))
+        return f"{index} {position.line} {position.column}"
 
     lines = []
     for where in reversed(chain):

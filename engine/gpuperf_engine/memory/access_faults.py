@@ -1,4 +1,4 @@
-"""Why an access of memory was refused: the messages of ``MemoryFault``."""
+"""Messages of ``MemoryFault``: why an access to memory is invalid."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["Access", "memory_fault"]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One faulting access, for the message: which thread did what where."""
+    """One invalid access, for the message."""
 
     instruction: Instruction
     kernel: str
     kind: str  # load, store, atomic, reduction
     space: str  # state space that was accessed: global shared local const
-    address: int  # generic, but in shared and local memory as the instruction gave it
+    address: int  # generic, but for shared and local memory the operand of the instruction
     size: int  # bytes per lane
     thread: tuple[int, int, int]
     block: tuple[int, int, int]
     limit: int = 0  # size in bytes of the shared or local space
-    of: str = ""  # what made the access, if it is not the instruction itself
-    packed: bool = False  # bytes at any address
-    reaches: int = ANY  # bits of the memory that it may reach (``spaces``)
-    parameters: int = 0  # where the parameters of the kernel are
-    cluster: tuple[str, str] | None = None  # why an address of the cluster cannot be reached, and what to do
+    of: str = ""  # the source of the access, if it is not the instruction itself
+    packed: bool = False  # needs no alignment
+    reaches: int = ANY  # bits of the kinds of memory that it may access (``spaces``)
+    parameters: int = 0  # address of the kernel's parameters
+    cluster: tuple[str, str] | None = None  # why an address in the cluster is not accessible, and a hint
 
 
 def _where(access: Access) -> list[str]:
@@ -47,17 +47,17 @@ def _where(access: Access) -> list[str]:
 
 
 def memory_fault(memory: Memory, access: Access) -> MemoryFault:
-    """The error for an access that was refused, with the reason why its address is wrong."""
+    """The error of an invalid access, with the reason."""
     verb = {"load": "load from", "store": "store to", "atomic": "atomic on", "reduction": "reduction on"}[
         access.kind
     ]
-    what = f"{access.of or access.instruction.opcode}: {access.size}-byte {verb}"
+    access_text = f"{access.of or access.instruction.opcode}: {access.size}-byte {verb}"
     if (misplaced := _misplaced(memory, access)) is not None:
-        why, where, remedy = misplaced
-        return _fault(access, f"{what} {where}: {why}", remedy)
+        why, address_text, remedy = misplaced
+        return _fault(access, f"{access_text} {address_text}: {why}", remedy)
     if access.space in ("shared", "local"):
-        return _window_fault(access, what)
-    return _arena_fault(memory, access, what)
+        return _window_fault(access, access_text)
+    return _arena_fault(memory, access, access_text)
 
 
 def _fault(access: Access, message: str, hint: str | None, more: Sequence[str] = ()) -> MemoryFault:
@@ -65,61 +65,69 @@ def _fault(access: Access, message: str, hint: str | None, more: Sequence[str] =
     return MemoryFault(message, span=span, details=[*_where(access), *more], hint=hint)
 
 
-def _misaligned(access: Access, what: str, where: str) -> MemoryFault:
-    return _fault(access, f"misaligned {what} {where}", f"the address must be a multiple of {access.size}")
+def _misaligned(access: Access, access_text: str, address_text: str) -> MemoryFault:
+    return _fault(
+        access, f"misaligned {access_text} {address_text}", f"the address must be a multiple of {access.size}"
+    )
 
 
-def _window_fault(access: Access, what: str) -> MemoryFault:
-    """Of an access of shared or local memory."""
+def _window_fault(access: Access, access_text: str) -> MemoryFault:
+    """The error of an access to shared or local memory."""
     if access.address >= FAR:
         return _fault(
             access,
-            f"out-of-bounds {what} {access.space} address beyond 4 GiB",
+            f"out-of-bounds {access_text} {access.space} address beyond 4 GiB",
             f"a global or generic address? cvta.to.{access.space} makes one of {access.space} memory of it",
         )
-    where = f"{access.space} address {access.address:#x}"
+    address_text = f"{access.space} address {access.address:#x}"
     if access.cluster is not None:
         reason, remedy = access.cluster
-        return _fault(access, f"{what} {where}: {reason}", remedy)
+        return _fault(access, f"{access_text} {address_text}: {reason}", remedy)
     if access.address % access.size and not access.packed:
-        return _misaligned(access, what, where)
+        return _misaligned(access, access_text, address_text)
     owner, hint = "of the thread's local memory", None
     if access.space == "shared":
         owner = "of the block's shared memory (static + dynamic)"
         hint = "pass shared_bytes= at launch if the kernel uses dynamic shared memory"
-    return _fault(access, f"out-of-bounds {what} {where}: beyond the {access.limit:,} bytes {owner}", hint)
+    return _fault(
+        access, f"out-of-bounds {access_text} {address_text}: beyond the {access.limit:,} bytes {owner}", hint
+    )
 
 
-def _arena_fault(memory: Memory, access: Access, what: str) -> MemoryFault:
-    """Of an access of memory that all threads of the device see."""
+def _arena_fault(memory: Memory, access: Access, access_text: str) -> MemoryFault:
+    """The error of an access to device memory."""
     address = access.address
     within, named = _named(access)
-    where = f"{named} address {within:#x}" if named else f"{address:#x}"
+    address_text = f"{named} address {within:#x}" if named else f"{address:#x}"
     if within < GAP:
         return _fault(
-            access, f"{what} {where}: null pointer", "a pointer argument is None, or was computed from one"
+            access,
+            f"{access_text} {address_text}: null pointer",
+            "a pointer argument is None, or was computed from one",
         )
     holder = memory.resolve(address, access.size)
     if holder is not None and access.kind != "load" and holder.kind != "global":
         word = "constant" if holder.kind == "const" else "parameter"
-        return _fault(access, f"{what} {where}: {holder.called} is {word} memory", None)
+        return _fault(access, f"{access_text} {address_text}: {holder.called} is {word} memory", None)
     freed = memory.heap.below(address) if memory.heap.holds(address) else None
     if freed is not None and not freed.live and address < freed.address + freed.size:
         block = f"in a block of {freed.size:,} bytes at {freed.address:#x} that was freed"
-        return _fault(access, f"{what} {where}: use after free", None, [block])
+        return _fault(access, f"{access_text} {address_text}: use after free", None, [block])
     below = memory.below(address)
     if not access.packed and address % access.size and below is not None and address < below.end:
-        return _misaligned(access, what, where)
+        return _misaligned(access, access_text, address_text)
     piece = piece_of(access.instruction)
     runs_past = (
         below is not None and below.pad is None and piece and address + access.size - piece < below.end
     )
     neighbour = _neighbour(memory, address, access.size, named) + (" [object-end]" if runs_past else "")
-    return _fault(access, f"out-of-bounds {what} {where}", _converted(memory, within, named), [neighbour])
+    return _fault(
+        access, f"out-of-bounds {access_text} {address_text}", _converted(memory, within, named), [neighbour]
+    )
 
 
 def _named(access: Access) -> tuple[int, str]:
-    """The address as the instruction gave it, and the space that it is an address of, if not of generic ones."""
+    """The address operand of the instruction, and its state space, ``""`` if it is generic."""
     space = access.instruction.form.space or ""
     if space not in READ_ONLY:
         return access.address, ""
@@ -127,7 +135,7 @@ def _named(access: Access) -> tuple[int, str]:
 
 
 def _converted(memory: Memory, within: int, named: str) -> str | None:
-    """If the address is one of another space, how to convert it."""
+    """If the address belongs to another space, how to convert it."""
     if named:
         if memory.resolve(within) is None:
             return None
@@ -139,35 +147,35 @@ def _converted(memory: Memory, within: int, named: str) -> str | None:
 
 
 def _misplaced(memory: Memory, access: Access) -> tuple[str, str, str] | None:
-    """If the address is one of memory that the instruction may not reach: what is there, how to call the address, and a hint."""
-    where, hint = f"{access.address:#x}", f"the address must be one of {words(access.reaches)} memory"
+    """If the address is in memory that the instruction may not access: a description of that memory and of the address, and a hint."""
+    address_text, hint = f"{access.address:#x}", f"the address must be one of {words(access.reaches)} memory"
     if access.space in ("shared", "local"):
         if access.reaches & bit_of(access.space):
             return None
-        return f"that is {access.space} memory", f"{access.space} address {where}", hint
+        return f"that is {access.space} memory", f"{access.space} address {address_text}", hint
     within, named = _named(access)
     window, _ = space_of(access.address)
     if window in ("shared", "local") and not named:
-        return f"that is the generic address of {window} memory", where, hint
+        return f"that is the generic address of {window} memory", address_text, hint
     holder = memory.resolve(access.address, access.size)
     only_parameters = access.reaches == bit_of("param")
     if holder is None or (access.reaches & bit_of(holder.kind) and not only_parameters):
         if not only_parameters:
             return None
     elif not only_parameters:
-        return f"{holder.called} is {words(bit_of(holder.kind))} memory", where, hint
+        return f"{holder.called} is {words(bit_of(holder.kind))} memory", address_text, hint
     own = memory.resolve(access.parameters)
     if holder is not None and holder is own:
         return None
     if own is None:
-        return f"kernel {access.kernel!r} has no parameters", where, hint
-    where = f"{named} address {within:#x}"
+        return f"kernel {access.kernel!r} has no parameters", address_text, hint
+    address_text = f"{named} address {within:#x}"
     beyond = f"outside the {own.size:,} bytes of {own.name!r} at {own.address - WINDOWS['param'][0]:#x}"
-    return beyond, where, "the address must lie inside the parameters of the kernel"
+    return beyond, address_text, "the address must lie inside the parameters of the kernel"
 
 
 def _neighbour(memory: Memory, address: int, size: int, named: str) -> str:
-    """Where the address lies relative to the nearest allocation of its space; ``named``: the one whose addresses are printed."""
+    """The address relative to the nearest allocation of its space; ``named``: the space in which addresses are printed."""
     if memory.heap.holds(address):
         below = memory.below(address)
         if below is None:

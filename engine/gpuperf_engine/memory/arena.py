@@ -1,13 +1,13 @@
-"""Device memory: one arena with virtual, fixed addresses (``access_faults`` has the messages for accesses that miss it).
+"""Device memory: one arena with virtual, fixed addresses (``access_faults`` has the messages for invalid accesses).
 
 Global addresses do not depend on the host: the first allocation of every device starts at ``GLOBAL_BASE``, each further
-one at the next multiple of 256 behind a gap of one page, so that an overrun lands in no allocation. What is freed is given again once
-there is no fresh room. Constant variables and kernel parameters are allocations too, each kind in its window of the generic address
-space, below. ``host address = arena base + (device address − ARENA_BASE)``; in a mapped arena both are the same number, far from where
-Linux puts programs and libraries, and memory of the host can be an allocation too (``adopt``).
+one at the next multiple of 256 after a gap of one page, so that an overrun hits no other allocation. Freed memory is reused only when
+no unused memory is left. Constant variables and kernel parameters are allocations too, in their windows of the generic address space
+below. ``host address = arena base + (device address − ARENA_BASE)``; in a mapped arena both are the same number, far from the
+addresses at which Linux maps programs and libraries, and host memory can be an allocation too (``adopt``).
 
-The shadow has one byte per byte of the arena: 0 means never written. A kernel's store writes 1 there unless its allocation
-is ``initialized``: what the host writes whole has nothing in its shadow.
+The shadow has one byte per byte of the arena: 0 means never written. A kernel's store sets it to 1 unless the allocation is
+``initialized``, as one that the host writes completely.
 
 Generic addresses (PTX manual, "Generic Addressing"): the shared and local windows lie outside the arena, so a generic
 address belongs to exactly one state space. All addresses here are generic.
@@ -60,49 +60,49 @@ GLOBAL_BASE = 0x3000_0000_0000
 #: a generic address belongs to a window if it is less than ``WINDOW_BYTES`` above its base
 SHARED_WINDOW, WINDOW_BYTES = WINDOWS["shared"]
 LOCAL_WINDOW = WINDOWS["local"][0]
-#: where the arena begins: with the first of the windows that it holds
+#: the beginning of the arena: that of its first window
 ARENA_BASE = min(WINDOWS["const"][0], WINDOWS["param"][0])
 ALIGNMENT = 256
-#: above all addresses of processes
+#: the end of the addresses of processes
 _ADDRESSES_END = 1 << 47
 GAP = 4096
 DEFAULT_BYTES = 4 << 30
-#: of a device that programs see, whose sizes are those of a GPU
+#: size of a mapped arena, as of a GPU
 MAPPED_BYTES = 64 << 30
-#: in the column of kinds of ``Memory.table``
+#: flag in the column of kinds of ``Memory.table``
 PADDED = 256
-#: kinds of memory in windows of their own, which kernels do not write
+#: kinds of memory with windows of their own, which kernels cannot write → names in messages
 READ_ONLY = {"const": "constant", "param": "parameter"}
-#: stands for all addresses of shared memory beyond 32 bits: in none, and a multiple of the size of any access
+#: represents all shared addresses above 32 bits: outside of shared memory, and aligned for any access
 FAR = 0xFFFFFF00
-#: so many freed allocations are known to messages
+#: number of freed allocations that messages know
 _FORMER = 1000
 
 
-#: the shadow of what needs none
+#: the shadow of initialised allocations
 NOTHING = np.zeros(0, np.uint8)
 
 
 def _gap(kind: str) -> int:
-    """Bytes after an allocation that belong to none; windows are too small for pages of them."""
+    """Unallocated bytes after an allocation: a page, or less in windows, which are small."""
     return GAP if kind == "global" else 1
 
 
 def are_addresses(low: int, high: int, bytes: int) -> bool:
-    """Whether integers of so many bytes between two bounds are addresses of a device or of a process, which follow from where the
-    allocator puts what: hardly anything else is a number as large."""
+    """Whether integers of so many bytes between two bounds are addresses of a device or of a process, whose values depend on the
+    allocator: other data rarely has numbers as large."""
     return bytes == 8 and low >= GLOBAL_BASE and high < _ADDRESSES_END
 
 
 @dataclass(slots=True, eq=False)
 class Allocation:
-    """A named piece of the arena: ``[address, address + size)``. ``kind`` is ``global``, ``const`` or ``param``; the last two
-    cannot be stored to. ``initialized`` is true once every byte has been written. ``index`` counts all in the order made.
-    ``pad`` are the bytes behind it that may be accessed too; ``None``: those of an element that begins inside (``padding``). ``axes``:
-    of an array of two or three axes longer than one element the bytes of the last one, and of the last two if there are three.
-    ``adopted``: memory of the host, outside the arena. ``freed``: no longer there. ``cleared``: initialized
-    from the start, so that nothing is in its shadow. ``host``: how the host accesses it besides by copies: ``pinned`` memory is the
-    host's own, ``managed`` memory is of both; empty: not at all."""
+    """A named range of the arena: ``[address, address + size)``. ``kind`` is ``global``, ``const`` or ``param``; the last two
+    are read-only. ``initialized`` is true once every byte has been written. ``index`` numbers allocations in order of creation.
+    ``pad``: accessible bytes after it; ``None``: the rest of an element that begins inside (``padding``). ``axes``: for an array with
+    two or three axes longer than one element, the bytes along the last axis, and along the last two if there are three.
+    ``adopted``: host memory outside the arena. ``cleared``: initialised from the start, so that its shadow is unused.
+    ``host``: how the host accesses it other than by copies: ``pinned`` is host memory, ``managed`` belongs to both; empty: not at
+    all."""
 
     name: str
     address: int
@@ -127,13 +127,13 @@ class Allocation:
         return repr(self.name) if self.name else "an array"
 
 
-#: allocations with whether they were initialised, their bytes and their shadow; without that where all bytes had been written
+#: allocations with whether they were initialised, their bytes, and their shadow unless they were
 Contents: TypeAlias = "list[tuple[Allocation, bool, NDArray[np.uint8], NDArray[np.uint8]]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What launches can change. ``heap``: its state, bytes and shadow."""
+    """A copy of the state that launches can change. ``heap``: its state, bytes and shadow."""
 
     contents: Contents
     heap: tuple[Kept, NDArray[np.uint8], NDArray[np.uint8]]
@@ -147,39 +147,39 @@ class Memory(ArenaPages):
         self, capacity: int = DEFAULT_BYTES, heap_bytes: int = HEAP_BYTES, mapped: bool = False
     ) -> None:
         self.capacity = capacity
-        #: where ``malloc`` of kernels takes from: behind everything else, so that its rows of ``table`` come last
+        #: memory for ``malloc`` of kernels, after all other addresses, so that its rows of ``table`` come last
         self.heap = Heap(GLOBAL_BASE + -(-(capacity + GAP) // GAP) * GAP, heap_bytes)
         super().__init__(ARENA_BASE, GLOBAL_BASE, self.heap.start + self.heap.span, mapped)
         self.allocations: list[Allocation] = []
         self.images = Images()
         self._starts: list[int] = []
-        self._made = 0
-        #: freed pieces of global memory, their gaps included
+        self._next_index = 0
+        #: freed ranges of global memory, including their gaps
         self._holes = Holes(ALIGNMENT)
-        #: the last ones that were freed
+        #: recently freed allocations
         self.former: deque[Allocation] = deque(maxlen=_FORMER)
         #: bytes of global memory that are allocated
         self.used = 0
-        #: by kind: the first address that is free and the end; nothing lies at the first page of a window, where null points
+        #: by kind: the first free address and the end; the first page of a window, where null points, stays unused
         self._room = {
             "global": [GLOBAL_BASE, GLOBAL_BASE + capacity],
             **{
                 kind: [base + GAP, base + size] for kind, (base, size) in WINDOWS.items() if kind in READ_ONLY
             },
         }
-        #: the rows of ``table``, as far as they are there
+        #: cached rows of ``table``
         self._rows = np.zeros((0, 4), np.int64)
         self._filled = 0
-        #: allocations that are not wholly written yet, and launches since all of them were looked at
+        #: allocations that are not initialised yet, and launches since all of them were checked
         self._pending: dict[Allocation, None] = {}
         self._since = 0
-        #: allocations that count as written, in which nobody has written since they were made
+        #: allocations that count as initialised but were never written
         self._fresh: set[Allocation] = set()
         #: called with each allocation when a launch accesses it for the first time; ``None``: no observer
         self.on_access: Callable[[Allocation], object] | None = None
-        #: called when a launch begins again, with memory restored
+        #: called when a launch restarts, with memory restored
         self.begin_again: Callable[[], object] | None = None
-        #: raised whenever an allocation is made or its ``initialized`` changes: caches keyed by it stay right
+        #: incremented whenever an allocation is created or its ``initialized`` changes; key of caches
         self.generation = 0
 
     def allocate(
@@ -192,7 +192,7 @@ class Memory(ArenaPages):
         at: int | None = None,
     ) -> Allocation:
         """A new allocation of ``size`` bytes (0 is allowed), 256-byte aligned, contents zero but uninitialised. ``pad``: see
-        ``Allocation``. ``at``: where, in addresses that are held (``free``), with what is there."""
+        ``Allocation``. ``at``: an address in a reserved range (``free``), whose contents are kept."""
         if not isinstance(name, str):
             raise wrong_type("an array", "name", name, "str | None")
         behind = pad or 0
@@ -203,21 +203,23 @@ class Memory(ArenaPages):
             alike = self._holes.take_alike(size + behind + GAP, max(ALIGNMENT, align))
         address = at or alike or self._placed(kind, free, self._holes, size + behind, what, align)
         self._room[kind][0] = max(free, address + size + behind + _gap(kind))
-        allocation = Allocation(name, address, size, kind, size == 0, self._made, pad)
+        allocation = Allocation(name, address, size, kind, size == 0, self._next_index, pad)
         self._insert(allocation)
         if size:
             self._pending[allocation] = None
         return allocation
 
     def mirror(self, saved: Saved, others: Iterable[Allocation]) -> None:
-        """Into an empty memory the allocations of another one at the addresses that they have there, with what they held then;
-        ``others``, of which nothing was saved, hold nothing."""
-        held = {id(row[0]): row[1:] for row in saved.contents}
+        """Copy the saved allocations of another memory into this empty one, at the same addresses; ``others``, of which no contents
+        were saved, are empty."""
+        contents_of = {id(row[0]): row[1:] for row in saved.contents}
         for item in {id(item): item for item in (*others, *(row[0] for row in saved.contents))}.values():
             if item.kind == "param" or item.adopted:
                 continue
-            initialized, contents, shadow = held.get(id(item), (False, NOTHING, NOTHING))
-            copied = Allocation(item.name, item.address, item.size, item.kind, False, self._made, item.pad)
+            initialized, contents, shadow = contents_of.get(id(item), (False, NOTHING, NOTHING))
+            copied = Allocation(
+                item.name, item.address, item.size, item.kind, False, self._next_index, item.pad
+            )
             self._insert(copied)
             if len(contents):
                 self.view(copied)[:] = contents
@@ -230,7 +232,7 @@ class Memory(ArenaPages):
             room[0] = max(room[0], item.end + (item.pad or 0) + _gap(item.kind))
 
     def adopt(self, address: int, size: int, name: str, pad: int | None = 0) -> Allocation:
-        """An allocation of memory that the host has, outside the arena; all of it counts as written. Raises ``LaunchError``."""
+        """An allocation for existing host memory outside the arena, which counts as initialised. Raises ``LaunchError``."""
         if not self.mapped:
             raise LaunchError(
                 "the addresses of this device are not those of the host",
@@ -246,7 +248,7 @@ class Memory(ArenaPages):
                 f"{size:,} bytes at {address:#x} overlap {below.called} ({below.size:,} bytes at {below.address:#x})",
                 hint="free that first",
             )
-        allocation = Allocation(name, address, size, "global", True, self._made, pad, adopted=True)
+        allocation = Allocation(name, address, size, "global", True, self._next_index, pad, adopted=True)
         self._insert(allocation)
         return allocation
 
@@ -255,7 +257,7 @@ class Memory(ArenaPages):
         try:
             self.allocations.insert(index, allocation)
             self._starts.insert(index, allocation.address)
-            self._made += 1
+            self._next_index += 1
             if index < self._filled:
                 self._rows = np.insert(self._rows, index, self._row(allocation), axis=0)
                 self._filled += 1
@@ -267,16 +269,15 @@ class Memory(ArenaPages):
             raise
 
     def _derive(self) -> None:
-        """What follows from ``allocations``, anew: a handler of a signal may raise between any two changes."""
+        """Recompute everything that follows from ``allocations``, as a signal handler may raise between any two changes."""
         self._starts = [item.address for item in self.allocations]
         self._filled = 0
-        self._made = max((self._made, *(item.index + 1 for item in self.allocations)))
+        self._next_index = max((self._next_index, *(item.index + 1 for item in self.allocations)))
         self.used = sum(item.size for item in self.allocations if item.kind == "global" and not item.adopted)
         self.generation += 1
 
     def free(self, allocation: Allocation, again: bool = True) -> None:
-        """Take an allocation away, and give its memory ``again`` unless that is left to ``give_again``, and its addresses are held
-        until then. That the allocation is there is the caller's to know."""
+        """Free an existing allocation. Unless ``again``, its addresses stay reserved until ``give_again``."""
         index = self._index(allocation)
         assert index is not None
         try:
@@ -300,18 +301,18 @@ class Memory(ArenaPages):
             self.give_again(allocation)
 
     def give_again(self, allocation: Allocation) -> None:
-        """The pages of an allocation that was freed go back to the host, and its addresses are given again."""
+        """Return the pages of a freed allocation to the host, and make its addresses available."""
         self.empty(allocation)
         if allocation.kind == "global":
             self._holes.put(allocation.address, allocation.end + (allocation.pad or 0) + GAP)
 
     def empty(self, allocation: Allocation) -> None:
-        """The pages of an allocation that was freed go back to the host."""
+        """Return the pages of a freed allocation to the host."""
         for host in (self.host, self.host_shadow)[: 1 if allocation.cleared else 2]:
             give_back(host + allocation.address - self.origin, allocation.size)
 
     def _index(self, allocation: Allocation) -> int | None:
-        """Where an allocation is in ``allocations``, ``None`` for one that was freed."""
+        """The index of an allocation in ``allocations``, ``None`` if it was freed."""
         index = bisect.bisect_left(self._starts, allocation.address)
         while index < len(self._starts) and self._starts[index] == allocation.address:
             if self.allocations[index] is allocation:
@@ -320,7 +321,7 @@ class Memory(ArenaPages):
         return None
 
     def require(self, variables: Iterable[Variable]) -> None:
-        """Raises ``LaunchError`` for the first of these that there is no room for, if all of them are to be allocated."""
+        """Raises ``LaunchError`` for the first of these variables that does not fit, if all are to be allocated."""
         free = {kind: room[0] for kind, room in self._room.items()}
         holes = self._holes.copy()
         for item in variables:
@@ -332,7 +333,7 @@ class Memory(ArenaPages):
     def _placed(
         self, kind: str, free: int, holes: Holes, size: int, what: str, align: int, span: Span | None = None
     ) -> int:
-        """The address of so many bytes, where everything from ``free`` on is, and then, for global memory, ``holes``."""
+        """An address for so many bytes: from ``free`` on, or else, for global memory, in ``holes``."""
         step = max(ALIGNMENT, align)
         address = -(-free // step) * step
         end = self._room[kind][1]
@@ -340,9 +341,9 @@ class Memory(ArenaPages):
             freed = holes.take(size + GAP, step) if kind == "global" and size >= 0 else None
             if freed is not None:
                 return freed
-            whole = self.capacity if kind == "global" else WINDOWS[kind][1]
+            available = self.capacity if kind == "global" else WINDOWS[kind][1]
             raise LaunchError(
-                f"{what} needs {size:,} bytes, but {max(0, end - free):,} of {whole:,} bytes of "
+                f"{what} needs {size:,} bytes, but {max(0, end - free):,} of {available:,} bytes of "
                 f"{'device' if kind == 'global' else READ_ONLY[kind]} memory are left",
                 span=span,
                 hint="make it smaller"
@@ -375,18 +376,18 @@ class Memory(ArenaPages):
         self.mark(allocation, offset, raw.size)
 
     def mark(self, allocation: Allocation, offset: int, size: int) -> None:
-        """Note that the host or a kernel wrote these bytes."""
+        """Mark bytes that the host or a kernel wrote."""
         self._fresh.discard(allocation)
         if allocation.initialized:
             return
         if offset == 0 and size == allocation.size:
-            # its shadow is not looked at again: pages of it would cost as much as the array
+            # its shadow is not used any more; committing it would take as much memory as the array
             self.set_initialized(allocation, True)
         else:
             self.shadow_of(allocation)[offset : offset + size] = 1
 
     def set_initialized(self, allocation: Allocation, initialized: bool) -> None:
-        """Note whether every byte of an allocation has been written."""
+        """Set whether every byte of an allocation has been written."""
         if allocation.initialized == initialized:
             return
         allocation.initialized = initialized
@@ -400,26 +401,25 @@ class Memory(ArenaPages):
         self.generation += 1
 
     def zero(self, allocation: Allocation) -> None:
-        """Note that the host sets all of an allocation to zero; pages that no kernel writes afterwards stay uncommitted."""
+        """Zero an allocation; pages that no kernel writes afterwards stay uncommitted."""
         give_back(self.host + allocation.address - self.origin, allocation.size)
         self.set_initialized(allocation, True)
 
     def clear(self, allocation: Allocation, fresh: bool = True) -> None:
-        """Note that an allocation of which nothing is in the shadow counts as written; its pages stay uncommitted. ``fresh``: they are
-        zero, and the host writes there by copies alone."""
+        """Mark an allocation with an empty shadow as initialised, without committing its pages. ``fresh``: they are zero, and the host
+        writes them only by copies."""
         allocation.cleared = True
         self.set_initialized(allocation, True)
         if fresh:
             self._fresh.add(allocation)
 
     def is_fresh(self, allocation: Allocation) -> bool:
-        """Whether to set all of an allocation to zero costs nothing: nobody has written there, or not everywhere, so that most pages
-        are not committed yet."""
+        """Whether zeroing an allocation is free: it was not written completely, so that most pages are not committed yet."""
         return not allocation.initialized or allocation in self._fresh
 
     def settle(self, touched: Iterable[Allocation] = ()) -> None:
-        """Raise ``initialized`` on allocations that a kernel has filled completely: of those ``touched`` now, of all others once in as
-        many launches as there are, so that a launch costs the same beside any number of them."""
+        """Set ``initialized`` on allocations that kernels have written completely. Checks those ``touched`` now, and all others
+        once in as many launches as there are allocations, so that the cost of a launch does not depend on their number."""
         self._since += 1
         self._fresh.clear()
         everything = self._since >= len(self._pending)
@@ -430,7 +430,7 @@ class Memory(ArenaPages):
                 self.set_initialized(allocation, True)
 
     def save(self) -> Saved:
-        """Everything that launches can change, for ``restore``; memory that was never written costs nothing."""
+        """A copy of the state that launches can change, for ``restore``; memory that was never written is not copied."""
         contents = [
             (item, item.initialized, self.view(item).copy(), self.shadow_of(item).copy())
             for item in self.allocations
@@ -439,19 +439,19 @@ class Memory(ArenaPages):
         return Saved(contents, self.save_heap())
 
     def save_heap(self) -> tuple[Kept, NDArray[np.uint8], NDArray[np.uint8]]:
-        """The part of ``save`` that is the heap's: its state, bytes and shadow."""
+        """The heap's part of ``save``: its state, bytes and shadow."""
         heap = self._heap_part()
         return self.heap.save(), self.bytes[heap].copy(), self.shadow[heap].copy()
 
     def restore_heap(self, saved: tuple[Kept, NDArray[np.uint8], NDArray[np.uint8]]) -> None:
-        """Put back what ``save_heap`` kept."""
+        """Restore the result of ``save_heap``."""
         state, heap_bytes, heap_shadow = saved
         self.heap.restore(state)
         self.heap_bytes[:] = heap_bytes
         self.shadow[self._heap_part()] = heap_shadow
 
     def _heap_part(self) -> slice:
-        """Where in the arena the blocks are that were ever given."""
+        """The range of the arena with all blocks that were ever allocated."""
         return slice(self.heap.start - self.origin, self.heap.top - self.origin)
 
     @property
@@ -460,7 +460,7 @@ class Memory(ArenaPages):
         return self.bytes[self._heap_part()]
 
     def restore(self, saved: Saved) -> None:
-        """Put back what ``save`` kept; what was written since where nothing had been written is unwritten again."""
+        """Restore the result of ``save``; memory that was unwritten then becomes unwritten again."""
         self.restore_heap(saved.heap)
         known = {item for item, *_ in saved.contents}
         for item, initialized, contents, shadow in saved.contents:
@@ -477,12 +477,12 @@ class Memory(ArenaPages):
         self.generation += 1
 
     def resolve(self, address: int, size: int = 1) -> Allocation | None:
-        """The allocation that holds ``[address, address + size)`` whole, or ``None``."""
+        """The allocation that contains ``[address, address + size)``, or ``None``."""
         allocation = self.below(address)
         return allocation if allocation is not None and address + size <= allocation.end else None
 
     def below(self, address: int) -> Allocation | None:
-        """The allocation with the highest start that is not above ``address``; in the heap, one made of the block."""
+        """The allocation with the highest start that is not above ``address``; for the heap, one that represents the block."""
         if self.heap.holds(address):
             block = self.heap.below(address)
             if block is None:
@@ -493,7 +493,7 @@ class Memory(ArenaPages):
         return self.allocations[index] if index >= 0 else None
 
     def holder(self, address: int) -> Allocation | None:
-        """The allocation that an address lies in; blocks of the heap are none."""
+        """The allocation that contains an address; excludes blocks of the heap."""
         index = bisect.bisect_right(self._starts, address) - 1
         allocation = self.allocations[index] if index >= 0 else None
         return allocation if allocation is not None and address < allocation.end else None
@@ -526,7 +526,7 @@ class Memory(ArenaPages):
 
 
 def _all_set(flags: NDArray[np.uint8]) -> bool:
-    """Whether no byte is 0; looks no further than the first piece that has one, so that large untouched arrays cost nothing."""
+    """Whether no byte is 0; stops at the first chunk with a 0, so that large untouched arrays are cheap."""
     if flags.size and not (flags[0] and flags[-1]):
         return False
     piece = 1 << 16

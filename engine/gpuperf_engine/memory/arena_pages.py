@@ -1,4 +1,4 @@
-"""The pages that device memory lies in, and those beside them: what is known of each byte."""
+"""The pages of device memory, and of metadata per byte."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from .store_shadow import StoreShadow
 
 __all__ = ["ArenaPages"]
 
-#: numbers of CTAs that fit 31 bits
+#: CTA numbers have 31 bits
 _MOST_NUMBERS = 1 << 31
 
 
 class ArenaPages:
     """``bytes`` (uint8, the arena), ``shadow`` (uint8, 1 = written): those of device address a at index a − ``origin``.
 
-    The device addresses are ``[base, end)``, those from ``start`` on global memory. Pages are reserved, not committed: an arena of
-    4 GiB costs what is touched. ``mapped``: they lie at the addresses of the device, and both arrays reach over all addresses of the
-    host. Raises ``LaunchError`` where the host has no such room.
+    The device addresses are ``[base, end)``, of which those from ``start`` on are global memory. Pages are reserved, and committed on
+    first use. ``mapped``: they are at their device addresses, and both arrays cover all addresses of the host. Raises ``LaunchError``
+    if the host has no such address range.
     """
 
     def __init__(self, base: int, start: int, end: int, mapped: bool) -> None:
         self.mapped = mapped
         self.origin = FIRST if mapped else base
         self._base, self._global, self._end = base, start, end
-        #: the windows before global memory get no huge pages: little of them is ever touched
+        #: the windows before global memory get no huge pages, as they are mostly unused
         self._huge_from = start - base
         pages = map_at(base, end - base, self._huge_from) if mapped else self._reserve(end - base)
         self.bytes: NDArray[np.uint8] = self._over(pages)
         self.shadow: NDArray[np.uint8] = self.beside()
         #: host addresses of both
         self.host, self.host_shadow = int(self.bytes.ctypes.data), int(self.shadow.ctypes.data)
-        #: while the footprint is observed: a byte each for the bytes of the arena, 1 where a launch read, and where it wrote
+        #: while the footprint is observed: a byte per byte of the arena, 1 if a launch read it, and the same for writes
         self.touched: tuple[NDArray[np.uint8], NDArray[np.uint8]] | None = None
         self._race_lines: NDArray[np.uint8] | None = None
         self._race_words: tuple[NDArray[np.uint8], ...] | None = None
@@ -45,20 +45,20 @@ class ArenaPages:
         return reserve(size, self._huge_from)
 
     def _over(self, pages: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Pages of the arena, or beside it, with ``origin`` at index 0."""
+        """Pages of the arena, or of its metadata, as an array with ``origin`` at index 0."""
         return starting_before(pages, self._base - self.origin) if self.mapped else pages
 
     def beside(self) -> NDArray[np.uint8]:
-        """A byte for each of the arena's: zero, and costing what is touched."""
-        # room for the whole last sector
+        """A zero byte for each byte of the arena, committed on first use."""
+        # includes the whole last sector
         return self._over(self._reserve(self._end - self._base + 32))
 
     def is_arena(self, address: int, size: int) -> bool:
-        """Whether any of these bytes is the arena's, whatever lies there."""
+        """Whether any of these bytes is in the arena."""
         return address < self._end and address + size > self._base
 
     def observe_footprint(self) -> None:
-        """Have accesses noted for ``device.footprint``."""
+        """Start recording accesses for ``device.footprint``."""
         if self.touched is None:
             self.touched = self.beside(), self.beside()
 
@@ -68,8 +68,8 @@ class ArenaPages:
         return self._end - self._global
 
     def race_numbers(self, ctas: int) -> int:
-        """The number of the first of so many CTAs of a launch: those of earlier launches are lower, so that nothing has to be
-        cleared."""
+        """Reserve numbers for so many CTAs of a launch, and return the first. Those of earlier launches are lower, so that nothing has
+        to be cleared."""
         if self._race_number + ctas >= _MOST_NUMBERS:
             self._race_lines = self._race_words = None
             self._race_number = 1
@@ -78,7 +78,7 @@ class ArenaPages:
         return first
 
     def race_lines(self, line: int, cell: int) -> NDArray[np.uint8]:
-        """``cell`` bytes for each line of so many bytes of global memory, for what is known of who accessed it."""
+        """``cell`` bytes of access history for each line of so many bytes of global memory."""
         if self._race_lines is None:
             self._race_lines = self._reserve(-(-self.global_span // line) * cell)
         return self._race_lines
@@ -86,30 +86,29 @@ class ArenaPages:
     def race_words(
         self, words: int, accessors: int, cells: int, *, most: int
     ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
-        """So many bytes for what is known of who accessed the words of global memory, and of accessors and of cells, zero where no
-        launch has written to them. ``most``: the first number of accessors, which is the first word of theirs, from which on all begin
-        anew."""
+        """So many bytes of access history for the words of global memory, and for accessors and cells, initially zero. All are cleared
+        once the number of accessors, which is in the first word of theirs, reaches ``most``."""
         if self._race_words is not None and int(self._race_words[1][:8].view(np.int64)[0]) >= most:
             self._race_words = None
         if self._race_words is None:
-            # huge pages where accesses are anywhere
+            # huge pages only for randomly accessed memory
             small = reserve(accessors, accessors - 1), reserve(cells, cells - 1)
             self._race_words = (reserve(words), *small)
         elif len(self._race_words[0]) < words:
             self._race_words = (reserve(words), *self._race_words[1:])
-        found, rows, rooms = self._race_words
-        return found, rows, rooms
+        existing, rows, rooms = self._race_words
+        return existing, rows, rooms
 
     def race_segments(self, size: int) -> NDArray[np.uint8]:
-        """So many bytes, zero where no launch has written to them."""
+        """So many bytes, initially zero."""
         if self._race_segments is None:
             self._race_segments = self._reserve(size)
         return self._race_segments
 
     def store_shadow(self) -> StoreShadow:
-        """Who stored to global memory last, as nothing of this launch has yet."""
+        """The shadow of last stores to global memory, for a new launch."""
         if self._store_shadow is None or self._store_shadow.epoch == StoreShadow.LAST:
-            self._store_shadow = None  # its pages go first
+            self._store_shadow = None  # unmaps its pages before new ones are mapped
             self._store_shadow = StoreShadow(self.global_span)
         self._store_shadow.epoch += 1
         return self._store_shadow

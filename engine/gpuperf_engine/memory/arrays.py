@@ -1,4 +1,4 @@
-"""Arrays in device memory, and what makes their shapes, dtypes and contents from what a host program gives."""
+"""Arrays in device memory, and conversion of shapes, dtypes and contents from arguments of host programs."""
 
 from __future__ import annotations
 
@@ -76,8 +76,7 @@ class DeviceArray:
         return self.size * self.dtype.itemsize
 
     def recorded(self) -> DeviceArray:
-        """The same array, as the device's own records hold it: without keeping the device, which gives its memory back as soon as
-        nobody else needs it."""
+        """The same array without a reference to the device, for the device's own records, so that they do not keep it alive."""
         if isinstance(self.runtime, weakref.ProxyType):
             return self
         return replace(self, runtime=weakref.proxy(self.runtime))
@@ -95,23 +94,23 @@ class DeviceArray:
         if not self.shape:
             raise LaunchError("a zero-dimensional device array cannot be sliced")
         try:
-            given = key.indices(self.shape[0]) if isinstance(key, slice) else operator.index(key)
+            index = key.indices(self.shape[0]) if isinstance(key, slice) else operator.index(key)
         except TypeError:
             raise LaunchError(
                 f"a device array cannot be indexed with {key!r:.60}",
                 hint="accepted: x[128:], x[8:16], x[3]; x.numpy()[…] takes everything NumPy does",
             ) from None
-        if isinstance(given, tuple):
-            start, stop, step = given
+        if isinstance(index, tuple):
+            start, stop, step = index
             if step != 1:
                 raise LaunchError(
                     f"a view with step {step}", hint="device views are consecutive: use steps of 1"
                 )
             shape = (max(0, stop - start), *self.shape[1:])
         else:
-            start = given + (self.shape[0] if given < 0 else 0)
+            start = index + (self.shape[0] if index < 0 else 0)
             if not 0 <= start < self.shape[0]:
-                raise LaunchError(f"index {given} of an array of length {self.shape[0]}")
+                raise LaunchError(f"index {index} of an array of length {self.shape[0]}")
             shape = self.shape[1:]
         row = self.dtype.itemsize * math.prod(self.shape[1:])
         return DeviceArray(self.runtime, self.allocation, self.offset + start * row, shape, self.dtype)
@@ -172,12 +171,12 @@ def check_dtype(dtype: np.dtype[np.generic]) -> None:
 def converted(source: object, dtype: np.dtype[np.generic]) -> HostArray:
     """Host data as a contiguous array of a dtype, without loss of kind or range. Raises ``LaunchError``."""
     try:
-        given = np.asarray(source)
-        if not isinstance(source, (np.ndarray, np.generic)) and given.dtype.kind in "iu":
-            given = np.asarray(
+        array = np.asarray(source)
+        if not isinstance(source, (np.ndarray, np.generic)) and array.dtype.kind in "iu":
+            array = np.asarray(
                 source, dtype=dtype
-            )  # Python integers have no width of their own; checked for range
-        return np.ascontiguousarray(given.astype(dtype, casting="same_kind", copy=False))
+            )  # Python integers have no width, so only their range is checked
+        return np.ascontiguousarray(array.astype(dtype, casting="same_kind", copy=False))
     except (TypeError, ValueError, OverflowError) as error:
         shown = reprlib.repr(source.tolist() if isinstance(source, np.generic) else source)
         if isinstance(source, np.ndarray):
@@ -197,7 +196,7 @@ def _conversion(source: object, dtype: np.dtype[np.generic]) -> str:
 
 
 def as_whole(value: object, what: str, least: int) -> int:
-    """The value as an int that is not less than ``least``; large ones become 2**62, which no run and no host reaches."""
+    """The value as an int of at least ``least``, at most 2**62, which no run and no host reaches."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or int(value.__index__()) < least:
         raise LaunchError(f"{what} is {value!r}", hint=f"accepted: an int, {least} or more")
     return min(int(value.__index__()), 1 << 62)

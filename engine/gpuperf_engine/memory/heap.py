@@ -1,8 +1,9 @@
-"""The heap of a device, from which ``malloc`` in kernels takes (CUDA C++ Programming Guide, "Dynamic Global Memory Allocation and
-Operations"). It lies behind device memory and lives as long as the device.
+"""The heap of a device, for ``malloc`` in kernels (CUDA C++ Programming Guide, "Dynamic Global Memory Allocation and Operations"). It
+follows device memory and exists as long as the device.
 
-Blocks are multiples of 16 bytes at multiples of 16, each behind a gap of 16, so that an overrun lands in no block. Which one is given
-depends only on the order of calls: the last freed of the same size, else fresh room, else the smallest freed one that is large enough.
+Sizes and addresses of blocks are multiples of 16 bytes; gaps of 16 separate them, so that an overrun hits no other block. Placement
+depends only on the order of calls: the last freed block of the same size, else unused memory, else the smallest freed block that is
+large enough.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ GRAIN = 16
 
 @dataclass(slots=True)
 class HeapBlock:
-    """Room for a block: ``size`` bytes were asked for, ``room`` are there. Not ``live``: freed, or never given again."""
+    """A block: ``size`` bytes were requested, ``room`` are reserved. Not ``live``: freed."""
 
     address: int
     size: int
@@ -32,7 +33,7 @@ class HeapBlock:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A heap as it was: its blocks, the numbers of the freed ones by size, and the place of the next."""
+    """A saved heap: its blocks, the numbers of freed ones by size, and the address of the next."""
 
     blocks: tuple[tuple[int, int, int, bool], ...]
     freed: dict[int, tuple[int, ...]]
@@ -49,7 +50,7 @@ class Heap:
         self.used = 0
         self.generation = 0
         self.blocks: list[HeapBlock] = []
-        #: numbers of blocks that changed, for who keeps a table of them
+        #: numbers of changed blocks, for copies of the table
         self.changed: list[int] = []
         self._starts: list[int] = []
         self._freed: dict[int, list[int]] = {}
@@ -62,7 +63,7 @@ class Heap:
 
     @staticmethod
     def span_of(limit: int) -> int:
-        """As ``span``: half of it is left for gaps and for blocks that were freed in other sizes."""
+        """The span of a heap with a limit: twice as much, for gaps and for freed blocks of other sizes."""
         return -(-2 * limit // 4096) * 4096
 
     def allocate(self, size: int) -> int:
@@ -91,7 +92,7 @@ class Heap:
         return self._freed[fits].pop() if fits and fits <= self.limit - self.used else None
 
     def release(self, address: int) -> str:
-        """Takes a block back. Gives ``""``, or why there is none to take."""
+        """Free a block. Returns ``""``, or why the address is invalid."""
         block = self.below(address)
         if block is None or block.address != address:
             inside = block is not None and block.live and address < block.address + block.size
@@ -115,16 +116,16 @@ class Heap:
         return self.blocks[index] if index >= 0 else None
 
     def holds(self, address: int) -> bool:
-        """Whether an address is one of the heap's, of a block or not."""
+        """Whether an address is in the heap's range, in a block or not."""
         return self.start <= address < self.start + self.span
 
     @property
     def top(self) -> int:
-        """The end of all that was ever given."""
+        """The end of all blocks that were ever allocated."""
         return self._next
 
     def row(self, number: int) -> tuple[int, int, int, int]:
-        """As a row of ``Memory.table``; a freed block holds nothing."""
+        """A block as a row of ``Memory.table``; a freed block is empty."""
         block = self.blocks[number]
         return block.address, block.address + (block.size if block.live else 0), 0, 0
 
@@ -134,13 +135,13 @@ class Heap:
         return np.array(rows, dtype=np.int64).reshape(len(rows), 4)
 
     def save(self) -> Kept:
-        """What ``restore`` puts back."""
+        """A copy of the state for ``restore``."""
         blocks = tuple((item.address, item.size, item.room, item.live) for item in self.blocks)
         freed = {size: tuple(numbers) for size, numbers in self._freed.items()}
         return Kept(blocks, freed, self.used, self._next)
 
     def restore(self, kept: Kept) -> None:
-        """As it was; what was given since is gone."""
+        """Restore a saved state; later allocations disappear."""
         self.used, self._next = kept.used, kept.next
         self.blocks = [HeapBlock(*item) for item in kept.blocks]
         self._starts = [item.address for item in self.blocks]

@@ -1,4 +1,4 @@
-"""Pieces of address space that were given back."""
+"""Freed ranges of address space."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import deque
 __all__ = ["Holes"]
 
 
-#: so many pieces of a size are left alone before the oldest of them is given again, so that what uses freed memory is noticed
+#: the number of freed ranges of one size before the oldest is reused, so that uses of freed memory are detected
 _LEFT_ALONE = 32
 
 
 class Holes:
-    """``[start, end)`` of each piece. ``grain``: starts are multiples of it, ends need not be."""
+    """Freed ranges ``[start, end)``. ``grain``: starts are multiples of it, ends need not be."""
 
     def __init__(self, grain: int) -> None:
         self._grain = grain
@@ -22,20 +22,20 @@ class Holes:
         self._alike: dict[int, deque[int]] = {}
 
     def copy(self) -> Holes:
-        """The same pieces, to try what fits."""
+        """A copy, to test what fits."""
         same = Holes(self._grain)
         same._ends, same._joined = dict(self._ends), self._joined
         return same
 
     def put(self, start: int, end: int) -> None:
-        """A piece is free again."""
+        """Add a freed range."""
         end = self._whole(end)
         self._ends[start] = end
         self._alike.setdefault(end - start, deque()).append(start)
         self._joined = False
 
     def take_alike(self, size: int, step: int) -> int | None:
-        """The start of a piece of just so many bytes, if there are many and that is a multiple of ``step``."""
+        """Remove and return the start of a range of exactly this size, if there are enough and it is a multiple of ``step``."""
         alike = self._alike.get(self._whole(size))
         if alike is None or len(alike) <= _LEFT_ALONE or alike[0] % step:
             return None
@@ -44,7 +44,7 @@ class Holes:
         return start
 
     def take(self, size: int, step: int) -> int | None:
-        """The first multiple of ``step`` from which so many bytes are free, taken from their piece; ``None`` if there is none."""
+        """Remove the first free range of so many bytes that starts at a multiple of ``step``. Returns its start, or ``None``."""
         if not self._joined:
             self._join()
         for start, end in self._ends.items():
@@ -53,7 +53,7 @@ class Holes:
                 break
         else:
             return None
-        self._alike.clear()  # first: what is interrupted here must leave no start that is none
+        self._alike.clear()  # first, so that an interrupt leaves no invalid starts in it
         del self._ends[start]
         behind = self._whole(address + size)
         for first, last in ((start, address), (behind, end)):
@@ -66,7 +66,7 @@ class Holes:
         return -(-address // self._grain) * self._grain
 
     def _join(self) -> None:
-        """Pieces that touch become one, in order of address."""
+        """Merge adjacent ranges, in order of address."""
         joined: dict[int, int] = {}
         last = -1
         for start, end in sorted(self._ends.items()):

@@ -1,4 +1,4 @@
-"""Handles of textures and surfaces, and the rows of properties that they lead to (``isa.images.image``)."""
+"""Handles of textures and surfaces, and their rows of properties (``isa.images.image``)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIZES = ("texel", "width", "height", "depth", "layers")
 
 
 class Images:
-    """All images of a device. Row 0 is that of handles which lead to none."""
+    """All images of a device. Row 0 is for invalid handles."""
 
     def __init__(self) -> None:
         self.rows: NDArray[np.uint32] = np.zeros((1, ROW_WORDS), np.uint32)
@@ -53,7 +53,7 @@ class Images:
         return max(1, int(self.rows[number, FIELDS["levels"]]))
 
     def sizes(self, words: NDArray[np.uint64]) -> tuple[tuple[int, int], ...]:
-        """Bytes of a texel and of the whole image, of those that some of the words are handles of, each once."""
+        """Bytes of a texel and of the whole image, for each distinct image whose handle is among the words."""
         sizes = []
         for index in sorted({int(index) for index in self.find(words)} - {0}):
             levels = self.rows[index : index + self._levels(index)]
@@ -63,16 +63,16 @@ class Images:
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """Where the allocations begin that handles lead to, each once."""
+        """The distinct addresses of the allocations of all images."""
         return tuple(dict.fromkeys(item.address for item in self.allocations if item is not None))
 
     @property
     def targets(self) -> tuple[int, ...]:
-        """Where the allocation of each row begins; 0: it has none."""
+        """The address of the allocation of each row; 0 if it has none."""
         return tuple(0 if item is None else item.address for item in self.allocations)
 
     def allocation_of(self, handle: int) -> Allocation | None:
-        """The memory that a handle leads to."""
+        """The allocation of an image."""
         return self.allocations[int(self.find(np.array([handle % (1 << 64)], np.uint64))[0])]
 
     def levels_of(self, handle: int) -> tuple[Allocation, ...]:

@@ -1,4 +1,4 @@
-"""Textures and surfaces of a device: handles, and the rows of properties that they lead to (``isa.images``)."""
+"""Textures and surfaces of a device: creation of handles and of their rows of properties (``isa.images``)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ __all__ = ["ImageObject", "check_flags", "image_fault", "levels_of", "surface_ro
 
 _NUMBERS = (int, float, np.floating, np.integer)
 _KINDS = {"u": UNSIGNED, "i": SIGNED, "f": FLOAT}
-#: by kind and bytes: what ``txq.channel_data_type`` gives for elements and for normalized reads (numbers of OpenCL, which the PTX
-#: manual refers to)
+#: by kind and bytes: results of ``txq.channel_data_type`` for elements and for normalized reads (numbers of OpenCL, to which the PTX
+#: manual refers)
 _DATA_TYPES = {
     ("i", 1): (0x10D7, 0x10D0),
     ("i", 2): (0x10D8, 0x10D1),
@@ -55,7 +55,7 @@ class ImageObject:
     def __init__(self, array: DeviceArray, row: NDArray[np.uint32], handle: int) -> None:
         self.array = array
         self.handle = handle
-        #: everything but where it is: equal for images that are read alike
+        #: everything but the address; equal for images that are read in the same way
         self.properties = row[FIELDS["width"] :].tobytes()
         self.kind = _NAMES[int(row[FIELDS["object"]])]
         self.geometry = _geometry(row)
@@ -103,12 +103,12 @@ def _base_row(
         "levels": 1,
     }
     row = np.zeros(ROW_WORDS, np.uint32)
-    _put(row, values)
+    _set_fields(row, values)
     return row
 
 
 def _channels(array: DeviceArray, channels: object) -> int:
-    """How many numbers a texel has. Raises ``LaunchError`` for an array whose elements make no such texels."""
+    """The number of channels of a texel. Raises ``LaunchError`` if the array's elements cannot have them."""
     if (array.dtype.kind, array.dtype.itemsize) not in _DATA_TYPES:
         raise LaunchError(
             f"an image of {array.dtype}", hint="accepted: 8-, 16- and 32-bit integers, float16 and float32"
@@ -143,7 +143,7 @@ def _layers_and_extent(
     return layers, extent
 
 
-def _put(row: NDArray[np.uint32], values: dict[str, int]) -> None:
+def _set_fields(row: NDArray[np.uint32], values: dict[str, int]) -> None:
     for name, value in values.items():
         row[FIELDS[name]] = value
 
@@ -156,14 +156,14 @@ def surface_row(array: DeviceArray, channels: object, *, layered: bool) -> NDArr
 
 
 def check_flags(function: str, **flags: object) -> None:
-    """Raises ``ArgumentError`` for one that is not a truth value."""
+    """Raises ``ArgumentError`` for flags that are not ``bool``."""
     for name, value in flags.items():
         if not isinstance(value, (bool, np.bool_, numbers.Integral)):
             raise wrong_type(function, name, value, "bool")
 
 
 def _listed(values: object) -> list[Any]:
-    """The values of something that has some; else a list of what cannot be one of them."""
+    """The values of an iterable; for others a list with an invalid value."""
     try:
         return [*values]  # type: ignore[misc]
     except TypeError:
@@ -211,12 +211,12 @@ def texture_row(
     }
     if read == "normalized":
         values["channel_data_type"] = _DATA_TYPES[kind, size][1]
-    _put(row, values)
+    _set_fields(row, values)
     return row
 
 
 def _check_reading(array: DeviceArray, read: str, filter: str, level_filter: str) -> None:
-    """Raises ``LaunchError`` for a way to read texels that there is not, or not for the array's elements."""
+    """Raises ``LaunchError`` for an unknown read mode or filter, or one that the array's elements do not support."""
     kind, size = array.dtype.kind, array.dtype.itemsize
     if read not in ("element", "normalized"):
         raise LaunchError(f"a texture with read={read!r}", hint="accepted: 'element' or 'normalized'")
@@ -235,7 +235,7 @@ def _check_reading(array: DeviceArray, read: str, filter: str, level_filter: str
 
 
 def _address_modes(address: str | Sequence[str]) -> list[int]:
-    """Of the three axes: the last one that is given holds for those behind it."""
+    """The address modes of three axes; missing ones equal the last one."""
     modes = [address] * 3 if isinstance(address, str) else _listed(address)
     if not modes or any(not isinstance(mode, str) or mode not in ADDRESS_MODES for mode in modes):
         raise LaunchError(
@@ -276,7 +276,7 @@ def _float_bits(value: float) -> int:
 
 
 def levels_of(rows: Sequence[NDArray[np.uint32]]) -> None:
-    """Make rows of textures the levels of detail of the first. Raises ``LaunchError`` where their sizes do not go with each other."""
+    """Make rows of textures the levels of detail of the first. Raises ``LaunchError`` if their sizes do not match."""
     first = rows[0]
     same = ("texel", "channels", "bits", "kind", "dimensions", "layered", "cube")
     for level, row in enumerate(rows):
@@ -289,23 +289,25 @@ def levels_of(rows: Sequence[NDArray[np.uint32]]) -> None:
                 hint="each level has half the width, height and depth of the one before, rounded down, at least 1",
             )
         if level:
-            # a handle of its own would lead to none
+            # the texture's own handle becomes invalid
             row[FIELDS["object"]] = 0
     first[FIELDS["levels"]] = len(rows)
 
 
 def image_fault(thread: str, instruction: Instruction, handle: int, images: Images) -> TrapError:
-    """Why an instruction cannot use the image whose handle a thread gives it."""
+    """The error of an instruction that cannot use the image of a thread's handle."""
     row = images.rows[int(images.find(np.array([handle], np.uint64))[0])]
     kind_of_image: object = _NAMES.get(int(row[FIELDS["object"]]))
     opcode = instruction.opcode
-    asked = "texture" if opcode.startswith(("tex", "tld4")) else "surface" if opcode[:2] == "su" else "image"
+    expected = (
+        "texture" if opcode.startswith(("tex", "tld4")) else "surface" if opcode[:2] == "su" else "image"
+    )
     geometry = str(instruction.form.modifier("geom") or "")
-    hint = f"make one with device.{asked if asked != 'image' else 'texture'}(array)"
+    hint = f"make one with device.{expected if expected != 'image' else 'texture'}(array)"
     if kind_of_image is None:
         message = f"{opcode}: {handle:#x} is not a texture or surface"
-    elif asked not in (kind_of_image, "image"):
-        message = f"{opcode}: {handle:#x} is a {kind_of_image}, not a {asked}"
+    elif expected not in (kind_of_image, "image"):
+        message = f"{opcode}: {handle:#x} is a {kind_of_image}, not a {expected}"
     elif geometry and geometry != _geometry(row):
         message = f"{opcode}: the {kind_of_image} is {_geometry(row)}"
         hint = "the shape of the array decides: (depth, height,) width (, channels), layers first; cube=True makes a cube map"

@@ -1,4 +1,4 @@
-"""Pages of the host that device memory lies in: reserved, and committed where they are touched."""
+"""Host pages for device memory: reserved, and committed on first use."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ __all__ = [
 
 #: host addresses of programs: the first that Linux lets a program map (``vm.mmap_min_addr``), and the end of the lower half
 FIRST, LAST = 1 << 16, 1 << 47
-#: so many bytes are rather set to zero than given back
+#: up to this size, zeroing bytes is preferred to returning their pages
 SMALL = 1 << 15
-#: of Linux's mman.h; Python names the first only from 3.13 on, the others not at all
+#: from Linux's mman.h; Python 3.13 has the first, no version the others
 _NORESERVE, _FIXED_NOREPLACE, _FIXED = 0x4000, 0x100000, 0x10
 _LINUX = sys.platform == "linux"
 
 
 def reserve(size: int, huge_from: int = 0) -> NDArray[np.uint8]:
-    """So many zero bytes, somewhere. From ``huge_from`` on the host may use huge pages. Raises ``LaunchError``."""
+    """So many zero bytes at any address. From ``huge_from`` on the host may use huge pages. Raises ``LaunchError``."""
     flags = (
         getattr(mmap, "MAP_PRIVATE", 0)
         | getattr(mmap, "MAP_ANONYMOUS", 0)
@@ -51,7 +51,7 @@ def reserve(size: int, huge_from: int = 0) -> NDArray[np.uint8]:
     except (OSError, OverflowError, ValueError) as error:
         raise _unreserved(size, error) from None
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without huge pages; only speed is lost
+        with contextlib.suppress(OSError):  # without huge pages only speed is lost
             pages.madvise(mmap.MADV_HUGEPAGE, huge_from // mmap.PAGESIZE * mmap.PAGESIZE)
     return np.frombuffer(pages, dtype=np.uint8)
 
@@ -64,67 +64,67 @@ def map_at(address: int, size: int, huge_from: int = 0) -> NDArray[np.uint8]:
             f"device memory is mapped at its own addresses on Linux only, not on {sys.platform}",
             hint="use Device() without mapped=True, and copies",
         )
-    where = _mapped_at(address, size)
-    if where != address:
-        gc.collect()  # a device that nobody has any longer may wait for the collector
-        where = _mapped_at(address, size)
-    if where != address:
+    mapped = _mapped_at(address, size)
+    if mapped != address:
+        gc.collect()  # an unreachable device may still hold the addresses
+        mapped = _mapped_at(address, size)
+    if mapped != address:
         raise LaunchError(
             f"the host addresses {address:#x} to {address + size:#x} of device memory are in use in this process",
             hint="a process has one Device(mapped=True) at a time: delete the other one first",
         )
     _libc().madvise(address + huge_from, size - huge_from, mmap.MADV_HUGEPAGE)
     pages = (ctypes.c_uint8 * size).from_address(address)
-    # not at exit: whoever runs after it may still hold addresses
+    # not at exit, as code that runs later may still use the addresses
     weakref.finalize(pages, _libc().munmap, address, size).atexit = False
     return np.frombuffer(pages, dtype=np.uint8)
 
 
 def _mapped_at(address: int, size: int) -> int:
-    """The address, or another one where something else is there. Raises ``LaunchError`` where there is no memory."""
+    """Map pages at the address, or at another one if it is occupied. Raises ``LaunchError`` if there is no memory."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED_NOREPLACE
-    where: int = _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
-    if where == address:
-        return where
-    if where != ctypes.c_void_p(-1).value:  # Linux before 4.17 takes the address for a wish
-        _libc().munmap(where, size)
+    mapped: int = _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+    if mapped == address:
+        return mapped
+    if mapped != ctypes.c_void_p(-1).value:  # Linux before 4.17 treats the address as a hint
+        _libc().munmap(mapped, size)
     elif ctypes.get_errno() not in (0, errno.EEXIST):
         raise _unreserved(size, OSError(ctypes.get_errno(), "mmap"))
     return -1
 
 
 def map_file(address: int, size: int, file: int, offset: int = 0) -> None:
-    """The bytes of a file, from one on, in the place of pages of ``map_at``, shared with whoever maps them too. Raises ``OSError``."""
-    _put(address, size, mmap.MAP_SHARED | _FIXED, file, offset)
+    """Replace pages of ``map_at`` by a shared mapping of a file, from an offset on. Raises ``OSError``."""
+    _map_fixed(address, size, mmap.MAP_SHARED | _FIXED, file, offset)
 
 
 def map_nothing(address: int, size: int) -> None:
-    """Zero pages again in the place of a file. Raises ``OSError``."""
-    _put(address, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED, -1)
+    """Replace the mapping of a file by zero pages. Raises ``OSError``."""
+    _map_fixed(address, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED, -1)
     _libc().madvise(address, size, mmap.MADV_HUGEPAGE)
 
 
-def _put(address: int, size: int, flags: int, file: int, offset: int = 0) -> None:
-    where = _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, file, offset)
-    if where != address:
+def _map_fixed(address: int, size: int, flags: int, file: int, offset: int = 0) -> None:
+    mapped = _libc().mmap(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, file, offset)
+    if mapped != address:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def at(address: int, size: int) -> NDArray[np.uint8]:
-    """The bytes at a host address, as an array that does not keep them."""
+    """The bytes at a host address, as an array that does not own them."""
     return np.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=np.uint8)
 
 
 def starting_before(data: NDArray[np.uint8], before: int) -> NDArray[np.uint8]:
-    """An array of bytes whose first element lies so many bytes before that of ``data``, and that reaches as far as a program's
-    addresses. Only what is mapped may be accessed. It keeps ``data``."""
+    """An array whose first element is so many bytes before that of ``data``, and which covers all higher addresses of the process.
+    Only mapped bytes may be accessed. It keeps ``data`` alive."""
 
     return np.asarray(_Moved(data, int(data.ctypes.data) - before))
 
 
 class _Moved:
-    """What NumPy makes an array of; it is that array's base."""
+    """The array interface of moved bytes; the base of the resulting array."""
 
     def __init__(self, keeps: NDArray[np.uint8], address: int) -> None:
         self.keeps = keeps
@@ -133,7 +133,7 @@ class _Moved:
 
 
 def give_back(address: int, size: int) -> None:
-    """Let the host have the pages of these bytes, which belong to nothing else, if they are many; they are zero afterwards."""
+    """Zero bytes, and return their pages, which contain nothing else, to the host if they are many."""
     if not size:
         return
     if size <= SMALL:

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["HANDLE_BYTES", "PAGE", "Shared", "SharedPages"]
 
 HANDLE_BYTES = 64
-"""Of ``CUipcMemHandle``."""
+"""Size of ``CUipcMemHandle``."""
 PAGE = mmap.PAGESIZE
-"""In which memory is shared."""
+"""Granularity of sharing, in bytes."""
 
 _MAGIC = b"gpuperf\0"
 _LAYOUT = struct.Struct("<8sIIQQQ")
 
 
 class Shared(NamedTuple):
-    """What a handle says: the process, its file, and the bytes in that."""
+    """The contents of a handle: process, file descriptor, and range of bytes in the file."""
 
     process: int
     file: int
@@ -49,16 +49,16 @@ class Shared(NamedTuple):
 
     @property
     def before(self) -> int:
-        """Bytes of the first page that come before these."""
+        """Bytes of the first page before the range."""
         return self.offset % PAGE
 
     @property
     def span(self) -> int:
-        """Bytes of all pages that hold a part of these."""
+        """Bytes of all pages that overlap the range."""
         return -(-(self.before + self.size) // PAGE) * PAGE
 
     def map(self, address: int) -> None:
-        """Put the pages at an address, a multiple of the page size. Raises ``LaunchError``."""
+        """Map the pages at an address, a multiple of the page size. Raises ``LaunchError``."""
         try:
             file = os.open(f"/proc/{self.process}/fd/{self.file}", os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
@@ -82,17 +82,16 @@ class Shared(NamedTuple):
 
 
 class SharedPages:
-    """A file without a name in the place of pages of a mapped arena, those that were shared; the byte of an address is always the same
-    of the file."""
+    """An anonymous file that replaces the shared pages of a mapped arena; each address has a fixed offset in the file."""
 
     def __init__(self) -> None:
         self._file = -1
         self._known: dict[Allocation, Shared] = {}
-        #: first and last pages, which several allocations may have a part of: how many shared ones do
+        #: first and last pages of allocations, which several may share → the number of shared allocations that overlap them
         self._edges: dict[int, int] = {}
 
     def share(self, allocation: Allocation) -> Shared:
-        """Raises ``OSError`` where the host has no room."""
+        """Share an allocation. Raises ``OSError`` if the host has no memory."""
         known = self._known.get(allocation)
         if known is None:
             if self._file < 0:
@@ -116,7 +115,7 @@ class SharedPages:
         return known
 
     def withdraw(self, allocation: Allocation) -> None:
-        """Before an allocation is freed: its pages are those of this process alone again."""
+        """Stop sharing an allocation before it is freed: its pages become private."""
         if self._known.pop(allocation, None) is None:
             return
         first, last, edges = self._pages(allocation)
@@ -125,21 +124,21 @@ class SharedPages:
             if self._edges[page]:
                 continue
             del self._edges[page]
-            held = at(page, PAGE).copy()
+            contents = at(page, PAGE).copy()
             map_nothing(page, PAGE)
-            at(page, PAGE)[:] = held
+            at(page, PAGE)[:] = contents
         if last - first > 2 * PAGE:
             map_nothing(first + PAGE, last - first - 2 * PAGE)
 
     @staticmethod
     def _pages(allocation: Allocation) -> tuple[int, int, tuple[int, ...]]:
-        """Where its pages begin and end, and the first and the last of them, which may be one."""
+        """Begin and end of its pages, and its first and last page, which may be the same."""
         first = allocation.address // PAGE * PAGE
         last = -(-allocation.end // PAGE) * PAGE
         return first, last, tuple(dict.fromkeys((first, last - PAGE)))
 
     def _move(self, address: int, size: int) -> None:
-        """Have the file hold what these pages hold, and be there in their place."""
+        """Copy pages to the file, and map the file instead."""
         offset = address - GLOBAL_BASE
         if os.fstat(self._file).st_size < offset + size:
             os.ftruncate(self._file, offset + size)

@@ -1,8 +1,8 @@
-"""Which memory an instruction may reach: that of its state space, or what its generic address may point to.
+"""The memory that an instruction may access: its state space, or the spaces of a generic address.
 
-Each kind of memory is a bit. The window of kernel parameters lies in that of global memory (manual, "Generic Addressing"), so what
-may reach global memory may reach it. Constant memory has a window of its own, but nvcc takes pointers to constant variables that it
-finds in memory for pointers to global ones, and reads with ``ld.global``: so that is possible too.
+Each kind of memory is a bit. The window of kernel parameters is within that of global memory (manual, "Generic Addressing"), so
+accesses to global memory may access it. Constant memory has a window of its own, but nvcc reads through pointers to constant variables
+that are loaded from memory with ``ld.global``, so this is allowed too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..ptx.syntax import Instruction
 
 __all__ = ["ANY", "KINDS", "bit_of", "piece_of", "reachable", "words"]
 
-#: numbers of the bits; those of allocations first
+#: bit numbers, allocations first
 KINDS = {"global": 0, "const": 1, "param": 2, "shared": 3, "local": 4}
 ANY = (1 << len(KINDS)) - 1
 _WORDS = {"global": "global", "const": "constant", "param": "parameter", "shared": "shared", "local": "local"}
@@ -24,7 +24,7 @@ def bit_of(kind: str) -> int:
 
 
 def reachable(instruction: Instruction, space: str = "") -> int:
-    """The bits of the memory that an instruction may reach. ``space``: that of one of several addresses."""
+    """The bits of the memory that an instruction may access. ``space``: that of one of several addresses."""
     modifiers = instruction.form.modifiers
     spaces: frozenset[str] = frozenset((space,)) if space else instruction.form.spaces
     if instruction.effect.copies and not spaces and "dim" not in modifiers:
@@ -36,7 +36,7 @@ def reachable(instruction: Instruction, space: str = "") -> int:
 
 
 def piece_of(instruction: Instruction) -> int:
-    """Bytes of what must begin inside an object: one element of a load, store or atomic; 0 for what may not leave it at all."""
+    """Bytes of an element of a load, store or atomic, which must begin inside an object; 0 if the whole access must be inside."""
     if not instruction.effect.per_lane or left_out(instruction):
         return 0
     kind = instruction.form.type

@@ -1,4 +1,4 @@
-"""Who stored to each word of global memory last, kept beside it while dead stores are looked for (``simt.dead_stores``)."""
+"""The last store to each word of global memory, for the detection of dead stores (``simt.dead_stores``)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ __all__ = ["StoreShadow"]
 
 
 class StoreShadow:
-    """Entries of 8 bytes for words of 4 bytes, for single bytes of words whose bytes have entries of their own, and for units of 256
-    bytes in which an object that was stored to begins. Pages that no store touches take no memory: a launch costs twice the bytes that
-    it writes.
+    """Entries of 8 bytes for words of 4 bytes, for single bytes of words with separate entries, and for units of 256 bytes in which a
+    stored object begins. Pages are committed on first use, so a launch takes twice the memory that it writes.
 
-    Entries have the ``epoch`` of their launch, so that those of earlier launches need not be cleared. The entry of a word says how the
-    store ``SPREAD`` over its bytes: the thread is that of the first one.
+    Entries contain the ``epoch`` of their launch, so that those of earlier launches need not be cleared. ``SPREAD`` of a word's entry
+    is how the stores of threads cover its bytes; the thread is that of the first byte.
     """
 
     #: bits of an entry: slot + 1 of the store, number of the thread in the launch, how it spread over a word, and epoch
     THREAD = 16
     SPREAD = 57
     EPOCH = 59
-    #: the last epoch, after which the shadow begins anew
+    #: the last epoch, after which the shadow is cleared
     LAST = 31
-    #: of SPREAD: one thread stored the whole word; each byte, or each half, is of the next thread; bytes have entries of their own
+    #: values of SPREAD: one thread stored the word; consecutive threads stored its bytes, or its halves; bytes have separate entries
     WHOLE = 0
     BYTES = 1
     HALVES = 2

@@ -1,4 +1,4 @@
-"""Which elements a tensor copy moves, where they lie in shared memory, and whether the copy may be made (manual: "Tensor Access
+"""The elements that a tensor copy moves, their addresses in shared memory, and errors of copies (manual: "Tensor Access
 Modes", "Swizzling Modes", "Restriction on Tensor Copy instructions").
 """
 
@@ -30,7 +30,7 @@ Places = NDArray[np.int64]
 
 
 class Copy(NamedTuple):
-    """What an instruction says of itself. ``mode`` is that of the map which it takes; ``operation`` is empty but of reductions."""
+    """The properties of a copy in its opcode. ``mode`` is that of its map; ``operation`` is empty except for reductions."""
 
     rank: int
     mode: int
@@ -40,7 +40,7 @@ class Copy(NamedTuple):
 
 
 def copy_of(instruction: Instruction) -> Copy:
-    """What a tensor copy says of itself."""
+    """The properties of a tensor copy in its opcode."""
     form = instruction.form
     mode = str(form.modifier("mode") or "tile").replace("_no_offs", "")
     return Copy(
@@ -54,8 +54,8 @@ def copy_of(instruction: Instruction) -> Copy:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """The units of one copy, in the order of shared memory: device addresses, and whether they lie in the tensor. ``row``: units that
-    lie side by side."""
+    """The units of one copy, in the order of shared memory: device addresses, and whether they are in bounds. ``row``: the number of
+    contiguous units."""
 
     addresses: NDArray[np.uint64]
     inside: NDArray[np.bool_]
@@ -69,12 +69,12 @@ class Box:
 
     @property
     def held(self) -> int:
-        """Bytes of shared memory, with padding."""
+        """Bytes of shared memory, including padding."""
         return self.addresses.size * self.layout.unit.held
 
 
 class Override(NamedTuple):
-    """What an instruction says instead of the map: of no axes the address alone (manual: "Overriding tensor property value")."""
+    """Properties that operands override; without axes only the address (manual: "Overriding tensor property value")."""
 
     address: int
     sizes: tuple[int, ...] = ()
@@ -110,7 +110,7 @@ class Override(NamedTuple):
 def problem_of(
     copy: Copy, layout: Layout, target: int, start: Sequence[int], offsets: Sequence[int]
 ) -> tuple[int, int, int] | None:
-    """Why a copy is an error: ``Problem``, and its word and amount."""
+    """The error of a copy: ``Problem``, and its word and amount, or ``None``."""
     element, first = layout.element, int(not layout.interleave)
     if layout.rank != copy.rank:
         return Problem.RANK, 0, layout.rank
@@ -168,7 +168,7 @@ def problem_of(
 
 def box_of(copy: Copy, layout: Layout, start: Sequence[int], offsets: Sequence[int], most: int) -> Box:
     """The units of a copy that begins at these coordinates, innermost first; ``offsets`` are those of im2col. ``most``: the bytes of
-    shared memory; of a copy that has more, the beginning."""
+    shared memory, to which a larger copy is truncated."""
     if layout.mode:
         row, lines = layout.pixel_units, _pixels(layout, start, offsets)
     elif copy.four_rows:
@@ -185,7 +185,7 @@ def box_of(copy: Copy, layout: Layout, start: Sequence[int], offsets: Sequence[i
     unit = layout.unit
     inner = np.tile(np.arange(row) * layout.step, len(lines)) + np.repeat(lines[:, 0], row)
     inside = (inner >= 0) & (inner < layout.shape[0])
-    # modulo 2^64, as maps can be written by programs
+    # modulo 2^64, as programs can write any map
     addresses = np.uint64(layout.address) + (inner // unit.elements * unit.size).astype(np.uint64)
     for axis in range(1, layout.rank):
         at = np.repeat(lines[:, axis], row)
@@ -197,8 +197,8 @@ def box_of(copy: Copy, layout: Layout, start: Sequence[int], offsets: Sequence[i
 def _pixels(layout: Layout, start: Sequence[int], offsets: Sequence[int]) -> Places:
     """Coordinates of the pixels of an im2col copy, one after the other (manual: "im2col mode", "im2col::w and im2col::w::128 modes").
 
-    Where the halo pixels of ``im2col::w::128`` lie the manual shows in a picture only: all of them behind the other pixels, the first
-    ones of the four groups of 32, then the second ones, as the rows of ``tcgen05.cp`` with shape ``4x256b`` are.
+    The manual specifies the order of halo pixels of ``im2col::w::128`` only by a figure: they follow all other pixels, first those of
+    each of the four groups of 32, then the second ones, as the rows of ``tcgen05.cp`` with shape ``4x256b``.
     """
     wide, first = layout.mode > 1, int(not layout.interleave)
     spatial = 1 if wide else layout.rank - 2
@@ -228,7 +228,7 @@ def _pixels(layout: Layout, start: Sequence[int], offsets: Sequence[int]) -> Pla
 
 
 def swizzled(layout: Layout, offsets: Places) -> Places:
-    """Addresses of shared memory where the bytes lie that would lie at these without a swizzle."""
+    """Swizzled addresses of shared memory."""
     if layout.swizzle != Place.SWIZZLE_128:
         bits = 1 if layout.swizzle == Place.SWIZZLE_96 else layout.swizzle
         return offsets ^ ((offsets >> 7 & (1 << bits) - 1) << 4)

@@ -15,14 +15,14 @@ from .tensor_maps import Layout
 
 __all__ = ["check_inner", "described", "five", "whole", "with_options"]
 
-#: what the driver calls NumPy's kinds and widths; what NumPy has no name for goes as unsigned integers
+#: the driver's names of NumPy's kinds and widths; types that NumPy lacks are unsigned integers
 _OF_DTYPE = {
     "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "int32": "INT32", "uint64": "UINT64", "int64": "INT64",
     "float16": "FLOAT16", "float32": "FLOAT32", "float64": "FLOAT64", "bfloat16": "BFLOAT16",
 }  # fmt: skip
 _OF_WIDTH = {1: "UINT8", 2: "UINT16", 4: "UINT32", 8: "UINT64"}
 _NUMBERS = {element.driver: number for number, element in enumerate(ELEMENTS)}
-#: the padded types → the swizzles that they take, with their atomicities
+#: padded types → accepted swizzles, with their atomicities
 _PADDED = {
     "16U4_ALIGN16B": ("none 16B", "128B 16B", "128B 32B"),
     "16U6_ALIGN16B": ("none 16B", "128B 16B", "128B 32B", "128B 64B"),
@@ -31,19 +31,19 @@ _PADDED = {
 
 def whole(values: object, rank: int, what: str, low: int, high: int) -> tuple[int, ...]:
     """So many integers from ``low`` to ``high``. Raises ``LaunchError``."""
-    given = values if isinstance(values, (tuple, list)) else (values,)
-    if len(given) != rank or not all(isinstance(item, (int, np.integer)) for item in given):
+    items = values if isinstance(values, (tuple, list)) else (values,)
+    if len(items) != rank or not all(isinstance(item, (int, np.integer)) for item in items):
         raise LaunchError(
             f"TensorMap: {what} is {values!r}", hint=f"accepted: {rank} integers, one for each axis"
         )
-    for item in given:
+    for item in items:
         if not low <= item <= high:
             raise LaunchError(f"TensorMap: {what} has {int(item):,}", hint=f"accepted: {low} to {high:,}")
-    return tuple(int(item) for item in given)
+    return tuple(int(item) for item in items)
 
 
 def five(items: Sequence[int]) -> tuple[int, ...]:
-    """With ones for the axes that there are not."""
+    """The items padded with ones to five axes."""
     return (*items, *(1,) * (5 - len(items)))
 
 
@@ -81,7 +81,7 @@ def described(
     interleave: str,
     element_strides: Sequence[int] | None,
 ) -> Layout:
-    """What all kinds of map have in common."""
+    """The fields that all kinds of map have."""
     address, element, shape = _source(array, shape, dtype, data_type)
     slices = number_of(interleave, INTERLEAVES, "interleave")
     least, most = (4, 6) if slices else (1, 5)
@@ -104,7 +104,7 @@ def described(
     every: Sequence[int] = (1,) * rank
     if element_strides is not None:
         every = whole(element_strides, rank, "element_strides", 1, 8)[::-1]
-        # as in the driver, that of the innermost axis counts only for interleaved layouts
+        # like the driver, ignores the innermost one except for interleaved layouts
         every = every if slices else (1, *every[1:])
     layout = Layout(
         address, rank, _NUMBERS[element.driver], 0, 0, 0, slices, (1,) * 5, five(every), 0,
@@ -118,7 +118,7 @@ def described(
 def _source(
     array: DeviceArray | int, shape: Sequence[int] | None, dtype: DTypeLike | None, data_type: str | None
 ) -> tuple[int, Element, Sequence[int]]:
-    """Address, type and shape of the tensor that a map is made of."""
+    """Address, element type and shape of the tensor of a map."""
     if isinstance(array, DeviceArray):
         element = _element(array.dtype if dtype is None else as_dtype(dtype), data_type)
         if shape is None and element.elements > 1 and array.shape:
@@ -155,7 +155,7 @@ def _check_alignment(
 def _check_inside(
     array: DeviceArray, unit: Element, address: int, sizes: tuple[int, ...], steps: tuple[int, ...]
 ) -> None:
-    """Raises ``LaunchError`` for a tensor that does not lie inside the array."""
+    """Raises ``LaunchError`` for a tensor that exceeds the array."""
     inner = -(-sizes[0] // unit.elements) * unit.size
     last = address + inner + sum((size - 1) * step for size, step in zip(sizes[1:], steps))
     if last > array.allocation.end:
@@ -166,7 +166,7 @@ def _check_inside(
 
 
 def _strides(strides: Sequence[int] | None, sizes: tuple[int, ...], element: Element) -> tuple[int, ...]:
-    """Bytes from one to the next along all axes but the innermost."""
+    """Strides in bytes along all axes but the innermost."""
     if strides is None:
         packed = -(-sizes[0] // element.elements) * element.size
         steps = []
@@ -198,7 +198,7 @@ def _sliced(
 
 
 def with_options(base: Layout, swizzle: str, atomicity: str, fill: str) -> Layout:
-    """With what may not go together with the rest."""
+    """The layout with options whose combinations are restricted."""
     layout = replace(
         base,
         swizzle=number_of(swizzle, SWIZZLES[:-1], "swizzle"),
@@ -214,9 +214,9 @@ def with_options(base: Layout, swizzle: str, atomicity: str, fill: str) -> Layou
         raise LaunchError(
             f"TensorMap: swizzle {swizzle!r} with interleave '32B'", hint="accepted: swizzle '32B'"
         )
-    taken = _PADDED.get(layout.element.driver)
-    if taken is not None and f"{swizzle} {atomicity}" not in taken:
-        accepted = ", ".join("{!r} with atomicity {!r}".format(*item.split()) for item in taken)
+    swizzles = _PADDED.get(layout.element.driver)
+    if swizzles is not None and f"{swizzle} {atomicity}" not in swizzles:
+        accepted = ", ".join("{!r} with atomicity {!r}".format(*item.split()) for item in swizzles)
         raise LaunchError(
             f"TensorMap: swizzle {swizzle!r} with atomicity {atomicity!r} of elements of type {layout.element.driver}",
             hint=f"accepted: {accepted}",
@@ -229,7 +229,7 @@ def with_options(base: Layout, swizzle: str, atomicity: str, fill: str) -> Layou
 
 
 def check_inner(layout: Layout, length: int, what: str) -> None:
-    """What a copy has along the innermost axis: whole pieces of 16 bytes, not more than a swizzle takes."""
+    """Check the length of a box along the innermost axis: a multiple of 16 bytes, at most the swizzle's width."""
     if layout.interleave:
         return
     element = layout.element

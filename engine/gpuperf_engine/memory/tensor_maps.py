@@ -1,5 +1,5 @@
-"""Tensor maps as bytes. What ``cuTensorMapEncode…`` of the CUDA driver make is opaque to programs (manual: "Tensor-map"); here the 128
-bytes are, little-endian (places: ``Place``):
+"""Tensor maps as bytes. Results of ``cuTensorMapEncode…`` of the CUDA driver are opaque to programs (manual: "Tensor-map"); here the
+128 bytes are, little-endian (offsets: ``Place``):
 
 =========== ==========================================================================================================
 bytes       field
@@ -53,7 +53,7 @@ _PADDED = tuple(number for number, element in enumerate(ELEMENTS) if element.hel
 
 
 class Place:
-    """Where the fields are, and tables by element type of so many bits each."""
+    """Offsets of the fields, and tables by element type with so many bits per entry."""
 
     ADDRESS = 8
     RANK = 16
@@ -80,20 +80,20 @@ class Place:
     ROUNDED = sum(1 << number for number, element in enumerate(ELEMENTS) if element.name.startswith("tf32"))
     PACKED_4 = next(number for number, element in enumerate(ELEMENTS) if element.name == "b4x16")
     PACKED_6 = next(number for number, element in enumerate(ELEMENTS) if element.name == "b6x16_p32")
-    #: elements of a padded unit, the bytes it has in shared memory, and what the first coordinate is a multiple of
+    #: elements of a padded unit, its bytes in shared memory, and the multiple that the first coordinate must be
     PADDED_ELEMENTS, PADDED_HELD, PADDED_START = next(
         (ELEMENTS[number].elements, ELEMENTS[number].held, ELEMENTS[number].start) for number in _PADDED
     )
-    #: numbers that rules are about
+    #: numbers of values with restrictions
     SWIZZLE_128 = SWIZZLES.index("128B")
     SWIZZLE_96 = SWIZZLES.index("96B")
     FLIPPED = ATOMS.index("32B_FLIP_8B")
     ATOM_64B = ATOMS.index("64B")
-    #: all fields that a map may lack, the bit of the first of each, and what messages call it
+    #: all fields that a map may lack, the bit of the first of each, and their names in messages
     EVERY_FIELD = sum(((1 << FIELDS[name].number) - 1) << bit for name, bit in UNSET_BITS.items())
     NO_ADDRESS, NO_BOX, NO_SHAPE, NO_STEP, NO_STRIDE = UNSET_BITS.values()
     ADDRESS_WORD, BOX_WORD, SHAPE_WORD, STEP_WORD, STRIDE_WORD = map(field_word, UNSET_BITS)
-    #: how many numbers there are, and the most that some fields have
+    #: exclusive bounds of numbers, and limits of some fields
     TYPES, WIDTHS, FILLINGS, KINDS = len(ELEMENTS), len(SWIZZLES), len(FILLS), len(MODES)
     SLICES, ATOMICITIES = len(INTERLEAVES), len(ATOMS)
     MOST_BOX, MOST_STEP = FIELDS["box_dim"].high, FIELDS["element_stride"].high
@@ -104,11 +104,11 @@ class Place:
     WIDE_HALO = HALO_LIMITS["im2col::w"]
     WIDE_128_HALO = HALO_LIMITS["im2col::w::128"]
     WIDE_OFFSET = W_OFFSET_LIMIT
-    #: 64 bits of what elements outside are filled with
+    #: 64 bits of the value of elements out of bounds
     NAN = OUT_OF_BOUNDS * 0x0001_0001_0001_0001
 
 
-#: field of ``tensormap.replace`` → place, bytes, and what is added to the value
+#: field of ``tensormap.replace`` → offset, bytes, and a number that is added to the value
 _FIELDS = {
     "global_address": (Place.ADDRESS, 8, 0),
     "rank": (Place.RANK, 4, 1),
@@ -125,13 +125,13 @@ _FIELDS = {
 
 
 def field_place(name: str, ordinal: int) -> tuple[int, int, int]:
-    """Where ``tensormap.replace`` writes, how many bytes, and what it adds to the value."""
+    """The offset at which ``tensormap.replace`` writes, the number of bytes, and what it adds to the value."""
     offset, size, bias = _FIELDS[name]
     return offset + min(ordinal, FIELDS[name].number - 1) * size, size, bias
 
 
 def field_bit(name: str, ordinal: int) -> int:
-    """The bit of a field among those that a map may lack, as a mask; 0 of one that every map has."""
+    """The bit mask of a field that a map may lack; 0 for fields that are always set."""
     return 1 << UNSET_BITS[name] + ordinal if name in UNSET_BITS else 0
 
 
@@ -162,7 +162,7 @@ class Layout:
 
     @classmethod
     def begun(cls) -> Layout:
-        """What 128 zero bytes become when their first field is set."""
+        """The map that 128 zero bytes become when their first field is set."""
         none, ones = (0,) * 5, (1,) * 5
         return cls(0, 1, 0, 0, 0, 0, 0, ones, ones, 0, none[:4], ones, unset=Place.EVERY_FIELD)
 
@@ -195,7 +195,7 @@ class Layout:
         return layout if magic == MAGIC and layout._is_one() else None
 
     def _is_one(self) -> bool:
-        """Whether no field has a number that means nothing, as programs can write anything."""
+        """Whether all fields are valid, as programs can write anything."""
         names = (
             (self.type, ELEMENTS),
             (self.swizzle, SWIZZLES),
@@ -213,12 +213,12 @@ class Layout:
 
     @property
     def element(self) -> Element:
-        """What its elements are."""
+        """The element type."""
         return ELEMENTS[self.type]
 
     @property
     def unit(self) -> Element:
-        """What is moved as one: of an interleaved tensor a slice."""
+        """The unit of copies: for an interleaved tensor a slice."""
         if not self.interleave:
             return self.element
         size = 8 << self.interleave
@@ -226,7 +226,7 @@ class Layout:
 
     @property
     def step(self) -> int:
-        """What the first coordinate of a unit is more than that of the unit before it."""
+        """The distance between the first coordinates of consecutive units."""
         return self.steps[0] if self.interleave else self.element.elements
 
     def counts(self) -> list[int]:
@@ -245,5 +245,5 @@ class Layout:
 
     @property
     def padding(self) -> int:
-        """64 bits of what the elements that lie outside are filled with."""
+        """64 bits of the value of elements out of bounds."""
         return Place.NAN if self.fill and self.element.is_float else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -11,6 +12,8 @@ __all__ = ["FindingGroup", "finding_groups", "rounded"]
 
 #: places of instructions that are named
 _NAMED = 6
+#: what ends the identity of an element of a vector access
+_VECTOR = re.compile(r"\[\d+\]$")
 
 
 @dataclass
@@ -29,10 +32,12 @@ class FindingGroup:
         places = list(dict.fromkeys(place for row in self.more if (place := _place(row)) != own))
         named = [*places[:_NAMED], *(["…"] if len(places) > _NAMED else [])]
         where = f", at {', '.join(named)} too" if named else " of that line" if own else ""
-        number = len(self.more)
-        return (
-            f"{self.first['message']}; likewise {number} more instruction{'s' if number > 1 else ''}{where}"
-        )
+        instructions = _instructions((self.first, *self.more)) - 1
+        if not instructions:
+            return (
+                f"{self.first['message']}; likewise {_count(len(self.more), 'more element')} of that vector"
+            )
+        return f"{self.first['message']}; likewise {_count(instructions, 'more instruction')}{where}"
 
     def saved(self, unit: str = "us") -> str:
         """``48 bytes, 0.2 us on h100-sxm``: what all of them would save together; empty for nothing."""
@@ -43,6 +48,17 @@ class FindingGroup:
             saving = sum(row.get("saving_us", {}).get(target, 0.0) for row in rows)
             saved.append(f"{rounded(saving)} {unit} on {target}")
         return ", ".join(saved)
+
+
+def _instructions(rows: Iterable[FindingRow]) -> int:
+    """How many they are of: the elements of a vector access have findings of their own."""
+    identities = [row["identity"] for row in rows]
+    vectors = [identity for identity in identities if _VECTOR.search(identity)]
+    return len(identities) - len(vectors) + len({_VECTOR.sub("", identity) for identity in vectors})
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number > 1 else ''}"
 
 
 def rounded(number: float) -> str:

@@ -471,3 +471,22 @@ def test_atomics_whose_zero_counts(operation: str, used: bool) -> None:
 
 def test_atomics_of_which_fewer_than_half_are_zero() -> None:
     assert not _combined("add.u32", (_INDEX % 3).astype(np.uint32))
+
+
+def test_findings_name_the_element_of_a_vector() -> None:
+    """x[i] = {i, 0, i, 0}."""
+    text = (
+        head("7.8", "sm_80")
+        + """.visible .entry k(.param .u64 x) {
+    .reg .b64 %rd<3>; .reg .b32 %r<3>;
+    ld.param.u64 %rd1, [x]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 16; add.s64 %rd1, %rd1, %rd2; mov.u32 %r2, 0;
+    st.global.v4.u32 [%rd1], {%r1, %r2, %r1, %r2};
+    ret;
+}"""
+    )
+    device = ge.Device(observe={"accesses"}, memory_bytes=1 << 24)
+    device.launch(ge.parse(text)["k"], 1, 256, [device.zeros(1024, np.uint32, name="x")])
+    said = [finding.message for finding in ge.find_patterns(device) if finding.rule == "single-zero"]
+    assert [text[text.index("'x'") :] for text in said] == [
+        f"'x' (vector element {n}): all are 0" for n in (1, 3)
+    ]

@@ -45,7 +45,10 @@ def instruction_finding(
     }
     verb, way = (MOVES | ATOMICS)[record.kind]
     name = record.object or "memory"
-    what = f"{record.opcode} at {place} {verb} {record.count:,} elements {way} {name!r}: {match.text}"
+    of_vector = f" (vector element {record.element})" if instruction.endswith("]") else ""
+    what = (
+        f"{record.opcode} at {place} {verb} {record.count:,} elements {way} {name!r}{of_vector}: {match.text}"
+    )
     share = min(1.0, match.waste / moved) if moved else 0.0
     loads, stores = (share if record.kind == kind else 0.0 for kind in MOVES)
     return Finding(

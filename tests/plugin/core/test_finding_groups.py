@@ -37,6 +37,18 @@ def test_of_many_places_few_are_named() -> None:
     assert group.message.endswith("1 more instruction, at k.cu:12 too")
 
 
+def test_elements_of_a_vector_are_one_instruction() -> None:
+    rows = [
+        row(7, identity=f"single-zero | out | k st.global.v4.f32 #{which}[{n}]")
+        for which in (1, 2)
+        for n in range(4)
+    ]
+    (group,) = finding_groups(rows[:4])
+    assert group.message == "the store at line 7; likewise 3 more elements of that vector"
+    (group,) = finding_groups(rows)
+    assert group.message == "the store at line 7; likewise 1 more instruction of that line"
+
+
 def test_what_fails_is_accepted_or_is_about_objects_stands_by_itself() -> None:
     rows = [
         row(1, severity="fail"),

@@ -662,3 +662,18 @@ UNPROVED = {
     "a change that is not always made",
     "a change that depends on the block",
 }
+
+
+@pytest.mark.parametrize("adjacent", [True, False])
+def test_the_threads_of_a_race_are_those_that_access_the_byte(adjacent: bool) -> None:
+    """Every second lane stores a byte, to x[lane] or, side by side, to x[lane / 2]; then lane 5 of the second warp loads one."""
+    lane, byte = (10, 5) if adjacent else (30, 30)
+    body = f"""and.b32 %r8, %r0, 1; setp.eq.u32 %p2, %r8, 0; and.pred %p2, %p2, %p1;
+shr.u32 %r8, %r0, {int(adjacent)}; cvt.u64.u32 %rd2, %r8; add.u64 %rd2, %rd0, %rd2; @%p2 st.global.u8 [%rd2], %r0;
+setp.eq.u32 %p3, %r0, 37; @%p3 ld.global.u8 %r9, [%rd0+{byte}];
+ret; }}"""
+    device = ge.Device(memory_bytes=1 << 24)
+    (race,) = device.launch(ge.parse(HEAD + body)["k"], 1, 64, [device.zeros(64, np.uint8, name="x")]).races
+    assert (race.kind, race.object, race.second.thread) == ("RAW", f"x + {byte}", (37, 0, 0))
+    assert race.nearby or race.first.thread == (lane, 0, 0)
+    assert race.nearby == ("near there" in race.message) == adjacent

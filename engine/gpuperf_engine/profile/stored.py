@@ -309,6 +309,7 @@ def _race(item: object) -> Race:
         second=_access(row.of("second", dict)),
         count=row.whole("count"),
         missing=row.of("missing", str),
+        nearby=row.of("nearby", bool),
     )
 
 

@@ -44,7 +44,8 @@ class Race:
     number of such conflicts of these two instructions in shared memory. The threads are those of the first occurrence in the first
     blocks. ``missing``: the missing fence if the accesses are ordered, but the later one uses another proxy
     (``fence.proxy.async``); ``end of the launch`` if it reads through a texture or surface what the same launch, or even the same
-    thread, has stored; otherwise ``""``.
+    thread, has stored; otherwise ``""``. ``nearby``: the two warps conflict, but of at least one of them only its last access of
+    the same 64 bytes is known: another of its threads or instructions may be the one that conflicts.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Race:
     second: RaceAccess
     count: int = 1
     missing: str = ""
+    nearby: bool = False
 
     @property
     def message(self) -> str:
@@ -67,6 +69,7 @@ class Race:
         return (
             f"{self.second.place}: race on {self.space} memory ({self.kind}): {self.second} {did} {other}, at {self.object}, "
             f"with {f'no {self.missing} between' if self.missing else 'nothing between that orders them'}"
+            + (", or by other threads or instructions of these warps near there" if self.nearby else "")
         )
 
     def to_dict(self) -> dict[str, Any]:

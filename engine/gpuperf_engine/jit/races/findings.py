@@ -73,7 +73,10 @@ def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:
     if key & Layout.FAR:
         # how often depends on which CTAs ran at the same time
         missing = LAUNCH_END if key & Layout.UNFENCED else ""
-        return Race(kind, "global", _object(plan, place), place, first, second, missing=missing)
+        nearby = bool(key & Layout.NEAR_BY)
+        return Race(
+            kind, "global", _object(plan, place), place, first, second, missing=missing, nearby=nearby
+        )
     owner, place = place >> 32, place & 0xFFFFFFFF
     name = _variable(program, place)
     if owner and _block(plan, owner - 1) != second.block:

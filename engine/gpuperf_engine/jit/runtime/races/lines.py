@@ -54,15 +54,19 @@ def race_set(access: LineAccess, entry: LineEntry, who: int, strong: int) -> int
 
 
 def race_kept(access: LineAccess, entry: LineEntry) -> int:
-    """Note an access in its entry; one that goes on where the last one of its warp and instruction ended is one with it."""
+    """Note an access in its entry; one that goes on where the last one of its warp and instruction ended, with the next lane, is one
+    with it."""
     info = access.INFO
     shape = access.SHAPE
     entry.MASK = entry.MASK | access.MASK
     entry.EPOCH = access.EPOCH
     if (entry.BY ^ info) < 32:
         last = entry.AT
-        end = (last & (Line.BYTES - 1)) + (last >> LineEntry.LENGTH) + 1
-        if end == shape & (Line.BYTES - 1) and ((last ^ shape) >> LineEntry.POWER & 7) == 0:
+        length = (last >> LineEntry.LENGTH) + 1
+        end = (last & (Line.BYTES - 1)) + length
+        power = last >> LineEntry.POWER & 7
+        lane = (entry.BY & 31) + (length >> power)
+        if end == shape & (Line.BYTES - 1) and power == shape >> LineEntry.POWER & 7 and lane == info & 31:
             entry.AT = last + (((shape >> LineEntry.LENGTH) + 1) << LineEntry.LENGTH)
             return 0
     entry.AT = shape
@@ -145,10 +149,10 @@ def race_bytes(shape: int) -> int:
 
 
 def race_lane(info: int, shape: int, byte: int) -> int:
-    """What is behind an epoch, with the lane that accesses one byte of the line."""
-    begins = shape & (Line.BYTES - 1)
-    if byte >= begins:
-        lane = (info & 31) + ((byte - begins) >> (shape >> LineEntry.POWER & 7))
-        if lane < 32:
-            return (info & -32) | lane
-    return info
+    """What is behind an epoch, with the lane that accesses one byte of the line; as it is where that is not known (``NEAR_BY``)."""
+    if race_bytes(shape) >> byte & 1 == 0:
+        return info
+    lane = (info & 31) + ((byte - (shape & (Line.BYTES - 1))) >> (shape >> LineEntry.POWER & 7))
+    if lane > 31:
+        return info
+    return (info & -32) | lane

@@ -98,13 +98,14 @@ RACES = {
         f"{INIT}st.shared.u32 [%r4], %r0;\nmbarrier.arrive.shared.b64 %rd2, [%r6];\n{OTHER}",
         ("RAW", 4, 6, 0, 32),
     ),
+    # the second warp completes the phase, and the first loads before it
     "a relaxed arrival without a fence before": (
         f"{INIT}st.shared.u32 [%r4], %r0;\n{ARRIVE}{WAIT}fence.acq_rel.cta;\n{OTHER}",
-        ("RAW", 4, 8, 0, 32),
+        ("RAW", 4, 8, 32, 0),
     ),
     "a relaxed wait without a fence behind": (
         f"{INIT}st.shared.u32 [%r4], %r0;\nmbarrier.arrive.shared.b64 %rd2, [%r6];\n{RELAXED_WAIT}{OTHER}",
-        ("RAW", 4, 7, 0, 32),
+        ("RAW", 4, 7, 32, 0),
     ),
     "a flag without a fence before": (
         f"{INIT}@%p1 st.shared.u32 [%r4], %r0;\n@%p0 st.volatile.shared.u32 [%r7], 1;\n"

@@ -244,7 +244,8 @@ class WaitStep:
         self.guarded(warp)
 
     def __call__(self, warp: ReferenceWarp) -> bool:
-        """Write the results of the lanes; returns ``False`` instead if a phase is incomplete and the warp may wait."""
+        """Write the results of the lanes; returns ``False`` instead if a phase is incomplete and the warp may wait, or if other warps
+        run first."""
         guard, active = self.guarded(warp, counts=False)
         lanes = np.flatnonzero(active).tolist()
         addresses = self.objects.read(warp)
@@ -256,6 +257,10 @@ class WaitStep:
                 return False
             if warp.mask != warp.live:
                 warp.quantum = 0
+        elif lanes and warp.began != warp.cta.barriers.phases:
+            warp.began = warp.cta.barriers.phases
+            warp.lets_others = True
+            return False
         warp.expired = False
         answers = (LaneValue(complete, _PRED), LaneValue(reported, _PRED), LaneValue(_NO_VALUE, _B8))
         for target, answer in zip(self.targets, answers):

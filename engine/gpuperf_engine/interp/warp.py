@@ -172,6 +172,10 @@ class ReferenceWarp:
         self.suspended = False
         #: whether that wait has expired
         self.expired = False
+        #: phases of mbarriers of the CTA that were completed when the warp last began to run
+        self.began = 0
+        #: whether it stops for other warps to see the phases completed since
+        self.lets_others = False
         self._slice_end = 0  # the block after which the last time slice ended
         #: counters of this warp's threads, shape (columns, 32), if they are observed
         self.own = cta.counters.threads_of(cta.index, index)
@@ -260,7 +264,8 @@ class ReferenceWarp:
 
     def _run(self) -> Status:
         paths, blocks, counters = self.paths, self.cta.blocks, self.counters
-        self.suspended = False
+        self.suspended = self.lets_others = False
+        self.began = self.cta.barriers.phases
         if self.at_barrier is not None:
             end, self.at_barrier = self.at_barrier, None
             self._enter()
@@ -302,8 +307,10 @@ class ReferenceWarp:
         return self._stopped()
 
     def _suspend(self, block: Block) -> Status:
-        """The running path starts to wait for a phase of an mbarrier, or for its warpgroup."""
+        """The running path starts to wait for a phase of an mbarrier, for its warpgroup, or for other warps to run first."""
         self.paths.pc = AT_WAIT + block.index
+        if self.lets_others:
+            return Status.READY
         if self.paths.others_can_run():
             self.paths.switch_path()
             return Status.SLICE_OVER

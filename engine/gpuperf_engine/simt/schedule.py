@@ -24,11 +24,13 @@ cancels the next one in launch order that has not started, and fails if there is
 ones alternate in their requests, the time slice of a warp ends at the first back edge after its request; and one that starts is
 visited again, before the next one starts, as long as a barrier or phase of it completes in the visit and it has made no request.
 
-A warp suspended at a wait on an mbarrier continues, with the rest of its time slice, when a phase of any mbarrier of its CTA has
-completed, and waits again if it was another one. Waits on mbarriers expire only if all warps of all resident CTAs wait: in the next
-sweep they return that the phase is not complete; if other lanes of the warp wait for lanes at such a wait, the time slice ends at
-the next back edge, so that they can continue. After ``MOST_EXPIRATIONS`` consecutive expirations, during which no CTA has ended and
-no barrier or phase completed, the launch is in a deadlock.
+A warp that reaches a wait on a completed phase of an mbarrier, and has itself completed a phase of its CTA since it last stopped,
+stops there until all others have had the chance to run: they may wait for that phase, and would miss it if the warp continued and
+completed the next one. A warp suspended at a wait on an mbarrier continues, with the rest of its time slice, when a phase of any
+mbarrier of its CTA has completed, and waits again if it was another one. Waits on mbarriers expire only if all warps of all resident
+CTAs wait: in the next sweep they return that the phase is not complete; if other lanes of the warp wait for lanes at such a wait, the
+time slice ends at the next back edge, so that they can continue. After ``MOST_EXPIRATIONS`` consecutive expirations, during which no
+CTA has ended and no barrier or phase completed, the launch is in a deadlock.
 
 A warp that waits for others of its warpgroup (``wgmma.fence``) or their products (``wgmma.wait_group``) continues, with the rest of
 its time slice, when it is the next one in index order after they have arrived. At ``wgmma.fence`` waits expire as at an mbarrier.

@@ -113,6 +113,11 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     )
     to.faulting = True
     to.check_faults()
+    after, now = writer.label("after"), writer.label("now")
+    writer.branch(writer.icmp("eq", complete, -1), after, now)
+    writer.start(after)
+    to.generator.stop(str(code), Status.STOPPED)
+    writer.start(now)
     hold, over = writer.label("hold"), writer.label("over")
     writer.branch(writer.icmp("ult", complete, 4294967296), hold, over)
     writer.start(hold)

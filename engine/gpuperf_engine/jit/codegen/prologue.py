@@ -148,6 +148,7 @@ def write_exits(generator: CodeGenerator) -> None:
         Status.SUSPENDED,
         Status.GATHERS,
         Status.WARPGROUP,
+        Status.STOPPED,
     ):
         writer.start(f"leave{status}")
         if status == Status.DONE and generator.program.products:

@@ -357,6 +357,7 @@ class State(Record):
     YIELDING = U32(140)  # ``YieldBits``
     HOLDS = U32(144)  # lanes whose predicate held at the aligned barrier where the warp is being gathered
     GATHERED = U32(148)  # that barrier, as ``BARRIER_ID``, ``BARRIER_WARPS`` and ``BARRIER_KIND``
+    BEGAN = U32(156)  # 1 + phases completed when it began to run, since it last stopped; 0: it has stopped
     CONVERGING = U32(160)  # 1: an exchange is carried out for the lanes of a diverged warp
     STOPS = U32(164)  # at ``Event.CONVERGE``: whether the path that ran has come to wait
     # where warps are diverged at barriers, instead of ``CLUSTER``: lanes that have arrived at the barrier of the cluster, and lanes

@@ -87,7 +87,7 @@ class Status:
     SUSPENDED = 7
     GATHERS = 14
     WARPGROUP = 15
-    STOPPED = 16  # from ``settle`` to ``proceed``: the next warp runs
+    STOPPED = 16  # the next warp runs, and this one when its turn comes again
 
 
 class Wait:

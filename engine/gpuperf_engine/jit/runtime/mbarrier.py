@@ -237,8 +237,9 @@ def mbarrier_lanes(
 def mbarrier_wait(
     context: Context, cta: Cta, state: State, site: int, mask: int, addresses: int, states: int, how: int
 ) -> int:
-    """The lanes whose phases are complete, + 2^32 if the wait is over, + 2^33 if it gives up; whether something was reported takes the
-    place of the states. ``how``: 1 where parities are given, + 2 of conditional phases, + 256 generic, + 2048 relaxed."""
+    """The lanes whose phases are complete, + 2^32 if the wait is over, + 2^33 if it gives up; or −1 if others have their turn
+    first, since the warp has completed a phase since it began to run. Whether something was reported takes the place of the
+    states. ``how``: 1 where parities are given, + 2 of conditional phases, + 256 generic, + 2048 relaxed."""
     rest = mask
     complete = 0
     while rest:
@@ -270,6 +271,8 @@ def mbarrier_wait(
                 reported = (word >> Mbarrier.REPORTED) & 1
         store64(states + lane * 8, reported)
     if complete == mask:
+        if mask and state.BEGAN != (cta.PHASES + 1) & 4294967295:
+            return -1
         state.EXPIRED = 0
         return complete | 4294967296
     if state.EXPIRED == 0:

@@ -232,6 +232,7 @@ def stopped(context: Context, cta: Cta, state: State, status: int) -> int:
         state.WAIT = Wait.GATHERS
     elif status != Status.STOPPED:
         return 0
+    state.BEGAN = 0
     return 1
 
 
@@ -266,6 +267,8 @@ def proceed(context: Context, cta: Cta) -> int:
         if wait == Wait.RUNNABLE:
             ran = 1
             context.STATE = state
+            if state.BEGAN == 0:
+                state.BEGAN = cta.PHASES + 1
             if races:
                 context.RACE_WARP = race_me(races, warp)
             status = call(code, context, cta, state)

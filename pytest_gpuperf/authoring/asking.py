@@ -10,14 +10,14 @@ from gpuperf_engine.errors import EngineError
 
 from ..config.contributions import answers
 from ..core.escaping import one_line
-from ..sources.base import Compilation, JitFunction, PtxSource
+from ..sources.base import Compilation, JitFunction, LaunchedFunction, PtxSource
 
 __all__ = ["ptx_of"]
 
 
 def ptx_of(
     source: object, entry: str | None, target: str, item: pytest.Item
-) -> PtxSource | Compilation | JitFunction | Mapping[str, object]:
+) -> PtxSource | Compilation | JitFunction | LaunchedFunction | Mapping[str, object]:
     """The PTX of a source, what makes it for a target or for arguments, or its variants by target. Raises ``EngineError``."""
     if isinstance(source, PtxSource):
         return source
@@ -28,7 +28,7 @@ def ptx_of(
         if isinstance(result, str) and "\n" in result:
             return PtxSource(result, f"<{' '.join(filter(None, (plugin or 'ptx', target)))}>")
         if isinstance(result, PtxSource) or (
-            isinstance(result, (Compilation, JitFunction, Mapping)) and not target
+            isinstance(result, (Compilation, JitFunction, LaunchedFunction, Mapping)) and not target
         ):
             return result
         raise EngineError(

@@ -187,7 +187,7 @@ class Gpuperf:
 
         ``source`` is the path of a PTX file, PTX text, a program, library, object, cubin or fat binary that holds PTX, or CUDA
         C++ that is compiled now (a path, or a ``pytest_gpuperf.CudaSource`` with options); there ``entry`` may be an instance of
-        a template (``axpy<float>``). A kernel of Numba (``@cuda.jit``) or CuPy is a source too.
+        a template (``axpy<float>``). A kernel of Triton, Numba (``@cuda.jit``) or CuPy is a source too.
 
         Paths are relative to the test file, then to the rootdir. A dictionary has different PTX for different targets: its keys are
         ``.target`` names (``sm_80``, ``sm_90a``) or machine ids, and each variant is a separate case. ``name`` distinguishes
@@ -198,10 +198,11 @@ class Gpuperf:
         __tracebackhide__ = True
         from gpuperf_engine.errors import EngineError
 
-        from ..sources.base import JitFunction
+        from ..sources.base import JitFunction, LaunchedFunction
         from .asking import ptx_of
         from .jit_kernel import JitKernel
         from .kernel import Kernel
+        from .launched_kernel import LaunchedKernel
         from .variants import make_cases
 
         declared = {"targets": targets, "tolerance": tolerance, "limits": limits}
@@ -214,6 +215,8 @@ class Gpuperf:
             given = ptx_of(source, entry, "", self._item)
             if isinstance(given, JitFunction):
                 return JitKernel(self, given, name, declared, self._item)
+            if isinstance(given, LaunchedFunction):
+                return LaunchedKernel(self, given, name, declared, self._item)
             cases = make_cases(given, entry, name, declared, self._item, settings, site)
         if len(cases) > 1:
             self.device.share_variables(function for _, function in cases)
@@ -242,9 +245,17 @@ class Gpuperf:
         __tracebackhide__ = True
         import numpy as np
 
+        from gpuperf_engine.errors import LaunchError
+
         from .jit_kernel import JitKernel
+        from .launched_kernel import LaunchedKernel
 
         kernel = self.kernel(source, entry, **declared)
+        if isinstance(kernel, LaunchedKernel):
+            raise LaunchError(
+                f"the launcher of {kernel.name!r} chooses its block",
+                hint="write gpuperf.kernel(…)[grid](…), as on a GPU",
+            )
         if isinstance(kernel, JitKernel):  # it takes what the function does
             return kernel[grid, block, 0, shared_bytes](*args, cluster=cluster)
         moved = [self.array(arg) if isinstance(arg, np.ndarray) else arg for arg in args]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from gpuperf_engine.machines.machine import Machine
     from gpuperf_engine.memory.arrays import DeviceArray, HostArray
 
-__all__ = ["Alternatives", "Bound", "Compilation", "JitFunction", "PtxSource", "display"]
+__all__ = [
+    "Alternatives",
+    "Bound",
+    "Compilation",
+    "FunctionLaunch",
+    "JitFunction",
+    "LaunchedFunction",
+    "PtxSource",
+    "display",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +89,40 @@ class JitFunction(ABC):
     @abstractmethod
     def bind(self, arguments: Sequence[object], move: Callable[[HostArray, str, bool], DeviceArray]) -> Bound:
         """The arguments of a launch. ``move`` makes a device array of a host array, with a name, and with its contents or without."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionLaunch:
+    """A launch as the launcher of a function makes it: shapes in CTAs and threads, and arguments, at the end perhaps more than the
+    kernel has."""
+
+    source: PtxSource
+    grid: tuple[int, int, int]
+    block: int
+    shared_bytes: int
+    cluster: tuple[int, int, int] | None
+    cooperative: bool
+    arguments: Sequence[object]
+
+
+class LaunchedFunction(ABC):
+    """A function whose own launcher chooses block, shared memory and what the kernel takes: ``kernel[grid](x, n, BLOCK=64)``. It has a
+    kernel for each compute capability. ``name`` is that of the function."""
+
+    name: str
+
+    @abstractmethod
+    def launches(
+        self,
+        grid: object,
+        arguments: Sequence[object],
+        keywords: Mapping[str, object],
+        machines: Sequence[Machine],
+        move: Callable[[HostArray, str, bool], DeviceArray],
+    ) -> tuple[list[FunctionLaunch], Callable[[], None]]:
+        """What is to be launched on each of the machines, one of each compute capability in rising order, and what gives the host
+        the results afterwards; nothing for an empty grid. ``move`` makes a device array of a host array, with a name, and with its
+        contents or without. Raises ``EngineError``."""
 
 
 def display(path: Path, rootdir: Path) -> str:

@@ -23,7 +23,7 @@ def pytest_gpuperf_ptx_source(source: object, item: pytest.Item) -> PtxSource | 
     if path.suffix == ".py":
         raise EngineError(
             f"{str(source)!r} is not PTX but the source of it",
-            hint='compile it first: Triton: compiled.asm["ptx"], Numba: cuda.compile_ptx',
+            hint="import the kernel from there, and pass it: gpuperf.kernel(function), of Triton or Numba",
         )
     file = find_file(path, item)
     if file is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .device import TritonDevice
 
-__all__ = ["current", "switch_on"]
+__all__ = ["check_version", "current", "switch_on"]
 
 #: of Triton, whose launcher was another one before
 OLDEST = (3, 7)
@@ -58,7 +58,8 @@ def _with_torch() -> None:
     install(device)
 
 
-def _with_triton() -> None:
+def check_version() -> None:
+    """Raises ``ImportError`` for a Triton that is too old."""
     import triton
 
     version = str(getattr(triton, "__version__", ""))
@@ -67,6 +68,10 @@ def _with_triton() -> None:
             f"gpuperf runs kernels of Triton {'.'.join(map(str, OLDEST))} and later, and this is {version}: "
             "pip install -U 'pytest-gpuperf[triton]' (torch 2.12 is the first that brings it)"
         )
+
+
+def _with_triton() -> None:
+    check_version()
     from .driver import activate
 
     activate(_present())

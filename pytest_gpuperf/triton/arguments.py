@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["argument_names", "named_pointers", "pack", "pairs", "pointer_of"]
+__all__ = ["argument_names", "bytes_of", "named_pointers", "pack", "pairs", "pointer_of"]
 
 _INTEGERS = {"i1": 1, "u1": 1, **{f"{sign}{8 * size}": size for sign in "iu" for size in (1, 2, 4, 8)}}
 _FLOATS = {"fp16": "<e", "fp32": "<f", "f32": "<f", "fp64": "<d"}
@@ -73,15 +73,15 @@ def pack(signature: Signature, arguments: Sequence[Any], more: Sequence[int] = (
     """The parameter buffer; ``more`` are addresses behind the arguments (Triton's scratch memory). Raises ``TypeError``."""
     buffer = bytearray()
     for type_, value in pairs(signature, arguments):
-        raw, alignment = _bytes_of(type_, value)
+        raw, alignment = bytes_of(type_, value)
         buffer += bytes(-len(buffer) % alignment) + raw
     for address in more:
         buffer += bytes(-len(buffer) % 8) + address.to_bytes(8, "little")
     return bytes(buffer)
 
 
-def _bytes_of(type_: str, value: Any) -> tuple[bytes, int]:
-    """A value and its alignment."""
+def bytes_of(type_: str, value: Any) -> tuple[bytes, int]:
+    """The bytes of a value, and their alignment. Raises ``TypeError`` for an unknown type."""
     if type_.startswith("*"):
         return pointer_of(value).to_bytes(8, "little"), 8
     if type_ in _INTEGERS:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuperf_engine import Kernel
     from gpuperf_engine.device.options import DeviceOptions
 
-__all__ = ["TritonDevice"]
+__all__ = ["TritonDevice", "map_options"]
 
 #: of ``CUtensorMapDataType`` in the order of its numbers (CUDA driver API), with the bytes of an element
 _TMA_TYPES = (
@@ -117,7 +117,7 @@ class TritonDevice(ProgramDevice):
     ) -> bytes:
         """The bytes of a tiled tensor map, from the numbers of ``cuTensorMapEncodeTiled``; axes outermost first, strides in elements
         of ``size`` bytes. Raises ``KernelError``."""
-        described = _described(swizzle, size, kind, shape, strides, padding)
+        described = map_options(swizzle, size, kind, shape, strides, padding)
         try:
             return bytes(engine.TensorMap(address, list(box), **described))
         except EngineError as error:
@@ -139,7 +139,7 @@ class TritonDevice(ProgramDevice):
     ) -> bytes:
         """As ``tensor_map``, from the numbers of ``cuTensorMapEncodeIm2col``. ``column``: pixels, and channels of each; ``lower`` and
         ``upper``: the corners of the bounding box, for the axes between the first and the last."""
-        described = _described(swizzle, size, kind, shape, strides, padding)
+        described = map_options(swizzle, size, kind, shape, strides, padding)
         pixels, channels = column
         try:
             return bytes(
@@ -157,7 +157,7 @@ class TritonDevice(ProgramDevice):
             raise as_cuda(error) from error
 
 
-def _described(
+def map_options(
     swizzle: int, size: int, kind: int, shape: Sequence[int], strides: Sequence[int], padding: int
 ) -> dict[str, Any]:
     """Arguments of ``TensorMap`` that all kinds of maps have."""

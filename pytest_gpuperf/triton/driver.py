@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from .cublas import CublasLt
 
-__all__ = ["EngineDriver", "activate"]
+__all__ = ["EngineDriver", "Hook", "Launcher", "activate", "leave_out_ptxas"]
 
 
 Hook = Callable[[object], object]
@@ -225,23 +225,33 @@ class EngineDriver(nvidia_driver.CudaDriver):  # type: ignore[misc]
         return torch.zeros(size, dtype=torch.int8)
 
 
-def activate(device: TritonDevice) -> EngineDriver:
-    """Let Triton use this device from now on."""
+def _keep_ptx(
+    self: nvidia_compiler.CUDABackend, src: str | bytes, metadata: object, options: object, capability: int
+) -> bytes:
+    """In the place of ``make_cubin``: the binary is the PTX."""
+    return src.encode() if isinstance(src, str) else src
+
+
+def leave_out_ptxas() -> Callable[[], None]:
+    """Let Triton compile to PTX from now on, and no further; gives what undoes it."""
     backend = nvidia_compiler.CUDABackend
     version, assemble = backend.hash, backend.make_cubin
+    if assemble is _keep_ptx:
+        return lambda: None
 
-    def make_cubin(
-        self: nvidia_compiler.CUDABackend,
-        src: str | bytes,
-        metadata: object,
-        options: object,
-        capability: int,
-    ) -> bytes:
-        return src.encode() if isinstance(src, str) else src
+    def restore() -> None:
+        backend.hash, backend.make_cubin = version, assemble
 
+    backend.make_cubin = _keep_ptx
     # what the cache has under a key must not be taken for a binary of ptxas, nor the other way round
-    backend.make_cubin = make_cubin
     backend.hash = lambda self: f"gpuperf-{version(self)}"
+    return restore
+
+
+def activate(device: TritonDevice) -> EngineDriver:
+    """Let Triton use this device from now on."""
+    assemble = nvidia_compiler.CUDABackend.make_cubin
+    leave_out_ptxas()
     machine_code.assemble_on_demand(assemble)
     driver = EngineDriver(device)
 

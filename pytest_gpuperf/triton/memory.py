@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuperf_engine import Device
     from gpuperf_engine.memory.arrays import DeviceArray
 
-__all__ = ["TorchMemory"]
+__all__ = ["TorchMemory", "storage_of"]
 
 _LIBRARY = "libc10.so"
 #: of torch's CUDA allocator (c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize): addresses are multiples of it
@@ -168,7 +168,7 @@ class TorchMemory:
         """Address and bytes of what the device has not allocated."""
         bounds: dict[int, int] = {}
         for argument in arguments:
-            start, size = _storage(argument)
+            start, size = storage_of(argument)
             if size and not self.device.memory.is_arena(start, size):
                 bounds[start] = max(bounds.get(start, 0), size)
         end = 0
@@ -179,7 +179,7 @@ class TorchMemory:
             yield start, size
 
 
-def _storage(argument: Any) -> tuple[int, int]:
+def storage_of(argument: Any) -> tuple[int, int]:
     """Address and bytes of the memory behind a tensor or array, all of it; no bytes for others."""
     storage = getattr(argument, "untyped_storage", None)
     while storage is None and hasattr(argument, "data_ptr") and hasattr(argument, "base"):

@@ -9,13 +9,23 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 
-from ..isa.effects import BARRIER, CLUSTER_BARRIER, MBARRIER_WAIT
+from ..isa.effects import BARRIER, CLUSTER_BARRIER, MBARRIER_WAIT, TENSOR_ALLOC, TENSOR_FREE
 from ..ptx.syntax import Instruction
 from .counts import PtxCount, PtxCounts, is_jump
 from .graph import Graph
 from .listing import Decoded
 
-__all__ = ["HEAVY", "MEMORY", "MOVES", "NO_ANCHORS", "Anchor", "anchors_of", "unexplained", "waits"]
+__all__ = [
+    "HEAVY",
+    "MEMORY",
+    "MOVES",
+    "NO_ANCHORS",
+    "Anchor",
+    "anchors_of",
+    "ends_in_test",
+    "unexplained",
+    "waits",
+]
 
 #: they carry the line of a neighbour
 NO_ANCHORS = frozenset(
@@ -72,6 +82,8 @@ _ARITHMETIC = frozenset(
 )
 #: what moves values between lanes: a copy of it for lanes that stand apart has more instructions around it
 _EXCHANGES = frozenset(["SHFL", "VOTE", "VOTEU", "MATCH", "REDUX"])
+#: a warp issues it once, whichever lanes the PTX names: one that ``elect.sync`` gives need not be alone there
+_ISSUED_ONCE = ("UTC", "UTMA", "UBLK")
 _BARRIERS = frozenset(["BAR", "UCGABAR_ARV", "UCGABAR_WAIT"])
 #: opcodes that the assembler takes for one another, as pipes are free
 _ALIKE = {
@@ -130,14 +142,19 @@ def anchors_of(
     together = _together(graph)
     lines: defaultdict[int, list[tuple[int, Decoded]]] = defaultdict(list)
     for index in sorted(reached):
-        for item in graph.instructions(graph.blocks[index]):
+        inside = graph.instructions(graph.blocks[index])
+        for item in inside[:-1] if ends_in_test(inside) else inside:
             if item.ptx and item.base not in NO_ANCHORS and (index in together or _exchanges(item)):
                 lines[item.ptx].append((index, item))
     anchors: list[Anchor] = []
     for number, items in lines.items():
-        count = counts.of.get(number)
-        if count is not None and not waits(number, instructions):
-            anchors += _anchor(instructions[number - 1], count, items, threads=threads)
+        count, instruction = counts.of.get(number), instructions[number - 1]
+        if count is None or waits(number, instructions):
+            continue
+        if instruction.effect in (TENSOR_ALLOC, TENSOR_FREE):
+            anchors += _first_access(count, items, threads=threads)
+        else:
+            anchors += _anchor(instruction, count, items, threads=threads)
     return _merged(_consistent(anchors))
 
 
@@ -148,6 +165,27 @@ def waits(number: int, instructions: Sequence[Instruction]) -> bool:
     if item is not None and item.effect is not MBARRIER_WAIT and is_jump(item) and item.guard is not None:
         item = instructions[number - 2] if number > 1 else None
     return item is not None and item.effect is MBARRIER_WAIT
+
+
+def _first_access(count: PtxCount, items: Iterable[tuple[int, Decoded]], *, threads: bool) -> list[Anchor]:
+    """Of what allocates and frees tensor memory, by whole warps: the assembler makes code of it that tests and waits, and begins with
+    an access to shared memory. Nobody tells how often the rest is executed."""
+    block = next((block for block, item in items if item.base in MEMORY), None)
+    lanes = count.threads if count.lanes_on is None else count.lanes_on
+    if block is None or lanes % 32:
+        return []
+    return [Anchor(((block, 1),), lanes if threads else lanes // 32, HEAVY * HEAVY)]
+
+
+def ends_in_test(items: Sequence[Decoded]) -> bool:
+    """Whether a block ends in a branch by a test of an mbarrier in it: the first test, in front of a loop, has the line of a
+    neighbour, which may be another branch."""
+    last = items[-1]
+    flag = last.predicate.lstrip("@!")
+    if last.base != "BRA" or not flag:
+        return False
+    writing = (item for item in reversed(items[:-1]) if item.operands and item.operands[0] == flag)
+    return next((item.base == "SYNCS" for item in writing), False)
 
 
 def _together(graph: Graph) -> set[int]:
@@ -214,6 +252,8 @@ def _anchor(
     if instruction.guard is not None and not jump:
         if not always:
             return [Anchor(tuple(sorted(every.items())), executed, 1)]
+        if threads and chosen[0][1].base.startswith(_ISSUED_ONCE):
+            return []
         on = count.lanes_on if threads else count.requests
         if always == every and on is not None:
             # an access that has lost its guard is where that holds, whatever else was moved there

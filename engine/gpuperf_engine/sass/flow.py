@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..ptx.syntax import Instruction
-from .anchors import HEAVY, NO_ANCHORS, anchors_of, unexplained, waits
+from .anchors import HEAVY, NO_ANCHORS, anchors_of, ends_in_test, unexplained, waits
 from .counts import PtxCounts, Side, is_jump
 from .graph import Block, Graph
 from .listing import Decoded
@@ -297,7 +297,7 @@ def _tie_sides(
     """Edges of machine branches against the ways that their PTX branch went. Of the back edges of a loop copies may be left out."""
     branches: defaultdict[int, list[int]] = defaultdict(list)
     for index, edges in flow.edges.items():
-        if len(edges) == 2:
+        if len(edges) == 2 and not ends_in_test(graph.instructions(graph.blocks[index])):
             branches[deciding(graph.instructions(graph.blocks[index])[-1].ptx, instructions)].append(index)
     for number, indices in branches.items():
         sides = counts.sides(number)
@@ -357,7 +357,7 @@ def _tie_divergence(
     parted: defaultdict[int, list[int]] = defaultdict(list)
     many: set[int] = set()
     for block in reached:
-        if block.index in flow.parting:
+        if block.index in flow.parting and not ends_in_test(graph.instructions(block)):
             number = deciding(graph.instructions(block)[-1].ptx, instructions)
             parted[number].append(flow.parting[block.index])
             if len(flow.edges[block.index]) > 2:

@@ -27,6 +27,9 @@ mov.b32 %r5, %f1; redux.sync.max.s32 %r5, %r5, -1; redux.sync.min.u32 %r6, %r5, 
 mov.b64 %q15, {%f3, %f4}; mov.b64 %q19, {%r5, %r6}; mov.b32 %r8, %f6; mov.b64 %q20, {%r8, %r7};
 cvt.rn.f16.f32 %h, %f1; cvt.f32.f16 %f7, %h; sub.f32 %f7, %f7, %f2; mov.b32 %r8, %f7; mov.b64 %q21, {%r8, %r1};
 xor.b64 %q6, %q6, %q16; xor.b64 %q7, %q7, %q17; xor.b64 %q9, %q9, %q18; xor.b64 %q11, %q11, %q19; xor.b64 %q12, %q12, %q20;
+mov.b64 {%f10, %f11}, %q3; neg.f32 %f11, %f11; mov.b64 %q22, {%f10, %f11}; fma.rn.f32x2 %q22, %q22, %q4, %q5;
+neg.f32 %f10, %f10; neg.f32 %f11, %f11; mov.b64 %q23, {%f10, %f11}; mul.rn.f32x2 %q23, %q23, %q4;
+xor.b64 %q6, %q6, %q22; xor.b64 %q7, %q7, %q23;
 xor.b64 %q13, %q13, %q15; xor.b64 %q14, %q14, %q21; st.global.v2.b64 [%q1], {%q6, %q7}; st.global.v2.b64 [%q1+16], {%q8, %q9};
 st.global.v2.b64 [%q1+32], {%q11, %q12}; st.global.v2.b64 [%q1+48], {%q13, %q14}; ret;
 }
@@ -41,6 +44,7 @@ def test_pairs_of_singles_and_reductions_of_a_warp() -> None:
     code = counted_code(device.launch(kernel, 1, 64, [data, np.float32(1.7)]), "sm_100a")
     assert (code.ways, code.residue, code.notes) == ("flow and run", 0.0, ())
     assert {"FADD2", "FMUL2", "FFMA2", "CREDUX"} <= code.by_opcode.keys()
+    assert any(".HI_LO.NP" in item.text for item in code.instructions)
 
 
 PRODUCTS = """.visible .entry k(.param .u64 out)

@@ -126,6 +126,15 @@ st.local.b32 [own], %x; st.local.b32 [own+4], %y; mov.u64 %q0, own; cvta.local.u
 setp.gt.u32 %p, %x, %z; selp.b64 %q2, %q0, %q1, %p; cvta.to.local.u64 %q2, %q2; ld.local.b32 %d0, [%q2];
 selp.b64 %q2, %q1, %q0, %p; ld.b32 %d1, [%q2];
 """
+MATRICES = """
+mov.u32 %a32, pool; and.b32 %n, %t, 31; mul.lo.u32 %n, %n, 16; add.u32 %a32, %a32, %n; setp.ge.u32 %p, %t, 32; @%p bra GONE;
+stmatrix.sync.aligned.m8n8.x4.shared.b16 [%a32], {%x, %y, %z, %t}; ld.shared.v4.b32 {%d0, %d1, %d2, %d3}, [%a32];
+stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%a32], {%y, %z}; ld.shared.v4.b32 {%d4, %d5, %d6, %d7}, [%a32];
+stmatrix.sync.aligned.m8n8.x1.shared.b16 [%a32], {%z}; ld.shared.v4.b32 {%d8, %d9, %d10, %d11}, [%a32];
+setp.ne.u32 %p, %t, 0; mov.u32 %a32, pool; @%p bra LAST;
+mbarrier.init.shared.b64 [%a32], 1; mbarrier.arrive.shared.b64 %q0, [%a32]; mbarrier.test_wait.parity.shared.b64 %o, [%a32], 0;
+selp.b32 %d12, 3, 5, %o; mbarrier.inval.shared.b64 [%a32]; st.shared.b32 [%a32], %x; ld.shared.b32 %d13, [%a32]; LAST:
+"""
 PAIRS = "min.u16x2 %d0, %x, %y; max.s16x2 %d1, %y, %z; add.u16x2 %d2, %x, %y; max.s16x2.relu %d3, %x, %y;"
 
 
@@ -159,6 +168,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         (SMALL_PRODUCTS, "sm_75"),
         (PRODUCTS, "sm_80"),
         (PAIRS, "sm_90"),
+        (MATRICES, "sm_90"),
         (CLOCKS, "sm_75"),
         (GENERIC, "sm_75"),
     ],
@@ -172,6 +182,7 @@ def kernel(body: str, target: str = "sm_75") -> ge.Kernel:
         "small products",
         "products",
         "pairs",
+        "matrices",
         "clocks",
         "generic",
     ],

@@ -123,6 +123,16 @@ def _ldsm(op: Op, to: Writer) -> None:
         to.put(target, value, above)
 
 
+@opcodes("STSM")
+def _stsm(op: Op, to: Writer) -> None:
+    op.allow("16", "M88", "MT88", "2", "4")
+    place, source = op.operands
+    count = next((int(word) for word in op.words if word in ("2", "4")), 1)
+    transposed = ".trans" * ("MT88" in op)
+    where = to.own(place)
+    to.line(f"stmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {where}, {to.vector(source, count)}")
+
+
 @opcodes("LDC", "LDCU")
 def _ldc(op: Op, to: Writer) -> None:
     source = op.operands[1]

@@ -11,7 +11,7 @@ import re
 from .operands import Address, Register, read_operand
 from .writer import NotRun, Op, Writer, both, opcodes
 
-__all__: list[str] = []
+__all__ = ["once"]
 
 _AXES = re.compile(r"([1-5])D$")
 _ARRIVES = "mbarrier::complete_tx::bytes"
@@ -50,7 +50,7 @@ def _word(to: Writer, first: Register, above: int) -> str:
     return to.word(Register(True, first.number + above))
 
 
-def _once(to: Writer) -> None:
+def once(to: Writer) -> None:
     """Guards what follows so that the first of the lanes issues it for which the guard holds."""
     mask, there, below = to.fresh("r"), to.fresh("r"), to.fresh("r")
     to.line(f"activemask.b32 {there}")
@@ -89,7 +89,7 @@ def _load(op: Op, to: Writer) -> None:
     first = _uniform(op, 0)
     box = _box(to, op, axes, first, 2)
     mask = to.h("cvt.u16.u32", to.r("shr.u32", _word(to, _uniform(op, 2), 0), 16)) if others else ""
-    _once(to)
+    once(to)
     to.do(
         f"cp.async.bulk.tensor.{axes}d.shared::cluster.global.tile.{_ARRIVES}{'.multicast::cluster' * bool(mask)} "
         f"[{_word(to, first, 0)}], {box}, [{_word(to, first, 1)}]{f', {mask}' if mask else ''}"
@@ -102,7 +102,7 @@ def _store(op: Op, to: Writer) -> None:
     _known(op, 2, f"{axes}D")
     first = _uniform(op, 0)
     box = _box(to, op, axes, first, 1)
-    _once(to)
+    once(to)
     to.do(f"cp.async.bulk.tensor.{axes}d.global.shared::cta.tile.bulk_group {box}, [{_word(to, first, 0)}]")
 
 
@@ -114,7 +114,7 @@ def _reduce(op: Op, to: Writer) -> None:
         raise NotRun(f"{op.item.text} is not known here")
     first = _uniform(op, 0)
     box = _box(to, op, axes, first, 1)
-    _once(to)
+    once(to)
     how = _TENSOR_REDUCTIONS[others[0]]
     to.do(
         f"cp.reduce.async.bulk.tensor.{axes}d.global.shared::cta.{how}.tile.bulk_group {box}, [{_word(to, first, 0)}]"
@@ -128,7 +128,7 @@ def _bytes(op: Op, to: Writer) -> None:
     loads = op.words == ("S", "G")
     near, far = (_uniform(op, 0), _uniform(op, 1)) if loads else (_uniform(op, 1), _uniform(op, 0))
     size, place = to.r("shl.b32", _word(to, _uniform(op, 2), 0), 4), to.wide(far)
-    _once(to)
+    once(to)
     if loads:
         target = f"[{_word(to, near, 0)}], [{place}], {size}, [{_word(to, near, 1)}]"
         to.do(f"cp.async.bulk.shared::cluster.global.{_ARRIVES} {target}")
@@ -145,7 +145,7 @@ def _reduce_bytes(op: Op, to: Writer) -> None:
         raise NotRun(f"{op.item.text} is not known here")
     size, place = to.r("shl.b32", _word(to, _uniform(op, 2), 0), 4), to.wide(_uniform(op, 0))
     near = _word(to, _uniform(op, 1), 0)
-    _once(to)
+    once(to)
     to.do(
         f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{_REDUCTIONS[op.words[2]]} [{place}], [{near}], {size}"
     )

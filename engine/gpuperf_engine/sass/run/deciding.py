@@ -18,7 +18,7 @@ from ..listing import Decoded
 __all__ = ["approximations_decide", "computes_halves", "rounded_otherwise"]
 
 #: opcodes whose results no document defines to the last bit; additions and products are those of IEEE 754
-_APPROXIMATE = frozenset(["MUFU", "HMMA", "HGMMA", "QMMA", "DMMA"])
+_APPROXIMATE = frozenset(["MUFU", "HMMA", "HGMMA", "QMMA", "DMMA", "UTCHMMA", "UTCQMMA", "UTCOMMA", "QGMMA"])
 _ROUNDINGS = frozenset(["rn", "rz", "rm", "rp"])
 #: functions that ``ptxas`` writes for what is defined to the last bit: ``$__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath``
 _DEFINED_FUNCTION = re.compile(r"\$__cuda_sm\w\w_(?:(?:div|rem)_[us]64|(?:div|(?:dbl)?rcp|d?sqrt)_r[nzdu]_)")

@@ -53,7 +53,8 @@ _HALVES = {"HI_LO": (0, 1), "LO_HI": (1, 0), "HI_HI": (1, 1), "LO_LO": (0, 0)}
 
 @opcodes("FADD2", "FMUL2", "FFMA2")
 def _two_singles(op: Op, to: Writer) -> None:
-    """``FFMA2 R18, R4.F32x2.HI_LO, R8.F32x2.HI_LO, UR6.F32``: two numbers, in registers one behind the other, or twice one."""
+    """``FFMA2 R18, R4.F32x2.HI_LO, R8.F32x2.HI_LO.NP, UR6.F32``: two numbers, in registers one behind the other, or twice one; ``NP``:
+    the upper one is negated."""
     op.allow("FTZ", *_ROUNDINGS)
     target, *sources = op.operands
     name = {"FADD2": "add", "FMUL2": "mul", "FFMA2": "fma"}[op.base]
@@ -72,12 +73,17 @@ def _one_of_two(op: Op, to: Writer, operand: Operand | None, upper: int) -> str:
         return to.real(operand)
     if not isinstance(operand, (Register, Constant)):
         raise NotRun(f"{op.item.text} is not known here")
-    if operand.words == ("F32",):
+    words, negated = operand.words, operand.negated
+    if len(words) == 3 and words[1] == "HI_LO" and words[2] in ("NP", "PN"):
+        negated ^= words[2][1 - upper] == "N"
+        words = words[:2]
+    if words == ("F32",):
         upper = 0
-    elif len(operand.words) == 2 and operand.words[0] == "F32x2" and operand.words[1] in _HALVES:
-        upper = _HALVES[operand.words[1]][upper]
+    elif len(words) == 2 and words[0] == "F32x2" and words[1] in _HALVES:
+        upper = _HALVES[words[1]][upper]
     elif not (isinstance(operand, Register) and operand.is_zero):
         raise NotRun(f"{op.item.text} is not known here")
+    operand = replace(operand, negated=negated)
     if isinstance(operand, Constant):
         return to.real(replace(operand, offset=operand.offset + 4 * upper))
     return to.real(operand if operand.is_zero else replace(operand, number=operand.number + upper))

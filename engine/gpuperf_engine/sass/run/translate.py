@@ -13,7 +13,7 @@ from ..assemble import Assembly
 from ..graph import JOINS, Graph
 from ..listing import Decoded
 from ..resources import resources_of
-from . import accesses, bulk, floats, halves, integers, matrices, warpgroups
+from . import accesses, bulk, floats, halves, integers, matrices, tensor, warpgroups
 from .banks import BANKS, NEW, places_of
 from .cubin import Cubin, read_cubin
 from .operands import Register, read_operand
@@ -23,7 +23,7 @@ from .writer import NotRun, Writer, both, opcode_row
 __all__ = ["Translation", "Translator", "cubin_of", "label_of", "meeting", "translate"]
 
 assert (
-    accesses and bulk and floats and halves and integers and matrices and warpgroups
+    accesses and bulk and floats and halves and integers and matrices and tensor and warpgroups
 )  # they fill the table of opcodes
 
 #: the most instructions that are written
@@ -328,7 +328,7 @@ class Translator:
             f"mov.b32 {name}, 0;" for name in state if name not in ("%STACK", "%LANES", "%LIVE", "%NONE")
         ]
         lines += [f"and.pred {name}, %PF, %PF;" for name in flags if name not in ("%PT", "%PF")]
-        return lines + self.setup(end)
+        return [*lines, *tensor.allocation(self.graph.listing.instructions), *self.setup(end)]
 
     def setup(self, offset: int) -> list[str]:
         """What stands in front of the code; ``offset`` of the parameters of its own."""

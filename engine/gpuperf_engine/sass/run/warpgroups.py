@@ -91,6 +91,9 @@ def _warpgroup(op: Op, to: Writer) -> None:
 def _syncs(op: Op, to: Writer) -> None:
     """The state that ``ptxas`` writes for a barrier of n arrivals is 2²⁰ − n twice, from bits 1 and 43 on; the parity that is waited
     for is the highest bit of a register."""
+    if op.words == ("CCTL", "IV"):
+        to.do(f"mbarrier.inval.shared.b64 {to.address32(op.operands[0])}")
+        return
     target, place, source = op.operands[:3]
     where = to.address32(place)
     if op.words == ("EXCH", "64") and isinstance(target, Register) and target.is_zero:

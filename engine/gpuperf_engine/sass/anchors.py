@@ -148,9 +148,10 @@ def anchors_of(
                 lines[item.ptx].append((index, item))
     anchors: list[Anchor] = []
     for number, items in lines.items():
-        count, instruction = counts.of.get(number), instructions[number - 1]
+        count = counts.of.get(number)
         if count is None or waits(number, instructions):
             continue
+        instruction = instructions[number - 1]
         if instruction.effect in (TENSOR_ALLOC, TENSOR_FREE):
             anchors += _first_access(count, items, threads=threads)
         else:
@@ -180,9 +181,9 @@ def _first_access(count: PtxCount, items: Iterable[tuple[int, Decoded]], *, thre
 def ends_in_test(items: Sequence[Decoded]) -> bool:
     """Whether a block ends in a branch by a test of an mbarrier in it: the first test, in front of a loop, has the line of a
     neighbour, which may be another branch."""
-    last = items[-1]
-    flag = last.predicate.lstrip("@!")
-    if last.base != "BRA" or not flag:
+    last = items[-1] if items else None
+    flag = "" if last is None else last.predicate.lstrip("@!")
+    if last is None or last.base != "BRA" or not flag:
         return False
     writing = (item for item in reversed(items[:-1]) if item.operands and item.operands[0] == flag)
     return next((item.base == "SYNCS" for item in writing), False)

@@ -19,6 +19,14 @@ from .run.machine import NotRun, Ran, run
 
 __all__ = ["Counted", "NothingFits", "count_ways"]
 
+_APPROXIMATE = (
+    "it leaves other bytes in memory than the PTX, and its execution depends on approximate results"
+)
+_ROUNDED = (
+    "approximate results may decide what is executed, and the run rounds them otherwise than the PTX: its counts fit those of "
+    "the PTX, and are not certain where these leave something open"
+)
+
 #: a function that ends the launch: ``$__internal_0_$__cuda_sm10x_tcgen05_guardrail_trap_phase_invalid_during_alloc``
 _TRAP = re.compile(r"\$__cuda_sm\w+_guardrail_trap_")
 
@@ -116,9 +124,26 @@ def _counted(
     try:
         ran = run(records, assembly, graph)
     except NotRun as reason:
-        known = _known(by_flow, assembly, f"; it was not run: {reason}")
-        return replace(known, notes=(*known.notes, f"the machine code was not run: {reason}"))
-    return _of_launches(_compared(by_flow, _by_run(graph, ran), graph), by_flow, ran, records, graph)
+        return _not_run(by_flow, assembly, str(reason))
+    compared = _compared(by_flow, _by_run(graph, ran), graph)
+    if ran.approximate:
+        # two roundings of what decides: the PTX has been executed with the other
+        if by_flow is None or compared.ways != "flow and run":
+            return _not_run(by_flow, assembly, _APPROXIMATE)
+        compared = replace(
+            compared,
+            least=by_flow.least,
+            greatest=by_flow.greatest,
+            residue=by_flow.residue,
+            notes=(*by_flow.notes, _ROUNDED),
+            unsettled=compared.unsettled | _left_open(by_flow, graph),
+        )
+    return _of_launches(compared, by_flow, ran, records, graph)
+
+
+def _not_run(by_flow: Counted | None, assembly: Assembly, reason: str) -> Counted:
+    known = _known(by_flow, assembly, f"; it was not run: {reason}")
+    return replace(known, notes=(*known.notes, f"the machine code was not run: {reason}"))
 
 
 def _of_launches(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -447,6 +448,15 @@ def test_code_that_does_something_else_is_not_run(monkeypatch: pytest.MonkeyPatc
     assert code.notes == ("the machine code was not run: it leaves other bytes in memory than the PTX",)
 
 
+@stands_in
+def test_code_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By how much the PTX executes, not by what a launch may execute at most: a kernel may come near that."""
+    endless = ".L_on:\nIADD3 R1, R1, 0x1, RZ # 4\nISETP.NE.AND P0, PT, R0, -0x1, PT # 4\n@P0 BRA `(.L_on)\n"
+    code = by_hand(monkeypatch, tmp_path, "add.u32 %r1, %r0, 1;\n", endless + END)
+    assert code.ways == "flow"
+    assert re.search(r"not run: 1,0\d\d,\d\d\d warp instructions executed", code.notes[-1]), code.notes
+
+
 #: 0.1 · i + 0.1 for each thread i, rounded once or twice
 TWICE = "cvt.rn.f32.u32 %r1, %r0;\nmov.b32 %r2, 0f3DCCCCCD;\nmul.f32 %r1, %r1, %r2;\nadd.f32 %r1, %r1, %r2;\n"
 ONCE = "I2FP.F32.U32 R1, R0 # 4\nIMAD.MOV.U32 R4, RZ, RZ, 0x3dcccccd # 5\nFFMA R1, R1, R4, R4 # 7\n"
@@ -466,11 +476,14 @@ def test_results_that_are_rounded_otherwise_are_those_of_a_run(
 
 @stands_in
 def test_what_an_approximation_decides_is_not_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A branch by a power of two that a GPU may round otherwise; what a fused product decides is known."""
+    """A branch by a power of two that a GPU may round otherwise, of which the PTX counts do not tell; what a fused product decides is
+    known."""
     branch = "ISETP.GE.U32.AND P0, PT, R6, 0x3f800000, PT # 7\n@!P0 BRA `(.L_on)\nNOP\n.L_on:\n"
     code = by_hand(monkeypatch, tmp_path, TWICE, ONCE + "MUFU.EX2 R6, R1\n" + branch + END)
-    assert code.ways == "flow"
-    assert code.notes[-1].endswith("than the PTX, and its execution depends on approximate results")
+    assert code.ways == "flow and run"
+    assert code.notes[-1].endswith("and are not certain where these leave something open")
+    assert code.residue > 0
+    assert [item.exact for item in code.instructions if item.opcode == "NOP"] == [False]
     code = by_hand(monkeypatch, tmp_path, TWICE, ONCE + "FADD R6, R1, R1\n" + branch + END)
     assert "run" in code.ways
     # 0.2 + 0.2 · i >= 1 from thread 4 on, so a part of the first warp alone

@@ -29,6 +29,9 @@ from .writer import NotRun
 
 __all__ = ["NotRun", "Ran", "Row", "run"]
 
+#: instructions that a warp of what was written may execute in any case, and more for each warp instruction of the PTX
+_LEAST_BUDGET, _OF_INSTRUCTION = 1 << 20, 64
+
 
 @dataclass(slots=True)
 class Row:
@@ -43,20 +46,22 @@ class Row:
 @dataclass(slots=True)
 class Ran:
     """Executions of blocks by warps and threads, and what memory instructions did, by their position in the listing. ``assumed``: warp
-    instructions of the PTX in launches that were not run, and are taken to do what another one did."""
+    instructions of the PTX in launches that were not run, and are taken to do what another one did. ``approximate``: whether results
+    were rounded otherwise than those of the PTX, and approximate ones may decide what is executed."""
 
     warps: Counter[int] = field(default_factory=Counter)
     threads: Counter[int] = field(default_factory=Counter)
     rows: dict[int, Row] = field(default_factory=dict)
     assumed: int = 0
+    approximate: bool = False
 
 
 def run(records: Sequence[LaunchRecord], assembly: Assembly, graph: Graph) -> Ran:
     """Runs the machine code of a kernel on what memory held before each launch of some records, or the first of those that count the
     same, whose executions are taken for those that were not kept (``Ran.assumed``).
 
-    It has been run if it leaves the same bytes in memory as the PTX does, or results that were rounded otherwise, if those that a
-    GPU may compute otherwise decide nothing (``deciding``). Raises ``NotRun`` with the reason if it cannot be run, or does not.
+    It has been run if it leaves the same bytes in memory as the PTX does, or results that were rounded otherwise. Raises
+    ``NotRun`` with the reason if it cannot be run, or does not.
     """
     kernel = records[0].program.kernel
     if not all(record.kept for record in records):
@@ -131,6 +136,7 @@ class _Runner:
             dynamic_shared=shared,
             cooperative=False,
             threads=plan.threads if self.program.order_free else 1,
+            max_instructions=_budget(record),
         )
         try:
             before, expected = inputs.run(record.program, plan, plan.parameters)
@@ -140,15 +146,12 @@ class _Runner:
             raise NotRun(self.translation.reasons.get(line, error.message)) from None
         if results != expected:
             self._compare(record, plan, own)
+            ran.approximate |= self.open_to_approximation
         self._add(LaunchRecord(self.program, own, observation), ran, times)
         return Columns.counters(before)
 
     def _compare(self, record: LaunchRecord, plan: LaunchPlan, own: LaunchPlan) -> None:
-        """Raises ``NotRun`` unless what differs was only rounded otherwise, and what is counted is the same on a GPU."""
-        if self.open_to_approximation:
-            raise NotRun(
-                "it leaves other bytes in memory than the PTX, and its execution depends on approximate results"
-            )
+        """Raises ``NotRun`` unless what differs was only rounded otherwise."""
         inputs = record.plan.inputs
         assert inputs is not None
         expected = inputs.arrays_after(record.program, plan, plan.parameters)
@@ -188,6 +191,12 @@ class _Runner:
             row.sectors += times * counts["sectors"]
             row.wavefronts += times * counts["wavefronts"]
             row.global_wavefronts += times * counts["global_wavefronts"]
+
+
+def _budget(record: LaunchRecord) -> int:
+    """Instructions that a warp of what was written may execute: for each of the PTX that all warps together have, more than are ever
+    written for what the assembler makes of one."""
+    return _LEAST_BUDGET + _OF_INSTRUCTION * record.observation.warp_instructions(record.program)
 
 
 def _of_lines(program: Program, record: LaunchRecord) -> tuple[Counter[int], Counter[int]]:

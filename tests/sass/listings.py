@@ -72,7 +72,7 @@ ptxas info    : Used 12 registers, used 0 barriers, 64 bytes smem"""
 
 
 #: an ELF file without sections
-_EMPTY = "{ printf '\\177ELF\\002'; head -c 59 /dev/zero; } > module.cubin"
+EMPTY_CUBIN = "{ printf '\\177ELF\\002'; head -c 59 /dev/zero; } > module.cubin"
 
 
 def stand_in(
@@ -82,7 +82,7 @@ def stand_in(
     version = 'case "$1" in --version) echo "release 13.0, V13.0.88"; exit 0;; esac\n'
     report = REPORT.format(entry=entry, target="sm_86", stores=stores, loads=loads)
     for name, body in (
-        ("ptxas", f"cat >&2 <<'end'\n{report}\nend\n{_EMPTY}; echo \"$@\" >> module.cubin\n"),
+        ("ptxas", f"cat >&2 <<'end'\n{report}\nend\n{EMPTY_CUBIN}; echo \"$@\" >> module.cubin\n"),
         ("nvdisasm", f"cat '{listing}'\n"),
     ):
         path = folder / name

@@ -12,6 +12,7 @@ from gpuperf_engine.sass.assemble import assemble, instructions_of
 from gpuperf_engine.sass.disassemble import disassemble
 from gpuperf_engine.sass.graph import build_graph
 from gpuperf_engine.sass.tools import Tool
+from tests.sass.listings import listing_text
 from tests.support import needs_assembler
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "kernels"
@@ -79,3 +80,34 @@ def test_what_is_no_listing_is_said_and_not_kept(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(ge.MachineError, match="it prints no machine code"):
         disassemble(assembly)
     assert not kept
+
+
+def test_a_listing_that_is_not_whole_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file with two sections of code; a listing may be cut between instructions, and by a program that succeeds."""
+    import subprocess
+
+    from gpuperf_engine.sass.assemble import Assembly
+    from gpuperf_engine.sass.cubin import Cubin
+
+    code = b"".join(half.to_bytes(8, "little") for half in (0x7918, 0) * 2)
+    text = listing_text("S2R R0, SR_TID.X\nEXIT")
+    sections = {".text.k": code, ".text.f": b"", ".nv.info": b"any"}
+    monkeypatch.setenv("GPUPERF_CACHE", "off")
+    monkeypatch.setattr(module, "find_tool", lambda name: Tool("nvdisasm", "/nvdisasm", "13.5", "13.5.37"))
+    monkeypatch.setattr(module, "read_cubin", lambda content: Cubin(sections, {}, (), {}))
+    assembly = Assembly("k", "sm_80", Tool("ptxas", "/ptxas", "13.0", "13.0.88"), b"", "")
+
+    def read(printed: str) -> int:
+        done = subprocess.CompletedProcess([], 0, printed, "")
+        monkeypatch.setattr(module, "run_tool", lambda *_: done)
+        return len(disassemble(assembly).instructions)
+
+    assert read(text) == 2
+    lines = text.split("\n")
+    with pytest.raises(ge.MachineError, match=r"it prints 16 of the 32 bytes of machine code in \.text\.k"):
+        read("\n".join(lines[:3]))
+    with pytest.raises(ge.MachineError, match=r"it prints another encoding of \.text\.k than the file has"):
+        read(text.replace("7918", "7919", 1))
+    sections[".text.f"] = code
+    with pytest.raises(ge.MachineError, match=r"it prints 0 of the 32 bytes of machine code in \.text\.f"):
+        read(text)

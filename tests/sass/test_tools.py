@@ -12,7 +12,9 @@ import pytest
 import gpuperf_engine as ge
 from gpuperf_engine.sass import tools
 from gpuperf_engine.sass.assemble import assemble, assemble_all, instructions_of, numbered
+from gpuperf_engine.sass.cubin import is_whole
 from gpuperf_engine.sass.resources import ptxas_resources
+from tests.sass.listings import EMPTY_CUBIN
 from tests.support import head
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="shell scripts stand in for the programs")
@@ -157,8 +159,43 @@ def test_what_it_refuses_is_said(nothing: Path, says: str, message: str) -> None
 
 def test_a_signal_that_ended_it_is_said(nothing: Path) -> None:
     script(nothing / "path" / "ptxas", "kill -SEGV $$\n")
-    with pytest.raises(ge.MachineError, match="refuses 'k' for sm_121: no message, ended by SIGSEGV"):
+    with pytest.raises(
+        ge.MachineError, match="ended while it assembled 'k' for sm_121: no message, ended by SIGSEGV"
+    ):
         assemble(kernel(), "sm_121")
+
+
+@pytest.mark.parametrize(
+    "writes",
+    ["", ": > module.cubin", "echo text > module.cubin", f"{EMPTY_CUBIN}; truncate -s 63 module.cubin"],
+)
+def test_a_file_that_is_not_whole_is_said_and_not_kept(
+    nothing: Path, monkeypatch: pytest.MonkeyPatch, writes: str
+) -> None:
+    monkeypatch.setenv("GPUPERF_CACHE", str(nothing / "cache"))
+    script(nothing / "path" / "ptxas", f"{writes}\n")
+    with pytest.raises(ge.MachineError, match=r"ptxas 12\.9 writes no whole ELF file for 'k' on sm_89"):
+        assemble(kernel(), "sm_89")
+    script(nothing / "path" / "ptxas", f"{EMPTY_CUBIN}\n")
+    assert len(assemble(kernel(), "sm_89").cubin) == 64
+
+
+def test_a_section_behind_the_end_of_the_file_is_missing() -> None:
+    """One section of eight bytes behind a header of 64 and a table of one entry."""
+    header = b"\x7fELF\x02" + bytes(35) + (64).to_bytes(8, "little") + bytes(12)
+    header += (1).to_bytes(2, "little") + bytes(2)
+    section = bytes(4) + (1).to_bytes(4, "little") + bytes(16) + (128).to_bytes(8, "little")
+    section += (8).to_bytes(8, "little") + bytes(24)
+    whole = header + section + bytes(8)
+    assert len(header) == len(section) == 64
+    assert [is_whole(whole[:size]) for size in (136, 135, 128, 127, 64, 63, 0)] == [True] + [False] * 6
+
+
+def test_a_long_message_is_cut(nothing: Path) -> None:
+    script(nothing / "path" / "ptxas", "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1\n")
+    with pytest.raises(ge.MachineError, match=r"x… \(100,000 characters\)") as raised:
+        assemble(kernel(), "sm_89")
+    assert len(str(raised.value)) < 1000
 
 
 def test_a_program_that_is_none(nothing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +208,7 @@ def test_a_program_that_is_none(nothing: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_batch_keeps_its_order_and_its_errors(nothing: Path) -> None:
     script(
         nothing / "path" / "ptxas",
-        f'{REPORT}case "$*" in *sm_75*) echo error >&2; exit 1;; *) echo "$@" > module.cubin;; esac\n',
+        f'{REPORT}case "$*" in *sm_75*) echo error >&2; exit 1;; *) {EMPTY_CUBIN}; echo "$@" >> module.cubin;; esac\n',
     )
     first, second, third = assemble_all([(kernel(), "sm_80"), (kernel(), "sm_75"), (kernel(), "sm_89")])
     assert not isinstance(first, ge.MachineError) and b"-arch=sm_80 -e k " in first.cubin
@@ -180,7 +217,7 @@ def test_a_batch_keeps_its_order_and_its_errors(nothing: Path) -> None:
 
 
 def test_resources_are_those_of_the_report(nothing: Path) -> None:
-    script(nothing / "path" / "ptxas", f"{REPORT}touch module.cubin\n")
+    script(nothing / "path" / "ptxas", f"{REPORT}{EMPTY_CUBIN}\n")
     resources = ptxas_resources(kernel(), dynamic_shared=100)
     assert (resources.registers, resources.shared_bytes, resources.local_bytes) == (40, 612, 24)
     assert (resources.spill_stores, resources.spill_loads, resources.source) == (8, 12, "ptxas 12.9")

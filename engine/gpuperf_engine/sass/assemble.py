@@ -24,7 +24,8 @@ from ..ptx.module import Function
 from ..ptx.syntax import Instruction
 from ..ptx.text import Text
 from ..simt.call_graph import reachable
-from .tools import Tool, find_tool, how_it_ended, run_tool
+from .cubin import is_whole
+from .tools import Tool, find_tool, how_it_ended, run_tool, shortened
 
 __all__ = ["Assembly", "assemble", "assemble_all", "instructions_of", "numbered"]
 
@@ -163,20 +164,38 @@ def _run(tool: Tool, kernel: Function, text: str, architecture: str) -> tuple[by
         options = ["-v", "-lineinfo", f"-arch={architecture}", *entry]
         done = run_tool("ptxas", [tool.path, *options, "module.ptx", "-o", "module.cubin"], folder)
         cubin = Path(folder, "module.cubin")
-        if done.returncode or not cubin.is_file():
+        if done.returncode:
             raise _refusal(tool, kernel, architecture, done)
-        return done.stderr.encode(), cubin.read_bytes()
+        content = cubin.read_bytes() if cubin.is_file() else b""
+        if not is_whole(content):
+            raise MachineError(
+                f"ptxas {tool.version} writes no whole ELF file for {kernel.name!r} on {architecture}, and says that it succeeded",
+                details=[f"{len(content):,} bytes; {tool.path}"],
+                hint=f"is there room for temporary files, and is {tool.path} the ptxas of a CUDA toolkit?",
+            )
+        return done.stderr.encode(), content
+
+
+def _placed(kernel: Function, line: str) -> str:
+    """A line of ``ptxas`` with the place in the module that the user has."""
+    return _PLACE.sub(
+        lambda match: f"{kernel.module.path}:{_original(kernel, int(match[1]))}", line.removeprefix("ptxas ")
+    )
 
 
 def _refusal(
     tool: Tool, kernel: Function, architecture: str, done: subprocess.CompletedProcess[str]
 ) -> MachineError:
-    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    lines = [shortened(_placed(kernel, line)) for line in said]
     first = next((line for line in lines if "error" in line or "fatal" in line), "")
     first = first or next(iter(lines), how_it_ended(done))
-    first = _PLACE.sub(
-        lambda match: f"{kernel.module.path}:{_original(kernel, int(match[1]))}", first.removeprefix("ptxas ")
-    )
+    if done.returncode < 0:
+        return MachineError(
+            f"ptxas {tool.version} was ended while it assembled {kernel.name!r} for {architecture}: {how_it_ended(done)}",
+            details=lines[:3],
+            hint=f"run {tool.path} by hand; SIGKILL is often the limit of memory of a container",
+        )
     if _LATER in first:
         return MachineError(
             f"{kernel.name!r} is PTX for {kernel.module.target}, which {architecture} cannot run",

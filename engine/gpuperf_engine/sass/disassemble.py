@@ -8,8 +8,9 @@ from pathlib import Path
 from ..errors import MachineError
 from ..jit import cache
 from .assemble import Assembly
+from .cubin import read_cubin
 from .listing import Listing, read_listing
-from .tools import Tool, find_tool, how_it_ended, run_tool
+from .tools import Tool, find_tool, how_it_ended, run_tool, shortened
 
 __all__ = ["disassemble"]
 
@@ -27,8 +28,25 @@ def disassemble(assembly: Assembly) -> Listing:
     listing = read_listing(text)
     if not listing.instructions:
         raise _unreadable(tool, assembly, "it prints no machine code")
+    _check(tool, assembly, listing)
     cache.write(name, text.encode())
     return listing
+
+
+def _check(tool: Tool, assembly: Assembly, listing: Listing) -> None:
+    """Whether what is printed is all machine code of the file, and nothing else."""
+    try:
+        sections = read_cubin(assembly.cubin).sections
+    except ValueError:
+        return
+    for name, body in sections.items():
+        printed = listing.sections.get(name, b"")
+        if not name.startswith(".text.") or printed == body:
+            continue
+        why = f"it prints {len(printed):,} of the {len(body):,} bytes of machine code in {shortened(name)}"
+        if len(printed) == len(body):
+            why = f"it prints another encoding of {shortened(name)} than the file has"
+        raise _unreadable(tool, assembly, why)
 
 
 def _run(tool: Tool, assembly: Assembly) -> str:
@@ -37,7 +55,7 @@ def _run(tool: Tool, assembly: Assembly) -> str:
         done = run_tool("nvdisasm", [tool.path, *_OPTIONS, "module.cubin"], folder)
     if done.returncode or not done.stdout:
         said = next((line.strip() for line in done.stderr.splitlines() if line.strip()), how_it_ended(done))
-        raise _unreadable(tool, assembly, said)
+        raise _unreadable(tool, assembly, shortened(said))
     return done.stdout
 
 

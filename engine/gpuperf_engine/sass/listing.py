@@ -79,11 +79,12 @@ class Decoded:
 @dataclass(frozen=True, slots=True)
 class Listing:
     """Instructions in the order of the text; for each label the position of the instruction that it stands before; ``functions`` are
-    the labels that begin one."""
+    the labels that begin one. ``sections``: the machine code of each section as it is encoded, with what fills its end."""
 
     instructions: tuple[Decoded, ...]
     labels: dict[str, int]
     functions: frozenset[str]
+    sections: dict[str, bytes]
 
 
 def read_listing(text: str) -> Listing:
@@ -102,7 +103,7 @@ def read_listing(text: str) -> Listing:
             if upper is None:
                 raise MachineError(
                     f"nvdisasm prints instruction {match[1]} of {section} without its second half",
-                    hint="machine code is read for Volta (sm_70) and later",
+                    hint="machine code is read for Volta (sm_70) and later, from all that nvdisasm prints",
                 )
             encoding = int(match[3], 16) | int(upper[1], 16) << 64
             body = match[2].rstrip("; ")
@@ -123,6 +124,12 @@ def read_listing(text: str) -> Listing:
         tuple(kept),
         {label: moved[at] for label, at in labels.items() if at in moved},
         frozenset(functions),
+        {
+            instructions[start].section: b"".join(
+                item.encoding.to_bytes(16, "little") for item in instructions[start:end]
+            )
+            for start, end in _sections(instructions)
+        },
     )
 
 

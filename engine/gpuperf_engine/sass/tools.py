@@ -19,12 +19,14 @@ from pathlib import Path
 
 from ..errors import MachineError
 
-__all__ = ["SECONDS", "Tool", "find_tool", "how_it_ended", "run_tool"]
+__all__ = ["SECONDS", "Tool", "find_tool", "how_it_ended", "run_tool", "shortened"]
 
 #: what one run of a tool may take
 SECONDS = 60
 #: after so many runs in a row that took longer a tool is not run again in this process
 _HANGS = 2
+#: characters of a line of a tool's output that messages quote
+_QUOTED = 400
 _RELEASE = re.compile(r"release (\d+\.\d+)(?:, V([\d.]+))?")
 
 
@@ -149,3 +151,8 @@ def how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
     number = -done.returncode
     names = {item.value: item.name for item in signal.Signals}
     return f"no message, ended by {names.get(number, f'signal {number}')}"
+
+
+def shortened(line: str) -> str:
+    """A line that a program printed, as long as a message can quote."""
+    return line if len(line) <= _QUOTED else f"{line[:_QUOTED]}… ({len(line):,} characters)"

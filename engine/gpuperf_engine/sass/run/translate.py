@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from ...ptx.module import Function
 from ...ptx.syntax import Instruction
 from ..assemble import Assembly
+from ..cubin import Cubin, read_cubin
 from ..graph import JOINS, Graph
 from ..listing import Decoded
 from ..resources import resources_of
 from . import accesses, bulk, floats, halves, integers, matrices, tensor, warpgroups
 from .banks import BANKS, NEW, places_of
-from .cubin import Cubin, read_cubin
 from .operands import Register, read_operand
 from .paths import Gate, Node, nodes_of
 from .writer import NotRun, Writer, both, opcode_row

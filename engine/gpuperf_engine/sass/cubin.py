@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-__all__ = ["Cubin", "Symbol", "read_cubin"]
+__all__ = ["Cubin", "Symbol", "is_whole", "read_cubin"]
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -34,6 +34,18 @@ class Cubin:
     def symbols_in(self, section: str) -> dict[str, Symbol]:
         number = self.numbers.get(section)
         return {item.name: item for item in self.symbols if item.section == number and item.name}
+
+
+def is_whole(content: bytes) -> bool:
+    """Whether this is an object file all of whose sections are there."""
+    try:
+        read_cubin(content)
+        start = struct.unpack_from("<Q", content, 40)[0]
+        count = struct.unpack_from("<H", content, 60)[0]
+        headers = [_SECTION.unpack_from(content, start + _SECTION.size * index) for index in range(count)]
+    except (ValueError, struct.error):
+        return False
+    return all(item[1] == _NOBITS or item[4] + item[5] <= len(content) for item in headers)
 
 
 def read_cubin(content: bytes) -> Cubin:

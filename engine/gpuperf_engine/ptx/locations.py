@@ -8,17 +8,17 @@ from .text import Text
 
 __all__ = ["FILE", "LOC", "LOC_INTERMEDIATE", "SECTION", "debug_labels", "file_entry"]
 
-FILE = re.compile(r'\.file\s+(\d{1,9})\s+("_*")(?:\s*,\s*\d+\s*,\s*\d+)?', re.ASCII)
+FILE = re.compile(r'\.file\s+(\d{1,10})\s+("_*")(?:\s*,\s*\d+\s*,\s*\d+)?', re.ASCII)
 SECTION = re.compile(r"\.section\s+([.\w$]+)\s*\{", re.ASCII)
 #: file, line, column; function_name label and offset; inlined_at file, line, column
 LOC = re.compile(
-    r"\.loc\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})"
-    r"(?:\s*,\s*function_name\s+([\w$]+)(?:\s*\+\s*(\d{1,9}))?)?"
-    r"(?:\s*,\s*inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}))?[ \t]*;?",
+    r"\.loc\s+(\d{1,10})\s+(\d{1,10})\s+(\d{1,10})"
+    r"(?:\s*,\s*function_name\s+([\w$]+)(?:\s*\+\s*(\d{1,10}))?)?"
+    r"(?:\s*,\s*inlined_at\s+(\d{1,10})\s+(\d{1,10})\s+(\d{1,10}))?[ \t]*;?",
     re.ASCII,
 )
 #: a position in the intermediate language, which is ignored
-LOC_INTERMEDIATE = re.compile(r"\.loc_intermediate\s+\d{1,9}\s+\d{1,9}\s+\d{1,9}[ \t]*;?", re.ASCII)
+LOC_INTERMEDIATE = re.compile(r"\.loc_intermediate\s+\d{1,10}\s+\d{1,10}\s+\d{1,10}[ \t]*;?", re.ASCII)
 _WORD = re.compile(r"([.\w$]+)(\s*:)?", re.ASCII)
 _BYTE = re.compile(r"\d{1,3}|0[xX][0-9a-fA-F]{1,2}", re.ASCII)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .._engine import engine
 from ..core.escaping import clean, one_line
 from ..judge.stalled import stalled_code
+from ..report.sass import heat, is_global
 from ..sources.original import source_texts
 from ..sources.paths import SourcePaths
 from .common import OK, Subcommands, UsageError, check_targets, choose_kernel, columns, parse_file, write
@@ -28,6 +29,7 @@ _WIDTH = 44
 """Characters of source and of PTX that are shown."""
 _PLACE = 30
 """Characters of a source line's place, of these."""
+_BAR = "█"
 _LEAST = 0.0005
 """Part of all clocks of warps below which nothing is shown."""
 
@@ -56,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--grid and --block must be given together; without them no launch is counted")
     if arguments.grid is None and arguments.arg:
         raise UsageError("--arg is for a launch: add --grid and --block")
-    kernel, code, estimate = _code(arguments)
+    kernel, code, estimate, sectors = _code(arguments)
     instructions = (
         engine.machine_instructions(kernel, arguments.target) if code is None else code.instructions
     )
@@ -73,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         return OK
     stalled = stalled_code(estimate, instructions) if estimate is not None else []
-    lines = _table(kernel, instructions, stalled, executed=code is not None)
+    lines = _table(kernel, instructions, stalled, sectors, executed=code is not None)
     if estimate is not None and not stalled:
         lines += ["", f"no stalls: {one_line(estimate.notes[0], 400)}"]
     write(
@@ -90,15 +92,17 @@ def _simulated(estimate: Estimate | None) -> dict[str, Any]:
     return {"stalled": [asdict(item) for item in estimate.stalled], "not_simulated": None}
 
 
-def _code(arguments: argparse.Namespace) -> tuple[Kernel, MachineCode | None, Estimate | None]:
-    """The kernel, and its machine code and the simulation if a launch is given."""
+def _code(
+    arguments: argparse.Namespace,
+) -> tuple[Kernel, MachineCode | None, Estimate | None, dict[int, int]]:
+    """The kernel, and its machine code, the simulation, and sectors of global memory by PTX line if a launch is given."""
     from .arguments import make_argument
 
     kernel = choose_kernel(
         parse_file(arguments.file, arguments.entry, arguments.target), arguments.file, arguments.entry
     )
     if arguments.grid is None:
-        return kernel, None, None
+        return kernel, None, None, {}
     device = engine.Device(observe={"memory", "inputs"})
     profile = device.launch(
         kernel,
@@ -110,7 +114,8 @@ def _code(arguments: argparse.Namespace) -> tuple[Kernel, MachineCode | None, Es
         cooperative=arguments.cooperative,
     )
     estimate = engine.estimate(profile, arguments.target, model="simulation")
-    return kernel, engine.machine_code(profile, arguments.target), estimate
+    sectors = {row.line: row.sectors for row in profile.by_line if row.path == kernel.module.path}
+    return kernel, engine.machine_code(profile, arguments.target), estimate, sectors
 
 
 def _head(kernel: Kernel, code: MachineCode | None, target: str, instructions: int) -> list[str]:
@@ -130,23 +135,27 @@ def _table(
     kernel: Kernel,
     instructions: Sequence[MachineInstruction],
     stalled: Sequence[StalledCode],
+    sectors: Mapping[int, int],
     *,
     executed: bool,
 ) -> list[str]:
     """A line for each machine instruction; source and PTX where they are other ones than on the line before. ``stalled``: as
-    ``judge.stalled``, empty where the launch was not simulated."""
+    ``judge.stalled``, empty where the launch was not simulated; ``sectors`` by PTX line."""
     ptx = kernel.module.text.split("\n")
     files = SourcePaths([Path(kernel.module.path).parent], Path())
     places = {item.source: files.place(item.source) for item in instructions if item.source}
     texts = source_texts(places.values(), files)
     short = {place: _shortened(place) for place in places.values()}
+    hottest = heat(instructions, stalled)
+    left = dict(sectors)
     rows = [
         [
             "source",
             "PTX",
-            *(["warps", "threads"] if executed else []),
+            *(["heat", "warps", "threads"] if executed else []),
             "stall",
             "waits",
+            *(["sectors"] if executed else []),
             *(["stalled", "mostly", "causes"] if stalled else []),
             "address",
             "machine code",
@@ -164,16 +173,27 @@ def _table(
             [
                 one_line(shown, _WIDTH),
                 one_line(text, _WIDTH),
-                *([_count(item.warps, item), _count(item.threads, item)] if executed else []),
+                *(
+                    [_BAR * hottest[number], _count(item.warps, item), _count(item.threads, item)]
+                    if executed
+                    else []
+                ),
                 str(item.stall),
                 _numbers(item.waits),
+                *([_sectors(item, left)] if executed else []),
                 *(_stalled(*stalled[number]) if stalled else []),
                 f"{item.address:04x}",
                 clean(item.text),
             ]
         )
-    right = (2, 3, 4, *((6, 8, 9) if stalled else (6,))) if executed else (2, 4)
+    right = (3, 4, 5, 7, *((8, 10, 11) if stalled else (8,))) if executed else (2, 4)
     return columns(rows, right=right)
+
+
+def _sectors(item: MachineInstruction, left: dict[int, int]) -> str:
+    """Those of the PTX line, at the first executed access of global memory that is made of it."""
+    count = left.pop(item.ptx_line, 0) if item.warps and is_global(item.text) else 0
+    return f"{count:,}" if count else ""
 
 
 def _shortened(place: str) -> str:

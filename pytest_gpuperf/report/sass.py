@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ..core.records import Case, ListingRow
+from ..core.records import Case, ListingRow, StalledCode
 
-__all__ = ["machine_listing"]
+if TYPE_CHECKING:
+    from gpuperf_engine import MachineInstruction
+
+__all__ = ["heat", "is_global", "machine_listing"]
 
 _GLOBAL = ("LD", "LDG", "LDGSTS", "ST", "STG", "ATOM", "ATOMG", "RED", "REDG")
 """Opcodes that the sectors of their PTX instruction are shown at."""
@@ -46,7 +49,7 @@ def machine_listing(record: Case, listing: ListingRow | None, limit: int) -> dic
                 "threads": _count(threads, exact),
                 "stall": stall,
                 "waits": waits,
-                "sectors": _nonzero(sectors.pop(at, 0)) if _is_global(code) else "",
+                "sectors": _nonzero(sectors.pop(at, 0)) if warps and is_global(code) else "",
                 "address": f"{address:04x}",
                 "code": code,
                 "stalled": _share(waited),
@@ -70,6 +73,19 @@ def _original(source: str, texts: Mapping[str, str]) -> str:
     return " ".join([source.rpartition("/")[2], *texts.get(source, "").split()])
 
 
+def heat(
+    instructions: Sequence[MachineInstruction], stalled: Sequence[StalledCode], steps: int = 5
+) -> list[int]:
+    """Of each instruction 0 to ``steps``: clocks that warps wait before it, if the launch was simulated, else its executions by warps
+    times stall cycles, as parts of those of the hottest."""
+    if stalled:
+        clocks = [waited for waited, _, _ in stalled]
+    else:
+        clocks = [float(item.warps * item.stall) for item in instructions]
+    most = max(clocks, default=0.0) or 1.0
+    return [round(steps * one / most) for one in clocks]
+
+
 def _share(part: float) -> str:
     """In percent; nothing where it rounds to none."""
     shown = f"{100 * part:.1f} %"
@@ -80,7 +96,8 @@ def _count(count: int, exact: bool) -> str:
     return (f"{count:,}" if exact else f"{count:,}?") if count or not exact else ""
 
 
-def _is_global(code: str) -> bool:
+def is_global(code: str) -> bool:
+    """Whether a machine instruction accesses global memory, or may."""
     opcode = next(word for word in code.split() if not word.startswith("@"))
     return opcode.partition(".")[0] in _GLOBAL
 

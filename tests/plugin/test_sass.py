@@ -48,10 +48,12 @@ def test_source_ptx_and_machine_code_stand_beside_each_other(
     assert lines[4].split() == [
         "source",
         "PTX",
+        "heat",
         "warps",
         "threads",
         "stall",
         "waits",
+        "sectors",
         "stalled",
         "mostly",
         "causes",
@@ -67,6 +69,13 @@ def test_source_ptx_and_machine_code_stand_beside_each_other(
     assert [part for part in compare.split() if part.isdigit()][1:4] == ["2", "64", "1"]
     # it waits for the special register
     assert "short_scoreboard" in compare
+    # 64 lanes store 256 bytes; nothing is loaded; what waits longest is hottest
+    start, end = lines[4].index("waits") + 5, lines[4].index("sectors") + 7
+    (store,) = (line for line in lines if " STG.E " in line)
+    assert [line[start:end].strip() for line in lines[5:] if line[start:end].strip()] == ["8"]
+    assert store[start:end].strip() == "8"
+    assert [line for line in lines if "█████" in line] == [compare]
+    assert store.count("█") == 1  # a fifth of the clocks
     assert any(line.startswith("passwd:1  ") for line in lines)
     assert "root" not in "\n".join(lines)
 

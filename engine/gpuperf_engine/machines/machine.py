@@ -88,6 +88,9 @@ class Machine:
     dram_bandwidth: float
     dram_sustained_one_way: float
     dram_sustained_mixed: float
+    #: independent ones, and ns between two rows that one opens; ``None``: not known
+    dram_channels: int | None
+    dram_row_interval: float | None
     launch_overhead_us: float
     cta_turnaround: int
     cta_rate: float

@@ -93,9 +93,11 @@ def run(
     window: tuple[int, int] | None = None,
     mixed: float = 1.0,
     behind: float = 0.0,
+    row_rate: float = 0.0,
+    apart: int = 1,
 ) -> Simulated:
     """CTAs of so many ``warps``, each of which executes the text once with these accesses; ``changed``: ``Change`` by position;
-    ``window``: clocks whose events are kept."""
+    ``window``: clocks whose events are kept; ``apart``: lines from one to the next in memory."""
     graph = build_graph(decoded(texts), "k")
     assert len(graph.blocks) == 1
     parts = [np.array([0, *words, END], np.uint32) for words in warps]
@@ -103,9 +105,11 @@ def run(
     firsts = np.cumsum([0, *map(len, parts[:-1])])
     starts = (int(stream.ctypes.data) + 4 * firsts).astype(np.int64)
     every = np.full(lines, 15, np.uint8)
-    only = Class(stream, starts, np.zeros(lines, np.uint8), np.arange(lines, dtype=np.int64), every)
+    only = Class(stream, starts, np.zeros(lines, np.uint8), apart * np.arange(lines, dtype=np.int64), every)
     classes = Classes((only,), (Group("global", False, (0, 0, 0)),), {}, (ctas, 1, 1))
-    memory = Memory(l1_lines, l2_rate, dram_rate, (share,), mixed=mixed, behind=(behind,))
+    memory = Memory(
+        l1_lines, l2_rate, dram_rate, (share,), mixed=mixed, behind=(behind,), row_rate=row_rate, rows=(1.0,)
+    )
     operations = Operations(graph, numbers)
     operations.change(changed or {})
     return simulate(operations, classes, Copies(), numbers, memory, [0] * ctas, resident, len(warps), window)

@@ -129,6 +129,28 @@ def test_a_stream_takes_the_time_of_dram() -> None:
     assert run(code, warps, lines=512, share=0.0).cycles - START == pytest.approx(2048 * 32 / 64, rel=0.05)
 
 
+@pytest.mark.parametrize(("apart", "rows"), [(8, 64), (4, 32), (1, 8)])
+def test_a_row_of_dram_is_opened_once_for_what_is_wanted_of_it_soon(apart: int, rows: int) -> None:
+    # A warp reads a sector of each of 64 lines, of which eight side by side are a row: DRAM opens one in 50 clocks.
+    code = [f"LDG.E R{8 + n}, [R2.64]" for n in range(64)] + ["EXIT"]
+    words = [[word for n in range(64) for word in access(1, {n: 1})]]
+    numbers = replace(TOY, row_open=1000)
+    seen = run(code, words, lines=64, row_rate=0.02, apart=apart, numbers=numbers)
+    assert seen.row_clocks == 50 * rows
+    assert seen.cycles >= START + 50 * rows
+    # without a limit the sectors take four clocks each
+    assert run(code, words, lines=64, apart=apart).row_clocks == 0.0
+
+
+def test_a_row_of_dram_is_closed_after_a_while() -> None:
+    # Each load waits for the one before, so that the next sector of the row is wanted 500 clocks later.
+    code = ["LDG.E R2, [R2.64]"] * 8 + ["EXIT"]
+    words = [[word for n in range(8) for word in access(1, {n: 1})]]
+    for row_open, rows in ((400, 8), (600, 1)):
+        seen = run(code, words, lines=8, row_rate=0.02, numbers=replace(TOY, row_open=row_open))
+        assert seen.row_clocks == 50 * rows
+
+
 def test_a_barrier_holds_all_until_the_last() -> None:
     code = ["MUFU.RCP R1, R2", "BAR.SYNC 0x0", "FADD R3, R4, R5", "EXIT"]
     # One warp: the barrier lets it go on 20 clocks later.

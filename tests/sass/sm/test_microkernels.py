@@ -50,6 +50,13 @@ def slope(texts: list[str], words: list[int], numbers: SmNumbers, **how: float) 
     return (ends[1] - ends[0]) / 60
 
 
+def each(machine: Machine, unit: str) -> float:
+    """Clocks from one instruction of a warp to its next. A unit with fewer lanes than there are sub-partitions cannot be one for each:
+    a chain of DFMA takes 45 clocks on a TITAN RTX (NMSU, GPUs-ISA-Latencies), where a quarter of two lanes would take 64 for one."""
+    lanes = machine.lanes[unit]
+    return 32 / (lanes if lanes >= 1 else lanes * machine.sub_partitions)
+
+
 @pytest.mark.parametrize("name", machine_ids())
 def test_a_chain_takes_the_latency(name: str) -> None:
     machine, numbers = described(name)
@@ -63,7 +70,7 @@ def test_a_chain_takes_the_latency(name: str) -> None:
             words, how = access(1, {0: 1}), {"lines": 1, "share": 0.0}
         if of in ("l2", "dram"):  # no line is kept in L1
             continue
-        busy = 32 / machine.lanes[unit] if unit != "lsu" else 0
+        busy = each(machine, unit) if unit != "lsu" else 0
         expected = max(machine.latencies[of], busy)
         found = slope([text], words, numbers, **how)
         assert found == pytest.approx(expected, rel=CLOSE), (of, found, expected)
@@ -97,6 +104,38 @@ def test_warps_that_do_not_wait_take_the_lanes_of_the_unit(name: str) -> None:
         # four warps in each sub-partition, which issues one instruction a clock
         clocks = max(32 / machine.lanes[unit], 1 / min(1.0, machine.issue_rate))
         assert ended == pytest.approx(4 * 300 * clocks, rel=CLOSE), (unit, ended / 1200, clocks)
+
+
+@pytest.mark.parametrize("name", [name for name in machine_ids() if load_machine(name).lanes["fp64"] < 1])
+@pytest.mark.parametrize("warps", [1, 2, 3, 4, 6])
+def test_two_double_precision_units_serve_whichever_sub_partitions_want_them(name: str, warps: int) -> None:
+    machine, numbers = described(name)
+    code = [f"DFMA R{8 + 2 * (n % 60)}, R2, R4, c[0x0][0x160]" for n in range(100)] + ["EXIT"]
+    seen = run(code, [[]] * warps, numbers=numbers)
+    assert (seen.ended - machine.cta_turnaround) / (100 * warps) == pytest.approx(32 / 2, rel=CLOSE)
+
+
+@pytest.mark.parametrize("name", machine_ids())
+def test_sectors_far_apart_take_the_rows_that_dram_opens(name: str) -> None:
+    """Lanes a page or more apart: a sector each. Random reads of an H100 and an H200 have been measured so."""
+    machine, numbers = described(name)
+    assert machine.dram_channels is not None
+    assert machine.dram_row_interval is not None
+    ends = []
+    for loads in (10, 30):
+        count = iter(range(32 * loads * 32))
+        words = [
+            [word for _ in range(loads) for word in access(1, {next(count): 1 for _ in range(32)})]
+            for _ in range(32)
+        ]
+        code = [f"LDG.E R{8 + n}, [R2.64]" for n in range(loads)] + ["EXIT"]
+        rate = numbers.one_way / machine.sm_count
+        how = {"dram_rate": rate, "row_rate": numbers.row_rate / machine.sm_count, "mixed": 0.0}
+        seen = run(code, words, numbers=numbers, lines=32 * 32 * loads, apart=8, l2_rate=1e3, **how)
+        ends.append(seen.cycles)
+    clocks = machine.dram_row_interval / machine.dram_channels * machine.sm_count * machine.clock_mhz / 1e3
+    slowest = max(clocks, 32 / min(machine.l2_sm_bandwidth, rate), 1 / machine.l1_tag_rate)
+    assert (ends[1] - ends[0]) / (32 * 32 * 20) == pytest.approx(slowest, rel=CLOSE)
 
 
 @pytest.mark.parametrize("name", machine_ids())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpuperf_engine.sass.sm.sharing import Reuse, reuse_of
+from gpuperf_engine.sass.sm.sharing import Group, Reuse, reuse_of, rows_of
 
 GRID = (4, 4, 1)
 #: words of 4 bytes of the 10 sectors that a CTA touches
@@ -87,3 +87,15 @@ def test_ctas_whose_parts_of_a_sector_are_no_whole_ones_share_the_rest() -> None
     # Rows of 12 words: a sector and a half, of which two are touched.
     found = reuse_of(np.arange(2), (12, 0, 0), (16, 1, 1), 16)
     assert (found.once, found.summed) == (16 * 12 // 8 + 1, 16 * 2)
+
+
+@pytest.mark.parametrize(("together", "opened"), [(1, 16), (2, 8), (4, 4), (16, 4), (64, 4)])
+def test_ctas_side_by_side_share_rows_of_dram(together: int, opened: int) -> None:
+    # A CTA has 64 of the 256 words of a row, of each of 16 rows; the next 16 CTAs are below, or beside.
+    beside = Group("global", False, (64, 16 * 8192, 0))
+    own = (np.arange(16)[:, None] * 8192 // 8 + np.arange(8)[None, :]).reshape(-1)
+    assert rows_of(own, beside, (4, 64, 1), together) == (opened, 16)
+    below = Group("global", False, (16 * 8192, 64, 0))
+    assert rows_of(own, below, (64, 4, 1), together) == (16, 16)
+    seen = Group("global", False, (0, 0, 0), moved(*(16 * 8192 * number for number in range(16))))
+    assert rows_of(own, seen, (4, 64, 1), together) == (16, 16)

@@ -120,8 +120,9 @@ class Op(Record):
     """A machine instruction. ``READS`` and ``WRITES``: how many of the numbers at ``REGISTERS`` there are of each. ``OTHER``: a second
     pipe that it may go through, ``NONE`` for none. ``PORTS``: clocks in which it reads its registers, ``REUSED`` where the
     instruction before was the same warp's. ``PAUSE``: clocks before the next one of the warp. ``ARGUMENT``: of a barrier and of
-    a wait; of an access the words of a lane. ``CHANGE``: bits of ``Change``. ``LINE``: that of its line of code, from 1 on, where
-    a line or a block begins; 0 elsewhere, and where all code is there at once. Counted are ``ISSUED``, how often it was issued,
+    a wait; of an access the words of a lane. ``CHANGE``: bits of ``Change``. ``COMMON``: 1 where all sub-partitions share its pipe.
+    ``LINE``: that of its line of code, from 1 on, where a line or a block begins; 0 elsewhere, and where all code is there at
+    once. Counted are ``ISSUED``, how often it was issued,
     ``MOVED``, clocks of the unit that all memory instructions share, ``LINES`` that its accesses touched from ``LANES``,
     ``AGAIN``, sectors that a CTA had touched and L1 no longer has, and ``STALLS``, what its warps waited for."""
 
@@ -141,6 +142,7 @@ class Op(Record):
     MOVED = U64(40)
     STALLS: Pointer[Stall] = Pointer(48)
     CHANGE = U16(56)
+    COMMON = U16(58)
     LINE = U32(60)
     LINES = U64(64)
     LANES = U64(72)
@@ -198,7 +200,8 @@ class Block(Record):
 
 class Line(Record):
     """A line of 128 bytes that a CTA touches. ``VALID``, ``DIRTY``, ``TOUCHED``: sectors in L1, those to be written back, and those
-    that the CTA has touched; ``DRAM``: 1 if they come from DRAM then, 2 if L2 has just asked DRAM for them."""
+    that the CTA has touched; ``DRAM``: 1 if they come from DRAM then, 2 if L2 has just asked DRAM for them. ``OPEN``: of the first
+    line of each row of DRAM until when that row counts as open."""
 
     VALID = U8(0)
     DIRTY = U8(1)
@@ -207,7 +210,8 @@ class Line(Record):
     READY = U64(8)
     NEWER = U64(16)
     OLDER = U64(24)
-    BYTES = 32
+    OPEN = U64(32)
+    BYTES = 40
 
 
 class Copy(Record):
@@ -288,12 +292,13 @@ class Warp(Record):
 
 class Program(Record):
     """What the CTAs of a class execute: the ``STREAMS`` of their warps (addresses), how many ``LINES`` they touch, and the group of
-    each (bytes at ``GROUPS``)."""
+    each (bytes at ``GROUPS``); at ``ROWS`` the number of the first line that lies in the same row of DRAM (32 bits each)."""
 
     STREAMS = U64(0)
     LINES = U64(8)
     GROUPS = U64(16)
-    BYTES = 24
+    ROWS = U64(24)
+    BYTES = 32
 
 
 class Slot(Record):
@@ -442,7 +447,14 @@ class Sm(Record):
     USES = U64(_CODE + 96)
     FETCHED = U64(_CODE + 104)
     FETCHING = U64(_CODE + 112)
-    BYTES = _CODE + 120
+    # rows of DRAM: when the next one can be opened, clocks (1/256) of one and of all so far, and how long one stays open
+    ROWS = U64(_CODE + 120)
+    ROW_COST = U64(_CODE + 128)
+    ROW_BUSY = U64(_CODE + 136)
+    ROW_OPEN = U64(_CODE + 144)
+    # by number of a pipe that all sub-partitions share: when it is free
+    COMMON = Array64(_CODE + 152)
+    BYTES = _CODE + 152 + 8 * _PIPES
 
 
 class Stream(Record):

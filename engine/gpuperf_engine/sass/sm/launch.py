@@ -22,7 +22,7 @@ from .asynchronous import Copies
 from .numbers import SmNumbers
 from .operations import Operations, unit_of
 from .settings import FIRST_CTAS, MOST_INSTRUCTIONS, MOST_INSTRUCTIONS_AGAIN, MOST_WAVES, START_INSTRUCTIONS
-from .sharing import Group, Reuse, reuse_of
+from .sharing import Group, Reuse, reuse_of, rows_of
 from .simulate import Memory, Simulated, simulate
 from .streams import Classes, classes_of
 from .waits import Wait, caused_by, waits_of
@@ -84,6 +84,8 @@ class Traced:
     classes: Classes
     #: by group and number of CTAs that run at once: the same on all machines that hold so many
     reuse: dict[tuple[int, int], Reuse] = field(default_factory=dict)
+    #: likewise rows of DRAM of a CTA: those that it does not share, or its part of them, and all
+    shared_rows: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)
 
     @property
     def of_inputs(self) -> bool:
@@ -253,7 +255,7 @@ class Traced:
         left = 0.0
         if warm:
             left = min(1.0, max(0.0, (numbers.l2_lost - footprint) / (numbers.l2_lost - numbers.l2_kept)))
-        shares, behind, moved = [], [], {True: 0.0, False: 0.0}
+        shares, behind, rows, moved = [], [], [], {True: 0.0, False: 0.0}
         local = sum(
             int((typical.groups == number).sum())
             for number, group in enumerate(classes.groups)
@@ -264,6 +266,7 @@ class Traced:
             if group.space == "local":
                 shares.append(max(0.0, 1.0 - numbers.l2_kept / max(1, local * _LINE * running)))
                 behind.append(0.0)
+                rows.append(0.0)
                 continue
             share = 1.0 if group.space == "global" else 0.0
             if one is not None:
@@ -271,6 +274,7 @@ class Traced:
             share *= 1.0 - left
             shares.append(share)
             behind.append(0.0 if one is None else one.behind(share, numbers.l2_kept))
+            rows.append(self._rows(number, group, share, numbers, running, kept))
             moved[group.store] += share * len(typical.touched(number))
         copied = []
         for item in copies.moved:
@@ -282,8 +286,31 @@ class Traced:
         dram = 1.0 / ((1.0 - mix) / numbers.one_way + mix / numbers.mixed)
         l1 = max(0, numbers.l1_bytes - resident * shared_per_cta) // _LINE
         return Memory(
-            l1, numbers.l2_rate * part, dram * part, tuple(shares), tuple(copied), mix, tuple(behind)
-        )
+            l1, numbers.l2_rate * part, dram * part, tuple(shares), tuple(copied), mix, tuple(behind),
+            numbers.row_rate * part, tuple(rows),
+        )  # fmt: skip
+
+    def _rows(
+        self, number: int, group: Group, share: float, numbers: SmNumbers, running: int, kept: bool
+    ) -> float:
+        """Of the rows of DRAM that the SM wants for a group, of whose first touches a ``share`` comes from DRAM, the part that it
+        opens itself: CTAs that want a row together share it. L2 collects what is stored until there is no more room."""
+        plan, typical = self.record.plan, self.classes.typical
+        sectors = typical.touched(number)
+        if group.space != "global" or group.moves is None or not len(sectors) or not share:
+            return 1.0
+        whole = sum(len(typical.touched(other)) for other in range(len(self.classes.groups))) * _SECTOR
+        # CTAs start one after the other: as many meet at a row as start while it is open
+        takes = numbers.turnaround + numbers.latencies["dram"] + running * whole / numbers.mixed
+        meeting = max(1, int(running * min(1.0, numbers.row_open / takes)))
+        if group.store:
+            meeting = plan.ctas if kept else max(meeting, int(numbers.l2_kept // whole))
+        key = number, min(meeting, plan.ctas)
+        if key not in self.shared_rows:
+            self.shared_rows[key] = rows_of(sectors, group, plan.grid, meeting)
+        once, summed = self.shared_rows[key]
+        lines = int((typical.groups == number).sum())
+        return min(1.0, once / max(1e-9, min(summed, share * lines)))
 
     def _scattered(self, number: int, running: int) -> Reuse:
         """Of a group whose sectors do not move with the CTAs: as many different ones as so many that are drawn from its arrays."""
@@ -321,7 +348,7 @@ class Traced:
             **_parts_of_lsu(operations, seen),
             "fetch": float(seen.fetch_clocks),
             "l2": seen.l2_sectors * _SECTOR / min(numbers.port_rate, memory.l2_rate),
-            "dram": seen.dram_sectors * _SECTOR / memory.dram_rate,
+            "dram": max(seen.dram_sectors * _SECTOR / memory.dram_rate, seen.row_clocks),
         }
         bounds = {name: clocks * times for name, clocks in bounds.items()}
         return bounds | {"dispatch": self.record.plan.ctas / numbers.cta_rate}

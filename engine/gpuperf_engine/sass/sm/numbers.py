@@ -50,7 +50,8 @@ class SmNumbers:
     Rates of the chip are in bytes per clock: ``port_rate`` of one SM, ``l2_rate``, and of DRAM ``one_way`` or ``mixed``, fully from
     this part of its bytes on that go the other way; ``cta_rate``:
     CTAs started per clock. ``turnaround``: clocks of a CTA; ``l2_kept``: bytes of data up to which all are still in L2 when they
-    are used again, ``l2_lost``: from which on none are.
+    are used again, ``l2_lost``: from which on none are. ``row_rate``: rows of DRAM that are opened per clock, 0 where that is not
+    known; ``row_open``: clocks in which what else is wanted of a row finds it open.
     """
 
     architecture: int
@@ -77,3 +78,5 @@ class SmNumbers:
     cta_rate: float
     tma_clocks: int = 1
     code: CodeCaches | None = None
+    row_rate: float = 0.0
+    row_open: int = 0

@@ -126,6 +126,7 @@ class Operations:
         table = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
         pipes = table[:, Op.PIPE : Op.BUSY + 2].copy().view(np.uint16)
         clocks = issued.astype(np.float64) * pipes[:, 2]
+        clocks[self.counted(Op.COMMON, np.uint16) != 0] *= self.numbers.parts
         occupied = {}
         for index, name in enumerate(_PIPES):
             own = float(clocks[pipes[:, 0] == index].sum())
@@ -161,10 +162,16 @@ class Operations:
         pipe, other, busy = self._pipe(item)
         halves[:4] = kind, pipe, other, busy
         halves[Op.LATENCY // 2] = latency
+        halves[Op.COMMON // 2] = self._common(item)
         row[Op.PORTS], row[Op.REUSED] = ports
         row[Op.READS], row[Op.WRITES] = len(accesses.reads), len(accesses.writes)
         halves[Op.PAUSE // 2] = _pause(item, self.numbers)
         words[Op.REGISTERS // 8], words[Op.ARGUMENT // 8] = registers, argument
+
+    def _common(self, item: Decoded) -> bool:
+        """Whether all sub-partitions share the unit of an instruction, as it has fewer lanes than there are sub-partitions."""
+        unit = unit_of(item, self.numbers.architecture)
+        return unit not in ("lsu", "tma") and self.numbers.lanes.get(unit, 1.0) < 1.0
 
     def _pipe(self, item: Decoded) -> tuple[int, int, int]:
         """Two pipes, and the clocks that one of them is occupied."""
@@ -172,6 +179,8 @@ class Operations:
         if unit == "lsu" or unit == "tma":
             return _PIPES.index("lsu"), NONE, 1
         lanes = numbers.lanes.get(unit, numbers.lanes["alu"])
+        if self._common(item):
+            lanes *= numbers.parts
         busy = max(1, round(32 / lanes))
         if item.base in _WARPGROUP:
             # what one warp of four computes, in products of 16 x 8 x 32 bytes

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from .settings import MOST_RUNS
 
-__all__ = ["Group", "Reuse", "reuse_of"]
+__all__ = ["ROW", "Group", "Reuse", "reuse_of", "rows_of"]
 
 #: bytes of a sector, and words of 4 bytes
 _SECTOR, _WORDS = 32, 8
+#: bytes of a row of DRAM in a channel: of a page of HBM; those of GDDR6 are as long or longer
+ROW = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,26 @@ def reuse_of(
     return Reuse(once, summed, *of_all, count / len(np.unique(moved[:count])))
 
 
+def rows_of(
+    sectors: NDArray[np.int64], group: Group, grid: tuple[int, int, int], running: int
+) -> tuple[float, float]:
+    """Rows of DRAM that so many CTAs touch together, divided by the CTAs, and those that each touches; arguments as ``reuse_of``."""
+    ordered = np.unique(sectors)
+    breaks = np.flatnonzero(np.diff(ordered) != 1)
+    starts = ordered[np.concatenate([[0], breaks + 1])]
+    ends = ordered[np.concatenate([breaks, [len(ordered) - 1]])] + 1
+    count = min(grid[0] * grid[1] * grid[2], running, MOST_RUNS)
+    if group.seen:
+        moved = np.frombuffer(group.seen, np.int64)[:count]
+    else:
+        assert group.moves is not None
+        moved = _moved(group.moves, grid, count)
+    words = ROW // 4
+    each, _ = _union(starts, ends, np.zeros(1, np.int64), words)
+    once, _ = _union(starts, ends, moved, words)
+    return min(once / len(moved), each), each
+
+
 def _moved(moves: tuple[int, int, int], grid: tuple[int, int, int], count: int) -> NDArray[np.int64]:
     """Words by which the sectors of each of the first CTAs are moved."""
     index = np.arange(count, dtype=np.int64)
@@ -113,18 +135,21 @@ def _moved(moves: tuple[int, int, int], grid: tuple[int, int, int], count: int) 
     )
 
 
-def _union(starts: NDArray[np.int64], ends: NDArray[np.int64], moved: NDArray[np.int64]) -> tuple[int, int]:
-    """Sectors that CTAs touch together and in sum, each moved by so many words. Each touches as many as the one that was seen, though
-    those that are not moved by whole sectors reach into one more."""
+def _union(
+    starts: NDArray[np.int64], ends: NDArray[np.int64], moved: NDArray[np.int64], unit: int = _WORDS
+) -> tuple[int, int]:
+    """Sectors (or other units, of so many words) that CTAs touch together and in sum, given the runs of sectors of one and by how many
+    words each is moved. Each touches as many as the one that was seen, though those that are not moved by whole sectors reach
+    into one more."""
     factor = 1.0
     if len(starts) * len(moved) > MOST_RUNS:
         kept = max(1, MOST_RUNS // len(moved))
         factor = len(starts) / kept
         starts, ends = starts[:kept], ends[:kept]
         moved = moved[:MOST_RUNS]
-    first = (starts[None, :] * _WORDS + moved[:, None]) // _WORDS
-    last = -(-(ends[None, :] * _WORDS + moved[:, None]) // _WORDS)
-    summed = int((ends - starts).sum()) * len(moved)
+    first = (starts[None, :] * _WORDS + moved[:, None]) // unit
+    last = -(-(ends[None, :] * _WORDS + moved[:, None]) // unit)
+    summed = int((last - first).sum() if unit != _WORDS else (ends - starts).sum() * len(moved))
     order = np.argsort(first, axis=None, kind="stable")
     first, last = first.reshape(-1)[order], last.reshape(-1)[order]
     reached = np.maximum.accumulate(last)

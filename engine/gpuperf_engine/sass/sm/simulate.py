@@ -49,7 +49,8 @@ class Memory:
     """Lines of 128 bytes that L1 holds; bytes per clock that an SM has of L2 and of DRAM; by number of the group the part (0 to 1)
     of its first touches that come from DRAM, and of ``copied`` kinds of copies that of all that they move; of the other first touches
     the part ``behind`` waits for what another SM has asked DRAM for. ``mixed``: from 0, where DRAM is only read or only written, to
-    1."""
+    1. ``row_rate``: rows per clock that DRAM opens for the SM (0: no limit is known), ``rows``: by number of the group the part of
+    those it wants that it opens itself."""
 
     l1_lines: int
     l2_rate: float
@@ -58,6 +59,8 @@ class Memory:
     copied: tuple[float, ...] = ()
     mixed: float = 1.0
     behind: tuple[float, ...] = ()
+    row_rate: float = 0.0
+    rows: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,8 @@ class Simulated:
     on their way included; ``ended``: when the last warp was,
     ``finished``: when each CTA was, and ``progress`` the instructions issued by then; ``issued`` by position of the
     instruction (its warps were on an SM for ``resident_clocks`` together), ``moved`` clocks of the unit that all memory
-    instructions share, and ``stalls``; sectors that moved; ``fetch_clocks`` in which code came to the SM. ``skipped``: CTAs left out
-    because waves repeat, in none of these but in ``skipped_cycles``."""
+    instructions share, and ``stalls``; sectors that moved; ``row_clocks`` in which DRAM opened rows; ``fetch_clocks`` in
+    which code came to the SM. ``skipped``: CTAs left out because waves repeat, in none of these but in ``skipped_cycles``."""
 
     cycles: int
     ended: int
@@ -94,6 +97,7 @@ class Simulated:
     stalls: Stalls
     l2_sectors: int
     dram_sectors: int
+    row_clocks: float
     lsu_clocks: int
     fetch_clocks: int
     skipped: int
@@ -182,7 +186,10 @@ def _programs(classes: Classes) -> NDArray[np.uint64]:
         if (item.stream[firsts] == END).any():
             raise NotRun("some of its warps execute nothing")
     programs = np.array(
-        [[item.starts.ctypes.data, len(item.lines), item.groups.ctypes.data] for item in classes.classes],
+        [
+            [item.starts.ctypes.data, len(item.lines), item.groups.ctypes.data, item.rows.ctypes.data]
+            for item in classes.classes
+        ],
         np.uint64,
     )
     assert programs.shape[1] * 8 == ProgramRecord.BYTES
@@ -190,9 +197,10 @@ def _programs(classes: Classes) -> NDArray[np.uint64]:
 
 
 def _shares(memory: Memory) -> NDArray[np.uint64]:
-    """By group what comes from DRAM, and what waits for what another SM has asked it for, in 65,536ths."""
-    parts = np.zeros((2, GROUPS), np.uint64)
-    for row, known in zip(parts, (memory.shares, memory.behind)):
+    """By group what comes from DRAM, what waits for what another SM has asked it for, and the part of its rows of DRAM that the SM
+    opens, in 65,536ths."""
+    parts = np.zeros((3, GROUPS), np.uint64)
+    for row, known in zip(parts, (memory.shares, memory.behind, memory.rows)):
         row[: len(known)] = [round(65536 * share) for share in known]
     return parts
 
@@ -226,6 +234,8 @@ def _bandwidths(numbers: SmNumbers, memory: Memory) -> dict[int, int]:
         Sm.PORT_COST: cost(numbers.port_rate),
         Sm.L2_COST: cost(memory.l2_rate),
         Sm.DRAM_COST: cost(memory.dram_rate),
+        Sm.ROW_COST: round((1 << FRACTION) / memory.row_rate) if memory.row_rate else 0,
+        Sm.ROW_OPEN: numbers.row_open,
         Sm.MIXED: round(256 * memory.mixed),
         Sm.L1_LINES: max(1, memory.l1_lines),
     }
@@ -279,7 +289,7 @@ def _simulated(
         return operations.counted(field) // np.uint64(len(sms))
 
     # stores, and loads that nothing waits for, are still under way when the last warp ends
-    queued = most_of(Sm.PORT, Sm.L2, Sm.DRAM) >> FRACTION
+    queued = most_of(Sm.PORT, Sm.L2, Sm.DRAM, Sm.ROWS) >> FRACTION
     busy = [int(sm[Sm.LSU_BUSY // 8]) + (int(sm[Sm.COPIED // 8]) >> FRACTION) for sm in sms]
     return Simulated(
         cycles=max(most_of(Sm.ENDED, Sm.LSU, Sm.TMA), queued),
@@ -295,6 +305,7 @@ def _simulated(
         stalls=stalls,
         l2_sectors=mean_of(Sm.L2_SECTORS),
         dram_sectors=mean_of(Sm.DRAM_SECTORS),
+        row_clocks=mean_of(Sm.ROW_BUSY) / (1 << FRACTION),
         lsu_clocks=max(busy),
         # what is fetched ahead of the end is nobody's
         fetch_clocks=min(most_of(Sm.FETCHING) >> FRACTION, most_of(Sm.ENDED)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..run.writer import NotRun
 from .asynchronous import Copying, Named, ctas_of, way_of
 from .operations import WIDTHS
 from .settings import BEGINNING, FIRST_CTAS, FIRST_WARPS, SAMPLE
-from .sharing import Group
+from .sharing import ROW, Group
 
 __all__ = ["Class", "Classes", "class_of", "classes_of"]
 
@@ -32,6 +33,7 @@ _SPACES = {
     "generic": 6,
 }
 _MOST_CLASSES = 6
+_LINE = 128
 #: lines of an access, at most
 _MOST_LINES = 128
 #: of a table of lines at first: 1 MiB
@@ -44,13 +46,20 @@ Place = tuple[int, int, int]
 @dataclass(frozen=True, slots=True)
 class Class:
     """CTAs that do the same. ``stream``: of their warps, which begin at the addresses ``starts``; ``groups``: the number of the
-    group of each line that a CTA touches, ``lines`` the line, ``sectors`` those of it that are touched, a bit for each."""
+    group of each line that a CTA touches, ``lines`` the line, ``sectors`` those of it that are touched, a bit for each; ``rows`` the
+    number of the first line of each that lies in the same row of DRAM."""
 
     stream: NDArray[np.uint32]
     starts: NDArray[np.int64]
     groups: NDArray[np.uint8]
     lines: NDArray[np.int64]
     sectors: NDArray[np.uint8]
+    rows: NDArray[np.uint32] = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        keys = np.stack([self.groups.astype(np.int64), self.lines // (ROW // _LINE)])
+        _, firsts, of_line = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        object.__setattr__(self, "rows", firsts.astype(np.uint32)[of_line.reshape(-1)])
 
     def touched(self, group: int) -> NDArray[np.int64]:
         """Numbers of the sectors that a CTA touches in a group of accesses, four of which are a line."""

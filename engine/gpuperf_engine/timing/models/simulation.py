@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ...machines.common import common
 from ...machines.machine import Machine
@@ -24,7 +25,7 @@ from ..launch.inputs import SIMULATION
 
 __all__ = ["NotRun", "Simulation", "estimate_of", "numbers_of", "simulated"]
 
-REVISION = 9
+REVISION = 10
 """Raise it when launches that were simulated before come to take another time: stored times are incomparable then."""
 _DECIDES = 0.8
 """A resource limits a launch of which it needs this part of the time; else latency does."""
@@ -222,7 +223,17 @@ def numbers_of(machine: Machine) -> SmNumbers:
         turnaround=machine.cta_turnaround,
         cta_rate=machine.cta_rate,
         code=_code_caches(machine),
+        **_rows(machine),
     )
+
+
+def _rows(machine: Machine) -> dict[str, Any]:
+    """How often DRAM opens rows, if the description says so."""
+    channels, interval = machine.dram_channels, machine.dram_row_interval
+    if channels is None or interval is None:
+        return {}
+    clocks = interval * machine.clock_mhz / 1e3
+    return {"row_rate": channels / clocks, "row_open": round(common("dram.row_open") * clocks)}
 
 
 def _code_caches(machine: Machine) -> CodeCaches | None:

@@ -89,6 +89,8 @@ def sm_wave(sm: Sm, now: int) -> int:
         behind = sm.L2
     if behind < sm.DRAM:
         behind = sm.DRAM
+    if behind < sm.ROWS:
+        behind = sm.ROWS
     behind = (behind >> FRACTION) - now
     if behind < 0:
         behind = 0
@@ -285,6 +287,15 @@ def sm_pipe(sm: Sm, part: int, op: Op) -> int:
     return pipe
 
 
+def sm_common(sm: Sm, op: Op, now: int) -> int:
+    """When a unit that all sub-partitions share begins with an instruction."""
+    start = sm.COMMON[op.PIPE]
+    if start < now:
+        start = now
+    sm.COMMON[op.PIPE] = start + op.BUSY
+    return start
+
+
 def sm_committed(warp: Warp) -> int:
     """The copies of a warp so far become a group."""
     number = warp.COMMITTED % 8
@@ -363,6 +374,10 @@ def sm_issue(sm: Sm, part: int) -> int:
         sm_transfer(sm, warp, now)
     elif kind == Kind.COMMIT:
         sm_committed(warp)
+    elif op.COMMON:
+        # each sub-partition holds one instruction that waits for the unit, which takes them in turn
+        until = sm_common(sm, op, now)
+        ready = until + op.LATENCY
     store64(pipe, until)
     if op.CHANGE & Change.HIDDEN:
         ready = now + 1

@@ -83,6 +83,29 @@ def sm_below(sm: Sm, now: int, sectors: int, far: int) -> int:
     return late >> FRACTION
 
 
+def sm_opened(sm: Sm, slot: Slot, number: int, now: int) -> int:
+    """How late the row of DRAM is open in which a line lies. Opening one takes a while; what else of it is wanted soon comes from the
+    open row. Of rows that CTAs on other SMs want too, the SM opens its part."""
+    program = slot.PROGRAM
+    first = Line(slot.LINES + load32(program.ROWS + 4 * number) * Line.BYTES)
+    open_until = first.OPEN
+    first.OPEN = now + sm.ROW_OPEN
+    if open_until > now:
+        return 0
+    part = load64(sm.SHARES + 16 * GROUPS + 8 * load8(program.GROUPS + number))
+    cost = sm.ROW_COST * part >> 16
+    at = now << FRACTION
+    level = sm.ROWS
+    if level < at:
+        level = at
+    level += cost
+    sm.ROWS = level
+    sm.ROW_BUSY += cost
+    if level - at > sm.LEAD:
+        return level - at - sm.LEAD >> FRACTION
+    return 0
+
+
 def sm_lead(sm: Sm, slot: Slot, start: int) -> int:
     """By how many clocks the SM may lead others. SMs that start in step queue once; that leaves them one behind the other, so that the
     bursts of later CTAs do not meet, as long as what all of them need fits into the time of one: the SM may be ahead by what passed
@@ -143,6 +166,9 @@ def sm_loaded(sm: Sm, slot: Slot, word: int, start: int) -> int:
             late = sm_below(sm, start, near, 0)
         if far:
             late = sm_below(sm, start, far, 1)
+            behind = sm_opened(sm, slot, number, start)
+            if behind > late:
+                late = behind
             latency = sm.LATENCY_DRAM
         if start + latency + late > ready:
             ready = start + latency + late
@@ -167,6 +193,9 @@ def sm_stored(sm: Sm, slot: Slot, word: int, start: int) -> int:
         late = sm_below(sm, start, near, 0)
     if far:
         late = sm_below(sm, start, far, 1)
+        behind = sm_opened(sm, slot, number, start)
+        if behind > late:
+            late = behind
     return late
 
 

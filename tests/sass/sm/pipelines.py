@@ -1,4 +1,4 @@
-"""Matrix products of a tile as machine code by hand: copies, mbarriers and products of a warpgroup."""
+"""Matrix products of a tile as machine code by hand: copies, mbarriers, and products of a warpgroup or, where there are none, of warps."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ def pipeline(numbers: SmNumbers, stages: int, depth: int, size: int, products: i
         buffer, turn = stage % depth, stage // depth
         producer += [TEST, "@P0 NOP", EXPECT, COPY]
         loads += [*asks(depth + buffer, turn & 1 ^ 1), *expects(buffer, size), *copied(0, buffer)]
-        consumer += [TEST, "@P0 NOP", READY, *[PRODUCT.format(256)] * (products - 1)]
-        consumer += [PRODUCT.format(256) + ", gsb0", WAIT, ARRIVE]
+        consumer += [TEST, "@P0 NOP", *multiplied(numbers, products), ARRIVE]
         maths += [*asks(buffer, turn & 1), *arrives(depth + buffer)]
     # warps 0 to 3 multiply; the barriers are there before they ask
     warps = [*[(1, maths)] * 4, (0, loads)]
@@ -49,7 +48,12 @@ def pipeline(numbers: SmNumbers, stages: int, depth: int, size: int, products: i
     return seen.ended - numbers.turnaround
 
 
-def multiplied(products: int) -> list[str]:
+def multiplied(numbers: SmNumbers, products: int) -> list[str]:
+    """By a warp: its part of products of a warpgroup; elsewhere as many of its own as take 64 clocks for each of these."""
+    if numbers.architecture >= 100:
+        count = max(1, round(numbers.lanes["tensor"]) * products)
+        registers = [24 + 4 * (n % 32) for n in range(count)]
+        return [f"HMMA.16816.F32.BF16 R{n}, R4, R8, R{n}" for n in registers]
     return [READY, *[PRODUCT.format(256)] * (products - 1), PRODUCT.format(256) + ", gsb0", WAIT]
 
 
@@ -57,10 +61,10 @@ def plain(numbers: SmNumbers, stages: int, size: int, products: int) -> float:
     """The same by a warpgroup that copies for itself, waits, and multiplies: no warp runs ahead."""
     code, words, others = [*[INIT] * 2, *HELD], [*initial(0, 1), *initial(1, 4)], list[int]()
     for stage in range(stages):
-        code += [TEST, "@P0 NOP", EXPECT, COPY, TEST, "@P0 NOP", *multiplied(products), ARRIVE]
+        code += [TEST, "@P0 NOP", EXPECT, COPY, TEST, "@P0 NOP", *multiplied(numbers, products), ARRIVE]
         words += [*asks(1, stage & 1 ^ 1), *expects(0, size), *copied(0, 0), *asks(0, stage & 1), *arrives(1)]
         others += [*asks(1, stage & 1 ^ 1), *asks(0, stage & 1), *arrives(1)]
-    other = [*HELD, *([TEST, "@P0 NOP", TEST, "@P0 NOP", *multiplied(products), ARRIVE] * stages)]
+    other = [*HELD, *([TEST, "@P0 NOP", TEST, "@P0 NOP", *multiplied(numbers, products), ARRIVE] * stages)]
     warps = [(0, words), *[(1, others)] * 3]
     seen = run_roles([code, other], warps, numbers=numbers, kinds=(moves(size),))
     return seen.ended - numbers.turnaround
@@ -110,7 +114,7 @@ def tiles(numbers: SmNumbers, persistent: bool) -> float:
         n, turn = stage % depth, stage // depth
         producer += [TEST, "@P0 NOP", EXPECT, COPY]
         loads += [*asks(depth + n, turn & 1 ^ 1), *expects(n, size), *copied(0, n)]
-        consumer += [TEST, "@P0 NOP", *multiplied(4), ARRIVE]
+        consumer += [TEST, "@P0 NOP", *multiplied(numbers, 4), ARRIVE]
         maths += [*asks(n, turn & 1), *arrives(depth + n)]
         if stage % stages == stages - 1:
             consumer += store

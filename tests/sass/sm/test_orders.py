@@ -203,9 +203,9 @@ def test_the_faster_version_is_predicted_faster_on_every_machine(name: str) -> N
     assert not wrong
 
 
-#: machines with products of warpgroups
-WARPGROUPS = {name: numbers for name, numbers in NUMBERS.items() if numbers.architecture == 90}
-#: with copies, mbarriers and products of warpgroups, likewise: 24 stages of 32 KiB and four products
+#: machines with bulk copies, mbarriers and clusters
+COPYING = {name: numbers for name, numbers in NUMBERS.items() if numbers.architecture >= 90}
+#: with these and matrix products, likewise: 24 stages of 32 KiB and four products
 ASYNCHRONOUS: dict[str, tuple[Callable[[SmNumbers], float], ...]] = {
     "stages of a pipeline": tuple(
         lambda numbers, depth=depth: pipeline(numbers, 24, depth, 32768, 4) for depth in (4, 2, 1)
@@ -227,11 +227,28 @@ ASYNCHRONOUS: dict[str, tuple[Callable[[SmNumbers], float], ...]] = {
 
 @pytest.mark.parametrize("name", ASYNCHRONOUS)
 def test_the_faster_asynchronous_version_is_predicted_faster_on_every_machine(name: str) -> None:
-    assert {"h100-sxm", "h100-pcie", "h200-sxm", "gh200"} == WARPGROUPS.keys()
-    for machine, numbers in WARPGROUPS.items():
+    assert {"h100-sxm", "h100-pcie", "h200-sxm", "gh200", "b200", "rtx-5080", "rtx-5090"} == COPYING.keys()
+    for machine, numbers in COPYING.items():
         times = [version(numbers) for version in ASYNCHRONOUS[name]]
         # by more than a twentieth each
         assert all(1.05 * one < other for one, other in pairwise(times)), (machine, times)
+
+
+def test_ctas_that_stay_are_predicted_faster_than_new_ones_on_every_machine() -> None:
+    tile = ["LDG.E R4, [R2.64]", *["FFMA R4, R4, R5, R4"] * 8, "STG.E [R2.64], R4"]
+    wrong = {}
+    for machine, numbers in NUMBERS.items():
+        loop = [access(1, {2 * warp: 15}) + access(1, {2 * warp + 1: 15}) for warp in range(WARPS)]
+        times = [
+            run(
+                [*tile * (CTAS if stay else 1), "EXIT"], [words * (CTAS if stay else 1) for words in loop],
+                numbers=numbers, ctas=RESIDENT * (1 if stay else CTAS), resident=RESIDENT, lines=2 * WARPS,
+            ).cycles
+            for stay in (True, False)
+        ]  # fmt: skip
+        if times[0] >= times[1]:
+            wrong[machine] = times
+    assert not wrong
 
 
 FIXED = [stored(4), product("LDG.E", 4, 16), counted(4), ahead(1)]

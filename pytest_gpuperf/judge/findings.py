@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from gpuperf_engine.results.cxx_names import readable_name
+
 from ..config.declared import CaseSettings, FindingRules
 from .prediction import Prediction
 
@@ -77,4 +79,5 @@ def _reason(finding: Finding, case: CaseSettings) -> str:
 
 def _fits(key: str, finding: Finding) -> bool:
     rule, _, name = key.partition(":")
-    return fnmatchcase(finding.rule, rule) and (not name or fnmatchcase(finding.object, name))
+    names = (finding.object, readable_name(finding.object))
+    return fnmatchcase(finding.rule, rule) and (not name or any(fnmatchcase(each, name) for each in names))

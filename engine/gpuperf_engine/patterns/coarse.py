@@ -51,7 +51,7 @@ class RedundantValues:
                     step.finding(
                         "redundant-values",
                         use.array,
-                        f"{step} writes {use.written:,} {_unit(use.array)} of {step.name(use.array)!r}; {use.unchanged:,} "
+                        f"{step} writes {use.written:,} {_unit(use.array)} of {step.shown(use.array)!r}; {use.unchanged:,} "
                         f"({percent(use.unchanged, use.written)}) already held the same value",
                         waste=use.bytes_unchanged,
                         advice=_SKIP_COPY if step.event.kind != "launch" else _SKIP_STORE,
@@ -63,7 +63,7 @@ class RedundantValues:
                 )
 
     def _copied_out(self, step: Step, use: Use) -> Finding:
-        name = step.name(use.array)
+        name = step.shown(use.array)
         return step.finding(
             "redundant-values",
             use.array,
@@ -141,7 +141,7 @@ class ContentsOf:
         return step.finding(
             rule,
             use.array,
-            f"after {step} {count} {_unit(use.array)} of {step.name(use.array)!r} {verb} {contents.text}",
+            f"after {step} {count} {_unit(use.array)} of {step.shown(use.array)!r} {verb} {contents.text}",
             severity="fail" if single and always and use.written == use.elements else "note",
             waste=int(use.written * (width - contents.width)),
             advice=_ADVICE[rule, step.event.kind == "launch"],
@@ -199,7 +199,7 @@ class DuplicateValues:
                 origin = origins.get(same.writer) if same is not None else None
                 if same is None or origin is None:
                     continue
-                name, other = step.name(use.array), step.name(same.array)
+                name, other = step.shown(use.array), step.shown(same.array)
                 width = use.array.dtype.itemsize
                 whole = same.bytes == use.array.allocation.size
                 held = f"{name!r}" if whole else f"what it wrote to {name!r}"
@@ -266,7 +266,7 @@ class DeadStores:
         return step.finding(
             "dead-stores",
             use.array,
-            f"{step} writes {size:,} bytes of {step.name(use.array)!r} that {last} at {last.place} overwrites before "
+            f"{step} writes {size:,} bytes of {step.shown(use.array)!r} that {last} at {last.place} overwrites before "
             "anybody reads them",
             severity=severity,
             waste=size,
@@ -317,7 +317,7 @@ class UninitializedReads:
                         step.finding(
                             "uninitialized-reads",
                             use.array,
-                            f"{step} reads {use.bytes_blank:,} bytes of {step.name(use.array)!r} that are uninitialised",
+                            f"{step} reads {use.bytes_blank:,} bytes of {step.shown(use.array)!r} that are uninitialised",
                             severity="note",
                             advice="write them first, or do not read them",
                             bytes=use.bytes_blank,
@@ -354,7 +354,7 @@ class UnusedValues:
         return step.finding(
             "unused-values",
             array,
-            f"{lost:,} of {array.allocation.size:,} bytes of {step.name(array)!r} "
+            f"{lost:,} of {array.allocation.size:,} bytes of {step.shown(array)!r} "
             + ("nobody reads" if by_host else "nobody touches"),
             severity="note",
             waste=lost if by_host else 0,

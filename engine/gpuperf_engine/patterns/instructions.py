@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..results import Finding, ProvenValues, Traffic, ValueRecord
+from ..results.cxx_names import readable_name
 from .matches import Match
 from .program import Step
 
@@ -46,9 +47,7 @@ def instruction_finding(
     verb, way = (MOVES | ATOMICS)[record.kind]
     name = record.object or "memory"
     of_vector = f" (vector element {record.element})" if instruction.endswith("]") else ""
-    what = (
-        f"{record.opcode} at {place} {verb} {record.count:,} elements {way} {name!r}{of_vector}: {match.text}"
-    )
+    what = f"{record.opcode} at {place} {verb} {record.count:,} elements {way} {readable_name(name)!r}{of_vector}: {match.text}"
     share = min(1.0, match.waste / moved) if moved else 0.0
     loads, stores = (share if record.kind == kind else 0.0 for kind in MOVES)
     return Finding(

@@ -14,6 +14,7 @@ from ..memory.arena import Allocation
 from ..memory.arrays import DeviceArray
 from ..ptx.module import Function
 from ..results import Finding, ProvenValues, Traffic, ValueRecord, added_traffic
+from ..results.cxx_names import readable_name
 from .implied import without_implied
 
 __all__ = ["Pattern", "Step", "find_patterns", "more", "steps_of"]
@@ -46,7 +47,11 @@ class Step:
 
     def __str__(self) -> str:
         event = self.event
-        return f"the launch of {event.kernel!r}" if event.kind == "launch" else f"the {_WORDS[event.kind]}"
+        return (
+            f"the launch of {readable_name(event.kernel)!r}"
+            if event.kind == "launch"
+            else f"the {_WORDS[event.kind]}"
+        )
 
     @property
     def place(self) -> str:
@@ -66,6 +71,10 @@ class Step:
     def name(self, array: DeviceArray) -> str:
         """The name of an array; arrays without a name are numbered in the order of their creation."""
         return self.names.get(array.allocation) or array.name or "memory"
+
+    def shown(self, array: DeviceArray) -> str:
+        """Its name in messages: of a variable of C++ as in the source."""
+        return readable_name(self.name(array))
 
     def site_of(self, name: str) -> str:
         """Where the only array of this name was allocated; empty for other memory, and if several arrays have the name."""

@@ -22,7 +22,7 @@ def test_of(item: pytest.Item) -> str:
     chain = [
         node.name
         for node in item.listchain()
-        if not isinstance(node, (pytest.Dir, pytest.File, pytest.Session))
+        if not isinstance(node, (pytest.Directory, pytest.File, pytest.Session))
     ]
     return storable("::".join(name for name in chain if name))
 

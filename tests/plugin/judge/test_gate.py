@@ -26,6 +26,17 @@ def test_new_fails_with_the_command_then_update_then_green(project):
     result.stdout.fnmatch_lines(["1 kernel analysed: 1 equal"])
 
 
+def test_tests_in_a_package(project):
+    """The command names the test as pytest does: without the package that its folder is."""
+    for name in ("pack/__init__.py", "pack/deep/__init__.py"):
+        project.write(name, "")
+    (project.path / "test_k.py").rename(project.path / "pack/deep/test_k.py")
+    result = project.run()
+    result.stdout.fnmatch_lines(["*pytest --gpuperf --gpuperf-update pack/deep/test_k.py::test_scale"])
+    project.run("--gpuperf-update", "pack/deep/test_k.py::test_scale").assert_outcomes(passed=1)
+    assert "\n  test_scale/scale:\n" in project.baseline("pack/deep/test_k")
+
+
 def test_the_baseline_is_what_the_design_says(project):
     project.update()
     text = project.baseline()

@@ -335,7 +335,8 @@ class LineEntry(Record):
     WHO = U32(0)
     BY = U32(4)  # what is behind the epoch of the last access
     MASK = U64(8)  # bytes accessed
-    # where the last access lies in the line: its first byte, the logarithm of the bytes of a lane, and bytes in all − 1
+    # where the last access lies in the line: its first byte, the logarithm of the bytes of a lane (``Line.BITS``: all are one lane's),
+    # and bytes in all − 1
     AT = U16(16)
     STRONG = U8(18)  # 1 strong, 4 among the CTAs of a cluster too, 2 among all
     EPOCH = U32(19)  # of the last access

@@ -54,20 +54,25 @@ def race_set(access: LineAccess, entry: LineEntry, who: int, strong: int) -> int
 
 
 def race_kept(access: LineAccess, entry: LineEntry) -> int:
-    """Note an access in its entry; one that goes on where the last one of its warp and instruction ended, with the next lane, is one
-    with it."""
+    """Note an access in its entry; one that goes on where the last one of its warp and instruction ended, with the next lane, or as
+    that with the same, is one with it."""
     info = access.INFO
     shape = access.SHAPE
     entry.MASK = entry.MASK | access.MASK
     entry.EPOCH = access.EPOCH
-    if (entry.BY ^ info) < 32:
-        last = entry.AT
-        length = (last >> LineEntry.LENGTH) + 1
-        end = (last & (Line.BYTES - 1)) + length
+    last = entry.AT
+    length = (last >> LineEntry.LENGTH) + 1
+    if (entry.BY ^ info) < 32 and (last & (Line.BYTES - 1)) + length == shape & (Line.BYTES - 1):
+        more = (shape >> LineEntry.LENGTH) + 1
         power = last >> LineEntry.POWER & 7
-        lane = (entry.BY & 31) + (length >> power)
-        if end == shape & (Line.BYTES - 1) and power == shape >> LineEntry.POWER & 7 and lane == info & 31:
-            entry.AT = last + (((shape >> LineEntry.LENGTH) + 1) << LineEntry.LENGTH)
+        other = shape >> LineEntry.POWER & 7
+        joined = last + (more << LineEntry.LENGTH)
+        if entry.BY == info and length >> power < 2 and more >> other < 2:
+            # all of it is one lane's
+            entry.AT = joined & ~(7 << LineEntry.POWER) | Line.BITS << LineEntry.POWER
+            return 0
+        if power == other and info & 31 == (entry.BY & 31) + (length >> power):
+            entry.AT = joined
             return 0
     entry.AT = shape
     entry.BY = info

@@ -94,10 +94,10 @@ def _bytes_of(data: memoryview, entry: tuple[int, ...], path: str, name: str = "
 
 
 def _name(strings: memoryview, start: int) -> str:
-    # a name is short; without a limit, one string of zero bytes at the end would be searched for by each section
+    # names are short; without a limit, a string table without a final zero would be searched for each section
     text = bytes(strings[start : start + 64])
     return text.partition(b"\0")[0].decode("utf-8", "replace")
 
 
-def _damaged(path: str, what: str) -> BinaryError:
-    return BinaryError(f"{path} is a damaged ELF file: {what}", hint="was it copied completely?")
+def _damaged(path: str, problem: str) -> BinaryError:
+    return BinaryError(f"{path} is a damaged ELF file: {problem}", hint="was it copied completely?")

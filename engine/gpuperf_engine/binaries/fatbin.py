@@ -1,7 +1,7 @@
-"""Fat binaries: what nvcc puts PTX and machine code of several architectures into.
+"""Fat binaries, nvcc's containers of PTX and machine code for several architectures.
 
-A fat binary is a header and entries one after the other; files have several, one for each object that was linked. NVIDIA documents
-the wrapper alone (``fatbinary_section.h``); the rest is what ``fatbinary`` of CUDA 13.0 writes.
+A fat binary is a header followed by entries; a file may have several, one for each linked object. NVIDIA only documents the wrapper
+(``fatbinary_section.h``); everything else is the format that ``fatbinary`` of CUDA 13.0 writes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["LARGEST", "MAGIC", "PTX", "Entry", "contents", "read_entries"]
 MAGIC = struct.pack("<I", 0xBA55ED50)
 PTX, MACHINE_CODE, LTO_IR = 1, 2, 8
 LARGEST = 1 << 30
-"""Bytes that one entry may have: far above any program, far below what would end the process."""
+"""The maximum size of an entry in bytes: far above any program, and far below the memory of a host."""
 
 _HEADER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
@@ -30,8 +30,8 @@ _SUFFIXES = {0x100000: "a", 0x200000: "f"}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry: its ``kind``, the architecture as ``.target`` has it, how it is compressed, the bytes as stored and how many they
-    become. ``where`` says where it is in its file, ``container`` is the offset of its fat binary there."""
+    """One entry: its ``kind``, the architecture as in ``.target``, its compression, the stored bytes and their decompressed size.
+    ``where`` describes its position in the file, ``container`` is the offset of its fat binary."""
 
     kind: int
     target: str
@@ -45,9 +45,9 @@ class Entry:
 def read_entries(data: memoryview, path: str, base: int = 0) -> Iterator[Entry]:
     """The entries of all fat binaries in some bytes, in their order; ``base`` is where the bytes begin in the file. Raises
     ``BinaryError`` for a fat binary that is cut off or whose sizes cannot be."""
-    found = _MAGIC.search(data)
-    while found is not None:
-        position = found.start()
+    match = _MAGIC.search(data)
+    while match is not None:
+        position = match.start()
         where = f"{path}: the fat binary at {base + position:#x}"
         if position + _HEADER.size > len(data):
             raise _damaged(where, "its header is cut off")
@@ -63,7 +63,7 @@ def read_entries(data: memoryview, path: str, base: int = 0) -> Iterator[Entry]:
                 where, f"by its header it ends at {base + end:#x}, its section ends at {base + len(data):#x}"
             )
         yield from _entries(data, position + header, end, path, base)
-        found = _MAGIC.search(data, end)
+        match = _MAGIC.search(data, end)
 
 
 def _entries(data: memoryview, position: int, end: int, path: str, base: int) -> Iterator[Entry]:
@@ -117,5 +117,5 @@ def contents(entry: Entry) -> bytes:
         raise _damaged(entry.where, f"as {entry.compression} it is wrong: {error}") from None
 
 
-def _damaged(where: str, what: str) -> BinaryError:
-    return BinaryError(f"{where} is damaged: {what}", hint="was the file copied completely?")
+def _damaged(where: str, problem: str) -> BinaryError:
+    return BinaryError(f"{where} is damaged: {problem}", hint="was the file copied completely?")

@@ -1,4 +1,4 @@
-"""What a binary has for GPUs: PTX, and machine code that cannot be run here."""
+"""GPU code in a binary: PTX, and machine code, which cannot be run here."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["MOST_RATIO", "decompress"]
 
 MOST_RATIO = 255
-"""Bytes that one byte of a block stands for at most: of a length, each further byte adds 255."""
+"""The maximum number of bytes that one byte of a block decompresses to: each further byte of a length adds 255."""
 
 _LEAST_MATCH = 4
 
@@ -53,7 +53,7 @@ def decompress(block: bytes, size: int) -> bytes:
 
 
 def _longer(block: bytes, position: int, length: int) -> tuple[int, int]:
-    """A length that goes on in further bytes, and where it ends."""
+    """A length that continues in further bytes, and the position after it."""
     more = 255
     while more == 255:
         more = block[position]

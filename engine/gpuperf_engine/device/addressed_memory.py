@@ -1,4 +1,4 @@
-"""Device memory by address, as the driver API has it: what runtimes are built on that bring their own arrays."""
+"""Device memory by address, as in the driver API, for runtimes with arrays of their own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .rows import Rows
 
 __all__ = ["AddressedMemory"]
 
-#: bytes of freed objects that stay while findings may refer to them
+#: bytes of freed objects that are kept while findings may refer to them
 _FREED_BYTES = 256 << 20
 
 
@@ -34,12 +34,12 @@ class AddressedMemory(DeviceMemory):
     as it is given, as ``memcpy`` does.
     """
 
-    #: what other processes use of this memory
+    #: pages that are shared with other processes
     _shared: SharedPages | None = None
 
     @cached_property
     def _opened(self) -> dict[int, tuple[Shared, int, int]]:
-        """By address what other processes share, where its pages begin, and how often it was opened."""
+        """Opened allocations of other processes, by address: the handle, the address of the first page, and the number of opens."""
         return {}
 
     def allocate(
@@ -59,7 +59,7 @@ class AddressedMemory(DeviceMemory):
         it holds. Raises ``LaunchError`` if there is no room. ``pad``: see ``array``."""
         check_name(host, HOST_ACCESS, "no access {} of the host", "access")
         whole = as_whole(size, "size", 0)
-        if self.recorder is not None:  # by names it is known what accesses were to
+        if self.recorder is not None:  # findings identify arrays by name
             name = self._unique(name or "array")
         allocation = self.memory.allocate(whole, name, align=as_whole(align, "align", 1), pad=pad, at=at)
         allocation.host = host
@@ -67,7 +67,7 @@ class AddressedMemory(DeviceMemory):
             self.memory.clear(allocation, fresh=not host and at is None)
         self._know(allocation)
         if host == "managed" and self.recorder is not None:
-            # most of what the host allocates there no kernel is given
+            # kernels never access most of this memory, so it is recorded on first use
             self._late[allocation] = self.call_path()
         else:
             self._append("allocate", (self.array_of[allocation],), whole)
@@ -202,7 +202,7 @@ class AddressedMemory(DeviceMemory):
         if times > 1:
             known[address] = shared, pages, times - 1
             return
-        map_nothing(pages, shared.span)  # first: what is freed is cleared
+        map_nothing(pages, shared.span)  # first, as freeing clears the memory
         self.free(address, hold=True)
         self.free(self.allocate(shared.span, written=True, at=pages))
 
@@ -216,7 +216,7 @@ class AddressedMemory(DeviceMemory):
             )
 
     def _by_copies(self, *allocations: Allocation | None) -> tuple[Allocation | None, ...]:
-        """Before the sides of a copy: what the host did to managed memory is known; pinned memory is its own."""
+        """The two sides of a copy, ``None`` for pinned memory, which is host memory. Records the host's accesses to managed memory."""
         if self.recorder is not None:
             self._touch(item for item in allocations if item)
             self.recorder.host_accessed(item for item in allocations if item and item.host == "managed")
@@ -254,7 +254,7 @@ class AddressedMemory(DeviceMemory):
             self._append("copy-out", (view,), size, uses)
 
     def _mark(self, holder: Allocation, target: int, rows: Rows) -> None:
-        """The host has written these rows."""
+        """Record that the host has written these rows."""
         if rows.bytes == rows.extent:
             self.memory.mark(holder, target - holder.address, rows.bytes)
         elif not holder.initialized:
@@ -394,7 +394,7 @@ class AddressedMemory(DeviceMemory):
         if holder is not None and address + size <= holder.end and holder.kind != "param":
             return holder
         outside = holder is None and not self.memory.is_arena(address, size)
-        if outside and FIRST <= address < 1 << 63:  # below lies what no process has
+        if outside and FIRST <= address < 1 << 63:  # lower addresses belong to no process
             return None
         near = "in no array" if holder is None else f"past the end of {holder.called} ({holder.size:,} bytes)"
         raise LaunchError(f"cannot {what} {size:,} bytes at {address:#x}: that is {near}")
@@ -407,6 +407,6 @@ class AddressedMemory(DeviceMemory):
             )
 
     def _host(self, address: int) -> int:
-        """The host address of what ``_holder`` was asked for."""
+        """The host address of a device or host address."""
         memory = self.memory
         return memory.host - memory.origin + address if memory.is_arena(address, 1) else address

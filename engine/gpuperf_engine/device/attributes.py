@@ -1,4 +1,4 @@
-"""What is known of a kernel before it is launched (``cudaFuncGetAttributes``)."""
+"""Attributes of a kernel before its launch (``cudaFuncGetAttributes``)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def attributes_of(program: Program, resources: Resources) -> KernelAttributes:
 
 
 def _declared(kernel: Function, bounds: list[int]) -> int:
-    """The most registers that an assembler may give a thread so that a block of the threads that the kernel declares fits."""
+    """The register limit per thread at which a block of the declared number of threads fits on an SM."""
     limit = declared_registers(kernel.maxnreg) if kernel.maxnreg else _REGISTERS
     if bounds:
         warps = -(-min(bounds) // (32 * _WARPS)) * _WARPS

@@ -1,7 +1,7 @@
-"""What values an object holds: which of the value patterns of ValueExpert the elements of a range follow.
+"""The value patterns of ValueExpert in the elements of an object or range.
 
-Zhou et al., "ValueExpert: Exploring Value Patterns in GPU-Accelerated Applications", ASPLOS 2022, section 3; when values are a
-pattern, ``thresholds`` says. Every answer is about all elements: what is looked at first, a piece, only ever rules a pattern out.
+Zhou et al., "ValueExpert: Exploring Value Patterns in GPU-Accelerated Applications", ASPLOS 2022, section 3; ``thresholds`` defines
+when values follow a pattern. Results apply to all elements: a first test on a part of them can only exclude a pattern.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _HALVES = {
 }
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
 _BINNED = 1 << 17
-#: the hash of the sign alone; that of zero is 0
+#: the hash of −0; that of 0 is 0
 _MINUS_ZERO = 1 << 15
-#: so many elements are sorted, without a look at their hashes
+#: up to so many elements are sorted directly, without counting hashes
 _SORTED = 1 << 12
 
 
@@ -42,8 +42,8 @@ Values: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A pattern that values follow. ``rule`` is its name, ``text`` what of the values it says, ``evidence`` the numbers of it.
-    ``width`` is how many bytes of each element are needed."""
+    """A pattern of values: ``rule`` is its name, ``text`` describes the values, ``evidence`` has its numbers. ``width`` is the
+    number of bytes that each element needs."""
 
     rule: str
     text: str
@@ -54,7 +54,7 @@ class Contents:
 def describe(
     values: Values, shape: tuple[int, ...], thresholds: Thresholds, whole: bool = True
 ) -> tuple[Contents, ...]:
-    """The patterns of these values, the strongest first; one that is implied by another is left out.
+    """The patterns of these values, the strongest first, without those that another one implies.
 
     ``values`` has one axis; ``shape`` is that of the object if they are all of it (``whole``), whose index may then have several
     dimensions.
@@ -64,7 +64,7 @@ def describe(
         return () if single is None else (single,)
     if values.dtype.kind not in "biuf":
         return ()
-    # sums and squares of large values overflow: what they are compared with is then exceeded
+    # sums and squares of large values may overflow to infinity, which exceeds every threshold
     with np.errstate(over="ignore", invalid="ignore"):
         return tuple(_patterns(values, shape, thresholds, whole))
 
@@ -116,10 +116,10 @@ def _single(values: Values) -> Contents | None:
 
 
 def _counted(values: Values, thresholds: Thresholds) -> tuple[Values, NDArray[np.int64]] | None:
-    """Different values and how often each occurs, ``None`` if there are too many for any pattern.
+    """Distinct values and their counts, ``None`` if there are too many for any pattern.
 
-    Values are first counted by a hash of 16 bits, a piece after the other: there are no fewer different ones than bins in use, and of
-    the most frequent values none occurs more often than the fullest bins say.
+    Values are first counted by a 16-bit hash, chunk by chunk: the number of used bins is a lower bound of the number of distinct
+    values, and the fullest bins are upper bounds of the counts of the most frequent values.
     """
     words, count = _words(values), len(values)
     bins = np.zeros(1 << 16, np.int64)
@@ -145,7 +145,7 @@ def _counted(values: Values, thresholds: Thresholds) -> tuple[Values, NDArray[np
 
 
 def _one_zero(different: Values, counts: NDArray[np.int64]) -> tuple[Values, NDArray[np.int64]]:
-    """Different values, the most frequent first, of which 0 and −0 are one."""
+    """Distinct values, the most frequent first, with 0 and −0 merged."""
     zeros = np.flatnonzero(different == 0)
     if different.dtype.kind != "f" or len(zeros) < 2:
         return different, counts
@@ -157,12 +157,12 @@ def _one_zero(different: Values, counts: NDArray[np.int64]) -> tuple[Values, NDA
 
 
 def _most_different(dtype: np.dtype[np.generic], count: int, thresholds: Thresholds) -> float:
-    """How many different values are few."""
+    """The maximum number of distinct values of a pattern."""
     return thresholds.distinct * min(count, 2 ** (8 * dtype.itemsize) if dtype.kind != "b" else 2)
 
 
 def _hashes(words: Values) -> Values:
-    """16 bits of each word."""
+    """A 16-bit hash of each word."""
     bits = 8 * words.dtype.itemsize
     if bits <= 16:
         return words
@@ -248,7 +248,7 @@ def _survives(piece: Values, name: str) -> bool:
 
 
 def _all(values: Values, holds: Any) -> bool:
-    """Whether all pieces have a property; small pieces first."""
+    """Whether all chunks have a property; tests small chunks first."""
     start, size = 0, 64
     while start < len(values):
         if not holds(values[start : start + size]):
@@ -265,8 +265,8 @@ def _structured(
 ) -> Iterator[Contents]:
     """An affine function of the index, whose axes are those of the shape that are longer than one element.
 
-    The function goes through elements at a quarter and three quarters of each axis; then all elements but the first and the last one,
-    which often are a boundary, are held against it.
+    The function is fitted to elements at a quarter and three quarters of each axis, and compared with all elements but the first and
+    the last one, which are often a boundary.
     """
     if values.dtype.kind in "iu" and are_addresses(int(low), int(high), values.dtype.itemsize):
         return
@@ -276,7 +276,7 @@ def _structured(
     spread = float(high.item() - low.item())
     if not np.isfinite(spread):
         return
-    # in units of the range, whose square may be more or less than a float holds
+    # in units of the range, whose square may overflow or underflow
     bound = min(thresholds.residual / spread / spread, thresholds.residual_share) * len(values)
     steps = np.cumprod([1, *axes[:0:-1]])[::-1].tolist()
     quarters = [(size // 4, 3 * size // 4) for size in axes]
@@ -307,7 +307,8 @@ def _structured(
 
 
 def _differences(values: Values, origin: Any) -> NDArray[np.float64]:
-    """Values less one of them. Integers of 64 bits are subtracted as such: as floats, neighbours are the same."""
+    """The differences from one value. 64-bit integers are subtracted as integers, as conversion to floats would make neighbours
+    equal."""
     if values.dtype.kind == "f" or values.dtype.itemsize < 8:
         return np.asarray(values.astype(np.float64) - float(origin))
     above = values >= origin
@@ -316,9 +317,9 @@ def _differences(values: Values, origin: Any) -> NDArray[np.float64]:
 
 
 def _approximate(values: Values, low: Any, high: Any, thresholds: Thresholds) -> Iterator[Contents]:
-    """A single value once only some bits of the mantissa are kept."""
+    """A single value after rounding to some bits of the mantissa."""
     width = values.dtype.itemsize
-    # not by their product, which overflows
+    # same sign, tested without the product, which may overflow
     if width not in _BINARY or not (low > 0 or high < 0):
         return
     word, mantissa = _BINARY[width]
@@ -329,7 +330,7 @@ def _approximate(values: Values, low: Any, high: Any, thresholds: Thresholds) ->
         return
     middle = float(low) / 2 + float(high) / 2
     error = (float(high) - float(low)) / 2
-    # in units of the greatest error, whose square may be more than a float holds
+    # in units of the largest error, whose square may overflow
     squares = sum(
         float(np.square((values[start : start + _PIECE].astype(np.float64) - middle) / error).sum())
         for start in range(0, len(values), _PIECE)
@@ -346,7 +347,7 @@ def _approximate(values: Values, low: Any, high: Any, thresholds: Thresholds) ->
 
 
 def percent(part: int, whole: int) -> str:
-    """A share in per cent with one digit behind the point; less than all is never 100."""
+    """A share in per cent with one decimal digit; only the whole is 100."""
     share = 100 * part / whole
     return f"{share if part == whole else min(share, 99.9):.1f} %"
 

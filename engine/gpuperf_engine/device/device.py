@@ -52,7 +52,7 @@ __all__ = ["Runtime"]
 
 
 class Backend(Protocol):
-    """What runs a program. Counters and memory must not depend on which one it is."""
+    """A backend, which runs programs. All backends return the same counters and memory."""
 
     def run(
         self, program: Program, plan: LaunchPlan, memory: Memory, observe: frozenset[str]
@@ -60,7 +60,7 @@ class Backend(Protocol):
 
 
 class Keeper(Protocol):
-    """What keeps inputs of launches (``first_inputs``)."""
+    """The interface of ``first_inputs.FirstInputs``, which keeps inputs of launches."""
 
     def keep(
         self,
@@ -104,7 +104,7 @@ def _backend(name: str) -> Backend:
 
 
 class _Shape(NamedTuple):
-    """Of a launch; ``shared_bytes`` are static and dynamic ones."""
+    """The shape of a launch; ``shared_bytes`` includes static and dynamic shared memory."""
 
     grid: Dim3
     block: Dim3
@@ -124,8 +124,8 @@ class _Shape(NamedTuple):
         cooperative: bool,
         largest_shared: int | None,
     ) -> _Shape:
-        """As it was asked for. Raises ``LaunchError``."""
-        # launches often repeat the one before; equal values of other types need not be accepted
+        """The checked shape of a launch. Raises ``LaunchError``."""
+        # launches often repeat the previous shape; compared as text, since equal values of other types may be invalid
         asked = repr((grid, block, shared_bytes, cluster, cooperative, largest_shared))
         last = program.kernel.memo.get("shape")
         if isinstance(last, tuple) and last[0] == asked:
@@ -138,7 +138,7 @@ class _Shape(NamedTuple):
         return shape
 
     def resident(self) -> int:
-        """How many CTAs are resident at once. Raises ``LaunchError``."""
+        """The number of resident CTAs. Raises ``LaunchError``."""
         return resident_ctas(
             math.prod(self.grid), math.prod(self.block), self.cooperative, math.prod(self.cluster)
         )
@@ -183,15 +183,15 @@ class Runtime(AddressedMemory):
         self._launches = 0
         self._backend = _backend(backend)
         self._inputs = InputsKeeper(self.memory) if "inputs" in self.observe else None
-        #: what keeps inputs of launches of a program, in place of the observation of ``inputs``
+        #: keeps inputs of the launches of a program, instead of the observation of ``inputs``
         self.first_inputs: Keeper | None = None
-        #: memory of each kernel's parameters, and what it holds
+        #: memory of each kernel's parameters, and its contents
         self._parameters: dict[Function, tuple[Allocation, bytes]] = {}
         make_current(self)
 
     @staticmethod
     def program_of(kernel: Function) -> Program:
-        """The kernel laid out for running. Raises ``LaunchError`` for what cannot be launched."""
+        """The program of a kernel. Raises ``LaunchError`` for other objects and functions."""
         _check_entry(kernel)
         return program_of(kernel)
 
@@ -263,7 +263,7 @@ class Runtime(AddressedMemory):
         plan: LaunchPlan,
         proven: tuple[ProvenValues, ...] | None,
     ) -> None:
-        """With what is proven of the launch, and the remarks and notes that no backend makes."""
+        """The observation with proven values, and the remarks and notes that do not come from a backend."""
         if proven is not None:
             observation.proven = with_moved(proven, program, observation.sites)
         observation.remarks = (*observation.remarks, *cluster_remark(program.kernel, plan.cluster))
@@ -277,7 +277,7 @@ class Runtime(AddressedMemory):
         uses: tuple[Use, ...],
         keep: bool,
     ) -> None:
-        """Count a launch, and append it with what it was observed to do to the recorded program."""
+        """Count a launch, and append it with its observations to the recorded program."""
         self._launches += 1
         if observation.values is not None:
             self.carried[self._steps] = observation.values
@@ -288,17 +288,17 @@ class Runtime(AddressedMemory):
             self._inputs.launched()
 
     def _proven(self, program: Program, plan: LaunchPlan) -> tuple[ProvenValues, ...] | None:
-        """What warp classes prove of the values that a launch accesses, if that is asked for; memory is as the launch finds it."""
+        """Proven values of a launch's accesses, if ``proofs`` are observed; memory must be that before the launch."""
         if "proofs" not in self.observe:
             return None
-        where = pointers(program, plan.parameters, plan.symbols.tolist(), self.memory)
-        control = slice_of(program, "control", where.aliases)
+        objects = pointers(program, plan.parameters, plan.symbols.tolist(), self.memory)
+        control = slice_of(program, "control", objects.aliases)
         return prove_values(program, plan, control, self.memory, self._contents.unknown.keys())
 
     def _objects(
         self, args: Sequence[object] | bytes, pointed: Iterable[Allocation]
     ) -> tuple[DeviceArray, ...]:
-        """The arrays that a launch is given; where it is given the bytes of its parameters, those that they point into."""
+        """The arrays among a launch's arguments, or those to which the bytes of its parameter buffer point."""
         if isinstance(args, bytes):
             return tuple(self.array_of[item] for item in pointed if item in self.array_of)
         return tuple(argument for argument in args if isinstance(argument, DeviceArray))
@@ -323,8 +323,8 @@ class Runtime(AddressedMemory):
     def rerun(
         self, saved: Saved, program: Program, plan: LaunchPlan, parameters: bytes, look: Callable[[], object]
     ) -> Observation:
-        """Run a program on memory as it was saved, and have somebody look at what it leaves. Memory is afterwards what it was, and
-        nothing is recorded. Raises what launches raise."""
+        """Run a program on saved memory, and call a function on the resulting memory. Restores the current memory and records nothing.
+        Raises the errors of launches."""
         memory = self.memory
         address = self._parameter_memory(program.kernel, parameters)
         now, touched = memory.save(), memory.touched
@@ -366,11 +366,11 @@ class Runtime(AddressedMemory):
     def _parameter_memory(self, kernel: Function, raw: bytes) -> int:
         if not raw:
             return 0
-        buffer, held = self._parameters.get(kernel, (None, b""))
+        buffer, contents = self._parameters.get(kernel, (None, b""))
         if buffer is None:
             name = f"parameters of {kernel.name}"
             buffer = self.memory.allocate(len(raw), name, "param")
-        if held != raw:  # launches often repeat the one before
+        if contents != raw:  # launches often have the same parameters as the previous one
             self.memory.write(buffer, 0, raw)
             self._parameters[kernel] = buffer, raw
         return buffer.address
@@ -391,7 +391,7 @@ class Runtime(AddressedMemory):
         races: bool,
         inputs: KeptInputs | None,
     ) -> LaunchPlan:
-        """What the backend needs beside the program; ``raw`` is the parameter buffer, ``pointed`` what it points into."""
+        """The plan of a launch for the backend; ``raw`` is the parameter buffer, ``pointed`` the allocations it points into."""
         words = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64)
         return LaunchPlan(
             grid=shape.grid,
@@ -429,7 +429,7 @@ class Runtime(AddressedMemory):
         pointed: tuple[Allocation, ...],
         keep: bool,
     ) -> tuple[Observation, tuple[Use, ...]]:
-        """Run a launch, with the footprint and the uses of arrays where they are observed. Memory is as before if it is not kept."""
+        """Run a launch, with the footprint and the uses of arrays if they are observed. Restores memory unless ``keep``."""
         saved = None if keep else self.memory.save()
         recorder = self.recorder if "values" in observe else None
         if recorder is not None:
@@ -463,11 +463,11 @@ class Runtime(AddressedMemory):
         pointed: tuple[Allocation, ...],
         observation: Observation | None,
     ) -> None:
-        """The types of elements that the launch tells, of objects that were allocated as bytes."""
+        """Set the element types of objects that were allocated as bytes, from the launch's accesses."""
         records = observation.values if observation is not None and observation.values is not None else ()
         variables = self._symbols.variables
-        given = {array.allocation for item, array in variables.items() if item in program.symbols}
-        if not self._untyped or not (records or self._untyped & {*pointed, *given}):
+        accessible = {array.allocation for item, array in variables.items() if item in program.symbols}
+        if not self._untyped or not (records or self._untyped & {*pointed, *accessible}):
             return
         types = accessed_types(program, plan.parameters, plan.symbols.tolist(), self.memory)
         named = {item.name: item for item in self._untyped if item.name}
@@ -486,7 +486,7 @@ class Runtime(AddressedMemory):
         executed: Slice | None,
         observe: frozenset[str],
     ) -> Observation:
-        """Run as many CTAs as the demand needs."""
+        """Run as many CTAs as the demand requires."""
 
         def run(part: LaunchPlan) -> Observation:
             observation = self._backend.run(running, part, self.memory, observe)
@@ -494,14 +494,14 @@ class Runtime(AddressedMemory):
                 observation.ran = observation.sliced_in(program)
             return observation
 
-        seen = running.system_effects - {"assert"}
-        if executed is not None and observe <= {"memory"} and not seen:
+        effects = running.system_effects - {"assert"}
+        if executed is not None and observe <= {"memory"} and not effects:
             fewer = observe_control if executed.demand == "control" else observe_addresses
             return fewer(program, plan, executed, self.memory, run)
         observation = run(plan)
         observation.executed = executed
-        if seen and executed is not None:
+        if effects and executed is not None:
             observation.method_reason = (
-                f"calls of the system ({', '.join(sorted(seen))}) depend on one another"
+                f"calls of the system ({', '.join(sorted(effects))}) depend on one another"
             )
         return observation

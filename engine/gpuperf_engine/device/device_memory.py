@@ -1,6 +1,6 @@
 """The memory of a device and the arrays in it: what the host allocates, copies, sets and binds.
 
-Everything that the host does is recorded in order, with the source line that asked for it, for the value patterns.
+All operations of the host are recorded in order, with their source lines, for the value patterns.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def check_kernel(kernel: object) -> None:
 
 
 def _memory(capacity: int | None, heap_bytes: int, mapped: bool) -> Memory:
-    """Of so many bytes; ``None``: the default, or as many of it as the host reserves. Raises ``LaunchError``."""
+    """Memory of so many bytes; ``None``: the default, or less if the host cannot reserve that. Raises ``LaunchError``."""
     if capacity is not None:
         return Memory(as_whole(capacity, "memory_bytes", 0), heap_bytes, mapped)
     if mapped:
         try:
             return Memory(MAPPED_BYTES, heap_bytes, mapped)
-        except LaunchError as error:  # a host that limits address space, or reserves no more than it has
+        except LaunchError as error:  # the host limits address space, or does not overcommit
             if "cannot reserve" not in error.message:
                 raise
     return Memory(DEFAULT_BYTES, heap_bytes, mapped)
@@ -82,16 +82,16 @@ class DeviceMemory:
     ) -> None:
         self.observe = check_observe(observe)
         self.history = None if history is None else as_whole(history, "history", 0)
-        #: whether findings or inputs refer to what was there before
+        #: whether findings or inputs refer to freed objects
         self._refers_back = bool(self.observe & {"accesses", "inputs", "values"})
-        #: bytes of freed objects that stay for that
+        #: freed objects that are kept for that
         self._freed: deque[Allocation] = deque()
         self._freed_bytes = 0
         #: whether all steps were observed
         self.observed_all = True
-        #: of managed memory that no launch or copy has touched yet, where it was allocated
+        #: managed memory that no launch or copy has accessed yet → call path of its allocation
         self._late: dict[Allocation, tuple[CallSite, ...]] = {}
-        #: how many events there were before ``begin_program``; how many there may be since
+        #: number of events before ``begin_program``, and their limit since then
         self._first = 0
         self.most_events: int | None = None
         if self.history is not None and self._refers_back:
@@ -99,25 +99,25 @@ class DeviceMemory:
                 f"history={history!r} on a device that observes {', '.join(sorted(self.observe))}",
                 hint="the whole program is needed: leave history out",
             )
-        #: where in the host program something is asked for
+        #: returns the current call path of the host program
         self.call_path: Callable[[], tuple[CallSite, ...]] = call_path
-        #: bytes of shared memory that a block may have, where that is not up to the target of the PTX
+        #: limit of shared memory per block in bytes, if it does not follow from the PTX target
         self.largest_shared: int | None = None
         self.memory = _memory(memory_bytes, as_whole(heap_bytes, "heap_bytes", 0), mapped)
         self._contents = KnownContents(self.memory)
         self.events: list[Event] = []
-        #: how many there were
+        #: total number of events
         self._steps = 0
         self._arrays: dict[Allocation, DeviceArray] = {}
         #: numbers of the events that allocated arrays
         self.origins: dict[Allocation, int] = {}
-        #: of arrays that were freed the number of the next event
+        #: freed arrays → number of the next event
         self.ends: dict[Allocation, int] = {}
         #: arrays and variables of modules
         self.array_of: dict[Allocation, DeviceArray] = {}
-        #: those of them that were allocated as bytes, until it is known what their elements are
+        #: arrays that were allocated as bytes, while their element type is unknown
         self._untyped: set[Allocation] = set()
-        #: what launches accessed, by the number of the event, while ``accesses`` are observed
+        #: values of the accesses of launches, by the number of the event, while ``accesses`` are observed
         self.carried: dict[int, tuple[ValueRecord, ...]] = {}
         self.proven: dict[int, tuple[ProvenValues, ...]] = {}
         self.thresholds = Thresholds() if thresholds is None else thresholds
@@ -262,14 +262,15 @@ class DeviceMemory:
         return array
 
     def current_symbol(self, kernel: Function, name: str) -> DeviceArray:
-        """What ``kernel.symbol(name)`` is while this is the current device."""
+        """The result of ``kernel.symbol(name)`` while this is the current device."""
         array = self.symbol(kernel, name)
         if kernel.module not in self._launched:
             kernel.module.expected_on = self._number
         return array
 
     def _becomes_current(self, kernel: Function) -> None:
-        """Before a launch. Raises ``LaunchError`` if the kernel's variables were set on another device instead."""
+        """Make this the current device, before a launch. Raises ``LaunchError`` if the kernel's variables were set on another
+        device."""
         if kernel.module.expected_on not in (None, self._number):
             raise LaunchError(
                 f"{kernel.name!r} is launched on a device that was not the current one when symbol() was called on its kernel",
@@ -282,8 +283,8 @@ class DeviceMemory:
         make_current(self)
 
     def _loaded(self, array: DeviceArray, initial: bool) -> None:
-        """A variable of a module is in memory now. Compilers declare arrays of any type as bytes: of programs it is not known
-        otherwise what they are, tests take them as they are declared."""
+        """Record that a variable of a module was loaded. Compilers declare arrays of any type as bytes, so in programs the element
+        type is unknown; tests use the declared one."""
         if self.recorder is not None and self.memory.mapped and array.dtype == np.uint8 and array.nbytes > 1:
             self._untyped.add(array.allocation)
             array = replace(array, shape=(array.nbytes,), dtype=UNKNOWN)
@@ -421,7 +422,7 @@ class DeviceMemory:
     def _record(
         self, kind: str, objects: tuple[DeviceArray, ...], size: int, rows: Sequence[Rows] = ()
     ) -> None:
-        """A copy or memset by the host has been made, of these ``rows`` of the objects or of all of them."""
+        """Record a copy or memset by the host, of ``rows`` of the objects or of whole objects."""
         uses: tuple[Use, ...] = ()
         if self.recorder is not None:
             source = objects[1] if len(objects) > 1 else None
@@ -455,7 +456,7 @@ class DeviceMemory:
             del self.events[: -self.history]
 
     def begin_program(self, most_events: int) -> None:
-        """What is recorded from now on is a program of its own, of so many events at most; memory is as it was left."""
+        """Start a new recorded program, of so many events at most; memory is not changed."""
         self.events.clear()
         self.carried.clear()
         self.proven.clear()
@@ -465,7 +466,7 @@ class DeviceMemory:
         self._first, self.most_events, self.observed_all = self._steps, most_events, True
 
     def _touch(self, allocations: Iterable[Allocation]) -> None:
-        """Record where managed memory was allocated, before it is touched for the first time."""
+        """Record the allocation of managed memory before its first access."""
         for allocation in [item for item in allocations if item in self._late] if self._late else ():
             path, array = self._late.pop(allocation), self.array_of[allocation]
             self.origins[allocation] = self._steps
@@ -488,15 +489,15 @@ class DeviceMemory:
             self.memory.give_again(self._freed.popleft())
 
     def _retype(self, allocation: Allocation, dtype: np.dtype[np.generic]) -> None:
-        """The elements of an object that was allocated as bytes are of this type, in the steps before too."""
+        """Set the element type of an object that was allocated as bytes, also in previous steps."""
         self._untyped.discard(allocation)
-        whole = DeviceArray(self, allocation, 0, (allocation.size // dtype.itemsize,), dtype).recorded()
-        self.array_of[allocation] = whole
+        typed_array = DeviceArray(self, allocation, 0, (allocation.size // dtype.itemsize,), dtype).recorded()
+        self.array_of[allocation] = typed_array
         if allocation in self._arrays:
-            self._arrays[allocation] = whole
-        for number, change in self.recorder.typed(whole).items() if self.recorder is not None else ():
-            place = number - self._first
-            if 0 <= place < len(self.events):
-                event = self.events[place]
+            self._arrays[allocation] = typed_array
+        for number, change in self.recorder.typed(typed_array).items() if self.recorder is not None else ():
+            index = number - self._first
+            if 0 <= index < len(self.events):
+                event = self.events[index]
                 uses = tuple(change(use) if use.array.allocation is allocation else use for use in event.uses)
-                self.events[place] = replace(event, uses=uses)
+                self.events[index] = replace(event, uses=uses)

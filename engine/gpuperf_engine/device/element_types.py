@@ -1,8 +1,7 @@
 """The types of elements of memory that was allocated as bytes, from the instructions that access it (``flow.access_types``).
 
-A launch is given addresses; a pointer parameter or module variable says which object an instruction accesses. Instructions whose
-address may lie in several objects say nothing, nor do those whose own type is unknown; where accesses are observed, their records say
-which objects they were to.
+The object of an access follows from the pointer parameter or module variable in its address. Instructions whose address may be in
+several objects, or whose own type is unknown, are ignored; if accesses are observed, their records name the objects.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from ..symbolic.slice_program import dependence_of
 __all__ = ["UNKNOWN", "accessed_types", "dtype_of", "recorded_types"]
 
 UNKNOWN = np.dtype("V1")
-"""Of bytes whose type nothing says."""
+"""The dtype of bytes of unknown type."""
 
 
 def accessed_types(
     program: Program, parameters: bytes, symbols: Sequence[int], memory: Memory
 ) -> dict[Allocation, set[str]]:
-    """The names of the types as which a launch accesses the objects that it is given."""
-    where = pointers(program, parameters, symbols, memory)
+    """The names of the types with which a launch accesses the objects of its arguments."""
+    objects = pointers(program, parameters, symbols, memory)
     known = program.once(_types_by_aliases)
-    key = tuple(where.aliases.items())
+    key = tuple(objects.aliases.items())
     if key not in known:
-        known[key] = _types(program, where.aliases)
-    return {where.allocations[number]: {*names} for number, names in known[key].items()}
+        known[key] = _types(program, objects.aliases)
+    return {objects.allocations[number]: {*names} for number, names in known[key].items()}
 
 
 def _types_by_aliases(program: Program) -> dict[object, dict[int, set[str]]]:
-    """What is known of a program's launches, which often repeat, by what their arguments and variables are."""
+    """The cache of a program's results, by the aliases of a launch's pointers, which often repeat."""
     return {}
 
 
@@ -65,7 +64,7 @@ def _types(program: Program, aliases: Aliases) -> dict[int, set[str]]:
 def recorded_types(
     records: Iterable[ValueRecord], named: Mapping[str, Allocation]
 ) -> dict[Allocation, set[str]]:
-    """The same from records of accesses; ``named``: the objects that are asked about, by name."""
+    """The same from records of accesses; ``named``: the objects by name."""
     types: dict[Allocation, set[str]] = {}
     for record in records:
         if record.space in ("global", "const") and record.object in named:
@@ -85,18 +84,18 @@ def _typed_accesses(program: Program) -> tuple[tuple[Access, tuple[str, ...]], .
 def _typed_constants(program: Program) -> tuple[tuple[Variable, tuple[str, ...]], ...]:
     """Loads from variables in constant memory."""
     types, graph = access_types(program), dependence_of(program)
-    found = []
+    loads = []
     for instruction, names in types.items():
         for operand in instruction.operands if instruction.form.space == "const" else ():
             bases = graph.origin(instruction, operand).bases if isinstance(operand, Address) else frozenset()
             if len(bases) == 1 and isinstance(base := next(iter(bases)), Variable):
-                found.append((base, names))
-    return tuple(found)
+                loads.append((base, names))
+    return tuple(loads)
 
 
 def dtype_of(names: Iterable[str]) -> np.dtype[np.generic] | None:
-    """The type of elements that are accessed as these types, ``None`` if they leave it open: where none is known, or they differ in
-    more than the sign of integers."""
+    """The element type of an object that is accessed with these types, ``None`` if there is none, or if they differ in more than the
+    signedness of integers."""
     known = {name for name in names if name[0] != "b" or name.startswith("bf")}
     if (
         len(known) == 2

@@ -1,5 +1,5 @@
-"""What the launches of a program find in memory, as far as their arguments reach, so that they can be run again on a device of their
-own: the program may go on, free that memory and end."""
+"""Inputs of the launches of a program: the memory that is reachable from their arguments, so that they can be run again on a separate
+device after the program has freed it or ended."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ from .inputs import KEPT_BYTES, Inputs
 
 __all__ = ["LOOKED_AT_BYTES", "MOST_KEPT", "FirstInputs", "KeptArray", "ReachedInputs"]
 
-#: launches of one kernel and shape of which inputs are kept, if they differ; of so many threads at most more, since running them
-#: again takes little
+#: the number of different inputs that are kept per kernel and shape; more for launches of few threads, which are cheap to run again
 MOST_KEPT = 32
 MOST_SMALL_KEPT, SMALL_THREADS = 128, 1 << 16
-#: bytes that are looked at, of all launches: compared with those that are kept, and searched for pointers
+#: the total number of bytes that are compared with kept inputs and searched for pointers
 LOOKED_AT_BYTES = 4 << 30
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KeptArray:
-    """An allocation as a launch found it. ``contents`` and ``shadow`` (uint8) are empty where nothing had been written; the shadow
-    also where all had been."""
+    """An allocation before a launch. ``contents`` and ``shadow`` (uint8) are empty if nothing had been written; the shadow also if
+    everything had been."""
 
     allocation: Allocation
     initialized: bool
@@ -47,7 +46,7 @@ class KeptArray:
         return self.contents.nbytes + self.shadow.nbytes
 
     def is_in(self, memory: Memory) -> bool:
-        """Whether the allocation still holds that."""
+        """Whether the allocation still has these contents."""
         item = self.allocation
         if item.freed or item.initialized != self.initialized:
             return False
@@ -59,8 +58,8 @@ class KeptArray:
 
 @dataclass(eq=False)
 class ReachedInputs:
-    """What a launch can reach. It is run again on a device that is made when it is first needed, at the same addresses, and which
-    has nothing else: a kernel that accesses other memory fails there. ``addresses``: of the variables of its program."""
+    """The memory that a launch can reach. It is run again on a device that is created on first use, with only this memory at the same
+    addresses, so a kernel that accesses other memory fails there. ``addresses``: those of the program's variables."""
 
     arrays: tuple[KeptArray, ...]
     addresses: Mapping[Variable | Function, int]
@@ -87,7 +86,7 @@ class ReachedInputs:
         return self._inputs.digest
 
     def address(self, variable: Variable) -> int:
-        """0 for what the launch cannot reach."""
+        """The address of a variable, 0 if the launch cannot reach it."""
         return self.addresses.get(variable, 0)
 
     def bytes_at(self, address: int, size: int) -> bytes | None:
@@ -102,7 +101,7 @@ class ReachedInputs:
 
 @dataclass(eq=False, slots=True)
 class _Known:
-    """Inputs that are kept, and under which parameters and symbols."""
+    """Kept inputs, with the parameters and symbols of their launch."""
 
     parameters: bytes
     symbols: bytes
@@ -119,7 +118,7 @@ class FirstInputs:
     looked_at: int = 0
     _known: dict[Hashable, list[_Known]] = field(default_factory=dict)
     _last: dict[Allocation, KeptArray] = field(default_factory=dict)
-    #: kernels and shapes of which no more is kept
+    #: kernels and shapes whose limit is reached
     _ended: set[Hashable] = field(default_factory=set)
 
     def keep(
@@ -161,7 +160,7 @@ class FirstInputs:
         return inputs
 
     def _holds(self, inputs: ReachedInputs, memory: Memory) -> bool:
-        """Whether memory holds that."""
+        """Whether memory has the contents of these inputs."""
         for row in inputs.arrays:
             if self.looked_at > LOOKED_AT_BYTES:
                 return False
@@ -171,7 +170,7 @@ class FirstInputs:
         return True
 
     def _copied(self, reached: Iterable[Allocation], memory: Memory) -> tuple[KeptArray, ...] | None:
-        """These allocations as they are; what is as it was when it was last copied is kept once. ``None`` if that is too much."""
+        """Copies of these allocations; unchanged ones share the previous copy. ``None`` if the limit is exceeded."""
         rows = []
         for item in reached:
             row = self._last.get(item)
@@ -189,9 +188,9 @@ class FirstInputs:
 
 
 def _reached(roots: Iterable[Allocation], memory: Memory) -> list[Allocation] | None:
-    """These allocations, and those that aligned words in them point into, and so on, in order of address, without memory of the host;
-    ``None`` if that is more than is ever kept."""
-    found: dict[Allocation, None] = {}
+    """All allocations reachable from these through aligned pointers, in order of address, without host memory; ``None`` if they exceed
+    the limit."""
+    reached: dict[Allocation, None] = {}
     waiting = [*dict.fromkeys(roots)]
     every = [item for item in memory.allocations if item.kind == "global" and item.size]
     starts = np.array([item.address for item in every], np.uint64)
@@ -199,20 +198,20 @@ def _reached(roots: Iterable[Allocation], memory: Memory) -> list[Allocation] | 
     size = 0
     while waiting:
         item = waiting.pop()
-        if item in found:
+        if item in reached:
             continue
         size += item.size
         if size > KEPT_BYTES:
             return None
-        found[item] = None
+        reached[item] = None
         if not every or not (item.initialized or memory.shadow_of(item).any()):
             continue
         words = memory.view(item)[: item.size // 8 * 8].view(np.uint64)
         words = words[(words >= starts[0]) & (words < ends[-1])]
-        places = np.searchsorted(starts, words, "right") - 1
-        pointed = np.unique(places[words < ends[places]])
-        waiting.extend(every[place] for place in pointed.tolist() if not every[place].adopted)
-    return sorted(found, key=lambda item: item.address)
+        indices = np.searchsorted(starts, words, "right") - 1
+        pointed = np.unique(indices[words < ends[indices]])
+        waiting.extend(every[index] for index in pointed.tolist() if not every[index].adopted)
+    return sorted(reached, key=lambda item: item.address)
 
 
 @lru_cache(maxsize=1)
@@ -224,7 +223,7 @@ def _memcmp() -> Callable[..., int]:
 
 
 def _same(first: HostArray, second: HostArray) -> bool:
-    """Whether two contiguous arrays hold the same bytes; ends at the first that differs."""
+    """Whether two contiguous arrays have the same bytes; stops at the first difference."""
     return first.nbytes == second.nbytes and not _memcmp()(
         first.ctypes.data, second.ctypes.data, first.nbytes
     )

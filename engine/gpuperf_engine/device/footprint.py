@@ -1,7 +1,6 @@
-"""The footprint of a launch: which bytes of each object it read and wrote, each counted once.
+"""The footprint of a launch: the bytes of each object that it read and wrote, each counted once.
 
-Two maps beside the arena (``Memory.touched``) have a byte for each of its bytes; accesses only ever set them, so host threads
-need not agree.
+Two maps (``Memory.touched``) have a byte for each byte of the arena; accesses only set them, so host threads need no synchronisation.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ _PIECE = 1 << 17
 
 
 def take_footprint(memory: Memory) -> tuple[ObjectFootprint, ...]:
-    """The objects that were touched since the last call, in the order in which they were made."""
-    return tuple(_taken(memory)) if memory.touched is not None else ()
+    """The objects that were accessed since the last call, in order of creation."""
+    return tuple(_footprints(memory)) if memory.touched is not None else ()
 
 
-def _taken(memory: Memory) -> Iterator[ObjectFootprint]:
+def _footprints(memory: Memory) -> Iterator[ObjectFootprint]:
     assert memory.touched is not None
     for allocation in sorted(memory.allocations, key=lambda item: item.index):
         start = allocation.address - memory.origin
@@ -37,9 +36,9 @@ def _taken(memory: Memory) -> Iterator[ObjectFootprint]:
 
 
 def _counted(maps: list[NDArray[np.uint8]]) -> NDArray[np.int64]:
-    """Shape (2, 3): bytes and sectors that were read, written, and either; the maps are clear afterwards.
+    """Shape (2, 3): bytes and sectors that were read, written, and either; clears the maps.
 
-    Piece by piece, so that each is looked at again while it is in the cache.
+    Works in chunks that fit the cache, as each is read several times.
     """
     counts = np.zeros((2, 3), dtype=np.int64)
     for start in range(0, len(maps[0]), _PIECE):

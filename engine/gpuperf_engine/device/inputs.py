@@ -1,4 +1,4 @@
-"""What memory held before launches, so that they can be run again (``observe={"inputs"}``)."""
+"""Memory contents before launches, so that these can be run again (``observe={"inputs"}``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .events import Event
 
 __all__ = ["KEPT_BYTES", "Inputs", "InputsKeeper"]
 
-#: bytes of all inputs that are kept of the launches of a device; later launches keep none
+#: the total bytes of inputs per device; later launches keep none
 KEPT_BYTES = 256 << 20
 
 Rerun = Callable[[Saved, Program, LaunchPlan, bytes, Callable[[], object]], Observation]
@@ -36,7 +36,7 @@ class Inputs:
 
     @cached_property
     def digest(self) -> bytes:
-        """Of everything that was written."""
+        """A digest of all written memory."""
         digest = hashlib.blake2b(digest_size=16)
         for item, _, contents, _ in self.saved.contents:
             digest.update(f"{item.address} {item.size} ".encode())
@@ -45,7 +45,7 @@ class Inputs:
         return digest.digest()
 
     def bytes_at(self, address: int, size: int) -> bytes | None:
-        """What global memory held; ``None`` where nothing had been written."""
+        """The contents of global memory; ``None`` for memory that had not been written."""
         for item, _, contents, _ in self.saved.contents:
             start = address - item.address
             if start >= 0 and start + size <= item.size:
@@ -53,7 +53,8 @@ class Inputs:
         return None
 
     def run(self, program: Program, plan: LaunchPlan, parameters: bytes) -> tuple[Observation, bytes]:
-        """Runs a program on it: what was counted, and a digest of what global memory held then. Memory is afterwards what it was."""
+        """Run a program on this memory. Returns its counters and a digest of the resulting global memory; the device's memory is
+        restored."""
         results: list[bytes] = []
         observation = self.rerun(
             self.saved, program, plan, parameters, lambda: results.append(self._contents())
@@ -61,7 +62,7 @@ class Inputs:
         return observation, results[0]
 
     def arrays_after(self, program: Program, plan: LaunchPlan, parameters: bytes) -> list[NDArray[np.uint8]]:
-        """What each allocation of global memory holds after the program has run on it."""
+        """The contents of each allocation of global memory after the program has run on it."""
         results: list[NDArray[np.uint8]] = []
         self.rerun(
             self.saved,
@@ -84,19 +85,19 @@ class Inputs:
 
 
 class InputsKeeper:
-    """Keeps inputs; what did not change from one launch to the next is kept once. Where the events of the program say what was
-    written, arrays that were not are not even looked at."""
+    """Keeps inputs; arrays that did not change between launches are stored once. If events record what was written, unwritten
+    arrays are not even compared."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self.bytes = 0
         self._last: dict[Allocation, tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
-        #: events that were there at the last launch, and whether that has ended as one
+        #: number of events at the last launch, and whether it has ended and become an event
         self._events = 0
         self._ended = True
 
     def launched(self) -> None:
-        """A launch has ended, and is an event: what it wrote is known."""
+        """Note that a launch has ended and become an event, which records what it wrote."""
         self._ended = True
 
     def keep(self, arrays: Mapping[Allocation, object], events: Sequence[Event] | None) -> Saved | None:
@@ -110,7 +111,7 @@ class InputsKeeper:
             return None
         contents = []
         for item in written:
-            # of what has been written whole the shadow stays as it is
+            # the shadow of initialised memory does not change
             whole = item.initialized and not item.cleared
             now = self.memory.view(item), NOTHING if whole else self.memory.shadow_of(item)
             known = self._last.get(item)
@@ -126,7 +127,7 @@ class InputsKeeper:
     def _unwritten(
         self, arrays: Mapping[Allocation, object], events: Sequence[Event] | None
     ) -> set[Allocation]:
-        """Arrays that nothing wrote to since the last launch began; none after one that failed half-way."""
+        """Arrays that were not written since the last launch began; none after a failed launch."""
         ended, self._ended = self._ended, False
         if events is None:
             return set()

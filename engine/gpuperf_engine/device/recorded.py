@@ -1,4 +1,4 @@
-"""A recorded program apart from the device that it ran on: what patterns and the value flow graph are sought in."""
+"""A recorded program without its device, as the input of patterns and the value flow graph."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Program(Protocol):
 
 @dataclass(frozen=True)
 class RecordedProgram:
-    """See ``Program``. ``left`` and ``lost``: what ``untouched`` and ``never_read`` say."""
+    """See ``Program``. ``left`` and ``lost``: the results of ``untouched`` and ``never_read``."""
 
     observe: frozenset[str]
     thresholds: Thresholds
@@ -64,7 +64,7 @@ class RecordedProgram:
 
     @classmethod
     def of(cls, program: Program) -> RecordedProgram:
-        """What a device has recorded up to now, without memory of the host that nothing has touched."""
+        """The program that a device has recorded so far, without host memory that was never accessed."""
         touched = {array.allocation for event in program.events for array in event.objects}
         touched |= {use.array.allocation for event in program.events for use in event.uses}
         arrays = [item for item in program.arrays if not item.allocation.host or item.allocation in touched]
@@ -90,6 +90,6 @@ class RecordedProgram:
         return self.lost.get(allocation, {})
 
     def without(self, events: Collection[Event]) -> RecordedProgram:
-        """The program as if these of its events had not been."""
-        gone = {id(event) for event in events}
-        return replace(self, events=tuple(event for event in self.events if id(event) not in gone))
+        """The program without some of its events."""
+        removed = {id(event) for event in events}
+        return replace(self, events=tuple(event for event in self.events if id(event) not in removed))

@@ -1,8 +1,8 @@
-"""What each step of a recorded program reads and changes in memory.
+"""The memory that each step of a recorded program reads and changes.
 
-While values are observed, maps beside the arena say which bytes a launch read and wrote (``Memory.touched``); of each object is kept
-what its bytes held after the last step, who wrote them without their having been read since, and whether they were ever written and
-read. A step costs what it touches; objects that it does not touch are not looked at.
+While values are observed, maps of the arena mark the bytes that a launch read and wrote (``Memory.touched``). For each object, the
+recorder keeps the contents after the last step, the writers of bytes that were not read since, and whether bytes were ever written and
+read. The cost of a step depends only on the objects that it accesses.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ _MOST_WRITERS = 250
 _PIECE = 1 << 16
 #: bytes of the widest elements that are numbers
 _WORD = 8
-#: bytes of what the host wrote that are kept until the type of the elements is known
+#: limit of bytes written by the host that are kept until the type of the elements is known
 _WAITING_BYTES = 256 << 20
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is kept of an object between steps."""
+    """The state of an object between steps."""
 
-    #: of each byte ``_READ`` and ``_WRITTEN``
+    #: ``_READ`` and ``_WRITTEN`` by byte
     flags: Marks
-    #: of each byte the place in ``writers``, from 1, of who wrote it if it may be unread
+    #: by byte, the index in ``writers`` plus 1 of its writer if it may be unread, else 0
     unread: Marks
-    #: what the bytes held after the last step
+    #: contents after the last step
     held: NDArray[np.uint8]
     #: numbers of the events that wrote bytes which may be unread
     writers: list[int] = field(default_factory=list)
-    #: ranges that the host holds as they are
+    #: ranges of which the host has a current copy
     on_host: list[Span] = field(default_factory=list)
     #: number of the last event that wrote
     writer: int = -1
     keys: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    #: every byte was written, by one step
+    #: whether one step wrote every byte
     complete: bool = False
-    #: while the type of the elements is not known: the events that touched it, and what waits for the type
+    #: while the type of the elements is unknown: the events that accessed it, and copies and memsets to evaluate later
     events: list[int] = field(default_factory=list)
     waiting: list[WrittenBytes] = field(default_factory=list)
 
 
 class Recorder:
-    """What is known of the values in a device's memory, brought up to date by every step."""
+    """The recorded state of the objects in a device's memory, updated by every step."""
 
     def __init__(
         self,
@@ -73,20 +73,20 @@ class Recorder:
         self.thresholds = thresholds
         memory.observe_footprint()
         self._known: dict[Allocation, _Known] = {}
-        #: ranges by their length and some of their bytes
+        #: ranges by a key of their length and some of their bytes
         self._alike: dict[bytes, dict[tuple[Allocation, int], None]] = {}
         self._touched: dict[Allocation, None] = {}
         self._lock = threading.Lock()
         self._waiting_bytes = 0
-        #: managed objects that the launch is given
+        #: managed objects among the launch's arguments
         self._managed: set[Allocation] = set()
-        #: of objects that were forgotten what ``untouched`` and ``never_read`` say
+        #: results of ``untouched`` and ``never_read`` for forgotten objects
         self._forgotten: dict[Allocation, tuple[tuple[int, int], dict[int, int]]] = {}
 
     # -- steps -----------------------------------------------------------------------------------------------------------------------
 
     def load(self, allocation: Allocation) -> None:
-        """A variable of a module has been loaded with initial contents; the zeros of one without are nothing that anybody wrote."""
+        """Record that a variable of a module was loaded with initial contents; zeros of a variable without do not count as written."""
         known = self._of(allocation)
         known.held[:] = self.memory.view(allocation)
         known.flags.add(Span(0, allocation.size), _WRITTEN)
@@ -100,8 +100,7 @@ class Recorder:
         kind: str,
         masks: Sequence[NDArray[np.bool_] | None] = (None, None),
     ) -> tuple[Use, ...]:
-        """A copy or memset has written to an array or view. ``masks``: to which bytes of the target, and read which of the
-        source, if not all."""
+        """Record a copy or memset to an array or view. ``masks``: the bytes of target and source, if not all."""
         span = Span(target.offset, target.offset + target.nbytes, masks[0])
         uses = []
         whole = self._whole(target)
@@ -125,7 +124,7 @@ class Recorder:
     def host_reads(
         self, number: int, array: DeviceArray, mask: NDArray[np.bool_] | None = None
     ) -> tuple[Use, ...]:
-        """A copy to the host has read an array or view. ``mask``: which bytes of it, if not all."""
+        """Record a copy from an array or view to the host. ``mask``: the bytes, if not all."""
         span = Span(array.offset, array.offset + array.nbytes, mask)
         known = self._of(array.allocation)
         has = any(item.contains(span) for item in known.on_host)
@@ -136,7 +135,7 @@ class Recorder:
         return (replace(use, bytes_held=span.count if has else 0),)
 
     def host_accessed(self, allocations: Iterable[Allocation]) -> None:
-        """The host may have read memory by pointer, and has written what differs from what it held."""
+        """Record that the host may have accessed memory by pointer: it may have read all of it, and wrote the bytes that differ."""
         for allocation in allocations:
             known, whole = self._of(allocation), Span(0, allocation.size)
             changed = self._changed(allocation)
@@ -147,13 +146,13 @@ class Recorder:
             known.on_host = [whole]
 
     def starts(self, pointed: Iterable[Allocation]) -> None:
-        """A launch starts that is given pointers to these objects: of managed ones the others are not followed."""
+        """Prepare for a launch with pointers to these objects; other managed objects are not recorded."""
         self._managed = {item for item in pointed if item.host == "managed"}
         self.host_accessed(self._managed)
         self.begin()
 
     def begin(self) -> None:
-        """A launch begins, perhaps again, with memory as it was."""
+        """Start recording a launch, or restart, with memory restored."""
         for allocation in self._touched:
             for touched in self._maps(allocation):
                 touched[:] = 0
@@ -161,13 +160,13 @@ class Recorder:
         self.memory.on_access, self.memory.begin_again = self._accessed, self.begin
 
     def _accessed(self, allocation: Allocation) -> None:
-        """By any host thread."""
+        """Note an access; called by any host thread."""
         with self._lock:
             self._touched[allocation] = None
 
     def end(self, number: int, kept: bool, clear: bool) -> tuple[Use, ...]:
-        """The launch has ended: what it did with each array and variable, in order of address. Memory must be as it left it.
-        ``clear``: nobody else wants the maps."""
+        """Finish a launch: returns its use of each array and variable, in order of address. Memory must be that after the launch.
+        ``clear``: clear the maps, which nothing else needs."""
         self.memory.on_access = self.memory.begin_again = None
         uses = []
         images = {item for item in self.memory.images.allocations if item is not None}
@@ -176,13 +175,13 @@ class Recorder:
             array = self.array_of(allocation) if followed else None
             maps = self._maps(allocation)
             reads, writes = spans = [marked(touched[: allocation.size]) for touched in maps]
-            if allocation in images:  # their accesses are in no map
+            if allocation in images:  # the maps do not contain their accesses
                 reads, writes = Span(0, allocation.size), self._changed(allocation)
             if array is not None and (reads is not None or writes is not None):
                 uses.append(self._use(number, array, reads, writes, kept))
                 self._reconsider(number, allocation)
             for touched, span in zip(maps, spans) if clear else ():
-                # a map that nobody marked has no memory of its own yet
+                # an unmarked map is not committed
                 if span is not None:
                     touched[:] = 0
         self._touched.clear()
@@ -208,14 +207,14 @@ class Recorder:
         return {known.writers[code - 1]: size for code, size in lost.items() if code}
 
     def forget(self, allocation: Allocation) -> None:
-        """An object was freed, and its memory is given again."""
+        """Remove an object that was freed, as its memory will be reused."""
         self._forgotten[allocation] = self.untouched(allocation), self.never_read(allocation)
         known = self._known.pop(allocation, None)
         for (start, _), key in known.keys.items() if known is not None else ():
             self._alike[key].pop((allocation, start), None)
 
     def dropped(self) -> tuple[Allocation, ...]:
-        """What was forgotten; nobody asks for it again."""
+        """Return the forgotten objects, and drop their results."""
         gone = tuple(self._forgotten)
         self._forgotten.clear()
         return gone
@@ -223,7 +222,7 @@ class Recorder:
     # -- elements whose type is not known yet ----------------------------------------------------------------------------------------
 
     def _wait(self, number: int, allocation: Allocation, span: Span) -> None:
-        """Keep what a copy or memset wrote until the type is known, if there is room."""
+        """Keep the bytes of a copy or memset until the type is known, within the limit."""
         self._waiting_bytes += 2 * (span.end - span.start)
         if self._waiting_bytes > _WAITING_BYTES:
             return
@@ -235,13 +234,13 @@ class Recorder:
         )
 
     def _reconsider(self, number: int, allocation: Allocation) -> None:
-        """Note that an event touched an object, if its type is not known."""
+        """Note that an event accessed an object of unknown type."""
         array = self.array_of(allocation)
         if array is not None and array.dtype == UNKNOWN:
             self._of(allocation).events.append(number)
 
     def typed(self, array: DeviceArray) -> dict[int, Callable[[Use], Use]]:
-        """The type of an object's elements is known from now on: by number of an event what its use of the object is then."""
+        """Set the type of an object's elements. Returns by number of an event a function that updates its use of the object."""
         known = self._of(array.allocation)
         waiting = {item.number: item for item in known.waiting}
         changes: dict[int, Callable[[Use], Use]] = {
@@ -252,14 +251,14 @@ class Recorder:
         return changes
 
     def _whole(self, array: DeviceArray) -> DeviceArray:
-        """The array that a view is of."""
+        """The array of a view."""
         whole = self.array_of(array.allocation)
         return array if whole is None else whole
 
     # -- one object ------------------------------------------------------------------------------------------------------------------
 
     def _maps(self, allocation: Allocation) -> list[NDArray[np.uint8]]:
-        """What was read and written of an object and of the last sector it begins."""
+        """The maps of reads and writes of an object, up to the end of its last sector."""
         assert self.memory.touched is not None
         start = allocation.address - self.memory.origin
         return [whole[start : start + -(-allocation.size // 32) * 32] for whole in self.memory.touched]
@@ -272,7 +271,7 @@ class Recorder:
         return known
 
     def _changed(self, allocation: Allocation) -> Span | None:
-        """Bytes that differ from what was there."""
+        """Bytes that differ from the contents after the last step."""
         return marked((self.memory.view(allocation) != self._of(allocation).held).view(np.uint8))
 
     def _use(
@@ -303,7 +302,7 @@ class Recorder:
         return use
 
     def _written(self, use: Use, array: DeviceArray, writes: Span, known: _Known, kind: str) -> Use:
-        """What is written now, against what was there."""
+        """The use with the written elements compared with the previous contents."""
         allocation, width = array.allocation, array.dtype.itemsize
         first, last = writes.start // width, min(-(-writes.end // width), use.elements)
         around = slice(first * width, last * width)
@@ -333,7 +332,7 @@ class Recorder:
         )
 
     def _digest(self, allocation: Allocation, writes: Span) -> str:
-        """Of what the host wrote and where."""
+        """A digest of the bytes that the host wrote, and of their range."""
         data = self.memory.view(allocation)[writes.slice]
         data = data if writes.mask is None else data[writes.mask]
         written = hashlib.sha1(data, usedforsecurity=False).hexdigest()
@@ -352,7 +351,8 @@ class Recorder:
     # -- equal ranges ----------------------------------------------------------------------------------------------------------------
 
     def _same(self, array: DeviceArray, writes: Span, known: _Known) -> Same | None:
-        """The object, or the range without gaps that was written, against others of its length; few elements are alike by chance."""
+        """An object or range with the same contents as the object, or as the contiguous written range. Ranges of few elements are
+        skipped, as they may be equal by chance."""
         allocation, width = array.allocation, array.dtype.itemsize
         spans = [(0, allocation.size, 2)]
         if writes.mask is None and writes.end - writes.start < allocation.size:
@@ -396,15 +396,15 @@ class Recorder:
         group[start_of] = None
         return match
 
-    def _written_alike(self, here: NDArray[np.uint8], other: Allocation, start: int, width: int) -> bool:
-        """Whether the same bytes of two ranges have been written, all or many: what nobody wrote is alike by chance."""
-        there = self._of(other).flags.part(slice(start, start + len(here)))
-        written = here & _WRITTEN
-        least = min(len(here), self.thresholds.elements * width)
-        return np.array_equal(written, there & _WRITTEN) and int(np.count_nonzero(written)) >= least
+    def _written_alike(self, marks: NDArray[np.uint8], other: Allocation, start: int, width: int) -> bool:
+        """Whether all or many bytes of two ranges have been written, at the same offsets; unwritten bytes are equal by chance."""
+        other_marks = self._of(other).flags.part(slice(start, start + len(marks)))
+        written = marks & _WRITTEN
+        least = min(len(marks), self.thresholds.elements * width)
+        return np.array_equal(written, other_marks & _WRITTEN) and int(np.count_nonzero(written)) >= least
 
     def _one_value_but_few(self, view: NDArray[np.uint8], width: int) -> bool:
-        """Whether all but few elements hold one value: masks of one mark are alike by chance."""
+        """Whether all but few elements have one value: such ranges, as of masks, may be equal by chance."""
         count = len(view) // width
         rows = view[: count * width].reshape(count, width)
         for index in (0, count // 2, count - 1):
@@ -414,14 +414,14 @@ class Recorder:
         return False
 
     def _equal_now(self, other: Allocation, start: int, view: NDArray[np.uint8]) -> bool:
-        there = self.memory.view(other)[start : start + len(view)]
+        contents = self.memory.view(other)[start : start + len(view)]
         pieces = range(0, len(view), _PIECE)
-        return all(np.array_equal(there[at : at + _PIECE], view[at : at + _PIECE]) for at in pieces)
+        return all(np.array_equal(contents[at : at + _PIECE], view[at : at + _PIECE]) for at in pieces)
 
 
 def _same_words(same: NDArray[np.bool_], touched: NDArray[np.bool_] | None, start: int) -> NDArray[np.bool_]:
-    """Of bytes from ``start`` on, those that are the ``same`` in words of 8 of which no ``touched`` byte changed: whatever the
-    elements are, no smaller part of them is unchanged. Single bytes of floats often are."""
+    """Of bytes from ``start`` on, those in aligned 8-byte words whose ``touched`` bytes are all the ``same``. So only whole
+    elements of any type count as unchanged; single bytes of floats are often equal by chance."""
     changed = ~same if touched is None else touched & ~same
     before = start % _WORD
     words = np.zeros(-(-(before + len(same)) // _WORD) * _WORD, np.bool_)
@@ -431,7 +431,7 @@ def _same_words(same: NDArray[np.bool_], touched: NDArray[np.bool_] | None, star
 
 
 def _blank(known: _Known, reads: Span, writes: Span | None) -> int:
-    """Bytes that were read and that nobody had written, nor the step itself."""
+    """The number of bytes that were read but had never been written, not even by the step itself."""
     if known.complete:
         return 0
     empty = (known.flags.part(reads.slice) & _WRITTEN) == 0
@@ -443,7 +443,7 @@ def _blank(known: _Known, reads: Span, writes: Span | None) -> int:
 
 
 def _note_writer(known: _Known, reads: Span | None, writes: Span, number: int) -> tuple[tuple[int, int], ...]:
-    """Who had written what is overwritten and was not read."""
+    """The writers of overwritten bytes that were not read, with the number of bytes."""
     lost = known.unread.counts(writes) if known.writers else {}
     result = tuple((known.writers[code - 1], size) for code, size in lost.items() if code)
     if len(known.writers) >= _MOST_WRITERS:

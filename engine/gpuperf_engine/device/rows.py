@@ -1,4 +1,4 @@
-"""Rows of bytes at equal distances, as 2-D and 3-D copies and memsets have them."""
+"""Rows of bytes with pitches, for 2-D and 3-D copies and memsets."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Rows:
 
     @property
     def bytes(self) -> int:
-        """Those of the rows alone."""
+        """Bytes of the rows, without gaps."""
         return self.width * self.height * self.depth
 
     @property
     def extent(self) -> int:
-        """From the first byte to behind the last one."""
+        """Bytes from the first to the last one, including gaps."""
         return (self.depth - 1) * self.plane + (self.height - 1) * self.pitch + self.width
 
     def over(self, whole: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -52,7 +52,7 @@ class Rows:
 
     @property
     def mask(self) -> NDArray[np.bool_] | None:
-        """Of each byte of the extent whether it is of a row; ``None`` where all are."""
+        """Whether each byte of the extent is in a row; ``None`` if all are."""
         if self.bytes == self.extent:
             return None
         flags = np.zeros(self.extent, np.uint8)

@@ -19,7 +19,7 @@ _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Some bytes of an object: those from ``start`` to ``end``, of which ``mask`` tells which (``None``: all)."""
+    """Some bytes of an object: those from ``start`` to ``end`` that ``mask`` selects (``None``: all)."""
 
     start: int
     end: int
@@ -39,14 +39,14 @@ class Span:
         return True if self.mask is None else self.mask
 
     def contains(self, other: Span) -> bool:
-        """Whether all bytes of another span are of this one; of spans with gaps only equal ones are compared."""
+        """Whether this span contains another one; spans with gaps are only compared for equality."""
         if self.mask is None:
             return self.start <= other.start and other.end <= self.end
         same = (self.start, self.end) == (other.start, other.end)
         return same and other.mask is not None and np.array_equal(self.mask, other.mask)
 
     def put(self, part: HostArray, value: Any) -> None:
-        """Set these bytes of something that has one number for each of the object's."""
+        """Set the elements of these bytes in an array with one element per byte of the object."""
         if self.mask is None:
             part[self.slice] = value
         else:

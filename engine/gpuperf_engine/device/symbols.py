@@ -1,4 +1,4 @@
-"""What the names of modules stand for on a device: arrays of variables, addresses of functions, and bound images."""
+"""Symbols of modules on a device: arrays of variables, addresses of functions, and bound images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..ptx.syntax import Variable
 
 __all__ = ["Symbols"]
 
-#: functions are given addresses of their own, outside every window, for indirect calls
+#: addresses of functions for indirect calls begin here, outside every window
 FUNCTION_BASE = 0x0000_7D00_0000_0000
 FUNCTION_STEP = 16
 
@@ -30,13 +30,13 @@ class Symbols:
     def __init__(
         self, owner: ArrayOwner, memory: Memory, loaded: Callable[[DeviceArray, bool], object]
     ) -> None:
-        # weak, so that a device that nobody needs gives its memory back at once
+        # weak, so that an unreferenced device frees its memory immediately
         self._owner, self._loaded = weakref.ref(owner), weakref.WeakMethod(loaded)
         self._memory = memory
         self.variables: dict[Variable, DeviceArray] = {}
         #: handles of images
         self._bound: dict[Variable, int] = {}
-        #: where the addresses of a module's functions begin
+        #: first function address of each module
         self._functions: dict[Module, int] = {}
 
     def check_room(self, module: Module) -> None:
@@ -123,12 +123,12 @@ class Symbols:
 
     @property
     def description(self) -> Callable[[int], str]:
-        """``describe`` for those who must not keep the device's memory: profiles outlive it."""
+        """``describe`` without a reference to the device, for profiles, which may outlive it."""
         symbols = weakref.proxy(self)
         return lambda address: str(symbols.describe(address))
 
     def describe(self, address: int) -> str:
-        """What is at an address, in words."""
+        """A description of an address for messages."""
         if address == 0:
             return "null"
         if (function := self.function_at(address)) is not None:

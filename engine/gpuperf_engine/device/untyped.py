@@ -1,4 +1,4 @@
-"""Uses of objects that were allocated as bytes, looked at again when it is known what their elements are."""
+"""Uses of objects that were allocated as bytes, evaluated again once their element type is known."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ __all__ = ["WrittenBytes", "patterns_of", "use_as"]
 
 @dataclass(frozen=True, slots=True)
 class WrittenBytes:
-    """What a copy or memset wrote to an object whose type is not known yet: bytes from ``start`` on as they are ``now`` and were
-    ``before``; ``written``: which of them had been written then, ``mask``: which the step
-    wrote (``None``: all)."""
+    """The bytes that a copy or memset wrote to an object of unknown type: from ``start`` on, those ``now`` and ``before``;
+    ``written``: which of them had been written before, ``mask``: which the step wrote (``None``: all)."""
 
     number: int
     start: int
@@ -32,7 +31,7 @@ class WrittenBytes:
 
 
 def use_as(array: DeviceArray, waiting: WrittenBytes | None, thresholds: Thresholds, use: Use) -> Use:
-    """The use of an object as an array of its type: of the elements that were written whole where the bytes are there still."""
+    """The use of an object as an array of its type, for completely written elements, if the bytes were kept."""
     width = array.dtype.itemsize
     elements = array.allocation.size // width
     if waiting is None or not use.written:
@@ -61,7 +60,7 @@ def use_as(array: DeviceArray, waiting: WrittenBytes | None, thresholds: Thresho
 
 
 def patterns_of(values: Values, array: DeviceArray, thresholds: Thresholds, whole: bool) -> dict[str, Any]:
-    """What a ``Use`` has of the values that were written, which may be the ``whole`` array."""
+    """The fields of a ``Use`` that describe the written values, which may be the ``whole`` array."""
     contents = describe(values, array.shape, thresholds, whole)
     strongest = contents[0] if contents else None
     single = strongest is not None and strongest.rule.startswith("single")

@@ -1,9 +1,8 @@
-"""Value patterns of the objects that each step of the recorded program touches.
+"""Value patterns of the objects that each step of the recorded program accesses.
 
 The coarse-grained patterns of ValueExpert (Zhou et al., "ValueExpert: Exploring Value Patterns in GPU-Accelerated
-Applications", ASPLOS 2022, section 3), about the range that a step wrote, and what a record of all accesses tells besides: stores that
-nobody reads, copies of what is there, reads of what nobody wrote, memory that nobody touches. They are exact: every byte that a step
-read or wrote is known.
+Applications", ASPLOS 2022, section 3) for the range that a step wrote, and patterns that need a record of all accesses: unread stores,
+redundant copies, uninitialised reads, unused memory. They are exact, as every byte that a step read or wrote is recorded.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Pair = tuple[Step, Finding]
 
 
 class RedundantValues:
-    """A step writes what was already there, or the host copies out what it has."""
+    """A step writes values that memory already has, or the host copies out data of which it has a copy."""
 
     rules = ("redundant-values",)
 
@@ -77,7 +76,8 @@ class RedundantValues:
 
 
 def _idle_calls(steps: Sequence[Step]) -> set[tuple[str, str]]:
-    """Calls that write nothing but what is there, each time that they are made: the last round of a loop is needed to end it."""
+    """Calls whose writes never change anything. A call that does so only sometimes may be needed, like the last iteration of a
+    loop."""
     idle: dict[tuple[str, str], bool] = {}
     for step in steps:
         same = all(use.unchanged == use.written for use in step.event.writes)
@@ -91,7 +91,7 @@ _SKIP_STORE = "store only elements that change, or omit the launch if none does"
 
 
 class ContentsOf:
-    """What the elements that a step wrote have in common."""
+    """Patterns of the elements that a step wrote."""
 
     rules = (
         "single-zero",
@@ -103,8 +103,8 @@ class ContentsOf:
     )
 
     def find(self, steps: Sequence[Step]) -> Iterator[Pair]:
-        """Findings for each object of a step; a memset is meant to write a single value. One value fails if the call writes one each
-        time: else the array is needed."""
+        """Findings for each object of a step, except single values by a memset. A single value fails only if the call always writes
+        one; otherwise the array is needed."""
         readers = Readers(steps)
         writes = [
             (step, use)
@@ -112,7 +112,7 @@ class ContentsOf:
             if step.event.kind in ("copy-in", "launch")
             for use in step.event.writes
         ]
-        made = Counter(_target(step, use) for step, use in writes)
+        counts = Counter(_target(step, use) for step, use in writes)
         times = Counter(
             _target(step, use)
             for step, use in writes
@@ -120,7 +120,7 @@ class ContentsOf:
         )
         for step, use in writes:
             for contents in use.contents:
-                always = times[_target(step, use)] == made[_target(step, use)]
+                always = times[_target(step, use)] == counts[_target(step, use)]
                 yield step, self._finding(step, use, contents, readers, always)
 
     def _finding(self, step: Step, use: Use, contents: Contents, readers: Readers, always: bool) -> Finding:
@@ -136,7 +136,7 @@ class ContentsOf:
         }.get(rule, "are")
         evidence = {"elements": use.written, **dict(contents.evidence)}
         share = 1 - contents.width / width
-        # which elements have the frequent value is not known before they are loaded
+        # loads remain necessary, as the elements with the frequent value are unknown before
         loads = readers.without(step, use, share) if rule != "frequent-values" else ()
         return step.finding(
             rule,
@@ -154,7 +154,7 @@ _SINGLE = ("single-zero", "single-value")
 
 
 def _unit(array: DeviceArray) -> str:
-    """What an array is made of, in words."""
+    """The unit of an array's size, for messages."""
     return "elements" if array.dtype.kind != "V" or array.dtype.itemsize > 1 else "bytes of unknown type"
 
 
@@ -186,7 +186,7 @@ _ADVICE = {
 
 
 class DuplicateValues:
-    """After a step other memory holds the same; objects that were merely filled alike are no finding."""
+    """After a step other memory has the same contents; objects that were only filled with the same value are excluded."""
 
     rules = ("duplicate-values",)
 
@@ -202,16 +202,16 @@ class DuplicateValues:
                 name, other = step.shown(use.array), step.shown(same.array)
                 width = use.array.dtype.itemsize
                 whole = same.bytes == use.array.allocation.size
-                held = f"{name!r}" if whole else f"what it wrote to {name!r}"
-                where = f"{other!r}" if same.start == 0 else f"{other!r} from byte {same.start:,} on"
+                written_text = f"{name!r}" if whole else f"what it wrote to {name!r}"
+                other_text = f"{other!r}" if same.start == 0 else f"{other!r} from byte {same.start:,} on"
                 yield (
                     step,
                     step.finding(
                         "duplicate-values",
                         use.array,
-                        f"after {step} {held} holds the same {same.bytes // width:,} {_unit(use.array)} as {where} "
+                        f"after {step} {written_text} holds the same {same.bytes // width:,} {_unit(use.array)} as {other_text} "
                         f"(written by {origin} at {origin.place}{', freed since' if same.freed else ''})",
-                        # what was freed may have had to be
+                        # freeing may have been necessary
                         severity="note" if same.freed or step.event.kind == "copy" else "fail",
                         waste=min(same.bytes, use.bytes_written),
                         advice=f"keep {other!r} instead of freeing it and writing the same again"
@@ -226,11 +226,11 @@ class DuplicateValues:
 
 
 class DeadStores:
-    """What a step wrote is overwritten by later ones without having been read: from the same share on as redundant values, and each
-    time that its call is made, since a store that is read once is needed. Of arrays that one line allocates in a loop some may be
-    needed: then the others are a note.
+    """Later steps overwrite the values of a step before they are read: at least the same share as for redundant values, for every
+    execution of the call, as a store that is read once is needed. If only some of the arrays that one line allocates in a loop are
+    needed, the others are a note.
 
-    Memory that is cleared as it is allocated is no finding, nor is what a later step writes again as it was: that is redundant there.
+    Clearing memory at its allocation is excluded, and so are values that the later step does not change, which is redundant there.
     """
 
     rules = ("dead-stores",)
@@ -279,7 +279,7 @@ class DeadStores:
 
 
 class _Written(NamedTuple):
-    """What a step wrote to an object, and how many of these bytes were lost, to the step ``last``."""
+    """The bytes that a step wrote to an object, and how many of them were overwritten unread, by the step ``last``."""
 
     step: Step
     use: Use
@@ -292,8 +292,8 @@ class _Written(NamedTuple):
 
 
 def _in_vain(every: list[_Written]) -> list[_Written]:
-    """What a call wrote in vain: each time; or of the arrays that one line allocates in a loop to some, each time, if these bytes are
-    the share of redundant values of all that it wrote."""
+    """The dead writes of a call: if all of its executions are dead; or, for arrays that one line allocates in a loop, if all
+    executions for some of them are dead and these reach the share of redundant values."""
     arrays: dict[Allocation, list[_Written]] = {}
     for item in every:
         arrays.setdefault(item.use.array.allocation, []).append(item)
@@ -303,7 +303,7 @@ def _in_vain(every: list[_Written]) -> list[_Written]:
 
 
 class UninitializedReads:
-    """A step reads what nobody wrote."""
+    """A step reads memory that was never written."""
 
     rules = ("uninitialized-reads",)
 
@@ -326,7 +326,7 @@ class UninitializedReads:
 
 
 class UnusedValues:
-    """Memory that the host writes and that nobody reads, or that nobody touches at all."""
+    """Memory that the host writes but that is never read, or that is never accessed."""
 
     rules = ("unused-values",)
 
@@ -334,12 +334,12 @@ class UnusedValues:
         """One finding for each array, at the step that made it, and for each copy from the host to one that was there."""
         copies = {step.event.number: step for step in steps if step.event.kind == "copy-in"}
         launches = any(step.event.kind == "launch" for step in steps)
-        seen = set()
+        reported = set()
         for step in steps if launches and steps[0].program.observed_all else ():
             for array in step.event.objects[:1]:
-                if array.allocation in seen or not step.is_array(array):
+                if array.allocation in reported or not step.is_array(array):
                     continue
-                seen.add(array.allocation)
+                reported.add(array.allocation)
                 untouched, unread = step.untouched(array)
                 by_host = step.event.kind == "copy-in"
                 lost = untouched + (unread if by_host else 0)

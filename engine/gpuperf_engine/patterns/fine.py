@@ -1,4 +1,4 @@
-"""Value patterns of single instructions: what the accesses of one of them to one object have in common.
+"""Value patterns of single instructions: patterns in the values that an instruction accesses in one object.
 
 The fine-grained patterns of ValueExpert (Zhou et al., "ValueExpert: Exploring Value Patterns in GPU-Accelerated Applications",
 ASPLOS 2022, section 3), sought in records of all accesses (``Device(observe={"accesses"})``), not in a sample of them. Each family
@@ -30,8 +30,8 @@ class _Family(Protocol):
     def __call__(self, record: ValueRecord, thresholds: Thresholds) -> Match | None: ...
 
 
-#: of these only the first that is there is reported: it implies the others, or makes their remedy needless; that values which are
-#: structured are about one value as well is worth knowing
+#: only the first match is reported: it implies the others, or makes their remedy needless; except that approximate values are
+#: reported in addition to structured ones
 _VALUES: tuple[_Family, ...] = (
     single_value,
     structured_values,
@@ -39,11 +39,11 @@ _VALUES: tuple[_Family, ...] = (
     heavy_type,
     approximate_values,
 )
-#: these say something else
+#: independent patterns
 _OTHERS: tuple[_Family, ...] = (silent_stores, dead_stores, repeated_loads, uninitialized_reads)
-#: shares among few accesses are chance
+#: patterns that few accesses may show by chance
 _SHARES = (frequent_values, heavy_type, approximate_values)
-#: rules that fail if each launch of the call shows them; those of ``_VALUES`` stand for each other
+#: rules that fail if all launches of the call show them; rules with the same number count as one
 _FAILING = {"single-zero": 0, "single-value": 0, "structured-values": 0, "dead-stores": 1}
 
 
@@ -70,19 +70,19 @@ class FinePatterns:
     def find(self, steps: Sequence[Step]) -> Iterable[tuple[Step, Finding]]:
         """One finding for each instruction and object of a launch. Value patterns and dead stores fail only if every launch of the
         call shows them: otherwise the access is needed."""
-        shown, made = list[tuple[Step, Finding]](), Counter[tuple[str, ...]]()
+        shown, launches = list[tuple[Step, Finding]](), Counter[tuple[str, ...]]()
         for step, instruction, record, findings in self._found(steps):
             site = step.site_of(record.object) or record.object
-            made[step.call, step.event.kernel, instruction, site] += 1
+            launches[step.call, step.event.kernel, instruction, site] += 1
             shown += [(step, finding) for finding in findings]
         times = Counter((_FAILING.get(finding.rule), accesses_of(finding)) for _, finding in shown)
         for step, finding in shown:
             kind, accesses = _FAILING.get(finding.rule), accesses_of(finding)
-            needed = kind is not None and times[kind, accesses] < made[accesses]
+            needed = kind is not None and times[kind, accesses] < launches[accesses]
             yield step, replace(finding, severity="note") if needed else finding
 
     def _found(self, steps: Sequence[Step]) -> Iterator[tuple[Step, str, ValueRecord, list[Finding]]]:
-        """What each instruction of a launch accesses, and the findings about it."""
+        """The records of each instruction of a launch, with their findings."""
         few = _of_few_values(steps)
         for step in steps:
             thresholds = self.thresholds or step.program.thresholds
@@ -92,8 +92,8 @@ class FinePatterns:
                 if record.space not in moved or record.object.startswith(COMPILERS):
                     continue
                 name = names[record.site, record.element, record.object]
-                # the models of time are told of less traffic with global memory alone, and what shared memory is cleared with and
-                # padded by is no traffic with memory
+                # models of time only take savings of global memory traffic into account, and clearing or padding shared memory
+                # is none
                 total = moved["global"].get(record.kind, 0) if record.space == "global" else 0
                 severity = "" if record.space == "global" else "note"
                 matches = _matches(record, step, thresholds, few)
@@ -104,7 +104,7 @@ class FinePatterns:
 
 
 def _matches(record: ValueRecord, step: Step, thresholds: Thresholds, few: frozenset[str]) -> Iterator[Match]:
-    """The patterns of a record. What all accesses or their bytes have in common holds of any number of them."""
+    """The patterns of a record. Patterns of all accesses, or of their bytes, need no minimum number of accesses."""
     many = record.count >= thresholds.accesses
     if record.kind in ATOMICS:
         idle = idle_atomics(record, thresholds) if many else None
@@ -137,7 +137,8 @@ def _of_few_values(steps: Sequence[Step]) -> frozenset[str]:
 
 
 def _holds(match: Match, record: ValueRecord, step: Step, few: frozenset[str]) -> bool:
-    """Few values may be due to few elements that an instruction loads again and again. Where objects are observed, they say so."""
+    """Whether a match is significant: frequent values may come from few elements that are loaded repeatedly, which observed objects
+    show."""
     table = match.evidence.get("narrower") == "dictionary"
     return (
         not table or record.space != "global" or "values" not in step.program.observe or record.object in few

@@ -1,13 +1,12 @@
-"""Where values flow: from allocations, the host and earlier calls into later calls.
+"""The flow of values: from allocations, the host and earlier calls to later calls.
 
 The value flow graph of ValueExpert (Zhou et al., ASPLOS 2022, section 4), built as its published analysis builds it
-(``data_flow.cpp`` of ``redshow``): a vertex is a kind of operation at one call path, however often it is made from there. What an
-operation reads of an object, and what it overwrites, comes along an edge from the vertex that wrote that object last; what the host
-copies in comes from the host, what it copies out goes there. Operations that touch an object add to the same edge if they join the
-same vertices.
+(``data_flow.cpp`` of ``redshow``): a vertex is a kind of operation at one call path, for all of its executions. The bytes of an
+object that an operation reads or overwrites are an edge from the vertex that last wrote the object; copies from and to the host are
+edges from and to the host. Operations between the same vertices on one object share an edge.
 
-The *vertex slice graph* of a vertex has what reaches it and what it reaches, through the objects that it touches; the *important
-graph* has the edges whose importance is not below a threshold, and the vertices at their ends or as important themselves.
+The *vertex slice graph* of a vertex contains the vertices that reach it and that it reaches through the objects that it accesses; the
+*important graph* the edges whose importance is at least a threshold, their vertices, and other vertices of that importance.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from ..results import Finding
 __all__ = ["FlowEdge", "FlowGraph", "Vertex", "flow_graph"]
 
 SPACES = ("host", "constant", "shared", "local", "managed")
-"""Memory that values are not followed through: a vertex each, whether anything comes from there or not. Variables in constant
-memory are objects and followed."""
+"""Memory spaces that are not tracked: each is a vertex, even without edges. Variables in constant memory are objects and tracked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +76,10 @@ class FlowGraph:
         """The vertices that reach a vertex, and that it reaches, along edges of the objects that it touches."""
         objects = {edge.object for edge in self.edges if vertex in (edge.source, edge.target)}
         edges = [edge for edge in self.edges if edge.object in objects]
-        kept = _reached(vertex, edges, lambda edge: (edge.source, edge.target))
-        kept |= _reached(vertex, edges, lambda edge: (edge.target, edge.source))
-        numbers = {vertex}.union(*(_ends(edges[index]) for index in kept))
-        return self._only(numbers, [edges[index] for index in sorted(kept)])
+        indices = _reached(vertex, edges, lambda edge: (edge.source, edge.target))
+        indices |= _reached(vertex, edges, lambda edge: (edge.target, edge.source))
+        numbers = {vertex}.union(*(_ends(edges[index]) for index in indices))
+        return self._only(numbers, [edges[index] for index in sorted(indices)])
 
     def important(
         self,
@@ -149,7 +147,7 @@ def _ends(edge: FlowEdge) -> tuple[int, int]:
 
 
 def _reached(start: int, edges: Sequence[FlowEdge], ends: Callable[[FlowEdge], tuple[int, int]]) -> set[int]:
-    """The edges on ways from a vertex, by their place in the list."""
+    """The edges on paths from a vertex, by index."""
     leaving: dict[int, list[int]] = {}
     for index, edge in enumerate(edges):
         leaving.setdefault(ends(edge)[0], []).append(index)
@@ -181,14 +179,14 @@ class _Builder:
         self._numbers: dict[tuple[object, ...], int] = {}
         self._vertices: list[Vertex] = []
         self._edges: dict[tuple[int, int, int, str], FlowEdge] = {}
-        #: by object the vertex of its allocation, and the one that wrote it last
+        #: by object the vertex of its allocation, and that of its last writer
         self._made: dict[Allocation, int] = {}
         self._last: dict[Allocation, int] = {}
         self._arrays = {array.allocation for array in device.arrays}
         self.host, *_ = [self._vertex(space, space, (), 0) for space in SPACES]
 
     def step(self, event: Event) -> None:
-        """The next event."""
+        """Add an event."""
         first = event.objects[0].allocation if event.objects else None
         if first in self._arrays and first not in self._made:
             self._allocate(event.objects[0], event.path)
@@ -201,7 +199,7 @@ class _Builder:
             "copy-out": ("copy", "copy to the host"),
         }.get(event.kind, ("copy", "copy"))
         vertex = self._vertex(kind, label, event.path)
-        # all reads come from where things stood before the step; a copy within an object reads what it wrote, as published
+        # reads are from the writers before the step, except that a copy within an object reads from itself, as published
         before = dict(self._last)
         for use in event.uses:
             self._allocate(use.array)
@@ -220,7 +218,7 @@ class _Builder:
         self._with_host(event, vertex)
 
     def _with_host(self, event: Event, vertex: int) -> None:
-        """What a copy gets from the host or gives to it."""
+        """Add the edge of a copy from or to the host."""
         for use in event.uses:
             if event.kind == "copy-in":
                 self._add(self.host, vertex, self.host, "host", "read", event.bytes, 0, event.bytes)
@@ -237,7 +235,7 @@ class _Builder:
         self._add(last[allocation], vertex, made, self._name(use.array), kind, size, same, allocation.size)
 
     def _add(self, source: int, target: int, made: int, name: str, kind: str, *amounts: int) -> None:
-        """``amounts``: bytes, unchanged ones, and those of the object."""
+        """Add to an edge; ``amounts``: bytes, unchanged bytes, and the size of the object."""
         key = (source, target, made, kind)
         known = self._edges.get(key) or FlowEdge(source, target, made, name, kind)
         size, unchanged, whole = amounts
@@ -249,7 +247,7 @@ class _Builder:
         return array.name or "an array"
 
     def _allocate(self, array: DeviceArray, path: tuple[CallSite, ...] = ()) -> None:
-        """The vertex of an object's allocation; variables of modules are allocated as the module is loaded."""
+        """Add the vertex of an object's allocation; variables of modules are allocated when the module is loaded."""
         allocation = array.allocation
         if allocation in self._made:
             return
@@ -257,7 +255,7 @@ class _Builder:
         self._made[allocation] = self._last[allocation] = self._vertex("allocation", label, path)
 
     def _vertex(self, kind: str, label: str, path: tuple[CallSite, ...], calls: int = 1) -> int:
-        """The number of a vertex, and one call more of it. Calls from the same lines are one."""
+        """Count a call of a vertex, and return its number. Calls from the same lines are one vertex."""
         places = tuple((site.place, site.function) for site in path)
         key = (kind, label, places)
         number = self._numbers.setdefault(key, len(self._vertices))
@@ -268,5 +266,5 @@ class _Builder:
         return number
 
     def graph(self) -> FlowGraph:
-        """What has been built."""
+        """The graph so far."""
         return FlowGraph(tuple(self._vertices), tuple(self._edges.values()))

@@ -1,7 +1,7 @@
-"""Which findings follow from stronger ones: of these only the strongest fails.
+"""Findings that stronger ones imply: only the strongest fails.
 
-A finding of an object says more than one of an instruction, with the same remedy: where all elements that a launch wrote are zero, so
-are those that each of its stores wrote, and what later launches load of them.
+A finding about an object is stronger than one about an instruction with the same remedy: if all elements that a launch wrote are zero,
+so are those that each of its stores wrote, and those that later launches load.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..results import Finding
 
 __all__ = ["without_implied"]
 
-#: what values have in common, the strongest first; each implies those behind it, or makes their remedy needless
+#: patterns of values, the strongest first; each implies the following ones, or makes their remedy needless
 _VALUES = (
     "single-zero",
     "single-value",
@@ -22,12 +22,12 @@ _VALUES = (
     "frequent-values",
     "approximate-values",
 )
-#: where the first holds of all that a step writes, the others do not matter
+#: if the first applies to everything that a step writes, the others do not matter
 _NEEDLESS = {
     "redundant-values": _VALUES,
     "dead-stores": (*_VALUES, "silent-stores", "dead-stores"),
 }
-#: what remedies the first remedies the others
+#: the remedy of the first is also that of the others
 _SAME_REMEDY = {
     "redundant-values": ("redundant-values", "silent-stores"),
     "uninitialized-reads": ("uninitialized-reads",),
@@ -59,7 +59,7 @@ def _implies(strong: Finding, weak: Finding) -> bool:
     if strong.instruction:
         return _stores_last_alone(strong, weak)
     if strong.rule in _NEEDLESS and weak.rule in _NEEDLESS[strong.rule]:
-        # nothing has to be stored where everything is there already, or where nobody reads it
+        # no store is needed if memory already has all values, or if they are not read
         return (
             strong.severity == "fail"
             and weak.evidence.get("kind") != "load"
@@ -73,12 +73,12 @@ def _implies(strong: Finding, weak: Finding) -> bool:
     if strong.rule not in _VALUES or weak.rule not in _VALUES[_VALUES.index(strong.rule) :]:
         return False
     kind = "loads" if weak.evidence.get("kind") == "load" else "stores"
-    gone = {item.step for item in strong.traffic if getattr(item, kind) > 0}
-    return bool(gone) and gone.issuperset(weak.steps)
+    removed = {item.step for item in strong.traffic if getattr(item, kind) > 0}
+    return bool(removed) and removed.issuperset(weak.steps)
 
 
 def _stores_last_alone(strong: Finding, weak: Finding) -> bool:
-    """Whether an instruction whose threads store their last value alone stores no more of those that are there already."""
+    """Whether silent stores disappear if each thread only stores its last value."""
     same = (strong.instruction, strong.kernel, strong.call) == (weak.instruction, weak.kernel, weak.call)
     return (
         same
@@ -90,6 +90,6 @@ def _stores_last_alone(strong: Finding, weak: Finding) -> bool:
 
 
 def _is_whole(finding: Finding) -> bool:
-    """Whether a finding is about all that its call writes to the object, each time."""
+    """Whether a finding is about everything that all executions of its call write to the object."""
     evidence = finding.evidence
     return bool(evidence.get("whole", evidence.get("unchanged") == evidence.get("written")))

@@ -1,4 +1,4 @@
-"""Findings about single instructions, whatever they follow from: records of all accesses, or a proof."""
+"""Findings about single instructions, from records of all accesses or from a proof."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .program import Step
 
 __all__ = ["ATOMICS", "COMPILERS", "MOVES", "accesses_of", "instruction_finding", "instruction_names"]
 
-#: tables of the compiler's library, which nobody can change
+#: prefixes of variables of the compiler's library, which users cannot change
 COMPILERS = ("__cudart_", "__internal_", "__nv_")
-#: by kind of access what it does, and the word before the object
+#: kind of access → verb, and preposition before the object
 MOVES = {"load": ("loads", "from"), "store": ("stores", "to")}
 ATOMICS = {"atomic": ("combines", "with"), "reduction": ("combines", "with")}
 
@@ -31,7 +31,7 @@ def instruction_finding(
     """A pattern of an instruction's accesses to an object. ``moved``: the bytes that all instructions of its kind move to and from
     global memory, 0 where the models of time know of no less traffic; ``severity``: if not that of the pattern; ``proof``: of what is
     not observed, what proves it."""
-    place = record.source or f"line {record.line}"
+    position = record.source or f"line {record.line}"
     evidence: dict[str, Any] = {
         "fraction": round(match.fraction, 4),
         "bytes": record.bytes,
@@ -44,17 +44,17 @@ def instruction_finding(
         **({"proof": proof} if proof else {}),
         **match.evidence,
     }
-    verb, way = (MOVES | ATOMICS)[record.kind]
+    verb, preposition = (MOVES | ATOMICS)[record.kind]
     name = record.object or "memory"
     of_vector = f" (vector element {record.element})" if instruction.endswith("]") else ""
-    what = f"{record.opcode} at {place} {verb} {record.count:,} elements {way} {readable_name(name)!r}{of_vector}: {match.text}"
+    message = f"{record.opcode} at {position} {verb} {record.count:,} elements {preposition} {readable_name(name)!r}{of_vector}: {match.text}"
     share = min(1.0, match.waste / moved) if moved else 0.0
     loads, stores = (share if record.kind == kind else 0.0 for kind in MOVES)
     return Finding(
         rule=match.rule,
         object=name,
         call=step.call,
-        message=what + (f", as {proof} prove" if proof else ""),
+        message=message + (f", as {proof} prove" if proof else ""),
         path=step.event.site.file,
         line=step.event.site.line,
         kernel=step.event.kernel,
@@ -70,7 +70,7 @@ def instruction_finding(
 
 
 def accesses_of(finding: Finding) -> tuple[str, ...]:
-    """What the finding is about, whatever it says."""
+    """A key of the accesses of a finding, independent of its rule."""
     return finding.call, finding.kernel, finding.instruction, finding.site or finding.object
 
 

@@ -1,4 +1,4 @@
-"""What families of fine-grained patterns have in common: what they say of a record."""
+"""The result of the families of fine-grained patterns: a match in a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What value patterns are sought in: the steps of a recorded program."""
+"""The steps of a recorded program, as the input of value patterns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Pattern", "Step", "find_patterns", "more", "steps_of"]
 #: the calls that made an array, and its name without the number among those of one name
 _Made = tuple[tuple[CallSite, ...], str]
 _NUMBER = re.compile(r"#\d+$")
-#: the name of arrays that have none
+#: the name of arrays without one
 _NAMELESS = "array"
 _WORDS = {
     "allocate": "allocation",
@@ -178,7 +178,7 @@ def _together(of_steps: Sequence[Sequence[Finding]]) -> Finding:
 
 
 def _beside(known: Finding, *others: Finding) -> Finding:
-    """What a step does to several objects that one line allocates, in a loop."""
+    """One finding for several objects that one line allocates in a loop."""
     if not others:
         return known
     together = more(known, *others)
@@ -194,7 +194,7 @@ def _beside(known: Finding, *others: Finding) -> Finding:
 
 
 def more(known: Finding, *again: Finding) -> Finding:
-    """A finding with what it adds where its call makes it again."""
+    """A finding with the bytes of further executions of its call added."""
     if not again:
         return known
     evidence = dict(known.evidence)
@@ -249,7 +249,7 @@ def _sites(device: Program) -> dict[Allocation, str]:
 
 
 def _calls(events: Iterable[Event]) -> Iterator[tuple[Event, str]]:
-    """Events beside the text that identifies them: that of the line, and of kernels of one name the number."""
+    """Events with the text that identifies them: the source line, with an ordinal among lines of equal text."""
     lines: dict[str, list[str]] = {}
     alike: dict[str, list[bytes]] = {}
     digests: dict[Function, bytes] = {}

@@ -20,8 +20,8 @@ __all__ = ["PROVEN_PATTERNS", "ProvenPatterns"]
 
 @dataclass(frozen=True, slots=True)
 class ProvenPatterns:
-    """Those of ``FinePatterns`` that hold of all accesses of an instruction to an object, where the accesses themselves were not
-    observed. ``thresholds``: if others than those of the device."""
+    """The patterns of ``FinePatterns`` that apply to all accesses of an instruction to an object, for accesses that were not observed.
+    ``thresholds``: by default those of the device."""
 
     thresholds: Thresholds | None = None
 
@@ -39,7 +39,7 @@ class ProvenPatterns:
     def _found(self, steps: Sequence[Step]) -> Iterator[tuple[Step, Finding]]:
         for step in steps:
             if step.carried:
-                continue  # more is known
+                continue  # observed records are more precise
             thresholds = self.thresholds or step.program.thresholds
             names = instruction_names(step.proven)
             for item in step.proven:

@@ -1,7 +1,7 @@
-"""What a program need not move where the advice of a finding is followed, as shares of the traffic of its launches.
+"""The traffic that the advice of a finding saves, as shares of the traffic of launches.
 
-How a launch's sectors are divided among its objects is not recorded: each gets the share that it has of the bytes that the launch
-reads, or writes, each counted once.
+The sectors of a launch are not recorded by object, so they are divided in proportion to the distinct bytes that it reads from, or
+writes to, each object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Readers", "written_less"]
 
 
 def written_less(step: Step, size: float, whole: bool = False) -> tuple[Traffic, ...]:
-    """So many of the bytes that a step writes are not written; if it does nothing else, the step goes as a ``whole``."""
+    """The savings of a step that writes so many bytes less; ``whole``: if it does nothing else, the step is removed."""
     event = step.event
     if event.kind != "launch":
         return (Traffic(event.number, copied=int(size), whole=whole, way=event.kind),)
@@ -28,7 +28,7 @@ def written_less(step: Step, size: float, whole: bool = False) -> tuple[Traffic,
 
 
 class Readers:
-    """Who loads the values that a step wrote: launches up to the one that writes the object again."""
+    """The launches that load the values of a step: those before the object is written again."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._uses: dict[Allocation, list[tuple[Event, Use]]] = {}
@@ -37,7 +37,7 @@ class Readers:
                 self._uses.setdefault(use.array.allocation, []).append((step.event, use))
 
     def without(self, step: Step, use: Use, share: float) -> Iterator[Traffic]:
-        """Loads of this share of what the step wrote are left out."""
+        """The savings if loads of this share of the written values are omitted."""
         share *= use.written / max(1, use.elements)
         uses = self._uses.get(use.array.allocation, [])
         start = bisect_right(uses, step.event.number, key=lambda item: item[0].number)

@@ -1,4 +1,4 @@
-"""What the launches of a test may cost together, and what to say when they cost more."""
+"""The budget of the launches of a test, and the message if they exceed it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 5
 
 @dataclass
 class Budget:
-    """What all launches of a test may execute: warp instructions, or seconds of launches. ``None``: any."""
+    """The limit of all launches of a test: warp instructions, or seconds of launches. ``None``: unlimited."""
 
     instructions: int | None = None
     seconds: float | None = None
@@ -23,7 +23,7 @@ class Budget:
         self._by_kernel: dict[str, list[int]] = {}
 
     def spend(self, profile: Profile) -> str:
-        """Counts a launch; what to say if that exceeds the budget, else an empty text."""
+        """Add a launch. Returns the message if the budget is exceeded, else ``""``."""
         executed = sum(record.observation.warp_instructions(record.program) for record in profile.records)
         self.executed += executed
         self.elapsed += profile.seconds

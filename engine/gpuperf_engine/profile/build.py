@@ -25,9 +25,9 @@ __all__ = ["LaunchRecord", "build_profile", "notes_of"]
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """What a profile was made from: analyses that need more than totals go back to it. The counters of ``observation`` are the sums
-    over ``times`` launches of this shape. ``same``: plans of launches whose inputs were kept, each with how many launches had these
-    inputs; empty where that is ``plan`` alone."""
+    """The source of a profile, for analyses that need more than totals. The counters of ``observation`` are sums over ``times``
+    launches of this shape. ``same``: plans of launches whose inputs were kept, each with the number of launches with these inputs;
+    empty if ``plan`` is the only one."""
 
     program: Program
     plan: LaunchPlan
@@ -37,18 +37,18 @@ class LaunchRecord:
 
     @property
     def kept(self) -> tuple[tuple[LaunchPlan, int], ...]:
-        """Plans of launches whose inputs were kept, and how many launches each stands for: at most ``times`` in all."""
+        """Plans of launches whose inputs were kept, and the number of launches that each represents: at most ``times`` in total."""
         return self.same or (() if self.plan.inputs is None else ((self.plan, self.times),))
 
     @property
     def each(self) -> LaunchRecord:
-        """One of the launches; where they differ, their mean."""
+        """One of the launches, or their mean if they differ."""
         return (
             self if self.times == 1 else replace(self, observation=self.observation.mean(self.times), times=1)
         )
 
     def __deepcopy__(self, memo: object) -> LaunchRecord:
-        """Nothing changes a record, and a program is large."""
+        """Records are immutable and programs large, so they are not copied."""
         return self
 
 
@@ -61,10 +61,10 @@ def build_profile(
     times: int = 1,
     same: tuple[tuple[LaunchPlan, int], ...] = (),
 ) -> Profile:
-    """The profile of one launch of a program, whatever part of it ran. Counts are summed up when one of them is first asked for.
+    """The profile of one launch of a program, or of a slice of it. Counts are summed on first use.
 
     ``resources``: those to report, ``None`` for estimated ones; ``started``: the ``time.perf_counter()`` at which the analysis began;
-    ``times``: of how many launches the counters are the sums; ``same``: as ``LaunchRecord`` has it.
+    ``times``: the number of launches whose sum the counters are; ``same``: as in ``LaunchRecord``.
     """
     executed, kernel = observation.executed, program.kernel
     return Profile.counting(
@@ -93,7 +93,7 @@ def build_profile(
         notes=(
             *kernel.module.notes,
             *plan.console.notes,
-            *_found(program, plan, observation),
+            *_notes_of_accesses(program, plan, observation),
             *(race.message for race in observation.races),
         ),
         races=observation.races,
@@ -109,11 +109,11 @@ def _counted(program: Program, observation: Observation) -> Mapping[str, object]
     counters = Columns.counters(observation).tolist()
     sites = site_profiles(program, observation)
     every = totals.thread_instructions
-    whole = observation.executed is None
-    sliced = every if whole else observation.sliced_in(program)
+    complete = observation.executed is None
+    sliced = every if complete else observation.sliced_in(program)
     ran = sliced if observation.ran is None else observation.ran
     branches = tuple(
-        BranchProfile(*what, counters[all], counters[some]) for what, all, some in table.branches
+        BranchProfile(*fields, counters[all], counters[some]) for fields, all, some in table.branches
     )
     by_line, by_source_line = table.lines(observation)
     return {
@@ -132,7 +132,7 @@ def _counted(program: Program, observation: Observation) -> Mapping[str, object]
             sum(item.executed for item in branches), sum(item.divergent for item in branches)
         ),
         "blocks": tuple(
-            BlockProfile(*what, counters[warps], counters[lanes]) for what, warps, lanes in table.blocks
+            BlockProfile(*fields, counters[warps], counters[lanes]) for fields, warps, lanes in table.blocks
         ),
         "branch_sites": branches,
         "by_line": by_line,
@@ -159,11 +159,11 @@ _Lines = defaultdict[tuple[str, int], _Line]
 
 
 class _Table:
-    """What all profiles of a program have in common: names and lines, and of which counters they are sums."""
+    """The common part of all profiles of a program: names, lines, and the counters whose sums they are."""
 
     def __init__(self, program: Program) -> None:
         columns = Columns(program)
-        #: what stays the same, and the columns of both counters
+        #: constant fields, and the columns of both counters
         self.blocks = [
             (_block(block, program), columns.warps(block.index), columns.lanes(block.index))
             for block in program.blocks
@@ -217,7 +217,7 @@ class _Table:
 
 
 def _registers(program: Program) -> int:
-    """As estimated; what a directive does not allow is spilled."""
+    """Estimated registers, limited by directives, beyond which registers are spilled."""
     limit = program.kernel.maxnreg
     return min(program.registers, declared_registers(limit)) if limit else program.registers
 
@@ -239,8 +239,8 @@ def _block(block: BasicBlock, program: Program) -> tuple[str, int, str, int, int
     )
 
 
-def _found(program: Program, plan: LaunchPlan, observation: Observation) -> tuple[str, ...]:
-    """One note per instruction that broke a rule, and per memory instruction that read bytes never written."""
+def _notes_of_accesses(program: Program, plan: LaunchPlan, observation: Observation) -> tuple[str, ...]:
+    """One note per instruction that violated a rule, and per memory instruction that read uninitialised bytes."""
     if not (observation.breaches or observation.notes or observation.uninitialized):
         return ()
     instructions = [program.sites[index].instruction for index in sorted(observation.uninitialized)]
@@ -251,6 +251,6 @@ def _found(program: Program, plan: LaunchPlan, observation: Observation) -> tupl
 
 
 def notes_of(program: Program, plan: LaunchPlan, observation: Observation) -> tuple[str, ...]:
-    """One note per instruction that broke a rule, and what else the launch was noted for."""
+    """One note per instruction that violated a rule, and the other notes of the launch."""
     breaches = observation.breaches if plan.strict != "off" else ()
     return (*(breach_note(plan, item, program.kernel.name) for item in breaches), *observation.notes)

@@ -1,9 +1,8 @@
-"""What a condition depends on, in terms of the launch: objects, parameters, thread indices.
+"""The causes of a condition in terms of the launch: objects, parameters, thread indices.
 
-The condition is followed back through the dependence graph. A value read from global memory ends there, at the name of its object:
-which element it was is the smaller part of the answer. Shared and local memory are only passed through, to what was stored
-there. Where values meet, the branches that decide which one is taken belong to the causes, and so do the ends of a loop
-for a value that the loop hands on.
+The search goes backwards through the dependence graph. It ends at values read from global memory, with the name of the object; the
+element matters less. It continues through shared and local memory to the values stored there. At a φ, the branches that decide between
+its values are causes too, and so are the exits of a loop for values that are defined in it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _SCOPES = {"thread": "thread", "warp": "thread", "cta": "block", "launch": "laun
 
 
 class CauseFinder:
-    """Finds the causes of conditions in one program, for launches that all ran it; those found are kept.
+    """Computes and caches the causes of conditions in one program, for a set of its launches.
 
     For each node of the dependence graph two sets of causes, as bits of Python integers: those by which lanes of a warp may
     differ there, and those on which it depends otherwise. A register that is uniform moves all to the second.
@@ -58,7 +57,7 @@ class CauseFinder:
         self._contents: dict[tuple[tuple[Instruction, ...], frozenset[int]], Merge] = {}
 
     def of(self, branches: Iterable[int]) -> tuple[Cause, ...]:
-        """What the conditions at the ends of these blocks depend on: what can part lanes first."""
+        """The causes of the conditions at the ends of these blocks, those that can make lanes diverge first."""
         parting = others = 0
         for block in branches:
             for node in self._condition(block):
@@ -95,7 +94,7 @@ class CauseFinder:
         self._found |= fresh
 
     def _needed(self, start: Node) -> tuple[list[Node], dict[Node, tuple[Node, ...]]]:
-        """The nodes that a node depends on and that are not known yet, sources first where there is no cycle."""
+        """The nodes that a node depends on and that are not cached, in postorder."""
         inputs: dict[Node, tuple[Node, ...]] = {}
         order: list[Node] = []
         if start in self._found:
@@ -161,7 +160,7 @@ class CauseFinder:
         )
 
     def _condition(self, block: int) -> Iterable[Node]:
-        """What decides where a block's branch goes."""
+        """The definitions of the guard or index of a block's branch."""
         here = self._program.blocks[block]
         if here.kind == "branch" and not here.counted:
             guard = self._dependence.guards.get(block)
@@ -188,7 +187,7 @@ class CauseFinder:
             return self._dependence.sources(node)
         if self._passes_on(node):
             stored = self._stored_by(self._dependence.writers_of(node), node)
-            # what is read there depends on the address, too
+            # the loaded value depends on the address, too
             return (*self._dependence.kept.get(node, ()), *self._dependence.uses[node], stored)
         if node.effect not in _MEMORY or node.form.space == "param":
             return self._dependence.sources(node)
@@ -196,8 +195,8 @@ class CauseFinder:
         return (*self._dependence.kept.get(node, ()), *chosen)
 
     def _stored_by(self, writers: tuple[Instruction, ...], load: Instruction) -> Merge:
-        """What these instructions store, and whether they do: one node for all loads that see the same ones. What decides over
-        the load itself is settled when it reads."""
+        """The values that these instructions store and the conditions under which they do: one node for all loads with the same
+        writers. The conditions of the load itself are handled at the load."""
         settled = self._control_dependence_of(self._program.block_of[load]).of_block(
             self._program.block_of[load]
         )
@@ -216,11 +215,11 @@ class CauseFinder:
         return contents
 
     def _stored(self, writer: Instruction) -> Iterable[Node]:
-        """What the value that an instruction stores comes from; a copy or an atomic is looked at itself."""
+        """The definitions of the stored value; for a copy or an atomic, the instruction itself."""
         return self._values(writer) if writer.effect is STORE else (writer,)
 
     def _values(self, instruction: Instruction) -> Iterable[Node]:
-        """What the operands of an instruction that are not addresses come from."""
+        """The definitions of an instruction's operands other than addresses."""
         bases = {item.base for item in instruction.operands if isinstance(item, Address)}
         values = (register for register in reads(instruction) if register not in bases)
         return self._dependence.origins_of(instruction, values)
@@ -233,7 +232,7 @@ class CauseFinder:
         return bool(accesses) and all(_of_cta(access) for access in accesses)
 
     def _read_here(self, node: Instruction) -> Iterator[Cause]:
-        """The causes that come in at an instruction, not from others."""
+        """The causes that originate at an instruction."""
         for name in special_registers(node):
             cause = self._special(name)
             if cause is not None:
@@ -263,7 +262,7 @@ class CauseFinder:
             yield from object_names(origin.bases, self._plans) or [""]
 
     def _parameter(self, load: Instruction) -> Iterator[str]:
-        """The names of the kernel's parameters that a load reads, by which no thread differs."""
+        """The names of the kernel's parameters that a load reads, which are the same for all threads."""
         kernel = self._program.kernel
         for operand in load.operands:
             if isinstance(operand, Address) and operand.base in kernel.params:

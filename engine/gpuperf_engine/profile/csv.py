@@ -39,11 +39,11 @@ _FLOATING = ("fp16", "fp32", "fp64", "special_function")
 @takes_annotated
 def csv_rows(profiles: Iterable[Profile]) -> list[dict[str, str | int | float]]:
     """A row of ``COLUMNS`` per profile, in the order given. A sum of launches is one row."""
-    seen: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     rows = []
     for profile in profiles:
-        seen[profile.path, profile.kernel] += 1
-        rows.append(_row(profile, seen[profile.path, profile.kernel]))
+        counts[profile.path, profile.kernel] += 1
+        rows.append(_row(profile, counts[profile.path, profile.kernel]))
     return rows
 
 

@@ -84,7 +84,7 @@ def _label(form: Form) -> str:
 
 
 def forms(row: Row) -> Iterator[Form]:
-    """Forms of a row in all its types and state spaces, other modifiers as short as can be."""
+    """Forms of a row in all its types and state spaces, with as few other modifiers as possible."""
     slots = {
         name: values for name, values in row.modifiers.items() if name == "space" or values[0] in SCALAR_TYPES
     }
@@ -100,7 +100,7 @@ def forms(row: Row) -> Iterator[Form]:
 def _words(pattern: tuple[Item, ...], chosen: dict[str, str], spaced: bool) -> Iterator[str]:
     for item in pattern:
         if item.group:
-            # of what may be left out only the state space matters
+            # of optional modifiers only the state space matters
             if spaced and any(inner.name == "space" for inner in item.group):
                 yield from _words(item.group, chosen, spaced)
         else:

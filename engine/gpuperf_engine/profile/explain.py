@@ -66,8 +66,8 @@ def _hottest(lines: Sequence[LineProfile], count: int) -> tuple[LineProfile, ...
 
 
 def _source(instruction: Instruction) -> str:
-    where = instruction.location
-    return str(where) if where is not None and where.line > 0 else ""
+    location = instruction.location
+    return str(location) if location is not None and location.line > 0 else ""
 
 
 def _branches(program: Program, counters: Observation, causes: CauseFinder) -> list[DivergentBranch]:
@@ -125,8 +125,8 @@ def _loops(
 
 
 class _Edges:
-    """How many threads went from one block of a function to another, from the counters of blocks: of all threads together, or of
-    each thread (arrays, a number per thread)."""
+    """The numbers of threads that took each edge between blocks of a function, from the counters of blocks: for all threads
+    together, or for each thread (arrays)."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class _Edges:
         )
 
     def _along(self, block: BasicBlock, target: int) -> Any:
-        """Threads that went from ``block`` to its successor ``target``; ``None`` if it is unknown."""
+        """Threads that took the edge from ``block`` to its successor ``target``; ``None`` if unknown."""
         if len(set(block.successors)) == 1 and not (block.kind == "call" and self._calls_end):
             return self._lanes(block.index)
         if block.kind == "branch" and block.counted:
@@ -156,7 +156,7 @@ class _Edges:
             return taken if target == block.successors[0] else self._lanes(block.index) - taken
         if target != EXIT and len(self._sources[target]) == 1 and target != next(iter(self._blocks)):
             return self._lanes(target)
-        if block.kind == "branch":  # to the block of a guarded call or barrier, or past it
+        if block.kind == "branch":  # the guard of a call or barrier
             return self._lanes(block.index) - self._lanes(block.successors[0])
         return None
 
@@ -208,7 +208,7 @@ def _each_thread(program: Program, blocks: Sequence[BasicBlock], table: ThreadTa
 
 
 def _extremes(loop: Loop, threads: Iterable[_Edges]) -> tuple[int | None, int | None]:
-    """The least and the most iterations of a thread that entered a loop."""
+    """The minimum and maximum number of iterations of a thread that entered a loop."""
     counts: list[int] = []
     for edges in threads:
         entries, iterations = edges.entries(loop), edges.iterations(loop)

@@ -155,7 +155,8 @@ def metrics_of(form: Form) -> tuple[Mapping[str, int], tuple[str, ...]]:
 
 
 def _class_of(form: Form) -> str:
-    """By category; comparisons, selections and functions by the type that they work on; matrices loaded and stored as accesses."""
+    """The class by category; comparisons, selections and special functions by the type of their operands; matrix loads and stores as
+    accesses."""
     if form.category in ("compare_select", "special_function"):
         worked = worked_on(form)
         return _BY_PRECISION.get(PRECISIONS.get(worked.name if worked else "", ""), "inst_integer")
@@ -165,5 +166,5 @@ def _class_of(form: Form) -> str:
 
 
 def worked_on(form: Form) -> ScalarType | None:
-    """The type of the first source: of what is compared, not of the predicate or number that comes of it."""
+    """The type of the first source: for comparisons the compared type, not that of the result."""
     return next((slot.type for slot in form.sources), form.type)

@@ -21,15 +21,15 @@ def site_profiles(program: Program, observation: Observation) -> tuple[SiteProfi
 
 
 def _record(program: Program, site: Site, row: list[int]) -> SiteProfile:
-    seen = dict(zip(SITE_COLUMNS, row, strict=True))
-    seen["global_requests"] = 0
+    counters = dict(zip(SITE_COLUMNS, row, strict=True))
+    counters["global_requests"] = 0
     if site.space == "generic":
-        seen["global_requests"] = seen["requests"] - seen["elsewhere"]
+        counters["global_requests"] = counters["requests"] - counters["elsewhere"]
     else:
-        seen[f"{site.space}_requests"] = seen["requests"]
-        seen[f"{site.space}_lanes"] = seen["lanes"]
-        if site.space == "global" and seen["wavefronts"]:  # a copy to shared memory
-            seen["shared_requests"] = seen["requests"]
+        counters[f"{site.space}_requests"] = counters["requests"]
+        counters[f"{site.space}_lanes"] = counters["lanes"]
+        if site.space == "global" and counters["wavefronts"]:  # a copy to shared memory
+            counters["shared_requests"] = counters["requests"]
     instruction = site.instruction
     return SiteProfile(
         function=program.functions[program.blocks[site.block].function].name,
@@ -39,26 +39,26 @@ def _record(program: Program, site: Site, row: list[int]) -> SiteProfile:
         kind=site.kind,
         bytes_per_lane=site.bytes,
         source=str(instruction.location or ""),
-        requests=seen["requests"],
-        lanes=seen["lanes"],
-        sectors=seen["sectors"],
-        wavefronts=seen["wavefronts"],
-        ideal_wavefronts=seen["ideal"],
-        shared_lanes=seen["shared_lanes"],
-        local_lanes=seen["local_lanes"],
-        cache_lines=seen["lines"],
-        local_sectors=seen["local_sectors"],
-        serializations=seen["serializations"],
-        shared_serializations=seen["shared_serializations"],
-        global_requests=seen["global_requests"],
-        shared_requests=seen["shared_requests"],
-        local_requests=seen["local_requests"],
-        global_wavefronts=seen["global_wavefronts"],
+        requests=counters["requests"],
+        lanes=counters["lanes"],
+        sectors=counters["sectors"],
+        wavefronts=counters["wavefronts"],
+        ideal_wavefronts=counters["ideal"],
+        shared_lanes=counters["shared_lanes"],
+        local_lanes=counters["local_lanes"],
+        cache_lines=counters["lines"],
+        local_sectors=counters["local_sectors"],
+        serializations=counters["serializations"],
+        shared_serializations=counters["shared_serializations"],
+        global_requests=counters["global_requests"],
+        shared_requests=counters["shared_requests"],
+        local_requests=counters["local_requests"],
+        global_wavefronts=counters["global_wavefronts"],
     )
 
 
 def memory_totals(sites: tuple[SiteProfile, ...], hottest: HottestAddress) -> Memory:
-    """Totals by space and kind; what a generic access did counts where its lanes went."""
+    """Totals by space and kind; generic accesses count for the space that each lane accessed."""
     total: Counter[str] = Counter(global_atomic_hottest=hottest.lanes)
     accesses: Counter[str] = Counter()
     for site in sites:

@@ -23,8 +23,8 @@ _MEAN = "the time of {:,} launches with different counts is predicted from their
 
 
 class MergedLaunches:
-    """Takes profiles of launches and gives profiles of all of them, at most ``DISTINCT`` + 1: memory and time per launch are bounded.
-    Counts are exact; the launches that are added up are predicted by their mean."""
+    """Merges profiles of launches to at most ``DISTINCT`` + 1, so that memory and time per launch are bounded. Counts are exact; the
+    time of launches that are added up is predicted from their mean."""
 
     def __init__(self) -> None:
         self.launches = 0
@@ -40,7 +40,7 @@ class MergedLaunches:
         self._races: dict[Hashable, Race] = {}
 
     def add(self, profile: Profile) -> int:
-        """Adds what ``Device.launch`` returned; which of ``profiles()`` it is part of."""
+        """Add a result of ``Device.launch``. Returns the index of its profile in ``profiles()``."""
         self.launches += 1
         self._resources = self._resources or profile.resources
         self._note(profile)
@@ -141,24 +141,24 @@ def one_launch(profile: Profile) -> Profile:
 
 def _key(record: LaunchRecord) -> Hashable:
     """Equal for launches of one program and shape that count the same and whose predicted times are equal."""
-    plan, seen = record.plan, record.observation
+    plan, observation = record.plan, record.observation
     return (
-        seen.block_warps.tobytes(),
-        seen.block_lanes.tobytes(),
-        seen.divergent.tobytes(),
-        seen.taken.tobytes(),
-        seen.predicated.tobytes(),
-        None if seen.sites is None else seen.sites.tobytes(),
-        seen.hottest,
-        seen.cancelled,
-        tuple(seen.tensor_work.items()),
+        observation.block_warps.tobytes(),
+        observation.block_lanes.tobytes(),
+        observation.divergent.tobytes(),
+        observation.taken.tobytes(),
+        observation.predicated.tobytes(),
+        None if observation.sites is None else observation.sites.tobytes(),
+        observation.hottest,
+        observation.cancelled,
+        tuple(observation.tensor_work.items()),
         plan.pointed_at,
         plan.images,
     )
 
 
 def _quiet(record: LaunchRecord) -> LaunchRecord:
-    """Without what is kept for all launches together, and what it printed."""
+    """The record without the fields that are kept for all launches together, and without its output."""
     silent: Observation = replace(
         record.observation,
         notes=(),

@@ -1,4 +1,4 @@
-"""What people call the things that addresses and parameters mean."""
+"""Names of objects and parameters, as in the source."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _STATIC = re.compile(r"(?=(?:E|^_ZL)(\d+)([A-Za-z_]\w*)$)")
 def object_names(bases: Iterable[Base], plans: Sequence[LaunchPlan]) -> list[str]:
     """The objects that addresses with these bases lie in, over some launches: words of the parameter buffer in order, then
     variables by name; empty if none is known."""
-    names = dict.fromkeys(name for base in sorted(bases, key=_place) for name in _names(base, plans))
+    names = dict.fromkeys(name for base in sorted(bases, key=_order_of) for name in _names(base, plans))
     return list(names)
 
 
-def _place(base: Base) -> tuple[int, int, str]:
+def _order_of(base: Base) -> tuple[int, int, str]:
     if isinstance(base, int):
         return 0, base, ""
     return (2, 0, "") if base is None else (1, 0, base.name)
@@ -39,7 +39,7 @@ def _names(base: Base, plans: Sequence[LaunchPlan]) -> Iterator[str]:
 
 
 def parameter_name(kernel: Function, index: int) -> str:
-    """As written; ``saxpy[0]`` where the compiler has only numbered it."""
+    """The name of a parameter as written, or ``saxpy[0]`` if the compiler only numbered it."""
     plain = kernel.params[index].name
     numbered = plain.startswith(f"{kernel.name}_param_") or plain == f"{kernel.name}_{index}"
     return f"{kernel.name}[{index}]" if numbered or not plain else plain

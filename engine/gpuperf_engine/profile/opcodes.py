@@ -18,7 +18,7 @@ __all__ = ["Totals", "count_opcodes", "lanes_on", "work_of"]
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """By the names of ``Profile``, mappings sorted by key, those of fixed keys in their order."""
+    """Totals with the field names of ``Profile``; mappings are sorted by key, or have a fixed order of keys."""
 
     thread_instructions: int
     warp_instructions: int
@@ -33,7 +33,7 @@ class Totals:
 
 @dataclass(slots=True)
 class _Executions:
-    """Of one opcode: by lanes, by lanes whose guard held, by warps."""
+    """The executions of one opcode: by lanes, by lanes whose guard held, by warps."""
 
     lanes: Row
     on: Row
@@ -41,27 +41,27 @@ class _Executions:
 
 
 class _Groups:
-    """What is counted of opcodes, as sums of counters. A key is left out where no lane has executed an opcode of it."""
+    """The totals of opcodes, as sums of counters, without keys whose opcodes no lane has executed."""
 
     def __init__(self, program: Program) -> None:
         self._rows: list[Row] = [Row(), Row(), Row()]
         every, warps, on = self._rows
         self._groups: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
-        for form, seen in _executions(program).items():
-            every.add(seen.lanes)
-            warps.add(seen.warps)
-            on.add(seen.on)
-            self._add("opcodes", form.opcode, seen.lanes, seen.lanes)
-            self._add("warp_opcodes", form.opcode, seen.warps, seen.lanes)
-            self._add("by_category", form.category, seen.lanes, seen.lanes)
-            self._add("units", form.unit, seen.warps, seen.lanes)
+        for form, executions in _executions(program).items():
+            every.add(executions.lanes)
+            warps.add(executions.warps)
+            on.add(executions.on)
+            self._add("opcodes", form.opcode, executions.lanes, executions.lanes)
+            self._add("warp_opcodes", form.opcode, executions.warps, executions.lanes)
+            self._add("by_category", form.category, executions.lanes, executions.lanes)
+            self._add("units", form.unit, executions.warps, executions.lanes)
             if work := work_of(form):
-                self._add("flops", work[0], seen.on, seen.lanes, work[1])
+                self._add("flops", work[0], executions.on, executions.lanes, work[1])
             by_thread, by_warp = metrics_of(form)
             for name, weight in by_thread.items():
-                self._add("nvprof", name, seen.on, seen.lanes, weight)
+                self._add("nvprof", name, executions.on, executions.lanes, weight)
             for name in by_warp:
-                self._add("nvprof", name, seen.warps, seen.lanes)
+                self._add("nvprof", name, executions.warps, executions.lanes)
         self._sums = Sums(self._rows)
 
     def _add(self, group: str, key: str, counted: Row, lanes: Row, weight: int = 1) -> None:
@@ -102,12 +102,12 @@ def _executions(program: Program) -> dict[Form, _Executions]:
     for block in program.blocks:
         warps, lanes = columns.warps(block.index), columns.lanes(block.index)
         for instruction in block.tally:
-            seen = executions.get(instruction.form)
-            if seen is None:
-                seen = executions[instruction.form] = _Executions(Row(), Row(), Row())
-            seen.warps[warps] += 1
-            seen.lanes[lanes] += 1
-            seen.on[columns.lanes_on(instruction, block)] += 1
+            entry = executions.get(instruction.form)
+            if entry is None:
+                entry = executions[instruction.form] = _Executions(Row(), Row(), Row())
+            entry.warps[warps] += 1
+            entry.lanes[lanes] += 1
+            entry.on[columns.lanes_on(instruction, block)] += 1
     return executions
 
 

@@ -1,5 +1,5 @@
-"""Profiles of launches as JSON: from the process that ran a program to the one that judges it. What is read is checked; the program of
-the kernel is laid out anew from its PTX, so a profile that was read is as good as the one that was written."""
+"""Profiles of launches as JSON, from the process that ran a program to the one that judges it. Input is validated; the program of the
+kernel is built again from its PTX, so a profile that was read supports everything that the original does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WHOLE = (
     "max_instructions",
     "resident",
 )
-#: by kind of memory the first address and the bytes behind it
+#: kind of memory → first address and size
 _ROOM = {"global": (GLOBAL_BASE, MAPPED_BYTES), "const": WINDOWS["const"]}
 _HEX = re.compile(r"(?:[0-9a-f]{2})*")
 
@@ -44,7 +44,7 @@ class StoredError(EngineError):
 
 
 class Contents:
-    """The bytes of inputs, each array once, one behind the other: a file beside the JSON. ``known``: the bytes of a file (uint8)."""
+    """The bytes of inputs, concatenated, each array once: a file next to the JSON. ``known``: the bytes of such a file (uint8)."""
 
     def __init__(self, known: NDArray[np.uint8] = NOTHING) -> None:
         self.arrays: list[NDArray[np.uint8]] = []
@@ -53,7 +53,7 @@ class Contents:
         self._end = 0
 
     def place(self, array: NDArray[np.uint8]) -> list[int]:
-        """Where an array is: its first byte and how many."""
+        """Add an array. Returns its offset and size."""
         if id(array) not in self._places:
             self._places[id(array)] = self._end
             self.arrays.append(array)
@@ -61,7 +61,7 @@ class Contents:
         return [self._places[id(array)], array.nbytes]
 
     def at(self, start: int, size: int) -> NDArray[np.uint8]:
-        """Raises ``StoredError`` for what is not there."""
+        """The bytes of a range. Raises ``StoredError`` if it exceeds the file."""
         if start + size > len(self._known):
             raise StoredError("contents of memory are missing")
         return self._known[start : start + size]
@@ -73,10 +73,10 @@ NO_CONTENTS = Contents()
 def stored(profile: Profile, contents: Contents | None = None) -> dict[str, object]:
     """A profile of one kernel in one shape, made by running it, ready for JSON; inputs that were kept are in ``contents``."""
     (record,) = profile.records
-    kept = () if contents is None else record.kept
-    plan, seen = record.plan, record.observation
+    inputs = () if contents is None else record.kept
+    plan, observation = record.plan, record.observation
     known = {*record.program.kernel.module.notes, *(race.message for race in profile.races)}
-    word = seen.hottest.word
+    word = observation.hottest.word
     return {
         **{name: list(getattr(plan, name)) for name in _SHAPES},
         **{name: getattr(plan, name) for name in _WHOLE},
@@ -90,18 +90,18 @@ def stored(profile: Profile, contents: Contents | None = None) -> dict[str, obje
         "images": [list(pair) for pair in plan.images],
         "described": _described(plan, word),
         "times": record.times,
-        **{name: getattr(seen, name).tolist() for name in _COUNTERS},
-        "sites": None if seen.sites is None else seen.sites.tolist(),
-        "hottest": [seen.hottest.lanes, seen.hottest.operations, word],
-        "tensor_work": dict(seen.tensor_work),
-        "cancelled": seen.cancelled,
+        **{name: getattr(observation, name).tolist() for name in _COUNTERS},
+        "sites": None if observation.sites is None else observation.sites.tolist(),
+        "hottest": [observation.hottest.lanes, observation.hottest.operations, word],
+        "tensor_work": dict(observation.tensor_work),
+        "cancelled": observation.cancelled,
         "resources": asdict(profile.resources),
         "notes": [note for note in profile.notes if note not in known],
         "remarks": list(profile.remarks),
         "races": [race.to_dict() for race in profile.races],
         "kept": [
             row
-            for plan, times in kept
+            for plan, times in inputs
             if contents is not None
             for row in _stored_inputs(plan, times, contents)
         ],
@@ -109,7 +109,7 @@ def stored(profile: Profile, contents: Contents | None = None) -> dict[str, obje
 
 
 def _stored_inputs(plan: LaunchPlan, times: int, contents: Contents) -> list[dict[str, object]]:
-    """In a list, empty for inputs that only their own device can run."""
+    """A list with the inputs, empty if they can only be run on their own device."""
     if not isinstance(plan.inputs, ReachedInputs):
         return []
     arrays = [
@@ -126,7 +126,7 @@ def _stored_inputs(plan: LaunchPlan, times: int, contents: Contents) -> list[dic
 
 
 def _described(plan: LaunchPlan, word: int | None) -> str:
-    """What is at the hottest address, where no argument points there."""
+    """A description of the hottest address if no argument points there."""
     address = 0 if word is None else word << WORD_SHIFT
     inside = any(start <= address < start + size for start, size in plan.pointed_at)
     return "" if word is None or inside else plan.describe(address)
@@ -134,45 +134,45 @@ def _described(plan: LaunchPlan, word: int | None) -> str:
 
 def profile_from(program: Program, row: object, contents: Contents = NO_CONTENTS) -> Profile:
     """The profile of a launch of a program. Raises ``StoredError`` for what ``stored`` cannot have given for it."""
-    given = _Row(row)
-    sizes: dict[str, Any] = {name: given.shape(name) for name in _SHAPES}
-    sizes |= {name: given.whole(name) for name in _WHOLE}
+    fields = _Row(row)
+    sizes: dict[str, Any] = {name: fields.shape(name) for name in _SHAPES}
+    sizes |= {name: fields.whole(name) for name in _WHOLE}
     plan = LaunchPlan(
         **sizes,
-        explicit_cluster=given.of("explicit_cluster", bool),
-        cooperative=given.of("cooperative", bool),
-        strict=given.of("strict", str),
-        parameters=bytes.fromhex(given.matching("parameters", _HEX)),
-        symbols=np.array(given.numbers("symbols", len(program.symbols)), dtype=np.uint64),
+        explicit_cluster=fields.of("explicit_cluster", bool),
+        cooperative=fields.of("cooperative", bool),
+        strict=fields.of("strict", str),
+        parameters=bytes.fromhex(fields.matching("parameters", _HEX)),
+        symbols=np.array(fields.numbers("symbols", len(program.symbols)), dtype=np.uint64),
         threads=1,
-        pointed_at=given.pairs("pointed_at"),
-        names=given.texts("names"),
-        images=given.pairs("images"),
-        describe=_always(given.of("described", str)),
+        pointed_at=fields.pairs("pointed_at"),
+        names=fields.texts("names"),
+        images=fields.pairs("images"),
+        describe=_always(fields.of("described", str)),
     )
     if len(plan.names) != len(plan.pointed_at):
         raise StoredError("names and pointed_at are not of one length")
     counts = dict.fromkeys(_COUNTERS, len(program.blocks)) | {"predicated": len(program.predicated)}
-    arrays: dict[str, Any] = {name: _array(given.numbers(name, count)) for name, count in counts.items()}
+    arrays: dict[str, Any] = {name: _array(fields.numbers(name, count)) for name, count in counts.items()}
     observation = Observation(
         **arrays,
-        sites=given.sites(len(program.sites)),
-        hottest=given.hottest(),
-        tensor_work=given.counts("tensor_work"),
-        cancelled=given.whole("cancelled"),
-        notes=given.texts("notes"),
-        remarks=given.texts("remarks"),
-        races=tuple(_race(item) for item in given.of("races", list)),
+        sites=fields.sites(len(program.sites)),
+        hottest=fields.hottest(),
+        tensor_work=fields.counts("tensor_work"),
+        cancelled=fields.whole("cancelled"),
+        notes=fields.texts("notes"),
+        remarks=fields.texts("remarks"),
+        races=tuple(_race(item) for item in fields.of("races", list)),
     )
-    times = given.whole("times")
+    times = fields.whole("times")
     if not times:
         raise StoredError("times is 0")
-    same = tuple(_inputs(program, plan, _Row(item), contents) for item in given.of("kept", list))
+    same = tuple(_inputs(program, plan, _Row(item), contents) for item in fields.of("kept", list))
     if sum(count for _, count in same) > times:
         raise StoredError("more launches were kept than there were")
     if same and same[0][0].parameters == plan.parameters:
         plan = same[0][0]
-    return build_profile(program, plan, observation, given.resources(), times=times, same=same)
+    return build_profile(program, plan, observation, fields.resources(), times=times, same=same)
 
 
 def _inputs(program: Program, plan: LaunchPlan, given: _Row, contents: Contents) -> tuple[LaunchPlan, int]:
@@ -293,8 +293,8 @@ def _whole(value: object, name: str) -> int:
 
 def _numbers(values: object, name: str, count: int | None) -> list[int]:
     if not isinstance(values, list) or (count is not None and len(values) != count):
-        found = len(values) if isinstance(values, list) else "no list of"
-        raise StoredError(f"{name} has {found} numbers, {count} expected")
+        description = len(values) if isinstance(values, list) else "no list of"
+        raise StoredError(f"{name} has {description} numbers, {count} expected")
     return [_whole(value, name) for value in values]
 
 

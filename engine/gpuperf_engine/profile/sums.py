@@ -1,5 +1,5 @@
-"""Sums of a launch's counters. What a profile counts by opcode and by line is linear in the counters of blocks, guards and memory
-instructions: a sparse matrix, made once per program, times their vector.
+"""Sums of a launch's counters. Counts by opcode and by line are linear in the counters of blocks, guards and memory
+instructions: a sparse matrix, built once per program, times their vector.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Columns:
 
     @staticmethod
     def of_sites(observation: Observation) -> NDArray[np.int64]:
-        """Sectors and conflicts of each memory instruction, one behind the other."""
+        """Sectors and conflicts of each memory instruction, concatenated."""
         rows = observation.sites
         if rows is None:
             return np.zeros(0, np.int64)
@@ -66,7 +66,7 @@ class Columns:
             return 4 * self._blocks + counter
         if block.counted and instruction is block.terminator:
             return 3 * self._blocks + block.index
-        # a guarded call or barrier: the lanes of the block of its own, which the uncounted branch leads to
+        # a guarded call or barrier: the lanes of its own block, the target of the uncounted branch
         return self.lanes(self._program.block_of[instruction])
 
 
@@ -83,7 +83,7 @@ class Sums:
     """The rows as a matrix."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        # a sum of nothing has a column too, as ``reduceat`` has none without
+        # an empty sum gets a column with weight 0, as ``reduceat`` requires one
         parts = [row or Row({0: 0}) for row in rows]
         self._columns = np.array([column for row in parts for column in row], np.intp)
         self._weights = np.array([weight for row in parts for weight in row.values()], np.int64)

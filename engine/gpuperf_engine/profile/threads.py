@@ -1,4 +1,4 @@
-"""Counts of single threads and of any set of them, and what a sample of threads would have predicted for all."""
+"""Counts of single threads and of sets of threads, and estimates from a sample of threads."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ class Threads:
 
         return Sample(
             kernel.name,
-            tuple((_place(cta, plan.grid), _place(thread, plan.block)) for cta in self.ctas),
+            tuple((_coordinates(cta, plan.grid), _coordinates(thread, plan.block)) for cta in self.ctas),
             of_threads,
             len(self.ctas) if plan.only_kept else plan.ctas,
             observed.thread_instructions * of_threads / observed.threads,
@@ -213,7 +213,7 @@ def _linear(index: Sequence[int], shape: Dim3) -> int:
     return int(index[0] + shape[0] * (index[1] + shape[1] * index[2]))
 
 
-def _place(index: int, shape: Dim3) -> Dim3:
+def _coordinates(index: int, shape: Dim3) -> Dim3:
     return index % shape[0], index // shape[0] % shape[1], index // (shape[0] * shape[1])
 
 

@@ -87,7 +87,7 @@ def add_profiles(profiles: Sequence[Profile]) -> Profile:
 
 
 def _share(profiles: Sequence[Profile], name: str) -> float:
-    """A part of the thread instructions of each, as a part of all."""
+    """The mean of a share of thread instructions, weighted by these."""
     every = sum(profile.thread_instructions for profile in profiles)
     part = sum(getattr(profile, name) * profile.thread_instructions for profile in profiles)
     return part / every if every else 1.0
@@ -102,7 +102,7 @@ def _counts(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _rows(parts: Sequence[tuple[Any, ...]], kind: type[Any], identity: int) -> tuple[Any, ...]:
-    """Records with equal first ``identity`` fields become one, the other fields added."""
+    """Merges records with equal first ``identity`` fields, adding the other fields."""
     values_of = attrgetter(*(item.name for item in fields(kind)))
     total: dict[tuple[object, ...], list[int]] = {}
     for row in (row for part in parts for row in part):
@@ -115,10 +115,10 @@ def _rows(parts: Sequence[tuple[Any, ...]], kind: type[Any], identity: int) -> t
 
 
 def _memories(parts: Sequence[Memory | None]) -> Memory:
-    kept = [part for part in parts if part is not None]
+    observed = [part for part in parts if part is not None]
     sums = {
-        item.name: sum(getattr(part, item.name) for part in kept)
+        item.name: sum(getattr(part, item.name) for part in observed)
         for item in fields(Memory)
         if item.name != "accesses"
     }
-    return Memory(**sums, accesses=_counts([part.accesses for part in kept]))
+    return Memory(**sums, accesses=_counts([part.accesses for part in observed]))

@@ -1,4 +1,4 @@
-"""Where a launch spent its instructions: blocks, lines, branches and loops, and what their conditions depend on."""
+"""Instructions of a launch by block, line, branch and loop, and the causes of their conditions."""
 
 from __future__ import annotations
 

@@ -84,11 +84,11 @@ class Estimate:
     def stalled_lines(self, by: str = "source") -> tuple[StalledLine, ...]:
         """``stalled`` by source line (``source``; by PTX line if that is not known) or by PTX line (``ptx``), the line that caused
         the most first."""
-        found: dict[str, list[StalledInstruction]] = {}
+        by_line: dict[str, list[StalledInstruction]] = {}
         for item in self.stalled:
             at = item.source if by == "source" and item.source else f"ptx:{item.ptx_line}"
-            found.setdefault(at, []).append(item)
-        lines = [_line(at, items) for at, items in found.items()]
+            by_line.setdefault(at, []).append(item)
+        lines = [_line(at, items) for at, items in by_line.items()]
         return tuple(sorted(lines, key=lambda line: (-line.caused, -line.stalled, line.at)))
 
 

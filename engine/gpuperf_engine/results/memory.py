@@ -11,7 +11,7 @@ from .renamed import renamed
 __all__ = ["SECTOR_BYTES", "Memory", "ObjectFootprint", "SiteProfile"]
 
 SECTOR_BYTES = 32
-"""What global and local memory are moved in."""
+"""Bytes of a sector, the unit of transfers of global and local memory."""
 
 
 def _efficiency(requested: int, sectors: int) -> float:

@@ -85,7 +85,7 @@ _HINTS = {
 
 
 def race_error(kernel: str, races: Sequence[Race]) -> RaceError:
-    """What ``races="error"`` raises."""
+    """The error that ``races="error"`` raises."""
     more = [race.message for race in races[1:3]]
     if len(races) > 3:
         more.append(f"and {len(races) - 3} more")

@@ -1,4 +1,4 @@
-"""What the accesses of a launch carried."""
+"""Statistics of the values that a launch accessed."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class AffineFit:
 
     @property
     def at_zero(self) -> int | float:
-        """What element 0 would hold."""
-        place, value = self.start, self.base
+        """The value of the function at element 0."""
+        index, value = self.start, self.base
         for size, slope in zip(reversed(self.sizes), reversed(self.beyond)):
-            value -= place // size * slope
-            place %= size
-        return value - (place * self.slope if self.every == 1 else place / self.every * self.slope)
+            value -= index // size * slope
+            index %= size
+        return value - (index * self.slope if self.every == 1 else index / self.every * self.slope)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The LLVM backend: a program compiled through LLVM, one warp as 32-lane vectors, run at the speed of the machine."""
+"""The LLVM backend: programs compiled by LLVM to code of the host, with a warp as vectors of 32 lanes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .runtime_libraries import generation, improve, kernel_in_preparation, runti
 __all__ = ["LlvmBackend", "code_of"]
 
 
-#: in a kernel's memo: a warp is diverged at one of its barriers
+#: key in a kernel's memo: whether a warp was diverged at one of its barriers
 _DIVERGED = "diverged"
 
 
@@ -80,8 +80,8 @@ def code_of(
     diverged: bool = False,
     values: bool = False,
 ) -> Code | str:
-    """The program's code (which counts single threads too, runs in clusters, has barriers at which warps are diverged, or records
-    what accesses carry), compiled or loaded once, or why it must be left to the reference backend."""
+    """The cached code of a program (with counters per thread, for clusters, with barriers for diverged warps, or with records of
+    accessed values), compiled or loaded from disk, or the reason why the reference backend must run it."""
     form = threads, clustered, diverged, values
     memo, key = program.kernel.memo, _memo_key(program, *form)
     if key not in memo:
@@ -113,7 +113,7 @@ def _compile(program: Program, threads: bool, clustered: bool, diverged: bool, v
     try:
         ir, generated = generate(source, _stores_parts_of_words(program), *form)
     except Unsupported as error:
-        # raised by the reference backend where the instruction is reached, if it is
+        # the reference backend raises it only if the instruction is reached
         return f"{error.message} ({error.span})"
     try:
         content = compile_object(ir, 0)
@@ -126,7 +126,7 @@ def _compile(program: Program, threads: bool, clustered: bool, diverged: bool, v
 
 
 def _content(program: Program) -> tuple[object, ...]:
-    """What decides the code of a program: the texts that its functions are from, and which of their instructions it has."""
+    """The key of a program's code: the texts of its functions, and which of their instructions it contains."""
     digests = {function.module: function.module.digest for function in program.functions}
     names = [(function.name, digests[function.module]) for function in program.functions]
     instructions = [
@@ -138,7 +138,7 @@ def _content(program: Program) -> tuple[object, ...]:
 
 
 def _for_divergence(program: Program) -> Program:
-    """The program, but that lanes that wait at a barrier may get behind others of their warp."""
+    """The program with analyses that allow lanes of a warp to wait at a barrier while others continue."""
     return replace(
         program,
         uniformity=tuple(
@@ -174,7 +174,7 @@ def _unpack(raw: bytes) -> tuple[Generated, bytes]:
 
 
 def _stores_parts_of_words(program: Program) -> bool:
-    """Whether shared memory may be written in pieces smaller than a word: then its shadow is kept byte by byte."""
+    """Whether shared memory may be written in pieces smaller than a word, which requires a shadow per byte."""
     return any(
         site.kind != "load" and site.instruction.form.space in ("shared", "generic") and site.bytes < 4
         for site in program.sites

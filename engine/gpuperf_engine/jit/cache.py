@@ -3,9 +3,9 @@
 ``$XDG_CACHE_HOME/gpuperf`` (else ``~/.cache/gpuperf``); ``GPUPERF_CACHE=off`` turns it off, any other value is the folder. A
 cache that cannot be used (no home, no space, not ours) is not an error: then everything is compiled again.
 
-An entry says whose content it is: its digest covers the key, and the key all that decides the content. An entry that was cut off,
-changed, renamed, or made by other sources, another LLVM or for another processor is none. That finds accidents, also those of caches
-that travel between machines; whoever may write to the folder can still put code there that runs.
+The digest of an entry covers its key, and the key everything on which the content depends. Entries that were truncated, changed or
+renamed, or that come from other sources, another LLVM or another processor, are ignored. This detects accidents, including caches that
+are copied between machines, but is no protection against anyone who may write to the folder.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _MAGIC = b"gpuperf2"
 _DIGEST = 20
 #: objects kept; a few hundred kilobytes each at most
 MOST_ENTRIES = 4000
-#: seconds for which an entry that was read is not marked as used again
+#: seconds before the time of use of an entry is updated again
 _STILL_USED = 60.0
 _SOURCES = (".py", ".lark")
-#: with all packages that they have
+#: packages whose sources are part of the key, including nested ones
 _PACKAGES = ("isa", "ptx", "flow", "memory", "simt", "interp", "jit", "sass")
-#: nanoseconds after which no file system gives a change the same time as one before
+#: nanoseconds after which a change gets a new timestamp on every file system
 _SETTLED = 2_000_000_000
 _BASE = Path(__file__).resolve().parent.parent
 #: when this process loaded the first of the engine's sources, in ns since the epoch
@@ -50,7 +50,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def source_digest() -> bytes:
-    """Digest of the contents of the engine's sources, which decide what code is generated."""
+    """Digest of the contents of the engine's sources, on which generated code depends."""
     with _lock:
         return _source_digest()
 
@@ -61,18 +61,18 @@ def _source_digest() -> bytes:
 
 
 def _unchanged() -> bool:
-    """Whether the sources are those that this process runs: not edited, pulled or checked out since it began to load them. If they
-    are, what it compiles is of the old ones, or of both, and must not be taken for the new ones' by others."""
+    """Whether the sources are those that this process runs: not edited, pulled or checked out since it began to load them. Otherwise
+    its compiled code comes from the old sources, or from both, and must not be stored under the new ones."""
     return max(changed for *_, changed, _ in _state(_BASE)) < _BEGAN
 
 
-#: modules of this process when its sources were last known to be unchanged
+#: number of modules of this process when its sources were last found unchanged
 _modules_then = 0
 
 
 def keep(name: str, content: bytes, *, reads_sources: bool = True) -> None:
-    """Store compiled code, unless it may be of other sources than ``key`` says. Without ``reads_sources``, modules alone made it:
-    edits since the last of them was loaded do not matter, and looking for some takes longer than a kernel's codegen."""
+    """Store compiled code, unless it may come from other sources than those in its ``key``. Without ``reads_sources``, only loaded
+    modules produced it: later edits do not matter, and checking for them would take longer than code generation of a kernel."""
     global _modules_then
     modules = len(sys.modules)
     if not reads_sources and modules == _modules_then:
@@ -84,8 +84,8 @@ def keep(name: str, content: bytes, *, reads_sources: bool = True) -> None:
 
 @contextmanager
 def alone(name: str, seconds: float) -> Iterator[None]:
-    """Waits until no other process is in here for an entry, so that one compiles what all read. After ``seconds``, or where files
-    cannot be locked, it goes on all the same: the other process may stand still."""
+    """Excludes other processes for an entry, so that one compiles and the others read it. After ``seconds``, or if files cannot be
+    locked, it continues without the lock, as the other process may be stuck."""
     base = folder()
     if base is None or fcntl is None:
         yield
@@ -107,7 +107,7 @@ def alone(name: str, seconds: float) -> Iterator[None]:
 
 
 def _locked(handle: int) -> bool:
-    """Whether this process has the lock now. Locks end with their process."""
+    """Try to lock. Returns whether this process has the lock, which ends with the process."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -118,11 +118,11 @@ def _locked(handle: int) -> bool:
 
 
 def _digest_of(base: Path) -> bytes:
-    """Reading them all sources takes milliseconds, so their digest is remembered under what the file system says of them. Its time
-    of change cannot be set back, other than the times that packages carry: an edited file is never taken for the old one.
+    """Reading all sources takes milliseconds, so their digest is cached by the metadata of the files. This includes the time of change
+    (ctime), which, unlike the modification time, cannot be set back: an edited file is always detected.
     """
     before = _state(base)
-    # what a file system says is true of that one only: not of another machine's that a cache has come from
+    # metadata are only valid for this file system, not for that of another machine from which a cache was copied
     where = os.uname().nodename if os.name == "posix" else "", os.stat(base).st_dev
     remembered = hashlib.blake2b(repr((where, before)).encode(), digest_size=20).hexdigest()
     known = read(remembered)
@@ -133,8 +133,8 @@ def _digest_of(base: Path) -> bytes:
         with open(path, "rb", buffering=0) as file:
             digest.update(os.path.relpath(path, base).encode() + b"\0" + file.read())
     newest = max(max(modified, changed) for _, _, modified, changed, _ in before)
-    # a file may change twice within one tick of the file system's clock: what is that young is not remembered, nor what
-    # Windows says, where the time of change is that of creation
+    # not cached for files that changed recently, as they may change again within one tick of the file system's clock, and not
+    # on Windows, where ctime is the time of creation
     settled = os.name == "posix" and newest < time.time_ns() - _SETTLED
     if settled and _state(base) == before:
         write(remembered, digest.digest())
@@ -157,7 +157,7 @@ def _state(base: Path) -> list[tuple[str, int, int, int, int]]:
 
 
 def key(*parts: object) -> str:
-    """A file name from everything that decides a content, the engine's sources and the Python that runs them included."""
+    """A file name from everything on which a content depends, including the engine's sources and the Python version."""
     digest = hashlib.blake2b(source_digest(), digest_size=20)
     for part in (sys.implementation.cache_tag, sys.version_info[:3], *parts):
         raw = part if isinstance(part, bytes) else str(part).encode()
@@ -167,7 +167,7 @@ def key(*parts: object) -> str:
 
 
 def folder() -> Path | None:
-    """Where objects are kept, made if needed; ``None`` if there is no private place for them."""
+    """The folder of objects, created if needed; ``None`` if there is no private folder."""
     return _folder(os.environ.get("GPUPERF_CACHE", ""), os.environ.get("XDG_CACHE_HOME", ""))
 
 
@@ -187,7 +187,7 @@ def _folder(wanted: str, home: str) -> Path | None:
 
 
 def read(name: str) -> bytes | None:
-    """The content stored under a name, or ``None`` if there is none, or it is damaged or another's."""
+    """The content stored under a name, or ``None`` if it is missing, damaged or belongs to another key."""
     base = folder()
     if base is None:
         return None
@@ -202,7 +202,7 @@ def read(name: str) -> bytes | None:
 
 
 def _mark_used(path: Path) -> None:
-    """Entries in use are the last to go: runtime objects, written before any kernel's, would be the first."""
+    """Update the time of use, by which entries are evicted: by time of creation, runtime objects would be the first."""
     try:
         if os.stat(path).st_mtime < time.time() - _STILL_USED:
             os.utime(path)
@@ -211,14 +211,14 @@ def _mark_used(path: Path) -> None:
 
 
 def _head(name: str, content: bytes) -> bytes:
-    """What an entry begins with."""
+    """The header of an entry."""
     digest = hashlib.blake2b(content, digest_size=_DIGEST, key=hashlib.blake2b(name.encode()).digest())
     return _MAGIC + digest.digest()
 
 
 @cache
 def _make_room(base: Path) -> None:
-    """Once per process: where there are too many entries, the half that was not used for longest goes."""
+    """Evict the least recently used half if there are too many entries; once per process."""
     try:
         if len(os.listdir(base)) <= MOST_ENTRIES:
             return

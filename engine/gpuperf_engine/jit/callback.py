@@ -1,8 +1,8 @@
 """Calls of Python from compiled code, without losing exceptions.
 
-A handler of a signal may raise before the first instruction of a function that C calls. ctypes prints such an exception and answers 0,
-which compiled code cannot tell from an answer. Here it is kept, for the caller of compiled code to raise. An exception that is pending
-meanwhile (a destructor may launch) is put aside.
+A signal handler may raise before the first instruction of a function that C calls. ctypes prints such an exception and returns 0,
+which compiled code cannot distinguish from a result. Here it is stored, so that the caller of compiled code can raise it. An
+exception that is already pending (a destructor may launch) is saved and restored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .llvm import Library, compile_object, link
 
 __all__ = ["Callback"]
 
-#: ``record``: a function of Python, and a list that gets what it raises
+#: ``record``: a Python function, and a list for exceptions that it raises
 _TEXT = """
 define i32 @call_back(ptr %record, i64 %first, i64 %second) {{
 entry:
@@ -79,11 +79,11 @@ _OF_PYTHON = (
 
 
 class Callback:
-    """``function`` is given two numbers. ``record``: what ``address`` is called with before these; it must live as long as it may be
-    called."""
+    """``function`` receives two numbers. ``record`` is the first argument of the C function at ``address``, before these; the object
+    must exist as long as it may be called."""
 
     def __init__(self, function: Callable[[int, int], object]) -> None:
-        #: what it raised
+        #: exceptions that it raised
         self.raised: list[BaseException] = []
         self._function = function
         self._record = np.array([id(function), id(self.raised)], np.uint64)

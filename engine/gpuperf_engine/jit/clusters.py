@@ -22,7 +22,7 @@ class _Clusters:
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        #: groups not in use, which stay with the worker for its next part of the launch
+        #: unused groups, which the worker reuses for its next part of the launch
         self.free = worker.groups
 
     def group(self) -> Group:
@@ -54,11 +54,11 @@ class _Clusters:
         return status == Status.DONE
 
     def sweep(self, group: Group) -> bool:
-        """A sweep of a cluster in flight; whether it has ended."""
+        """Run a sweep of a cluster in flight. Returns whether it has ended."""
         return self._settle(group, self._call("visit_cluster", group))
 
     def start(self, group: Group, number: int) -> bool:
-        """The first sweep of a cluster; whether it has ended."""
+        """Run the first sweep of a cluster. Returns whether it has ended."""
         self._call("begin_cluster", group, number)
         return self.sweep(group)
 
@@ -68,7 +68,7 @@ class _Clusters:
         return self.worker.until_it_asks(lambda: self.start(group, number), lambda: self.sweep(group))
 
     def run(self, group: Group, first: int, last: int) -> tuple[int, bool]:
-        """Clusters from ``first`` on, until ``last`` or until one does not end: its number, and whether all ended."""
+        """Run clusters from ``first`` on, until ``last`` or until one does not end. Returns its number, and whether all ended."""
         return in_pieces(
             lambda start, stop: self._call("run_clusters", group, start, stop),
             lambda status: self._settle(group, status),

@@ -25,18 +25,18 @@ class Code:
     content: bytes
     library: Library
     generation: int
-    #: slots of earlier launches for later ones, by what slots that are interchangeable have in common
+    #: slots of earlier launches for reuse, by the key of interchangeable slots
     slots: dict[tuple[int, ...], Slot] = field(default_factory=dict)
     #: zeroed contexts of earlier launches for later ones
     contexts: list[WorkerContext] = field(default_factory=list)
 
     @cached_property
     def tables(self) -> SiteTables:
-        """What compiled code reads about the program's sites."""
+        """The tables about the program's sites that compiled code reads."""
         return SiteTables(self.program)
 
     def refresh(self) -> None:
-        """Link against the best runtime functions that are compiled by now."""
+        """Link against the most optimised runtime functions available."""
         if self.generation != generation():
             self.generation = generation()
             self.library = link([self.content], ("warp",), runtime_addresses(self.generated.needs))

@@ -1,8 +1,8 @@
 """All CTAs of a launch: on several host threads if the program is order-free, otherwise on one.
 
-Each thread has a context of its own, whose counters are added up; memory is shared. Of several errors that of the lowest CTA is
-raised, whichever came first. A launch that is interrupted (Ctrl-C, the time limit of a test) ends on all threads before that is
-raised: its memory may be given back then.
+Each thread has its own context, and their counters are added; memory is shared. Of several errors, that of the lowest CTA is raised,
+regardless of their order. An interrupted launch (Ctrl-C, the time limit of a test) ends on all threads before the exception is raised,
+as its memory may be freed then.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .worker import Stopped, Worker
 
 __all__ = ["run"]
 
-#: seconds that one thread alone must be expected to need before others are started: eight times what starting them costs, so that
-#: kernels which gain nothing from a second core, because they are bound by memory, lose no more than an eighth
+#: the predicted seconds on one thread from which others are started: eight times the cost of starting them, so that memory-bound
+#: kernels, which gain nothing from a second core, lose at most an eighth
 WORTH_IT = 0.003
-#: seconds by which an access of a warp takes longer where words that are looked at for races are locked; and the part of the time that
-#: several threads may take at most then
+#: additional seconds per access of a warp if words are locked for race detection; and the maximum share of the serial time that
+#: several threads may take then
 LOCKED, MOST = 1e-6, 0.6
-#: seconds between two looks whether threads have stopped
+#: seconds between two checks whether threads have stopped
 _SHORT = 0.001
 
 
@@ -52,7 +52,7 @@ class _Queue:
         self.chunk = chunk
         self.lock = threading.Lock()
         self.failed: list[tuple[int, EngineError]] = []
-        #: threads of the pool that run chunks
+        #: number of pool threads that run chunks
         self.helping = 0
 
     def take(self) -> tuple[int, int] | None:
@@ -110,7 +110,7 @@ def _run(launch: Launch) -> None:
 
 
 def _run_part(worker: Worker, first: int, last: int) -> None:
-    """The clusters, or the CTAs that run by themselves, of these numbers."""
+    """Run the clusters, or the CTAs without clusters, of these numbers."""
     try:
         (run_clusters if worker.launch.clustered else run_sweeps)(worker, first, last)
     except Deadlock as error:
@@ -123,7 +123,7 @@ def _run_parallel(launch: Launch, worker: Worker) -> None:
     count = launch.units
     some = max(1, count // 64)
     _run_part(worker, 0, some)
-    # the first few touch memory and code for the first time; the time that other processes take does not count
+    # the first few access memory and code for the first time; measures CPU time, which excludes other processes
     first = min(2 * some, count)
     start, batched = time.thread_time(), launch.races.batched
     _run_part(worker, some, first)
@@ -150,12 +150,10 @@ def _run_parallel(launch: Launch, worker: Worker) -> None:
 
 
 def _stop(launch: Launch, queue: _Queue) -> None:
-    """Have no thread run CTAs of a launch from now on. One that begins later notices by itself."""
+    """Make all threads stop running CTAs of a launch. Threads that begin later check a flag."""
     launch.stopped = True
     while queue.helping:
         try:
             time.sleep(_SHORT)
-        except (
-            BaseException
-        ):  # who is impatient must wait too, and what interrupted first is about to be raised
+        except BaseException:  # further interrupts are ignored, as the first one is about to be raised
             continue

@@ -1,4 +1,4 @@
-"""Whether a warp may be diverged at a barrier: if that is not excluded, launches of the program must be able to start again."""
+"""Whether a warp may be diverged at a barrier: if it may, launches of the program must be able to restart."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["may_arrive_diverged"]
 
 
 def may_arrive_diverged(program: Program, plan: LaunchPlan) -> bool:
-    """Whether a warp might be diverged at a barrier in blocks of the shape of a launch: if it is, that is seen when it happens.
+    """Whether a warp may be diverged at a barrier in blocks of the launch's shape; an actual divergence is detected at run time.
 
-    Lanes at an aligned barrier wait for their warp, so that they come there together unless a branch leads some of them elsewhere.
+    Lanes at an aligned barrier wait for their warp, so they arrive together unless a branch leads some of them elsewhere.
     """
     if not program.once(_may_in_any):
         return False
@@ -32,8 +32,7 @@ def _barriers(program: Program) -> Iterator[BasicBlock]:
 
 
 def _at_any_time(program: Program, block: BasicBlock) -> bool:
-    """Whether lanes may come to a barrier at different times by other ways than branches; a function may be called by a part of a
-    warp."""
+    """Whether lanes may arrive at a barrier at different times for other reasons than branches, such as a call by a part of a warp."""
     assert block.terminator is not None
     uniformity = program.uniformity[block.function]
     return block.function > 0 or (uniformity.may_diverge and is_loose(block.terminator))

@@ -23,7 +23,7 @@ def aligned(size: int) -> NDArray[np.uint8]:
 def address_of(array: NDArray[Any]) -> int:
     """Host address of an array's first byte."""
     try:
-        return ctypes.addressof(_BYTE.from_buffer(array))  # five times as fast as the array's own interface
+        return ctypes.addressof(_BYTE.from_buffer(array))  # five times as fast as ``ndarray.ctypes``
     except (TypeError, ValueError, BufferError):  # empty, read-only, or not contiguous
         return int(array.__array_interface__["data"][0])
 

@@ -43,7 +43,7 @@ _FUNCTIONS = {
     **dict.fromkeys(("begin_cluster", "race_all_apart", "race_settle", "race_settle_words"), _Begin),
     **dict.fromkeys(("visited", "settle_again"), _Run),
 }
-#: most of what a launch allocates that is kept for the next
+#: limit of bytes of a launch's allocations that are kept for the next one
 _KEPT_BYTES = 1 << 18
 _MOST_KEPT = 4
 _NO_RECORDS = np.zeros(0, np.uint8)
@@ -64,11 +64,11 @@ class Launch:
         before: Callable[[Allocation], object] | None = None,
     ) -> None:
         self.clustered = clustered
-        #: warps may be diverged at its barriers
+        #: whether warps may be diverged at its barriers
         self.diverged = diverged
-        #: given each allocation before the launch writes there, so that the launch can begin again
+        #: called with each allocation before the launch writes to it, so that the launch can restart
         self.before = before
-        #: what is handed to workers: clusters, or CTAs that run by themselves
+        #: units of work: clusters, or CTAs without clusters
         self.units = plan.ctas // plan.cluster_ctas
         #: whether CTAs may cancel those that have not started
         self.cancels = cancels_others(program, plan)
@@ -77,14 +77,14 @@ class Launch:
         self.memory = memory
         self.observe = observe
         self.code = code
-        #: kept while it runs, also if better code takes its place meanwhile
+        #: keeps the code alive while it runs, even if better code replaces it meanwhile
         self._library = code.library
         self._table = memory.table()
-        # weak, so that the memory of the device is given back without a collection of garbage
+        # weak, so that the device's memory is freed without a garbage collection
         launch = weakref.proxy(self)
         told = memory.on_access is not None or before is not None
         self._saver = Callback(lambda *where: launch._tell(*where)) if told else None
-        #: no thread is to call compiled code any more
+        #: whether threads must stop calling compiled code
         self.stopped = False
         if self._saver is not None:
             first = self._table[: len(memory.allocations)]
@@ -96,9 +96,9 @@ class Launch:
         self._tids = _thread_ids(plan.block)
         self._params = HostTable(np.frombuffer(bytearray(plan.parameters + bytes(16)), np.uint8))
         self._symbols = HostTable(np.append(plan.symbols, np.uint64(0))) if len(plan.symbols) else _NO_SYMBOLS
-        #: counters of single threads, if they are observed
+        #: counters per thread, if they are observed
         self.threads = make_table(program, plan) if "threads" in observe else None
-        #: what accesses carry, if it is observed
+        #: records of accessed values, if they are observed
         self.values = LaunchValues(program, memory) if "accesses" in observe else None
         self._kept = np.array([*plan.kept, -1] if self.threads is not None else [], dtype=np.int64)
         self.contexts: list[WorkerContext] = []
@@ -106,18 +106,18 @@ class Launch:
         self.free: list[Slot] = []
         self.races = RaceMemory(program, plan, memory)
         self._near = code.tables.near(plan.shared_bytes > 0, code.generated.watch)
-        #: functions of the runtime, by name
+        #: runtime functions by name
         self.functions = _functions(generation())
         if self.races.any:
             load_races()
 
     @property
     def failed(self) -> BaseException | None:
-        """What was raised where compiled code called, which it cannot pass through."""
+        """The exception of a callback, which cannot propagate through compiled code."""
         return self._saver.raised[0] if self._saver is not None and self._saver.raised else None
 
     def _tell(self, row: int, writes: int) -> None:
-        """Compiled code is about to access an allocation for the first time, or to write there for the first time."""
+        """Handle the first access, or the first write, of compiled code to an allocation."""
         index = (row - address_of(self._table)) // self._table.strides[0]
         allocation = self.memory.allocations[index]
         later = self.before is not None and not writes
@@ -130,7 +130,7 @@ class Launch:
     # -------------------------------------------------------------------------------------------------------- contexts
 
     def context(self) -> WorkerContext:
-        """The context of another worker, perhaps that of an earlier launch; its counters are zero."""
+        """A context for another worker, possibly reused from an earlier launch, with zero counters."""
         if self.threads is None and self.code.contexts:
             context = self.code.contexts.pop()
         else:
@@ -142,12 +142,12 @@ class Launch:
             Context.CLUSTER_SHAPE: (*plan.cluster, *plan.clusters),
         }
         context.begin(self._fields(), shapes)
-        context.put({Context.PARAMS: self._params.address})  # another one for each launch
+        context.put({Context.PARAMS: self._params.address})  # differs between launches
         self.contexts.append(context)
         return context
 
     def _fields(self) -> dict[int, int]:
-        """What differs between launches of the same code."""
+        """The fields that differ between launches of the same code."""
         plan, memory = self.plan, self.memory
         last = plan.threads_per_cta - 32 * (plan.warps_per_cta - 1)
         fields = {
@@ -192,7 +192,7 @@ class Launch:
         return address_of(maps[number]) - self.memory.origin if maps is not None else 0
 
     def lock_lines(self) -> None:
-        """Several threads will run CTAs: each locks the lines of global memory that it looks at, if races are checked."""
+        """Prepare for several threads: each locks the lines of global memory that it checks for races."""
         if self.races.batches:
             self.functions["race_all_apart"](self.contexts[0].address, 1, self.races.batches + 1)
         if self.races.lock_lines():
@@ -200,7 +200,7 @@ class Launch:
                 context.put({Context.RACE_LOCKED: 1, Context.RACE_BITS: 0})
 
     def refresh_heap(self) -> None:
-        """Put the blocks that the heap has now into the table of allocations, as its last rows."""
+        """Update the rows of heap blocks, the last ones in the table of allocations."""
         heap, first = self.memory.heap, len(self.memory.allocations)
         if not heap.changed:
             return
@@ -213,13 +213,13 @@ class Launch:
         heap.changed.clear()
         for context in self.contexts:
             context.put({Context.TABLE: address_of(self._table), Context.TABLE_ROWS: rows})
-            if freed:  # a site's cache may refer to a block that was freed
+            if freed:  # caches of sites may refer to a freed block
                 context.cache[:] = 0
 
     # ----------------------------------------------------------------------------------------------------------- slots
 
     def slot(self) -> Slot:
-        """Memory for a CTA, used before or fresh. Raises ``LaunchError`` if the host has not that much."""
+        """Memory for a CTA, reused or new. Raises ``LaunchError`` if the host has too little."""
         if self.free:
             return self.free.pop()
         kept = None if self.clustered else self.code.slots.pop(self._shape, None)
@@ -257,7 +257,7 @@ class Launch:
         return slot
 
     def _give_records(self, slot: Slot) -> None:
-        """Give a CTA the records of the race detector."""
+        """Attach records of the race detector to a CTA's slot."""
         if self.races.checked:
             slot.races = self.races.records()
             slot.put(Cta.RACE_ROOM, address_of(slot.races))
@@ -278,18 +278,18 @@ class Launch:
 
     @property
     def _shape(self) -> tuple[int, ...]:
-        """What slots have in common that are interchangeable, without the records of the race detector."""
+        """The key of interchangeable slots, apart from the records of the race detector."""
         return self.plan.warps_per_cta, self.plan.shared_bytes, int(self.races.checked)
 
     def end(self) -> None:
-        """The launch has ended and its counters have been read: keep what it allocated for the next, if it is little."""
+        """Keep small allocations for the next launch, after this one has ended and its counters have been read."""
         self._keep_race_records()
         self.races.end()
         if not self.clustered and self.free and self.free[0].bytes <= _KEPT_BYTES:
             spare = self.code.slots[self._shape] = self.free[0]
-            # those are kept by shape, up to a limit, and whoever takes the slot gets some of these
+            # race records are kept separately, by shape and up to a limit
             spare.races = _NO_RECORDS
-        if self.threads is not None:  # they have counters of their own
+        if self.threads is not None:  # contexts point to counters of this launch
             return
         kept = [context for context in self.contexts if context.whole.size <= _KEPT_BYTES][:_MOST_KEPT]
         for context in kept:
@@ -315,7 +315,7 @@ def _thread_ids(block: tuple[int, int, int]) -> HostTable:
 
 
 class _Functions(dict[str, Callable[..., int]]):
-    """Functions of the runtime as Python calls them, loaded at first use."""
+    """Runtime functions as Python callables, loaded on first use."""
 
     def __missing__(self, name: str) -> Callable[..., int]:
         function = self[name] = _FUNCTIONS[name](runtime_addresses((name,))[name])
@@ -324,7 +324,7 @@ class _Functions(dict[str, Callable[..., int]]):
 
 @lru_cache(maxsize=8)
 def _functions(generation: int) -> _Functions:
-    """Those of now: better ones come with another number."""
+    """The runtime functions of a generation; optimised ones have a higher number."""
     return _Functions()
 
 

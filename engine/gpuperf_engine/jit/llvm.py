@@ -1,4 +1,4 @@
-"""LLVM at work: from IR text to addresses of functions."""
+"""Compilation and linking by LLVM: from IR text to addresses of functions."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ __all__ = ["Host", "Library", "compile_object", "fingerprint", "host", "link", "
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 _numbers = itertools.count()
-#: held by who calls llvmlite, whose own lock a child process would inherit as taken by a thread that it has not
+#: held during calls of llvmlite, whose own lock a forked process might inherit in a locked state, without the thread that holds it
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
-#: characters of IR after whose compilation what LLVM has freed goes back to the system
+#: characters of IR after whose compilation memory freed by LLVM is returned to the system
 _GIVEN_BACK_AFTER = 1 << 20
 _compiled = [0]
-#: trackers of libraries that nobody uses any more, to be disposed of by a thread that no signal interrupts
+#: trackers of unused libraries, to be disposed of by a thread that signals do not interrupt
 _disposed: list[Any] = []
 
 
 def on_thread(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """``function``, run by one thread at a time and never by the main thread, which starts another and waits for it.
+    """``function``, run by one thread at a time and never by the main thread, which starts another one and waits for it.
 
-    Python runs handlers of signals in the main thread, and what one raises (``KeyboardInterrupt``) may come between any two steps: in
-    llvmlite when it has taken its lock, which then stays taken, so that all other threads wait for ever, also at exit. When the main
-    thread is interrupted here, ``function`` runs to its end nevertheless.
+    Python runs signal handlers in the main thread, and their exceptions (``KeyboardInterrupt``) may occur between any two steps:
+    within llvmlite while it holds its lock, which then stays locked, so that all other threads wait forever, even at exit. If the
+    main thread is interrupted here, ``function`` still completes.
     """
 
     def alone(*args: _Parameters.args, **keywords: _Parameters.kwargs) -> _Result:
@@ -66,7 +66,7 @@ def on_thread(function: Callable[_Parameters, _Result]) -> Callable[_Parameters,
         try:
             threading.Thread(target=work, name="gpuperf-llvm").start()
         except RuntimeError:
-            return alone(*args, **keywords)  # no threads here
+            return alone(*args, **keywords)  # the host has no threads
         done.acquire()
         if errors:
             raise errors.pop()
@@ -87,7 +87,7 @@ class Host:
 
 @cache
 def host() -> Host:
-    """This machine, asked once."""
+    """This machine, detected once."""
     return _host()
 
 
@@ -116,20 +116,20 @@ def _machine(level: int) -> Any:
 
 @cache
 def _linker() -> Any:
-    # it only links objects, so any processor of this family will do, and the plainest is made soonest
+    # it only links objects, so the generic processor suffices and is created fastest
     linker = llvm.create_lljit_compiler(_target().create_target_machine(opt=0, reloc="pic"))
-    # it must outlive all objects in it, which may be let go of at the very end of the process: so it is never disposed of
+    # never disposed of, as it must outlive all its objects, which may exist until the process exits
     linker._owned = True
     return linker
 
 
 @cache
 def prepare() -> None:
-    """Get LLVM and the cache ready in a thread of its own, while the caller imports or parses; who needs them first waits."""
+    """Initialise LLVM and the cache in a separate thread, while the caller imports or parses; the first use waits for it."""
     try:
         threading.Thread(target=_prepare, name="gpuperf-prepare", daemon=True).start()
     except RuntimeError:
-        return  # no threads here: then each is made when it is needed
+        return  # without threads, they are initialised on first use
 
 
 def _prepare() -> None:
@@ -143,7 +143,7 @@ def _get_ready() -> None:
 
 
 def fingerprint(level: int) -> str:
-    """What of the host and the compiler decides an object."""
+    """The properties of host and compiler on which an object depends."""
     here = host()
     compiler = f"{llvmlite.__version__} {llvm.llvm_version_info}"
     return f"{here.triple} {here.cpu} {here.features} {compiler} {level}"
@@ -151,7 +151,7 @@ def fingerprint(level: int) -> str:
 
 @on_thread
 def compile_object(text: str, level: int) -> bytes:
-    """Machine code of an IR module. Level 0: no passes; 1: the runtime's; 2: all that pays for long runs."""
+    """Machine code of an IR module. Level 0: no passes; 1: those for the runtime; 2: all that are worthwhile for long runs."""
     emitted = _emitted(text, level)
     _compiled[0] += len(text)
     if _compiled[0] >= _GIVEN_BACK_AFTER:
@@ -198,7 +198,7 @@ def _optimise(module: Any, machine: Any, level: int) -> None:
 
 
 class Library:
-    """One object in memory; the addresses hold as long as this lives."""
+    """One object in memory; its addresses are valid as long as this exists."""
 
     def __init__(self, tracker: Any, names: tuple[str, ...]) -> None:
         self._tracker = tracker
@@ -210,7 +210,7 @@ class Library:
 
 @on_thread
 def link(contents: Sequence[bytes], exports: tuple[str, ...], imports: dict[str, int]) -> Library:
-    """Load objects, which find one another's functions. Raises ``RuntimeError`` if one is damaged."""
+    """Load objects and link them with each other. Raises ``RuntimeError`` if one is damaged."""
     builder = llvm.JITLibraryBuilder()
     for content in contents:
         builder.add_object_img(content)

@@ -22,7 +22,7 @@ __all__ = ["observation_of"]
 
 
 def observation_of(launch: Launch) -> Observation:
-    """What a launch that has ended observed."""
+    """The observation of a launch that has ended."""
     program, contexts = launch.program, launch.contexts
     first = contexts[0]
     blocks, predicated, sites = first.blocks.copy(), first.predicated.copy(), first.sites.copy()
@@ -73,7 +73,7 @@ def observation_of(launch: Launch) -> Observation:
 
 
 def _settle_races(launch: Launch) -> None:
-    """Compare accesses in lines and words of global memory by CTAs that may have run at the same time."""
+    """Compare accesses to lines and words of global memory by CTAs that may have run concurrently."""
     if not launch.races.pairs_unsettled:
         return
     first = min(context.get(Context.RACE_LOWEST) for context in launch.contexts)

@@ -29,29 +29,29 @@ __all__ = [
     "generation", "improve", "kernel_in_preparation", "load_races", "runtime_addresses", "runtime_library",
 ]  # fmt: skip
 
-#: seconds of launches after which functions of ``PARTICULAR`` are optimised: about what that takes LLVM
+#: seconds of launches after which functions of ``PARTICULAR`` are optimised: about the time that LLVM needs for it
 _LONG = 0.2
 #: seconds to wait for another process that compiles the same, which takes one or two
 _LONGEST_WAIT = 10.0
-#: seconds without a kernel in preparation before functions are optimised, of the process's processor time and of the clock: LLVM
-#: works for one thread at a time, and a kernel that came meanwhile would wait for it
+#: seconds without a kernel in preparation before functions are optimised, of the process's CPU time and of the clock: LLVM works for
+#: one thread at a time, and a new kernel would have to wait
 _IDLE = 0.1, 1.0
-#: seconds of the process's processor time after which they are optimised in any case
+#: seconds of the process's CPU time after which they are optimised in any case
 _LONGEST_DELAY = 1.0
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    # a child must not inherit a lock of a thread that it has not
+    # a forked process must not inherit a lock that another thread holds
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 _libraries: dict[str, Library] = {}
-#: libraries that were replaced stay: code that was linked to them may be running
+#: replaced libraries, which are kept as running code may be linked to them
 _replaced: list[Library] = []
-#: text of what was compiled without optimisation; empty where it came from the cache
+#: IR of objects that were compiled without optimisation; empty if they came from the cache
 _unoptimised: dict[str, str] = {}
 #: seconds that launches of programs with an unoptimised function of ``PARTICULAR`` took
 _taken: Counter[str] = Counter()
 _Install = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-#: the objects of which the first has entries for the functions of the second
+#: pairs of objects, of which the first has entries for functions of the second
 _installed: dict[str, tuple[Library, Library]] = {}
 _generation = [0]
 #: threads that prepare a kernel, and when the last of them ended, on the clocks of ``_now``
@@ -60,13 +60,13 @@ _prepared = [(0.0, 0.0)]
 
 
 def _key(name: str, level: int) -> str:
-    """Of a runtime object in the cache."""
+    """The cache key of a runtime object."""
     return store.key("object", name, fingerprint(level))
 
 
 @contextmanager
 def kernel_in_preparation() -> Iterator[None]:
-    """Functions that were compiled without optimisation stay so meanwhile."""
+    """Postpones the optimisation of runtime functions."""
     thread = threading.get_ident()
     _preparing.add(thread)
     try:
@@ -90,7 +90,7 @@ def _await_kernels() -> None:
 
 
 def generation() -> int:
-    """Raised whenever runtime functions were replaced by better ones: code linked before may be linked again."""
+    """Incremented whenever optimised runtime functions replace others, so that code can be linked again."""
     return _generation[0]
 
 
@@ -106,13 +106,13 @@ def _library(name: str) -> Library:
 
 
 def _load_together(names: Iterable[str]) -> None:
-    """Runtime objects that are in the cache, in one link: it takes hardly longer for several than for one."""
+    """Load runtime objects from the cache in one link, which takes hardly longer than for one object."""
     names = tuple(names)
     wanted = dict.fromkeys(("script", *(name for name in names if name != "races")))
     if sum(name not in _libraries for name in wanted) < 2:
         return
     with _lock:
-        # another thread may have loaded some meanwhile, which its code is linked to
+        # another thread may have loaded some meanwhile, and its code is linked to these
         missing = [name for name in wanted if name not in _libraries]
         read = {name: _stored(name) for name in missing}
         contents = {name: content for name, content in read.items() if content is not None}
@@ -122,7 +122,7 @@ def _load_together(names: Iterable[str]) -> None:
         called = {called for group in contents for called in imports(group)}.difference(exported)
         addresses = runtime_addresses(tuple(sorted(called)))
         if any(name in _libraries for name in contents):
-            # what was not in the cache is compiled by now and linked to some of these, which must stay
+            # objects that were not in the cache are compiled now and linked to some of these, which must be kept
             _load_together(names)
             return
         try:
@@ -133,7 +133,7 @@ def _load_together(names: Iterable[str]) -> None:
 
 
 def _stored(name: str) -> bytes | None:
-    """A runtime object from the cache, the better one if there are two."""
+    """A runtime object from the cache, preferably the optimised one."""
     content = store.read(_key(name, level(name)))
     if content is None and name.startswith(PARTICULAR):
         content = store.read(_key(name, 0))
@@ -143,7 +143,7 @@ def _stored(name: str) -> bytes | None:
 
 
 def _load(name: str) -> Library:
-    """From the cache; else compiled without optimisation, which ``improve`` makes up for."""
+    """A runtime object from the cache; else compiled without optimisation, until ``improve`` optimises it."""
     content = _stored(name)
     if content is not None:
         try:
@@ -170,18 +170,18 @@ def _linked(name: str, content: bytes) -> Library:
 
 @on_thread
 def _add(libraries: dict[str, Library]) -> None:
-    """Let what is compiled from now on call these functions, in place of those of the same objects that are loaded already."""
+    """Make code that is compiled from now on call these functions instead of those of the same objects loaded before."""
     _replaced.extend(_libraries[name] for name in libraries if name in _libraries)
     _libraries.update(libraries)
     _install_loaded()
 
 
 def improve(needs: Sequence[str], seconds: float) -> None:
-    """Optimise what was compiled without, in a thread of its own: what all programs call, and what those call whose launches
-    take long. Of several processes one compiles, and the others read. Kernels in preparation go first. ``seconds`` is
-    what a launch of a program with these ``needs`` took.
+    """Optimise unoptimised functions in a separate thread: those that all programs call, and those of programs with long launches. Of
+    several processes one compiles, and the others read the result. Kernels in preparation have priority. ``seconds``: the time of a
+    launch of a program with these ``needs``.
 
-    The texts are made before: two threads that build syntax trees at once upset CPython 3.11.
+    The IR is generated beforehand, as CPython 3.11 fails if two threads build syntax trees at once.
     """
     if not _unoptimised:
         return
@@ -193,7 +193,7 @@ def improve(needs: Sequence[str], seconds: float) -> None:
         try:
             threading.Thread(target=_improve, args=(waiting,), name="gpuperf-compile").start()
         except RuntimeError:
-            return  # no threads here: the unoptimised code must do
+            return  # without threads, the unoptimised code is used
 
 
 def _improve(texts: dict[str, str]) -> None:
@@ -219,13 +219,13 @@ def runtime_library() -> Library:
 
 
 def load_races() -> None:
-    """Let code that runs from now on look for races."""
+    """Enable race detection for code that runs from now on."""
     runtime_library()
     _library("races")
 
 
 def _install_loaded() -> None:
-    """Let every script, also one that was replaced and to which running code is linked, call what is loaded for its entries."""
+    """Point the entries of every script object to the loaded functions, including replaced ones to which running code is linked."""
     script = _libraries.get("script")
     if script is None:
         return
@@ -249,7 +249,7 @@ def _install(first: int, addresses: Sequence[int]) -> None:
 
 
 def runtime_addresses(names: tuple[str, ...]) -> dict[str, int]:
-    """Where runtime functions are; compiled or loaded at first use."""
+    """Addresses of runtime functions, compiled or loaded on first use."""
     groups = {name: object_of(name) for name in names}
     _load_together(groups.values())
     return {name: _library(group).addresses[name] for name, group in groups.items()}

@@ -47,7 +47,7 @@ _MEMORY = (
     "count_lanes", "count_atomic", "count_sectors", "count_local", "count_windows", "count_wavefronts", "wavefronts_of", "find",
     "move", "refill",
 )  # fmt: skip
-#: of the object of races, by way of entries in ``script``
+#: functions of the object ``races``, called through entries in ``script``
 _RACES = (
     "race_acquire_mbarrier", "race_all_apart", "race_alone", "race_anywhere", "race_arrive", "race_arrive_mbarrier",
     "race_arrive_relaxed", "race_at", "race_atomics", "race_barrier", "race_begin", "race_begin_cluster", "race_bulk",
@@ -56,9 +56,9 @@ _RACES = (
     "race_range", "race_renew", "race_row", "race_settle", "race_settle_words", "race_source", "race_texels", "race_wait_products",
     "races_settle",
 )  # fmt: skip
-#: of the object of paths that wait, also by way of entries in ``script``
+#: functions of the object ``paths``, called in the same way
 _PATHS = ("settle", "arrive_lanes", "release_lanes", "arrive_diverged")
-#: what functions of ``copies`` and ``tensors`` call of ``script``, and those of ``tensors`` of ``copies``
+#: functions of ``script`` that ``copies`` and ``tensors`` call, and those of ``copies`` that ``tensors`` calls
 _CALLED = (
     "bump", "cluster_cta", "count_words", "fault", "mark", "near", "note", "race_acquire_mbarrier", "race_arrive_mbarrier",
     "race_arrive_relaxed", "race_bulk", "race_complete_mbarrier", "race_range", "race_source", "reach",
@@ -175,12 +175,12 @@ _ACCESS = (
 )
 #: entries in ``script`` for functions of other objects, in the order of their table
 ENTRIES = {"races": _RACES, "paths": _PATHS}
-#: functions of certain instructions, which are optimised only for programs that run for long
+#: prefixes of functions for single instructions, which are optimised only for long-running programs
 PARTICULAR = (PREFIX, WARPGROUP_PREFIX, IMAGE_PREFIX)
 
 
 def level(name: str) -> int:
-    """How much an object is optimised: what looks for races are many small functions, of which few are called by others."""
+    """The optimisation level of an object: race detection consists of many small functions, few of which call each other."""
     return 2 if name in ("races", "simulator") else 1
 
 

@@ -19,7 +19,7 @@ __all__ = ["SiteTables"]
 
 
 class SiteTables:
-    """Which sites reach peers of the cluster, which spaces they reach, and which counters give their requests."""
+    """The sites that may access other CTAs of the cluster, the spaces of all sites, and the counters that determine their requests."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -33,7 +33,8 @@ class SiteTables:
         unguarded = [site for site, guard in zip(sites, guards) if guard is None]
         #: (sites, blocks) whose requests are the executions of the block
         self._requests = _columns([(site.index, site.block) for site in unguarded])
-        #: (sites, blocks) whose lanes are those of the block; of matrices some lanes give addresses, of bulk copies pieces are counted
+        #: (sites, blocks) whose lanes are those of the block, without matrix accesses, for which only some lanes provide addresses,
+        #: and bulk copies, which count pieces
         self._lanes = _columns(
             [
                 (site.index, site.block)
@@ -63,7 +64,7 @@ class SiteTables:
     def near(self, shared: bool, watch: int) -> HostTable:
         """For each generic load or store the function for shared memory (``Context.NEAR``), if the launch has any."""
         now, kept = generation(), self._near.get((shared, watch))
-        if kept is None or kept[0] != now:  # better ones may have been compiled meanwhile
+        if kept is None or kept[0] != now:  # optimised functions may have been compiled meanwhile
             names = self._names(watch) if shared else {}
             addresses = runtime_addresses(tuple(names.values())) if names else {}
             functions = np.zeros(max(1, len(self._program.sites)), np.uint64)

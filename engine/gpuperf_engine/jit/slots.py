@@ -29,11 +29,12 @@ class Warp(Protocol):
         ...
 
     def refuse_diverged(self) -> None:
-        """Raise what lanes at aligned barriers that are to arrive without the rest of the warp are, in code that cannot count them."""
+        """Raise the error of lanes at aligned barriers that must arrive without the rest of the warp, in code that cannot count
+        them."""
         ...
 
     def force_yield(self) -> bool:
-        """Make the warp yield from now on; whether it did not before."""
+        """Make the warp yield from now on. Returns whether it did not before."""
         ...
 
     def waiting(self) -> Iterable[Waiting]:
@@ -43,17 +44,17 @@ class Warp(Protocol):
 
 @dataclass(eq=False)
 class Slot:
-    """Memory of one CTA in flight, and its warps that Python has attended to."""
+    """Memory of one CTA in flight, and its warps that Python has handled."""
 
     record: NDArray[np.uint8]
     states: NDArray[np.uint8]
     shared: NDArray[np.uint8]
     local: NDArray[np.uint8]
-    #: what calls inside recursive functions keep, shape (warps, ``CAPACITY``, bytes)
+    #: saved state of calls in recursive functions, shape (warps, ``CAPACITY``, bytes)
     areas: NDArray[np.uint8]
-    #: its tensor memory; empty where the program uses none
+    #: its tensor memory; empty if the program uses none
     tensor: NDArray[np.uint8]
-    #: clocks and shadow of the race detector, lent by it for a launch; empty where races are not checked
+    #: clocks and shadow of the race detector, for the duration of a launch; empty if races are not checked
     races: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     warps: dict[int, Warp] = field(default_factory=dict)
     #: the cluster of the CTA, if it runs in one

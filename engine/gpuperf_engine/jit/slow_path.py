@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["NativeWarp"]
 
-#: a warp that waits for others
+#: reasons of a warp that waits for others
 _GROUPED = (Wait.BARRIER, Wait.CLUSTER, Wait.GATHERS, Wait.WARPGROUP)
 
 
 class NativeWarp(WarpErrors):
-    """A warp of compiled code, attended to by Python."""
+    """A warp of compiled code, whose events Python handles."""
 
     def attend(self, status: int) -> None:
-        """Do what the compiled code left to Python. Raises what the kernel deserves."""
+        """Handle an event of compiled code. Raises the errors of the kernel."""
         if status == Status.FAULT:
             raise self.fault()
         if status == Status.SLICE_OVER:
@@ -45,7 +45,7 @@ class NativeWarp(WarpErrors):
             raise self.error(event)
 
     def _converge(self) -> None:
-        """Carry out an exchange of lanes that stand at several instructions, and let them go on."""
+        """Execute an exchange of lanes at several instructions, and release them."""
         members = self.header(State.CULPRITS)
         wanted = struct.unpack_from("<32I", self.state, State.MEMBERS)
         there = sum(1 << lane for lane in range(32) if wanted[lane] == members)
@@ -69,7 +69,7 @@ class NativeWarp(WarpErrors):
             self.attend(status - 8)
 
     def _call_system(self) -> None:
-        """A call of a function of the system: its arguments are in the state, and there goes the result."""
+        """Execute a system call, whose arguments and result are in the warp's state."""
         instruction = self.program.blocks[self.header(State.DETAIL)].terminator
         assert instruction is not None and instruction.system is not None
         launch, plan = self.worker.launch, self._position.plan
@@ -89,13 +89,13 @@ class NativeWarp(WarpErrors):
         launch.refresh_heap()
 
     def _local_memory(self, lane: int) -> NDArray[np.uint8]:
-        """A lane's local memory, which lies in rows of one word of each lane."""
+        """A lane's local memory, which is interleaved: rows have one word per lane."""
         size, warp = self.program.local_area, self._position.warp
         own = self.slot.local[warp * 32 * size : (warp + 1) * 32 * size]
         return own.reshape(size // 4, 32, 4)[:, lane].reshape(-1)
 
     def force_yield(self) -> bool:
-        """The launch runs in circles; whether the warp can try something else from now on."""
+        """Make the warp yield from now on, as the state of the launch repeats. Returns whether it did not before."""
         if self.header(State.WAIT) in _GROUPED and self.mask:
             return False
         return bool(self.worker.call("force_yield", address_of(self.state)))

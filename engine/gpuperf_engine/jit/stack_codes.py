@@ -1,4 +1,4 @@
-"""Program counters and identities of stack entries: as ``simt.stack`` has them, and as compiled code does, in unsigned 32 bits."""
+"""Conversion of program counters and identities of stack entries between ``simt.stack`` and compiled code (unsigned 32 bits)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["decoded"]
 
 
 def decoded(code: int) -> int:
-    """Places and identities of compiled code as ``Warp`` has them."""
+    """A program counter or identity of compiled code as in ``simt.stack``."""
     if code >= EXIT_CODE:
         return EXIT_CODE - code - 1
     if code >= SYNC_CODE:

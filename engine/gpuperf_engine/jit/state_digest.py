@@ -1,4 +1,4 @@
-"""The parts of the state of compiled code that decide how warps continue."""
+"""The parts of the state of compiled code on which the continuation of warps depends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .stack_codes import decoded
 
 __all__ = ["Decisive"]
 
-#: what is left of earlier moves, and counts of what has been done
+#: fields with temporary values, and counts of executed work
 _IDLE = (State.QUANTUM, State.SLICES, State.EVENT, State.DETAIL, State.CULPRITS, State.SLICE_END)
 _EVERY = 0xFFFFFFFF
 _MOST_KEPT = 256
@@ -30,10 +30,10 @@ class Decisive:
     def __init__(self, program: Program, generated: Generated) -> None:
         self.program = program
         self.generated = generated
-        #: by running path and stack: most warps of a launch have the same
+        #: masks by running path and stack, which are the same for most warps of a launch
         self._kept: dict[bytes, NDArray[np.uint8]] = {}
         self._known: dict[tuple[int, int], tuple[NDArray[np.uint32], list[int]]] = {}
-        #: the lanes of each byte of all registers, and the places of predicates
+        #: the lanes of each byte of all registers, and the offsets of predicates
         self._all = self._owners(
             (number, index) for number, slots in enumerate(generated.slots) for index in slots
         )
@@ -71,7 +71,7 @@ class Decisive:
                 states[which.reshape(-1) == number] &= kept
 
     def _bits(self, live: int, paths: list[tuple[int, int, int]]) -> NDArray[np.uint8]:
-        """The bits of a state that decide."""
+        """The mask of the relevant bits of a state."""
         owners, predicates = self._all
         kept = np.where(owners != 0, 0, 0xFF).astype(np.uint8)
         words = kept.view("<u4")
@@ -94,7 +94,7 @@ class Decisive:
         return owners
 
     def _owners(self, registers: Iterable[tuple[int, int]]) -> tuple[NDArray[np.uint32], list[int]]:
-        """For each byte of a state the lanes whose it is in one of these registers, and the places of predicates."""
+        """For each byte of a state, the lanes to which it belongs in one of these registers, and the offsets of predicates."""
         owners = np.zeros(self.generated.state_bytes, np.uint32)
         predicates = []
         for number, index in registers:

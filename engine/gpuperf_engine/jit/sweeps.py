@@ -40,7 +40,7 @@ def run_sweeps(worker: Worker, following: int, count: int) -> None:
             if cancels:
                 ended = _start(worker, slot, following)
                 progress = progress or ended
-                # others than those that were cancelled start in their place
+                # the CTAs after cancelled ones start instead
                 limit = min(count, limit + worker.following - following - 1)
                 following = worker.following
             else:
@@ -60,6 +60,6 @@ def run_sweeps(worker: Worker, following: int, count: int) -> None:
 
 
 def _start(worker: Worker, slot: Slot, index: int) -> bool:
-    """The first visits of a CTA in a launch whose CTAs cancel others; whether it has ended."""
+    """Run the first visits of a CTA in a launch whose CTAs cancel others. Returns whether it has ended."""
     worker.follow(index + 1)
     return worker.until_it_asks(lambda: worker.run(slot, index, index + 1)[1], lambda: worker.visit(slot))

@@ -1,4 +1,4 @@
-"""Records of accessed values, as compiled code keeps them, and read when a launch has ended."""
+"""Records of accessed values in the memory of compiled code, and their conversion after a launch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _Reduce = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
 
 
 class LaunchValues:
-    """The records of one launch. They are zero until they are used, so that no more of them take memory."""
+    """The records of one launch. They are initially zero, so that unused ones are not committed."""
 
     def __init__(self, program: Program, memory: Memory) -> None:
         self.program = program
@@ -74,7 +74,7 @@ class LaunchValues:
 
     @property
     def note(self) -> tuple[str, ...]:
-        """What is said where records did not suffice."""
+        """A note if there were too few records."""
         kernel = self.program.kernel
         return (
             f"{kernel.span}: {kernel.name!r} accesses more objects than {Values.ROOM >> 20} MiB of records suffice for, each "
@@ -84,8 +84,8 @@ class LaunchValues:
     def records(
         self, context: int, used: int, memory: Memory, uninitialized: Collection[int], complete: bool
     ) -> tuple[ValueRecord, ...]:
-        """The records in the first ``used`` bytes, of the worker whose context is at that address; ``uninitialized`` are the sites
-        that read what nobody had written; ``complete``: there was room for all records."""
+        """The records in the first ``used`` bytes, of the worker with the context at that address; ``uninitialized`` are the sites
+        that read uninitialised memory; ``complete``: whether all records fitted."""
         traced = self.traces and complete
         read = self._read(context, used)
         return describe(self.program, read, object_namer(memory), uninitialized, traced)
@@ -108,7 +108,7 @@ class LaunchValues:
                     yield item
 
     def _tally(self, start: int, item: Carried) -> None:
-        """Take what a record counted of values of 8 bits into what is read off it."""
+        """Add a record's counts of 8-bit values to its result."""
         counts = item.top
         if self._records[start + Values.MANY]:
             table = self._records[start + Values.TABLE :][: 8 * TALLIED].view(np.int64)
@@ -171,7 +171,7 @@ def _carried(kinds: Sequence[ValueKind], word: int, raw: NDArray[np.uint8]) -> I
 
 
 def _over_lanes(raw: NDArray[np.uint8], word: int) -> Iterator[tuple[int, int, int, int]]:
-    """Of each record the greatest ``Values.MINIMUM``, ``MAXIMUM`` and ``TINY`` of its lanes, and the bits of all their ``ORS``."""
+    """For each record, the maximum over lanes of ``Values.MINIMUM``, ``MAXIMUM`` and ``TINY``, and the union of their ``ORS``."""
     type = np.dtype(f"u{word // 8}")
 
     def lanes(offset: int) -> NDArray[Any]:
@@ -182,7 +182,7 @@ def _over_lanes(raw: NDArray[np.uint8], word: int) -> Iterator[tuple[int, int, i
 
 
 def _tops(raw: NDArray[np.uint8], mask: int) -> Iterator[dict[int, int]]:
-    """Of each record the values that are counted, by their bits."""
+    """For each record, the counts of its most frequent values, by their bits."""
     tops, counts = (
         raw[:, offset : offset + 8 * TOP].view(np.int64).tolist()
         for offset in (Values.TOP, Values.TOP_COUNTS)
@@ -200,7 +200,7 @@ def _spread(record: NDArray[np.uint8]) -> tuple[float, float]:
     return differences, squares
 
 
-#: what is read off a record one by one: numbers of 64 bits, of 32 bits and doubles
+#: scalar fields of a record: 64-bit and 32-bit numbers and doubles
 _WHOLE = (
     Values.SLOT, Values.SPACE, Values.START, Values.COUNT, Values.ZEROS, Values.NEGATIVE_ZEROS, Values.NANS, Values.SILENT,
     Values.RELOADS, Values.LINE, Values.LINE_INDEX, Values.LINE_BASE, Values.RUN, Values.ROW, Values.PLANE, Values.TRIES, Values.FITS,

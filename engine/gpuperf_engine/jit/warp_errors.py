@@ -58,23 +58,23 @@ if TYPE_CHECKING:
 __all__ = ["WarpErrors"]
 
 _SPACES = ("global", "shared", "local")
-#: moves of paths, which leave compiled code where its stack is full
+#: events of diverging paths, which leave compiled code if its stack is full
 _SPLITS = (
     Event.PARK, Event.SPIN, Event.CHOOSE, Event.EXITED, Event.DIVERGENT_BARRIER, Event.ARRIVES,
 )  # fmt: skip
 
 
 class WarpErrors(WarpState):
-    """A warp's state, with the errors that its kernel deserves."""
+    """A warp's state, with the errors of its kernel."""
 
     def over_budget(self) -> EngineError:
-        """The launch has executed all the instructions that it may."""
+        """The error of a warp that exceeded its instruction limit."""
         block = self.program.blocks[self.header(State.SLICE_END)]
-        # where all lanes have ended, the state still has those of the last path
+        # if all lanes have ended, the state still has those of the last path
         return budget(self.position(), block, self.steps(), self.mask & self.header(State.LIVE))
 
     def error(self, event: int) -> EngineError:
-        """Of an event at which the warp cannot go on."""
+        """The error of an event after which the warp cannot continue."""
         if event == Event.BLOCKED:
             return self._blocked()
         if event in _SPLITS:
@@ -134,12 +134,12 @@ class WarpErrors(WarpState):
         return EngineError(f"{instruction.opcode} cannot continue ({event})", span=instruction.span)
 
     def _blocked(self) -> EngineError:
-        """No lane can go on: what they wait for is in their own warp."""
+        """The error of a warp whose lanes all wait for lanes of their own warp."""
         return deadlock(self.waiting())
 
     def refuse_diverged(self) -> None:
-        """Lanes at aligned barriers are to arrive without the rest of the warp, but this code does not count lanes there. Raises what
-        the rule says if that is an error, and ``ArrivesDiverged`` if the launch can begin again."""
+        """Lanes at aligned barriers must arrive without the rest of the warp, but this code does not count lanes there. Raises the
+        violation of the rule if that is an error, and ``ArrivesDiverged`` if the launch can restart."""
         launch = self.worker.launch
         for block, lanes, kind, reason in self.entries():
             terminator = self.program.blocks[block].terminator if kind == WAIT else None
@@ -158,7 +158,7 @@ class WarpErrors(WarpState):
         return bad_target(self.position(), instruction, lane, self.reported(lane), len(self.block.successors))
 
     def fault(self) -> EngineError:
-        """Of an access that was refused; the context has which."""
+        """The error of an invalid access, which the context describes."""
         worker, position = self.worker, self.position()
         number, where = worker.get(Context.FAULT_SITE), worker.get(Context.FAULT_SPACE)
         lane, address = worker.get(Context.FAULT_LANE), worker.get(Context.FAULT_ADDRESS)
@@ -195,7 +195,7 @@ class WarpErrors(WarpState):
         )  # fmt: skip
 
     def _beyond(self, instruction: Instruction, address: int) -> tuple[str, str] | None:
-        """Why an address of the shared window cannot be reached, if it lies in another CTA of the cluster."""
+        """Why an address of the shared window is not accessible, if it lies in another CTA of the cluster."""
         position, group = self.position(), self.slot.group
         if group is None or position.plan.cluster_ctas == 1:
             return None
@@ -205,7 +205,7 @@ class WarpErrors(WarpState):
         )
 
     def waiting(self) -> Iterable[Waiting]:
-        """Where its lanes are or wait."""
+        """Where its lanes are or wait, and why."""
         position, blocks = self.position(), self.program.blocks
         at_barrier = self.header(State.WAIT) in (Wait.BARRIER, Wait.CLUSTER)
         suspended = self.header(State.WAIT) in (Wait.SUSPENDED, Wait.GATHERS, Wait.WARPGROUP)
@@ -247,14 +247,14 @@ def _diverged(instruction: Instruction) -> ArrivesDiverged:
 
 
 def _reaches(instruction: Instruction, space: str) -> int:
-    """What a refused access may reach; of an instruction with several ends, the one in that space."""
+    """The memory that an access may reach; for an instruction with several ends, the end in that space."""
     if instruction.effect in (ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, WARPGROUP):
         return reachable(instruction, space)
     return reachable(instruction)
 
 
 def _end_kind(instruction: Instruction, space: str, kind: str, read: bool) -> str:
-    """What a bulk copy did in a space: it has two ends; ``read``: it was known to be reading."""
+    """The kind of access of a bulk copy in a space, which may be that of both ends; ``read``: it was a read."""
     if read:
         return "load"
     ends = {

@@ -1,4 +1,4 @@
-"""The state of one warp of compiled code as Python sees it: where its lanes are, and its registers.
+"""Python's view of the state of one warp of compiled code: its stack and registers.
 
 The exchange operations of the reference backend read and write the warp's registers through ``read`` and ``put`` here.
 """
@@ -46,7 +46,7 @@ class _Window:
 
 
 class Worker(Protocol):
-    """What a warp needs of the host thread that runs it."""
+    """The interface of the worker for its warps."""
 
     @property
     def launch(self) -> Launch: ...
@@ -86,7 +86,7 @@ class WarpState:
 
     @property
     def cta(self) -> _Window:
-        """As much of the CTA as addresses of shared variables depend on."""
+        """The part of the CTA on which addresses of shared variables depend."""
         return _Window(self.slot.get(Cta.WINDOW))
 
     @property
@@ -99,7 +99,7 @@ class WarpState:
 
     @property
     def block(self) -> BasicBlock:
-        """The block where the warp stands."""
+        """The current block of the warp."""
         index = self.header(State.PC)
         for code in (SYNC_CODE, RETURN_CODE, GATHER_CODE, WAIT_CODE, CONVERGE_CODE):
             if code <= index < EXIT_CODE:
@@ -107,7 +107,7 @@ class WarpState:
         return self.program.blocks[min(index, len(self.program.blocks) - 1)]
 
     def position(self) -> WarpPosition:
-        """For messages."""
+        """The position of the warp, for messages."""
         return self._position
 
     def steps(self) -> int:
@@ -115,7 +115,7 @@ class WarpState:
         return int(struct.unpack_from("<q", self.state, State.STEPS)[0])
 
     def entries(self) -> Iterator[tuple[int, int, int, int]]:
-        """The entries of the stack, bottom first: program counter, lanes that live, kind, and what else stands in the kind."""
+        """The entries of the stack, bottom first: program counter, live lanes, kind, and the other bits of the kind field."""
         live = self.header(State.LIVE)
         for depth in range(self.header(State.DEPTH)):
             pc, mask, _, kind = struct.unpack_from("<4I", self.state, State.STACK + depth * State.ENTRY)
@@ -123,7 +123,7 @@ class WarpState:
 
     @property
     def missing(self) -> list[int]:
-        """Warps of the warpgroup that have not come to what this one waits for."""
+        """Warps of the warpgroup that have not reached the fence or group that this one waits for."""
         first, end = self._position.warp & ~3, self._position.plan.warps_per_cta
         others = (self.worker.warp(self.slot, warp) for warp in range(first, min(first + 4, end)))
         wanted = self.header(State.WANTED)
@@ -131,7 +131,7 @@ class WarpState:
         return [warp._position.warp for warp in others if warp.header(field) < wanted]
 
     def exchange(self, block: int) -> Exchange:
-        """The operation of the reference backend for the exchange that a block is."""
+        """The reference backend's operation for the exchange at the start of a block."""
         exchange: object = self.exchanges.get(block)
         if not isinstance(exchange, Exchange):
             basic = self.program.blocks[block]
@@ -142,7 +142,7 @@ class WarpState:
         return exchange
 
     def reported(self, lane: int) -> int:
-        """What compiled code left of a lane for a message."""
+        """The value of a lane that compiled code reported for a message."""
         return int(struct.unpack_from("<32Q", self.state, self.worker.launch.code.generated.report)[lane])
 
     # ------------------------------------------------------------------------------------------------ registers
@@ -155,7 +155,7 @@ class WarpState:
         return None
 
     def read(self, register: Register) -> LaneValue:
-        """The content of a register at the start of a block."""
+        """The value of a register at the start of a block."""
         constants = self.worker.launch.code.generated.constants
         for number, known in enumerate(constants):
             if (

@@ -1,4 +1,4 @@
-"""Detection of launches that cannot end: a digest of everything that decides how a launch continues (see ``simt.schedule``)."""
+"""Detection of launches that cannot end, by a digest of the state on which their continuation depends (see ``simt.schedule``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["make_watch"]
 
 
 def make_watch(worker: Worker, grow: Callable[[], bool]) -> Watch[Slot]:
-    """The watch over the CTAs that a worker runs; ``grow`` lets more of them become resident."""
+    """The watch over the CTAs of a worker; ``grow`` makes more of them resident."""
     return Watch(
         _make_digest(worker),
         worker.standing,

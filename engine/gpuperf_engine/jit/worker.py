@@ -1,4 +1,4 @@
-"""One host thread that runs CTAs: calls compiled code, and attends to warps that leave it."""
+"""One host thread that runs CTAs: calls compiled code, and handles warps that leave it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["NEEDS_PYTHON", "Stopped", "Worker", "in_pieces"]
 
-#: added to the status of a visit that Python must go on with
+#: added to the status of a visit that Python must continue
 NEEDS_PYTHON = 8
 #: seconds of compiled code at a time
 _PIECE = 0.1
 
 
 class Stopped(Exception):
-    """The launch was stopped by another thread, or has failed where compiled code called."""
+    """Another thread stopped the launch, or a callback of compiled code failed."""
 
 
 class Worker:
-    """Runs CTAs of a launch on the calling thread, with a context of its own."""
+    """Runs CTAs of a launch on the calling thread, with its own context."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -51,17 +51,16 @@ class Worker:
 
     @property
     def following(self) -> int:
-        """The next cluster in launch order that has not started, or CTA where these run by themselves: those before it have started
-        or been cancelled."""
+        """The next cluster in launch order, or CTA without clusters, that has neither started nor been cancelled."""
         return self.get(Context.FOLLOWING)
 
     def follow(self, number: int) -> None:
-        """That is this one now."""
+        """Set ``following``."""
         self.context.put({Context.FOLLOWING: number})
 
     def until_it_asks(self, start: Callable[[], bool], again: Callable[[], bool]) -> bool:
-        """Start a CTA or cluster of a launch whose CTAs cancel others, as ``simt.schedule`` says: ``start`` and ``again`` visit it and
-        tell whether it has ended."""
+        """Start a CTA or cluster of a launch whose CTAs cancel others, by the rules of ``simt.schedule``: ``start`` and ``again``
+        visit it and return whether it has ended."""
         asked, passed = self.get(Context.ASKED), self.get(Context.PASSED)
         ended = start()
         while not ended and self.following < self.launch.units and self.get(Context.ASKED) == asked:
@@ -81,7 +80,8 @@ class Worker:
         return self.launch.functions[name](self.context.address, record, *more)
 
     def run(self, slot: Slot, first: int, last: int) -> tuple[int, bool]:
-        """CTAs from ``first`` on, until ``last`` or until one does not end in its visit: its index, and whether all ended."""
+        """Run CTAs from ``first`` on, until ``last`` or until one does not end in its visit. Returns its index, and whether all
+        ended."""
         return in_pieces(
             lambda start, stop: self.call("run", slot.address, start, stop),
             lambda status: self._settle(slot, status),
@@ -90,7 +90,7 @@ class Worker:
         )
 
     def visit(self, slot: Slot) -> bool:
-        """Another visit of a CTA in flight; whether it has ended."""
+        """Visit a CTA in flight again. Returns whether it has ended."""
         return self._settle(slot, self.call("visit", slot.address))
 
     def _settle(self, slot: Slot, status: int) -> bool:
@@ -104,7 +104,7 @@ class Worker:
         return status == Status.DONE
 
     def proceed(self, slot: Slot, status: int) -> int:
-        """Go on with a visit for as long as it needs Python; its status then."""
+        """Continue a visit as long as it needs Python. Returns its status."""
         while status >= NEEDS_PYTHON:
             self.warp(slot, slot.get(Cta.POSITION)).attend(status - NEEDS_PYTHON)
             status = self.call("proceed", slot.address)
@@ -113,7 +113,7 @@ class Worker:
     # ------------------------------------------------------------------------------------------------ for the slow path
 
     def warp(self, slot: Slot, index: int) -> NativeWarp:
-        """The view of one warp; kept while its CTA is in flight, as it may hold what lanes wait for."""
+        """The view of one warp, cached while its CTA is in flight, as it may have state of waiting lanes."""
         from .slow_path import NativeWarp
 
         warp = slot.warps.get(index)
@@ -134,7 +134,7 @@ class Worker:
     # ------------------------------------------------------------------------------------------------- for the watch
 
     def standing(self, slot: Slot) -> Standing:
-        """Whether a warp of a CTA can go on by itself."""
+        """Whether a warp of a CTA can run."""
         states = slot.states.reshape(-1, self.launch.code.generated.state_bytes)
         waits, seen = (
             states[:, offset : offset + 4].copy().view("<u4")[:, 0] for offset in (State.WAIT, State.SEEN)
@@ -146,8 +146,8 @@ class Worker:
         return Standing.STUCK if suspended.any() or (waits == Wait.GATHERS).any() else Standing.WAITS
 
     def arrive_diverged(self, slot: Slot) -> bool:
-        """Let lanes at aligned barriers arrive without the rest of their warps; whether there were any. Raises ``ArrivesDiverged`` in
-        code that does not count lanes there, if the launch can begin again, and what the rule says if that is an error."""
+        """Let lanes at aligned barriers arrive without the rest of their warps. Returns whether there were any. In code that does not
+        count lanes there, it raises ``ArrivesDiverged`` if the launch can restart, or the rule's violation if that is an error."""
         launch = self.launch
         if not launch.diverged:
             for warp in self.warps(slot):
@@ -159,17 +159,17 @@ class Worker:
         return status == 1
 
     def expire(self, slot: Slot) -> bool:
-        """Let waits on mbarriers time out; whether there were any."""
+        """Let waits on mbarriers expire. Returns whether there were any."""
         return bool(self.call("expire", slot.address))
 
 
 def in_pieces(
     run: Callable[[int, int], int], settle: Callable[[int], bool], first: int, last: int
 ) -> tuple[int, bool]:
-    """Run CTAs or clusters from ``first`` on, until ``last`` or until one does not end: its number, and whether all ended.
+    """Run CTAs or clusters from ``first`` on, until ``last`` or until one does not end. Returns its number, and whether all ended.
 
-    ``run(first, last)`` answers the status in the low 4 bits and the number above; ``settle(status)`` whether that one has ended.
-    Compiled code runs for at most about ``_PIECE`` seconds, so that an interrupt from the keyboard is seen.
+    ``run(first, last)`` returns the status in the low 4 bits and the number above; ``settle(status)`` whether that one has ended.
+    Each call of compiled code takes at most about ``_PIECE`` seconds, so that keyboard interrupts are handled.
     """
     some = 32
     while first < last:

@@ -38,13 +38,13 @@ _CONTEXT = -1
 
 
 class WorkerContext:
-    """One allocation: the context record and the arrays that it points to. ``thread_bytes``: of a row of counters of single threads
-    that is never read, 0 where threads are not counted."""
+    """One allocation: the context record and the arrays that it points to. ``thread_bytes``: bytes of a scratch row of counters per
+    thread, 0 if threads are not counted."""
 
     def __init__(self, program: Program, generated: Generated, tables: SiteTables, thread_bytes: int) -> None:
         self._program = program
         sites, predicated = max(1, len(program.sites)), max(1, len(program.predicated))
-        # the last one is that of accesses which are not counted
+        # the last one is for accesses that are not counted
         unseen = len(program.sites) + 1
         sizes = {
             Context.BLOCKS: 32 * len(program.blocks),
@@ -63,7 +63,7 @@ class WorkerContext:
             _CONTEXT: Context.BYTES,
         }
         starts = [0, *itertools.accumulate(-(-size // 64) * 64 for size in sizes.values())]
-        #: everything that compiled code writes to, zero where a launch begins, but for the context record
+        #: all memory that compiled code writes, other than the context record; zero at the beginning of a launch
         self.whole = aligned(starts[-1])
         first = address_of(self.whole)
         addresses = {name: first + start for name, start in zip(sizes, starts)}
@@ -74,7 +74,7 @@ class WorkerContext:
         self.unseen = views[Context.UNSEEN].view(np.int64)
         self.cache = views[Context.CACHE]
         self.races = views[Context.RACES_FOUND].view(np.int64)
-        #: how often atomics come to each address, as ``simt.atomic_targets`` has it; empty if there are none
+        #: lanes of atomics at each address, as in ``simt.atomic_targets``; empty if there are none
         self.targets = views[Context.TARGETS].view(np.int64).reshape(-1, Target.BYTES // 8)
         #: operations of products in tensor memory, by ``isa.tensor_memory.WORK``; empty if there are none
         self.tensor_work = views[Context.TENSOR_WORK][TensorWork.OPERATIONS :][: 8 * len(WORK)].view(np.int64)
@@ -87,15 +87,15 @@ class WorkerContext:
         #: how often warps left compiled code, by event and block
         self.left: Counter[tuple[int, int]] = Counter()
         self._put_fixed(program, generated, tables, addresses)
-        #: the record as it is where a launch begins, but for what that launch puts there
+        #: the initial record, without the fields of a launch
         self._fresh = self._record.copy()
-        #: what the last launch put there, and the record with it
+        #: the fields of the last launch, and the record with these
         self._begun: tuple[object, NDArray[np.uint8]] = (), self._fresh
 
     def _put_fixed(
         self, program: Program, generated: Generated, tables: SiteTables, addresses: Mapping[int, int]
     ) -> None:
-        """Put what is the same in all launches of the code."""
+        """Set the fields that are the same in all launches of the code."""
         self.put(
             {
                 Context.STATE_BYTES: generated.state_bytes,
@@ -120,9 +120,9 @@ class WorkerContext:
         )
 
     def begin(self, fields: Mapping[int, int], shapes: Mapping[Any, tuple[int, ...]]) -> None:
-        """Put what differs between launches into the fresh record: fields of 64 bits, and those of several 32-bit sizes."""
+        """Set the fields that differ between launches in the initial record: 64-bit fields, and fields of several 32-bit sizes."""
         what = *fields.items(), *shapes.items()
-        if what == self._begun[0]:  # launches often repeat the one before
+        if what == self._begun[0]:  # launches often repeat the previous one
             self._record[:] = self._begun[1]
             return
         self.put(fields)
@@ -141,18 +141,18 @@ class WorkerContext:
         return int(_WORD.unpack_from(self._bytes, offset)[0])
 
     def reset(self) -> None:
-        """Make ready for another launch of the same code."""
+        """Reset for another launch of the same code."""
         self.whole[:] = 0
         self._record[:] = self._fresh
         self.left.clear()
 
     def breaches(self) -> Iterator[Breach]:
-        """Breaches of the rules in ``isa.rules`` that compiled code noted."""
+        """Violations of the rules in ``isa.rules`` that compiled code recorded."""
         for rule, site, *where in self._noted[1:].reshape(-1, Noted.BYTES // 8)[: self._noted[0]].tolist():
             yield Breach(NOTED[rule], instruction_at(self._program, site), *where)
 
     def overruns(self) -> dict[int, Overrun]:
-        """Accesses that ran past an object, by site."""
+        """Accesses that extended past an object, by site."""
         overruns = {}
         for site in self._beyond[:, 0].nonzero()[0].tolist():
             cta, thread, address, farthest = self._beyond[site].tolist()

@@ -1,7 +1,7 @@
 """Linear forms in the indices of threads and blocks, and whether accesses at such addresses are disjoint.
 
-If every number of a block is no less than what the smaller ones can add up to, and what is larger a multiple of as much, no two blocks
-access the same bytes.
+If every coefficient of a block index is at least the maximum sum of the smaller terms, and all larger coefficients are multiples of
+it, no two blocks access the same bytes.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ __all__ = [
     "are_values_apart",
 ]
 
-#: axes of ``%tid``, of ``%ctaid`` and of an index that is loaded
+#: axes of ``%tid``, of ``%ctaid`` and of a loaded index
 _THREAD, _BLOCK, _LOADED = range(3), range(3, 6), 6
 AXES = 7
 
 
 @dataclass(frozen=True)
 class Form:
-    """``constant`` + Σ number · index + Σ number · bit of an index + Σ step · count, of which no partial result wrapped around."""
+    """``constant`` + Σ number · index + Σ number · bit of an index + Σ step · count, without overflow in partial results."""
 
     constant: int
-    #: by axis of ``%tid`` (0 … 2) and ``%ctaid`` (3 … 5), and of an index that is loaded from an array (6), less the least one there
+    #: coefficients by axis of ``%tid`` (0 … 2) and ``%ctaid`` (3 … 5), and of a loaded index minus its minimum (6)
     numbers: tuple[int, ...] = (0,) * AXES
-    #: each step, above 0, with the greatest value of its count; the least one is 0
+    #: steps > 0, each with the maximum of its count, which begins at 0
     steps: tuple[tuple[int, int], ...] = ()
-    #: by axis and bit of the index
+    #: coefficients by axis and bit of the index
     bits: tuple[tuple[tuple[int, int], int], ...] = ()
 
     @property
     def known(self) -> bool:
-        """Whether it is its constant."""
+        """Whether it is constant."""
         return not any(self.numbers) and not self.steps and not self.bits
 
     @property
     def is_loaded(self) -> bool:
-        """Whether an index that is loaded is a part of it."""
+        """Whether it contains a loaded index."""
         return self.numbers[_LOADED] != 0 or any(axis == _LOADED for (axis, _), _ in self.bits)
 
     @property
@@ -53,7 +53,7 @@ class Form:
         return not (several or self.is_loaded)
 
     def plus(self, other: Form, sign: int = 1) -> Form:
-        """The sum (``sign`` −1: the difference), with counts that have nothing to do with one another."""
+        """The sum (``sign`` −1: the difference), treating all counts as independent."""
         numbers = tuple(a + sign * b for a, b in zip(self.numbers, other.numbers))
         most = dict(self.steps)
         for step, count in other.steps:
@@ -80,7 +80,7 @@ class Form:
         return Form(constant, tuple(by * item for item in other.numbers), steps, bits)
 
     def joined(self, other: Form) -> Form | None:
-        """Either of them."""
+        """A form that covers both."""
         if self == other:
             return self
         if self.numbers != other.numbers or self.bits != other.bits:
@@ -99,8 +99,8 @@ class Form:
         return [(self.numbers[axis] << bit) + bits.get((axis, bit), 0) for bit in range(count)]
 
     def of_axis(self, axis: int, extent: int) -> list[tuple[int, int]]:
-        """Numbers with the extents of what they are multiplied by: the index, or where they differ its bits, which are taken to be
-        independent."""
+        """Coefficients with their extents: those of the index, or, if its bits have different ones, of its bits, which are assumed to
+        be independent."""
         if any(bit == axis for (bit, _), _ in self.bits):
             return [(number, 2) for number in self.by_bits(axis, extent)]
         return [(self.numbers[axis], extent)] if extent > 1 else []
@@ -154,7 +154,7 @@ def _are_apart(
             most[step] = max(most.get(step, 0), count)
     distances = sorted(bit - min(places) for bit in places)
     known = {number for number, _ in among if number} | {*most}
-    # all that a block accesses in one range, or what lies at a distance as one more step, or as several
+    # tries all accesses of a block as one range, their distances as one more step, or as several steps
     ways = [
         [(1, distances[-1])],
         [(gcd(*distances), distances[-1] // max(1, gcd(*distances)))],
@@ -166,7 +166,7 @@ def _are_apart(
 
 
 def _steps_of(distances: Sequence[int], known: Iterable[int]) -> list[tuple[int, int]]:
-    """Steps with greatest counts that add up to all distances: multiples of known numbers, as far as they go."""
+    """Steps with maximum counts whose sums cover all distances, preferably multiples of known numbers."""
     steps = []
     for number in sorted(known, reverse=True):
         counts = {distance // number for distance in distances}

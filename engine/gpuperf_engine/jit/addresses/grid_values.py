@@ -1,10 +1,10 @@
 """Addresses in all threads of a grid, if linear forms do not decide whether they are disjoint: quotients and remainders, reversed
 bits, hashes, and values loaded from arrays that the launch only reads.
 
-They follow from ``%tid``, ``%ctaid``, parameters and memory as it is before the launch. That part of the kernel is computed here
-before it runs, for some blocks at a time, and it is noted which warp accesses which element. Conditions on the way to an access count
-as far as they follow from the same; where they do not, the access is taken to happen, so that more may be shared here than in the
-launch. Of loops the one around an access is followed, if its address depends on that alone.
+They depend only on ``%tid``, ``%ctaid``, parameters and memory before the launch. This part of the kernel is computed before it
+runs, for some blocks at a time, and the warp that accesses each element is recorded. Conditions of an access are evaluated if they
+depend only on the same; otherwise the access is assumed to happen, so that conflicts may be overestimated. The loop around an
+access is evaluated if its address depends on no other loop.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from .thread_values import DEPTH, ThreadValues
 
 __all__ = ["GridValues"]
 
-#: threads that are computed at once: their values fit into a cache of the second level
+#: threads that are computed at once, so that their values fit into the L2 cache of the host
 _AT_ONCE = 1 << 15
-#: accesses of a launch that are looked at, and elements of an allocation
+#: limits of the accesses of a launch, and of the elements of an allocation
 _ACCESSES, _ELEMENTS = 1 << 24, 1 << 25
-#: bytes of an array on which addresses may depend
+#: limit of bytes of an array on which addresses depend
 _LOADED = 1 << 25
-#: bytes of a line, and how many times the lines that would do are many
+#: bytes of a line, and the ratio of accessed to necessary lines from which accesses are scattered
 _LINE, _SCATTERED = 64, 4
 _U64 = scalar_type("u64")
 
@@ -48,7 +48,7 @@ _Lanes = NDArray[np.bool_]
 
 
 class GridValues(ThreadValues):
-    """Values of a kernel in all threads of a launch. ``reads``: the sites that load what nobody stores."""
+    """Values of a kernel in all threads of a launch. ``reads``: the sites that load from memory that the launch does not store to."""
 
     def __init__(self, program: Program, plan: LaunchPlan, memory: Memory, reads: Iterable[Site]) -> None:
         super().__init__(program, plan)
@@ -57,15 +57,14 @@ class GridValues(ThreadValues):
         self._blocks = np.zeros(0, np.uint32)
         self._flow = Conditions(program.blocks_of(0))
         self._loops = loops_of(program)
-        #: what the phis of the loop that is followed hold
+        #: current values of the φs of the evaluated loop
         self._now: dict[Node, LaneValue] = {}
         self._plans: dict[int, _Plan] = {}
-        #: by the address of an allocation which bytes of it have been loaded
+        #: address of an allocation → the range of its loaded bytes
         self._loaded: dict[int, tuple[Allocation, int, int]] = {}
 
     def apart(self, sites: Sequence[Site]) -> tuple[bool, bool]:
-        """Whether blocks, and whether the warps of each block, access bytes of their own at all of these sites; false, too, where that
-        is not known."""
+        """Whether blocks, and whether the warps of each block, access disjoint bytes at all of these sites; ``False`` if unknown."""
         plan = self.plan
         if not all(map(self._is_followed, sites)):
             return False, False
@@ -77,7 +76,7 @@ class GridValues(ThreadValues):
         first = 0
         with np.errstate(all="ignore"):
             while first < plan.ctas and owners.among:
-                # one block shows whether anything is known
+                # a single block first, as it shows whether the addresses can be computed
                 count = min(at_once if first else 1, plan.ctas - first)
                 warps = self._begin(first, count)
                 if not all(self._note(site, warps, owners) for site in sites):
@@ -86,7 +85,7 @@ class GridValues(ThreadValues):
         return owners.among, owners.among and owners.within
 
     def are_scattered(self, sites: Iterable[Site]) -> bool:
-        """Whether at one of these sites the lanes of warps of the first block access several times the lines that their bytes fill."""
+        """Whether warps of the first block access ``_SCATTERED`` times as many lines as necessary at one of these sites."""
         with np.errstate(all="ignore"):
             warps = self._begin(0, 1)
             return any(self._is_scattered(site, warps) for site in sites if self._is_followed(site))
@@ -104,13 +103,13 @@ class GridValues(ThreadValues):
         )
 
     def _is_followed(self, site: Site) -> bool:
-        """Whether the address of a site may be known."""
+        """Whether the address of a site may be computable."""
         program = self.program
         known = site.index < len(program.sites) and site.instruction.effect.per_lane
         return known and program.blocks[site.block].function == 0
 
     def loaded(self) -> list[Elements]:
-        """What has been loaded."""
+        """The loaded elements."""
         found = []
         for allocation, begin, end in self._loaded.values():
             start = allocation.address + begin
@@ -120,7 +119,7 @@ class GridValues(ThreadValues):
         return found
 
     def _begin(self, first: int, count: int) -> NDArray[np.uint32]:
-        """Go on with some blocks; gives the number of each thread's warp among all, from 1 on."""
+        """Continue with some blocks. Returns the number of each thread's warp in the launch, from 1 on."""
         threads = self.plan.threads_per_cta
         self._blocks = np.repeat(np.arange(first, first + count, dtype=np.uint32), threads)
         self._indices.clear()
@@ -141,7 +140,7 @@ class GridValues(ThreadValues):
         return index if index is None or len(index) == 1 else np.tile(index, len(self._blocks) // len(index))
 
     def _note(self, site: Site, warps: NDArray[np.uint32], owners: _Owners) -> bool:
-        """Note what a site accesses; false if that is not known."""
+        """Record the accesses of a site. Returns ``False`` if they are unknown."""
         for where in self._executions(site, len(warps)):
             starts = self._starts(site.instruction, DEPTH)
             if where is None or starts is None:
@@ -153,7 +152,7 @@ class GridValues(ThreadValues):
         return True
 
     def _starts(self, instruction: Instruction, depth: int) -> NDArray[np.int64] | None:
-        """The addresses at which a load or store begins."""
+        """The addresses of a load or store."""
         addresses = [item for item in instruction.operands if isinstance(item, Address)]
         if len(addresses) != 1 or addresses[0].base is None:
             return None
@@ -165,8 +164,8 @@ class GridValues(ThreadValues):
     # -- control flow ----------------------------------------------------------------------------------------------------
 
     def _executions(self, site: Site, count: int) -> Iterator[_Lanes | None]:
-        """The threads that execute a site: once, or each time round of the loop on which its address depends, while the phis of that
-        hold what they do then. ``None``: they are not known."""
+        """The threads that execute a site: once, or in each iteration of the loop on which its address depends, whose φs have their
+        values of that iteration meanwhile. ``None``: unknown."""
         plan = self._plans.get(site.index) or self._plans.setdefault(site.index, self._planned(site))
         everyone = np.ones(count, np.bool_)
         if plan.loop is None:
@@ -178,7 +177,7 @@ class GridValues(ThreadValues):
             self._forget(plan.loop)
             yield self._holding(plan.conditions, site.instruction, lanes)
             left = self._holding(plan.stays, None, lanes)
-            # without a condition that is known it does not end
+            # without a known condition the loop would not end
             lanes = None if left is lanes else left
             self._now = {phi: value for phi, node in plan.nexts.items() if (value := self._of_phi(phi, node))}
         self._now = {}
@@ -187,7 +186,7 @@ class GridValues(ThreadValues):
             yield None
 
     def _planned(self, site: Site) -> _Plan:
-        """What decides when a site is executed."""
+        """The conditions of a site's execution."""
         flow, instruction = self._flow, site.instruction
         conditions = flow.of_block(site.block)
         addresses = (item.base for item in instruction.operands if isinstance(item, Address))
@@ -223,7 +222,7 @@ class GridValues(ThreadValues):
         )
 
     def _closure(self, nodes: Iterable[Node]) -> set[Node]:
-        """All that some nodes come from."""
+        """The transitive sources of some nodes."""
         left = [*nodes]
         seen = {*left}
         while left:
@@ -233,7 +232,7 @@ class GridValues(ThreadValues):
         return seen
 
     def _heads(self, nodes: Iterable[Node]) -> list[Merge]:
-        """The phis among them that are at heads of loops."""
+        """The φs at loop heads among some nodes."""
         merges = (node for node in nodes if isinstance(node, Merge) and node.kind == "phi")
         return [merge for merge in merges if merge.block in self._loops]
 
@@ -242,14 +241,14 @@ class GridValues(ThreadValues):
         return self._node(node, phi.name, DEPTH)
 
     def _forget(self, loop: Loop) -> None:
-        """Forget what is computed in a loop."""
+        """Drop cached values of a loop."""
         block_of = self.program.block_of
         for node in [*self._known]:
             if (node.block if isinstance(node, Merge) else block_of[node]) in loop.body:
                 del self._known[node]
 
     def _holding(self, conditions: Iterable[Condition], own: Instruction | None, lanes: _Lanes) -> _Lanes:
-        """Those of some lanes in which conditions hold, as far as they are known, and the guard of an instruction."""
+        """The lanes in which all known conditions and the guard of an instruction hold."""
         for item in conditions:
             lanes = self._where(item.branch, item.guard, item.taken, lanes)
         return lanes if own is None or own.guard is None else self._where(own, own.guard, True, lanes)
@@ -284,7 +283,7 @@ class GridValues(ThreadValues):
         return self._known.get(node)
 
     def _merged(self, merge: Merge, register: Register, depth: int) -> LaneValue | None:
-        """What a register holds where two definitions meet."""
+        """The value of a φ of two definitions."""
         choice = self._flow.choice(merge.block) if merge.kind == "phi" and len(merge.sources) == 2 else None
         if choice is None:
             return None
@@ -294,7 +293,7 @@ class GridValues(ThreadValues):
         return _selected(guard, condition.guard.negated, one, other)
 
     def _partly(self, instruction: Instruction, register: Register, depth: int) -> LaneValue | None:
-        """What a register holds behind an instruction that some lanes leave out."""
+        """The value of a register after a guarded instruction."""
         kept = self._graph.kept[instruction]
         if len(kept) > 1 or instruction.guard is None:
             return None
@@ -330,7 +329,7 @@ class GridValues(ThreadValues):
         )
 
     def _elements(self, instruction: Instruction, depth: int) -> NDArray[np.generic] | None:
-        """What is loaded from an array, in threads that do so: to load what lies outside is an error."""
+        """The elements that threads load from an array; indices are clipped, as loads out of bounds are errors of the launch."""
         if instruction not in self._reads or depth <= 0:
             return None
         starts, size = self._starts(instruction, depth), access_bytes(instruction)
@@ -363,8 +362,8 @@ def _selected(
 
 @dataclass
 class _Plan:
-    """When a site is executed: whether that is known; the conditions for it; the loop that is followed, with the conditions to come
-    there and to go round again, and what its phis hold at first and next."""
+    """The execution of a site: whether it is known; its conditions; the evaluated loop, with the conditions of its entry and of
+    another iteration, and the initial and next values of its φs."""
 
     known: bool
     conditions: Sequence[Condition] = ()
@@ -376,7 +375,7 @@ class _Plan:
 
 
 class _Owners:
-    """Which warp has accessed the elements of an allocation, each of ``size`` bytes."""
+    """The warp that accessed each element of an allocation, of ``size`` bytes."""
 
     def __init__(self, memory: Memory, size: int, warps_per_cta: int) -> None:
         self._memory = memory
@@ -389,7 +388,7 @@ class _Owners:
         self.among = self.within = True
 
     def note(self, warps: NDArray[np.uint32], starts: NDArray[np.int64], site: Site) -> None:
-        """Note an access of threads. ``warps``: the number of each one's warp, from 1 on."""
+        """Record an access. ``warps``: the number of each thread's warp, from 1 on."""
         self._noted += len(starts) * (site.bytes // self._size)
         if not len(starts) or not self._is_in_one(starts, site.bytes) or self._noted > _ACCESSES:
             self.among &= not len(starts)

@@ -1,8 +1,8 @@
 """Index arrays: values loaded from arrays that a launch only reads, as part of the addresses of other accesses.
 
-A compiler cannot tell whether accesses at such addresses are apart. Before the launch the values are in memory: where no two elements
-hold the same one, accesses are as far apart as the loads of their indices. To look at indices before a loop runs is the inspector of
-Saltz, Mirchandaney and Crowley ("Run-Time Parallelization and Scheduling of Loops", IEEE Transactions on Computers 40, 1991).
+A compiler cannot prove that accesses at such addresses are disjoint. Before the launch the indices are in memory: if all are distinct,
+accesses are disjoint whenever the loads of their indices are. Inspecting indices before a loop runs is the inspector of Saltz,
+Mirchandaney and Crowley ("Run-Time Parallelization and Scheduling of Loops", IEEE Transactions on Computers 40, 1991).
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ __all__ = ["Elements", "IndexArray", "elements", "index_arrays"]
 _TYPES = {
     "u32": np.uint32, "b32": np.uint32, "s32": np.int32, "u64": np.uint64, "b64": np.uint64, "s64": np.int64,
 }  # fmt: skip
-#: so many times as many as there are indices, values are looked up in a table of flags
+#: a table of flags is used if the range of values is at most this many times the number of indices
 _SPARSE = 8
-#: indices that are looked at first: where several are the same, mostly some of these are
+#: indices that are checked first, as duplicates mostly occur among these
 _FIRST = 4096
-#: indices that are looked at together
+#: indices that are checked at once
 _AT_ONCE = 1 << 14
 
 
 @dataclass(eq=False)
 class Elements:
-    """Elements of memory on which depends what is known of a launch. ``begin``: the address of the first one, shape and dtype of
-    ``values``: those of all."""
+    """Elements of memory on which the results for a launch depend. ``begin``: the address of the first one; ``values``: all of
+    them."""
 
     begin: int
     values: NDArray[np.generic]
     _kept: NDArray[np.generic] | None = field(default=None, init=False, repr=False)
 
     def keep(self) -> None:
-        """Note the values, to be compared with those of later launches."""
+        """Copy the values, for comparison with those of later launches."""
         self._kept = self.values.copy()
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of what is noted."""
+        """Bytes of the copy."""
         return 0 if self._kept is None else self._kept.nbytes
 
     def is_as_kept(self, memory: Memory) -> bool:
-        """Whether memory holds the values that were noted."""
+        """Whether memory still has the copied values."""
         kept = self._kept
         if kept is None:
             return False
@@ -78,7 +78,7 @@ class IndexArray(Elements):
 
     @cached_property
     def are_distinct(self) -> bool:
-        """Whether no two elements are the same; false, too, where that would take long to find out."""
+        """Whether all elements are distinct; ``False`` also if that would take long to determine."""
         values, (low, high) = self.values, self.range
         count, span = len(values), high - low + 1
         if not count <= span <= _SPARSE * count + _FIRST:
@@ -93,15 +93,15 @@ class IndexArray(Elements):
         return int(np.count_nonzero(seen)) == count
 
     def apart(self, sites: Sequence[Site], forms: Forms) -> tuple[bool, bool]:
-        """Whether blocks, and whether the threads of each block, access bytes of their own at all of these sites. ``forms``: those in
-        which indices are a number."""
+        """Whether blocks, and whether the threads of each block, access disjoint bytes at all of these sites. ``forms``: those with
+        loaded indices."""
         known = forms.pieces(sites)
         if known is None:
             return False, False
         pieces, size = known
         if not all(form.is_loaded for form in pieces) or not are_values_apart(pieces, size, forms.extents):
             return False, False
-        # where a thread loads several indices, any of these
+        # a thread that loads several indices may use any of them
         width = self.values.itemsize
         among = are_apart(self.starts, width, forms.extents) and self.are_distinct
         within = are_threads_apart(pieces, size, forms.extents) or (
@@ -110,13 +110,13 @@ class IndexArray(Elements):
         return among, within
 
     def forms(self, forms: Forms) -> Forms:
-        """Forms of the same launch in which what is loaded from the array is a number."""
+        """Forms of the same launch in which loads from the array are a loaded index."""
         loaded = {site.instruction: self.range for site in self.loads}
         return Forms(forms.program, forms.plan, loaded)
 
 
 def index_arrays(reads: Mapping[Site, Object], forms: Forms, memory: Memory) -> list[IndexArray]:
-    """Those of a launch. ``reads``: which sites load from which objects to which nothing is stored."""
+    """The index arrays of a launch. ``reads``: sites that load from objects to which nothing is stored."""
     of_array: dict[tuple[Object, str], list[Site]] = defaultdict(list)
     for site, item in reads.items():
         kind = site.instruction.opcode.rpartition(".")[2]
@@ -141,7 +141,7 @@ def _array(sites: Sequence[Site], kind: str, forms: Forms, memory: Memory) -> In
     stride = gcd(*(number for form in starts for number in (form.constant - begin, *_numbers(form))))
     stride = stride or dtype.itemsize
     allocation = memory.holder(begin)
-    # what lies behind the array is no element: to load it is an error, if it is in no other one
+    # loads past the end must be errors, so nothing else may be there
     if allocation is None or allocation.pad or memory.below(last + dtype.itemsize - 1) is not allocation:
         return None
     count = (min(last, allocation.end - dtype.itemsize) - begin) // stride + 1
@@ -150,7 +150,7 @@ def _array(sites: Sequence[Site], kind: str, forms: Forms, memory: Memory) -> In
 
 
 def _numbers(form: Form) -> Iterable[int]:
-    """All that a form has besides its constant."""
+    """The coefficients of a form."""
     yield from form.numbers
     yield from (number for _, number in form.bits)
     yield from (step for step, _ in form.steps)

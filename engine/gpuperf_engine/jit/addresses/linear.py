@@ -1,8 +1,8 @@
 """Addresses of a program's sites as linear forms in the indices of threads and blocks.
 
-An address is followed back to parameters, constants, ``%tid`` and ``%ctaid`` through registers, through shifts and masks of their
-bits, and through what loops add to them. With the values of a launch it is a sum of an index, of a bit of an index, or of the count of
-a loop, times a number each.
+The definition of an address is traced to parameters, constants, ``%tid`` and ``%ctaid`` through registers, shifts and masks of
+bits, and induction variables. With the values of a launch it is a sum of products of a coefficient and an index, a bit of an index,
+or a loop count.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from .disjoint import AXES, Form
 __all__ = ["Forms", "loops_of"]
 
 
-#: definitions that are followed one behind the other
+#: limit of the length of chains of definitions
 _DEPTH = 64
 _WIDE = 1 << 62
-#: times that a loop over addresses is taken to go round at most, and by how much they change then: less than ``_WIDE`` in all
+#: limits of the iterations of a loop and of its stride, whose product is less than ``_WIDE``
 _ITERATIONS = _STRIDE = 1 << 30
-#: a loop goes on while a < b …, as the sign of b − a and what it is at least
+#: the condition of another iteration, a < b …, as the sign of b − a and its minimum
 _WHILE = {
     "lt": (1, 1), "le": (1, 0), "gt": (-1, 1), "ge": (-1, 0), "lo": (1, 1), "ls": (1, 0), "hi": (-1, 1), "hs": (-1, 0),
 }  # fmt: skip
@@ -55,9 +55,9 @@ class Forms:
 
     program: Program
     plan: LaunchPlan
-    #: loads whose result is a number, of one array, with its least and its greatest element
+    #: loads from one index array, with its minimum and maximum
     loaded: Mapping[Instruction, tuple[int, int]] = field(default_factory=dict)
-    #: whether any of these has been a part of what was asked for
+    #: whether a requested form contained one of these loads
     has_loaded: bool = False
     _known: dict[Node, Form | None] = field(default_factory=dict)
     _iterations: dict[int, int | None] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Forms:
         self._loops = loops_of(self.program)
 
     def of(self, site: Site) -> Form | None:
-        """The address that a site accesses; ``None``: it is not known to be linear."""
+        """The address of a site; ``None`` unless it is linear."""
         addresses = [item for item in site.instruction.operands if isinstance(item, Address)]
         if len(addresses) != 1 or not site.instruction.effect.per_lane:
             return None
@@ -78,8 +78,7 @@ class Forms:
         return base and base.plus(Form(address.offset))
 
     def pieces(self, sites: Sequence[Site]) -> tuple[list[Form], int] | None:
-        """What all of these access, in pieces as long as the smallest access, and how many bytes that is; ``None``: it is not known to
-        be linear."""
+        """The accesses of all sites, in pieces of the size of the smallest access, and that size; ``None`` unless all are linear."""
         linear = [form for site in sites if site.index < len(self.program.sites) and (form := self.of(site))]
         if len(linear) < len(sites):
             return None
@@ -92,7 +91,7 @@ class Forms:
         return pieces, size
 
     def handle(self, instruction: Instruction) -> int | None:
-        """The handle of the image that an instruction accesses; ``None``: it is not known."""
+        """The handle of the image that an instruction accesses; ``None`` if unknown."""
         image = next((item.base for item in instruction.operands if isinstance(item, Address)), None)
         if isinstance(image, Variable):
             return dict(zip(self.program.symbols, self.plan.symbols.tolist())).get(image)
@@ -100,8 +99,8 @@ class Forms:
         return form.constant if form is not None and form.known else None
 
     def stored(self, site: Site) -> bytes | tuple[int, Form] | None:
-        """The bytes that each element of a store holds in every thread, or how many there are and the number that they hold in each
-        thread of a block; ``None``: they are not known, or not the same."""
+        """The stored bytes of each element if they are the same in all threads, or their number and a form of the value per block;
+        ``None`` if unknown, or if elements differ."""
         instruction = site.instruction
         if instruction.effect is not STORE:
             return None
@@ -114,7 +113,7 @@ class Forms:
     def _constant(
         self, reader: Instruction, operand: Operand, width: int, depth: int
     ) -> bytes | tuple[int, Form] | None:
-        """The low bytes of an operand, as ``stored`` gives them."""
+        """The low bytes of an operand, as returned by ``stored``."""
         if isinstance(operand, Immediate):
             return operand.value.to_bytes(16, "little", signed=operand.value < 0)[:width]
         if not isinstance(operand, Register) or width > operand.type.bytes:
@@ -133,7 +132,7 @@ class Forms:
 
     def _node(self, node: Node, depth: int) -> Form | None:
         if node not in self._known:
-            self._known[node] = None  # what follows from itself
+            self._known[node] = None  # breaks cyclic definitions
             if depth:
                 form = (
                     self._merge(node, depth - 1) if isinstance(node, Merge) else self._result(node, depth - 1)
@@ -164,7 +163,7 @@ class Forms:
     # -- loops -----------------------------------------------------------------------------------------------------------
 
     def _merge(self, node: Merge, depth: int) -> Form | None:
-        """What a register holds where several definitions meet."""
+        """The form of a merge of several definitions."""
         if node.kind != "phi":
             return None
         begin, step = self._induction(node, depth)
@@ -181,7 +180,7 @@ class Forms:
         return self._fitting(begin.plus(most, 1 if step > 0 else -1), bits)
 
     def _induction(self, node: Merge, depth: int) -> tuple[Form | None, int]:
-        """What a register holds when a loop begins, and what is added each time round; 0 where that is not known."""
+        """The initial value of an induction variable, and its step; 0 if unknown."""
         changes: set[int] = set()
         forms: list[Form | None] = []
         for source in node.sources:
@@ -201,7 +200,7 @@ class Forms:
         return begin, changes.pop()
 
     def _chain(self, node: Node, head: int, depth: int) -> tuple[Merge, int] | None:
-        """What a register holds at the head of a loop, and which constants are added to that."""
+        """The φ at the head of a loop from which a node is computed by adding constants, and their sum."""
         change = 0
         for _ in range(depth):
             if isinstance(node, Merge):
@@ -221,7 +220,7 @@ class Forms:
         return None
 
     def _iterations_of(self, head: int, depth: int) -> int | None:
-        """How often a loop goes round again at most, by the branch at its end or at its head."""
+        """An upper bound of the further iterations of a loop, by the branch at its end or at its head."""
         if head not in self._iterations:
             self._iterations[head] = None
             loop = self._loops[head]
@@ -231,7 +230,7 @@ class Forms:
         return self._iterations[head]
 
     def _until(self, loop: Loop, block: BasicBlock, depth: int) -> int | None:
-        """The same by the branch at the end of one block that is run each time."""
+        """The same, by the branch at the end of a block that every iteration executes."""
         if block.kind != "branch" or block.guard is None or block.terminator is None or depth <= 0:
             return None
         stays = [target in loop.body for target in block.successors]
@@ -254,7 +253,7 @@ class Forms:
         return self._least(name, begin.plus(Form(chain[1])), step, end, kind[0]) if begin and step else None
 
     def _least(self, name: str, begin: Form, step: int, end: Form, kind: str) -> int | None:
-        """How often begin + step · count passes a test at most."""
+        """The maximum count for which begin + step · count passes a test."""
         (first, last), (low, high) = self.range(begin), self.range(end)
         if kind[0] == "u" and min(first, low) < 0:
             return None
@@ -281,7 +280,7 @@ class Forms:
         return form if -limit <= low and high < limit else None
 
     def _result(self, instruction: Instruction, depth: int) -> Form | None:
-        """What an instruction computes."""
+        """The form of an instruction's result."""
         word, *rest = instruction.opcode.split(".")
         operands = instruction.operands
         if instruction in self._graph.kept:
@@ -307,7 +306,7 @@ class Forms:
             return None
         forms = [item for item in given if item is not None]
         if sum(item.is_loaded for item in forms) > 1:
-            # these may be several elements
+            # the result may have several elements
             return None
         form: Form | None = None
         if word in ("mov", "cvt", "cvta") and len(forms) == 1:
@@ -340,7 +339,7 @@ class Forms:
         return form if -limit <= low and high < limit else None
 
     def _of_bits(self, word: str, forms: Sequence[Form], bits: int) -> Form | None:
-        """What an instruction computes that moves bits of indices, or leaves some out, by constants."""
+        """The form of an instruction that shifts or masks bits of indices by constants."""
         first, *others = forms
         if word in ("or", "xor") and len(others) == 1:
             return first.plus(others[0]) if self._share_no_bit(first, others[0]) else None
@@ -388,7 +387,7 @@ class Forms:
         return free and bits[0].isdisjoint(bits[1])
 
     def _places(self, form: Form) -> list[tuple[int, tuple[int, int]]] | None:
-        """Which bit of a value is which bit (axis, bit) of an index; ``None``: it is not made of them and of constant bits."""
+        """The bits of a value that are bits (axis, bit) of an index; ``None`` unless all other bits are constant."""
         if form.steps or form.constant < 0:
             return None
         bits = []
@@ -403,7 +402,7 @@ class Forms:
         return bits if distinct else None
 
     def _field(self, form: Form, start: int, ones: int) -> Form | None:
-        """The bits of a value from ``start`` on that a mask has."""
+        """The bits of a value from ``start`` on that are in a mask."""
         places = self._places(form)
         if places is None:
             return None
@@ -413,7 +412,7 @@ class Forms:
         return Form(form.constant >> start & ones, bits=tuple(sorted(kept)))
 
     def _element(self, instruction: Instruction) -> Form | None:
-        """What is loaded from an array whose elements are known."""
+        """The form of a load from an index array."""
         if instruction not in self.loaded:
             return None
         self.has_loaded = True
@@ -438,7 +437,7 @@ class Forms:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """Of the six indices, and of elements, less the least one."""
+        """The extents of the six indices, and the range of loaded indices."""
         low, high = next(iter(self.loaded.values()), (0, 0))
         return (*self.plan.block, *self.plan.grid, high - low + 1)
 

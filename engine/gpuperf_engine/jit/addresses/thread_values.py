@@ -1,4 +1,4 @@
-"""Values that follow only from the index of the thread in its block and from constants, for all threads of a block at once."""
+"""Values that depend only on the index of the thread in its block and on constants, for all threads of a block at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ...symbolic.slice_program import dependence_of
 
 __all__ = ["DEPTH", "ThreadValues"]
 
-#: definitions that are followed one behind the other
+#: limit of the length of chains of definitions
 DEPTH = 64
 _U32 = scalar_type("u32")
 
@@ -50,7 +50,7 @@ class ThreadValues:
         self._indices: dict[str, NDArray[np.uint32] | None] = {}
 
     def address(self, instruction: Instruction) -> NDArray[np.int64] | None:
-        """What a load, store or atomic accesses in shared memory, one element per thread; ``None``: it is not known."""
+        """The addresses of a load, store or atomic in shared memory, one per thread; ``None`` if unknown."""
         addresses = [item for item in instruction.operands if isinstance(item, Address)]
         if len(addresses) != 1:
             return None
@@ -93,7 +93,7 @@ class ThreadValues:
         return None if node is None else as_type(node, type)
 
     def _index(self, name: str) -> NDArray[np.uint32] | None:
-        """A special register: one element, or one for each thread; ``None``: it is not known."""
+        """A special register: one element, or one per thread; ``None`` if unknown."""
         word, _, axis = name.partition(".")
         wide, tall, _ = self.plan.block
         if word == "ntid" and axis:

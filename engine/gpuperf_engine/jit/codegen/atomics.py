@@ -18,12 +18,12 @@ from .values import record_values
 __all__ = ["write_atomic"]
 
 U64 = scalar_type("u64")
-#: where operands lie in ``%vals``: this many bytes for each source and for the old values
+#: bytes in ``%vals`` for each source operand, and for the old values
 _AREA = 1024
 
 
 def write_atomic(access: Access) -> None:
-    """``atom`` and ``red``. In programs whose CTAs may run at once, global ones are atomic on the host too."""
+    """``atom`` and ``red``. In programs whose CTAs may run in parallel, global ones are atomic on the host too."""
     to, writer = access.to, access.to.writer
     sources = _operands(access)
     record_values(access, sources[-1])
@@ -94,7 +94,7 @@ def _between(access: Access, addresses: Ref) -> Ref:
 
 
 def _noted(access: Access) -> Ref:
-    """Lanes that have been looked at for races, all at once."""
+    """Lanes that have been checked for races, all at once."""
     to, writer = access.to, access.to.writer
     noted = writer.call(
         "race_atomics",
@@ -110,7 +110,7 @@ def _noted(access: Access) -> Ref:
 
 
 def _reach(access: Access, lane: Ref, between: Ref) -> Ref:
-    """Host pointer of one lane's element, checked; ``between``: lanes that do not look for races."""
+    """Host pointer of one lane's element, checked; ``between``: lanes that are not checked for races."""
     to, writer = access.to, access.to.writer
     cell = writer.element("%area", "i64", lane)
     address = writer.load("i64", cell)
@@ -126,7 +126,7 @@ def _reach(access: Access, lane: Ref, between: Ref) -> Ref:
 
 
 def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: Ref, element: int) -> None:
-    """old → new for one element of one lane; the old value goes behind the operands."""
+    """old → new for one element of one lane; stores the old value after the operands."""
     to, writer = access.to, access.to.writer
     kind, raw = scalar_ll(access.type), f"i{access.type.bits}"
     memory = to.writer.at(host, element * access.type.bytes)
@@ -166,8 +166,8 @@ def _combine(access: Access, sources: list[list[NativeValue]], host: str, lane: 
 
 
 def _evaluated(access: Access, lane: Ref, given: list[Value | int]) -> NativeValue:
-    """The value to store. What a generic address means for floats follows from its window: shared memory keeps subnormals
-    (manual, ``atom``)."""
+    """The value to store. For generic addresses, the window decides whether floats are flushed: not in shared memory (manual,
+    ``atom``)."""
     to, form = access.to, access.instruction.form
     new = evaluate(form, given)[0]
     if access.name == "generic" and access.type.is_float and "space" in form.row.keywords:

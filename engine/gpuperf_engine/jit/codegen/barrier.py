@@ -1,4 +1,4 @@
-"""CTA barriers as LLVM IR: the warp notes what it waits for and stops; the scheduler lets it go on."""
+"""CTA barriers as LLVM IR: the warp stores what it waits for and stops; the scheduler resumes it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PRED = scalar_type("pred")
 
 
 class ArrivesDiverged(EngineError):
-    """A warp is diverged at a barrier. Not for users: the launch begins again, with code that counts the lanes there."""
+    """A warp is diverged at a barrier. Internal: the launch restarts with code that counts the lanes there."""
 
 
 def is_loose(instruction: Instruction) -> bool:
-    """Whether the lanes of a warp may come to this barrier one by one."""
+    """Whether the lanes of a warp may arrive at this barrier separately."""
     return instruction.form.row.name == "barrier" and "aligned" not in instruction.opcode.split(".")
 
 
@@ -80,7 +80,7 @@ def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -
     assert instruction is not None
     writer.set_field("%st", State.BARRIER_KIND, constant("i32", kind))
     to.flush()
-    # the lanes of a warp that left a reconvergence point early are gathered here, if it is an aligned barrier
+    # an aligned barrier gathers lanes that left a reconvergence point early
     gathering = GATHER_CODE + block.index
     generator.resumable.add(gathering)
     writer.jump(f"g{block.index}")
@@ -92,7 +92,7 @@ def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -
         event = Event.DIVERGED if is_loose(instruction) else Event.DIVERGENT_BARRIER
         generator.guarded_stop(writer.icmp("ne", live, here), gathering, event)
     if kind >= 3 and not by_lanes:
-        # whoever has arrived waits next, and the other way round
+        # lanes must alternate arriving and waiting
         there = writer.field("%st", State.CLUSTER, "i32")
         wrong = writer.icmp("eq" if kind == 4 else "ne", there, 0)
         generator.guarded_stop(wrong, block.index, Event.CLUSTER_ORDER)
@@ -112,7 +112,7 @@ def _write_arrival(to: BlockWriter, kind: int, parts: list[str] | None = None) -
 
 
 def _result(to: BlockWriter, parts: list[str]) -> NativeValue:
-    """What ``.red`` gives, as the scheduler left it in the state."""
+    """The result of ``.red``, which the scheduler stored in the state."""
     writer = to.writer
     if "popc" in parts:
         return to.value(U32, writer.field("%st", State.BARRIER_COUNT, "i32"), True)

@@ -1,4 +1,4 @@
-"""One basic block as LLVM IR: reading and writing registers, instructions with semantics, and the end of the block."""
+"""One basic block as LLVM IR: reading and writing registers, instructions with semantics, and the terminator."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ..ir.abi import Context, State
 from ..ir.codes import PLACE_SHIFT, Event, Status
 from ..ir.operands import LANES, Ref, constant, lanes_of, scalar_ll, vector_ll
 from ..ir.values import NativeValue
-from . import bulk, copy, exchange, images, mbarrier, ordering, stack, tensor_memory, warpgroup  # noqa: F401  (they register what they write)
+from . import bulk, copy, exchange, images, mbarrier, ordering, stack, tensor_memory, warpgroup  # noqa: F401  (they register handlers)
 from .generator import CodeGenerator
 from .handlers import handles
 from .memory import address_value
@@ -42,7 +42,7 @@ from .terminators import write_terminator
 __all__ = ["BlockWriter"]
 
 PRED = scalar_type("pred")
-#: instructions of LLVM in one of its basic blocks: selecting and scheduling them takes more than linear time in their number
+#: limit of LLVM instructions per LLVM basic block, as instruction selection and scheduling take superlinear time
 _LONGEST = 1000
 
 
@@ -57,7 +57,7 @@ class BlockWriter:
         refused: Container[Instruction] = (),
     ) -> None:
         self.generator = generator
-        #: instructions that cannot be run: an error where they are reached
+        #: instructions that cannot be run: an error if they are reached
         self.refused = refused
         #: the instruction being written
         self.current: Instruction | None = None
@@ -67,7 +67,7 @@ class BlockWriter:
         self.writer = generator.writer
         self.uniform = generator.program.uniformity[block.function].uniform
         self.slots = generator.slots.of[block.function]
-        #: registers whose lanes that are off must stay as they are; ``blends``: all of them
+        #: registers whose inactive lanes must be preserved; ``blends``: all registers
         self.blends, self.kept = generator.slots.blends(block)
         self.values: dict[Register, NativeValue] = {}
         self.dirty: dict[Register, None] = {}
@@ -75,9 +75,9 @@ class BlockWriter:
         self.carry_written = False
         self.mask = Ref("i32", "")
         self.lanes = Ref(lanes_of("i1"), "")
-        #: an access of this block may have been refused
+        #: whether an access of this block may have failed
         self.faulting = False
-        #: lines that belong behind the block: stubs of its edges
+        #: lines after the block: stubs of its edges
         self.later: list[str] = []
 
     # ------------------------------------------------------------------------------------------------- structure
@@ -108,7 +108,7 @@ class BlockWriter:
             write_terminator(self)
 
     def restart(self) -> None:
-        """Go on in a fresh basic block: registers are read from their slots again."""
+        """Continue in a new LLVM basic block, in which registers are read from their slots again."""
         self.values.clear()
         self.dirty.clear()
         self.carry, self.carry_written = None, False
@@ -116,7 +116,7 @@ class BlockWriter:
         self.load_mask()
 
     def load_mask(self) -> None:
-        """Make the active mask available."""
+        """Load the active mask."""
         self.mask = self.writer.load("i32", "%mask")
         self.lanes = self.writer.bitcast(self.mask, f"<{LANES} x i1>")
 
@@ -134,7 +134,7 @@ class BlockWriter:
         handler(self, instruction)
 
     def compute(self, instruction: Instruction) -> None:
-        """What the row's semantics says of the values of the operands."""
+        """Apply the row's semantics to the operands."""
         form = instruction.form
         sources: list[Value] = list(self.sources(instruction))
         if form.reads_carry:
@@ -155,7 +155,7 @@ class BlockWriter:
         return -1 - (self.block.index << PLACE_SHIFT | self.block.instructions.index(instruction))
 
     def stop_at(self, instruction: Instruction, event: int) -> None:
-        """The warp stops if the guard holds in any lane."""
+        """Stop the warp if the guard holds in any lane."""
         mask = self.effective_mask(self.guard(instruction))
         index = self.block.instructions.index(instruction)
         self.error(mask, event, str(index))
@@ -179,7 +179,7 @@ class BlockWriter:
         return values
 
     def source(self, operand: Operand, type: ScalarType | None) -> NativeValue:
-        """One operand as a value of a type (of its own where ``None``)."""
+        """One operand as a value of a type (``None``: its own)."""
         if isinstance(operand, Register):
             value = self.read(operand)
             return value if type is None or type is value.type else self.as_type(value, type)
@@ -213,7 +213,7 @@ class BlockWriter:
         return _native(value.convert(type)) if type.is_float else self.as_type(value, type)
 
     def _literal(self, operand: Immediate, type: ScalarType) -> NativeValue:
-        """An integer constant where a float is wanted: 16-bit formats are written by their bits (``0x3C00``)."""
+        """An integer literal as a float: those of 16-bit formats are bit patterns (``0x3C00``)."""
         if type.bits <= 16 or type.lanes > 1:
             return NativeValue.of_bits(self.writer, operand.value, type)
         return NativeValue.of_bits(self.writer, 0, type).constant(float(operand.value), type)
@@ -244,7 +244,7 @@ class BlockWriter:
     # ------------------------------------------------------------------------------------------------- registers
 
     def read(self, register: Register) -> NativeValue:
-        """The value of a register; 0 where nothing was ever written."""
+        """The value of a register, initially 0."""
         value = self.values.get(register)
         if value is None:
             value = self.values[register] = self._load(register)
@@ -272,7 +272,7 @@ class BlockWriter:
         return NativeValue(writer, type, text, uniform)
 
     def assign(self, instruction: Instruction, results: list[NativeValue], guard: NativeValue | None) -> None:
-        """Give the results to the destination operands, in order; results beyond them are dropped."""
+        """Assign the results to the destination operands, in order; excess results are dropped."""
         first = instruction.operands[0] if instruction.operands else None
         if (
             len(results) == 1
@@ -323,7 +323,7 @@ class BlockWriter:
         self.carry, self.carry_written = value, True
 
     def flush(self, live: frozenset[Register] | None = None) -> None:
-        """Write changed registers that live on back to their slots."""
+        """Write changed live registers back to their slots."""
         live = self.block.live_out if live is None else live
         returned = self.generator.slots.returned[self.number]
         for register in self.dirty:
@@ -367,7 +367,7 @@ class BlockWriter:
     # ---------------------------------------------------------------------------------------------------- guards
 
     def predicate(self, guard: Guard) -> NativeValue:
-        """Where a guard holds."""
+        """A guard as a predicate."""
         value = self.read(guard.register)
         return _native(~value) if guard.negated else value
 
@@ -401,26 +401,26 @@ class BlockWriter:
         return self.lanes if mask == self.mask else self.writer.bitcast(mask, lanes_of("i1"))
 
     def error(self, mask: Ref, event: int, detail: str = "0") -> None:
-        """Leave with an error if any lane of a mask is set. A refused access before it comes first."""
+        """Leave with an error if any lane of a mask is set. A preceding invalid access takes precedence."""
         self.check_faults()
         self.writer.set_field("%st", State.CULPRITS, mask)
         self.generator.guarded_stop(self.writer.icmp("ne", mask, 0), self.block.index, event, detail)
 
     def report(self, value: NativeValue) -> None:
-        """Leave the lanes' values for a message."""
+        """Store the lanes' values for a message."""
         wide = _native(value.convert(scalar_type("u64")))
         cell = self.writer.at("%st", self.generator.slots.report)
         self.writer.store(wide.vector(), cell, 64)
 
     def check_faults(self) -> None:
-        """Leave if the runtime refused an access of this block."""
+        """Leave if an access of this block was invalid."""
         if self.faulting:
             self.faulting = False
             flag = self.writer.field("%ctx", Context.FAULTED)
             self.fault_if(self.writer.icmp("ne", flag, 0))
 
     def fault_if(self, test: Ref) -> None:
-        """Leave with a memory fault, which the runtime has noted, if an i1 holds."""
+        """Leave with a memory fault, which the runtime has recorded, if an i1 holds."""
         writer = self.writer
         bad, good = writer.label("fault"), writer.label("ok")
         writer.branch(test, bad, good)

@@ -1,4 +1,4 @@
-"""Bulk and tensor copies, and changes of tensor maps, as LLVM IR: operands for the runtime, which carries them out."""
+"""Bulk and tensor copies, and changes of tensor maps, as LLVM IR: calls of the runtime, which executes them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = ["put_ranks", "report_kind", "write_bulk", "write_replace", "write_sig
 
 U16, U32, U64 = scalar_type("u16"), scalar_type("u32"), scalar_type("u64")
 _PIECE = 16
-#: where in %vals
+#: offsets in %vals
 _TARGETS, _SIZES, _MBARRIERS, _WORDS, _VECTORS = (8 * LANES * number for number in range(5))
-#: which of the vectors the offsets of im2col begin with
+#: the first vector of im2col offsets
 _OFFSETS = 5
 Arguments = list[tuple[str, str]]
 
@@ -144,7 +144,7 @@ def _tensor(
 
 
 def _put_coordinates(to: BlockWriter, operands: dict[str, Operand], mode: int) -> None:
-    """Coordinates, and the offsets of im2col, which are 0 where the instruction has none."""
+    """Store coordinates, and the im2col offsets, which are 0 if the instruction has none."""
     writer = to.writer
     for first, operand in ((0, operands["c"]), (_OFFSETS, operands.get("offsets"))):
         for axis, item in enumerate(_elements(operand)):
@@ -156,7 +156,7 @@ def _put_coordinates(to: BlockWriter, operands: dict[str, Operand], mode: int) -
 
 
 def _put_overrides(to: BlockWriter, instruction: Instruction, operands: dict[str, Operand]) -> int:
-    """The address, and sizes and strides, that stand in place of those of the map; gives the bits of ``Bulk`` that say so."""
+    """Store the address, sizes and strides that override those of the map. Returns the corresponding flags of ``Bulk``."""
     writer, how = to.writer, 0
     if "base" in operands:
         how |= Bulk.READDRESSED
@@ -191,7 +191,7 @@ def write_replace(to: BlockWriter, instruction: Instruction) -> None:
     number = ordinal.value if isinstance(ordinal, Immediate) else 0
     start, size, bias = field_place(name, number)
     field = FIELDS[name]
-    # there is no value for a field that is not there
+    # an empty range of values for a field that does not exist
     low, high = (field.low, field.high) if number < field.number else (1, 0)
     space = (instruction.form.space or "generic").split("::")[0]
     values = writer.at("%vals", 0)
@@ -258,7 +258,7 @@ def _answer(
         ("i64", str(how)),
         ("i64", "0"),
     )
-    # the time slice ends at the next back edge, so that resident CTAs get clusters in turn
+    # the time slice ends at the next back edge, so that resident CTAs alternate in taking clusters
     asks = writer.icmp("ne", lanes, 0)
     quantum = writer.select(asks, constant("i32", 0), writer.load("i32", "%quantum"))
     writer.store(quantum, "%quantum")
@@ -266,11 +266,11 @@ def _answer(
 
 
 def write_signal(to: BlockWriter, instruction: Instruction, mask: Ref, moved: int) -> None:
-    """After ``st.async`` or ``red.async``: the mbarrier is signalled the bytes of each lane."""
+    """After ``st.async`` or ``red.async``: complete the bytes of each lane at its mbarrier."""
     writer = to.writer
     slot, mbarriers = next((slot, item) for slot, item in matched(instruction) if slot.name == "m")
     space = slot.space or instruction.form.space or "generic"
-    # a store that was refused signals nothing
+    # an invalid store signals nothing
     to.check_faults()
     ones, amounts = writer.at("%vals", 0), writer.at("%vals", 4 * LANES)
     _put(to, _address(to, mbarriers, space), "%area")
@@ -303,20 +303,20 @@ def _numbers(to: BlockWriter, *pointers: str) -> Arguments:
 
 
 def put_ranks(to: BlockWriter, instruction: Instruction) -> NativeValue:
-    """The bits of the CTAs that a multicast goes to."""
+    """The CTA mask of a multicast."""
     slot, operand = next((slot, item) for slot, item in matched(instruction) if slot.name == "mask")
     kind = U16 if slot.type is None or slot.type.bits == 16 else U32
     return _native(to.source(operand, kind).convert(U32))
 
 
 def report_kind(instruction: Instruction) -> int:
-    """Which pattern is reported, from 1 on."""
+    """The number of the reported pattern, from 1 on; 0 for none."""
     pattern = str(instruction.form.modifier("report") or "").rpartition("::")[2]
     return Bulk.PATTERNS.index(pattern) + 1 if pattern in Bulk.PATTERNS else 0
 
 
 def _edge(count: NativeValue) -> NativeValue:
-    """Bytes at one end, 255 for what is too much."""
+    """Ignored bytes at one end, at most 255, which is invalid."""
     return _native(count.apply("minimum", count.constant(255, U32), nan=False))
 
 

@@ -118,7 +118,7 @@ def read_words(to: BlockWriter, variable: Variable, offset: int, kind: ScalarTyp
 
 
 def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeValue, mask: Ref) -> None:
-    """A value into a call parameter, in the lanes of a mask."""
+    """Write a value to a call parameter, in the lanes of a mask."""
     writer = to.writer
     raw = value.bits_as(scalar_type(f"b{value.type.bits}"))
     bits, lanes = value.type.bits, to.spread(mask)
@@ -142,13 +142,13 @@ def write_words(to: BlockWriter, variable: Variable, offset: int, value: NativeV
         writer.store(merged, cell, 64)
 
 
-#: what is to be written where: a register, or a parameter at an offset
+#: an assignment: a register, or a parameter and an offset, and the value
 Move = tuple[Register | Variable, int, NativeValue]
 
 
 def read_arguments(to: BlockWriter, target: CallTarget, number: int) -> list[Move]:
-    """What a call gives to the formal parameters of function ``number``: all is read before anything is written, as the function may
-    be the caller itself."""
+    """The arguments of a call for the formal parameters of function ``number``. All are read before any is written, as the function
+    may be the caller itself."""
     function: Function = to.generator.program.functions[number]
     moves: list[Move] = []
     for formal, given in zip(function.params, target.arguments):
@@ -163,7 +163,7 @@ def read_arguments(to: BlockWriter, target: CallTarget, number: int) -> list[Mov
 
 
 def pass_arguments(to: BlockWriter, moves: list[Move], number: int, mask: Ref) -> None:
-    """Write them, in the lanes of a mask."""
+    """Write arguments in the lanes of a mask."""
     pass_stack(to, number, mask)
     for destination, offset, value in moves:
         if isinstance(destination, Register):
@@ -208,7 +208,7 @@ def _get(to: BlockWriter, number: int, register: Register) -> NativeValue:
 
 
 def _pieces(to: BlockWriter, formal: Variable, given: Operand) -> list[Move]:
-    """What a parameter gets from another, or from a register or constant."""
+    """The assignments to a parameter from another one, or from a register or constant."""
     if isinstance(given, Variable) and given.space == "param":
         moves: list[Move] = []
         size = min(formal.size, given.size)
@@ -222,8 +222,7 @@ def _pieces(to: BlockWriter, formal: Variable, given: Operand) -> list[Move]:
 
 
 def take_results(to: BlockWriter, target: CallTarget, number: int) -> None:
-    """Behind a call of function ``number``: its results are taken from its return parameters, and what the caller kept from where it
-    was kept."""
+    """After a call of function ``number``: read its results from its return parameters, and restore the saved state of the caller."""
     to.restart()
     function = to.generator.program.functions[number]
     moves: list[Move] = []
@@ -252,7 +251,7 @@ def take_results(to: BlockWriter, target: CallTarget, number: int) -> None:
 
 
 def store_arguments(to: BlockWriter, target: CallTarget, function: Function) -> None:
-    """Leave the arguments of a call of the system where Python finds them (``Slots.system``)."""
+    """Store the arguments of a system call for Python (``Slots.system``)."""
     for index, (formal, given) in enumerate(zip(function.params, target.arguments)):
         if isinstance(given, Sink):
             value = to.constant(0, U64)
@@ -264,7 +263,7 @@ def store_arguments(to: BlockWriter, target: CallTarget, function: Function) -> 
 
 
 def load_results(to: BlockWriter, target: CallTarget, function: Function) -> None:
-    """Behind a call of the system: its result is taken from the first cell."""
+    """After a system call: read its result from the first cell."""
     to.restart()
     for formal, result in zip(function.returns, target.returns):
         cell = to.value(U64, to.writer.load(vector_ll(U64), _system_cell(to, 0), 64))

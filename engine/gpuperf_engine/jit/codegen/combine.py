@@ -1,7 +1,7 @@
 """Reductions of bulk and tensor copies as runtime functions, one per opcode, which the loop over their pieces calls by address.
 
-``combine_function("combine_cp.reduce.async.bulk.…")`` takes where the old values are, where the new ones are, and the number of their
-type in a tensor map. Of a bulk copy it combines 16 bytes, of a tensor copy one element.
+The arguments of ``combine_function("combine_cp.reduce.async.bulk.…")`` are the addresses of old and new values, and the number of
+their type in a tensor map. It combines 16 bytes of a bulk copy, or one element of a tensor copy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PIECE = 16
 
 
 def combined_types(operation: str) -> dict[int, str]:
-    """The types of elements that a reduction of a tensor takes, by number."""
+    """The element types that a tensor reduction accepts, by number."""
     names = REDUCTIONS[operation].split()
     return {number: item.name for number, item in enumerate(ELEMENTS) if item.name in names}
 
@@ -74,7 +74,7 @@ def combine_function(name: str) -> str:
 
 
 def _cells(writer: Emitter, offset: int) -> tuple[Ref, Ref]:
-    """Where an old value is, and a new one."""
+    """The addresses of an old and a new value."""
     if offset == 0:
         return Ref("ptr", "%target"), Ref("ptr", "%source")
     old, new = (writer.place(base, offset) for base in ("%target", "%source"))

@@ -1,4 +1,4 @@
-"""``cp.async`` as LLVM IR: copied by the runtime when it is issued, so its groups and waits have nothing to do."""
+"""``cp.async`` as LLVM IR: the runtime copies when it is issued, so groups and waits do nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ U32, U64, PRED = scalar_type("u32"), scalar_type("u64"), scalar_type("pred")
 
 @handles(ASYNC_COPY)
 def write_copies(to: BlockWriter, instruction: Instruction) -> None:
-    """A copy, or what makes or awaits groups of copies, which are complete when they are issued."""
+    """A copy, or an instruction on groups of copies, which are complete when they are issued."""
     (write_order if completes_at_issue(instruction) else _write_copy)(to, instruction)
 
 

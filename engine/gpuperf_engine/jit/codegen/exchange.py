@@ -1,7 +1,7 @@
 """Exchange between lanes as LLVM IR: shfl, vote, match, redux, activemask, elect, bar.warp.sync, mma.
 
-The participants are the member mask's lanes that have not ended; all must be here, else the warp stops for the scheduler
-(``Event.PARK``), which carries the operation out when the others have come, and continues behind it.
+The participants are the live lanes of the member mask. All must be present; otherwise the warp stops for the scheduler
+(``Event.PARK``), which executes the operation when the others have arrived, and continues after it.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class _Exchange:
         return wanted
 
     def _shuffle_by_all(self, asked: NativeValue, alien: Ref, wanted: NativeValue) -> tuple[Ref, NativeValue]:
-        """Where all lanes that live execute a shuffle with one member mask that some are not in, all take part, which is noted (rule
-        ``shuffle-mask``). The lanes for which it is an error, and those that take part."""
+        """If all live lanes execute a shuffle with one member mask, all take part, even those outside of it, which is noted (rule
+        ``shuffle-mask``). Returns the lanes for which it is an error, and those that take part."""
         to, writer = self.to, self.to.writer
         every = writer.icmp("eq", self.mask, writer.load("i32", "%live"))
         if asked.uniform:
@@ -149,8 +149,8 @@ Results = TypeVar("Results", bound=Callable[[_Exchange], list[NativeValue]])
 
 
 def write_exchange(to: BlockWriter, instruction: Instruction, write: Callable[[_Exchange], None]) -> None:
-    """One exchange instruction, whose work ``write`` does. Where lanes may have to wait, the block can be continued behind it, and the
-    instruction be carried out by itself, for the lanes of a diverged warp."""
+    """One exchange instruction, written by ``write``. If lanes may have to wait, the block can be continued after it, and the
+    instruction can be executed separately, for the lanes of a diverged warp."""
     begins = to.block.synchronises and instruction is to.block.instructions[0]
     diverges = begins and to.generator.may_diverge[to.number]
     if diverges:
@@ -174,7 +174,7 @@ def write_exchange(to: BlockWriter, instruction: Instruction, write: Callable[[_
 
 
 def _gives(*effects: Effect) -> Callable[[Results], Results]:
-    """Registers what works out the results of an exchange."""
+    """Registers the function that computes the results of an exchange."""
 
     def register(results: Results) -> Results:
         def write(exchange: _Exchange) -> None:
@@ -253,9 +253,11 @@ def _runtime_match(exchange: _Exchange, value: NativeValue) -> NativeValue:
 
 @_gives(REDUX)
 def _redux(exchange: _Exchange) -> list[NativeValue]:
-    """The members' values combined; in which order makes no difference to any operation that there is."""
+    """The combination of the members' values; all operations are independent of the order."""
     value = exchange.source("a").clean()
-    if value.type.is_float:  # one lane alone gives its magnitude, or the canonical NaN, too
+    if (
+        value.type.is_float
+    ):  # so that the result of a single lane is its magnitude or the canonical NaN as well
         (combined,) = evaluate(exchange.instruction.form, [value, value])
         assert isinstance(combined, NativeValue)
         value = combined.clean()
@@ -263,7 +265,7 @@ def _redux(exchange: _Exchange) -> list[NativeValue]:
 
 
 def _tree(exchange: _Exchange, value: NativeValue) -> NativeValue:
-    """Combine what is 16 lanes apart, then 8, 4, 2 and 1; the other lanes hold what changes nothing."""
+    """Combine lanes at distances 16, 8, 4, 2 and 1; lanes outside have the neutral element."""
     to, writer = exchange.to, exchange.to.writer
     members = writer.and_(exchange.members.scalar(), exchange.mask)
     neutral = Ref(value.ll(False), "zeroinitializer")
@@ -384,7 +386,7 @@ def _shuffle(exchange: _Exchange) -> list[NativeValue]:
     value = exchange.source("a").clean()
     b, c = exchange.source("b"), exchange.source("c")
     here = to.spread(exchange.mask)
-    # lanes that do not participate give 0
+    # lanes that do not participate provide 0
     given = writer.select(here, value.vector(), "zeroinitializer")
     if b.number is not None and c.number is not None and exchange.members.uniform:
         lanes, inside = _pattern(exchange, b, c)
@@ -397,7 +399,7 @@ def _shuffle(exchange: _Exchange) -> list[NativeValue]:
     text = writer.call("v_permute_32", raw, (raw, given), (raw, source.vector()))
     fetched = to.value(value.type, text)
     if not exchange.members.uniform:
-        # lanes of another group take no part in this one's exchange
+        # lanes of another group do not take part in the exchange of this one
         member = exchange.members._shr(source)._and(exchange.members.constant(1, U32))
         fetched = member._compare(member.constant(0, U32), "eq")._select(
             fetched.constant(0, value.type), fetched

@@ -1,8 +1,8 @@
-"""A program as LLVM IR: one function that runs one warp from where it stopped to where it must stop next.
+"""A program as LLVM IR: one function that runs one warp until it must stop.
 
 ``warp(context, cta, state) → status``. Registers that live across block edges have slots in the warp's state; inside a block
-values are SSA, read at first use and written back at the block's end. Every block exists once and runs under the active mask.
-Lanes that wait are on a stack in the state; each reconvergence point has its own small dispatch. See ``jit.ir.abi`` for
+values are SSA, read on first use and written back at the block's end. Every block exists once and runs under the active mask.
+Waiting lanes are on a stack in the state; each reconvergence point has its own small dispatch. See ``jit.ir.abi`` for
 the state and ``flow.blocks`` for the blocks.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["generate"]
 
 
 def _write_block(generator: CodeGenerator, block: BasicBlock, function: Function) -> None:
-    """A block; instructions that cannot be run become an error that is met where they are reached."""
+    """A block; instructions that cannot be run are an error only if they are reached."""
     writer, refused = generator.writer, set[Instruction]()
     start = len(writer.lines)
     while True:
@@ -47,10 +47,10 @@ def generate(
     diverged: bool = False,
     values: bool = False,
 ) -> tuple[str, Generated]:
-    """The IR of a program, and what goes with it; ``threads``: that counts lanes one by one as well; ``clustered``: for launches
-    whose CTAs run in clusters; ``diverged``: with barriers at which warps are diverged; ``values``: that records what accesses carry.
+    """The IR of a program with its metadata; ``threads``: with counters per thread; ``clustered``: for launches with clusters;
+    ``diverged``: with barriers for diverged warps; ``values``: with records of accessed values.
 
-    Raises ``Unsupported`` for what cannot be put off until it is reached.
+    Raises ``Unsupported`` for errors that cannot be deferred until they are reached.
     """
     generator = CodeGenerator(program, watching, threads, clustered, diverged, values)
     writer = generator.writer

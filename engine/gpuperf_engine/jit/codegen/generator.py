@@ -1,4 +1,4 @@
-"""What code generation of one program shares: its slots, counters, the stack, and how code stops."""
+"""The shared state of code generation for one program: slots, counters, the stack, and how code stops."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["CodeGenerator", "Generated"]
 
 @dataclass(frozen=True)
 class Generated:
-    """What running a program's code needs to know. ``needs`` are the runtime functions it calls.
+    """Metadata of a program's code. ``needs`` are the runtime functions that it calls.
 
     ``slots`` and ``constants`` map, per function, indices of registers to ``(offset, same in all lanes)`` and to bit patterns;
-    ``report`` is where values are left for messages, ``system`` where the arguments of system calls are; ``watch`` how unwritten
-    shared memory is known (``Context.WATCH``); ``area_bytes`` the size of what a call inside a recursive function keeps.
+    ``report`` is the offset of values for messages, ``system`` that of the arguments of system calls; ``watch`` how the shadow of
+    shared memory works (``Context.WATCH``); ``area_bytes`` the size of the saved state of a call in a recursive function.
     """
 
     needs: tuple[str, ...]
@@ -43,16 +43,16 @@ class Generated:
     constants: tuple[dict[int, int], ...]
 
 
-#: events after which paths of a warp may wait; until one comes there is nothing for the other events of paths to look after
+#: events after which paths of a warp may wait; without any of them, other events of paths have nothing to do
 _OF_PATHS = frozenset((Event.PARK, Event.SPIN, Event.DIVERGENT_BARRIER, Event.ARRIVES))
 
 
 class CodeGenerator:
-    """Everything that code generation of one program shares.
+    """The shared state of code generation for one program.
 
-    ``watching``: shared memory has a shadow byte for byte, because pieces of words are stored. ``threads``: lanes are counted one
-    by one as well. ``clustered``: its CTAs run in clusters. ``diverged``: warps may be diverged at its barriers.
-    ``values``: what accesses carry is recorded.
+    ``watching``: the shadow of shared memory is per byte, because parts of words are stored. ``threads``: with counters per thread.
+    ``clustered``: its CTAs run in clusters. ``diverged``: warps may be diverged at its barriers. ``values``: accessed values are
+    recorded.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class CodeGenerator:
         self.columns = columns_of(program) if threads else None
         self.values: Mapping[int, tuple[ValueSlot, ...]] = value_slots(program) if values else {}
         self.writer = Emitter()
-        #: functions whose results are taken at places of their own, see ``return_place``
+        #: functions with a separate code of the place where their results are read, see ``return_place``
         self.returns: list[int] = []
         self.joins = _joins(program)
-        #: lines that belong behind all blocks
+        #: lines after all blocks
         self.stubs: list[str] = []
         self.resumable: set[int] = {0}
         self.may_diverge = [item.may_diverge for item in program.uniformity]
-        #: lanes may wait inside a block for others of their warp: at an exchange, or at a barrier
+        #: whether lanes may wait inside a block for others of their warp: at an exchange, or at a barrier
         self.parks = any(self.may_diverge) or any(block.kind == "barrier" for block in program.blocks)
         checked = any(self.may_diverge) or bool(program.recursive)
-        # nested calls, and where lanes are apart in them
+        # nested calls, and diverged lanes in them
         most = CAPACITY if program.recursive else 0
         self.stack_entries = most + (512 if checked else 80 + len(program.functions))
         self.checked_stack = checked
@@ -94,12 +94,12 @@ class CodeGenerator:
         return EXIT_CODE + block.function if block.reconvergence == EXIT else block.reconvergence
 
     def return_place(self, number: int) -> int:
-        """A place to continue that is not a block's: the code of a label ``r…``, behind a call through a pointer of a function."""
+        """The code of a label ``r…``, which is not that of a block: after an indirect call of a function."""
         self.returns.append(number)
         return RETURN_CODE + len(self.program.blocks) + len(self.returns) - 1
 
     def count_lanes(self, base: str, offset: int, mask: Ref, column: int) -> None:
-        """Count the lanes of an i32 mask: all together, and each in its own counter if that is wanted."""
+        """Count the lanes of an i32 mask: in total, and per thread if requested."""
         writer = self.writer
         writer.bump(base, offset, self.lanes_of(mask))
         if self.columns is not None:
@@ -113,7 +113,7 @@ class CodeGenerator:
         return self.writer.zext(self.writer.intrinsic("ctpop.i32", "i32", mask), "i64")
 
     def stop(self, pc: int | str, status: int, event: int = 0, detail: int | str = 0) -> None:
-        """Leave the warp function, to go on at ``pc`` (an i32 operand) later; ends the basic block."""
+        """Leave the warp function, to continue at ``pc`` (an i32 operand) later; ends the basic block."""
         self.writer.put("i32", pc, "%pc")
         if event:
             self.writer.set_field("%st", State.EVENT, constant("i32", event))
@@ -132,8 +132,8 @@ class CodeGenerator:
         writer.start(good)
 
     def push(self, pc: int | str, mask: Ref, identity: int | str, kind: int | str) -> None:
-        """Push an entry on the stack; the kinds are those of ``simt.stack_entries``, with the number of an area where something
-        is kept."""
+        """Push an entry on the stack; the kinds are those of ``simt.stack_entries``, with the number of an area of saved state, if
+        any."""
         writer = self.writer
         depth = writer.load("i32", "%depth")
         if self.checked_stack:
@@ -150,12 +150,12 @@ class CodeGenerator:
         writer.store(writer.add(depth, 1), "%depth")
 
     def arrival(self, target: int) -> str:
-        """Label where control enters a block."""
+        """The label of the entry of a block."""
         return f"j{target}" if target in self.joins else f"b{target}"
 
 
 def _joins(program: Program) -> dict[int, list[int]]:
-    """Reconvergence points of branches that may diverge, with the sides that may wait when lanes arrive there."""
+    """Reconvergence points of branches that may diverge, with the sides that may be pending when lanes arrive."""
     joins: dict[int, list[int]] = {}
     for block in program.blocks:
         uniform = program.uniformity[block.function].uniform

@@ -1,4 +1,4 @@
-"""What writes the IR of which effect."""
+"""Registries of the functions that write the IR of effects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ends", "handles"]
 
-#: writes an instruction
+#: write an instruction
 handles: Handlers[Callable[[BlockWriter, Instruction], None]] = Handlers()
-#: writes the end of a block whose last instruction it is
+#: write the terminator of a block, by the effect of its last instruction
 ends: Handlers[Callable[[BlockWriter], None]] = Handlers()

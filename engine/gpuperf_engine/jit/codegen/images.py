@@ -1,8 +1,8 @@
 """Textures and surfaces as runtime functions on whole vectors, one per opcode, and their calls.
 
-``image_function("v_image_tex.2d.…")`` takes the context, the number of the instruction among ``Program.images``, the mask of lanes,
-the lanes' handles and the elements of the sources, and gives those of the destinations and the lanes that are refused.
-``v_image_same_…`` takes one handle for all lanes.
+The arguments of ``image_function("v_image_tex.2d.…")`` are the context, the number of the instruction in ``Program.images``, the mask
+of lanes, their handles and the elements of the sources; its results are the elements of the destinations and the lanes with errors.
+``v_image_same_…`` has one handle for all lanes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["IMAGE_IMPORTS", "IMAGE_PREFIX", "image_function", "write_image"]
 
 IMAGE_PREFIX, _SAME = "v_image_", "same_"
-#: what looks for races
+#: runtime functions that check races
 IMAGE_IMPORTS = ("race_anywhere", "race_loose", "race_texels")
 _LOOKS = tuple(
     f"declare i64 @{name}({', '.join(['i64'] * count)})" for name, count in zip(IMAGE_IMPORTS, (7, 6, 5))
@@ -52,7 +52,7 @@ def _form(opcode: str) -> Form:
 
 
 def _types(form: Form) -> tuple[list[ScalarType], list[ScalarType]]:
-    """Of the elements of sources (without a handle that is one) and destinations."""
+    """The types of the elements of sources, without a handle, and of destinations."""
     whole = list(form.sources)
     if not any(slot.role == "address" for slot in form.operands):
         whole = whole[1:]
@@ -110,7 +110,7 @@ class _NativeImage(Image):
             "i16", writer.place(self._context(Context.RACE_SITES, "ptr"), writer.shl(_SITE, 1))
         )
         self.looks = writer.icmp("ne", writer.and_(flags, Race.GLOBAL), 0)
-        #: addresses of lanes, and what goes with them
+        #: addresses of lanes, and a scratch area
         self.area = [writer.alloca(f"<{LANES} x i64>", 64), writer.alloca(f"<{2 * LANES + 16} x i64>", 64)]
         handle = NativeValue(writer, U64, "%handle", same)
         distance = handle - HANDLE_BASE
@@ -119,7 +119,7 @@ class _NativeImage(Image):
         good = (distance & (HANDLE_STEP - 1)).compare("eq", 0) & number.compare("lt", count)
         offset = good.apply("select", number, number.constant(0, U64)) * HANDLE_STEP
         assert isinstance(offset, NativeValue)
-        #: where the row of each lane lies
+        #: address of the row of each lane
         self.row = offset + NativeValue(writer, U64, writer.number(table), True)
         self.words: list[Value] = []
         for word in range(ROW_WORDS):
@@ -175,7 +175,7 @@ class _NativeImage(Image):
 
     @contextmanager
     def _looking(self, address: Value, where: Value) -> Iterator[Ref]:
-        """What is written inside looks for races of some lanes, whose device addresses are in the first area."""
+        """A context for code that checks races of some lanes, whose device addresses are in the first area."""
         assert isinstance(address, NativeValue)
         writer, addresses = self.writer, address.vector()
         lanes = writer.bitcast(self._where(where), "i32")
@@ -187,7 +187,7 @@ class _NativeImage(Image):
         writer, raws = self.writer, [_raw(value).vector() for value in values]
         size = len(values) * values[0].type.bytes
         while len(raws) > 1:
-            # lane after lane: values 0 and 2 of each, then 1 and 3, then all
+            # interleaves values 0 and 2 of each lane, then 1 and 3, then all
             half, wide = len(raws) // 2, LANES * len(values) // len(raws)
             each = len(values) // len(raws)
             order = [
@@ -209,7 +209,7 @@ class _NativeImage(Image):
                 self._run(name, lanes, writer.number(cell), size, *how)
 
     def _run(self, name: str, lanes: Ref, *more: object) -> None:
-        """Call a function that looks for races."""
+        """Call a function that checks races."""
         context, addresses = self.writer.number("%ctx"), self.writer.number(self.area[0])
         self.writer.run(name, (context, _SITE, lanes, addresses, *more))
 
@@ -219,7 +219,7 @@ class _NativeImage(Image):
         self._mark(address, value.type.bits, mask)
 
     def _mark(self, address: Value, bits: int, mask: Ref, aligned: bool = True) -> None:
-        """Note in the shadow that bytes were written."""
+        """Mark bytes as written in the shadow."""
         ones = int.from_bytes(b"\x01" * (bits // 8), "little")
         self._scatter(
             self._host(address, self.shadow), constant(f"<{LANES} x i{bits}>", ones), bits, mask, aligned

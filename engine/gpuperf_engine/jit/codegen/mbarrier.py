@@ -1,4 +1,4 @@
-"""mbarrier objects as LLVM IR: the runtime changes them lane after lane. A wait that finds its phase incomplete stops the warp."""
+"""mbarrier objects as LLVM IR: the runtime changes them lane by lane. A wait on an incomplete phase stops the warp."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = ["hold_warp", "write_mbarrier", "write_wait"]
 
 B8, U32, U64, PRED = (scalar_type(name) for name in ("b8", "u32", "u64", "pred"))
 _GENERIC, _REMOTE = 256, 512
-#: the arrival is that of earlier copies
+#: flag: the arrival is that of earlier copies
 _COPIES = 1024
-#: added where nothing is released, or by a wait acquired
+#: flag: without release, or, for a wait, without acquire
 _RELAXED = 2048
 
 
@@ -86,7 +86,7 @@ def _relaxed(instruction: Instruction) -> int:
 
 @handles(MBARRIER_WAIT)
 def write_wait(to: BlockWriter, instruction: Instruction) -> None:
-    """``mbarrier.test_wait`` and ``try_wait``, with which the block begins: here it is continued after a stop."""
+    """``mbarrier.test_wait`` and ``try_wait``, the first instruction of the block, where it continues after a stop."""
     writer = to.writer
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
     to.guard(instruction)
@@ -123,7 +123,7 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
     writer.start(hold)
     hold_warp(to, code, Status.SUSPENDED)
     writer.start(over)
-    # where others of the warp wait for lanes whose wait gives up, the time slice ends at the next back edge
+    # if others of the warp wait for lanes whose wait expires, the time slice ends at the next back edge
     gives_up = writer.icmp("uge", complete, 8589934592)
     apart = writer.icmp("ne", to.mask, writer.load("i32", "%live"))
     ends = writer.and_(gives_up, apart)
@@ -138,10 +138,10 @@ def write_wait(to: BlockWriter, instruction: Instruction) -> None:
 
 
 def hold_warp(to: BlockWriter, code: int, status: int) -> None:
-    """Stop the warp at a wait, which goes on at ``code``; if other lanes of it can run, only until that has had its time slice."""
+    """Stop the warp at a wait, to continue at ``code``; if other lanes of it can run, only until these have had a time slice."""
     writer, generator = to.writer, to.generator
     switch, rest = writer.label("switch"), writer.label("rest")
-    # the runtime looks at the state, which has these as they were when the warp went on
+    # the runtime reads the state, which still has the values from when the warp was resumed
     for name, offset in (("depth", State.DEPTH), ("live", State.LIVE)):
         value = writer.load("i32", f"%{name}")
         writer.set_field("%st", offset, value)
@@ -162,7 +162,7 @@ def _put(to: BlockWriter, value: NativeValue, cell: str) -> None:
 
 
 def _put_addresses(to: BlockWriter, instruction: Instruction) -> int:
-    """The lanes' addresses to ``%area``; gives what says whether they are generic, and may be those of other CTAs."""
+    """Store the lanes' addresses in ``%area``. Returns flags: whether they are generic, and may be in other CTAs."""
     space = instruction.form.space or "generic"
     address = address_value(to, address_operand(instruction)[1], SPACES[space])
     _put(to, _native(address.convert(U64)), "%area")

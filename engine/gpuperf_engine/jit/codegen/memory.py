@@ -1,7 +1,7 @@
 """Loads and stores as LLVM IR: calls of the runtime with the lanes' addresses as one vector.
 
-Each form of access has a function of its own (``jit.runtime.access``); what all lanes load from one address that is known to be
-uniform is checked once and loaded as scalars.
+Each form of access has its own function (``jit.runtime.access``); loads from an address that is known to be uniform are checked
+once and loaded as scalars.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNCOUNTED = ("const", "param")
 
 
 class Access:
-    """One memory instruction being written: where it goes and how much."""
+    """One memory instruction: its address, space and size."""
 
     def __init__(self, to: BlockWriter, instruction: Instruction, guard: NativeValue | None) -> None:
         self.to = to
@@ -50,13 +50,13 @@ class Access:
         self.type = scalar_type(str(instruction.form.modifier("type")))
         self.count = max(1, self.bytes // self.type.bytes)
         address = address_value(to, address_operand(instruction)[1], self.space)
-        # device memory holds constants and parameters where generic addresses find them
+        # constants and parameters are in device memory, at their generic addresses
         window = WINDOWS[self.name][0] if self.name in _UNCOUNTED else 0
         self.address = _native(address + window) if window else address
 
     @property
     def form(self) -> Form:
-        """What one lane accesses."""
+        """The form of one lane's access."""
         return Form(self.type.bytes, self.count)
 
     @property
@@ -76,11 +76,11 @@ class Access:
         return [("i64", pointer_number(self.to, pointer)) for pointer in ("%ctx", "%cta", "%st")]
 
     def count_lanes(self, mask: Ref) -> None:
-        """Have the runtime count sectors or wavefronts; ``%area`` holds the addresses."""
+        """Call the runtime to count sectors or wavefronts; ``%area`` has the addresses."""
         self._count("count_lanes", mask, self.instruction.effect is LOAD)
 
     def count_atomic(self, mask: Ref) -> None:
-        """The same of an atomic, and how many lanes have one address."""
+        """The same for an atomic, with its serialisations."""
         self._count("count_atomic", mask, are_combined(self.instruction))
 
     def _count(self, name: str, mask: Ref, detail: bool) -> None:
@@ -101,7 +101,7 @@ class Access:
             self.to.writer.bump("%sites", self.site * SITE_BYTES, some)
 
     def load(self) -> list[NativeValue]:
-        """The elements of a form that is not returned."""
+        """Load the elements of a form that is not a return value."""
         to = self.to
         self.call("load")
         cells = (to.writer.at("%vals", index * LANES * self.type.bytes) for index in range(self.count))
@@ -109,12 +109,12 @@ class Access:
         return [to.value(self.type, text) for text in texts]
 
     def store(self, values: list[NativeValue]) -> None:
-        """Store the elements of a form that is not passed."""
+        """Store the elements of a form that is not an argument."""
         self._put(values)
         self.call("store")
 
     def store_parts(self, values: list[NativeValue], holes: list[int]) -> None:
-        """Store elements to global memory, without those of these places."""
+        """Store elements to global memory, except those at some indices."""
         to, writer = self.to, self.to.writer
         self._put(values)
         writer.store(self.addresses(), "%area", 64)
@@ -132,7 +132,7 @@ class Access:
             self.to.writer.store(value.vector(), cell, 16)
 
     def call(self, what: str, value: str = "") -> str:
-        """Call the function for this access; gives the loaded bits of forms that are returned (see ``Form``)."""
+        """Call the function for this access. Returns the loaded bits of forms that are return values (see ``Form``)."""
         to, writer = self.to, self.to.writer
         to.faulting = True
         form = self.form
@@ -153,7 +153,7 @@ class Access:
         return writer.call(f"{space}_{what}_{form.name}", result, *given)
 
     def _near_addresses(self) -> Ref:
-        """32-bit addresses; what lies beyond in 64-bit ones becomes an address that is refused."""
+        """32-bit addresses; larger 64-bit addresses become an invalid one."""
         address = self.address
         if address.type.bits == 32:
             return address.vector()
@@ -168,10 +168,9 @@ def pointer_number(to: BlockWriter, pointer: str) -> Ref:
 
 
 def address_value(to: BlockWriter, operand: Address, space: int) -> NativeValue:
-    """Base plus offset: in 32 bits for 32-bit registers in shared and local memory, in 64 for all else.
+    """Base plus offset: in 32 bits for 32-bit registers in shared and local memory, in 64 bits otherwise.
 
-    In clusters addresses of shared memory are those from the start of the CTA's own on, modulo 2^32: what lies in another CTA lies
-    beyond its end.
+    In clusters addresses of shared memory are relative to the CTA's own, modulo 2^32, so that those of other CTAs are beyond its end.
     """
     if space == 1 and to.generator.clustered:
         return _own_shared(to, operand)

@@ -1,4 +1,4 @@
-"""Operands of an instruction by what they are."""
+"""Operands of an instruction by their role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What orders accesses of memory and computes nothing, as LLVM IR: fences, and groups of asynchronous copies."""
+"""Instructions that only order memory accesses as LLVM IR: fences, and groups of asynchronous copies."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["write_order"]
 
 U32 = scalar_type("u32")
 _KINDS = {"cp.async.commit_group": 0, "cp.async.wait_group": 1, "cp.async.wait_all": 2}
-#: of a fence that does not reach all threads, as ``race_fence`` takes it
+#: numbers of narrow scopes of fences for ``race_fence``
 _SCOPES = {"cta": 1, "cluster": 2}
-#: whether groups of bulk copies are waited for, or committed
+#: kinds of instructions on groups of bulk copies: waits and commits
 _BULK_KINDS = {
     "cp.async.bulk.commit_group": 0, "cp.async.bulk.wait_group": 1, "cp.async.bulk.wait_group.read": 1,
 }  # fmt: skip
@@ -32,7 +32,7 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
     guard = to.guard(instruction)
     kind = _KINDS.get(instruction.opcode)
     proxies = _fences_proxies(instruction.opcode)
-    # these order nothing among threads
+    # these order nothing between threads
     between_proxies = instruction.opcode.startswith(("fence.proxy.async", "fence.proxy.alias"))
     bulk = _BULK_KINDS.get(instruction.opcode)
     if kind is None and bulk is None and (instruction.effect is not FENCE or between_proxies) and not proxies:
@@ -62,13 +62,13 @@ def write_order(to: BlockWriter, instruction: Instruction) -> None:
 
 
 def _left(to: BlockWriter, instruction: Instruction) -> str:
-    """How many groups are not waited for."""
+    """The number of groups that may remain pending."""
     (value,) = (to.source(operand, U32) for slot, operand in matched(instruction))
     return to.writer.zext(value.scalar(), "i64")
 
 
 def _fences_proxies(opcode: str) -> bool:
-    """Whether it lets the async proxy see what was stored to shared memory before; a wait for bulk copies, as a proxy fence follows
-    each (manual, "Async proxy")."""
+    """Whether it makes earlier stores to shared memory visible to the async proxy, including waits for bulk copies, which imply a
+    proxy fence (manual, "Async proxy")."""
     fence = opcode.startswith("fence.proxy.async") and not opcode.endswith(".global")
     return fence or opcode.startswith("cp.async.bulk.wait_group")

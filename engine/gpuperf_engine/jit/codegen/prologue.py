@@ -1,4 +1,4 @@
-"""Where a warp function begins, with what it loads of the warp's state, and where it ends and writes that back."""
+"""The entry of a warp function, which loads the warp's state, and its exit, which stores it."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def write_entry(generator: CodeGenerator) -> None:
     writer.switch(
         pc, "lost", ((target, label_of(generator, target)) for target in sorted(generator.resumable))
     )
-    # no stack leads here; a damaged one must not lead anywhere else
+    # the target of invalid codes in a damaged stack
     writer.start("lost")
     writer.set_field("%st", State.EVENT, constant("i32", 0))
     writer.jump(f"leave{Status.EVENT}")
 
 
 def _find_counters(generator: CodeGenerator, columns: int) -> None:
-    """``%threads``: where the counters of this warp's lanes are, or room that is never read if its CTA is not kept. The place of
-    the CTA among those kept is found by bisection."""
+    """``%threads``: the address of the counters of this warp's lanes, or a scratch row if its CTA has none. A bisection finds the
+    index of the CTA."""
     writer = generator.writer
     base, spare, kept = (
         writer.field("%ctx", offset, "ptr")
@@ -114,7 +114,7 @@ _POINTERS = (
 
 
 def _compare_products(generator: CodeGenerator) -> None:
-    """A warp ends: those of its warpgroup that have ended before it must have executed as many products."""
+    """Check at the end of a warp that warps of its warpgroup that have already ended executed as many products."""
     writer = generator.writer
     own = writer.field("%st", State.PRODUCTS, "i32")
     index = writer.field("%st", State.INDEX, "i32")

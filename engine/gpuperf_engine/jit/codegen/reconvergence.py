@@ -1,4 +1,4 @@
-"""Reconvergence points as LLVM IR: whether all lanes have arrived, and what runs next."""
+"""Reconvergence points as LLVM IR: the test for arrival, and the choice of the next path."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def label_of(generator: CodeGenerator, target: int) -> str:
 
 
 def write_joins(generator: CodeGenerator) -> None:
-    """For each reconvergence point: the test for arrival, and what runs next there."""
+    """For each reconvergence point: the test for arrival, and the choice of the next path."""
     writer = generator.writer
     program = generator.program
     points = dict(generator.joins)
@@ -92,8 +92,8 @@ def write_joins(generator: CodeGenerator) -> None:
 
 
 def _take_entry(generator: CodeGenerator, base: str, point: int) -> str:
-    """Of an entry popped in a program with recursive functions: count the call that ends, and note the area, which is free if none of
-    the lanes lives: the label for that."""
+    """For a popped entry in a program with recursive functions: decrement the call depth, and take its area, which is freed if no
+    lane is live. Returns the label for that case."""
     writer = generator.writer
     kind = writer.field(base, Entry.KIND, "i32")
     plain = writer.and_(kind, (1 << AREA_SHIFT) - 1)

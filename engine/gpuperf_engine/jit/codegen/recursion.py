@@ -1,12 +1,12 @@
-"""Activations of recursive functions as LLVM IR: what a caller keeps while it calls, and local variables of each activation.
+"""Activations of recursive functions as LLVM IR: the saved state of callers, and the local variables of each activation.
 
-Registers and parameters have one place per function in a warp's state. A call that may lead back to its own function first copies
-what the caller still needs, of all lanes, to an *area* in memory of its own beside the state; behind the call the lanes that
-return take it back. The number of the area stands in the call's entry on the stack (``kind``, from bit ``AREA_SHIFT`` on), which may
-be moved about there; areas that are free again are linked through their first word (``State.FREE``).
+Registers and parameters have one slot per function in a warp's state. A call that may recurse to its own function first copies the
+live state of the caller, of all lanes, to an *area* outside the state; after the call the returning lanes restore it. The number of
+the area is in the call's entry on the stack (``kind``, from bit ``AREA_SHIFT`` on), so that entries can be reordered; free areas
+are a list linked through their first word (``State.FREE``).
 
-Local variables of a recursive function lie in frames on a stack of each lane: ``Slots.bases`` is where the function's current
-activation has its own, ``Slots.top`` where the next begins, both counted from ``Program.local_static``.
+Local variables of a recursive function are in frames on a stack per lane: ``Slots.bases`` is the frame of the current activation,
+``Slots.top`` that of the next one, both relative to ``Program.local_static``.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ __all__ = [
     "take_back",
 ]
 
-#: areas of a warp: one for each call inside another, for lanes that wait to make an indirect call or have left a group early, and
-#: number 0, which is none
+#: areas of a warp: one for each nested call, for lanes that wait to make an indirect call or have left a group early, and number 0,
+#: which means none
 CAPACITY = MAX_DEPTH + 4 * LANES
 _HEADER = 64
 U64 = scalar_type("u64")
@@ -51,7 +51,7 @@ _VECTOR = f"<{LANES} x i64>"
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Something kept: where it is in the state and in the area; ``bits`` of each lane, 1 for a word with one of each lane."""
+    """A saved value: its offsets in the state and in the area; ``bits`` per lane, 1 for a word with one bit per lane."""
 
     place: int
     area: int
@@ -59,7 +59,7 @@ class _Piece:
 
 
 class Areas:
-    """What the calls of a program keep. ``of`` has the calls that may lead back, by block; ``bytes`` is the size of an area."""
+    """The saved state of the calls of a program. ``of``: the possibly recursive calls, by block; ``bytes``: the size of an area."""
 
     def __init__(self, program: Program, slots: Slots) -> None:
         self.of: dict[int, tuple[_Piece, ...]] = {}
@@ -67,7 +67,7 @@ class Areas:
         for number in sorted(program.recursive):
             blocks = program.blocks_of(number)
             begins, behind = live_words(program.functions[number], blocks)
-            # what an activation reads without having written it, it finds as its caller left it
+            # values that an activation reads before writing them are those of its caller
             formals = set(program.functions[number].params)
             inherited = {word for word in begins if word[0] not in formals}
             for block in blocks:
@@ -90,7 +90,7 @@ class Areas:
 
 
 def _callees(program: Program, block: BasicBlock) -> list[int]:
-    """The functions that a call may mean, if one of them may lead back to the caller; else none."""
+    """The candidates of a call, if one of them may call the caller; else none."""
     call = None if block.terminator is None or block.kind != "call" else block.terminator.call
     if call is None or (call.function is not None and call.function.system is not None):
         return []
@@ -99,7 +99,7 @@ def _callees(program: Program, block: BasicBlock) -> list[int]:
 
 
 def _registers(program: Program, slots: Slots, block: BasicBlock) -> list[tuple[int, int]]:
-    """Places and bits of the registers that live on behind a call. Those that are the same in all lanes are so in all activations."""
+    """Offsets and bits of the registers that are live after a call, without constant ones, which are the same in all activations."""
     uniform = program.uniformity[block.function].uniform
     call = block.terminator.call if block.terminator is not None else None
     results = {item for item in call.returns if isinstance(item, Register)} if call is not None else set()
@@ -109,14 +109,14 @@ def _registers(program: Program, slots: Slots, block: BasicBlock) -> list[tuple[
 
 
 def _area(generator: CodeGenerator, index: Ref) -> Ref:
-    """Where the area of a number, an i32, is."""
+    """The address of an area by its number, an i32."""
     writer = generator.writer
     offset = writer.mul(writer.zext(index, "i64"), generator.areas.bytes)
     return writer.place("%areas", offset)
 
 
 def keep(to: BlockWriter) -> Ref:
-    """Before a call that may lead back: copy what the caller needs to a fresh area; gives its number as i32."""
+    """Before a possibly recursive call: save the live state of the caller to a new area. Returns its number as i32."""
     generator, writer = to.generator, to.writer
     cells = [writer.at("%st", offset) for offset in (State.FREE, State.AREAS)]
     free, used = (writer.load("i32", cell) for cell in cells)
@@ -137,7 +137,7 @@ def keep(to: BlockWriter) -> Ref:
 
 
 def take_back(to: BlockWriter) -> None:
-    """Behind such a call: the lanes that return find everything as it was, and the area is free."""
+    """After such a call: restore the state in the returning lanes, and free the area."""
     generator, writer = to.generator, to.writer
     index = writer.field("%st", State.AREA, "i32")
     area = _area(generator, index)
@@ -157,7 +157,7 @@ def take_back(to: BlockWriter) -> None:
 
 
 def give_back(generator: CodeGenerator, index: Ref, area: str = "") -> None:
-    """An area is free."""
+    """Free an area."""
     writer = generator.writer
     cell = writer.at("%st", State.FREE)
     writer.store(writer.load("i32", cell), area or _area(generator, index))
@@ -173,9 +173,9 @@ def _align(piece: _Piece) -> int:
 
 
 def entry_of(generator: CodeGenerator, number: int, area: Ref | None) -> tuple[Ref, Ref]:
-    """Kind and identity of the frame of a call of function ``number`` that keeps something in an area."""
+    """Kind and identity of the frame of a call of function ``number`` with a saved area."""
     if area is None:
-        # where nothing is kept, the entry says whose exit leads to it
+        # without an area, the entry has the number of the function instead
         return constant("i32", CALL_FRAME | NO_AREA + number << AREA_SHIFT), constant(
             "i32", EXIT_CODE + number
         )
@@ -185,7 +185,7 @@ def entry_of(generator: CodeGenerator, number: int, area: Ref | None) -> tuple[R
 
 
 def enter_activation(to: BlockWriter, number: int, mask: Ref) -> None:
-    """The lanes of a mask begin to call function ``number``: one call more inside the others, and a frame for its local variables."""
+    """The lanes of a mask call function ``number``: increment the depth, and allocate a frame for its local variables."""
     generator, writer, program = to.generator, to.writer, to.generator.program
     if not program.recursive:
         return
@@ -210,7 +210,7 @@ def enter_activation(to: BlockWriter, number: int, mask: Ref) -> None:
 
 
 def leave_activation(to: BlockWriter, number: int) -> None:
-    """The lanes that return from function ``number`` give its frame back."""
+    """Free the frame of function ``number`` in the returning lanes."""
     generator, program = to.generator, to.generator.program
     if number in program.frame_bytes:
         cell = to.writer.at("%st", generator.slots.top)

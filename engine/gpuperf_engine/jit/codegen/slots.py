@@ -1,4 +1,4 @@
-"""Where registers and parameters of calls live in the state of a warp, and which of them keep the lanes that are off."""
+"""The slots of registers and call parameters in the state of a warp, and which of them must preserve inactive lanes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Slots"]
 
 
 class Slots:
-    """The state's layout behind its stack.
+    """The layout of the state after its stack.
 
     ``of[function]`` maps a register to its offset; vectors are 64-byte aligned, registers that are the same in all lanes
     take eight bytes, predicates an i32. ``parameters`` maps ``.param`` variables of calls and of device functions to the
     offset of their first 4-byte word (each word is a vector over the lanes). ``carry[function]`` is the condition code,
-    ``stack[function]`` how far its stack reaches down from the end of local memory (none if nothing is allocated); ``bases[function]``
-    and ``top`` where the local variables of recursive functions are (``recursion``).
-    ``keeps[function]`` are registers whose value in lanes that are off may still be wanted.
+    ``stack[function]`` the size of its stack, which grows down from the end of local memory (absent without ``alloca``);
+    ``bases[function]`` and ``top`` the addresses of local variables of recursive functions (``recursion``).
+    ``keeps[function]`` are registers whose values in inactive lanes may still be live.
     """
 
     def __init__(self, program: Program, start: int) -> None:
@@ -33,7 +33,7 @@ class Slots:
         self.parameters: dict[Variable, int] = {}
         self._next = -(-start // 64) * 64
         self.zero_start = self._next
-        #: registers that are return parameters: wanted behind the function's end
+        #: registers that are return parameters: live after the function's end
         self.returned = [_returned(function) for function in program.functions]
         self.constants = [_constants(program, number) for number in range(len(program.functions))]
         self.divergent = _divergent_blocks(program)
@@ -55,13 +55,13 @@ class Slots:
             for block in program.blocks_of(number):
                 crossing |= block.live_in | block.live_out
                 if block.synchronises and program.uniformity[number].may_diverge:
-                    # the block may be continued behind its first instruction
+                    # the block may be continued after its first instruction
                     crossing.update(writes(block.instructions[0]))
             crossing -= set(self.constants[number])
             for register in sorted(crossing, key=lambda item: item.index):
                 self._place(number, register)
         self.report = self._take(8 * LANES, 64)
-        #: arguments of a call of the system, a vector of u64 each; the first is its result afterwards
+        #: arguments of a system call, a vector of u64 each; the first one then holds its result
         self.system = self._take(8 * LANES * _most_arguments(program), 64)
         self.parameters_start = self.bytes = -(-self._next // 64) * 64
 
@@ -91,13 +91,13 @@ class Slots:
         return offset
 
     def blends(self, block: BasicBlock) -> tuple[bool, frozenset[Register]]:
-        """Whether a write in this block must leave the lanes that are off as they are: of any register, or else of which."""
+        """Whether writes in this block must preserve inactive lanes: of all registers, or else of which."""
         if self.program.uniformity[block.function].may_diverge or block.function in self.program.recursive:
             return True, frozenset()
         return False, self.keeps[block.function] if block.index in self.divergent else frozenset()
 
     def _kept(self, number: int) -> frozenset[Register]:
-        """Registers wanted by lanes that wait somewhere while others run: at reconvergence points and pending sides."""
+        """Registers that are live in lanes that wait while others run: at reconvergence points and pending sides."""
         program = self.program
         kept: set[Register] = set(self.returned[number])
         for block in program.blocks_of(number):
@@ -119,7 +119,7 @@ class Slots:
 
 
 def _most_arguments(program: Program) -> int:
-    """Values that a call of a function of the system takes or gives, 0 without such calls."""
+    """The maximum number of arguments or results of a system call, 0 without such calls."""
     functions = (item.system for block in program.blocks for item in block.instructions)
     return max((max(len(item.arguments), 1) for item in functions if item is not None), default=0)
 

@@ -105,7 +105,7 @@ def read_rank(to: BlockWriter) -> NativeValue:
 
 
 def _of_cluster(to: BlockWriter, name: str, axis: str) -> NativeValue:
-    """Place and shape of the cluster; without clusters every CTA is one of its own."""
+    """Position and shape of the cluster; without clusters every CTA is a cluster of its own."""
     if name == "is_explicit_cluster":
         word = _field(to, "%ctx", Context.EXPLICIT_CLUSTER)
         return to.value(PRED, to.writer.icmp("ne", word.text, 0), True)
@@ -131,7 +131,7 @@ def _of_cluster(to: BlockWriter, name: str, axis: str) -> NativeValue:
 
 
 def shared_window(to: BlockWriter) -> NativeValue:
-    """Where the shared memory of a CTA of a cluster begins in the shared window."""
+    """The offset of a CTA's shared memory in the shared window."""
     return _field(to, "%cta", Cta.WINDOW)
 
 
@@ -153,12 +153,12 @@ def _clock(to: BlockWriter, name: str) -> NativeValue:
 
 
 def shared_offset(program: Program, target: Variable) -> int:
-    """Where a shared variable lies in the shared memory of its CTA."""
+    """The offset of a shared variable in the shared memory of its CTA."""
     return program.shared.get(target, program.shared_static)
 
 
 def _local_address(to: BlockWriter, target: Variable, offset: int) -> NativeValue:
-    """Of a recursive function's variable, the one of the current activation."""
+    """The address of a local variable; for a recursive function, that of the current activation."""
     program = to.generator.program
     start = program.local[target] + offset
     owner = program.function_of.get(target.function.name, -1) if target.function is not None else -1
@@ -172,7 +172,7 @@ def _local_address(to: BlockWriter, target: Variable, offset: int) -> NativeValu
 
 
 def variable_address(to: BlockWriter, target: Variable | Function, offset: int) -> NativeValue:
-    """Where a variable or function is, in its own state space."""
+    """The address of a variable or function in its own state space."""
     program, writer = to.generator.program, to.writer
     if isinstance(target, Variable):
         if target.space == "shared":

@@ -56,7 +56,7 @@ def write_stack(to: BlockWriter, instruction: Instruction) -> None:
 
 
 def pass_stack(to: BlockWriter, number: int, mask: Ref) -> None:
-    """Give the stack pointer to a function that the lanes of a mask call."""
+    """Pass the stack pointer to a function that the lanes of a mask call."""
     slots, writer = to.generator.slots, to.writer
     if not slots.stack:
         return

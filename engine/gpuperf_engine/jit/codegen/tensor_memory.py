@@ -1,7 +1,7 @@
-"""Tensor memory as LLVM IR: operands for the runtime, which checks, copies and multiplies; what warps load and store is written here.
+"""Tensor memory as LLVM IR: calls of the runtime, which checks, copies and multiplies; loads and stores of warps are inline.
 
-Lanes of one column of tensor memory follow each other: a register of ``32x32b`` is one vector in memory, one of the other shapes is
-put together of up to four columns.
+The lanes of a column of tensor memory are consecutive: a register of ``32x32b`` is one vector in memory, one of the other shapes is
+assembled from up to four columns.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["write_alloc", "write_product"]
 
 B32, U32, U64, PRED = (scalar_type(name) for name in ("b32", "u32", "u64", "pred"))
-#: addresses in a register of 32 bits, as those of tensor memory are, whatever the cluster
+#: a space with plain 32-bit addresses, as those of tensor memory are, independent of the cluster
 _PLAIN = SPACES["local"]
 _HALF = LANES // 2
 
@@ -76,13 +76,13 @@ def _lowest(to: BlockWriter, mask: Ref) -> Ref:
 
 
 def _of_lane(to: BlockWriter, value: NativeValue, lane: Ref) -> Ref:
-    """What one lane holds, as i64."""
+    """The value of one lane, as i64."""
     wide = _native(value.convert(U64))
     return wide.scalar() if wide.uniform else to.writer.extract(wide.vector(), to.writer.trunc(lane, "i32"))
 
 
 def _count(to: BlockWriter, instruction: Instruction, mask: Ref) -> int:
-    """The site of an instruction; where it is predicated, it is a request only if the guard holds somewhere."""
+    """The site of an instruction; a predicated one is a request only if the guard holds in some lane."""
     writer = to.writer
     site = to.generator.program.site_of[instruction]
     if instruction.guard is not None and instruction in to.generator.program.predicated_of:
@@ -93,7 +93,7 @@ def _count(to: BlockWriter, instruction: Instruction, mask: Ref) -> int:
 
 @handles(TENSOR_ALLOC)
 def write_alloc(to: BlockWriter, instruction: Instruction) -> None:
-    """``tcgen05.alloc``, with which the block begins: here it is continued after a stop."""
+    """``tcgen05.alloc``, the first instruction of the block, where it continues after a stop."""
     writer, operands = to.writer, _operands(instruction)
     _count(to, instruction, to.effective_mask(to.guard(instruction)))
     code = WAIT_CODE + to.block.index
@@ -144,12 +144,12 @@ def write_free(to: BlockWriter, instruction: Instruction) -> None:
 
 @handles(TENSOR_ORDER)
 def write_order(to: BlockWriter, instruction: Instruction) -> None:
-    """``tcgen05.wait`` and ``fence``: all that was issued is done."""
+    """``tcgen05.wait`` and ``fence``: everything issued before is already complete."""
     to.guard(instruction)
 
 
 def _place(to: BlockWriter, instruction: Instruction, registers: int, packed: bool) -> tuple[str, int, Ref]:
-    """Shape, offset of its second half, and where in host memory the warp's address is."""
+    """Shape, offset of its second half, and the host pointer of the warp's address."""
     operands, writer = _operands(instruction), to.writer
     shape = next(item for item in SHAPES if item in instruction.opcode.split("."))
     second = operands.get("offset")
@@ -195,7 +195,7 @@ def _write_load(to: BlockWriter, instruction: Instruction) -> None:
 
 
 def _register(to: BlockWriter, base: Ref, what: tuple[str, int, bool, int], further: int) -> Ref:
-    """A register of all lanes, of columns so much further on."""
+    """A register of all lanes, ``further`` columns on."""
     writer = to.writer
     places = [fragment(what[0], what[1], lane, what[2], what[3]) for lane in range(LANES)]
     columns = sorted({column for _, column in places})

@@ -1,4 +1,4 @@
-"""How a block ends: branches with their stack, calls and returns, barriers, and the quantum."""
+"""Terminators: branches with their stack entries, calls and returns, barriers, and the quantum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..ir.abi import State
 from ..ir.codes import EXIT_CODE, RETURN_CODE, Event, Status
 from ..ir.operands import LANES, Ref, constant
 from ..ir.values import NativeValue
-from . import barrier  # noqa: F401  (registers what it writes)
+from . import barrier  # noqa: F401  (registers its handlers)
 from .calls import load_results, pass_arguments, read_arguments, store_arguments, take_results
 from .handlers import ends
 from .operands import call_target
@@ -30,9 +30,9 @@ U32 = scalar_type("u32")
 
 
 def write_terminator(to: BlockWriter) -> None:
-    """Everything behind the last ordinary instruction of a block."""
+    """The code after the last ordinary instruction of a block."""
     block = to.block
-    if block.kind == "branch":  # of returns and exits, and the guard of a call or barrier, too
+    if block.kind == "branch":  # includes guarded returns and exits, and the guard of a call or barrier
         _branch(to)
     elif block.terminator is None:
         (_end if block.kind == "return" else _go_on)(to)
@@ -60,7 +60,7 @@ def _end(to: BlockWriter) -> None:
 
 
 def edge(to: BlockWriter, target: int) -> str:
-    """Label that leads to a successor; a back edge is charged there."""
+    """The label of the edge to a successor, where a back edge is charged."""
     block, generator, writer = to.block, to.generator, to.writer
     arrival = generator.arrival(target)
     if target not in block.back_edges:
@@ -149,11 +149,11 @@ def _branch(to: BlockWriter) -> None:
 
 
 def _push_reconvergence(to: BlockWriter) -> Ref:
-    """Lanes diverge here: push the entry for the reconvergence point, unless it is pushed already. Gives its identity."""
+    """At a divergence: push the entry of the reconvergence point, unless it is already the current one. Returns its identity."""
     block, writer, generator = to.block, to.writer, to.generator
     point = generator.exit_code(block)
     if point >= EXIT_CODE and block.function in generator.program.recursive:
-        return writer.load("i32", "%id")  # each activation has an exit of its own
+        return writer.load("i32", "%id")  # the exit of the current activation
     if point >= EXIT_CODE:
         return constant("i32", point)
     identity = writer.load("i32", "%id")
@@ -167,7 +167,7 @@ def _push_reconvergence(to: BlockWriter) -> Ref:
 
 
 def _leave(to: BlockWriter, how: str) -> None:
-    """The active lanes return from the function, or end."""
+    """The active lanes return from the function, or exit."""
     block, writer = to.block, to.writer
     if how == "exit" or block.function == 0:
         alive = writer.and_(writer.load("i32", "%live"), writer.xor(to.mask, -1))
@@ -177,7 +177,7 @@ def _leave(to: BlockWriter, how: str) -> None:
 
 
 def _wake(to: BlockWriter, onward: int | None) -> None:
-    """Lanes have ended; if others wait, perhaps for them, Python looks after them. The rest goes on at ``onward``."""
+    """After lanes have exited: if others wait, possibly for them, the runtime checks these. Remaining lanes continue at ``onward``."""
     if not to.generator.parks:
         return
     writer, generator = to.writer, to.generator
@@ -235,8 +235,8 @@ def _indirect(to: BlockWriter) -> None:
 
 
 def _fork(to: BlockWriter, paying: list[Ref], point: int) -> str:
-    """Label behind a branch or call whose lanes diverge, where what is on the stack goes on: it is charged once if any of the lanes of
-    these masks are there, which go over a back edge."""
+    """The label after a divergent branch or call, which runs the next path on the stack: it is charged once if any lane of these masks
+    takes a back edge."""
     block, writer, generator = to.block, to.writer, to.generator
     if not paying:
         return f"pop{point}"
@@ -257,7 +257,7 @@ def _fork(to: BlockWriter, paying: list[Ref], point: int) -> str:
 
 
 def _push_if(to: BlockWriter, pc: str, mask: Ref, identity: str) -> None:
-    """Push unless no lane goes there."""
+    """Push an entry unless its mask is empty."""
     writer = to.writer
     some, none = writer.label("some"), writer.label("none")
     writer.branch(writer.icmp("eq", mask, 0), none, some)
@@ -310,7 +310,7 @@ def _call(to: BlockWriter) -> None:
 
 
 def _pay(to: BlockWriter, target: int) -> None:
-    """A call of a recursive function is charged like a back edge, as it may be what a runaway goes round."""
+    """Charge a call of a recursive function like a back edge, as recursion may not terminate."""
     writer, generator = to.writer, to.generator
     generator.resumable.add(target)
     left = writer.sub(writer.load("i32", "%quantum"), 1)
@@ -323,8 +323,8 @@ def _pay(to: BlockWriter, target: int) -> None:
 
 
 def _end_slice(to: BlockWriter, pc: int) -> None:
-    """The quantum is used up: the warp goes on at a place in its next time slice, or where lanes may wait for others, others of
-    them do."""
+    """The quantum is used up: the warp continues at ``pc`` in its next time slice or, if its lanes may wait for others, switches
+    paths."""
     block, writer, generator = to.block, to.writer, to.generator
     writer.set_field("%st", State.SLICE_END, constant("i32", block.index))
     if block.back_edge_cost > 1:
@@ -334,8 +334,8 @@ def _end_slice(to: BlockWriter, pc: int) -> None:
 
 
 def _call_each(to: BlockWriter, target: CallTarget, pc: str) -> None:
-    """A call through a register: one function after the other, each for its lanes, each with a generator to take its results. They
-    converge where the call ends, which is their reconvergence point."""
+    """An indirect call: the functions are called one by one, each by its lanes, and each with code that reads its results. The lanes
+    converge after the call, which is their reconvergence point."""
     writer, generator = to.writer, to.generator
     program = generator.program
     assert target.register is not None
@@ -359,7 +359,7 @@ def _call_each(to: BlockWriter, target: CallTarget, pc: str) -> None:
     for number in reversed(numbers):
         code, entry = generator.return_place(number), program.entries[number]
         codes.append((code, number))
-        if program.recursive:  # the call is made when its lanes run
+        if program.recursive:  # each call is made when its lanes run
             entry = generator.return_place(number)
             starts.append((entry, number))
         generator.resumable.update((code, entry))
@@ -385,7 +385,7 @@ def _call_each(to: BlockWriter, target: CallTarget, pc: str) -> None:
 
 
 def _keep_if(to: BlockWriter, mask: Ref) -> Ref | None:
-    """As ``keep``, unless no lane makes the call."""
+    """Like ``keep``, unless no lane makes the call."""
     if to.block.index not in to.generator.areas.of:
         return None
     writer = to.writer
@@ -403,7 +403,7 @@ def _keep_if(to: BlockWriter, mask: Ref) -> Ref | None:
 
 
 def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> Ref:
-    """Lanes whose function pointer is that of a function."""
+    """Lanes whose function pointer is the address of a function."""
     program, writer = to.generator.program, to.writer
     symbol = program.symbol_of.get(program.functions[number])
     if symbol is None:
@@ -416,7 +416,7 @@ def _goes_to(to: BlockWriter, pointer: NativeValue, number: int) -> Ref:
 
 
 def _enter(to: BlockWriter, number: int, mask: Ref) -> None:
-    """Registers that a function may read before it writes them are 0 in the lanes that enter."""
+    """Zero the registers that a function may read before it writes them, in the calling lanes."""
     generator, writer = to.generator, to.writer
     entry = generator.program.blocks[generator.program.entries[number]]
     uniform = generator.program.uniformity[number].uniform

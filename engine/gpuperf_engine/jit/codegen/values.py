@@ -1,4 +1,4 @@
-"""What accesses carry, recorded beside them: a call of the runtime for each element (``runtime.values.function``)."""
+"""Recording of accessed values: a call of the runtime for each element (``runtime.values.function``)."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ _SHARED = 1
 
 
 def record_values(access: Access, values: Sequence[NativeValue], left_out: Sequence[int] = ()) -> None:
-    """Record the elements of an access, but for those at some places, if that is observed; of stores before they are made."""
+    """Record the elements of an access, except those at some indices, if values are observed; stores are recorded before they
+    execute."""
     for index, value in enumerate(values):
         if index not in left_out:
             _record(access, value, index, index, access.type.bits >= 32 or not left_out)
 
 
 def record_piece(access: Access, values: Sequence[NativeValue], first: int) -> None:
-    """Record one of the accesses of a matrix instruction, whose words are the ``first`` and further ones of a lane."""
+    """Record one access of a matrix instruction, whose words are those of a lane from number ``first`` on."""
     for index, value in enumerate(values):
         _record(access, value, first + index, index, True)
 
 
 def _record(access: Access, value: NativeValue, number: int, place: int, whole: bool) -> None:
-    """Record a value, the one of this number of its instruction, so many of them behind the address; one whose halves are recorded
-    is two elements. ``whole``: all parts of a word are recorded."""
+    """Record the value with this number in its instruction, ``place`` elements after the address; a value recorded as halves is two
+    elements. ``whole``: all parts of a word are recorded."""
     to = access.to
     slots = to.generator.values.get(access.site, ())
     if not slots:
@@ -70,8 +71,8 @@ def _record(access: Access, value: NativeValue, number: int, place: int, whole: 
 def record_copied(
     to: BlockWriter, instruction: Instruction, done: tuple[Ref, Ref], sources: Ref, sizes: Ref
 ) -> None:
-    """Record what ``cp.async`` has copied, if that is observed: element for element as it lies in global memory. ``done``: whether the
-    copy was refused, and its lanes; ``sizes`` are the bytes that they read."""
+    """Record the elements that ``cp.async`` copied from global memory, if values are observed. ``done``: whether the copy was invalid,
+    and its lanes; ``sizes`` are the bytes that they read."""
     writer = to.writer
     slots = to.generator.values.get(to.generator.program.site_of[instruction], ())
     if not slots:
@@ -97,7 +98,7 @@ def record_copied(
 
 @contextmanager
 def recording_ranges(to: BlockWriter, site: int) -> Iterator[None]:
-    """What the runtime copies inside is recorded, if that is observed."""
+    """A context in which copies of the runtime are recorded, if values are observed."""
     writer, slots = to.writer, to.generator.values.get(site, ())
     for slot in slots:
         name = RANGE_PREFIX + slot.kind.name
@@ -111,8 +112,8 @@ def recording_ranges(to: BlockWriter, site: int) -> Iterator[None]:
 
 @contextmanager
 def recording_matrix(to: BlockWriter, site: int, number: int, once: Ref | None = None) -> Iterator[None]:
-    """What the runtime reads of a matrix in shared memory inside is recorded, if that is observed: A is the first one of a product, B
-    the second. ``once``: whether this warp is the one that counts."""
+    """A context in which the runtime's reads of a matrix in shared memory are recorded, if values are observed: A is number 0 of a
+    product, B number 1. ``once``: whether this warp records them."""
     writer, slots = to.writer, to.generator.values.get(site, ())
     if slots:
         name = RANGE_PREFIX + slots[number].kind.name
@@ -129,7 +130,7 @@ def recording_matrix(to: BlockWriter, site: int, number: int, once: Ref | None =
 
 
 def _compares(access: Access) -> int:
-    """What an access is compared with; strong loads are made to see what changes."""
+    """The comparisons of an access; strong loads are not checked for reloads, as they are meant to observe changes."""
     if access.instruction.effect in (STORE, MATRIX_STORE):
         return Values.HELD + (Values.STRONG if is_strong(access.instruction) else 0)
     weak = access.instruction.effect in (LOAD, MATRIX_LOAD) and not is_strong(access.instruction)

@@ -1,4 +1,4 @@
-"""What paths wait for, and where warps leave compiled code for it."""
+"""The reasons of waiting paths, and remarks about warps that leave compiled code often."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["reasons_to_wait", "remarks_on"]
 
 
 def reasons_to_wait(program: Program) -> dict[int, int]:
-    """What a path waits for at the exchange that begins a block, by the number of the block: a ``Reason``."""
+    """The ``Reason`` of a path that waits at the exchange at the start of a block, by the number of the block."""
     keys = {
         block.index: convergence_key(block.instructions[0], block.index)
         for block in program.blocks
@@ -22,7 +22,7 @@ def reasons_to_wait(program: Program) -> dict[int, int]:
     return {index: Reason.EXCHANGE + numbers[key] for index, key in keys.items()}
 
 
-#: times that warps leave compiled code at one instruction before that is worth a remark: about 0.2 ms each
+#: the number of times that warps leave compiled code at one instruction (about 0.2 ms each) from which there is a remark
 _REMARKED = 500
 _WHY = {
     Event.SYSTEM: "a call of the system",
@@ -31,7 +31,7 @@ _WHY = {
 
 
 def remarks_on(program: Program, left: Mapping[tuple[int, int], int]) -> Iterator[str]:
-    """Where warps left compiled code so often that people should know; ``left``: how often, by event and block."""
+    """Remarks about instructions at which warps often left compiled code; ``left``: how often, by event and block."""
     for (event, index), count in sorted(left.items(), key=lambda item: -item[1]):
         block = program.blocks[index]
         instruction = block.terminator or next(iter(block.instructions), None)

@@ -1,7 +1,7 @@
-"""Matrix products of a warpgroup as LLVM IR: what ``wgmma.mma_async`` does in one warp.
+"""Matrix products of a warpgroup as LLVM IR: the part of ``wgmma.mma_async`` in one warp.
 
-The words of A and B are copied from shared memory by the runtime (``jit.runtime.matrix``); a function for each opcode
-(``jit.runtime.warpgroup_function``) takes them as numbers and adds up products, eight columns of D at a time.
+The runtime copies the words of A and B from shared memory (``jit.runtime.matrix``); a function for each opcode
+(``jit.runtime.warpgroup_function``) unpacks them and adds products, eight columns of D at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ U32, B32, PRED = (scalar_type(name) for name in ("u32", "b32", "pred"))
 
 
 def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: Ref) -> None:
-    """One product; all lanes are here."""
+    """One product; all lanes are present."""
     writer = to.writer
     product = ProductShape(instruction.form)
     operands: dict[str, Operand] = {slot.name: operand for slot, operand in matched(instruction)}
@@ -64,7 +64,7 @@ def write_warpgroup(to: BlockWriter, instruction: Instruction, mask: Ref) -> Non
 def _multiply(
     to: BlockWriter, instruction: Instruction, product: ProductShape, operands: dict[str, Operand], number: dict[str, int]
 ) -> None:  # fmt: skip
-    """Call the function of a product, whose matrices in shared memory have been fetched; D goes there and back through memory."""
+    """Call the function of a product after its matrices in shared memory have been fetched; D is passed through memory."""
     writer, form = to.writer, instruction.form
     assert product.result.type is not None
     held = vector_ll(product.result.type)
@@ -101,7 +101,7 @@ def write_commit(to: BlockWriter, instruction: Instruction) -> None:
 
 
 def _come(to: BlockWriter, mask: Ref, field: int) -> None:
-    """The warp has come to the next group or fence. Where its lanes are apart, which the manual leaves undefined, the lowest one
+    """Count a group or fence of the warp. If it is diverged, which the manual leaves undefined, only the execution of the lowest lane
     counts."""
     writer = to.writer
     live = writer.load("i32", "%live")
@@ -118,8 +118,8 @@ def _come(to: BlockWriter, mask: Ref, field: int) -> None:
 
 @handles(WARPGROUP_FENCE, WARPGROUP_WAIT)
 def write_group_wait(to: BlockWriter, instruction: Instruction) -> None:
-    """``wgmma.fence`` and ``wgmma.wait_group``, with which the block begins: here it is continued after a stop. At the first the warps
-    of a warpgroup gather, if they can; the second waits for products, each one of the whole warpgroup."""
+    """``wgmma.fence`` and ``wgmma.wait_group``, the first instruction of the block, where it continues after a stop. At the former the
+    warps of a warpgroup wait for each other, until the wait expires; at the latter for products, which need all four warps."""
     writer, generator = to.writer, to.generator
     gathers = instruction.effect is WARPGROUP_FENCE
     guard = to.guard(instruction)
@@ -166,8 +166,7 @@ def _fetch(
     to: BlockWriter, operand: Operand, mask: Ref, instruction: Instruction, lines: tuple[str, int, int, int],
     target: tuple[Ref, int, int],
 ) -> None:  # fmt: skip
-    """Copy the words of a matrix: its lines (first, how many, words of each, whether they lie across) to a place (area, offset,
-    pitch)."""
+    """Copy the words of a matrix: lines (first, number, words of each, whether transposed) to a target (area, offset, pitch)."""
     writer = to.writer
     descriptor = to.source(operand, scalar_type("b64"))
     one = descriptor if descriptor.uniform else to.first_lane(descriptor)

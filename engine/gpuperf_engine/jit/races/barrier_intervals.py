@@ -1,7 +1,7 @@
-"""Accesses of shared memory that no access of another warp can conflict with between two barriers of all threads: they need no check.
+"""Accesses to shared memory that cannot conflict with accesses of other warps between two barriers of all threads: they need no check.
 
-What a thread can do between two such barriers follows from the flow of control, and what it accesses there from the index of the
-thread, where nothing but that and constants goes into the address.
+The control-flow graph determines which accesses may run between two such barriers, and the thread index their addresses, if these
+depend on nothing but the thread index and constants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...simt.program import Program, Site
 __all__ = ["conflicting_sites", "reaches_shared"]
 
 _STORES = ("store", "atomic", "reduction")
-#: what reads and writes shared memory without being a site, or goes on behind a barrier
+#: effects that access shared memory without being a site, or that continue after a barrier
 _ELSEWHERE = frozenset((ASYNC_COPY, BULK_COPY, MBARRIER, MBARRIER_WAIT, TENSOR_MAP, WARPGROUP))
 
 
@@ -38,8 +38,8 @@ def reaches_shared(site: Site) -> bool:
 
 
 def conflicting_sites(program: Program, plan: LaunchPlan | None) -> frozenset[int] | None:
-    """Sites whose accesses of shared memory may conflict with those of other warps; in blocks of the shape of a launch, or of any.
-    ``None``: what is done there is not followed, as with copies that are not over at a barrier."""
+    """Sites whose accesses to shared memory may conflict with those of other warps, in blocks of a launch's shape, or of any shape.
+    ``None``: not analysed, as for copies that may continue after a barrier."""
     reaching = [site for site in program.sites if reaches_shared(site)]
     blocks = program.blocks
     followed = all(not program.blocks[site.block].function for site in reaching)
@@ -63,7 +63,7 @@ def conflicting_sites(program: Program, plan: LaunchPlan | None) -> frozenset[in
 
 
 def _reached(program: Program, start: int, whole: set[int]) -> set[int]:
-    """Blocks that can be reached from one without passing a barrier of all threads, that with the barrier too."""
+    """Blocks that are reachable from one without passing a barrier of all threads, including the block with the barrier."""
     seen, waiting = {start}, [start]
     while waiting:
         index = waiting.pop()
@@ -83,7 +83,7 @@ def _of_all(instruction: Instruction | None) -> bool:
 
 
 def _together(program: Program, reached: dict[int, set[int]], whole: set[int]) -> list[set[int]]:
-    """Blocks that run at the same time, between two barriers, by what can be ``reached`` from each of them."""
+    """Sets of blocks that may run concurrently between two barriers, from the blocks ``reached`` from each."""
     group = {start: start for start in reached}
 
     def leader(start: int) -> int:
@@ -92,7 +92,7 @@ def _together(program: Program, reached: dict[int, set[int]], whole: set[int]) -
         return start
 
     for places in reached.values():
-        # threads may wait at several of these barriers at once, and go on together
+        # threads may wait at several of these barriers at once, and continue together
         first, *others = [program.blocks[index].successors[0] for index in sorted(places & whole)] or [-1]
         for other in others:
             group[leader(other)] = leader(first)
@@ -105,7 +105,7 @@ def _together(program: Program, reached: dict[int, set[int]], whole: set[int]) -
 def _conflicting(
     program: Program, plan: LaunchPlan, together: Sequence[set[int]], of_block: dict[int, list[Site]]
 ) -> set[int]:
-    """Sites whose addresses are known to conflict or not known, by what runs at the same time."""
+    """Sites whose addresses conflict or are unknown, within sets of blocks that run concurrently."""
     values = _Places(program, plan)
     conflicts: set[int] = set()
     for places in together:
@@ -125,7 +125,7 @@ class _Places:
         self._words: dict[int, NDArray[np.int64] | None] = {}
 
     def _of(self, site: Site) -> NDArray[np.int64] | None:
-        """The words that each thread accesses; those outside are the one behind all others."""
+        """The words that each thread accesses; words out of bounds map to an additional last one."""
         if site.index not in self._words:
             plain = site.space == "shared" and site.instruction.effect.per_lane
             start = self._values.address(site.instruction) if plain else None
@@ -135,7 +135,7 @@ class _Places:
         return self._words[site.index]
 
     def conflicts(self, sites: Sequence[Site]) -> set[int]:
-        """Sites that have a word in common with another warp, to which one of the two stores, and not both by atomics."""
+        """Sites that share a word with another warp, where at least one stores and not both are atomics."""
         stores = [site for site in sites if site.kind in _STORES]
         if not stores or all(is_strong(site.instruction) for site in sites):
             return set()
@@ -143,7 +143,7 @@ class _Places:
         unknown = [site for site in sites if site not in known]
         if any(site.kind in _STORES for site in unknown):
             return {site.index for site in sites}
-        # atomics and flags may order what the others do
+        # strong accesses may order others, so they are always checked
         conflicts = {site.index for site in sites if is_strong(site.instruction)}
         conflicts.update(site.index for site in ([*unknown, *stores] if unknown else ()))
         least, most = (np.full(self._bytes // 4 + 1, value) for value in (1 << 30, -1))

@@ -1,7 +1,7 @@
 """Races: unordered accesses of different warps to the same memory, at least one of which is a store.
 
-Which instructions are checked and what they order is worked out here; the runtime finds the races, see ``jit.runtime.races.clocks``,
-and ``races.findings`` reads them off.
+This module determines which instructions are checked and what they order; the runtime detects the races (see
+``jit.runtime.races.clocks``), and ``races.findings`` reads its records.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from .places import ANYTHING, KEPT, Places, is_atomic_among_all, is_narrow, plac
 
 __all__ = ["race_flags"]
 
-#: warps of a launch for which it is found out which accesses of shared memory need no check: of fewer ones the checks cost less
+#: the number of warps from which accesses to shared memory are analysed; with fewer, the checks cost less than the analysis
 _WORTH_IT = 256
-#: and which of global memory
+#: the same for global memory
 _WORTH_FORMS = 64
 _WORDS = Layout.WORDS | Layout.OF_BYTES | Layout.OF_HALVES
 _ORDERS = Layout.IS_STRONG | Layout.ACQUIRES | Layout.RELEASES | Layout.NARROW | Layout.IN_CLUSTER
 
 
 def race_flags(program: Program, plan: LaunchPlan, memory: Memory) -> NDArray[np.uint16]:
-    """For each site, for accesses that are no site's, and for each of ``Program.images`` the bits of ``jit.ir.race_records.Race``;
-    zeros where nothing is checked. ``memory``: that of the device, as it is when the launch begins."""
+    """The bits of ``jit.ir.race_records.Race`` for each site, for accesses without a site, and for each of ``Program.images``;
+    zeros if nothing is checked. ``memory``: that of the device before the launch."""
     if not plan.races:
         return _no_flags(program)
     images = memory.images
-    # launches often repeat the one before
+    # launches often repeat the previous one
     decides = (
         program.variant, plan.grid, plan.block, plan.cluster, plan.shared_bytes, plan.only_kept,
         plan.parameters, plan.symbols.tobytes(), plan.pointed_at, images.targets if program.images else (),
@@ -55,11 +55,11 @@ def race_flags(program: Program, plan: LaunchPlan, memory: Memory) -> NDArray[np
 
 
 def _decided(program: Program, plan: LaunchPlan, memory: Memory) -> tuple[NDArray[np.uint16], Places]:
-    """The flags of a launch, and what is known of the places that it accesses."""
+    """The flags of a launch, and the analysis of the addresses that it accesses."""
     images = memory.images
     clustered = plan.cluster_ctas > 1
     asked = Layout.AMONG * (plan.ctas > plan.cluster_ctas and not plan.only_kept)
-    # what a thread has stored itself is not to be read through an image either
+    # reading a thread's own store through an image is a race as well
     several = plan.warps_per_cta * plan.cluster_ctas > 1
     asked |= Layout.WITHIN * (several or any(item.effect is TEXTURE for item in program.images))
     aliases, shown = _aliases(program, plan, images) if asked else ({}, ())
@@ -111,7 +111,7 @@ def _no_flags(program: Program) -> NDArray[np.uint16]:
 
 
 def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
-    """The bits that are left where it is known which accesses of shared memory conflict in blocks of the launch's shape."""
+    """Masks of the bits that remain after the analysis of shared memory in blocks of the launch's shape."""
     place = f"conflicts{program.variant} {plan.block} {plan.shared_bytes}"
     masks = program.kernel.memo.get(place)
     if masks is None:
@@ -119,7 +119,7 @@ def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
         masks = program.kernel.memo[place] = ~_no_flags(program)
         for site in program.sites:
             if reaches_shared(site) and conflicts is not None and site.index not in conflicts:
-                # what orders nothing but itself is as good as unordered
+                # a site without conflicts need not order anything in shared memory
                 masks[site.index] -= Layout.CHECKED | _ORDERS * (site.space == "shared")
         masks[len(program.sites)] = Layout.ALL * (conflicts is None or bool(conflicts))
     assert isinstance(masks, np.ndarray)
@@ -127,7 +127,7 @@ def _where_conflicts(program: Program, plan: LaunchPlan) -> NDArray[np.uint16]:
 
 
 def _aliases(program: Program, plan: LaunchPlan, images: Images) -> tuple[Aliases, Sequence[frozenset[int]]]:
-    """Which words of the parameter buffer, and which variables, point into the same allocation; and the numbers of those that each of
+    """The aliases of words of the parameter buffer and variables, by allocation; and the numbers of the allocations that each of
     ``Program.images`` may access."""
     starts = [address for address, _ in plan.pointed_at]
     known: dict[int, int] = {}
@@ -157,7 +157,7 @@ def _aliases(program: Program, plan: LaunchPlan, images: Images) -> tuple[Aliase
 
 
 def _handles(program: Program, plan: LaunchPlan) -> Sequence[int | None]:
-    """The handle that each of ``Program.images`` has in all threads, if that is known."""
+    """The handle of each of ``Program.images``, if it is the same in all threads and known."""
     if not program.images:
         return ()
     kept = program.kernel.memo.setdefault("handles", {})
@@ -176,8 +176,8 @@ def _handles(program: Program, plan: LaunchPlan) -> Sequence[int | None]:
 def _touched(
     program: Program, aliases: Aliases, shown: Sequence[frozenset[int]]
 ) -> tuple[dict[Site, frozenset[Object]], dict[Site, Object]]:
-    """Which sites access which objects in global memory to which some site stores, and not all by atomics; and which access one to
-    which none stores."""
+    """By site, the accessed objects in global memory to which some site stores, other than those with atomics alone; and by site, the
+    object to which none stores."""
     graph = dependence_of(program)
     pointers = {key: number for key, number in aliases.items() if number >= 0}
 
@@ -225,7 +225,7 @@ def _touched(
 
 
 def _image_sites(program: Program) -> Iterable[Site]:
-    """Of what accesses images, as if these were sites."""
+    """Accesses to images as sites."""
     for instruction, index in program.images.items():
         kind = "load" if instruction.effect is TEXTURE else "reduction" if is_strong(instruction) else "store"
         yield Site(index, program.block_of.get(instruction, 0), instruction, "global", kind, 1)
@@ -244,7 +244,7 @@ def _flags(program: Program, clustered: bool) -> NDArray[np.uint16]:
 
 
 def _orders(program: Program, clustered: bool) -> NDArray[np.uint16]:
-    """What accesses order."""
+    """The ordering bits of each access."""
     flags = _no_flags(program)
     for instruction, index in program.images.items():
         flags[index] = Layout.IS_STRONG * is_strong(instruction) | Layout.IMAGE * (

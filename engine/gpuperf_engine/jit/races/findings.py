@@ -21,7 +21,7 @@ _KINDS = {Layout.RAW: "RAW", Layout.WAR: "WAR", Layout.WAW: "WAW"}
 
 
 def races_of(program: Program, plan: LaunchPlan, tables: Iterable[NDArray[np.int64]]) -> tuple[Race, ...]:
-    """What the workers found: of those of the same instructions the one of the first CTA."""
+    """The races that workers recorded; for each pair of instructions, that of the first CTA."""
     rows: dict[int, list[int]] = {}
     for table in tables:
         for row in table[1 : 1 + int(table[0]) * Layout.COLUMNS].reshape(-1, Layout.COLUMNS).tolist():
@@ -42,13 +42,14 @@ def races_of(program: Program, plan: LaunchPlan, tables: Iterable[NDArray[np.int
 
 
 def _sort(key: int) -> int:
-    """The kind, and whether both accesses are those of one block: of a sort whose instructions are known, others are left out."""
+    """The kind, and whether both accesses are in one block; races of unknown instructions are omitted if there are others of their
+    sort."""
     return key & (Layout.OF_ONE | Layout.UNFENCED | 3)
 
 
 def _seeds(program: Program, row: list[int]) -> bool:
-    """Whether it is a plain load of what ``atom.cas`` exchanges at the same address: the first try of a loop, as the headers of CUDA
-    have it for types without an atomic of their own. The exchange fails if the value is an old one."""
+    """Whether it is a plain load before ``atom.cas`` at the same address: the first attempt of a loop, as in CUDA's headers for types
+    without atomics. If the value is outdated, the exchange fails."""
     sites = [(info & 0xFFFFFFFF) >> 14 for info in row[2:4]]
     if not row[0] & Layout.FAR or max(sites) >= len(program.sites):
         return False
@@ -71,7 +72,7 @@ def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:
     )
     kind = _KINDS[key & 3]
     if key & Layout.FAR:
-        # how often depends on which CTAs ran at the same time
+        # the count depends on which CTAs ran concurrently
         missing = LAUNCH_END if key & Layout.UNFENCED else ""
         nearby = bool(key & Layout.NEAR_BY)
         return Race(
@@ -86,7 +87,7 @@ def _race(program: Program, plan: LaunchPlan, row: list[int]) -> Race:
 
 
 def _in_cluster(plan: LaunchPlan, number: int) -> int:
-    """The CTA of a cluster and of a rank in it."""
+    """The linear index of a CTA from its number in cluster order."""
     cluster, rank = divmod(number, 1 << Layout.RANK_BITS)
     index, below = 0, 1
     for wide, inner in zip(plan.grid, plan.cluster):
@@ -112,7 +113,7 @@ def _access(program: Program, plan: LaunchPlan, info: int, block: tuple[int, int
 
 
 def _instruction(program: Program, number: int) -> Instruction | None:
-    """What has a number among flags; ``None`` for what is no site's."""
+    """The instruction of an index of the flags; ``None`` for accesses without a site."""
     count = len(program.sites)
     if number < count:
         return program.sites[number].instruction

@@ -1,4 +1,4 @@
-"""Memory of the race detector: how large its records are, and where compiled code finds them."""
+"""Memory of the race detector: sizes and addresses of its records."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ __all__ = ["RaceMemory"]
 
 #: after all lines of global memory
 _NO_LINE = (1 << 63) - 1
-#: about how many bytes of records of CTAs are kept for later launches
+#: approximate limit of bytes of CTA records that are kept for later launches
 _MOST_KEPT = 1 << 25
-#: launches at once whose batches are kept, and bytes of batches that take small pages
+#: number of kept ``_Batches``, and bytes of batches with small pages
 _FEW, _SMALL = 2, 1 << 20
-#: words that the lanes of an instruction may access side by side
+#: the maximum number of consecutive words that the lanes of an instruction access
 _ROW = 512
 #: records of CTAs that have ended, by their shape
 _kept: dict[tuple[int, ...], list[NDArray[np.uint8]]] = {}
 
 
 class _Batches:
-    """Memory for batches of words, see ``Context.RACE_BITS``. ``words``: how many global memory has."""
+    """Memory for batches of words, see ``Context.RACE_BITS``. ``words``: those of global memory."""
 
     def __init__(self, words: int) -> None:
         self.words = words
         # in whole blocks, up to a word of 64 bits behind that of the last one
         self.bits = reserve((words // 8 + 32 >> Batches.BLOCK) + 1 << Batches.BLOCK)
         self.numbers = reserve(4 * words + 64)
-        # as long as they are few they take small pages, of which most launches need some
+        # the first ones have small pages, as most launches need only a few
         self.rows = reserve(Batches.BYTES, _SMALL)
         self._known = self.rows[: Batches.LAST].view(np.int64)
         self._launch = 0
@@ -61,7 +61,7 @@ class _Batches:
 
     @classmethod
     def of(cls, words: int) -> _Batches:
-        """Those of an earlier launch, whose pages are there, or others."""
+        """Reused batches of an earlier launch, whose pages are committed, or new ones."""
         try:
             return _kept_batches.get(words, []).pop()
         except IndexError:
@@ -73,7 +73,7 @@ class _Batches:
 
     @property
     def accesses(self) -> int:
-        """How many accesses by warps were looked at."""
+        """The number of checked accesses of warps."""
         return int(self._known[Batches.ACCESSES // 8])
 
     def keep(self) -> None:
@@ -89,7 +89,7 @@ class _Batches:
         kept.append(self)
 
     def _begin(self) -> None:
-        """No word has been accessed."""
+        """Reset: no word has been accessed."""
         self._launch = (self._launch + 1) % Batches.APART
         self._known[Batches.LEFT // 8] = Batches.APART | self._launch
         self._known[Batches.NEXT // 8] = self._known[Batches.NUMBERED // 8] = 1
@@ -102,13 +102,13 @@ _kept_batches: dict[int, list[_Batches]] = {}
 
 
 class RaceMemory:
-    """What one launch needs to check for races; ``checked`` is false where it checks none."""
+    """The memory of one launch for race detection; ``checked`` is false if nothing is checked."""
 
     def __init__(self, program: Program, plan: LaunchPlan, memory: Memory) -> None:
         self._plan, self._memory = plan, memory
         #: bits of ``Race`` for each site
         self.flags = race_flags(program, plan, memory)
-        #: of two CTAs, and whether one of them may wait for the other; of two warps of one
+        # races between CTAs, and whether one may wait for another; races between warps of a CTA
         kinds = int(np.bitwise_or.reduce(self.flags)) if plan.races else 0
         among = bool(kinds & Race.AMONG)
         #: whether CTAs may order accesses of one another
@@ -128,7 +128,7 @@ class RaceMemory:
         self.fields = {Context.RACE_SITES: address_of(self.flags), **self._lines(among)}
 
     def _lines(self, among: bool) -> dict[int, int]:
-        """Fields of ``Context`` about the lines and words of global memory."""
+        """Fields of ``Context`` for the lines and words of global memory."""
         fields: dict[int, int] = dict.fromkeys(
             (
                 Context.RACE_LINES, Context.RACE_ROOMS, Context.RACE_LOCKED, Context.RACE_SEGMENTS,
@@ -158,7 +158,7 @@ class RaceMemory:
         return fields
 
     def _words(self) -> dict[int, int]:
-        """The same of words."""
+        """The same for words."""
         span, unit = self._memory.global_span, self._unit
         self._batches = batches = _Batches.of(span >> unit)
         fields: dict[int, int] = {
@@ -166,7 +166,7 @@ class RaceMemory:
             Context.RACE_NUMBERS: address_of(batches.numbers),
             Context.RACE_BATCHES: address_of(batches.rows),
             Context.RACE_UNIT: unit,
-            # batches have numbers of words in four bytes, with those of a row behind the last one
+            # word numbers in batches have four bytes, including those of a row after the last word
             Context.RACE_BATCHED: min(span, ((1 << 32) - _ROW) << unit),
         }
         if self.orders:
@@ -190,16 +190,16 @@ class RaceMemory:
 
     @property
     def batches(self) -> int:
-        """How many batches of words there are, if words are in batches."""
+        """The number of batches of words, if words are in batches."""
         return self._batches.count if self._batches is not None and self.fields[Context.RACE_BITS] else 0
 
     @property
     def batched(self) -> int:
-        """How many accesses by warps were looked at by batches of words, which take several times as long where words are locked."""
+        """The number of accesses of warps checked by batches of words, which take several times as long if words are locked."""
         return self._batches.accesses if self._batches is not None and self.fields[Context.RACE_BITS] else 0
 
     def lock_lines(self) -> bool:
-        """Several threads will run CTAs: each locks the lines and words of global memory that it looks at. Returns whether there are
+        """Prepare for several threads: each locks the lines and words of global memory that it checks. Returns whether there are
         any."""
         lines = bool(self.fields[Context.RACE_LINES])
         if lines:
@@ -209,19 +209,19 @@ class RaceMemory:
 
     @property
     def pairs_unsettled(self) -> bool:
-        """Whether lines hold accesses of CTAs that are compared after the launch."""
+        """Whether lines have accesses that must be compared after the launch."""
         return bool(self.fields[Context.RACE_LINES]) and not self.orders
 
     @property
     def shared_words(self) -> int:
-        """How many words with cells of their own several CTAs accessed."""
+        """The number of words with separate cells that several CTAs accessed."""
         return 0 if self._counts is None else min(int(self._counts[Accessors.CELLS // 8]), Word.MOST_SHARED)
 
     # ------------------------------------------------------------------------------------------------ records of a CTA
 
     @cached_property
     def _sizes(self) -> tuple[int, int, int]:
-        """Step between times, bytes of a clock, bytes of all clocks and records of a CTA."""
+        """Distance between the times of a clock, bytes of a clock, and bytes of all clocks and records of a CTA."""
         if self._plan.cluster_ctas == 1:
             step, clock = 1, 512
         else:
@@ -242,7 +242,7 @@ class RaceMemory:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """What records of CTAs that are interchangeable have in common; empty where nothing is checked."""
+        """The key of interchangeable records of CTAs; empty if nothing is checked."""
         return (*self._shape, int(self._proxies)) if self.checked else ()
 
     @property
@@ -252,11 +252,11 @@ class RaceMemory:
 
     @property
     def _extra(self) -> int:
-        """Bytes about a CTA's accesses of global memory."""
+        """Bytes for a CTA's accesses to global memory."""
         return self.orders * Segments.BYTES + self._windows * Window.BYTES
 
     def records(self) -> NDArray[np.uint8]:
-        """Records of a CTA: zeros, or those of an earlier CTA, which compiled code resets; empty where nothing is checked."""
+        """Records of a CTA: zeros, or those of an earlier CTA, which compiled code resets; empty if nothing is checked."""
         if not self.checked:
             return aligned(0)
         try:
@@ -266,7 +266,7 @@ class RaceMemory:
         if self._plan.cluster_ctas > 1:
             kept[Race.CLOCKS + self._sizes[2] : self._room] = 0
         if self._windows:
-            # they tell CTAs apart by numbers that another device gives, too
+            # tags contain CTA numbers, which are only unique per device
             kept[self._room + Window.TAGS :][: Window.LINES * 8] = 0
         return kept
 
@@ -281,7 +281,7 @@ class RaceMemory:
             _kept.clear()
         alike = _kept.setdefault(self._shape, [])
         alike += records
-        # whichever CTAs will be those of a cluster: what their clocks tell of one another happened before they begin
+        # any of these records may be combined in a cluster, so all begin after every time in their clocks
         now = max((struct.unpack_from("<q", record, Race.NOW)[0] for record in alike), default=0)
         for record in alike:
             struct.pack_into("<q", record, Race.NOW, now)
@@ -320,5 +320,5 @@ class RaceMemory:
 
     @staticmethod
     def spans_lines(lowest: int) -> bool:
-        """Whether any line was accessed by CTAs that may have run at the same time; ``lowest``: the least ``RACE_LOWEST``."""
+        """Whether any line was accessed by CTAs that may have run concurrently; ``lowest``: the minimum of ``RACE_LOWEST``."""
         return lowest < _NO_LINE

@@ -1,7 +1,7 @@
-"""Accesses of a launch that need no check, because each block, or each warp, accesses its own words, or all store the same.
+"""Accesses of a launch that need no check, because blocks, or warps, access disjoint words, or because all store the same value.
 
-That is found out per object: by linear forms of the addresses, by arrays of indices whose elements are distinct, and for launches that
-are repeated by the addresses of all threads.
+This is determined per object: by linear forms of the addresses, by index arrays with distinct elements, and, for repeated launches, by
+the addresses of all threads.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from ..ir.race_records import Race as Layout
 
 __all__ = ["ANYTHING", "KEPT", "Places", "is_atomic_among_all", "is_narrow", "places", "words_by_data"]
 
-#: stands for all objects
+#: represents all objects
 ANYTHING: Object = ("global", "anything")
-#: launches of a kernel of which what is known is kept, and bytes of indices that they have loaded
+#: limits of the cached launches of a kernel, and of the bytes of indices that they depend on
 KEPT, _KEPT_BYTES = 64, 1 << 25
-#: the launch, of those that are the same, whose addresses are computed: as long as that takes, as much the checks have cost by then
+#: the repetition of a launch at which its addresses are computed, since by then the checks have cost about as much as that takes
 _COMPUTED = 3
-#: bytes of lanes that may be looked at by words, bytes of a word, and the bits of ``Race`` of narrower accesses
+#: access sizes that may be checked by words, bytes of a word, and the bits of ``Race`` of narrower accesses
 _WORDS, _WORD = (1, 2, 4, 8, 16), 4
 _NARROW = {1: Layout.OF_BYTES, 2: Layout.OF_HALVES}
 
 
 @dataclass
 class Places:
-    """What is known of the places that a launch accesses. ``bits``: by the number of a site the bits of ``Race`` that it need not
-    have, and ``WORDS`` if it is to be looked at by words; ``elements``: what this depends on."""
+    """The analysis of the addresses that a launch accesses. ``bits``: by site number, the bits of ``Race`` that it does not need, and
+    ``WORDS`` if it is checked by words; ``elements``: the memory on which this depends."""
 
     bits: Mapping[int, int]
     elements: Sequence[Elements]
-    #: whether more may be known once addresses are computed
+    #: whether computing addresses may improve it
     is_open: bool
-    #: how many launches were the same
+    #: number of equal launches
     launches: int = 1
 
     def hold(self, memory: Memory) -> bool:
-        """Whether all elements are what they were."""
+        """Whether all elements are unchanged."""
         return all(item.is_as_kept(memory) for item in self.elements)
 
 
@@ -64,8 +64,8 @@ def places(
     touched: Mapping[Site, frozenset[Object]],
     reads: Mapping[Site, Object],
 ) -> Places:
-    """What is known of a launch. ``touched``: the sites that may race, with what they access; ``reads``: which sites load from objects
-    to which nothing is stored; ``place``: what tells these apart from those of other launches."""
+    """The cached analysis of a launch. ``touched``: the sites that may race, with their objects; ``reads``: sites that load from
+    objects to which nothing is stored; ``place``: a key that distinguishes these from those of other launches."""
     kept: dict[object, Places] = program.kernel.memo.setdefault("places", {})  # type: ignore[assignment]
     key = place, plan.grid, plan.block, plan.parameters
     known = kept.get(key)
@@ -86,7 +86,7 @@ def places(
 
 
 class _Finder:
-    """Finds out what is known of a launch."""
+    """The analysis of one launch."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class _Finder:
         self._elements: list[Elements] = []
 
     def found(self, computed: bool) -> Places:
-        """What is known; ``computed``: of the addresses of all threads, too."""
+        """The result; ``computed``: using the addresses of all threads, too."""
         if ANYTHING in self._of_object:
             return Places({}, (), False)
         forms, plan = self._forms, self._plan
@@ -132,7 +132,7 @@ class _Finder:
         return reduce(and_, self._places[item].values())
 
     def _open(self) -> list[Object]:
-        """The objects of whose accesses some need to be checked."""
+        """The objects with accesses that need checks."""
         return [item for item in self._of_object if self._left(item) & Layout.GLOBAL != Layout.GLOBAL]
 
     def _add(self, item: Object, apart: tuple[bool, bool]) -> None:
@@ -140,7 +140,7 @@ class _Finder:
         self._places[item] = {site: bit | more for site, bit in self._places[item].items()}
 
     def _look_at_indices(self, open_: Sequence[Object]) -> None:
-        """See which objects are accessed at places that follow from indices that are distinct."""
+        """Find objects whose addresses depend on distinct indices."""
         for array in index_arrays(self._reads, self._forms, self._memory) if open_ else ():
             indexed = array.forms(self._forms)
             for item in open_:
@@ -149,7 +149,7 @@ class _Finder:
                 self._elements.append(array)
 
     def _look_at_threads(self, open_: Sequence[Object]) -> None:
-        """See which objects are accessed at places that are known once all addresses have been computed."""
+        """Find objects whose accesses are disjoint, by computing all addresses."""
         for item in open_:
             values = GridValues(self._program, self._plan, self._memory, self._reads)
             apart = values.apart(self._of_object[item])
@@ -158,8 +158,8 @@ class _Finder:
                 self._elements += values.loaded()
 
     def _by_words(self, open_: Sequence[Object]) -> dict[int, int]:
-        """By the numbers of the sites that access objects at addresses that depend on data, some of them, or where the lanes of a warp
-        access many lines: the bits of ``Race`` that they have therefore."""
+        """The additional bits of ``Race``, by site number, for objects with data-dependent addresses, or whose warps access many
+        lines."""
         chosen = {
             item: sites
             for item, sites in self._of_object.items()
@@ -176,8 +176,8 @@ class _Finder:
 
 
 def words_by_data(program: Program, touched: Mapping[Site, frozenset[Object]]) -> dict[int, int]:
-    """The sites that are to be looked at word by word, where nothing is known of a launch, as those of objects that some access at
-    addresses that depend on data: by number their bits of ``Race``."""
+    """The sites to check word by word without an analysis of the launch: those of objects with data-dependent addresses, by number
+    with their bits of ``Race``."""
     of_object: dict[Object, list[Site]] = defaultdict(list)
     for site, items in touched.items():
         for item in items:
@@ -195,8 +195,8 @@ def words_by_data(program: Program, touched: Mapping[Site, frozenset[Object]]) -
 def _of_words(
     program: Program, touched: Mapping[Site, frozenset[Object]], sites_of: Mapping[Object, Sequence[Site]]
 ) -> dict[int, int]:
-    """The sites that access chosen objects, without objects that some access beside others, or by more bytes than a batch of words
-    takes: by number their bits of ``Race``."""
+    """The sites that access chosen objects, by number with their bits of ``Race``; without objects that a site accesses in addition to
+    others, or in larger units than a batch of words supports."""
     sizes = {item: [_bytes(program, site) for site in sites] for item, sites in sites_of.items()}
     chosen = {item for item, some in sizes.items() if all(size in _WORDS for size in some)}
     least = min((size for item in chosen for size in sizes[item]), default=_WORD)
@@ -215,13 +215,12 @@ def _of_words(
 
 
 def _bytes(program: Program, site: Site) -> int:
-    """The bytes of a lane; 0 where that depends on the image that is accessed."""
+    """Bytes per lane; 0 if they depend on the image."""
     return site.bytes if site.index < len(program.sites) else 0
 
 
 def _of_places(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> dict[Site, int]:
-    """The bits of ``Race`` that sites of an object need not have: where it is known that some access other bytes than all others, each
-    of such ranges is an object of its own."""
+    """The bits of ``Race`` that sites of an object do not need; disjoint address ranges of sites are treated as separate objects."""
     found: dict[Site, int] = {}
     for group in _groups(sites, forms):
         needs = _conflict(group, forms.program)
@@ -255,7 +254,7 @@ def _groups(sites: Sequence[Site], forms: Forms) -> list[list[Site]]:
 
 
 def _conflict(sites: Sequence[Site], program: Program) -> bool:
-    """Whether accesses by these sites to the same place can be a race."""
+    """Whether accesses by these sites to the same bytes can be a race."""
     count, graph = len(program.sites), dependence_of(program)
     stored = any(
         site.index >= count
@@ -266,18 +265,18 @@ def _conflict(sites: Sequence[Site], program: Program) -> bool:
 
 
 def is_atomic_among_all(site: Site) -> bool:
-    """Whether accesses of a site race with no other such one."""
+    """Whether accesses of a site never race with others of this kind."""
     return is_strong(site.instruction) and not is_narrow(site.instruction, False)
 
 
 def is_narrow(instruction: Instruction, clustered: bool) -> bool:
-    """Whether the scope is one block; that of a cluster is one where there are no clusters."""
+    """Whether the scope is one block; without clusters, that of a cluster is one block too."""
     words = instruction.opcode.split(".")
     return "cta" in words or ("cluster" in words and not clustered)
 
 
 def _depends_on_data(program: Program, instruction: Instruction) -> bool:
-    """Whether an address comes from what is loaded from global or shared memory."""
+    """Whether an address depends on values loaded from global or shared memory."""
     graph = dependence_of(program)
     bases = [item.base for item in instruction.operands if isinstance(item, Address)]
     left = [*graph.origins_of(instruction, [base for base in bases if isinstance(base, Register)])]
@@ -295,7 +294,7 @@ def _depends_on_data(program: Program, instruction: Instruction) -> bool:
 
 
 def _bits_apart(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> int:
-    """The bits of ``Race`` that an object need not have, by the addresses of all accesses."""
+    """The bits of ``Race`` that an object does not need, by the addresses of all accesses."""
     known = forms.pieces(sites)
     if known is None:
         return 0
@@ -305,16 +304,16 @@ def _bits_apart(sites: Sequence[Site], forms: Forms, plan: LaunchPlan) -> int:
 
 
 def _bits(among: bool, within: bool, plan: LaunchPlan) -> int:
-    """The same where blocks, and where the threads of each block, have places of their own."""
+    """The same if the accesses of blocks (``among``), and of the threads of each block (``within``), are disjoint."""
     if plan.cluster_ctas > 1:
-        # the blocks of a cluster are held against one another like the warps of a block
+        # blocks of a cluster are compared with one another like warps of a block
         within = within and among
     return Layout.AMONG * among | Layout.WITHIN * within
 
 
 def _bits_of_the_same(sites: Iterable[Site], forms: Forms, plan: LaunchPlan) -> int:
-    """The same of an object that is only stored to, and each byte with the same value by whoever stores there, as a flag that all
-    threads set, or all of a block: elements of one size, which are aligned to it, or all bytes alike."""
+    """The same for an object that is only stored to, with one value per byte, like a flag that all threads, or all of a block, set:
+    aligned elements of one size, or equal bytes."""
     count = len(forms.program.sites)
     stored: set[object] = set()
     for site in sites:

@@ -66,5 +66,7 @@ def test_a_finding_of_a_template_variable(backend: str) -> None:
         device.launch(kernel, 1, 32, [])
     assert np.array_equal(device.symbol(kernel, "_Z5tableIfE").numpy(), np.zeros(128, np.uint8))
     finding = next(f for f in ge.find_patterns(device.program) if f.rule == "redundant-values")
-    assert finding.message.startswith("the launch of 'init<float>' writes 128 elements of 'table<float>'; 128 (")
+    assert finding.message.startswith(
+        "the launch of 'init<float>' writes 128 elements of 'table<float>'; 128 ("
+    )
     assert finding.object == "_Z5tableIfE" and finding.identity.endswith("of _Z4initIfEvv")

@@ -47,7 +47,8 @@ def instruction_finding(
     verb, preposition = (MOVES | ATOMICS)[record.kind]
     name = record.object or "memory"
     of_vector = f" (vector element {record.element})" if instruction.endswith("]") else ""
-    message = f"{record.opcode} at {position} {verb} {record.count:,} elements {preposition} {readable_name(name)!r}{of_vector}: {match.text}"
+    elements = f"{record.count:,} elements {preposition} {readable_name(name)!r}{of_vector}"
+    message = f"{record.opcode} at {position} {verb} {elements}: {match.text}"
     share = min(1.0, match.waste / moved) if moved else 0.0
     loads, stores = (share if record.kind == kind else 0.0 for kind in MOVES)
     return Finding(

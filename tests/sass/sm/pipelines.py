@@ -1,4 +1,4 @@
-"""Matrix products of a tile as machine code by hand: copies, mbarriers, and products of a warpgroup or, where there are none, of warps."""
+"""Matrix products of a tile as machine code by hand: copies, mbarriers, and products of warpgroups or, elsewhere, of warps."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..errors import MachineError
@@ -84,7 +84,7 @@ class Listing:
     instructions: tuple[Decoded, ...]
     labels: dict[str, int]
     functions: frozenset[str]
-    sections: dict[str, bytes]
+    sections: dict[str, bytes] = field(default_factory=dict)
 
 
 def read_listing(text: str) -> Listing:

@@ -9,7 +9,7 @@ import gpuperf_engine as ge
 from gpuperf_engine.jit import backend as llvm_backend
 from gpuperf_engine.memory.arena import Memory
 from gpuperf_engine.memory.undo import Undo
-from tests.support import head, launch
+from tests.support import head, launch, refused
 
 HEAD = head("8.0", "sm_80")
 ENTRY = """.visible .entry k(.param .u64 out, .param .u32 n) {
@@ -159,6 +159,9 @@ def test_a_kernel_left_to_the_reference_backend_says_why(monkeypatch: pytest.Mon
     monkeypatch.setenv("GPUPERF_CACHE", "off")
     monkeypatch.setattr(llvm_backend, "compile_object", refuse)
     native = in_clusters("llvm")
+    # else this test would fail
+    assert [reason.partition(" (")[2] for reason in refused] == ["no memory for code)"]
+    refused.clear()
     remark, unchecked = native.remarks
     assert "'k': races are detected on the backend 'llvm' only" in unchecked
     assert (

@@ -64,7 +64,17 @@ LINE = next(number for number, line in enumerate(HOST.splitlines(), 1) if "cuLau
 
 
 def run(project: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:hypothesispytest",
+        *options,
+    ]
     return subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120, check=False)
 
 

@@ -31,6 +31,7 @@ def compare_case(
     case: CaseSettings,
     unexplained: bool = False,
     metrics: Table = TABLE,
+    uncounted: Mapping[str, str] | None = None,
 ) -> list[Row]:
     """One row per metric: what it was, what it is, how far it may move, and what that means.
 
@@ -38,9 +39,11 @@ def compare_case(
     A group of metrics (resources, time of one target, …) is ``incomparable`` where its meaning or its machine changed. Where both
     have machine code, that decides (``machine_code.decided``).
     ``policy`` holds ``on_improvement``, ``on_unmodelled``, ``judge`` and ``time_model``. ``unexplained`` says that kernel and inputs
-    are those of the baseline: whatever moved, the kernel did not move it.
+    are those of the baseline: whatever moved, the kernel did not move it. ``uncounted``: by target why it has no machine code.
     """
-    rows = list(_numbers(new, old, stored_analysis, analysis, policy, case, unexplained, metrics))
+    rows = list(
+        _numbers(new, old, stored_analysis, analysis, policy, case, unexplained, metrics, uncounted or {})
+    )
     if old is not None:
         rows = decided(rows, new, old, metrics)
     rows.append(_opcodes(new, old, stored_analysis, analysis, policy, unexplained))
@@ -60,6 +63,7 @@ def _numbers(
     case: CaseSettings,
     unexplained: bool,
     metrics: Table,
+    uncounted: Mapping[str, str],
 ) -> Iterator[Row]:
     before = {(metric.name, target): (metric, value) for metric, target, value in metrics.flatten(old or {})}
     after = {(metric.name, target): (metric, value) for metric, target, value in metrics.flatten(new)}
@@ -71,11 +75,14 @@ def _numbers(
             yield _row(metric, target, None, after[key][1], "", "new", policy)
             continue
         if metric.group == MACHINE and (
-            reason := not_judged(metric, target, new, old, policy.get("judge", "auto"))
+            reason := not_judged(target, new, old, policy.get("judge", "auto"), uncounted.get(target, ""))
         ):
             if metric is metrics.of_machine_code[0]:
                 was, now = (side[key][1] if key in side else None for side in (before, after))
-                yield _row(metric, target, was, now, "", "unjudged", policy, reason)
+                needed = now is None and policy.get("judge") == "machine"
+                yield _row(
+                    metric, target, was, now, "", "incomparable" if needed else "unjudged", policy, reason
+                )
             continue
         if metric.missing and (key not in before or key not in after):
             continue

@@ -251,7 +251,7 @@ def _remarks(measured: Measured, detail: Detail) -> list[str]:
     return [
         *measured.total.remarks,
         *(
-            f"no machine code for {target}: {shown['no_machine_code']}"
+            f"no machine code for {target}: {'; '.join(map(str.strip, shown['no_machine_code'].splitlines()))}"
             for target, shown in detail["targets"].items()
             if "no_machine_code" in shown
         ),

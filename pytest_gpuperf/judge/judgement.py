@@ -52,6 +52,11 @@ def judgement(
         case=case,
         unexplained=unexplained,
         metrics=metrics,
+        uncounted={
+            target: shown["no_machine_code"]
+            for target, shown in detail["targets"].items()
+            if "no_machine_code" in shown
+        },
     )
     attribution = Attribution(measured, stored, detail, listing, metrics)
     places = {

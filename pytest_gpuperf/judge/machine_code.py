@@ -15,18 +15,20 @@ __all__ = ["decided", "not_judged", "other_assembler", "with_residue"]
 _CERTAIN = 0.01
 """The most that the counts of PTX may leave open of machine code that decides."""
 
+_MISSING = "that takes ptxas and nvdisasm (pip install 'pytest-gpuperf[nvcc]')"
+
 _MOVED = ("regressed", "improved")
 
 
-def not_judged(metric: Metric, target: str, new: Entry, old: Entry, judge: str) -> str:
-    """Why the metrics of machine code of a target are not judged; empty if they are."""
+def not_judged(target: str, new: Entry, old: Entry, judge: str, uncounted: str = "") -> str:
+    """Why the metrics of machine code of a target are not judged; empty if they are. ``uncounted``: why there is none."""
     was, now = _code(old, target), _code(new, target)
     if was is None:
         return "the reference holds no machine code"
     if now is None:
-        return (
-            "machine code was not counted: that takes ptxas and nvdisasm (pip install 'pytest-gpuperf[nvcc]')"
-        )
+        lines = [line.strip() for line in uncounted.splitlines()] or [_MISSING]
+        # what happened, and what to do
+        return f"machine code was not counted: {'; '.join(dict.fromkeys([lines[0], lines[-1]]))}"
     return other_assembler(target, new, old) if judge == "auto" else ""
 
 

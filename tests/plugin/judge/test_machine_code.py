@@ -169,6 +169,18 @@ def test_without_the_assembler_ptx_decides_and_nothing_is_lost(stored, monkeypat
     assert "machine_code" not in stored.baseline()
 
 
+def test_machine_code_that_must_decide_must_be_there(stored, monkeypatch):
+    """A runner that lost its assembler would pass on the counts of PTX otherwise."""
+    stored.write("pytest.ini", "[pytest]\naddopts = -p no:cacheprovider\ngpuperf_judge = machine\n")
+    monkeypatch.delenv("FAKE_PTXAS")
+    _, rows = judged(stored.report())
+    row = rows["machine.warp_instructions", "h100-sxm"]
+    assert stored.result.ret == 1 and (row["verdict"], row["new"]) == ("incomparable", None)
+    stored.result.stdout.fnmatch_lines(
+        ["*scale on h100-sxm: machine code was not counted: there is no ptxas*"]
+    )
+
+
 def test_a_baseline_without_machine_code_is_not_judged_by_it(project, monkeypatch):
     monkeypatch.delenv("FAKE_PTXAS")
     project.update()
@@ -186,6 +198,8 @@ def test_what_the_assembler_refuses_is_said(stored):
     )
     _, rows = judged(document)
     assert rows["thread_instructions", ""]["verdict"] == "regressed"
+    why = rows["machine.warp_instructions", "h100-sxm"]["note"]
+    assert why.startswith("machine code was not counted: ptxas 13.0 refuses 'scale'")
 
 
 def test_a_report_is_judged_again_as_it_was(stored):

@@ -198,7 +198,7 @@ def machine_counts(profile, machine, search=()):
         stack_bytes=8 if spills else 0, code_bytes=16 * len(kept), warp_instructions=warps, thread_instructions=threads,
         least=warps, greatest=warps, residue=residue, ways="flow", spill_bytes=4 if spills else 0, spill_loads=spills, spill_stores=0,
         shared_load_requests=0, shared_load_wavefronts=None,
-        shared_wavefronts=None, global_load_wavefronts=None,
+        shared_wavefronts=None, global_load_requests=0, global_load_wavefronts=None,
         global_load_sectors=sum(n for o, n in kept.items() if o.startswith("ld.") and ".global" in o), global_store_sectors=0,
         global_atomic_sectors=0, by_opcode={"FFMA": warps}, by_pipe={"fma": warps}, notes=("open by a half",) if residue else (),
     )  # fmt: skip

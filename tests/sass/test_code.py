@@ -133,6 +133,36 @@ def test_what_is_never_done_is_no_request(monkeypatch: pytest.MonkeyPatch, tmp_p
     profile = device.launch(ge.parse(ptx)["k"], 3, 32, [device.zeros(1, np.uint32)])
     code = ge.machine_code(profile, "a100-sxm-80gb")
     assert (code.shared_load_requests, code.shared_load_wavefronts) == (3, 3)
+    assert code.global_load_requests == 0
+
+
+GUARDED = """
+.function k
+@!P0 LDG.E R4, [R2.64] # 4
+LDG.E R5, [R2.64+0x4] # 5
+STG.E [R2.64], R4 # 6
+EXIT # 7
+"""
+
+
+@stands_in
+@pytest.mark.parametrize("observe", [{"memory"}, {"memory", "inputs"}])
+def test_loads_of_no_lane_are_no_requests(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, observe: set[str]
+) -> None:
+    """Of two warps only the first has lanes below 8; the second load has no guard. Nothing else is a request of a load."""
+    listing = tmp_path / "k.txt"
+    listing.write_text(listing_text(GUARDED), encoding="utf-8")
+    stand_in(monkeypatch, tmp_path, listing, "k")
+    ptx = head("7.0", "sm_80") + (
+        ".visible .entry k(.param .u64 p)\n{\n.reg .b64 %a; .reg .b32 %x<3>; .reg .pred %q;\nld.param.u64 %a, [p];\n"
+        "mov.u32 %x0, %tid.x;\nsetp.lt.u32 %q, %x0, 8;\n@%q ld.global.u32 %x1, [%a];\nld.global.u32 %x2, [%a+4];\n"
+        "st.global.u32 [%a], %x2;\nret;\n}\n"
+    )
+    device = ge.Device(memory_bytes=1 << 24, observe=observe)
+    profile = device.launch(ge.parse(ptx)["k"], 5, 64, [device.zeros(2, np.uint32)])
+    code = ge.machine_code(profile, "a100-sxm-80gb")
+    assert code.by_opcode["LDG"] == 20 and code.global_load_requests == 5 + 10
 
 
 def test_a_machine_that_the_ptx_is_not_for() -> None:

@@ -111,6 +111,7 @@ class MachineCounts:
     shared_load_requests: int
     shared_load_wavefronts: int | None
     shared_wavefronts: int | None
+    global_load_requests: int
     global_load_wavefronts: int | None
     global_load_sectors: int | None
     global_store_sectors: int | None

@@ -27,14 +27,15 @@ _COPIES = ("UBLKCP", "UBLKRED", "UTMALDG", "UTMASTG", "UTMAREDG")
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """Executed accesses of local memory that no access of the PTX asked for; requests and wavefronts of shared loads, and wavefronts
-    of all accesses of shared memory; wavefronts of global loads in L1, and sectors of global memory by kind. ``None``: not to be told
-    from those of the PTX."""
+    of all accesses of shared memory; requests of global loads into registers, wavefronts of global loads in L1, and sectors of global
+    memory by kind. ``None``: not to be told from those of the PTX."""
 
     spill_loads: int
     spill_stores: int
     shared_load_requests: int
     shared_load_wavefronts: int | None
     shared_wavefronts: int | None
+    global_load_requests: int
     global_load_wavefronts: int | None
     global_load_sectors: int | None
     global_store_sectors: int | None
@@ -68,6 +69,7 @@ def traffic(
     """The traffic of executed machine code. ``instructions`` and ``counts`` are those of the PTX."""
     made: defaultdict[int, _Made] = defaultdict(_Made)
     shared: defaultdict[int, _Made] = defaultdict(_Made)
+    loads: defaultdict[int, _Made] = defaultdict(_Made)
     spills = Counter[str]()
     for block in graph.blocks:
         executed = warps.blocks.get(block.index, 0)
@@ -80,12 +82,15 @@ def traffic(
                 made[item.ptx].add(item, executed)
                 if item.base in ("LDS", "LDSM"):
                     shared[item.ptx].add(item, executed)
+                elif item.base in _LOADS:
+                    loads[item.ptx].add(item, executed)
     accesses = {number: count.access for number, count in counts.of.items() if count.access is not None}
     return Traffic(
         spills["LDL"],
         spills["STL"],
         *_shared_loads(shared, accesses),
         _kept(made, accesses, attrgetter("wavefronts")),
+        _global_loads(loads, accesses),
         _kept(made, accesses, attrgetter("global_wavefronts")),
         *(
             _kept(
@@ -118,6 +123,18 @@ def _shared_loads(made: Mapping[int, _Made], accesses: Mapping[int, Access]) -> 
     return requests, wavefronts if told else None
 
 
+def _global_loads(made: Mapping[int, _Made], accesses: Mapping[int, Access]) -> int:
+    """Requests: executions, where a load has a predicate those of the PTX in which a lane was on."""
+    requests = 0
+    for number, load in made.items():
+        access = accesses.get(number)
+        if access is not None and access.space == "generic" and not access.sectors:
+            continue
+        told = load.guarded and access is not None and access.kind == "load"
+        requests += min(load.executed, access.requests) if told and access is not None else load.executed
+    return requests
+
+
 def _kept(
     made: Mapping[int, _Made], accesses: Mapping[int, Access], read: Callable[[Access], int]
 ) -> int | None:
@@ -135,6 +152,8 @@ def _kept(
     return total
 
 
+#: loads of global memory into registers
+_LOADS = ("LDG", "LD")
 _GLOBAL = {
     "global_load_sectors": ("LDG", "LD", "LDGSTS", "UTMALDG", "UBLKCP.S"),
     "global_store_sectors": ("STG", "ST", "UTMASTG", "UBLKCP.G"),
@@ -146,7 +165,7 @@ def as_run(graph: Graph, ran: Ran, counted: Traffic) -> Traffic:
     """The traffic of a run, in which merged accesses have been made as they are."""
     items = graph.listing.instructions
     sectors: Counter[str] = Counter()
-    wavefronts = requests = 0
+    wavefronts = requests = loads = 0
     for position, row in ran.rows.items():
         base = items[position].base
         if base == "UBLKCP":  # where it copies to
@@ -156,11 +175,14 @@ def as_run(graph: Graph, ran: Ran, counted: Traffic) -> Traffic:
         if base in ("LDS", "LDSM"):
             requests += row.requests
             wavefronts += row.wavefronts
+        elif base == "LDG" or (base == "LD" and row.sectors):
+            loads += row.requests
     return replace(
         counted,
         shared_load_requests=requests,
         shared_load_wavefronts=wavefronts,
         shared_wavefronts=sum(row.wavefronts for row in ran.rows.values()),
+        global_load_requests=loads,
         global_load_wavefronts=sum(row.global_wavefronts for row in ran.rows.values()),
         global_load_sectors=sectors["global_load_sectors"],
         global_store_sectors=sectors["global_store_sectors"],

@@ -59,12 +59,13 @@ _REUSE = 105 + 17
 
 
 def decoded(texts: list[str]) -> Listing:
-    """Instructions one after the other; ``.reuse`` sets the bit of the operand's slot."""
+    """Instructions one after the other; ``.reuse`` sets the bit of the operand's slot, and one after ``~`` yields."""
     items = []
     for position, text in enumerate(texts):
         operands = text.split(None, 1)[1].split(", ")[1:] if " " in text else []
         bits = sum(1 << _REUSE + slot for slot, operand in enumerate(operands) if operand.endswith(".reuse"))
-        items.append(Decoded(".text.k", "k", 16 * position, text, 0, bits | 1 << 105))
+        bits |= (1 if text.startswith("~") else 1 | 1 << 4) << 105
+        items.append(Decoded(".text.k", "k", 16 * position, text.removeprefix("~"), 0, bits))
     return Listing(tuple(items), {"k": 0}, frozenset())
 
 

@@ -84,6 +84,18 @@ def test_warps_of_a_sub_partition_hide_the_latency_of_one_another() -> None:
     assert run(CHAIN, [[]] * 32).ended - START == pytest.approx(2 * 400, abs=16)
 
 
+@pytest.mark.parametrize(("mark", "alone", "ends"), [("", 20, (20, 40)), ("~", 40, (41, 42))])
+def test_a_warp_that_yields_lets_another_go_on(mark: str, alone: int, ends: tuple[int, int]) -> None:
+    """Yields of Jia et al. (arXiv:1804.06826): another warp is preferred; of Huerta et al. (arXiv:2503.20481): the warp issues nothing
+    in the next clock, though no other may."""
+    numbers = replace(TOY, parts=1, cta_rate=1e9, lanes={**TOY.lanes, "alu": 32})
+    code = [f"{mark}IADD3 R{8 + n}, R1, R2, RZ" for n in range(20)] + ["EXIT"]
+    assert run(code, [[]], numbers=numbers).ended == START + alone + 1
+    # a warp of another CTA is younger: it goes first, and on, unless it yields
+    seen = run(code, [[]], numbers=numbers, ctas=2, resident=2)
+    assert sorted(int(end) - START for end in seen.finished) == pytest.approx(ends, abs=2)
+
+
 @pytest.mark.parametrize("wavefronts", [1, 2, 4, 8, 32])
 def test_a_load_of_shared_memory_takes_a_clock_for_each_wavefront(wavefronts: int) -> None:
     # 4 warps of 100 loads go through the unit that all share: 2 clocks each at least.

@@ -120,7 +120,8 @@ class Op(Record):
     """A machine instruction. ``READS`` and ``WRITES``: how many of the numbers at ``REGISTERS`` there are of each. ``OTHER``: a second
     pipe that it may go through, ``NONE`` for none. ``PORTS``: clocks in which it reads its registers, ``REUSED`` where the
     instruction before was the same warp's. ``PAUSE``: clocks before the next one of the warp. ``ARGUMENT``: of a barrier and of
-    a wait; of an access the words of a lane. ``CHANGE``: bits of ``Change``. ``COMMON``: 1 where all sub-partitions share its pipe.
+    a wait; of an access the words of a lane. ``CHANGE``: bits of ``Change``. ``COMMON``: 1 where all sub-partitions share its pipe,
+    ``YIELDS`` where another warp is preferred next.
     ``LINE``: that of its line of code, from 1 on, where a line or a block begins; 0 elsewhere, and where all code is there at
     once. Counted are ``ISSUED``, how often it was issued,
     ``MOVED``, clocks of the unit that all memory instructions share, ``LINES`` that its accesses touched from ``LANES``,
@@ -142,7 +143,8 @@ class Op(Record):
     MOVED = U64(40)
     STALLS: Pointer[Stall] = Pointer(48)
     CHANGE = U16(56)
-    COMMON = U16(58)
+    COMMON = U8(58)
+    YIELDS = U8(59)
     LINE = U32(60)
     LINES = U64(64)
     LANES = U64(72)
@@ -454,7 +456,9 @@ class Sm(Record):
     ROW_OPEN = U64(_CODE + 144)
     # by number of a pipe that all sub-partitions share: when it is free
     COMMON = Array64(_CODE + 152)
-    BYTES = _CODE + 152 + 8 * _PIPES
+    # of sub-partitions: 1 where the last instruction yields
+    YIELDED = Array64(_CODE + 152 + 8 * _PIPES)
+    BYTES = _CODE + 152 + 8 * _PIPES + 8 * SUB_CORES
 
 
 class Stream(Record):

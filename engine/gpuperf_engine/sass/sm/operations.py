@@ -126,7 +126,7 @@ class Operations:
         table = self.table[: len(self.items) * Op.BYTES].reshape(-1, Op.BYTES)
         pipes = table[:, Op.PIPE : Op.BUSY + 2].copy().view(np.uint16)
         clocks = issued.astype(np.float64) * pipes[:, 2]
-        clocks[self.counted(Op.COMMON, np.uint16) != 0] *= self.numbers.parts
+        clocks[self.counted(Op.COMMON, np.uint8) != 0] *= self.numbers.parts
         occupied = {}
         for index, name in enumerate(_PIPES):
             own = float(clocks[pipes[:, 0] == index].sum())
@@ -162,7 +162,7 @@ class Operations:
         pipe, other, busy = self._pipe(item)
         halves[:4] = kind, pipe, other, busy
         halves[Op.LATENCY // 2] = latency
-        halves[Op.COMMON // 2] = self._common(item)
+        row[Op.COMMON], row[Op.YIELDS] = self._common(item), item.control.yields
         row[Op.PORTS], row[Op.REUSED] = ports
         row[Op.READS], row[Op.WRITES] = len(accesses.reads), len(accesses.writes)
         halves[Op.PAUSE // 2] = _pause(item, self.numbers)
@@ -300,7 +300,7 @@ def _pause(item: Decoded, numbers: SmNumbers) -> int:
         if item.opcode == "FENCE.VIEW.ASYNC.S":
             return numbers.latencies["shared"]
         return numbers.latencies["l1" if "CTA" in item.opcode.split(".") else "l2"]
-    return 1
+    return 1 + item.control.yields
 
 
 def _ports(graph: Graph, known: list[Accesses]) -> Iterator[tuple[int, int]]:

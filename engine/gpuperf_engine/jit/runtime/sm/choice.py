@@ -41,10 +41,12 @@ def sm_earliest(sm: Sm, part: int, warp: Warp) -> int:
 
 
 def sm_choose(sm: Sm, part: int) -> int:
-    """Which warp of a sub-partition issues next, and when: the last one while it can, else the youngest."""
+    """Which warp of a sub-partition issues next, and when: the last one while it can, unless its instruction yields, else the
+    youngest."""
     slot = sm.FREE[part]
     last = Warp(sm.LAST[part])
-    if last and last.STATE == 1 and sm_earliest(sm, part, last) <= slot:
+    yielded = sm.YIELDED[part]
+    if yielded == 0 and last and last.STATE == 1 and sm_earliest(sm, part, last) <= slot:
         sm.NEXT_AT[part] = slot
         sm.NEXT[part] = last
         return 0
@@ -60,7 +62,12 @@ def sm_choose(sm: Sm, part: int) -> int:
                 at = sm_earliest(sm, part, warp)
                 if at < slot:
                     at = slot
-                if at < best or (at == best and (warp == last or (chosen != last and warp.AGE > age))):
+                better = at < best
+                if at == best and yielded:
+                    better = warp != last and (chosen == last or warp.AGE > age)
+                elif at == best:
+                    better = warp == last or (chosen != last and warp.AGE > age)
+                if better:
                     best = at
                     chosen = warp
                     age = warp.AGE

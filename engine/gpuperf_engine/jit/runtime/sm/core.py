@@ -260,6 +260,7 @@ def sm_busy(sm: Sm, part: int, warp: Warp, op: Op, now: int) -> int:
         ports = 1
     sm.FREE[part] = now + ports
     sm.LAST[part] = warp
+    sm.YIELDED[part] = op.YIELDS
     return 0
 
 

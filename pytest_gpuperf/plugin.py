@@ -67,6 +67,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from .hooks.programs import CudaErrors
 
         config.pluginmanager.register(CudaErrors(), "gpuperf-cuda-errors")
+    if options.launches_by_itself(config.option) and not config.option.fulltrace:
+        from .hooks.programs import LaunchTracebacks
+
+        config.pluginmanager.register(LaunchTracebacks(), "gpuperf-tracebacks")
     if options.enabled(config.option):
         from .config.settings import settings_of
         from .hooks.session import GateSession

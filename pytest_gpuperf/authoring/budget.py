@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpuperf_engine.errors import BudgetExceeded
-
 from ..config.settings import Settings
+from ..programs.errors import OverBudget
 
 if TYPE_CHECKING:
     import pytest
@@ -35,6 +34,6 @@ def budget_of(settings: Settings, item: pytest.Item) -> Budget:
     return Budget(instructions=int(float(text)))
 
 
-def over_budget(said: str) -> BudgetExceeded:
+def over_budget(said: str) -> OverBudget:
     """The error for a test whose launches cost more."""
-    return BudgetExceeded(said, hint=_HINT)
+    return OverBudget(said, hint=_HINT)

@@ -298,6 +298,7 @@ class Gpuperf:
 
     def _spend(self, profile: Profile) -> None:
         """Raises ``BudgetExceeded`` when the launches of the test have cost more than they may."""
+        __tracebackhide__ = True
         over = self._budget.spend(profile)
         if over:
             raise over_budget(over)
@@ -319,6 +320,7 @@ class Gpuperf:
 
     def _launched(self, launch: Launch) -> CaseRecord | None:
         """A launch through a driver of ours; the case that it is part of."""
+        __tracebackhide__ = True
         if self._rules is None:
             self._rules = case_settings(self._settings, self._item, {})
         case = self._streams.launched(launch, self._rules)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from ..authoring.observed import ObservedWindow
     from ..programs.device import Launch
 
-__all__ = ["CudaErrors", "ProgramGate", "switch_on"]
+__all__ = ["CudaErrors", "LaunchTracebacks", "ProgramGate", "switch_on"]
+
+_OWN = ("pytest_gpuperf", "gpuperf_engine")
 
 
 def switch_on(config: pytest.Config) -> None:
@@ -99,6 +101,37 @@ def _hand_down(config: pytest.Config, variables: dict[str, str]) -> None:
     config.add_cleanup(restore)
 
 
+class LaunchTracebacks:
+    """The traceback of a launch that failed ends at the line of the program that launches: how the libraries between it and the
+    emulator go on is shown with ``--full-trace``."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None]:
+        from gpuperf_engine.errors import EngineError
+
+        from ..programs.errors import KernelError
+
+        try:
+            return (yield)
+        except (KernelError, EngineError) as error:
+            _end_at_program(error)
+            raise
+
+
+def _end_at_program(error: BaseException) -> None:
+    from ..programs.device import BETWEEN
+
+    trace, last = error.__traceback__, None
+    while trace is not None:
+        package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in BETWEEN and package not in _OWN:
+            last = trace
+        trace = trace.tb_next
+    if last is not None:
+        last.tb_next = None
+        error.__cause__ = None  # its text is in the message
+
+
 class ProgramGate:
     """Takes the launches of each test down as cases: one for each kernel and line that launches it."""
 
@@ -118,7 +151,12 @@ class ProgramGate:
             from gpuperf_engine.device.first_inputs import FirstInputs
 
             inputs = FirstInputs()
-        observe(Observer(digest_of, lambda launch: self._launched(item, launch, window), inputs))
+
+        def launched(launch: Launch) -> None:
+            __tracebackhide__ = True
+            self._launched(item, launch, window)
+
+        observe(Observer(digest_of, launched, inputs))
         try:
             return (yield)
         finally:
@@ -127,6 +165,7 @@ class ProgramGate:
                 self._gpuperf(item)._observed.append(window.program())
 
     def _launched(self, item: pytest.Item, launch: Launch, window: ObservedWindow) -> None:
+        __tracebackhide__ = True
         case = self._gpuperf(item)._launched(launch)
         if case is not None and launch.event >= 0:
             case.values = self.settings.program_values

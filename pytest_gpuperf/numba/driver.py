@@ -25,7 +25,7 @@ from numba.cuda.memory_management import nrt
 from gpuperf_engine.cudart.codes import described
 from gpuperf_engine.errors import EngineError
 
-from ..programs.errors import KernelError
+from ..programs.errors import KernelError, OverBudget
 from .device import NumbaDevice
 from .functions import Functions, result_of
 from .link import link
@@ -225,6 +225,8 @@ def activate(device: NumbaDevice) -> Functions:
                 cooperative=bool(config.cooperative_launch if cooperative is None else cooperative),
                 compiler=compiler(),
             )
+        except OverBudget:
+            raise
         except EngineError as error:
             raise failed(error) from error
 

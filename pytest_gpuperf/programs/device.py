@@ -148,6 +148,7 @@ class ProgramDevice:
     ) -> Profile:
         """Run a kernel with the bytes of its parameter buffer, made of ``arguments``; ``named``: the arguments that are addresses.
         Raises ``EngineError``."""
+        __tracebackhide__ = True
         observer = None if self._trying else _observer
         inputs = "" if observer is None else observer.before(tuple(arguments))
         self.device.first_inputs = None if observer is None else observer.inputs

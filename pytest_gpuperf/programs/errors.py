@@ -13,7 +13,11 @@ from gpuperf_engine.errors import (
     Unsupported,
 )
 
-__all__ = ["KernelError", "as_cuda"]
+__all__ = ["KernelError", "OverBudget", "as_cuda"]
+
+
+class OverBudget(BudgetExceeded):
+    """The launches of a test cost more than they may. This is the gate's error, not one that a program gets from CUDA."""
 
 
 class KernelError(RuntimeError):

@@ -10,7 +10,7 @@ from gpuperf_engine.errors import EngineError
 
 from .._engine import engine
 from ..programs.device import DEFAULT_MACHINE, ProgramDevice
-from ..programs.errors import as_cuda
+from ..programs.errors import OverBudget, as_cuda
 from .memory import TorchMemory
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class TritonDevice(ProgramDevice):
         named: Mapping[int, str] | None = None,
     ) -> None:
         """Run a kernel. ``grid``: in clusters of ``ctas`` along x. Raises ``KernelError``."""
+        __tracebackhide__ = True
         if not all(grid):
             return
         # the buffer ends with what the kernel has of it: parameters that the compiler left out are at its end
@@ -101,6 +102,8 @@ class TritonDevice(ProgramDevice):
                 compiler=compiler,
                 named=named,
             )
+        except OverBudget:
+            raise
         except EngineError as error:
             raise as_cuda(error) from error
 

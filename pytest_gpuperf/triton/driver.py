@@ -128,6 +128,7 @@ class Launcher:
         self, x: int, y: int, z: int, stream: int, function: int, packed: object, launch_metadata: object,
         enter: Hook | None, leave: Hook | None, *arguments: object,
     ) -> None:  # fmt: skip
+        __tracebackhide__ = True
         self._launch(x, y, z, stream, function, launch_metadata, enter, leave, arguments)
 
     def _scratch(
@@ -141,6 +142,7 @@ class Launcher:
         self, x: int, y: int, z: int, stream: int, function: int, launch_metadata: Any, enter: Hook | None, leave: Hook | None,
         arguments: Sequence[object],
     ) -> None:  # fmt: skip
+        __tracebackhide__ = True
         metadata, driver = self._metadata, active_driver.active
         grid = x * y * z
         own = self._scratch(

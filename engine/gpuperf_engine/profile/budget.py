@@ -38,6 +38,9 @@ class Budget:
 
     def _said(self, spent: str, allowed: str) -> str:
         most = sorted(self._by_kernel.items(), key=lambda item: -item[1][1])
-        shown = [f"{name} {work:,} in {count:,} launches" for name, (count, work) in most[:_SHOWN]]
+        shown = [
+            f"{name} {work:,} in {count:,} launch{'es' if count != 1 else ''}"
+            for name, (count, work) in most[:_SHOWN]
+        ]
         more = f", and {len(most) - _SHOWN} other kernels" if len(most) > _SHOWN else ""
         return f"the test has executed {spent}, its budget is {allowed}; most by {', '.join(shown)}{more}"

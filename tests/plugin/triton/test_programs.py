@@ -231,6 +231,26 @@ aligned = {(at,): [["tt.divisibility", 16]] for at in range(3)}
 source = ASTSource(fn=add, signature=types, constexprs={(4,): 256}, attrs=aligned)
 print(triton.compile(source, target=GPUTarget("cuda", 80, 32)).asm["ptx"])
 """
+FAILS = """
+import torch
+from kernels import add
+
+
+def launch(out):
+    x = torch.rand(64, device="cuda")
+    add[(1,)](x, x, out, 64, BLOCK=64)
+
+
+def test_bounds():
+    launch(torch.empty(32, device="cuda"))
+
+
+def test_budget():
+    try:
+        launch(torch.empty(64, device="cuda"))
+    except RuntimeError:
+        pass
+"""
 USED = """
 import torch
 from kernels import add
@@ -293,6 +313,14 @@ def test_every_launch_is_gated(project: Path) -> None:
         "path": "test_kernels.py",
         "line": TESTS.splitlines().index("    clip[(1,)](x, out, flag, BLOCK=128)") + 1,
     }
+
+
+def test_failures_are_shown_at_the_launch(project: Path) -> None:
+    (project / "test_kernels.py").write_text(FAILS)
+    text = run(project, "pytest", "-q", "--gpuperf", "--gpuperf-budget=1", "-W", "ignore", code=1)
+    assert "test_kernels.py:8: KernelError" in text and "test_kernels.py:8: OverBudget" in text
+    assert "most by add" in text and "runtime/jit.py" not in text and "direct cause" not in text
+    assert "runtime/jit.py" in run(project, "pytest", "-q", "--full-trace", "-k", "bounds", code=1)
 
 
 def test_values_of_tensors_are_judged(project: Path) -> None:

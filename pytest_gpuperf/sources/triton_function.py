@@ -28,6 +28,11 @@ def pytest_gpuperf_ptx_source(source: object, target: str) -> LaunchedFunction |
             f"{_name(source)} is a function of Triton's interpreter, which compiles nothing",
             hint="run without TRITON_INTERPRET=1",
         )
+    if type(source).__module__.startswith("torch._inductor."):
+        raise EngineError(
+            f"{_name(source)} is from the output of Inductor, which launches it in its own way",
+            hint="call it as on a GPU, in a test that is run with --gpuperf-triton: there each of its launches is a case",
+        )
     if "CompiledKernel" in names:
         return _compiled(source)
     return TritonFunction(source) if "KernelInterface" in names and not target else None

@@ -35,8 +35,10 @@ class EngineError(Exception):
 
     ``message`` says in one line what was found; ``details`` are further lines (kernel, thread, address, waiting threads); ``hint``
     says what would be accepted or what to do. ``str()`` gives one to five lines for people, beginning with the position where one
-    is known.
+    is known. ``causes``: what a launch had done before that may be the cause, in lines of their own.
     """
+
+    causes: tuple[str, ...] = ()
 
     def __init__(
         self, message: str, *, span: Span | None = None, details: Iterable[str] = (), hint: str | None = None

@@ -678,3 +678,17 @@ ret; }}"""
     assert (race.kind, race.object, race.second.thread) == ("RAW", f"x + {byte}", (37, 0, 0))
     assert race.nearby or race.first.thread == (lane, 0, 0)
     assert race.nearby == ("near there" in race.message) == adjacent
+
+
+def test_an_error_names_what_may_have_caused_it() -> None:
+    """The second warp reads what the first has stored without a barrier, then words that nobody has, and stores out of bounds."""
+    body = f"""@%p1 st.shared.u32 [%r4], %r0; @!%p1 {OTHER}
+@!%p1 ld.shared.u32 %r9, [%r4+1024];
+@!%p1 st.global.u32 [%rd0+1024], %r9;
+ret; }}"""
+    device = ge.Device(memory_bytes=1 << 24)
+    with pytest.raises(ge.MemoryFault) as caught:
+        device.launch(ge.parse(HEAD + body, path="k.ptx")["k"], 1, 64, [device.zeros(64, np.uint8, name="x")])
+    unseen, race = caught.value.causes
+    assert unseen == f"before that, ld.shared.u32 at k.ptx:{BEFORE + 2}:1 has read uninitialised memory"
+    assert race.startswith(f"before that: k.ptx:{BEFORE + 1}:") and "race on shared memory (RAW)" in race

@@ -176,7 +176,7 @@ class State:
         except EngineError as error:
             self.sticky = self.last = code_of(error, running=True)
             waits = isinstance(error, Deadlock) and self._host_writes()
-            say(f"{error}\n  {_HOST_WAITS}" if waits else str(error))
+            say("\n  ".join([str(error), *error.causes, *[_HOST_WAITS] * waits]))
 
     def _host_writes(self) -> bool:
         """Whether there is memory that the host and kernels both access by pointer."""

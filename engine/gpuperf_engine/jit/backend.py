@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, replace
 
 from .._gc import uncollected
-from ..errors import Unsupported
+from ..errors import EngineError, Unsupported
 from ..flow.uniformity import analyse_uniformity
 from ..memory.arena import Memory
 from ..memory.undo import Undo
@@ -25,7 +25,7 @@ from .dispatch import run
 from .diverged_warps import may_arrive_diverged
 from .launch import Launch
 from .llvm import compile_object, fingerprint, link
-from .observation import observation_of
+from .observation import causes, observation_of
 from .runtime_libraries import generation, improve, kernel_in_preparation, runtime_addresses
 
 __all__ = ["LlvmBackend", "code_of"]
@@ -66,6 +66,9 @@ class LlvmBackend:
             plan.console.clear()
             memo[_DIVERGED] = True
             return self.run(program, plan, memory, observe)
+        except EngineError as error:
+            error.causes = tuple(causes(launch))
+            raise
         finally:
             improve(code.generated.needs, time.perf_counter() - began)
         observation = observation_of(launch)

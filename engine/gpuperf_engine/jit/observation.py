@@ -72,6 +72,17 @@ def observation_of(launch: Launch) -> Observation:
     return observation
 
 
+def causes(launch: Launch) -> Iterator[str]:
+    """What may be the cause of an error that ended a launch: the first read of uninitialised memory, and the first race."""
+    unseen = {int(site) for context in launch.contexts for site in context.unseen[:-1].nonzero()[0]}
+    if unseen:
+        instruction = launch.program.sites[min(unseen)].instruction
+        place = instruction.location or instruction.span
+        yield f"before that, {instruction.opcode} at {place} has read uninitialised memory"
+    races = races_of(launch.program, launch.plan, (context.races for context in launch.contexts))
+    yield from (f"before that: {race.message}" for race in races[:1])
+
+
 def _settle_races(launch: Launch) -> None:
     """Compare accesses to lines and words of global memory by CTAs that may have run concurrently."""
     if not launch.races.pairs_unsettled:

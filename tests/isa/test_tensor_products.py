@@ -21,8 +21,9 @@ LINES = (
     "tcgen05.mma.cta_group::1.kind::f16 [%r11], %x0, %x1, %r16, {%m0, %m1, %m2, %m3}, %p5;",
     "tcgen05.mma.cta_group::1.kind::f16 [%r11], %x0, %x1, %r16, %p5, 3;",
     "tcgen05.mma.ws.cta_group::1.kind::f16 [%r11], %x0, %x1, %r16, %p5;",
+    "tcgen05.mma.ws.cta_group::1.kind::f16 [%r11], %x0, %x1, %r16, %p5, %x5;",
 )
-MASKED, SCALED, WEIGHTS = 8, 9, 10
+MASKED, SCALED, WEIGHTS, ZEROS = 8, 9, 10, 11
 DEPTH = {"f16": 16, "tf32": 8, "f8f6f4": 32, "i8": 32}
 #: codes of −2 … 2 in formats of a byte: e4m3, e5m2
 SMALL = {0: {-2: 0xC0, -1: 0xB8, 0: 0, 1: 0x38, 2: 0x40}, 1: {-2: 0xC0, -1: 0xBC, 0: 0, 1: 0x3C, 2: 0x40}}
@@ -206,6 +207,49 @@ def test_weights_kept(backend: str, rows: int) -> None:
         expected[part * rows : (part + 1) * rows, : 64 // parts] = own
     (after,) = run(backend, kernel(), WEIGHTS, shared, tensor, idesc=idesc(rows, 64), **given)
     np.testing.assert_array_equal(after, expected)
+
+
+#: the manual's examples 1 to 4 of zero-column masks, the last without its shift: M; the descriptor; the first bits of each part, from
+#: column 0 on
+MASKS_OF_COLUMNS = [
+    (128, 0x0003_0400_0000_0000, ["0" * 14]),
+    (128, 0x0003_0280_0000_0000, ["00001110000111"]),
+    (64, 0x0003_0281_0000_0000, ["11100001110000", "00001110000111"]),
+    (32, 0x0003_0283_0102_0100, ["11100001110000", "11000011100001", "00111000011100", "00011100001110"]),
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("rows", "zeros", "bits"), MASKS_OF_COLUMNS)
+def test_zeros_for_columns_of_b(backend: str, rows: int, zeros: int, bits: list[str]) -> None:
+    a, b = integers(8, rows, 16), integers(9, 64, 16)
+    shared = np.zeros(40960, np.uint8)
+    given = {
+        "a": image(coded("f16", 0, a), "128", 1024, shared),
+        "b": image(coded("f16", 0, b), "128", 24576, shared),
+    }
+    tensor = np.full((128, COLUMNS), 7, np.uint32)
+    (after,) = run(backend, kernel(), ZEROS, shared, tensor, idesc=idesc(rows, 64), scale_a=zeros, **given)
+    product = a @ b.T
+    for part, mask in enumerate(bits):
+        first = part * 64 // len(bits)
+        own = product[:, first : first + 14] * [1 - int(bit) for bit in mask]
+        np.testing.assert_array_equal(after[part * rows : (part + 1) * rows, :14], words_of(own, 1))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("zeros", [2 << 56, 1 << 37, 0x0003_0280_0000_0004])
+def test_refused_masks_of_columns(backend: str, zeros: int) -> None:
+    with pytest.raises(ge.TrapError, match="zero-column mask descriptor"):
+        run(
+            backend,
+            kernel(),
+            ZEROS,
+            np.zeros(16, np.uint8),
+            np.zeros((128, COLUMNS), np.uint32),
+            idesc=idesc(128, 64),
+            scale_a=zeros,
+        )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -21,8 +21,10 @@ from ..isa.tensor_layouts import (
     parts_of,
     product_problem,
     rows_of,
+    uses_column,
     work_of,
     work_type,
+    zeros_problem,
 )
 from ..isa.tensor_memory import BYTE_TYPES, WORK, Tensor, TensorProblem, begin, finish, how_of, refused
 from ..isa.types import scalar_type
@@ -55,11 +57,11 @@ class TensorProduct:
 
     def __init__(self, to: Prepare, instruction: Instruction) -> None:
         operands = {slot.name: operand for slot, operand in matched(instruction)}
-        if reason := refused(instruction.opcode, operands):
+        if reason := refused(instruction.opcode):
             raise Unsupported(reason, span=instruction.span)
         self.instruction = instruction
         self.how = how_of(instruction.opcode) | Tensor.A_TENSOR * isinstance(operands["a"], Address)
-        kinds = {"a": _U64, "b": _U64, "enable": _PRED}
+        kinds = {"a": _U64, "b": _U64, "zeros": _U64, "enable": _PRED}
         self.readers = {
             name: operand_reader(to, operand, kinds.get(name, _U32))
             for name, operand in operands.items()
@@ -97,6 +99,9 @@ class _Multiplication:
         if problem:
             columns = problem == TensorProblem.COLUMNS_N
             self.refuse(problem, columns_n(self.idesc) if columns else rows_of(self.idesc), self.idesc)
+        zeros = given.get("zeros", 0)
+        if zeros and zeros_problem(zeros, rows_of(self.idesc)):
+            self.refuse(TensorProblem.ZEROS, 0, zeros)
         self.ctas = peers_of(warp, step.instruction, lane, bool(self.how & Tensor.PAIR), self.idesc)
         self.rows, self.columns = rows_of(self.idesc) // len(self.ctas), columns_n(self.idesc)
         self.depth = depth_of(self.how)
@@ -135,6 +140,9 @@ class _Multiplication:
             self.refuse(TensorProblem.DESTINATION, base, 0)
         first = require(self.warp, cta, instruction, self.lane, given["d"], own)
         right = self._numbers(raw, b_type(kind, idesc), idesc >> 14 & 1)
+        if zeros := given.get("zeros", 0):
+            used = uses_column(zeros, np.arange(self.columns), self.columns, self.rows)
+            right = np.where(np.asarray(used, np.bool_)[..., None], right, 0.0)
         left_scales: Numbers | None = None
         if self.scales:
             right *= self._scales(cta, "scale_b", self.columns, idesc >> 4 & 3)

@@ -30,8 +30,10 @@ __all__ = [
     "swizzle_width",
     "swizzled",
     "transposed_offset",
+    "uses_column",
     "work_of",
     "work_type",
+    "zeros_problem",
 ]
 
 
@@ -103,6 +105,37 @@ def is_spread(how: int, rows: int) -> int:
 def row_lane(row: int, spread: int) -> int:
     """The lane of a row of one CTA, relative to the first lane of its part."""
     return row + (row >> 4) * 16 * spread
+
+
+def uses_column(zeros: int, column: int, columns: int, rows: int) -> int:
+    """Whether a column of B is used with ``.ws`` and a zero-column mask descriptor, not zeros in its place. Each part of the columns
+    has a pattern of ``use`` columns and ``skip`` zeros. The manual's examples 2 to 4 take the counts from the fields of those names,
+    against what its table says of these."""
+    if (zeros >> 39) & 1 == 0:
+        return 1
+    wide = columns // (128 // rows)
+    part = column // wide
+    skip = ((zeros >> 40) & 255) + 1
+    use = ((zeros >> 48) & 255) + 1
+    start = (zeros >> (8 * part)) & 255
+    begins = ((zeros >> (32 + part)) & 1) * use
+    return (column % wide + start + begins) % (use + skip) < use
+
+
+def zeros_problem(zeros: int, rows: int) -> int:
+    """What is wrong with a zero-column mask descriptor, as a ``TensorProblem``; 0 if nothing is. Columns are not shifted here, and the
+    manual does not say what skipping more than the first span means."""
+    if (zeros >> 56) & 255 or (zeros >> 36) & 7:
+        return TensorProblem.ZEROS
+    part = 0
+    while part < 128 // rows:
+        span = (zeros >> 48) & 255
+        if (zeros >> (32 + part)) & 1:
+            span = (zeros >> 40) & 255
+        if (zeros >> 39) & 1 and (zeros >> (8 * part)) & 255 > span:
+            return TensorProblem.ZEROS
+        part += 1
+    return 0
 
 
 def product_problem(how: int, idesc: int) -> int:

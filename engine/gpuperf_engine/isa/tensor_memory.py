@@ -135,15 +135,11 @@ def packed_bits(modifiers: Mapping[str, object]) -> int:
     return {"b6": 6, "b4": 4}.get(source[:2], 8)
 
 
-def refused(opcode: str, operands: Mapping[str, object]) -> str:
+def refused(opcode: str) -> str:
     """Why a product cannot be run; ``""`` if it can."""
     if "ashift" in opcode.split("."):
         return f"{opcode}: .ashift is known and counted, but cannot be run yet"
-    return (
-        f"{opcode} with a mask of columns is known and counted, but cannot be run yet"
-        if "zeros" in operands
-        else ""
-    )
+    return ""
 
 
 def reduced(modifiers: Mapping[str, object], values: Sequence[Value]) -> Value:
@@ -211,6 +207,7 @@ class TensorProblem:
     SCALE = 79
     DEPTH = 80
     DESTINATION = 81
+    ZEROS = 82
 
 
 _PROBLEMS: dict[int, tuple[str, str]] = {
@@ -282,6 +279,10 @@ _PROBLEMS: dict[int, tuple[str, str]] = {
     TensorProblem.DESTINATION: (
         "lane {word} of tensor memory is not one at which D, or A, may begin",
         "lane 0; with M = 64 (and 128 of a sparse A with .cta_group::2) lane 0 or 16, the same for A, D and metadata",
+    ),
+    TensorProblem.ZEROS: (
+        "the zero-column mask descriptor {amount:#018x} shifts columns, skips more than its first span, or sets reserved bits",
+        "accepted: bits 36-38 and 56-63 are 0, and start counts (bits 0-31) are at most the span field that the mask begins with",
     ),
 }  # fmt: skip
 

@@ -1,7 +1,7 @@
 """The fifth generation of tensor cores (manual: tcgen05.*).
 
 Descriptors specify the factors; results are in tensor memory, the space ``tmem`` here (see ``isa.tensor_memory``). Not run: additions
-of PTX 9.4; ``.ashift`` and ``tcgen05.shift``, for which the manual only says "down"; the column mask of ``.ws``.
+of PTX 9.4; ``.ashift`` and ``tcgen05.shift``, for which the manual only says "down"; shifts of columns with ``.ws``.
 """
 
 from __future__ import annotations

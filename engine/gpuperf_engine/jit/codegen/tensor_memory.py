@@ -276,7 +276,7 @@ def write_copy(to: BlockWriter, instruction: Instruction) -> None:
 def write_product(to: BlockWriter, instruction: Instruction) -> None:
     """``tcgen05.mma``."""
     writer, operands = to.writer, _operands(instruction)
-    if reason := refused(instruction.opcode, operands):
+    if reason := refused(instruction.opcode):
         raise Unsupported(reason, span=instruction.span)
     mask = to.effective_mask(to.guard(instruction))
     site = _count(to, instruction, mask)
@@ -303,6 +303,9 @@ def write_product(to: BlockWriter, instruction: Instruction) -> None:
     for number in range(8):
         word = to.source(disabled[number], U32) if number < len(disabled) else to.constant(0, U32)
         _put(to, word, TensorWork.OPERAND_MASKS + 8 * LANES * number)
+    if how & Tensor.WEIGHTS:
+        zeros = to.source(operands["zeros"], U64) if "zeros" in operands else to.constant(0, U64)
+        _put(to, zeros, TensorWork.OPERAND_ZEROS)
     scale = operands.get("scale")
     if isinstance(scale, Immediate):
         how |= int(scale.value) << Tensor.SCALE

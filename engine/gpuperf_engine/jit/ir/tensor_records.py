@@ -66,3 +66,4 @@ class TensorWork(Record):
     OPERAND_SCALE_B = 1536
     OPERAND_READS = 1792
     OPERAND_MASKS = 2048
+    OPERAND_ZEROS = OPERAND_SCALE_B  # of ``.ws``, which has no scales

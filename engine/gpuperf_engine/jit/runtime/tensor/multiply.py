@@ -14,13 +14,15 @@ from ....isa.tensor_layouts import (
     parts_of,
     product_problem,
     rows_of,
+    uses_column,
     work_of,
     work_type,
+    zeros_problem,
 )
 from ....isa.tensor_memory import Tensor, TensorProblem
 from ...ir.abi import Context, Cta, State
 from ...ir.tensor_records import TensorWork
-from ..intrinsics import call, load64, trailing_zeros
+from ..intrinsics import call, load64, store64, trailing_zeros
 from ..mbarrier import refuse_mbarrier
 from .matrices import expand, fetch, fetch_tensor, has_columns, put_codes
 from .memory import peer_of
@@ -42,6 +44,13 @@ def put_numbers(
     work.SIGN = 1023 << 52 | negates << 63
     work.SCALES = work + TensorWork.CODES
     return call(numbers, work, work, work)
+
+
+def zeros_of(operands: int, lane: int, how: int) -> int:
+    """The zero-column mask descriptor of a product, 0 without one."""
+    if how & Tensor.WEIGHTS:
+        return load64(operands + TensorWork.OPERAND_ZEROS + 8 * lane)
+    return 0
 
 
 def put_form(work: TensorWork, kind: int, form: int) -> int:
@@ -100,6 +109,16 @@ def put_right(
         put_numbers(
             context, work + TensorWork.RAW_B, work + TensorWork.NUMBERS_B, columns, depth, 8 * depth, 8, 0, (idesc >> 14) & 1, numbers
         )  # fmt: skip
+    zeros = zeros_of(operands, lane, how)
+    column = columns * (zeros == 0)
+    while column < columns:
+        if uses_column(zeros, column, columns, rows_of(idesc)) == 0:
+            line = work + TensorWork.NUMBERS_B + column * 8 * depth
+            end = line + 8 * depth
+            while line < end:
+                store64(line, 0)
+                line += 8
+        column += 1
     return 1
 
 
@@ -231,6 +250,9 @@ def multiply_one(
         if problem == TensorProblem.COLUMNS_N:
             word = columns_n(idesc)
         return refuse_mbarrier(context, site, lane, 0, problem, word, idesc)
+    zeros = zeros_of(operands, lane, how)
+    if zeros and zeros_problem(zeros, rows_of(idesc)):
+        return refuse_mbarrier(context, site, lane, 0, TensorProblem.ZEROS, 0, zeros)
     work.OPERATIONS[work_type(how, idesc)] += work_of(how, idesc)
     one = cta
     other = Cta(0)
